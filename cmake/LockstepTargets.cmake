@@ -1,0 +1,97 @@
+# The one way in which this project makes its libraries, programs and tests.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
+option(LOCKSTEP_WERROR "Treat warnings as errors" OFF)
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for every target: address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # ccache must overlook what a precompiled header hides from it (its manual, "Precompiled headers").
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${LOCKSTEP_CCACHE}")
+endif()
+
+# Flags that a precompiled header fixes for all who use it: set them for the whole project or not at all.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-fpch-preprocess)
+endif()
+if(LOCKSTEP_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+else()
+  add_compile_options(-fstack-protector-strong $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+  add_link_options(LINKER:-z,relro,-z,now)
+endif()
+
+# lockstep_library(NAME [TORCH] SOURCES a.cpp ... [DEPENDS target ...])
+# makes liblockstep_NAME.a and its alias lockstep::NAME. TORCH: may include LibTorch, uses the precompiled header.
+function(lockstep_library name)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(lockstep_${name} STATIC ${arg_SOURCES})
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+  set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(lockstep_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(lockstep_${name} PUBLIC cxx_std_20)
+  target_link_libraries(lockstep_${name} PUBLIC ${arg_DEPENDS})
+  if(arg_TORCH)
+    target_link_libraries(lockstep_${name} PUBLIC LibTorch::cpu)
+    lockstep_use_precompiled_torch(lockstep_${name})
+  endif()
+  install(TARGETS lockstep_${name} EXPORT LockstepTargets)
+endfunction()
+
+# lockstep_program(NAME [TORCH] SOURCES a.cpp ... [DEPENDS target ...])
+function(lockstep_program name)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+  if(arg_TORCH)
+    target_link_libraries(${name} PRIVATE LibTorch::cpu)
+    lockstep_use_precompiled_torch(${name})
+  endif()
+endfunction()
+
+# lockstep_test(NAME [TORCH] LABEL unit|process SOURCES ... [DEPENDS ...] [TIMEOUT s])
+# makes one GoogleTest binary and one ctest entry: each start pays for loading LibTorch, so one binary a layer.
+function(lockstep_test name)
+  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  set(torch "")
+  if(arg_TORCH)
+    set(torch TORCH)
+  endif()
+  lockstep_program(${name} ${torch} SOURCES ${arg_SOURCES} DEPENDS ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${arg_TIMEOUT}
+    ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_BINARY_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+endfunction()
+
+# LibTorch's headers cost seconds a file; they are parsed once, here.
+function(lockstep_use_precompiled_torch target)
+  if(NOT TARGET lockstep_torch_headers)
+    file(WRITE "${PROJECT_BINARY_DIR}/torch_headers.cpp" "")
+    add_library(lockstep_torch_headers OBJECT "${PROJECT_BINARY_DIR}/torch_headers.cpp")
+    target_link_libraries(lockstep_torch_headers PRIVATE LibTorch::cpu)
+    target_precompile_headers(lockstep_torch_headers PRIVATE
+      <torch/types.h> <torch/nn/module.h> <torch/optim/optimizer.h>
+      <chrono> <functional> <memory> <optional> <string> <vector>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM lockstep_torch_headers)
+endfunction()

@@ -1,0 +1,28 @@
+#include "lockstep/core/exit_code.h"
+
+#include <iostream>
+#include <system_error>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+
+ExitCode exit_code_of(const std::exception& error) {
+  if (dynamic_cast<const InvalidArgument*>(&error)) return ExitCode::kUsage;
+  if (dynamic_cast<const DataError*>(&error)) return ExitCode::kData;
+  if (dynamic_cast<const CommError*>(&error)) return ExitCode::kPeersLost;
+  if (dynamic_cast<const DivergedError*>(&error)) return ExitCode::kDiverged;
+  if (dynamic_cast<const std::system_error*>(&error)) return ExitCode::kEnvironment;
+  return ExitCode::kUnclassified;
+}
+
+int run_program(const char* program, int (*body)(int, char**), int argc, char** argv) {
+  try {
+    return body(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << program << ": " << error.what() << std::endl;
+    return static_cast<int>(exit_code_of(error));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+#include "lockstep/core/file_descriptor.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace lockstep {
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    reset();
+    descriptor_ = std::exchange(other.descriptor_, -1);
+  }
+  return *this;
+}
+
+void FileDescriptor::reset() noexcept {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+void throw_errno(const std::string& action, const std::string& object) {
+  const int code = errno;
+  throw std::system_error(
+      code, std::generic_category(), object.empty() ? action : action + " " + object);
+}
+
+}  // namespace lockstep

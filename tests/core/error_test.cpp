@@ -1,0 +1,32 @@
+#include "lockstep/core/error.h"
+
+#include <gtest/gtest.h>
+
+#include <system_error>
+
+#include "lockstep/core/exit_code.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Error, CheckThrowsTheJoinedMessage) {
+  try {
+    check(false, "broadcast: root must be a rank: ", 7, " of ", 2);
+    FAIL() << "nothing was thrown";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "broadcast: root must be a rank: 7 of 2");
+  }
+  EXPECT_NO_THROW(check(true, "unused"));
+}
+
+TEST(Error, EachKindHasItsExitCode) {
+  EXPECT_EQ(exit_code_of(InvalidArgument("")), ExitCode::kUsage);
+  EXPECT_EQ(exit_code_of(DataError("")), ExitCode::kData);
+  EXPECT_EQ(exit_code_of(TimeoutError("")), ExitCode::kPeersLost);
+  EXPECT_EQ(exit_code_of(DivergedError("")), ExitCode::kDiverged);
+  EXPECT_EQ(exit_code_of(std::system_error(ENOSPC, std::generic_category())), ExitCode::kEnvironment);
+  EXPECT_EQ(exit_code_of(std::runtime_error("")), ExitCode::kUnclassified);
+}
+
+}  // namespace
+}  // namespace lockstep
