@@ -1,0 +1,81 @@
+# shellcheck shell=bash
+# How ./dev reports: one line a phase, with the time of each step; everything else goes to a log below build/log.
+#
+#   phase_begin build
+#   phase_step compile ninja -C build/release      runs quietly; on failure shows the end of the log and exits
+#   phase_end                                      prints "build    compile 81.3 s"
+
+phase_name=""
+phase_log=""
+phase_steps=""
+phase_started=0
+phase_watcher=""
+
+milliseconds() { date +%s%3N; }
+
+seconds_since() {
+  local elapsed=$(($(milliseconds) - $1))
+  printf '%d.%d s' $((elapsed / 1000)) $((elapsed % 1000 / 100))
+}
+
+phase_begin() {
+  phase_name=$1
+  phase_log=build/log/$1.log
+  phase_steps=""
+  phase_started=$(milliseconds)
+  mkdir -p build/log
+  : >"$phase_log"
+}
+
+phase_end() {
+  local steps=${phase_steps#, }
+  printf '%-8s %s\n' "$phase_name" "${steps:-ready, $(seconds_since "$phase_started")}"
+}
+
+# On a terminal, keeps the log's last line in sight: a first build takes minutes.
+phase_watch() {
+  local label=$1 started=$2 width text
+  width=$(($(tput cols 2>/dev/null || echo 80) - 1))
+  while sleep 1; do
+    text=$(printf '%-8s %s %s  %s' "$phase_name" "$label" "$(seconds_since "$started")" \
+      "$(tail -n 1 "$phase_log" | tr -d '\r')")
+    printf '\r\033[K%s' "${text:0:width}" >&2
+  done
+}
+
+phase_unwatch() {
+  [[ -n $phase_watcher ]] || return 0
+  kill "$phase_watcher" 2>/dev/null || true
+  wait "$phase_watcher" 2>/dev/null || true
+  phase_watcher=""
+  printf '\r\033[K' >&2
+}
+trap phase_unwatch EXIT
+
+# phase_run LABEL COMMAND... runs the command with its output in the log. It stays in the foreground, so that an
+# interrupt reaches it.
+phase_run() {
+  local label=$1 status=0
+  shift
+  printf '$ %s\n' "$*" >>"$phase_log"
+  if [[ -t 2 ]]; then
+    phase_watch "$label" "$(milliseconds)" &
+    phase_watcher=$!
+  fi
+  "$@" >>"$phase_log" 2>&1 </dev/null || status=$?
+  phase_unwatch
+  return "$status"
+}
+
+phase_fail() {
+  printf '%-8s %s failed; the end of %s:\n\n' "$phase_name" "$1" "$phase_log" >&2
+  tail -n 40 "$phase_log" >&2
+  exit 1
+}
+
+phase_step() {
+  local label=$1 started
+  started=$(milliseconds)
+  phase_run "$@" || phase_fail "$label"
+  phase_steps+=", $label $(seconds_since "$started")"
+}
