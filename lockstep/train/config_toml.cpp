@@ -1,0 +1,87 @@
+#include <charconv>
+#include <cstdio>
+#include <sstream>
+
+#include "lockstep/train/run_directory.h"
+
+namespace lockstep {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      result += '\\';
+      result += letter;
+    } else if (code < 0x20 || code == 0x7f) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04X", code);
+      result += escape;
+    } else {
+      result += letter;
+    }
+  }
+  return result + '"';
+}
+
+std::string shortest(double value) {
+  char text[32];
+  const auto written = std::to_chars(text, text + sizeof text, value);
+  return {text, written.ptr};
+}
+
+// TOML tells 1 from 1.0: a real number has a point or an exponent.
+std::string real(double value) {
+  const std::string number = shortest(value);
+  return number.find_first_of(".e") == std::string::npos ? number + ".0" : number;
+}
+
+class Lines {
+ public:
+  void add(const char* key, const std::string& value) { put(key, quoted(value)); }
+  void add(const char* key, const char* value) { put(key, quoted(value)); }
+  void add(const char* key, std::int64_t value) { put(key, std::to_string(value)); }
+  void add(const char* key, double value) { put(key, real(value)); }
+  template <typename Value>
+  void add(const char* key, const std::optional<Value>& value) {
+    if (value) add(key, *value);
+  }
+  std::string text() const { return text_.str(); }
+
+ private:
+  void put(const char* key, const std::string& value) { text_ << key << " = " << value << '\n'; }
+  std::ostringstream text_;
+};
+
+}  // namespace
+
+std::string config_toml(const TrainOptions& options) {
+  Lines lines;
+  const DataSource& data = options.data;
+  lines.add("model", options.model);
+  lines.add("data", data.directory.empty() ? data.name : data.name + ":" + data.directory);
+  lines.add("repeat", options.repeat);
+  lines.add("parallel", name_of(options.parallel));
+  lines.add("backend", options.backend);
+  lines.add("batch-size", options.batch_size);
+  lines.add("epochs", options.limits.epochs);
+  lines.add("max-steps", options.limits.steps);
+  // The flag takes seconds with or without a unit, so a string reads back whatever the value.
+  if (options.limits.seconds) lines.add("max-time", shortest(*options.limits.seconds) + "s");
+  lines.add("limit-train-batches", options.limit_train_batches);
+  lines.add("precision", name_of(options.precision));
+  lines.add("opt", name_of(options.optimizer.kind));
+  lines.add("lr", options.optimizer.lr);
+  lines.add("momentum", options.optimizer.momentum);
+  lines.add("weight-decay", options.optimizer.weight_decay);
+  lines.add("lr-scale", name_of(options.optimizer.lr_scale));
+  lines.add("seed", options.seed);
+  lines.add("val-interval", options.val_interval);
+  lines.add("log-interval", options.log_interval);
+  lines.add("progress", name_of(options.progress));
+  lines.add("output", options.output);
+  return lines.text();
+}
+
+}  // namespace lockstep

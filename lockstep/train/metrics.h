@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/core/file_descriptor.h"
+
+namespace lockstep {
+
+/// Is one line of metrics.jsonl; what was not measured is left out here and `null` there.
+struct MetricRecord {
+  double elapsed = 0;  ///< seconds since the run began
+  int rank = 0;
+  int restart = 0;
+  std::int64_t epoch = 0;  ///< counted from 1
+  std::int64_t step = 0;   ///< optimizer steps made
+  std::string split;       ///< `train` or `val`
+  std::optional<double> loss;
+  std::optional<double> accuracy;
+  std::optional<double> lr;
+  std::optional<double> samples_per_s;
+  std::optional<double> step_ms;
+  std::optional<double> data_ms;
+  std::optional<double> comm_ms;
+};
+
+/// Writes a record as one JSON object; a value that JSON cannot hold is `null` and named in
+/// `nonfinite`.
+std::string json_line(const MetricRecord& record, const std::string& utc_time);
+
+/// Gives the time now as `2026-01-31T12:00:00.123Z`.
+std::string utc_now();
+
+/// Appends records to a file, each by one write, so that a reader never sees half a line.
+class MetricsLog {
+ public:
+  /// Creates the file; it must not exist yet. Throws std::system_error.
+  explicit MetricsLog(const std::string& path);
+
+  /// Throws std::system_error, for one when the disk is full.
+  void append(const MetricRecord& record);
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+};
+
+}  // namespace lockstep

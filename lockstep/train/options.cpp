@@ -1,0 +1,109 @@
+#include "lockstep/train/options.h"
+
+#include <cmath>
+#include <ctime>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+
+const char* name_of(Parallel value) { return value == Parallel::kSerial ? "serial" : "ddp"; }
+
+const char* name_of(Precision value) { return value == Precision::k32 ? "32" : "bf16-mixed"; }
+
+const char* name_of(OptimizerKind value) {
+  if (value == OptimizerKind::kAdam) return "adam";
+  return value == OptimizerKind::kSgd ? "sgd" : "adamw";
+}
+
+const char* name_of(LrScale value) {
+  if (value == LrScale::kNone) return "none";
+  return value == LrScale::kLinear ? "linear" : "sqrt";
+}
+
+const char* name_of(ProgressStyle value) {
+  switch (value) {
+    case ProgressStyle::kAuto:
+      return "auto";
+    case ProgressStyle::kBar:
+      return "bar";
+    case ProgressStyle::kLine:
+      return "line";
+    case ProgressStyle::kNone:
+      return "none";
+  }
+  return "auto";
+}
+
+OptimizerSettings default_settings(OptimizerKind kind) {
+  OptimizerSettings settings;
+  settings.kind = kind;
+  if (kind == OptimizerKind::kSgd) {
+    settings.lr = 0.01;
+    settings.momentum = 0.9;
+  }
+  if (kind == OptimizerKind::kAdamW) settings.weight_decay = 0.01;
+  return settings;
+}
+
+double scaled_lr(const OptimizerSettings& settings, int world_size) {
+  if (settings.lr_scale == LrScale::kLinear) return settings.lr * world_size;
+  if (settings.lr_scale == LrScale::kSqrt) return settings.lr * std::sqrt(world_size);
+  return settings.lr;
+}
+
+namespace {
+
+void check_at_least(const char* flag, std::int64_t least, std::int64_t value) {
+  check(value >= least, "train: ", flag, " must be at least ", least, ": ", value);
+}
+
+void check_optimizer(const OptimizerSettings& settings) {
+  check(
+      std::isfinite(settings.lr) && settings.lr > 0,
+      "train: --lr must be a number above 0: ",
+      settings.lr);
+  check(
+      settings.momentum >= 0 && settings.momentum < 1,
+      "train: --momentum must be at least 0 and below 1: ",
+      settings.momentum);
+  check(
+      settings.momentum == 0 || settings.kind == OptimizerKind::kSgd,
+      "train: --momentum is for --opt sgd; ",
+      name_of(settings.kind),
+      " has its own");
+  check(
+      std::isfinite(settings.weight_decay) && settings.weight_decay >= 0,
+      "train: --weight-decay must be at least 0: ",
+      settings.weight_decay);
+}
+
+}  // namespace
+
+void check_options(const TrainOptions& options, int world_size) {
+  check(
+      options.parallel != Parallel::kSerial || world_size == 1,
+      "train: --parallel serial trains on one rank, but there are ",
+      world_size,
+      "; use --parallel ddp");
+  check_at_least("--repeat", 1, options.repeat);
+  check_at_least("--batch-size", 1, options.batch_size);
+  check_at_least("--seed", 0, options.seed);
+  check_at_least("--epochs", 1, options.limits.epochs.value_or(1));
+  check_at_least("--max-steps", 1, options.limits.steps.value_or(1));
+  check_at_least("--limit-train-batches", 1, options.limit_train_batches.value_or(1));
+  check_at_least("--val-interval", 0, options.val_interval);
+  check_at_least("--log-interval", 1, options.log_interval);
+  check_optimizer(options.optimizer);
+}
+
+std::string default_output(const TrainOptions& options, std::int64_t unix_time) {
+  const auto time = static_cast<std::time_t>(unix_time);
+  std::tm utc{};
+  gmtime_r(&time, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
+  return concat("runs/", text, "-", options.model, "-", name_of(options.parallel));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+enum class Parallel { kSerial, kDdp };
+enum class Precision { k32, kBf16Mixed };
+enum class OptimizerKind { kAdam, kSgd, kAdamW };
+enum class LrScale { kNone, kLinear, kSqrt };
+enum class ProgressStyle { kAuto, kBar, kLine, kNone };
+
+const char* name_of(Parallel value);
+const char* name_of(Precision value);
+const char* name_of(OptimizerKind value);
+const char* name_of(LrScale value);
+const char* name_of(ProgressStyle value);
+
+/// Names a data set and the folder that holds it; an empty folder means the set's usual place.
+struct DataSource {
+  std::string name = "fashion-mnist";
+  std::string directory;
+};
+
+struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::kAdam;
+  double lr = 1e-3;
+  double momentum = 0;
+  double weight_decay = 0;
+  LrScale lr_scale = LrScale::kNone;
+};
+
+/// Gives the settings that an optimizer has when only its name is said.
+OptimizerSettings default_settings(OptimizerKind kind);
+
+/// Gives the learning rate to train with on so many ranks: `linear` follows the global batch,
+/// `sqrt` its root.
+double scaled_lr(const OptimizerSettings& settings, int world_size);
+
+/// Says when training ends: at the first of these; an absent one never ends it.
+struct TrainLimits {
+  std::optional<std::int64_t> epochs;
+  std::optional<std::int64_t> steps;
+  std::optional<double> seconds;
+};
+
+/// Says everything that decides a training run.
+///
+///     lockstep::TrainOptions options{.model = "toy", .batch_size = 64, .limits = {.epochs = 1}};
+struct TrainOptions {
+  std::string model = "mnist-small";
+  DataSource data;
+  std::int64_t repeat = 1;
+  Parallel parallel = Parallel::kSerial;
+  std::string backend = "auto";
+  std::int64_t batch_size = 128;  ///< of each replica
+  TrainLimits limits = {.epochs = 3, .steps = {}, .seconds = {}};
+  Precision precision = Precision::k32;
+  OptimizerSettings optimizer;
+  std::int64_t seed = 42;
+  std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end
+  std::int64_t log_interval = 50;  ///< in steps
+  std::optional<std::int64_t> limit_train_batches;
+  ProgressStyle progress = ProgressStyle::kAuto;
+  std::string output;  ///< the run's folder
+};
+
+/// Throws InvalidArgument that names the flag unless every value is possible on so many ranks.
+void check_options(const TrainOptions& options, int world_size);
+
+/// Gives the folder of a run that names none: `runs/<UTC time>-<model>-<parallel>`.
+std::string default_output(const TrainOptions& options, std::int64_t unix_time);
+
+}  // namespace lockstep
