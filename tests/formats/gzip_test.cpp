@@ -1,0 +1,152 @@
+#include "lockstep/formats/gzip.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/idx.h"
+
+#include "tests/formats/idx_bytes.h"
+#include "tests/formats/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Bytes;
+using testing::gzip;
+using ::testing::HasSubstr;
+using testing::idx_bytes;
+using testing::joined;
+
+/// Counts what is taken from it.
+class CountingSource final : public ByteSource {
+ public:
+  explicit CountingSource(const Bytes& bytes) : bytes_(bytes, "FILE") {}
+
+  std::size_t read(std::span<std::uint8_t> out) override {
+    const std::size_t count = bytes_.read(out);
+    taken += count;
+    return count;
+  }
+  const std::string& name() const override { return bytes_.name(); }
+
+  std::size_t taken = 0;
+
+ private:
+  MemorySource bytes_;
+};
+
+IdxArray parse(const Bytes& bytes, int dimensions = 1) {
+  MemorySource compressed(bytes, "FILE");
+  GunzipSource source(compressed);
+  return parse_idx(source, dimensions);
+}
+
+std::string refusal(const Bytes& bytes) {
+  try {
+    parse(bytes);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+Bytes counted(std::size_t size) {
+  Bytes values(size);
+  for (std::size_t i = 0; i < size; ++i)
+    values[i] = static_cast<std::uint8_t>(i * 2654435761U >> 24);
+  return values;
+}
+
+Bytes sample(std::size_t size = 1000) {
+  return idx_bytes({static_cast<std::uint32_t>(size)}, counted(size));
+}
+
+Bytes part(const Bytes& bytes, std::size_t from, std::size_t to) {
+  return {
+      bytes.begin() + static_cast<std::ptrdiff_t>(from),
+      bytes.begin() + static_cast<std::ptrdiff_t>(to)};
+}
+
+TEST(Gunzip, IsChosenByContentNotByName) {
+  const testing::TemporaryDirectory directory;
+  EXPECT_EQ(read_idx(directory.write("compressed", gzip(sample())), 1).values, counted(1000));
+  EXPECT_EQ(read_idx(directory.write("plain.gz", sample()), 1).values, counted(1000));
+}
+
+TEST(Gunzip, GivesLargeFilesWhole) {
+  constexpr std::size_t kSize = 500'000;
+  EXPECT_EQ(parse(gzip(sample(kSize))).values, counted(kSize));
+  EXPECT_EQ(parse(sample(kSize)).values, counted(kSize));
+}
+
+TEST(Gunzip, ReadsSeveralMembersAsOne) {
+  const auto whole = sample();
+  for (std::size_t cut = 0; cut <= whole.size(); cut += 7) {
+    const auto members = joined(gzip(part(whole, 0, cut)), gzip(part(whole, cut, whole.size())));
+    EXPECT_EQ(parse(members).values, counted(1000)) << cut;
+  }
+  Bytes many;
+  for (const std::uint8_t byte : whole) many = joined(std::move(many), gzip({byte}));
+  EXPECT_EQ(parse(many).values, counted(1000));
+}
+
+TEST(Gunzip, ReadsMembersThatMeetAtAnyPlaceOfTheBuffer) {
+  // Stored blocks keep the size, so the second member starts around the 64 KiB at which the buffer
+  // ends.
+  const auto whole = sample(70'000);
+  for (std::size_t cut = 65'440; cut < 65'540; ++cut) {
+    const auto members = joined(gzip(part(whole, 0, cut), 0), gzip(part(whole, cut, whole.size())));
+    EXPECT_EQ(parse(members).values, counted(70'000)) << cut;
+  }
+}
+
+TEST(Gunzip, RefusesTruncationAtEveryByte) {
+  const auto members = joined(gzip(part(sample(), 0, 300)), gzip(part(sample(), 300, 1008)));
+  for (std::size_t size = 0; size < members.size(); ++size) {
+    const auto message = refusal(part(members, 0, size));
+    EXPECT_THAT(message, HasSubstr("FILE: ")) << size;
+    EXPECT_THAT(message, HasSubstr("offset ")) << size;
+  }
+  EXPECT_THAT(
+      refusal(part(members, 0, members.size() - 1)),
+      HasSubstr(concat(
+          "FILE: compressed offset ", members.size() - 1, ": the gzip stream ends too early")));
+}
+
+TEST(Gunzip, RefusesDamage) {
+  auto wrong_sum = gzip(sample());
+  wrong_sum[wrong_sum.size() - 8] ^= 1;
+  EXPECT_THAT(refusal(wrong_sum), HasSubstr("the gzip stream is damaged: incorrect data check"));
+  auto wrong_length = gzip(sample());
+  wrong_length[wrong_length.size() - 1] ^= 1;
+  EXPECT_THAT(
+      refusal(wrong_length), HasSubstr("the gzip stream is damaged: incorrect length check"));
+  auto wrong_method = gzip(sample());
+  wrong_method[2] = 9;
+  EXPECT_THAT(
+      refusal(wrong_method), HasSubstr("the gzip stream is damaged: unknown compression method"));
+}
+
+TEST(Gunzip, RefusesBytesAfterTheLastMember) {
+  const auto member = gzip(sample());
+  for (const Bytes& garbage :
+       {Bytes{0}, Bytes{0x1f}, Bytes{0x1f, 0x8c}, Bytes(70'000), Bytes{'x', 'y'}}) {
+    EXPECT_THAT(
+        refusal(joined(member, garbage)),
+        HasSubstr(concat(
+            "FILE: compressed offset ", member.size(), ": bytes that are no gzip member follow")));
+  }
+}
+
+TEST(Gunzip, StopsABombAtWhatTheHeaderPromises) {
+  const auto bomb = gzip(joined(sample(), Bytes(200 << 20)));
+  ASSERT_GT(bomb.size(), 180'000U);
+  CountingSource compressed(bomb);
+  GunzipSource source(compressed);
+  EXPECT_THROW(parse_idx(source, 1), DataError);
+  EXPECT_LE(compressed.taken, 64U * 1024);
+}
+
+}  // namespace
+}  // namespace lockstep

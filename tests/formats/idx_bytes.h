@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include <zlib.h>
+
+namespace lockstep::testing {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// Makes an IDX file of unsigned bytes as the format's definition says, whether or not the values
+/// fit the counts.
+inline Bytes idx_bytes(const std::vector<std::uint32_t>& counts, const Bytes& values) {
+  Bytes bytes{0, 0, 8, static_cast<std::uint8_t>(counts.size())};
+  for (const std::uint32_t count : counts) {
+    for (const int shift : {24, 16, 8, 0})
+      bytes.push_back(static_cast<std::uint8_t>(count >> shift));
+  }
+  bytes.insert(bytes.end(), values.begin(), values.end());
+  return bytes;
+}
+
+/// Makes one gzip member; level 0 stores without compressing.
+inline Bytes gzip(const Bytes& bytes, int level = 6) {
+  z_stream stream{};
+  if (deflateInit2(&stream, level, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw std::runtime_error("deflateInit2");
+  }
+  Bytes member(deflateBound(&stream, bytes.size()) + 32);
+  stream.next_in = const_cast<Bytef*>(bytes.data());
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = member.data();
+  stream.avail_out = static_cast<uInt>(member.size());
+  const int status = deflate(&stream, Z_FINISH);
+  member.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (status != Z_STREAM_END) throw std::runtime_error("deflate");
+  return member;
+}
+
+inline Bytes joined(Bytes front, const Bytes& back) {
+  front.insert(front.end(), back.begin(), back.end());
+  return front;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/gzip.h"
+
+#include "tests/formats/idx_bytes.h"
+#include "tests/formats/idx_reference.h"
+#include "tests/formats/largest_allocation.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Bytes;
+
+constexpr int kMutations = 20'000;
+// The buffers of gzip and of the first piece are 64 KiB; small files must never ask for much more.
+constexpr std::size_t kMostAllocated = 256 * 1024;
+
+Bytes sample() {
+  Bytes values(2 * 3 * 5);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i);
+  return testing::idx_bytes({2, 3, 5}, values);
+}
+
+std::optional<IdxArray> parse(const Bytes& bytes) {
+  testing::take_largest_allocation();
+  std::optional<IdxArray> array;
+  try {
+    MemorySource compressed(bytes, "FILE");
+    GunzipSource source(compressed);
+    array = parse_idx(source, 3);
+  } catch (const DataError&) {
+  }
+  EXPECT_LE(testing::take_largest_allocation(), kMostAllocated);
+  return array;
+}
+
+void expect_equal(const std::optional<IdxArray>& got, const std::optional<IdxArray>& expected) {
+  ASSERT_EQ(got.has_value(), expected.has_value());
+  if (!got) return;
+  EXPECT_EQ(got->shape, expected->shape);
+  EXPECT_EQ(got->values, expected->values);
+}
+
+/// Changes, removes, adds or copies a few bytes; half of the changes hit the front, where the
+/// header is.
+Bytes mutated(Bytes bytes, std::mt19937& engine) {
+  constexpr std::uint8_t kTelling[] = {0, 1, 2, 8, 0x1f, 0x7f, 0x80, 0x8b, 0xff};
+  const auto below = [&](std::size_t bound) {
+    return std::uniform_int_distribution<std::size_t>(0, bound - 1)(engine);
+  };
+  for (std::size_t changes = 1 + below(3); changes > 0 && !bytes.empty(); --changes) {
+    const auto at = static_cast<std::ptrdiff_t>(
+        below(below(2) == 0 ? std::min<std::size_t>(bytes.size(), 20) : bytes.size()));
+    const auto place = bytes.begin() + at;
+    switch (below(6)) {
+      case 0:
+        *place = static_cast<std::uint8_t>(engine());
+        break;
+      case 1:
+        *place = kTelling[below(std::size(kTelling))];
+        break;
+      case 2:
+        *place = static_cast<std::uint8_t>(*place ^ (1U << below(8)));
+        break;
+      case 3:
+        bytes.erase(place);
+        break;
+      case 4:
+        bytes.insert(place, static_cast<std::uint8_t>(engine()));
+        break;
+      default:
+        bytes.resize(static_cast<std::size_t>(at));
+        break;
+    }
+  }
+  return bytes;
+}
+
+TEST(IdxMutation, PlainFilesReadAsTheFormatSaysOrNotAtAll) {
+  std::mt19937 engine(1);
+  int read = 0;
+  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+    const auto bytes = mutated(sample(), engine);
+    const auto expected = testing::reference_idx(bytes, 3);
+    SCOPED_TRACE(concat("mutation ", i));
+    expect_equal(parse(bytes), expected);
+    read += expected.has_value() ? 1 : 0;
+  }
+  EXPECT_GT(
+      read, kMutations / 20);  // otherwise the mutations would test nothing but the first check
+  EXPECT_LT(read, kMutations * 3 / 4);
+}
+
+TEST(IdxMutation, CompressedFilesReadAsBeforeOrNotAtAll) {
+  std::mt19937 engine(2);
+  const auto whole = testing::gzip(sample());
+  const auto expected = testing::reference_idx(sample(), 3);
+  int read = 0;
+  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+    SCOPED_TRACE(concat("mutation ", i));
+    // A checksum guards the values, so what is read at all is the original.
+    if (const auto array = parse(mutated(whole, engine))) {
+      expect_equal(array, expected);
+      ++read;
+    }
+  }
+  EXPECT_GT(read, kMutations / 200);
+}
+
+TEST(IdxMutation, CompressedFilesWithWrongContentsReadAsTheFormatSays) {
+  std::mt19937 engine(3);
+  for (int i = 0; i < kMutations / 4 && !HasFailure(); ++i) {
+    SCOPED_TRACE(concat("mutation ", i));
+    const auto bytes = mutated(sample(), engine);
+    expect_equal(parse(testing::gzip(bytes)), testing::reference_idx(bytes, 3));
+  }
+}
+
+TEST(IdxMutation, AHeaderThatPromisesMuchIsNotBelieved) {
+  for (const std::uint32_t count : {100'000U, 1'000'000U, 0x3fffffffU}) {
+    EXPECT_FALSE(parse(testing::idx_bytes({count, 1, 1}, Bytes(100)))) << count;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
