@@ -1,0 +1,188 @@
+#include "lockstep/launch/child_process.h"
+
+#include <cerrno>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+struct Pipe {
+  FileDescriptor reader;
+  FileDescriptor writer;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("launch: make a pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+void make_nonblocking(const FileDescriptor& descriptor) {
+  if (::fcntl(descriptor.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("launch: set up a pipe");
+}
+
+/// Is what the child tells its parent when it could not become the program.
+struct StartFailure {
+  int error = 0;
+  char step[60] = {};
+};
+
+// Everything the child needs is made before fork: after it only async-signal-safe calls are
+// allowed.
+struct ChildPlan {
+  const char* program;
+  std::vector<char*> arguments;
+  std::vector<char*> environment;
+  cpu_set_t cpus;
+  bool pinned;
+  pid_t parent;
+  int input;   // -1: inherited
+  int output;  // -1: inherited
+  int errors;
+  int failures;
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+[[noreturn]] void give_up(const ChildPlan& plan, const char* step) {
+  StartFailure failure;
+  failure.error = errno;
+  for (std::size_t i = 0; step[i] != '\0' && i + 1 < sizeof(failure.step); ++i)
+    failure.step[i] = step[i];
+  [[maybe_unused]] const ssize_t written = ::write(plan.failures, &failure, sizeof(failure));
+  ::_exit(127);
+}
+
+void die_with_the_parent(const ChildPlan& plan) {
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(plan, "ask for the parent's death signal");
+  // The parent may have gone between fork and prctl: then no signal will come.
+  if (::getppid() != plan.parent) ::_exit(127);
+}
+
+void reset_signals() {
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
+}
+
+void connect_streams(const ChildPlan& plan) {
+  if (plan.input >= 0 && ::dup2(plan.input, STDIN_FILENO) < 0) give_up(plan, "connect input");
+  if (plan.output < 0) return;
+  if (::dup2(plan.output, STDOUT_FILENO) < 0) give_up(plan, "connect output");
+  if (::dup2(plan.errors, STDERR_FILENO) < 0) give_up(plan, "connect errors");
+}
+
+[[noreturn]] void become(const ChildPlan& plan) {
+  ::setpgid(0, 0);
+  die_with_the_parent(plan);
+  connect_streams(plan);
+  if (plan.pinned && ::sched_setaffinity(0, sizeof(plan.cpus), &plan.cpus) != 0) {
+    give_up(plan, "pin to its cores");
+  }
+  reset_signals();
+  ::execve(plan.program, plan.arguments.data(), plan.environment.data());
+  give_up(plan, "execute");
+}
+
+cpu_set_t cpu_mask(const std::vector<int>& cpus) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &mask);
+  return mask;
+}
+
+void throw_if_not_started(const FileDescriptor& failures, const std::string& program) {
+  StartFailure failure;
+  ssize_t size = 0;
+  do {
+    size = ::read(failures.get(), &failure, sizeof(failure));
+  } while (size < 0 && errno == EINTR);
+  if (size != static_cast<ssize_t>(sizeof(failure))) return;
+  std::string what = concat("launch: cannot ", failure.step, " ", program);
+  if (failure.error == ENOEXEC) what += " (a script needs a first line such as #!/bin/sh)";
+  if (failure.error == ENOENT) what += " (or the interpreter that its first line names)";
+  throw std::system_error(failure.error, std::generic_category(), what);
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const ChildOptions& options) {
+  Pipe output, errors, failures = make_pipe();
+  if (!options.inherit_output) output = make_pipe(), errors = make_pipe();
+  const FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  std::vector<std::string> arguments{options.program};
+  arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+  const ChildPlan plan{
+      .program = options.program.c_str(),
+      .arguments = pointers(arguments),
+      .environment = pointers(options.environment),
+      .cpus = cpu_mask(options.cpus),
+      .pinned = !options.cpus.empty(),
+      .parent = ::getpid(),
+      .input = options.inherit_input ? -1 : nothing.get(),
+      .output = output.writer.get(),
+      .errors = errors.writer.get(),
+      .failures = failures.writer.get()};
+
+  pid_ = ::fork();
+  if (pid_ < 0) throw_errno("launch: fork for", options.program);
+  if (pid_ == 0) become(plan);
+  ::setpgid(pid_, pid_);  // by both, so that the group exists whoever is first
+  failures.writer.reset();
+  try {
+    throw_if_not_started(failures.reader, options.program);
+    descriptor_ = FileDescriptor(::pidfd_open(pid_, 0));
+    if (!descriptor_) throw_errno("launch: watch", options.program);
+    if (output.reader) make_nonblocking(output.reader), make_nonblocking(errors.reader);
+  } catch (...) {
+    signal_group(SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    throw;
+  }
+  output_ = std::move(output.reader);
+  errors_ = std::move(errors.reader);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      descriptor_(std::move(other.descriptor_)),
+      output_(std::move(other.output_)),
+      errors_(std::move(other.errors_)) {}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ < 0) return;
+  signal_group(SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<ExitStatus> ChildProcess::status() const {
+  siginfo_t info{};
+  const auto id = static_cast<id_t>(pid_);
+  if (::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0) throw_errno("launch: wait");
+  if (info.si_pid == 0) return std::nullopt;
+  if (info.si_code == CLD_EXITED) return ExitStatus{.code = info.si_status};
+  return ExitStatus{.signal = info.si_status};
+}
+
+void ChildProcess::signal_group(int signal) const noexcept {
+  if (pid_ > 0) ::kill(-pid_, signal);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/launch/exit_status.h"
+
+namespace lockstep::launch {
+
+/// Says what a child process runs, and with what around it.
+struct ChildOptions {
+  std::string program;                   ///< path of the file to execute; PATH is not searched
+  std::vector<std::string> arguments;    ///< what follows the program's name
+  std::vector<std::string> environment;  ///< all of it, as NAME=VALUE
+  std::vector<int> cpus;                 ///< the cores that it may use; empty: as the parent
+  bool inherit_input = false;            ///< standard input; otherwise it reads /dev/null
+  bool inherit_output = false;           ///< standard output and error; otherwise they are pipes
+};
+
+/// Owns one child process that leads a process group of its own and dies with the thread that made
+/// it.
+///
+/// Make it in a thread that lives as long as the run: the kernel's death signal follows the thread
+/// that forked.
+class ChildProcess {
+ public:
+  /// Starts the child; returns when the program has been executed. Throws std::system_error that
+  /// names the program and the step that failed.
+  explicit ChildProcess(const ChildOptions& options);
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&&) = delete;
+
+  /// Kills what is left of the process group and waits for the child.
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+
+  /// Gives a descriptor that becomes readable when the child has ended.
+  int descriptor() const { return descriptor_.get(); }
+
+  /// Hands over the reading end of standard output, without blocking reads; empty if it was
+  /// inherited.
+  FileDescriptor take_output() { return std::move(output_); }
+
+  /// Hands over the reading end of standard error, without blocking reads; empty if it was
+  /// inherited.
+  FileDescriptor take_errors() { return std::move(errors_); }
+
+  /// Says how the child ended, or nothing while it runs. Its id stays taken until the destructor,
+  /// so that a signal to the group can never reach a stranger.
+  std::optional<ExitStatus> status() const;
+
+  /// Sends a signal to the child and to all processes of its group.
+  void signal_group(int signal) const noexcept;
+
+ private:
+  pid_t pid_ = -1;
+  FileDescriptor descriptor_;
+  FileDescriptor output_;
+  FileDescriptor errors_;
+};
+
+}  // namespace lockstep::launch

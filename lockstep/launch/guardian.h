@@ -1,0 +1,34 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include "lockstep/core/file_descriptor.h"
+
+namespace lockstep::launch {
+
+/// Is a small process that kills the workers' process groups when the launcher is killed without a
+/// chance to act.
+///
+/// The kernel's death signal reaches the workers alone; the guardian also reaches the processes
+/// that they started, unless these left the worker's process group (`setsid`).
+class Guardian {
+ public:
+  /// Starts it. Throws std::system_error.
+  Guardian();
+  Guardian(const Guardian&) = delete;
+  Guardian& operator=(const Guardian&) = delete;
+
+  /// Dismisses it and waits for its end.
+  ~Guardian();
+
+  pid_t pid() const { return pid_; }
+
+  /// Puts one process group under its watch.
+  void watch(pid_t group) const;
+
+ private:
+  FileDescriptor control_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,92 @@
+#include "lockstep/launch/launch_options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/launch/cpu_share.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr int kMostWorkers = 4096;
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+int device_files() {
+  namespace fs = std::filesystem;
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/dev", ignored)) {
+    const std::string name = entry.path().filename();
+    count += name.rfind("nvidia", 0) == 0 && is_number(name.substr(6));
+  }
+  return count;
+}
+
+}  // namespace
+
+int gpu_count() {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return device_files();
+  const std::string names = visible;
+  if (names.empty() || names[0] == '-') return 0;
+  const auto listed = 1 + std::count(names.begin(), names.end(), ',');
+  return std::min(static_cast<int>(listed), device_files());
+}
+
+int worker_count(const std::string& text) {
+  const int devices = gpu_count();
+  if (text == "cpu") return usable_cpu_count();
+  if (text == "auto") return devices > 0 ? devices : usable_cpu_count();
+  if (text == "gpu") {
+    check(
+        devices > 0, "--nproc-per-node: gpu: this host has no NVIDIA device; use cpu or a number");
+    return devices;
+  }
+  int count = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool whole = error == std::errc() && stop == text.data() + text.size();
+  check(
+      whole && count >= 1 && count <= kMostWorkers,
+      "--nproc-per-node: must be a number from 1 to ",
+      kMostWorkers,
+      ", auto, cpu or gpu: ",
+      text);
+  return count;
+}
+
+void check_options(const LaunchOptions& options) {
+  check(options.nodes >= 1, "--nnodes: must be at least 1: ", options.nodes);
+  check(
+      options.node_rank >= 0 && options.node_rank < options.nodes,
+      "--node-rank: must be from 0 to ",
+      options.nodes - 1,
+      " with --nnodes ",
+      options.nodes,
+      ": ",
+      options.node_rank);
+  check(
+      options.master_port >= 0 && options.master_port <= 65535,
+      "--master-port: must be a port number: ",
+      options.master_port);
+  check(
+      options.nodes == 1 || options.master_port > 0,
+      "--master-port: with several nodes all must be told the same port");
+  check(options.grace_period.count() >= 0, "--grace-period: must not be negative");
+  for (const int rank : options.output.shown_ranks) {
+    check(
+        rank >= 0 && rank < options.workers,
+        "--local-ranks-filter: must be from 0 to ",
+        options.workers - 1,
+        ": ",
+        rank);
+  }
+  check_log_dir(options.output.log_dir);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <signal.h>
+
+#include "lockstep/launch/output_plan.h"
+
+namespace lockstep::launch {
+
+/// Says what to run, how often, and how.
+struct LaunchOptions {
+  std::string program;  ///< a path, or a name for PATH
+  std::vector<std::string> arguments;
+  int workers = 1;  ///< on this node
+  int nodes = 1;
+  int node_rank = 0;
+  std::string master_address = "127.0.0.1";
+  int master_port = 0;  ///< 0: any free port, on one node only
+  std::string run_id = "none";
+  std::string role = "default";
+  bool pin = true;  ///< each worker to its share of the cores, if there is one core for each
+  std::chrono::milliseconds grace_period{30000};  ///< between a passed-on signal and SIGKILL
+  std::vector<int> signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+  OutputOptions output;
+  bool verbose = false;
+  bool quiet = false;
+};
+
+/// Understands `--nproc-per-node`: a number, `cpu`, `gpu`, or `auto` (GPUs, else cores). Throws
+/// InvalidArgument.
+int worker_count(const std::string& text);
+
+/// Counts the NVIDIA devices that a program started here would see.
+int gpu_count();
+
+/// Throws InvalidArgument that names the flag for what cannot be.
+void check_options(const LaunchOptions& options);
+
+}  // namespace lockstep::launch

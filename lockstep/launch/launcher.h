@@ -1,0 +1,18 @@
+#pragma once
+
+#include "lockstep/launch/launch_options.h"
+
+namespace lockstep::launch {
+
+/// Runs a program once per rank on this node, waits for all, and returns the run's exit code.
+///
+/// The first worker that fails, in time, decides: its code is returned (128+n for a signal n) and
+/// the others are ended, within a second. A signal from outside is passed on; workers that have not
+/// ended after the grace period, or at a second signal, are killed. Nothing that the workers
+/// started is left behind.
+///
+/// Call it from the main thread of a process that has no other children. Throws InvalidArgument and
+/// std::system_error for what is wrong before the first worker has started.
+int launch(const LaunchOptions& options);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,72 @@
+#include "lockstep/launch/output_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+bool is_shown(const OutputOptions& options, int local_rank, Stream stream) {
+  const auto& ranks = options.shown_ranks;
+  if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), local_rank) == ranks.end())
+    return false;
+  return !options.redirects.has(local_rank, stream) || options.tee.has(local_rank, stream);
+}
+
+std::string file_of(const OutputOptions& options, int local_rank, int rank, Stream stream) {
+  if (options.log_dir.empty()) return "";
+  const std::string start = options.log_dir + "/rank-" + std::to_string(rank);
+  if (options.redirects.empty() && options.tee.empty()) return start + ".log";
+  const bool kept =
+      options.redirects.has(local_rank, stream) || options.tee.has(local_rank, stream);
+  if (!kept) return "";
+  return start + (stream == Stream::kOutput ? ".stdout.log" : ".stderr.log");
+}
+
+int shown_ranks(const OutputOptions& options, int local_size) {
+  int shown = 0;
+  for (int rank = 0; rank < local_size; ++rank) {
+    shown += is_shown(options, rank, Stream::kOutput) || is_shown(options, rank, Stream::kErrors);
+  }
+  return shown;
+}
+
+void replace_all(std::string& text, const std::string& name, const std::string& value) {
+  for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size()) {
+    text.replace(at, name.size(), value);
+  }
+}
+
+}  // namespace
+
+Route route_of(
+    const OutputOptions& options, int local_rank, int rank, int local_size, Stream stream) {
+  const bool alone = shown_ranks(options, local_size) <= 1;
+  return {
+      .shown = is_shown(options, local_rank, stream),
+      .file = file_of(options, local_rank, rank, stream),
+      .prefix = alone ? "" : options.prefix};
+}
+
+std::string fill_prefix(std::string pattern, int rank, int local_rank, const std::string& role) {
+  replace_all(pattern, "${role_name}", role);
+  replace_all(pattern, "${local_rank}", std::to_string(local_rank));
+  replace_all(pattern, "${rank}", std::to_string(rank));
+  return pattern;
+}
+
+void check_log_dir(const std::string& log_dir) {
+  namespace fs = std::filesystem;
+  if (log_dir.empty()) return;
+  check(fs::exists(log_dir), "--log-dir: there is no folder ", log_dir, "; make it first");
+  check(fs::is_directory(log_dir), "--log-dir: ", log_dir, " is not a folder");
+  check(
+      fs::is_empty(log_dir),
+      "--log-dir: ",
+      log_dir,
+      " is not empty; name an empty folder, so that no earlier log is overwritten");
+}
+
+}  // namespace lockstep::launch

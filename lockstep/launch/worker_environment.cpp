@@ -1,0 +1,98 @@
+#include "lockstep/launch/worker_environment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <unistd.h>
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kTunables = "GLIBC_TUNABLES";
+
+auto find(std::vector<std::string>& environment, const std::string& name) {
+  return std::find_if(environment.begin(), environment.end(), [&](const std::string& entry) {
+    return entry.compare(0, name.size() + 1, name + "=") == 0;
+  });
+}
+
+void set(std::vector<std::string>& environment, const std::string& name, const std::string& value) {
+  const auto entry = find(environment, name);
+  if (entry == environment.end()) {
+    environment.push_back(name + "=" + value);
+  } else {
+    *entry = name + "=" + value;
+  }
+}
+
+void set_if_missing(
+    std::vector<std::string>& environment, const std::string& name, const std::string& value) {
+  if (find(environment, name) == environment.end()) environment.push_back(name + "=" + value);
+}
+
+/// Names the place as torchrun does. Rank 0 itself serves the store: no agent does.
+std::vector<std::pair<std::string, std::string>> names_of(const WorkerPlace& place) {
+  const std::string rank = std::to_string(place.rank());
+  const std::string world_size = std::to_string(place.world_size());
+  return {
+      {"RANK", rank},
+      {"LOCAL_RANK", std::to_string(place.local_rank)},
+      {"GROUP_RANK", std::to_string(place.node_rank)},
+      {"ROLE_RANK", rank},
+      {"ROLE_NAME", place.role},
+      {"WORLD_SIZE", world_size},
+      {"LOCAL_WORLD_SIZE", std::to_string(place.local_size)},
+      {"GROUP_WORLD_SIZE", std::to_string(place.nodes)},
+      {"ROLE_WORLD_SIZE", world_size},
+      {"MASTER_ADDR", place.master_address},
+      {"MASTER_PORT", std::to_string(place.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", "0"},
+      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"TORCHELASTIC_RUN_ID", place.run_id},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", place.error_file},
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", place.signals_to_handle}};
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(
+    std::vector<std::string> inherited, const WorkerPlace& place) {
+  for (const auto& [name, value] : names_of(place)) set(inherited, name, value);
+  set_if_missing(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (place.local_size > 1) set_if_missing(inherited, "OMP_NUM_THREADS", "1");
+  // A Python program that writes to a pipe would keep its lines until the buffer is full, or lose
+  // them when killed.
+  set_if_missing(inherited, "PYTHONUNBUFFERED", "1");
+  return with_allocator_tunables(std::move(inherited));
+}
+
+std::vector<std::string> with_allocator_tunables(std::vector<std::string> environment) {
+  const auto entry = find(environment, kTunables);
+  const std::string users =
+      entry == environment.end() ? "" : entry->substr(std::string(kTunables).size() + 1);
+  set(environment, kTunables, allocator_tunables(users));
+  return environment;
+}
+
+std::string allocator_tunables(const std::string& users) {
+  const std::pair<std::string, std::string> ours[] = {
+      {"glibc.malloc.mmap_threshold", "4294967296"},
+      {"glibc.malloc.trim_threshold", "8589934592"},
+      {"glibc.malloc.top_pad", "268435456"},
+      {"glibc.malloc.hugetlb", "1"}};
+  std::string result = users;
+  for (const auto& [name, value] : ours) {
+    if ((":" + users).find(":" + name + "=") != std::string::npos) continue;
+    result += (result.empty() ? "" : ":") + name + "=" + value;
+  }
+  return result;
+}
+
+std::vector<std::string> current_environment() {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) result.emplace_back(*entry);
+  return result;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+/// Says which worker of which run a process is.
+struct WorkerPlace {
+  int local_rank = 0;
+  int local_size = 1;  ///< workers on this node
+  int node_rank = 0;
+  int nodes = 1;
+  std::string master_address = "127.0.0.1";
+  int master_port = 0;
+  std::string run_id = "none";
+  std::string role = "default";
+  std::string error_file;  ///< where a worker may write what failed, as torch's `record` does
+  std::string signals_to_handle;  ///< names, separated by commas
+
+  int rank() const { return node_rank * local_size + local_rank; }
+  int world_size() const { return nodes * local_size; }
+};
+
+/// Gives a worker's whole environment: what it inherits, torchrun's names for its place, and
+/// defaults for what the user has not set: OMP_NUM_THREADS=1 with several workers, NCCL's error
+/// handling, unbuffered Python, the allocator.
+std::vector<std::string> worker_environment(
+    std::vector<std::string> inherited, const WorkerPlace& place);
+
+/// Adds the settings that make glibc's allocator keep large blocks instead of returning them to the
+/// kernel after each step. They must be there before the program starts.
+std::vector<std::string> with_allocator_tunables(std::vector<std::string> environment);
+
+/// Appends to the user's GLIBC_TUNABLES those of our settings whose names are missing there.
+std::string allocator_tunables(const std::string& users);
+
+/// Lists this process's environment as NAME=VALUE.
+std::vector<std::string> current_environment();
+
+}  // namespace lockstep::launch
