@@ -16,8 +16,8 @@ class Backend;
 
 /// Is a set of ranks that compute together, and this process's (or thread's) place among them.
 ///
-/// A small value: copies name the same group. Every rank must make the same calls in the same order. A group of one
-/// makes every collective a no-op, so the same program runs alone.
+/// A small value: copies name the same group. Every rank must make the same calls in the same
+/// order. A group of one makes every collective a no-op, so the same program runs alone.
 ///
 ///     auto world = lockstep::init_process_group();
 ///     world.all_reduce(loss, lockstep::ReduceOp::kMean).wait();
@@ -42,37 +42,43 @@ class ProcessGroup {
   /// Copies the root's tensor into everyone's.
   Work broadcast(const torch::Tensor& tensor, int root) const;
 
-  /// Puts the inputs of all ranks, in rank order, into the output: size() times the input's elements.
+  /// Puts the inputs of all ranks, in rank order, into the output: size() times the input's
+  /// elements.
   Work all_gather(const torch::Tensor& output, const torch::Tensor& input) const;
 
   /// As all_gather, at the root only; the others pass an undefined output.
   Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) const;
 
-  /// Gives rank r the r-th of size() equal pieces of the root's input; the others pass an undefined input.
+  /// Gives rank r the r-th of size() equal pieces of the root's input; the others pass an undefined
+  /// input.
   Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) const;
 
-  /// Reduces the inputs of all ranks and gives rank r the r-th of size() equal pieces of the result.
-  Work reduce_scatter(const torch::Tensor& output, const torch::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
+  /// Reduces the inputs of all ranks and gives rank r the r-th of size() equal pieces of the
+  /// result.
+  Work reduce_scatter(
+      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
 
   /// Gives rank r the r-th equal piece of everyone's input, in rank order.
   Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) const;
 
-  /// Sends to one rank; messages between two ranks arrive in the order of their sending and must meet a recv of the
-  /// same tag, type and size.
+  /// Sends to one rank; messages between two ranks arrive in the order of their sending and must
+  /// meet a recv of the same tag, type and size.
   Work send(const torch::Tensor& tensor, int to, int tag = 0) const;
   Work recv(const torch::Tensor& tensor, int from, int tag = 0) const;
 
   /// Is finished when every rank has called it.
   Work barrier() const;
 
-  /// Makes the groups of those ranks that pass the same colour, ordered by key, then by rank. A collective: all
-  /// ranks of this group must call it.
+  /// Makes the groups of those ranks that pass the same colour, ordered by key, then by rank. A
+  /// collective: all ranks of this group must call it.
   ProcessGroup split(int color, int key) const;
 
-  /// Makes an uninitialised one-dimensional tensor in memory that this group reduces without copying. A collective.
+  /// Makes an uninitialised one-dimensional tensor in memory that this group reduces without
+  /// copying. A collective.
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) const;
 
-  /// Makes every collective of every rank fail with this reason, so that nobody waits for a rank that gave up.
+  /// Makes every collective of every rank fail with this reason, so that nobody waits for a rank
+  /// that gave up.
   void abort(const std::string& reason) const;
 
   std::chrono::milliseconds timeout() const;

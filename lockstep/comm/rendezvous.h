@@ -15,10 +15,11 @@ struct InitOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// Forms the world from the environment that a launcher sets: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Without
-/// RANK it is a group of one.
+/// Forms the world from the environment that a launcher sets: RANK, WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT. Without RANK it is a group of one.
 ///
-/// Throws InvalidArgument that names the variable that is missing or wrong, CommError when the others do not come.
+/// Throws InvalidArgument that names the variable that is missing or wrong, CommError when the
+/// others do not come.
 ProcessGroup init_process_group(const InitOptions& options = {});
 
 }  // namespace lockstep

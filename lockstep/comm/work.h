@@ -6,8 +6,8 @@ namespace lockstep {
 
 /// Is the handle of a collective that was begun and may not be finished yet.
 ///
-/// The tensors of the collective must not be touched before wait() has returned. A failure of the collective is
-/// thrown by wait(), in the thread that calls it.
+/// The tensors of the collective must not be touched before wait() has returned. A failure of the
+/// collective is thrown by wait(), in the thread that calls it.
 class [[nodiscard]] Work {
  public:
   /// Is what a backend knows about a collective under way.

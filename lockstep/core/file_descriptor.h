@@ -18,6 +18,9 @@ class FileDescriptor {
   int get() const { return descriptor_; }
   explicit operator bool() const { return descriptor_ >= 0; }
 
+  /// Gives the descriptor away; the caller closes it.
+  int release() noexcept { return std::exchange(descriptor_, -1); }
+
   /// Closes now; errors of close are ignored, as nothing can be done about them.
   void reset() noexcept;
 

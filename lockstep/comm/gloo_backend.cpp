@@ -1,0 +1,275 @@
+#include "lockstep/comm/gloo_backend.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+using Tensors = std::vector<torch::Tensor>;
+using Gloo = c10d::ProcessGroupGloo;
+
+c10d::ReduceOp c10d_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return c10d::ReduceOp::SUM;  // divided afterwards: Gloo has no mean
+    case ReduceOp::kProduct:
+      return c10d::ReduceOp::PRODUCT;
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+    case ReduceOp::kAnd:
+      return c10d::ReduceOp::BAND;
+    case ReduceOp::kOr:
+      return c10d::ReduceOp::BOR;
+    case ReduceOp::kXor:
+      return c10d::ReduceOp::BXOR;
+  }
+  throw InvalidArgument("gloo: unknown reduce operation");
+}
+
+// Gloo has no 16-bit integers.
+torch::Tensor widened(const torch::Tensor& tensor) {
+  return tensor.scalar_type() == torch::kShort ? tensor.to(torch::kInt) : tensor;
+}
+
+Tensors pieces_of(const torch::Tensor& whole, int count) {
+  return whole.view({count, -1}).unbind(0);
+}
+
+[[noreturn]] void rethrow_as_comm_error(const std::string& what, const std::exception& error) {
+  const std::string reason = error.what();
+  const std::string text = concat(what, ": ", reason.substr(0, reason.find('\n')));
+  if (reason.find("imed out") != std::string::npos) throw TimeoutError(text);
+  throw CommError(text);
+}
+
+class GlooWork : public Work::State {
+ public:
+  GlooWork(std::string what, c10::intrusive_ptr<c10d::Work> work, std::function<void()> finish)
+      : what_(std::move(what)), work_(std::move(work)), finish_(std::move(finish)) {}
+
+  bool poll() override { return work_->isCompleted(); }
+
+  void wait() override {
+    try {
+      work_->wait();
+    } catch (const std::exception& error) {
+      rethrow_as_comm_error(what_, error);
+    }
+    if (finish_) std::exchange(finish_, nullptr)();
+  }
+
+ private:
+  std::string what_;
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::function<void()> finish_;
+};
+
+class GlooBackend : public Backend {
+ public:
+  GlooBackend(const Store& store, int rank, int size, const GlooOptions& options);
+
+  std::string name() const override { return "gloo"; }
+  int rank() const override { return group_.getRank(); }
+  int size() const override { return group_.getSize(); }
+
+  Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override;
+  Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override;
+  Work broadcast(const torch::Tensor& tensor, int root) override;
+  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override;
+  Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) override;
+  Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) override;
+  Work reduce_scatter(
+      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override;
+  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override;
+  Work send(const torch::Tensor& tensor, int to, int tag) override;
+  Work recv(const torch::Tensor& tensor, int from, int tag) override;
+  Work barrier() override;
+
+  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override;
+  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
+    return torch::empty({elements}, options);
+  }
+  void abort(const std::string& reason) override { aborted_ = reason; }
+  std::chrono::milliseconds timeout() const override { return options_.timeout; }
+  void set_timeout(std::chrono::milliseconds timeout) override;
+
+ private:
+  template <typename Begin>
+  Work begin(const char* what, Begin call, std::function<void()> finish = nullptr);
+  std::function<void()> after_reduction(
+      const torch::Tensor& result, const torch::Tensor& sent, ReduceOp op) const;
+
+  Store store_;
+  GlooOptions options_;
+  Gloo group_;
+  std::string aborted_;
+  int subgroups_ = 0;
+};
+
+c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions& options) {
+  auto settings = Gloo::Options::create(options.timeout);
+  const auto interface = environment("GLOO_SOCKET_IFNAME");
+  if (interface) {
+    settings->devices.push_back(Gloo::createDeviceForInterface(*interface));
+  } else if (!options.hostname.empty()) {
+    settings->devices.push_back(Gloo::createDeviceForHostname(options.hostname));
+  } else {
+    settings->devices.push_back(Gloo::createDefaultDevice());
+  }
+  settings->threads = 1;  // collectives of one group run in order anyway
+  return settings;
+}
+
+GlooBackend::GlooBackend(const Store& store, int rank, int size, const GlooOptions& options)
+    : store_(store), options_(options), group_(store, rank, size, settings_of(options)) {}
+
+template <typename Begin>
+Work GlooBackend::begin(const char* what, Begin call, std::function<void()> finish) {
+  if (!aborted_.empty()) throw CommError(aborted_);
+  try {
+    return Work(std::make_shared<GlooWork>(what, call(), std::move(finish)));
+  } catch (const std::exception& error) {
+    rethrow_as_comm_error(what, error);
+  }
+}
+
+// Divides sums into means and brings widened elements back.
+std::function<void()> GlooBackend::after_reduction(
+    const torch::Tensor& result, const torch::Tensor& sent, ReduceOp op) const {
+  return [result, sent, op, size = size()]() mutable {
+    if (op == ReduceOp::kMean) sent.div_(size);
+    if (sent.data_ptr() != result.data_ptr()) result.copy_(sent);
+  };
+}
+
+Work GlooBackend::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
+  Tensors sent = {widened(tensor)};
+  return begin(
+      "all_reduce",
+      [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
+      after_reduction(tensor, sent[0], op));
+}
+
+Work GlooBackend::reduce(const torch::Tensor& tensor, int root, ReduceOp op) {
+  // Gloo uses the tensors of the others as scratch space; they are to stay as they were.
+  Tensors sent = {rank() == root ? widened(tensor) : widened(tensor).clone()};
+  c10d::ReduceOptions settings;
+  settings.reduceOp = c10d_op(op);
+  settings.rootRank = root;
+  return begin(
+      "reduce",
+      [&] { return group_.reduce(sent, settings); },
+      rank() == root ? after_reduction(tensor, sent[0], op) : nullptr);
+}
+
+Work GlooBackend::broadcast(const torch::Tensor& tensor, int root) {
+  Tensors sent = {tensor};
+  c10d::BroadcastOptions settings;
+  settings.rootRank = root;
+  return begin("broadcast", [&] { return group_.broadcast(sent, settings); });
+}
+
+Work GlooBackend::all_gather(const torch::Tensor& output, const torch::Tensor& input) {
+  std::vector<Tensors> outputs = {pieces_of(output, size())};
+  Tensors inputs = {input.view(-1)};
+  return begin("all_gather", [&] { return group_.allgather(outputs, inputs); });
+}
+
+Work GlooBackend::gather(const torch::Tensor& output, const torch::Tensor& input, int root) {
+  std::vector<Tensors> outputs;
+  if (rank() == root) outputs.push_back(pieces_of(output, size()));
+  Tensors inputs = {input.view(-1)};
+  c10d::GatherOptions settings;
+  settings.rootRank = root;
+  return begin("gather", [&] { return group_.gather(outputs, inputs, settings); });
+}
+
+Work GlooBackend::scatter(const torch::Tensor& output, const torch::Tensor& input, int root) {
+  std::vector<Tensors> inputs;
+  if (rank() == root) inputs.push_back(pieces_of(input, size()));
+  Tensors outputs = {output.view(-1)};
+  c10d::ScatterOptions settings;
+  settings.rootRank = root;
+  return begin("scatter", [&] { return group_.scatter(outputs, inputs, settings); });
+}
+
+// Gloo has no reduce-scatter of its own: everyone reduces everything and keeps a piece.
+Work GlooBackend::reduce_scatter(
+    const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) {
+  Tensors sent = {widened(input).clone()};
+  const torch::Tensor own = pieces_of(sent[0], size())[static_cast<std::size_t>(rank())];
+  return begin(
+      "reduce_scatter",
+      [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
+      after_reduction(output.view(-1), own, op));
+}
+
+// LibTorch renamed this call between 2.11 and 2.15.
+template <typename Group>
+auto all_to_all_on(Group& group, torch::Tensor& output, torch::Tensor& input) {
+  std::vector<std::int64_t> even;
+  if constexpr (requires { group.all_to_all_single(output, input, even, even); }) {
+    return group.all_to_all_single(output, input, even, even);
+  } else {
+    return group.alltoall_base(output, input, even, even);
+  }
+}
+
+Work GlooBackend::all_to_all(const torch::Tensor& output, const torch::Tensor& input) {
+  torch::Tensor to = output.view(-1), from = input.view(-1);
+  return begin("all_to_all", [&] { return all_to_all_on(group_, to, from); });
+}
+
+Work GlooBackend::send(const torch::Tensor& tensor, int to, int tag) {
+  Tensors sent = {tensor};
+  return begin(
+      "send", [&] { return group_.send(sent, to, tag); }, [tensor] {});
+}
+
+Work GlooBackend::recv(const torch::Tensor& tensor, int from, int tag) {
+  Tensors received = {tensor};
+  return begin(
+      "recv", [&] { return group_.recv(received, from, tag); }, [tensor] {});
+}
+
+Work GlooBackend::barrier() {
+  return begin("barrier", [&] { return group_.barrier(); });
+}
+
+std::shared_ptr<Backend> GlooBackend::subgroup(const std::vector<int>& members) {
+  const auto own = std::find(members.begin(), members.end(), rank());
+  check(own != members.end(), "subgroup: rank ", rank(), " is not among its members");
+  const std::string prefix = concat("subgroup-", ++subgroups_, "-of-", members.front());
+  const Store store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
+  return make_gloo_backend(
+      store, static_cast<int>(own - members.begin()), static_cast<int>(members.size()), options_);
+}
+
+void GlooBackend::set_timeout(std::chrono::milliseconds timeout) {
+  options_.timeout = timeout;
+  group_.setTimeout(timeout);
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> make_gloo_backend(
+    const Store& store, int rank, int size, const GlooOptions& options) {
+  try {
+    return std::make_shared<GlooBackend>(store, rank, size, options);
+  } catch (const std::exception& error) {
+    rethrow_as_comm_error(
+        concat("gloo: rank ", rank, " could not connect to the other ranks"), error);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,211 @@
+#include "lockstep/comm/host/engine.h"
+
+#include <algorithm>
+
+#include "lockstep/comm/host/backoff.h"
+#include "lockstep/comm/host/job.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
+
+namespace lockstep::host {
+
+/// Is the handle of a job or a message: polls and waits through the engine.
+template <typename Target>
+class Engine::Ticket : public Work::State {
+ public:
+  Ticket(std::shared_ptr<Engine> engine, std::shared_ptr<Target> target)
+      : engine_(std::move(engine)), target_(std::move(target)) {}
+
+  bool poll() override {
+    const std::lock_guard lock(engine_->mutex_);
+    engine_->poll();
+    return target_->complete;
+  }
+
+  void wait() override {
+    const Stopwatch stopwatch;
+    Backoff backoff;
+    while (!poll()) {
+      if (backoff.wait()) inspect(stopwatch.seconds());
+    }
+    if (target_->error) std::rethrow_exception(target_->error);
+  }
+
+ private:
+  void inspect(double seconds) {
+    const std::lock_guard lock(engine_->mutex_);
+    engine_->poll();
+    if (target_->complete) return;
+    try {
+      engine_->inspect(
+          *target_, std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
+    } catch (const CommError&) {
+      // A rank may have done its part just before it ended: look once more now that its end is
+      // known.
+      engine_->poll();
+      if (!target_->complete) engine_->fail(std::current_exception());
+    }
+  }
+
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Target> target_;
+};
+
+Engine::Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
+    : region_(std::move(region)), space_(std::move(space)), rank_(rank), post_(*region_, rank) {}
+
+Engine::~Engine() {
+  if (!jobs_.empty() || !post_.idle()) {
+    fail(std::make_exception_ptr(
+        CommError(concat("rank ", rank_, " left the group with unfinished work"))));
+  }
+  region_->slot(rank_).left.store(1);
+}
+
+void Engine::attach(int process) {
+  region_->slot(rank_).process.store(process);
+  begin({.kind = Kind::kBarrier}).wait();
+  watch_ = std::make_unique<PeerWatch>(*region_);
+}
+
+Work Engine::begin(Collective collective) {
+  const std::lock_guard lock(mutex_);
+  auto job =
+      std::make_shared<Job>(Job{.collective = std::move(collective), .number = ++collectives_});
+  job->complete = failure_ != nullptr;
+  job->error = failure_;
+  if (!failure_) jobs_.push_back(job);
+  poll();
+  return Work(std::make_shared<Ticket<Job>>(shared_from_this(), job));
+}
+
+Work Engine::post(const torch::Tensor& tensor, int peer, int tag, bool outgoing) {
+  const std::lock_guard lock(mutex_);
+  auto message = post_.add(tensor, peer, tag, outgoing);
+  if (failure_) post_.fail(failure_);
+  poll();
+  return Work(std::make_shared<Ticket<Message>>(shared_from_this(), message));
+}
+
+void Engine::poll() {
+  if (failure_) return;
+  try {
+    while (!jobs_.empty() && advance(*jobs_.front())) jobs_.pop_front();
+    post_.poll();
+    const bool under_way = !jobs_.empty() || !post_.idle();
+    if (under_way && region_->aborted()) throw CommError(region_->abort_reason());
+  } catch (const Error&) {
+    fail(std::current_exception());
+  }
+}
+
+bool Engine::advance(Job& job) {
+  while (!job.complete) {
+    if (job.phase == Job::Phase::kQueued) begin_round(job);
+    if (job.phase == Job::Phase::kArriving) {
+      if (!all_reached(&RankSlot::arrived)) return false;
+      work_on_round(job);
+    }
+    if (!all_reached(&RankSlot::finished)) return false;
+    job.complete = end_round(job);
+  }
+  return true;
+}
+
+void Engine::begin_round(Job& job) {
+  const Collective& collective = job.collective;
+  Exposure exposure;
+  if (collective.input != nullptr) {
+    const auto visible = space_->expose(
+        collective.input,
+        static_cast<std::size_t>(collective.elements * collective.pieces) *
+            collective.element_bytes());
+    job.staged = !visible;
+    exposure = visible.value_or(Exposure{Exposure::kStaging, 0});
+  }
+  if (job.staged) {
+    const Chunk chunk{job.done, std::min(job.capacity(), collective.elements - job.done)};
+    copy_in(collective, chunk, region_->staging(rank_));
+  }
+  RankSlot& slot = region_->slot(rank_);
+  slot.descriptor = {
+      collective.kind,
+      static_cast<std::int32_t>(collective.element),
+      static_cast<std::int32_t>(collective.op),
+      collective.root,
+      collective.elements,
+      exposure};
+  slot.collective.store(job.number, std::memory_order_relaxed);
+  slot.kind.store(static_cast<std::int32_t>(collective.kind), std::memory_order_relaxed);
+  slot.arrived.store(++rounds_, std::memory_order_release);
+  job.phase = Job::Phase::kArriving;
+}
+
+void Engine::work_on_round(Job& job) {
+  if (region_->aborted()) throw CommError(region_->abort_reason());
+  verify(job);
+  job.chunk = chunk_of(job);
+  std::vector<ChunkView> views;
+  for (int rank = 0; rank < region_->size(); ++rank) views.push_back(view_of(job, job.chunk, rank));
+  exchange(job.collective, job.chunk, views, rank_);
+  region_->slot(rank_).finished.store(rounds_, std::memory_order_release);
+  job.phase = Job::Phase::kFinishing;
+}
+
+bool Engine::end_round(Job& job) {
+  if (job.staged && job.collective.in_place() && job.collective.output != nullptr) {
+    copy_out(job.collective, job.chunk, region_->staging(rank_));
+  }
+  job.done += job.chunk.count;
+  job.phase = Job::Phase::kQueued;
+  return job.done == job.collective.elements;
+}
+
+Chunk Engine::chunk_of(const Job& job) const {
+  const std::int64_t rest = job.collective.elements - job.done;
+  for (int rank = 0; rank < region_->size(); ++rank) {
+    if (region_->slot(rank).descriptor.exposure.segment == Exposure::kStaging) {
+      return {job.done, std::min(job.capacity(), rest)};
+    }
+  }
+  return {job.done, rest};
+}
+
+ChunkView Engine::view_of(const Job& job, const Chunk& chunk, int rank) const {
+  const Exposure exposure = region_->slot(rank).descriptor.exposure;
+  const std::size_t bytes = job.collective.element_bytes();
+  if (exposure.segment == Exposure::kNothing) return {};
+  if (exposure.segment == Exposure::kStaging) {
+    return {region_->staging(rank), static_cast<std::size_t>(chunk.count) * bytes};
+  }
+  return {
+      space_->resolve(rank, exposure) + static_cast<std::size_t>(chunk.begin) * bytes,
+      static_cast<std::size_t>(job.collective.elements) * bytes};
+}
+
+bool Engine::all_reached(std::atomic<std::uint64_t> RankSlot::*counter) const {
+  for (int rank = 0; rank < region_->size(); ++rank) {
+    if ((region_->slot(rank).*counter).load(std::memory_order_acquire) < rounds_) return false;
+  }
+  return true;
+}
+
+void Engine::fail(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& reason) {
+    region_->abort(reason.what());
+  }
+  failure_ = error;
+  std::vector<torch::Tensor> tensors = post_.fail(error);
+  for (const auto& job : jobs_) {
+    job->error = error;
+    job->complete = true;
+    const auto& own = job->collective.tensors;
+    tensors.insert(tensors.end(), own.begin(), own.end());
+  }
+  jobs_.clear();
+  region_->keep(std::move(tensors));
+}
+
+}  // namespace lockstep::host

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/host/address_space.h"
+#include "lockstep/comm/host/collective.h"
+#include "lockstep/comm/host/peer_watch.h"
+#include "lockstep/comm/host/post.h"
+#include "lockstep/comm/work.h"
+
+namespace lockstep::host {
+
+/// Carries out one rank's collectives and messages over a shared region.
+///
+/// Note [Rounds]
+/// A collective is one or more rounds. In each a rank
+///   1. makes its memory visible: the tensor itself where the others can see it, else a copy in its
+///   staging buffer;
+///      writes its descriptor; raises `arrived`;
+///   2. once all have arrived: compares the descriptors, does its part of the work on everyone's
+///   memory, raises
+///      `finished`;
+///   3. once all have finished: copies the result out of the staging buffer, if it was used.
+/// A tensor that all can see takes one round; staged ones take one per buffer-full. No thread of
+/// its own does this: whoever begins a collective, polls or waits carries forward everything that
+/// is under way, in order. So the reducer overlaps communication with backward by polling between
+/// buckets, without taking a core from the computation.
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  Work begin(Collective collective);
+  Work send(const torch::Tensor& tensor, int to, int tag) { return post(tensor, to, tag, true); }
+  Work recv(const torch::Tensor& tensor, int from, int tag) {
+    return post(tensor, from, tag, false);
+  }
+
+  /// Meets all ranks for the first time and from then on watches their processes; 0 stands for a
+  /// thread.
+  void attach(int process);
+
+  void abort(const std::string& reason) { region_->abort(reason); }
+  AddressSpace& space() { return *space_; }
+  std::chrono::milliseconds timeout() const { return timeout_.load(); }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+
+ private:
+  struct Job;
+  class JobTicket;
+  class MessageTicket;
+  template <typename Target>
+  class Ticket;
+
+  Work post(const torch::Tensor& tensor, int peer, int tag, bool outgoing);
+
+  // All below are called with the mutex held.
+  void poll();
+  bool advance(Job& job);
+  void begin_round(Job& job);
+  void work_on_round(Job& job);
+  bool end_round(Job& job);
+  void verify(const Job& job) const;
+  Chunk chunk_of(const Job& job) const;
+  ChunkView view_of(const Job& job, const Chunk& chunk, int rank) const;
+  bool all_reached(std::atomic<std::uint64_t> RankSlot::*counter) const;
+
+  void inspect(const Job& job, std::chrono::milliseconds waited) const;
+  void inspect(const Message& message, std::chrono::milliseconds waited) const;
+  std::vector<int> missing() const;
+  std::string lost(int rank) const;
+  void fail(const std::exception_ptr& error);
+
+  std::shared_ptr<SharedRegion> region_;
+  std::unique_ptr<AddressSpace> space_;
+  std::unique_ptr<PeerWatch> watch_;
+  int rank_;
+  std::atomic<std::chrono::milliseconds> timeout_ =
+      std::chrono::milliseconds(std::chrono::minutes(5));
+
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+  std::uint64_t rounds_ = 0;
+  std::uint64_t collectives_ = 0;
+  std::deque<std::shared_ptr<Job>> jobs_;
+  Post post_;
+};
+
+}  // namespace lockstep::host

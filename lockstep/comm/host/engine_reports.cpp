@@ -1,0 +1,99 @@
+// What the engine says when ranks disagree, are late or are lost.
+
+#include "lockstep/comm/host/engine.h"
+#include "lockstep/comm/host/job.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::host {
+namespace {
+
+std::string describe(const Descriptor& descriptor) {
+  const auto element = static_cast<at::ScalarType>(descriptor.element);
+  std::string text = concat(
+      kind_name(descriptor.kind),
+      " of ",
+      descriptor.elements,
+      " ",
+      c10::toString(element),
+      " elements");
+  if (descriptor.root >= 0) text += concat(", root ", descriptor.root);
+  return text;
+}
+
+bool agree(const Descriptor& a, const Descriptor& b) {
+  return a.kind == b.kind && a.element == b.element && a.op == b.op && a.root == b.root &&
+         a.elements == b.elements;
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+}  // namespace
+
+void Engine::verify(const Job& job) const {
+  const Descriptor& own = region_->slot(rank_).descriptor;
+  for (int rank = 0; rank < region_->size(); ++rank) {
+    const Descriptor& other = region_->slot(rank).descriptor;
+    if (agree(own, other)) continue;
+    throw CommError(concat(
+        "collective #",
+        job.number,
+        ": the ranks do not make the same call: rank ",
+        rank_,
+        " calls ",
+        describe(own),
+        ", rank ",
+        rank,
+        " calls ",
+        describe(other)));
+  }
+}
+
+std::vector<int> Engine::missing() const {
+  const bool arriving = jobs_.front()->phase == Job::Phase::kArriving;
+  const auto counter = arriving ? &RankSlot::arrived : &RankSlot::finished;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < region_->size(); ++rank) {
+    if ((region_->slot(rank).*counter).load() < rounds_) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string Engine::lost(int rank) const {
+  if (watch_) return watch_->lost(rank);
+  return region_->slot(rank).left.load() != 0 ? concat("rank ", rank, " has left the group") : "";
+}
+
+// The first collective under way is the one that holds up all others.
+void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
+  const Job& job = *jobs_.front();
+  std::vector<std::string> late;
+  for (const int rank : missing()) {
+    const std::string how = lost(rank);
+    // A rank may have done its part just before it ended; its counter is read again after its end
+    // was seen.
+    const std::vector<int> still = missing();
+    const bool is_missing = std::find(still.begin(), still.end(), rank) != still.end();
+    if (!how.empty() && is_missing) throw CommError(concat(job.describe(), ": ", how));
+    const RankSlot& slot = region_->slot(rank);
+    const auto kind = static_cast<Kind>(slot.kind.load());
+    late.push_back(concat(
+        "rank ", rank, " (last seen in ", kind_name(kind), " #", slot.collective.load(), ")"));
+  }
+  if (waited < timeout() || late.empty()) return;
+  throw TimeoutError(concat(
+      job.describe(), " on rank ", rank_, ": waited ", timeout().count(), " ms for ", join(late)));
+}
+
+void Engine::inspect(const Message& message, std::chrono::milliseconds waited) const {
+  const std::string how = lost(message.peer);
+  if (!how.empty()) throw CommError(concat(message.describe(), ": ", how));
+  if (waited < timeout()) return;
+  throw TimeoutError(
+      concat(message.describe(), " on rank ", rank_, ": waited ", timeout().count(), " ms"));
+}
+
+}  // namespace lockstep::host

@@ -1,0 +1,84 @@
+#include "lockstep/comm/host/shared_region.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace lockstep::host {
+
+// `aborted` goes 0 -> 1 (a rank writes the reason) -> 2 (the reason can be read).
+struct SharedRegion::Head {
+  std::atomic<std::uint32_t> aborted;
+  char reason[1020];
+};
+
+const char* kind_name(Kind kind) {
+  static constexpr std::array names = {
+      "nothing",
+      "all_reduce",
+      "reduce",
+      "broadcast",
+      "all_gather",
+      "gather",
+      "scatter",
+      "reduce_scatter",
+      "all_to_all",
+      "barrier"};
+  const auto index = static_cast<std::size_t>(kind);
+  return index < names.size() ? names[index] : "unknown";
+}
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+std::size_t slots_at() { return kPage; }
+std::size_t mailboxes_at(std::size_t size) {
+  return slots_at() + round_up(size * sizeof(RankSlot));
+}
+std::size_t staging_at(std::size_t size) {
+  return mailboxes_at(size) + round_up(size * size * sizeof(Mailbox));
+}
+
+}  // namespace
+
+std::size_t SharedRegion::bytes_for(int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  return staging_at(ranks) + ranks * kStagingBytes;
+}
+
+SharedRegion::Head& SharedRegion::head() const { return *reinterpret_cast<Head*>(mapping_.data()); }
+
+RankSlot& SharedRegion::slot(int rank) const {
+  return reinterpret_cast<RankSlot*>(mapping_.data() + slots_at())[rank];
+}
+
+Mailbox& SharedRegion::mailbox(int from, int to) const {
+  std::byte* first = mapping_.data() + mailboxes_at(static_cast<std::size_t>(size_));
+  return reinterpret_cast<Mailbox*>(first)[from * size_ + to];
+}
+
+std::byte* SharedRegion::staging(int rank) const {
+  return mapping_.data() + staging_at(static_cast<std::size_t>(size_)) +
+         static_cast<std::size_t>(rank) * kStagingBytes;
+}
+
+void SharedRegion::abort(const std::string& reason) {
+  std::uint32_t expected = 0;
+  if (!head().aborted.compare_exchange_strong(expected, 1)) return;
+  const std::size_t length = std::min(reason.size(), sizeof(head().reason) - 1);
+  std::memcpy(head().reason, reason.data(), length);
+  head().aborted.store(2);
+}
+
+bool SharedRegion::aborted() const { return head().aborted.load() == 2; }
+
+std::string SharedRegion::abort_reason() const { return aborted() ? head().reason : ""; }
+
+void SharedRegion::keep(std::vector<torch::Tensor> tensors) {
+  const std::lock_guard lock(kept_mutex_);
+  kept_.insert(kept_.end(), tensors.begin(), tensors.end());
+}
+
+}  // namespace lockstep::host

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/comm/host/mapping.h"
+
+namespace lockstep::host {
+
+/// Names a collective; the number travels in the descriptor.
+enum class Kind : std::int32_t {
+  kNone,
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kGather,
+  kScatter,
+  kReduceScatter,
+  kAllToAll,
+  kBarrier
+};
+
+const char* kind_name(Kind kind);
+
+/// Says where memory lies so that every rank can find it: in a segment of shared memory, or
+/// nowhere.
+struct Exposure {
+  static constexpr std::uint64_t kNothing = 0, kStaging = 1, kAddress = 2, kFirstSegment = 3;
+  std::uint64_t segment = kNothing;
+  std::uint64_t offset = 0;
+};
+
+/// Is what a rank tells the others about the collective of a round, before it says that it has
+/// arrived.
+struct Descriptor {
+  Kind kind = Kind::kNone;
+  std::int32_t element = 0;  ///< at::ScalarType
+  std::int32_t op = 0;
+  std::int32_t root = -1;
+  std::int64_t elements = 0;  ///< of one piece
+  Exposure exposure;
+};
+
+/// Is one rank's part of the control block. Only that rank writes it.
+struct alignas(128) RankSlot {
+  std::atomic<std::uint64_t> arrived;               ///< rounds begun: the rank's memory may be used
+  alignas(64) std::atomic<std::uint64_t> finished;  ///< rounds in which the rank has used the
+                                                    ///< others' memory
+  alignas(64)
+      std::atomic<std::uint64_t> collective;  ///< number of the collective it is at, for messages
+  std::atomic<std::int32_t> kind;             ///< and its kind
+  std::atomic<std::int32_t> process;          ///< process id, 0 among threads
+  std::atomic<std::uint32_t> left;            ///< the rank has gone in good order
+  Descriptor descriptor;
+};
+
+/// Is the one-way channel between two ranks: a ring of two slots.
+struct alignas(128) Mailbox {
+  static constexpr std::size_t kSlots = 2, kSlotBytes = 64 * 1024;
+  struct Letter {
+    std::int32_t tag;
+    std::int32_t element;
+    std::int64_t elements;
+    alignas(64) std::byte content[kSlotBytes];
+  };
+  std::atomic<std::uint64_t> written;
+  alignas(64) std::atomic<std::uint64_t> read;
+  Letter letters[kSlots];
+};
+
+/// Is the memory through which the ranks of one host meet: a slot, a mailbox to each other rank and
+/// a staging buffer per rank. Pages cost nothing until they are touched.
+class SharedRegion {
+ public:
+  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
+
+  static std::size_t bytes_for(int size);
+  SharedRegion(Mapping mapping, int size) : mapping_(std::move(mapping)), size_(size) {}
+
+  int size() const { return size_; }
+  RankSlot& slot(int rank) const;
+  Mailbox& mailbox(int from, int to) const;
+  std::byte* staging(int rank) const;
+
+  /// Makes every rank's collectives fail; the first reason stays.
+  void abort(const std::string& reason);
+  bool aborted() const;
+  std::string abort_reason() const;
+
+  /// Keeps tensors of a failed collective until the region goes: a thread that is late may still
+  /// read them.
+  void keep(std::vector<torch::Tensor> tensors);
+
+ private:
+  struct Head;
+  Head& head() const;
+
+  Mapping mapping_;
+  int size_;
+  std::mutex kept_mutex_;
+  std::vector<torch::Tensor> kept_;
+};
+
+}  // namespace lockstep::host

@@ -1,0 +1,148 @@
+#include "lockstep/comm/process_group.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/arguments.h"
+#include "lockstep/comm/backend.h"
+#include "lockstep/comm/single_backend.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+
+ProcessGroup::ProcessGroup() : backend_(std::make_shared<SingleBackend>()) {}
+ProcessGroup::ProcessGroup(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+int ProcessGroup::rank() const { return backend_->rank(); }
+int ProcessGroup::size() const { return backend_->size(); }
+std::string ProcessGroup::backend_name() const { return backend_->name(); }
+
+Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
+  check_tensor("all_reduce", tensor);
+  check_op("all_reduce", tensor.scalar_type(), op);
+  const Operand operand(tensor, Operand::kReduced);
+  return operand.finish(backend_->all_reduce(operand.dense(), op_for(tensor.scalar_type(), op)));
+}
+
+Work ProcessGroup::reduce(const torch::Tensor& tensor, int root, ReduceOp op) const {
+  check_rank("reduce", "root", root, size());
+  check_tensor("reduce", tensor);
+  check_op("reduce", tensor.scalar_type(), op);
+  const Operand operand(tensor, Operand::kReduced);
+  return operand.finish(backend_->reduce(operand.dense(), root, op_for(tensor.scalar_type(), op)));
+}
+
+Work ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
+  check_rank("broadcast", "root", root, size());
+  check_tensor("broadcast", tensor);
+  const Operand operand(tensor);
+  return operand.finish(backend_->broadcast(operand.dense(), root));
+}
+
+Work ProcessGroup::all_gather(const torch::Tensor& output, const torch::Tensor& input) const {
+  check_pieces("all_gather", "output", output, "input", input, size());
+  const Operand operand(output);
+  return operand.finish(backend_->all_gather(operand.dense(), input.contiguous()));
+}
+
+Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& input, int root) const {
+  check_rank("gather", "root", root, size());
+  check_tensor("gather", input);
+  if (rank() != root) {
+    check(
+        !output.defined(),
+        "gather: only the root passes an output; rank ",
+        rank(),
+        " is not root ",
+        root);
+    return backend_->gather(output, input.contiguous(), root);
+  }
+  check_pieces("gather", "output", output, "input", input, size());
+  const Operand operand(output);
+  return operand.finish(backend_->gather(operand.dense(), input.contiguous(), root));
+}
+
+Work ProcessGroup::scatter(
+    const torch::Tensor& output, const torch::Tensor& input, int root) const {
+  check_rank("scatter", "root", root, size());
+  check_tensor("scatter", output);
+  const bool is_root = rank() == root;
+  check(
+      is_root || !input.defined(),
+      "scatter: only the root passes an input; rank ",
+      rank(),
+      " is not root ",
+      root);
+  if (is_root) check_pieces("scatter", "input", input, "output", output, size());
+  const Operand operand(output);
+  return operand.finish(
+      backend_->scatter(operand.dense(), is_root ? input.contiguous() : input, root));
+}
+
+Work ProcessGroup::reduce_scatter(
+    const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) const {
+  check_pieces("reduce_scatter", "input", input, "output", output, size());
+  check_op("reduce_scatter", input.scalar_type(), op);
+  const Operand to(output, Operand::kReduced), from(input, Operand::kReduced);
+  return to.finish(
+      backend_->reduce_scatter(to.dense(), from.dense(), op_for(input.scalar_type(), op)));
+}
+
+Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& input) const {
+  check_pieces("all_to_all", "output", output, "input", input, 1);
+  check(
+      input.numel() % size() == 0,
+      "all_to_all: the ranks must divide the elements: ",
+      input.numel(),
+      " elements, ",
+      size(),
+      " ranks");
+  const Operand operand(output);
+  return operand.finish(backend_->all_to_all(operand.dense(), input.contiguous()));
+}
+
+Work ProcessGroup::send(const torch::Tensor& tensor, int to, int tag) const {
+  check_rank("send", "to", to, size());
+  check(to != rank(), "send: rank ", to, " is this rank");
+  check_tensor("send", tensor);
+  return backend_->send(tensor.contiguous(), to, tag);
+}
+
+Work ProcessGroup::recv(const torch::Tensor& tensor, int from, int tag) const {
+  check_rank("recv", "from", from, size());
+  check(from != rank(), "recv: rank ", from, " is this rank");
+  check_tensor("recv", tensor);
+  const Operand operand(tensor);
+  return operand.finish(backend_->recv(operand.dense(), from, tag));
+}
+
+Work ProcessGroup::barrier() const { return backend_->barrier(); }
+
+ProcessGroup ProcessGroup::split(int color, int key) const {
+  const torch::Tensor own = torch::tensor({color, key}, torch::kInt);
+  const torch::Tensor all = torch::empty({size(), 2}, torch::kInt);
+  all_gather(all, own).wait();
+  std::vector<std::pair<int, int>> members;  // (key, rank)
+  for (int rank = 0; rank < size(); ++rank) {
+    if (all[rank][0].item<int>() == color) members.emplace_back(all[rank][1].item<int>(), rank);
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<int> ranks;
+  for (const auto& member : members) ranks.push_back(member.second);
+  return ProcessGroup(backend_->subgroup(ranks));
+}
+
+torch::Tensor ProcessGroup::empty(
+    std::int64_t elements, const torch::TensorOptions& options) const {
+  check(elements >= 0, "empty: elements must not be negative: ", elements);
+  return backend_->empty(elements, options);
+}
+
+void ProcessGroup::abort(const std::string& reason) const { backend_->abort(reason); }
+std::chrono::milliseconds ProcessGroup::timeout() const { return backend_->timeout(); }
+void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) const {
+  backend_->set_timeout(timeout);
+}
+
+}  // namespace lockstep

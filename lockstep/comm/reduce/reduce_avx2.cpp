@@ -1,0 +1,7 @@
+#include "lockstep/comm/reduce/reduce_loops.h"
+
+namespace lockstep::reduce {
+
+void reduce_avx2(const Job& job) { reduce_any(job); }
+
+}  // namespace lockstep::reduce

@@ -1,0 +1,199 @@
+#pragma once
+
+// The loops of a reduction, included once by each source that compiles them for one instruction
+// set.
+
+#include "lockstep/comm/reduce/reduce_kernel.h"
+#include "lockstep/comm/reduce/vector_types.h"
+
+namespace lockstep::reduce {
+namespace {
+
+// A codec says how kLanes elements in memory become the vector in which they are combined, and
+// back.
+template <typename T>
+struct Same {
+  typedef T Vector __attribute__((vector_size(kLanes * sizeof(T))));
+  using Stored = T;
+  static Vector load(const T* from) {
+    Vector vector;
+    std::memcpy(&vector, from, sizeof(vector));
+    return vector;
+  }
+  static void store(T* to, Vector vector) { std::memcpy(to, &vector, sizeof(vector)); }
+};
+
+template <Floats (*kWiden)(Halves), Halves (*kNarrow)(Floats)>
+struct InFloat {
+  using Vector = Floats;
+  using Stored = std::uint16_t;
+  static Vector load(const Stored* from) {
+    Halves halves;
+    std::memcpy(&halves, from, sizeof(halves));
+    return kWiden(halves);
+  }
+  static void store(Stored* to, Vector vector) {
+    const Halves halves = kNarrow(vector);
+    std::memcpy(to, &halves, sizeof(halves));
+  }
+};
+
+using Half = InFloat<half_to_float, float_to_half>;
+using BFloat16 = InFloat<bfloat16_to_float, float_to_bfloat16>;
+
+struct Sum {
+  template <typename V>
+  static V combine(V a, V b) {
+    return a + b;
+  }
+};
+struct Product {
+  template <typename V>
+  static V combine(V a, V b) {
+    return a * b;
+  }
+};
+// A NaN on any rank must show on all: `a != a` keeps the one that is already there.
+struct Min {
+  template <typename V>
+  static V combine(V a, V b) {
+    return ((a < b) | (a != a)) ? a : b;
+  }
+};
+struct Max {
+  template <typename V>
+  static V combine(V a, V b) {
+    return ((a > b) | (a != a)) ? a : b;
+  }
+};
+struct And {
+  template <typename V>
+  static V combine(V a, V b) {
+    return a & b;
+  }
+};
+struct Or {
+  template <typename V>
+  static V combine(V a, V b) {
+    return a | b;
+  }
+};
+struct Xor {
+  template <typename V>
+  static V combine(V a, V b) {
+    return a ^ b;
+  }
+};
+
+struct Keep {
+  template <typename V>
+  V operator()(V vector) const {
+    return vector;
+  }
+};
+struct Divide {
+  float count;
+  template <typename V>
+  V operator()(V vector) const {
+    return vector / (V{} + count);
+  }
+};
+
+template <typename Codec, typename Op, typename Finish>
+inline void reduce_lanes(const Job& job, std::size_t at, Finish finish) {
+  using Stored = typename Codec::Stored;
+  auto sum = Codec::load(static_cast<const Stored*>(job.inputs[0]) + at);
+  for (int input = 1; input < job.input_count; ++input) {
+    sum = Op::combine(sum, Codec::load(static_cast<const Stored*>(job.inputs[input]) + at));
+  }
+  sum = finish(sum);
+  for (int output = 0; output < job.output_count; ++output) {
+    Codec::store(static_cast<Stored*>(job.outputs[output]) + at, sum);
+  }
+}
+
+// The last elements go through the same vector code in a padded copy, so that they round alike.
+template <typename Codec, typename Op, typename Finish>
+void reduce_tail(const Job& job, std::size_t at, Finish finish) {
+  using Stored = typename Codec::Stored;
+  const std::size_t bytes = (job.elements - at) * sizeof(Stored);
+  Stored padded[kLanes] = {};
+  typename Codec::Vector sum{};
+  for (int input = 0; input < job.input_count; ++input) {
+    std::memcpy(padded, static_cast<const Stored*>(job.inputs[input]) + at, bytes);
+    sum = input == 0 ? Codec::load(padded) : Op::combine(sum, Codec::load(padded));
+  }
+  Codec::store(padded, finish(sum));
+  for (int output = 0; output < job.output_count; ++output) {
+    std::memcpy(static_cast<Stored*>(job.outputs[output]) + at, padded, bytes);
+  }
+}
+
+template <typename Codec, typename Op, typename Finish>
+void reduce_all(const Job& job, Finish finish) {
+  std::size_t at = 0;
+  for (; at + kLanes <= job.elements; at += kLanes) reduce_lanes<Codec, Op>(job, at, finish);
+  if (at < job.elements) reduce_tail<Codec, Op>(job, at, finish);
+}
+
+template <typename Codec>
+void reduce_arithmetic(const Job& job) {
+  switch (job.op) {
+    case ReduceOp::kSum:
+      return reduce_all<Codec, Sum>(job, Keep{});
+    case ReduceOp::kProduct:
+      return reduce_all<Codec, Product>(job, Keep{});
+    case ReduceOp::kMin:
+      return reduce_all<Codec, Min>(job, Keep{});
+    case ReduceOp::kMax:
+      return reduce_all<Codec, Max>(job, Keep{});
+    default:
+      break;  // the others do not fit the element; they are refused before a job is made
+  }
+}
+
+template <typename Codec>
+void reduce_real(const Job& job) {
+  if (job.op != ReduceOp::kMean) return reduce_arithmetic<Codec>(job);
+  reduce_all<Codec, Sum>(job, Divide{static_cast<float>(job.input_count)});
+}
+
+template <typename Codec>
+void reduce_whole(const Job& job) {
+  switch (job.op) {
+    case ReduceOp::kAnd:
+      return reduce_all<Codec, And>(job, Keep{});
+    case ReduceOp::kOr:
+      return reduce_all<Codec, Or>(job, Keep{});
+    case ReduceOp::kXor:
+      return reduce_all<Codec, Xor>(job, Keep{});
+    default:
+      return reduce_arithmetic<Codec>(job);
+  }
+}
+
+void reduce_any(const Job& job) {
+  switch (job.element) {
+    case Element::kFloat:
+      return reduce_real<Same<float>>(job);
+    case Element::kDouble:
+      return reduce_real<Same<double>>(job);
+    case Element::kHalf:
+      return reduce_real<Half>(job);
+    case Element::kBFloat16:
+      return reduce_real<BFloat16>(job);
+    case Element::kInt8:
+      return reduce_whole<Same<std::int8_t>>(job);
+    case Element::kUInt8:
+      return reduce_whole<Same<std::uint8_t>>(job);
+    case Element::kInt16:
+      return reduce_whole<Same<std::int16_t>>(job);
+    case Element::kInt32:
+      return reduce_whole<Same<std::int32_t>>(job);
+    case Element::kInt64:
+      return reduce_whole<Same<std::int64_t>>(job);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::reduce

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/comm/backend.h"
+
+namespace lockstep {
+
+/// Is the group of one: reductions change nothing, the rest copies input to output.
+class SingleBackend : public Backend {
+ public:
+  std::string name() const override { return "single"; }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+
+  Work all_reduce(const torch::Tensor&, ReduceOp) override { return {}; }
+  Work reduce(const torch::Tensor&, int, ReduceOp) override { return {}; }
+  Work broadcast(const torch::Tensor&, int) override { return {}; }
+  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override {
+    return copy(output, input);
+  }
+  Work gather(const torch::Tensor& output, const torch::Tensor& input, int) override {
+    return copy(output, input);
+  }
+  Work scatter(const torch::Tensor& output, const torch::Tensor& input, int) override {
+    return copy(output, input);
+  }
+  Work reduce_scatter(const torch::Tensor& output, const torch::Tensor& input, ReduceOp) override {
+    return copy(output, input);
+  }
+  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override {
+    return copy(output, input);
+  }
+  /// Throws InvalidArgument, as recv does: there is nobody to send to.
+  Work send(const torch::Tensor& tensor, int to, int tag) override;
+  Work recv(const torch::Tensor& tensor, int from, int tag) override;
+  Work barrier() override { return {}; }
+
+  std::shared_ptr<Backend> subgroup(const std::vector<int>&) override {
+    return std::make_shared<SingleBackend>();
+  }
+  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
+    return torch::empty({elements}, options);
+  }
+  void abort(const std::string&) override {}
+  std::chrono::milliseconds timeout() const override { return timeout_; }
+  void set_timeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+
+ private:
+  static Work copy(const torch::Tensor& output, const torch::Tensor& input);
+
+  std::chrono::milliseconds timeout_ = std::chrono::minutes(5);
+};
+
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+#include "lockstep/comm/store.h"
+
+#include <thread>
+
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "lockstep/comm/listen_socket.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string key_of(const std::string& topic, int rank) { return concat(topic, "/", rank); }
+
+std::string missing_ranks(const Store& store, const std::string& topic, int size) {
+  std::string ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    if (!store->check({key_of(topic, rank)})) ranks += concat(ranks.empty() ? "" : ", ", rank);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+Store memory_store() { return c10::make_intrusive<c10d::HashStore>(); }
+
+Store file_store(const std::string& path, int users) {
+  return c10::make_intrusive<c10d::FileStore>(path, users);
+}
+
+Store tcp_store(const TcpStoreOptions& options) {
+  c10d::TCPStoreOptions settings;
+  settings.port = static_cast<std::uint16_t>(options.port);
+  settings.isServer = options.serve;
+  settings.waitWorkers = false;
+  settings.timeout = options.timeout;
+  // The store would listen on every interface; it takes a socket that listens on one instead.
+  FileDescriptor socket;
+  if (options.serve) {
+    socket = listen_on(options.host, options.port);
+    settings.port = static_cast<std::uint16_t>(port_of_socket(socket));
+    settings.masterListenFd = socket.get();
+  }
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(options.host, settings);
+    socket.release();
+    return store;
+  } catch (const std::exception& error) {
+    throw CommError(
+        concat("store: no connection to ", options.host, ":", settings.port, ": ", error.what()));
+  }
+}
+
+int port_of(const Store& store) {
+  const auto* tcp = dynamic_cast<const c10d::TCPStore*>(store.get());
+  check(tcp != nullptr, "port_of: this store is not served over TCP");
+  return tcp->getPort();
+}
+
+// Polls instead of waiting in the store, whose message names a key but no rank.
+std::vector<std::string> exchange_texts(
+    const Store& store,
+    const std::string& topic,
+    int rank,
+    int size,
+    const std::string& text,
+    std::chrono::milliseconds timeout) {
+  const Stopwatch stopwatch;
+  std::vector<std::string> keys;
+  for (int other = 0; other < size; ++other) keys.push_back(key_of(topic, other));
+  try {
+    store->set(keys[static_cast<std::size_t>(rank)], bytes_of(text));
+    while (!store->check(keys)) {
+      if (stopwatch.seconds() * 1000 > static_cast<double>(timeout.count())) {
+        throw TimeoutError(concat(
+            topic,
+            ": waited ",
+            timeout.count(),
+            " ms for rank ",
+            missing_ranks(store, topic, size),
+            " of ",
+            size));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    std::vector<std::string> texts;
+    for (const std::string& key : keys) {
+      const auto bytes = store->get(key);
+      texts.emplace_back(bytes.begin(), bytes.end());
+    }
+    return texts;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError(concat(topic, ": the store does not answer: ", error.what()));
+  }
+}
+
+}  // namespace lockstep

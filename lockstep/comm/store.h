@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace lockstep {
+
+/// Is a small key-value store through which ranks find one another, before they have a process
+/// group.
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+/// Makes a store for the threads of this process.
+Store memory_store();
+
+/// Opens a store in a file that all ranks can lock; the last of `users` to close it removes it.
+Store file_store(const std::string& path, int users);
+
+/// Says how to reach, or be, a store that is served over TCP.
+struct TcpStoreOptions {
+  std::string host;
+  int port = 0;        ///< a server with port 0 takes a free one
+  bool serve = false;  ///< whether this process serves; it listens on `host` only
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+/// Opens a store over TCP. Throws std::system_error if the port cannot be had, CommError if nobody
+/// answers in time.
+Store tcp_store(const TcpStoreOptions& options);
+
+/// Gives the port that a store from tcp_store() uses.
+int port_of(const Store& store);
+
+/// Shares a short text with all ranks and returns those of all, in rank order. Each `topic` serves
+/// once.
+///
+/// Throws TimeoutError that names the ranks that did not come.
+std::vector<std::string> exchange_texts(
+    const Store& store,
+    const std::string& topic,
+    int rank,
+    int size,
+    const std::string& text,
+    std::chrono::milliseconds timeout);
+
+}  // namespace lockstep

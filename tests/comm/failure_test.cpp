@@ -1,0 +1,155 @@
+// What the ranks that remain are told when one is late, gone, or does something else.
+
+#include <functional>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
+
+#include "group_factory.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <typename Kind>
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+class HostFailure : public ::testing::TestWithParam<std::string> {
+ protected:
+  void run(int size, const std::function<void(ProcessGroup)>& body) const {
+    testing::run_group(GetParam(), size, body);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(
+    Backends, HostFailure, ::testing::Values("threads", "shm"), [](const auto& parameter) {
+      return parameter.param;
+    });
+
+TEST_P(HostFailure, C13TimeoutNamesTheRankTheCollectiveAndTheLimit) {
+  run(3, [](ProcessGroup group) {
+    group.barrier().wait();
+    group.set_timeout(std::chrono::milliseconds(50));
+    if (group.rank() == 2) {  // comes only after the others have given up
+      ::usleep(400'000);
+      EXPECT_THROW(group.all_reduce(torch::ones({4})).wait(), CommError);
+      return;
+    }
+    const std::string text =
+        message_of<CommError>([&] { group.all_reduce(torch::ones({4})).wait(); });
+    EXPECT_THAT(text, HasSubstr("all_reduce #"));
+    EXPECT_THAT(text, HasSubstr("(Float, 4 elements)"));
+    EXPECT_THAT(text, HasSubstr("waited 50 ms for rank 2 (last seen in barrier #"));
+  });
+}
+
+TEST_P(HostFailure, RanksThatCallDifferentCollectivesAreToldBoth) {
+  run(2, [](ProcessGroup group) {
+    const std::string text = message_of<CommError>([&] {
+      if (group.rank() == 0) group.all_reduce(torch::ones({4})).wait();
+      if (group.rank() == 1) group.broadcast(torch::ones({5}), 0).wait();
+    });
+    EXPECT_THAT(text, HasSubstr("all_reduce of 4 Float elements"));
+    EXPECT_THAT(text, HasSubstr("broadcast of 5 Float elements, root 0"));
+  });
+}
+
+TEST_P(HostFailure, DifferentSizesAreRefusedNotTruncated) {
+  run(2, [](ProcessGroup group) {
+    const std::string text =
+        message_of<CommError>([&] { group.all_reduce(torch::ones({4 + group.rank()})).wait(); });
+    EXPECT_THAT(text, HasSubstr("all_reduce of 4 Float elements"));
+    EXPECT_THAT(text, HasSubstr("all_reduce of 5 Float elements"));
+  });
+}
+
+TEST_P(HostFailure, MessagesMustMeetTheirKind) {
+  run(2, [](ProcessGroup group) {
+    const std::string text = message_of<Error>([&] {
+      if (group.rank() == 0) group.send(torch::ones({4}), 1, 7).wait();
+      if (group.rank() == 0) group.barrier().wait();
+      if (group.rank() == 1) group.recv(torch::ones({4}), 0, 8).wait();
+    });
+    EXPECT_THAT(text, HasSubstr("recv from rank 0, tag 8"));
+    EXPECT_THAT(text, HasSubstr("has tag 7"));
+  });
+}
+
+TEST_P(HostFailure, C17ARankThatLeavesIsNoticedAtOnce) {
+  run(3, [](ProcessGroup group) {
+    group.barrier().wait();
+    if (group.rank() == 1) return;
+    const Stopwatch stopwatch;
+    const std::string text = message_of<CommError>([&] { group.barrier().wait(); });
+    EXPECT_THAT(text, HasSubstr("rank 1"));
+    EXPECT_LT(stopwatch.seconds(), 20);  // the group's limit is a minute
+  });
+}
+
+TEST_P(HostFailure, AbortReachesAllWithItsReason) {
+  run(2, [](ProcessGroup group) {
+    if (group.rank() == 1) {
+      group.abort("the model of rank 1 is another one");
+      return;
+    }
+    const std::string text = message_of<CommError>([&] { group.barrier().wait(); });
+    EXPECT_THAT(text, HasSubstr("the model of rank 1 is another one"));
+    EXPECT_THROW(group.all_reduce(torch::ones({1})).wait(), CommError)
+        << "a failed group stays failed";
+  });
+}
+
+TEST(ThreadFailure, TheFirstExceptionOfARankReachesTheCaller) {
+  const std::string text = message_of<std::runtime_error>([] {
+    run_ranks(3, [](ProcessGroup group) {
+      if (group.rank() == 2) throw std::runtime_error("no such file");
+      EXPECT_THROW(group.barrier().wait(), CommError);
+    });
+  });
+  EXPECT_EQ(text, "no such file");
+}
+
+TEST(ThreadFailure, FewerThanOneRankIsRefused) {
+  EXPECT_THROW(run_ranks(0, [](ProcessGroup) {}), InvalidArgument);
+}
+
+TEST(ShmFailure, AKilledProcessIsNamedByThoseWhoWait) {
+  auto* seen = static_cast<char*>(
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const std::string text = message_of<std::runtime_error>([&] {
+    testing::run_group("shm", 2, [&](ProcessGroup group) {
+      const torch::Tensor tensor = group.empty(1 << 20, torch::kFloat).zero_();
+      for (int step = 0; step < 1000; ++step) {
+        if (group.rank() == 1 && step == 20) ::raise(SIGKILL);
+        try {
+          group.all_reduce(tensor).wait();
+        } catch (const CommError& error) {
+          std::string(error.what()).copy(seen, 4000);
+          return;
+        }
+      }
+    });
+  });
+  EXPECT_EQ(text, "rank 1: signal 9");
+  EXPECT_THAT(std::string(seen), HasSubstr("rank 1 (process "));
+  EXPECT_THAT(std::string(seen), HasSubstr(") has ended"));
+  ::munmap(seen, 4096);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+#include "group_factory.h"
+
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/comm/gloo_backend.h"
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/shm_backend.h"
+#include "lockstep/comm/store.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{60};
+
+void run_gloo(int size, const std::function<void(ProcessGroup)>& body) {
+  const Store store = memory_store();
+  std::exception_ptr first;
+  std::mutex mutex;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(ProcessGroup(
+            make_gloo_backend(store, rank, size, {.hostname = "127.0.0.1", .timeout = kTimeout})));
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  }
+  threads.clear();
+  if (first) std::rethrow_exception(first);
+}
+
+/// Is where a child process leaves the message of its failure.
+struct Failure {
+  char text[2000];
+};
+
+void run_child(
+    int rank,
+    int size,
+    const Store& store,
+    const std::function<void(ProcessGroup)>& body,
+    Failure& failure) {
+  std::string text;
+  try {
+    int round = 0;
+    const auto exchange = [&](const std::string& own) {
+      return exchange_texts(store, concat("test-", ++round), rank, size, own, kTimeout);
+    };
+    body(ProcessGroup(ShmBackend::create(rank, size, kTimeout, exchange)));
+    if (::testing::Test::HasFailure()) text = "an expectation failed, see above";
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  std::strncpy(failure.text, text.c_str(), sizeof(failure.text) - 1);
+}
+
+// fork() copies only the calling thread: LibTorch's thread pools must not have been started in the
+// parent.
+void run_shm(int size, const std::function<void(ProcessGroup)>& body) {
+  char path[] = "/tmp/lockstep-store-XXXXXX";
+  const int file = ::mkstemp(path);
+  ::close(file);
+  auto* failures = static_cast<Failure*>(::mmap(
+      nullptr,
+      sizeof(Failure) * static_cast<std::size_t>(size),
+      PROT_READ | PROT_WRITE,
+      MAP_SHARED | MAP_ANONYMOUS,
+      -1,
+      0));
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      run_child(rank, size, file_store(path, size), body, failures[rank]);
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  std::string first;
+  for (int rank = 0; rank < size; ++rank) {
+    int status = 0;
+    ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
+    std::string text = failures[rank].text;
+    if (WIFSIGNALED(status)) text = concat("signal ", WTERMSIG(status));
+    if (first.empty() && !text.empty()) first = concat("rank ", rank, ": ", text);
+  }
+  ::munmap(failures, sizeof(Failure) * static_cast<std::size_t>(size));
+  ::unlink(path);
+  if (!first.empty()) throw std::runtime_error(first);
+}
+
+}  // namespace
+
+void run_group(
+    const std::string& backend, int size, const std::function<void(ProcessGroup)>& body) {
+  if (size == 1) return body(ProcessGroup());
+  if (backend == "threads") return run_ranks(size, body);
+  if (backend == "gloo") return run_gloo(size, body);
+  run_shm(size, body);
+}
+
+}  // namespace lockstep::testing

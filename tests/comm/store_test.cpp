@@ -1,0 +1,151 @@
+// Conformance cases S1 to S6, restated from PyTorch's store tests, for the stores that Lockstep
+// opens.
+
+#include "lockstep/comm/store.h"
+
+#include <cstdlib>
+#include <system_error>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "lockstep/comm/rendezvous.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+Store loopback_store() { return tcp_store({.host = "127.0.0.1", .serve = true}); }
+
+void expect_basic_behaviour(const Store& store) {
+  for (const int amount : {1, 2, 3}) store->add("key", amount);
+  for (int amount = 1; amount <= 6; ++amount) store->add("key3", amount);
+  store->set("key0", bytes("value0"));
+  EXPECT_EQ(text(store->get("key")), "6");
+  EXPECT_EQ(text(store->get("key3")), "21");
+  EXPECT_EQ(text(store->get("key0")), "value0");
+}
+
+TEST(Store, S1AddSetAndGet) {
+  expect_basic_behaviour(memory_store());
+  expect_basic_behaviour(loopback_store());
+  const std::string path =
+      ::testing::TempDir() + "lockstep-store-test-" + std::to_string(::getpid());
+  expect_basic_behaviour(file_store(path, 1));
+  EXPECT_NE(::access(path.c_str(), F_OK), 0) << "the last user removes the file";
+}
+
+TEST(Store, S2S3CompareAndSet) {
+  const Store store = loopback_store();
+  store->set("key", bytes("value0"));
+  EXPECT_EQ(text(store->compareSet("key", bytes("wrong"), bytes("value1"))), "value0");
+  EXPECT_EQ(text(store->compareSet("key", bytes("value0"), bytes("value1"))), "value1");
+  EXPECT_EQ(text(store->compareSet("missing", bytes("guess"), bytes("value"))), "guess");
+  EXPECT_FALSE(store->check({"missing"}));
+  EXPECT_EQ(text(store->compareSet("missing", bytes(""), bytes("value"))), "value");
+}
+
+TEST(Store, S5ATakenPortIsSaidSo) {
+  const Store store = loopback_store();
+  try {
+    tcp_store({.host = "127.0.0.1", .port = port_of(store), .serve = true});
+    FAIL() << "the port was had twice";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), std::errc::address_in_use);
+    EXPECT_THAT(error.what(), HasSubstr("127.0.0.1:" + std::to_string(port_of(store))));
+  }
+}
+
+TEST(Store, S5ClientsSeeOneAnother) {
+  const Store server = loopback_store();
+  std::vector<std::jthread> clients;
+  for (int client = 0; client < 5; ++client) {
+    clients.emplace_back([&, client] {
+      const Store store = tcp_store({.host = "127.0.0.1", .port = port_of(server)});
+      store->set("client-" + std::to_string(client), bytes(std::to_string(client)));
+      EXPECT_EQ(
+          text(store->get("client-" + std::to_string((client + 1) % 5))),
+          std::to_string((client + 1) % 5));
+    });
+  }
+}
+
+TEST(Store, ItListensOnTheNamedAddressOnly) {
+  const Store store = loopback_store();
+  EXPECT_THROW(
+      tcp_store(
+          {.host = "127.0.0.2", .port = port_of(store), .timeout = std::chrono::milliseconds(300)}),
+      CommError);
+}
+
+TEST(ExchangeTexts, EveryoneSeesAllInRankOrder) {
+  const Store store = memory_store();
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto texts =
+          exchange_texts(store, "names", rank, 3, concat("r", rank), std::chrono::seconds(20));
+      EXPECT_THAT(texts, ElementsAre("r0", "r1", "r2"));
+    });
+  }
+}
+
+TEST(ExchangeTexts, S4TheRanksThatDoNotComeAreNamed) {
+  const Store store = memory_store();
+  try {
+    exchange_texts(store, "hosts", 0, 3, "here", std::chrono::milliseconds(30));
+    FAIL() << "nothing was thrown";
+  } catch (const TimeoutError& error) {
+    EXPECT_STREQ(error.what(), "hosts: waited 30 ms for rank 1, 2 of 3");
+  }
+}
+
+class Environment : public ::testing::Test {
+ protected:
+  void set(const char* name, const char* value) { ::setenv(name, value, 1); }
+  void TearDown() override {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
+  }
+  static std::string refusal() {
+    try {
+      init_process_group();
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+};
+
+TEST_F(Environment, AloneItIsAGroupOfOne) {
+  TearDown();
+  EXPECT_EQ(init_process_group().size(), 1);
+  EXPECT_EQ(init_process_group().backend_name(), "single");
+}
+
+TEST_F(Environment, S6TheMissingVariableIsNamed) {
+  set("RANK", "0");
+  EXPECT_THAT(refusal(), HasSubstr("WORLD_SIZE is not"));
+  set("WORLD_SIZE", "2");
+  EXPECT_THAT(refusal(), HasSubstr("MASTER_ADDR is not"));
+  set("MASTER_ADDR", "127.0.0.1");
+  EXPECT_THAT(refusal(), HasSubstr("MASTER_PORT is not"));
+  set("MASTER_PORT", "70000");
+  EXPECT_THAT(refusal(), HasSubstr("no port: 70000"));
+  set("RANK", "2");
+  EXPECT_THAT(refusal(), HasSubstr("RANK must be below WORLD_SIZE: 2 of 2"));
+}
+
+TEST_F(Environment, AnUnknownBackendIsRefused) {
+  EXPECT_THROW(init_process_group({.backend = "smoke-signals"}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep
