@@ -13,8 +13,8 @@ namespace lockstep::data {
 ///
 ///     Normalization clothes{.mean = {0.2860F}, .std = {0.3530F}};
 struct Normalization {
-  std::vector<float> mean;
-  std::vector<float> std;
+  std::vector<float> mean = {};
+  std::vector<float> std = {};
 };
 
 /// Turns pixels into numbers: (x / 255 - mean) / std as one fused x * scale + bias, rounded once.

@@ -1,0 +1,154 @@
+#include "lockstep/data/loader.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/mock.h"
+
+namespace lockstep {
+namespace {
+
+data::InMemoryImages digits() {
+  return data::mock(
+      {.size = 10, .shape = {.channels = 1, .height = 4, .width = 4}, .classes = 10, .seed = 1});
+}
+
+const std::vector<std::int64_t> kIndices{3, 1, 4, 1, 5, 9, 2};
+
+torch::Tensor images_at(
+    const std::vector<std::int64_t>& indices, torch::ScalarType dtype = torch::kFloat) {
+  return data::gather_images(digits(), indices, data::PixelScale(1), dtype);
+}
+
+TEST(Loader, CutsTheIndicesIntoBatches) {
+  const std::vector<std::vector<std::int64_t>> expected{{3, 1, 4}, {1, 5, 9}, {2}};
+  const Loader loader(digits(), kIndices, 3);
+  EXPECT_EQ(loader.size(), 3);
+  std::size_t number = 0;
+  for (auto& batch : loader) {
+    ASSERT_LT(number, expected.size());
+    EXPECT_TRUE(torch::equal(batch.data, images_at(expected[number])));
+    EXPECT_TRUE(torch::equal(batch.target, data::gather_labels(digits(), expected[number])));
+    ++number;
+  }
+  EXPECT_EQ(number, 3U);
+}
+
+TEST(Loader, CanDropALastBatchThatIsNotFull) {
+  std::int64_t samples = 0;
+  for (auto& batch : Loader(digits(), kIndices, 3, {.drop_last = true}))
+    samples += batch.target.size(0);
+  EXPECT_EQ(samples, 6);
+  EXPECT_EQ(Loader(digits(), {1, 2, 3}, 3, {.drop_last = true}).size(), 1);
+  EXPECT_EQ(Loader(digits(), {1, 2}, 3, {.drop_last = true}).size(), 0);
+}
+
+TEST(Loader, OfNothingHasNoBatch) {
+  for (auto& batch : Loader(digits(), {}, 3)) FAIL() << batch.target;
+  for (auto& batch : Loader(digits(), {1}, 3, {.drop_last = true})) FAIL() << batch.target;
+}
+
+TEST(Loader, TakesTypeAndNormalization) {
+  for (auto& batch : Loader(digits(), {3, 1}, 2, {.dtype = torch::kBFloat16})) {
+    EXPECT_TRUE(torch::equal(batch.data, images_at({3, 1}, torch::kBFloat16)));
+  }
+  for (auto& batch :
+       Loader(digits(), {3, 1}, 2, {.normalization = {.mean = {0.5F}, .std = {0.25F}}})) {
+    EXPECT_TRUE(torch::allclose(batch.data, (images_at({3, 1}) - 0.5) / 0.25, 0, 1e-6));
+  }
+}
+
+TEST(Loader, GivesChannelsLastStrides) {
+  for (auto& batch : Loader(digits(), kIndices, 2)) {
+    EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({16, 1, 4, 1}));
+  }
+}
+
+TEST(Loader, UsesTheMemoryOfABatchThatNobodyHolds) {
+  std::set<const void*> memory;
+  for (auto& batch : Loader(digits(), kIndices, 1)) memory.insert(batch.data.data_ptr());
+  EXPECT_EQ(memory.size(), 1U);
+}
+
+TEST(Loader, LeavesABatchAloneThatSomeoneHolds) {
+  std::vector<Batch> held;
+  for (auto& batch : Loader(digits(), kIndices, 2)) held.push_back(batch);
+  ASSERT_EQ(held.size(), 4U);
+  EXPECT_TRUE(torch::equal(held[0].data, images_at({3, 1})));
+  EXPECT_TRUE(torch::equal(held[1].data, images_at({4, 1})));
+  EXPECT_TRUE(
+      torch::equal(held[0].target, data::gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
+}
+
+TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsAView) {
+  std::vector<torch::Tensor> views;
+  std::vector<torch::Tensor> targets;
+  for (auto& batch : Loader(digits(), kIndices, 1)) {
+    views.push_back(batch.data.flatten(1));
+    targets.push_back(batch.target.view({1, 1}));
+  }
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    EXPECT_TRUE(torch::equal(views[i], images_at({kIndices[i]}).flatten(1))) << i;
+    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kIndices[i])) << i;
+  }
+}
+
+TEST(Loader, LeavesABatchAloneThatAutogradHolds) {
+  const auto weight = torch::ones({16, 1}, torch::requires_grad());
+  std::vector<torch::Tensor> losses;
+  for (auto& batch : Loader(digits(), kIndices, 1))
+    losses.push_back(batch.data.flatten(1).mm(weight).sum());
+  auto total = torch::zeros({16, 1});
+  for (const auto& loss : losses) loss.backward();
+  for (const std::int64_t index : kIndices) total += images_at({index}).flatten(1).t();
+  EXPECT_TRUE(torch::allclose(weight.grad(), total, 0, 1e-5));
+}
+
+TEST(Loader, ForgivesWhatTheLoopDoesToItsBatch) {
+  std::vector<std::int64_t> seen;
+  for (auto& batch : Loader(digits(), kIndices, 1)) {
+    EXPECT_TRUE(torch::equal(batch.data, images_at({kIndices[seen.size()]})));
+    seen.push_back(batch.target.item<std::int64_t>());
+    switch (seen.size()) {
+      case 1:
+        batch.data = batch.data.to(torch::kDouble);
+        break;
+      case 2:
+        batch.data = batch.data.contiguous().flatten(1).clone();
+        break;
+      case 3:
+        batch.data.set_requires_grad(true);
+        break;
+      case 4:
+        batch.target = torch::Tensor();
+        break;
+      case 5:
+        batch.target = batch.target.to(torch::kInt);
+        break;
+      default:
+        batch = Batch();
+        break;
+    }
+  }
+  for (std::size_t i = 0; i < kIndices.size(); ++i) EXPECT_EQ(seen[i], digits().label(kIndices[i]));
+}
+
+TEST(Loader, CanBeWalkedTwice) {
+  const Loader loader(digits(), kIndices, 2);
+  for (int pass = 0; pass < 2; ++pass) {
+    std::int64_t samples = 0;
+    for (auto& batch : loader) samples += batch.target.size(0);
+    EXPECT_EQ(samples, 7);
+  }
+}
+
+TEST(Loader, RefusesWhatCannotBe) {
+  EXPECT_THROW(Loader(digits(), kIndices, 0), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), kIndices, 2, {.dtype = torch::kDouble}), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), {0, 10}, 2).begin(), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep
