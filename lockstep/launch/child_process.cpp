@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,7 +147,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   failures.writer.reset();
   try {
     throw_if_not_started(failures.reader, options.program);
-    descriptor_ = FileDescriptor(::pidfd_open(pid_, 0));
+    descriptor_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
     if (!descriptor_) throw_errno("launch: watch", options.program);
     if (output.reader) make_nonblocking(output.reader), make_nonblocking(errors.reader);
   } catch (...) {

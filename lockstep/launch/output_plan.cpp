@@ -16,7 +16,8 @@ bool is_shown(const OutputOptions& options, int local_rank, Stream stream) {
 }
 
 std::string file_of(const OutputOptions& options, int local_rank, int rank, Stream stream) {
-  if (options.log_dir.empty()) return "";
+  const bool unseen = options.first_inherits && local_rank == 0;
+  if (options.log_dir.empty() || unseen) return "";
   const std::string start = options.log_dir + "/rank-" + std::to_string(rank);
   if (options.redirects.empty() && options.tee.empty()) return start + ".log";
   const bool kept =

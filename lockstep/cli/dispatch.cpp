@@ -1,0 +1,47 @@
+#include <iostream>
+#include <map>
+
+#include "lockstep/cli/suggest.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Verb = int (*)(const std::vector<std::string>&);
+
+const std::map<std::string, Verb> kVerbs{
+    {"run", run}, {"train", train}, {"env", env}, {"help", help}};
+
+const std::vector<std::string> kLater{"bench", "report", "plan", "data", "convert"};
+
+[[noreturn]] void refuse(const std::string& word) {
+  for (const std::string& verb : kLater) {
+    check(word != verb, verb, ": comes later; this version has run, train, env and help");
+  }
+  std::vector<std::string> known{"--version", "--help"};
+  for (const auto& verb : kVerbs) known.push_back(verb.first);
+  const char* kind = word[0] == '-' ? "flag " : "verb ";
+  throw InvalidArgument(
+      concat("there is no ", kind, word, did_you_mean(word, known), " (lockstep help lists all)"));
+}
+
+}  // namespace
+
+int dispatch(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    std::cerr << overview();
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const std::string& word = arguments.front();
+  if (word == "--version") {
+    std::cout << "lockstep " LOCKSTEP_VERSION "\n";
+    return 0;
+  }
+  const auto verb = kVerbs.find(word == "--help" || word == "-h" ? "help" : word);
+  if (verb == kVerbs.end()) refuse(word);
+  return verb->second({arguments.begin() + 1, arguments.end()});
+}
+
+}  // namespace lockstep::cli

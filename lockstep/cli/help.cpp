@@ -1,0 +1,39 @@
+#include <iostream>
+
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+
+std::string overview() {
+  return R"(Usage: lockstep VERB [flags]
+
+Spreads training over devices, processes and hosts.
+
+  run --nproc-per-node N PROGRAM    start a program once per rank, as torchrun does
+  train [flags]                     train a model on a data set, on one rank or several
+  env [--json]                      show what this host and this build are
+  help [VERB]                       explain a verb; lockstep VERB --help does too
+  --version                         print the version
+
+Examples:
+  lockstep train --nproc-per-node 2                  two ranks train on Fashion-MNIST
+  lockstep run --nproc-per-node 4 ./hello            four ranks of a program of yours
+  lockstep env --json                                for a report or a script
+
+Exit codes: 0 done, 1 unclassified, 2 bad flags, 3 bad data, 4 environment (port, disk, permission),
+            5 peers lost, 6 loss became NaN or Inf, 75 stopped and can be continued, 128+n signal n
+)";
+}
+
+int help(const std::vector<std::string>& arguments) {
+  const std::string verb = arguments.empty() ? "" : arguments.front();
+  check(arguments.size() < 2, "help: takes one verb");
+  if (verb.empty() || verb == "help" || verb[0] == '-') {
+    std::cout << overview();
+    return 0;
+  }
+  return dispatch({verb, "--help"});
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::cli {
+
+using Facts = nlohmann::ordered_json;
+
+/// Describes the host's system, processor, memory, limits, devices, network and scheduler. What
+/// cannot be read is left out or null.
+Facts host_facts();
+
+/// Finds the value after `NAME :` in the text of /proc/cpuinfo or /proc/meminfo; empty text if
+/// there is none.
+std::string field_of(const std::string& text, const std::string& name);
+
+/// Writes a number of bytes as people say it: `15.6 GiB`.
+std::string bytes_in_words(double bytes);
+
+}  // namespace lockstep::cli

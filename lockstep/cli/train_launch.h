@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/launch_options.h"
+
+namespace lockstep::cli {
+
+/// Is what `lockstep train` was asked for, cut into what concerns the start of the ranks and all
+/// else.
+struct TrainLaunch {
+  launch::LaunchOptions options;
+  std::vector<std::string> rest;  ///< for lockstep-train, unchanged
+};
+
+/// Takes `--nproc-per-node`, `--no-pin`, `--grace-period` and `--log-dir` out of the flags of
+/// `lockstep train`. Rank 0 writes to our terminal itself, the others are shown when they fail.
+TrainLaunch parse_train_launch(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli

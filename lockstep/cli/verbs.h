@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// Starts a program once per rank. Returns the run's exit code.
+int run(const std::vector<std::string>& arguments);
+
+/// Trains by `lockstep-train`, which lies beside this program: once, or once per rank with
+/// `--nproc-per-node`.
+int train(const std::vector<std::string>& arguments);
+
+/// Prints what this host and this build are.
+int env(const std::vector<std::string>& arguments);
+
+/// Prints the overview, or the help of one verb.
+int help(const std::vector<std::string>& arguments);
+
+/// Gives the overview of all verbs.
+std::string overview();
+
+/// Runs the verb that the arguments name; throws InvalidArgument with a suggestion when there is
+/// none.
+int dispatch(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli
