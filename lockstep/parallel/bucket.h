@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+namespace lockstep {
+
+/// Is what the cutting of buckets needs to know of a parameter.
+struct ParameterShape {
+  std::size_t bytes = 0;
+  at::ScalarType type = at::kFloat;
+  c10::Device device = c10::kCPU;
+};
+
+/// Is a set of parameters whose gradients are reduced together, by their indices in the order of
+/// filling.
+struct BucketPlan {
+  std::vector<std::size_t> parameters;
+  std::size_t limit = 0;  ///< bytes
+};
+
+/// Cuts parameters into buckets by PyTorch's rule (compute_bucket_assignment_by_size in c10d's
+/// reducer).
+///
+/// There is one open bucket per element type and device; it closes when its bytes reach the limit.
+/// The first limit serves once, the last for all later buckets. Parameters are taken in the given
+/// order; the buckets come back in the order in which they closed, those that stayed open last.
+std::vector<BucketPlan> cut_buckets(
+    const std::vector<ParameterShape>& parameters,
+    const std::vector<std::size_t>& order,
+    const std::vector<std::size_t>& limits);
+
+/// Gives the indices size-1 .. 0: backward reaches the last layer first.
+std::vector<std::size_t> reverse_order(std::size_t size);
+
+}  // namespace lockstep

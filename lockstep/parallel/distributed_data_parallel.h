@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include <torch/arg.h>
+#include <torch/nn/module.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/gradient_sync.h"
+
+namespace lockstep {
+
+/// Trains a module on all ranks of a group: each computes on its own share of the data, gradients
+/// are averaged.
+///
+/// It is called like the module, `->` reaches the module, and `backward()` returns with the
+/// gradients averaged over all ranks. At construction every rank takes rank 0's parameters and
+/// buffers; in training the buffers follow rank 0 before each forward. The module's names get no
+/// prefix, so what is saved is the module's.
+///
+///     lockstep::DistributedDataParallel model(net, world);
+///     loss_of(model(images), labels).backward();
+///     optimizer.step();
+///
+/// `Holder` is a module holder (torch::nn::Sequential, or one of TORCH_MODULE) or a std::shared_ptr
+/// to a module.
+template <typename Holder>
+class DistributedDataParallel {
+ public:
+  /// Throws InvalidArgument on every rank if the parameters differ in number, name, type or shape.
+  DistributedDataParallel(
+      Holder module, ProcessGroup group, DistributedDataParallelOptions options = {})
+      : module_(std::move(module)),
+        sync_(std::make_shared<GradientSync>(*module_, std::move(group), options)) {}
+
+  /// Computes the module's forward.
+  template <typename... Arguments>
+  auto operator()(Arguments&&... arguments) {
+    sync_->before_forward(module_->is_training());
+    return module_->forward(std::forward<Arguments>(arguments)...);
+  }
+
+  auto operator->() const { return &*module_; }
+  auto& operator*() const { return *module_; }
+
+  /// Lets gradients accumulate locally for as long as the returned value lives; the first backward
+  /// after it averages the sum.
+  ///
+  ///     { auto accumulate = model.no_sync(); loss_of(model(a)).backward(); }
+  ///     loss_of(model(b)).backward();
+  [[nodiscard]] NoSync no_sync() { return NoSync(sync_); }
+
+  /// Is how long backward has waited for other ranks and reduced gradients so far.
+  double communication_seconds() const { return sync_->reducer().communication_seconds(); }
+
+  /// Reaches the reducer, for reports and tests.
+  const Reducer& reducer() const { return sync_->reducer(); }
+
+ private:
+  Holder module_;
+  std::shared_ptr<GradientSync> sync_;
+};
+
+}  // namespace lockstep

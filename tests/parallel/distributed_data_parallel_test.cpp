@@ -1,0 +1,378 @@
+// DistributedDataParallel against the same training in one process; cases D1 to D14 of the
+// conformance list, most of them restated from PyTorch's distributed_test.py.
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+#include <mutex>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using torch::nn::Linear;
+using torch::nn::LinearOptions;
+using Options = DistributedDataParallelOptions;
+
+torch::Tensor mean_square(const torch::Tensor& output, const torch::Tensor& target) {
+  return torch::mse_loss(output, target);
+}
+
+torch::nn::Sequential make_net(std::int64_t seed, at::ScalarType type = torch::kFloat) {
+  static std::mutex one_at_a_time;  // the default generator belongs to all threads
+  const std::lock_guard lock(one_at_a_time);
+  torch::manual_seed(static_cast<std::uint64_t>(seed));
+  torch::nn::Sequential net(
+      Linear(7, 33), torch::nn::ReLU(), Linear(33, 20), torch::nn::Tanh(), Linear(20, 5));
+  net->to(type);
+  return net;
+}
+
+struct Problem {
+  torch::Tensor input, target;
+};
+
+Problem make_problem(std::int64_t samples, at::ScalarType type = torch::kFloat) {
+  const torch::Tensor steps = torch::arange(samples * 7).view({samples, 7}).to(type);
+  return {torch::sin(steps), torch::cos(steps.slice(1, 0, 5))};
+}
+
+Problem share_of(const Problem& whole, const ProcessGroup& group) {
+  const auto part = [&](const torch::Tensor& tensor) {
+    return tensor.chunk(group.size(), 0)[group.rank()];
+  };
+  return {part(whole.input), part(whole.target)};
+}
+
+template <typename Model>
+void train(Model& model, torch::nn::Module& net, const Problem& problem, int steps) {
+  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (int step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    mean_square(model(problem.input), problem.target).backward();
+    optimizer.step();
+  }
+}
+
+std::vector<torch::Tensor> serial_parameters(at::ScalarType type, std::int64_t samples, int steps) {
+  auto net = make_net(1, type);
+  auto forward = [&](const torch::Tensor& input) { return net->forward(input); };
+  train(forward, *net, make_problem(samples, type), steps);
+  return net->parameters();
+}
+
+void expect_same_on_all_ranks(const torch::Tensor& tensor, const ProcessGroup& group) {
+  std::vector<std::int64_t> shape = tensor.sizes().vec();
+  shape.insert(shape.begin(), group.size());
+  const torch::Tensor all = torch::empty(shape, tensor.options());
+  group.all_gather(all, tensor.detach()).wait();
+  for (int rank = 1; rank < group.size(); ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0]));
+}
+
+TEST(DistributedDataParallel, D1GradientsAreTheMeanOverTheRanks) {
+  for (const int size : {1, 2, 4}) {
+    run_ranks(size, [](ProcessGroup group) {
+      Linear net(LinearOptions(1, 1).bias(false));
+      DistributedDataParallel model(net, group);
+      model(torch::full({1, 1}, group.rank())).sum().backward();
+      EXPECT_EQ(net->weight.grad().item<float>(), static_cast<float>(group.size() - 1) / 2);
+    });
+  }
+}
+
+TEST(DistributedDataParallel, D2EqualsOneProcessOnTheWholeBatch) {
+  const auto doubles = serial_parameters(torch::kDouble, 24, 5);
+  const auto floats = serial_parameters(torch::kFloat, 24, 5);
+  for (const int size : {1, 2, 3, 4}) {
+    for (const std::int64_t bytes : {1, 1024, 1 << 20}) {
+      for (const auto type : {torch::kDouble, torch::kFloat}) {
+        run_ranks(size, [&](ProcessGroup group) {
+          auto net = make_net(1, type);
+          DistributedDataParallel model(
+              net, group, Options().bucket_bytes(bytes).first_bucket_bytes(bytes));
+          train(model, *net, share_of(make_problem(24, type), group), 5);
+          const auto& expected = type == torch::kDouble ? doubles : floats;
+          const double tolerance = type == torch::kDouble ? 1e-10 : 1e-5;
+          const auto parameters = net->parameters();
+          for (std::size_t i = 0; i < parameters.size(); ++i) {
+            EXPECT_TRUE(torch::allclose(parameters[i], expected[i], tolerance, tolerance / 10))
+                << i;
+            expect_same_on_all_ranks(parameters[i], group);
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST(DistributedDataParallel, D2GradientsAreViewsOfTheirBucketAfterEveryStep) {
+  run_ranks(2, [](ProcessGroup group) {
+    auto net = make_net(1);
+    DistributedDataParallel model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      model(torch::ones({2, 7})).sum().backward();
+      const auto parameters = net->parameters();
+      for (const auto& parameter : parameters) {
+        EXPECT_TRUE(parameter.grad().storage().is_alias_of(parameters[0].grad().storage()));
+      }
+    }
+  });
+}
+
+TEST(DistributedDataParallel, T7GradientsCanBeZeroedInPlace) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear net(LinearOptions(1, 1).bias(false));
+    DistributedDataParallel model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad(/*set_to_none=*/false);
+      model(torch::full({1, 1}, group.rank())).sum().backward();
+      EXPECT_EQ(net->weight.grad().item<float>(), 0.5f);
+    }
+  });
+}
+
+TEST(DistributedDataParallel, D3EveryRankTakesRankZerosParametersAndBuffers) {
+  run_ranks(3, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& parameter : net->parameters()) parameter.fill_(group.rank() + 1);
+      net->named_buffers()["1.running_mean"].fill_(group.rank() + 10);
+    }
+    DistributedDataParallel model(net, group);
+    EXPECT_TRUE(torch::all(net->parameters()[0] == 1).item<bool>());
+    EXPECT_TRUE(torch::all(net->named_buffers()["1.running_mean"] == 10).item<bool>());
+
+    model(torch::full({2, 4}, group.rank()));
+    net->named_buffers()["1.running_mean"].fill_(group.rank() + 20);
+    const torch::Tensor before = net->named_buffers()["1.num_batches_tracked"].clone();
+    model(torch::zeros(
+        {2, 4}));  // takes rank 0's 20, then moves a tenth of the way to the batch's mean
+    expect_same_on_all_ranks(net->named_buffers()["1.running_mean"], group);
+    EXPECT_EQ(
+        net->named_buffers()["1.num_batches_tracked"].item<std::int64_t>(),
+        before.item<std::int64_t>() + 1);
+  });
+}
+
+TEST(DistributedDataParallel, D4OneRankMayEvaluateAlone) {
+  run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
+    DistributedDataParallel model(net, group);
+    if (group.rank() == 0) {
+      net->eval();
+      for (int i = 0; i < 6; ++i)
+        EXPECT_TRUE(torch::equal(model(torch::ones({2, 4})), net->forward(torch::ones({2, 4}))));
+      net->train();
+      const torch::NoGradGuard no_grad;
+      model(torch::ones({2, 4}));
+    }
+  });
+}
+
+TEST(DistributedDataParallel, D5AccumulationIsLocalUntilTheSynchronisedBackward) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear net(LinearOptions(1, 1).bias(false));
+    DistributedDataParallel model(net, group);
+    for (int round = 0; round < 3; ++round) {
+      net->zero_grad();
+      {
+        auto accumulate = model.no_sync();
+        model(torch::full({1, 1}, group.rank() + 1)).sum().backward();
+      }
+      EXPECT_EQ(net->weight.grad().item<float>(), static_cast<float>(group.rank() + 1));
+      model(torch::full({1, 1}, 10)).sum().backward();
+      EXPECT_EQ(net->weight.grad().item<float>(), 11.5f);
+    }
+  });
+}
+
+struct BranchesImpl : torch::nn::Module {
+  BranchesImpl() {
+    a = register_module("a", Linear(LinearOptions(1, 1).bias(false)));
+    b = register_module("b", Linear(LinearOptions(1, 1).bias(false)));
+    c = register_module("c", Linear(LinearOptions(1, 1).bias(false)));
+  }
+  torch::Tensor forward(const torch::Tensor& input, bool use_a) {
+    return use_a ? a(input) : b(input);
+  }
+  Linear a{nullptr}, b{nullptr}, c{nullptr};
+};
+TORCH_MODULE(Branches);
+
+TEST(DistributedDataParallel, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
+  run_ranks(2, [](ProcessGroup group) {
+    Branches net;
+    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      model(torch::full({1, 1}, 2), group.rank() == 0).sum().backward();
+      EXPECT_EQ(net->a->weight.grad().item<float>(), 1);
+      EXPECT_EQ(net->b->weight.grad().item<float>(), 1);
+      EXPECT_FALSE(net->c->weight.grad().defined());
+    }
+  });
+}
+
+TEST(DistributedDataParallel, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
+  run_ranks(2, [](ProcessGroup group) {
+    Branches net;
+    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
+    {
+      auto accumulate = model.no_sync();
+      model(torch::full({1, 1}, group.rank() + 1), true).sum().backward();
+    }
+    model(torch::full({1, 1}, 4), false).sum().backward();
+    EXPECT_EQ(net->a->weight.grad().item<float>(), 1.5f);
+    EXPECT_EQ(net->b->weight.grad().item<float>(), 4);
+  });
+}
+
+TEST(DistributedDataParallel, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndRemedy) {
+  run_ranks(2, [](ProcessGroup group) {
+    Branches net;
+    DistributedDataParallel model(net, group);
+    std::string text;
+    try {
+      model(torch::ones({1, 1}), true).sum().backward();
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    EXPECT_THAT(text, HasSubstr("gave no gradient to b.weight, c.weight"));
+    EXPECT_THAT(text, HasSubstr("find_unused_parameters(true)"));
+  });
+}
+
+// Only rank 1 leaves a layer out: rank 0 waits for it and must be told, not left waiting.
+TEST(DistributedDataParallel, D7TheOtherRanksLearnTheReason) {
+  run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(1, 1), Linear(1, 1));
+    DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
+    std::string text;
+    try {
+      const torch::Tensor out = model(torch::ones({1, 1}));
+      (group.rank() == 0 ? out : net[1]->as<Linear>()->forward(torch::ones({1, 1})))
+          .sum()
+          .backward();
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    EXPECT_THAT(text, HasSubstr("backward on rank 1 gave no gradient to"));
+    EXPECT_THAT(text, HasSubstr("0.weight"));
+  });
+}
+
+TEST(DistributedDataParallel, D8ATiedParameterIsCountedOnce) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear layer(LinearOptions(3, 3).bias(false));
+    torch::nn::Sequential net(layer, layer);
+    DistributedDataParallel model(net, group);
+    EXPECT_EQ(net->parameters().size(), 2u);
+    model(torch::full({1, 3}, group.rank() + 1)).sum().backward();
+    expect_same_on_all_ranks(layer->weight.grad(), group);
+  });
+}
+
+TEST(DistributedDataParallel, D10DifferentGraphsPerRankEndEqual) {
+  run_ranks(2, [](ProcessGroup group) {
+    Branches net;
+    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int step = 0; step < 10; ++step) {
+      optimizer.zero_grad();
+      model(torch::ones({1, 1}), (step + group.rank()) % 2 == 0).sum().backward();
+      optimizer.step();
+    }
+    for (const auto& parameter : net->parameters()) expect_same_on_all_ranks(parameter, group);
+  });
+}
+
+TEST(DistributedDataParallel, D11DifferentShapesAreRefusedOnEveryRank) {
+  run_ranks(3, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(2 + (group.rank() == 2 ? 1 : 0), 1));
+    try {
+      DistributedDataParallel model(net, group);
+      ADD_FAILURE() << "rank " << group.rank() << " was not told";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("0.weight Float [1, 2] on rank 0"));
+      EXPECT_THAT(error.what(), HasSubstr("0.weight Float [1, 3] on rank 2"));
+    }
+  });
+}
+
+TEST(DistributedDataParallel, D11AnotherNumberOfParametersIsRefusedOnEveryRank) {
+  run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(2, 1));
+    if (group.rank() == 1) net->push_back(Linear(1, 1));
+    EXPECT_THROW(DistributedDataParallel(net, group), InvalidArgument);
+  });
+}
+
+TEST(DistributedDataParallel, D14AnExceptionInForwardArrivesAsItIs) {
+  EXPECT_THROW(
+      run_ranks(
+          2,
+          [](ProcessGroup group) {
+            Linear net(2, 1);
+            DistributedDataParallel model(net, group);
+            if (group.rank() == 1) throw std::domain_error("forward");
+            model(torch::ones({1, 2})).sum().backward();
+          }),
+      std::domain_error);
+}
+
+struct OutOfOrderImpl : torch::nn::Module {
+  OutOfOrderImpl() {
+    late = register_module("late", Linear(4, 4));
+    early = register_module("early", Linear(4, 4));
+  }
+  // `late` is declared first but used last, so its gradient comes first.
+  torch::Tensor forward(const torch::Tensor& input) { return late(early(input)); }
+  Linear late{nullptr}, early{nullptr};
+};
+TORCH_MODULE(OutOfOrder);
+
+TEST(DistributedDataParallel, BucketsAreCutAnewInTheOrderInWhichGradientsCame) {
+  run_ranks(2, [](ProcessGroup group) {
+    OutOfOrder net;
+    DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
+    const auto first_of_each = [&] {
+      std::vector<std::size_t> indices;
+      for (const auto& bucket : model.reducer().buckets()) indices.push_back(bucket.parameters[0]);
+      return indices;
+    };
+    // Parameters: 0 late.weight, 1 late.bias, 2 early.weight, 3 early.bias.
+    EXPECT_THAT(first_of_each(), ::testing::ElementsAre(3, 2, 1, 0));
+    for (int step = 0; step < 2; ++step) model(torch::ones({1, 4})).sum().backward();
+    const auto rebuilt = first_of_each();
+    ASSERT_EQ(rebuilt.size(), 4u);
+    EXPECT_LT(rebuilt[0], 2u) << "the layer used last comes first";
+    EXPECT_LT(rebuilt[1], 2u);
+    expect_same_on_all_ranks(net->late->weight.grad(), group);
+  });
+}
+
+TEST(DistributedDataParallel, AGroupOfOneLeavesGradientsAlone) {
+  Linear net(LinearOptions(1, 1).bias(false));
+  DistributedDataParallel model(net, ProcessGroup());
+  model(torch::full({1, 1}, 3)).sum().backward();
+  EXPECT_EQ(net->weight.grad().item<float>(), 3);
+  EXPECT_EQ(model.communication_seconds(), 0);
+}
+
+}  // namespace
+}  // namespace lockstep
