@@ -95,6 +95,20 @@ TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsAView) {
   }
 }
 
+TEST(Loader, LeavesABatchAloneWhoseStorageSomeoneHolds) {
+  // Unlike a view, such an alias does not keep the tensor that it came from.
+  std::vector<torch::Tensor> images;
+  std::vector<torch::Tensor> targets;
+  for (auto& batch : Loader(digits(), kIndices, 1)) {
+    images.push_back(batch.data.variable_data());
+    targets.push_back(batch.target.variable_data());
+  }
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    EXPECT_TRUE(torch::equal(images[i], images_at({kIndices[i]}))) << i;
+    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kIndices[i])) << i;
+  }
+}
+
 TEST(Loader, LeavesABatchAloneThatAutogradHolds) {
   const auto weight = torch::ones({16, 1}, torch::requires_grad());
   std::vector<torch::Tensor> losses;
@@ -110,6 +124,7 @@ TEST(Loader, ForgivesWhatTheLoopDoesToItsBatch) {
   std::vector<std::int64_t> seen;
   for (auto& batch : Loader(digits(), kIndices, 1)) {
     EXPECT_TRUE(torch::equal(batch.data, images_at({kIndices[seen.size()]})));
+    EXPECT_FALSE(batch.data.requires_grad());
     seen.push_back(batch.target.item<std::int64_t>());
     switch (seen.size()) {
       case 1:

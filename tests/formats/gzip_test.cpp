@@ -139,6 +139,17 @@ TEST(Gunzip, RefusesBytesAfterTheLastMember) {
   }
 }
 
+TEST(Gunzip, RefusesBytesAfterAMemberThatEndsJustBeforeTheBuffer) {
+  constexpr std::size_t kBuffer = 64 * 1024;
+  const std::size_t overhead = gzip(sample(60'000), 0).size() - 60'000;
+  const auto member = gzip(sample(kBuffer - 1 - overhead), 0);
+  ASSERT_EQ(member.size(), kBuffer - 1);
+  EXPECT_THAT(
+      refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
+      HasSubstr(
+          concat("compressed offset ", member.size(), ": bytes that are no gzip member follow")));
+}
+
 TEST(Gunzip, StopsABombAtWhatTheHeaderPromises) {
   const auto bomb = gzip(joined(sample(), Bytes(200 << 20)));
   ASSERT_GT(bomb.size(), 180'000U);
