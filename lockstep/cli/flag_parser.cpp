@@ -24,7 +24,7 @@ class Layout : public CLI::Formatter {
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {
-    return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+    return option->get_items_expected_max() == 0 ? "" : " " + option->get_type_name();
   }
 
  private:
@@ -42,7 +42,7 @@ void use_our_layout(CLI::App& app, const std::string& usage) {
 FlagNames flag_names(const CLI::App& app) {
   FlagNames names;
   for (const CLI::Option* option : app.get_options()) {
-    auto& kind = option->get_type_size() == 0 ? names.alone : names.with_value;
+    auto& kind = option->get_items_expected_max() == 0 ? names.alone : names.with_value;
     for (const std::string& name : option->get_lnames()) kind.insert("--" + name);
     for (const std::string& name : option->get_snames()) kind.insert("-" + name);
   }

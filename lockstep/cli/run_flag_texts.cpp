@@ -11,7 +11,7 @@ constexpr const char* kExamples = R"(Examples:
   lockstep run --nproc-per-node 4 ./hello --epochs 3      four ranks on this host
   lockstep run -np auto python3 train.py                  a rank for each GPU, or else for each core
   lockstep run -np 4 --log-dir logs ./hello               show all; files logs/rank-0.log, ...
-  lockstep run -np 4 --log-dir logs --tee 0:3 ./hello     show all; rank 0's stdout and stderr to files
+  lockstep run -np 4 --log-dir logs --tee 0:3 ./hello     show all; rank 0's two streams to files
   lockstep run --nproc-per-node 8 --nnodes 2 --node-rank 1 --master-addr node0 ./hello
                                                           the second of two hosts; each starts as
                                                           many ranks

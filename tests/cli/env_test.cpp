@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+
+#include "lockstep/cli/build_facts.h"
+#include "lockstep/cli/host_facts.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+TEST(HostFacts, HaveEverySection) {
+  const Facts facts = host_facts();
+  for (const char* section :
+       {"system", "processor", "memory", "limits", "gpu", "network", "scheduler"}) {
+    EXPECT_TRUE(facts.contains(section)) << section;
+  }
+  EXPECT_GE(facts["processor"]["cores_usable"], 1);
+  EXPECT_GT(facts["memory"]["total_bytes"], 0);
+  EXPECT_FALSE(build_facts()["libtorch"].get<std::string>().empty());
+}
+
+TEST(FieldOf, ReadsTheKernelsTables) {
+  const std::string text =
+      "processor\t: 0\nmodel name\t: Fast\nmodel\t\t: 3\nMemTotal:  8 kB\nx:\n";
+  EXPECT_EQ(field_of(text, "model name"), "Fast");
+  EXPECT_EQ(field_of(text, "model"), "3");
+  EXPECT_EQ(field_of(text, "MemTotal"), "8 kB");
+  EXPECT_EQ(field_of(text, "x"), "");
+  EXPECT_EQ(field_of(text, "none"), "");
+}
+
+TEST(BytesInWords, TakesTheFittingUnit) {
+  EXPECT_EQ(bytes_in_words(0), "0 B");
+  EXPECT_EQ(bytes_in_words(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_in_words(16.0 * 1024 * 1024 * 1024), "16.0 GiB");
+}
+
+TEST(Dispatch, RefusesWhatIsNotThere) {
+  EXPECT_THROW(dispatch({"rum"}), InvalidArgument);
+  EXPECT_THROW(dispatch({"--vresion"}), InvalidArgument);
+  for (const char* later : {"bench", "report", "plan", "data", "convert"}) {
+    try {
+      dispatch({later});
+      ADD_FAILURE() << later;
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find("comes later"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,133 @@
+#include "lockstep/launch/child_process.h"
+
+#include <cstdio>
+#include <system_error>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/launch/cpu_share.h"
+
+namespace lockstep::launch {
+namespace {
+
+ChildOptions shell(const std::string& script) {
+  ChildOptions options;
+  options.program = "/bin/sh";
+  options.arguments = {"-c", script};
+  options.environment = {"PATH=/usr/bin:/bin", "WORD=given"};
+  return options;
+}
+
+ExitStatus end_of(const ChildProcess& child) {
+  pollfd waited{child.descriptor(), POLLIN, 0};
+  ::poll(&waited, 1, 60000);
+  return child.status().value_or(ExitStatus{.code = -1});
+}
+
+std::string all_of(const FileDescriptor& pipe) {
+  std::string text;
+  char bytes[4096];
+  pollfd waited{pipe.get(), POLLIN, 0};
+  while (::poll(&waited, 1, 60000) == 1) {
+    const ssize_t size = ::read(pipe.get(), bytes, sizeof(bytes));
+    if (size <= 0) break;
+    text.append(bytes, static_cast<std::size_t>(size));
+  }
+  return text;
+}
+
+TEST(ChildProcess, HasItsEnvironmentAndPipes) {
+  ChildProcess child(shell("echo out $WORD; echo err >&2; exit 7"));
+  EXPECT_EQ(all_of(child.take_output()), "out given\n");
+  EXPECT_EQ(all_of(child.take_errors()), "err\n");
+  EXPECT_EQ(end_of(child).code, 7);
+  EXPECT_EQ(child.status()->code, 7) << "the end can be asked for again";
+}
+
+TEST(ChildProcess, TellsTheSignalThatEndedIt) {
+  ChildProcess child(shell("kill -SEGV $$"));
+  EXPECT_EQ(end_of(child).signal, SIGSEGV);
+}
+
+TEST(ChildProcess, LeadsAGroupThatIsSignalledWhole) {
+  ChildProcess child(shell("sleep 600 & echo $!; wait"));
+  char bytes[32] = {};
+  const FileDescriptor output = child.take_output();
+  pollfd waited{output.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&waited, 1, 60000), 1);
+  ASSERT_GT(::read(output.get(), bytes, sizeof(bytes) - 1), 0);
+  EXPECT_FALSE(child.status());
+  EXPECT_EQ(::getpgid(std::atoi(bytes)), child.pid());
+  child.signal_group(SIGTERM);
+  EXPECT_EQ(end_of(child).signal, SIGTERM);
+}
+
+TEST(ChildProcess, IsGoneWithItsOwner) {
+  pid_t pid = 0;
+  {
+    const ChildProcess child(shell("exec sleep 600"));
+    pid = child.pid();
+  }
+  EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+/// Counts what every child of this test inherits from whoever started it.
+int descriptors_of_a_plain_child() {
+  std::FILE* plain = ::popen("ls /proc/self/fd | wc -l", "r");
+  int count = 0;
+  if (std::fscanf(plain, "%d", &count) != 1) count = -1;
+  ::pclose(plain);
+  return count;
+}
+
+TEST(ChildProcess, InheritsNoDescriptors) {
+  const int plain = descriptors_of_a_plain_child();
+  ChildProcess other(shell("exec sleep 600"));
+  ChildProcess child(shell("ls /proc/self/fd | wc -l"));
+  EXPECT_EQ(std::stoi(all_of(child.take_output())), plain);
+}
+
+TEST(ChildProcess, StartsWithDefaultSignals) {
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
+  sigset_t blocked, mask;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &blocked, &mask);
+  ChildProcess child(shell("grep -E 'SigBlk|SigIgn' /proc/self/status"));
+  const std::string text = all_of(child.take_output());
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::signal(SIGPIPE, before);
+  EXPECT_NE(text.find("SigBlk:\t0000000000000000"), std::string::npos) << text;
+  EXPECT_EQ(text.find("SigIgn:\t0000000000001000"), std::string::npos) << text;
+}
+
+TEST(ChildProcess, IsPinnedToItsCores) {
+  ChildOptions options = shell("grep Cpus_allowed_list /proc/self/status");
+  options.cpus = {available_cpus().back()};
+  ChildProcess child(options);
+  const std::string text = all_of(child.take_output());
+  EXPECT_NE(text.find(concat("\t", options.cpus[0], "\n")), std::string::npos) << text;
+}
+
+TEST(ChildProcess, NamesAProgramThatCannotBeExecuted) {
+  ChildOptions options = shell("");
+  options.program = "/no/such/program";
+  try {
+    const ChildProcess child(options);
+    FAIL() << "it was started";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), ENOENT);
+    EXPECT_NE(std::string(error.what()).find("/no/such/program"), std::string::npos);
+  }
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no zombie is left";
+}
+
+}  // namespace
+}  // namespace lockstep::launch

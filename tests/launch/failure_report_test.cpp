@@ -1,0 +1,91 @@
+#include "lockstep/launch/failure_report.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "lockstep/launch/error_file.h"
+
+namespace lockstep::launch {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Failure killed() {
+  Failure failure;
+  failure.rank = 1;
+  failure.world_size = 4;
+  failure.host = "box";
+  failure.pid = 17;
+  failure.status = {.signal = SIGKILL};
+  return failure;
+}
+
+TEST(ExitStatus, SaysCodeOrSignal) {
+  EXPECT_EQ(ExitStatus{.code = 138}.text(), "exited with code 138");
+  EXPECT_EQ(ExitStatus{.code = 138}.result(), 138);
+  EXPECT_EQ(ExitStatus{.signal = SIGSEGV}.text(), "was killed by SIGSEGV (signal 11)");
+  EXPECT_EQ(ExitStatus{.signal = SIGSEGV}.result(), 139);
+  EXPECT_EQ(signal_number("SIGTERM"), SIGTERM);
+  EXPECT_EQ(signal_number("INT"), SIGINT);
+  EXPECT_EQ(signal_number("SIGNONE"), std::nullopt);
+}
+
+TEST(FailureReport, NamesRankHostProcessAndSignal) {
+  EXPECT_EQ(
+      failure_headline(killed()),
+      "rank 1 of 4 (host box, pid 17) was killed by SIGKILL (signal 9)");
+}
+
+TEST(FailureReport, HasTheLastLinesAndTheLog) {
+  Failure failure = killed();
+  failure.last_lines = {"first", "last"};
+  failure.log = "logs/rank-1.log";
+  failure.message = "out of luck\ntwice";
+  EXPECT_EQ(
+      failure_report(failure),
+      "lockstep: the run failed: rank 1 of 4 (host box, pid 17) was killed by SIGKILL (signal 9)\n"
+      "lockstep: it said:\n  | out of luck\n  | twice\n"
+      "lockstep: its last lines:\n  | first\n  | last\n"
+      "lockstep: its whole output: logs/rank-1.log\n");
+}
+
+TEST(FailureReport, SaysWhenMemoryWasTheReason) {
+  Failure failure = killed();
+  EXPECT_THAT(failure_report(failure), Not(HasSubstr("memory")));
+  failure.oom.on_host = 1;
+  EXPECT_THAT(failure_report(failure), HasSubstr("probably out of memory"));
+  failure.oom.in_cgroup = 1;
+  EXPECT_THAT(failure_report(failure), HasSubstr("lockstep: out of memory"));
+  failure.status = {.code = 1};
+  EXPECT_THAT(failure_report(failure), Not(HasSubstr("memory")));
+}
+
+TEST(FailureReport, PointsToTheOtherNodesWhenPeersWereLost) {
+  Failure failure = killed();
+  failure.status = {.code = 5};
+  EXPECT_THAT(failure_report(failure), Not(HasSubstr("another node")));
+  failure.nodes = 2;
+  EXPECT_THAT(failure_report(failure), HasSubstr("another node"));
+}
+
+TEST(ErrorFile, UnderstandsTorchsForms) {
+  EXPECT_EQ(error_file_message(R"({"message": "text"})"), "text");
+  EXPECT_EQ(error_file_message(R"({"message": {"message": "inner", "extraInfo": {}}})"), "inner");
+  EXPECT_EQ(error_file_message("plain"), "plain");
+  EXPECT_EQ(error_file_message(R"({"message": 7})"), R"({"message": 7})");
+  EXPECT_EQ(error_file_message(""), "");
+}
+
+TEST(ErrorFile, IsWrittenThroughItsPath) {
+  const ErrorFile file;
+  EXPECT_EQ(file.message(), "");
+  std::FILE* writer = std::fopen(file.path().c_str(), "w");
+  ASSERT_NE(writer, nullptr);
+  std::fputs(R"({"message": "said"})", writer);
+  std::fclose(writer);
+  EXPECT_EQ(file.message(), "said");
+}
+
+}  // namespace
+}  // namespace lockstep::launch

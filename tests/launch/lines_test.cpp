@@ -1,0 +1,105 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/launch/console.h"
+#include "lockstep/launch/line_buffer.h"
+#include "lockstep/launch/tail.h"
+
+namespace lockstep::launch {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(LineBuffer, GivesWholeLinesOnly) {
+  LineBuffer lines;
+  EXPECT_EQ(lines.take("a"), "");
+  EXPECT_EQ(lines.take("b\nc\nd"), "ab\nc\n");
+  EXPECT_EQ(lines.take("\n"), "d\n");
+  EXPECT_EQ(lines.rest(), "");
+  EXPECT_EQ(lines.take("end"), "");
+  EXPECT_EQ(lines.rest(), "end\n");
+}
+
+TEST(LineBuffer, DoesNotCollectAnEndlessLine) {
+  LineBuffer lines;
+  std::size_t given = 0;
+  for (int i = 0; i < 100; ++i) given += lines.take(std::string(10000, 'x')).size();
+  EXPECT_GT(given, 900000U);
+}
+
+TEST(Prefixed, PutsThePrefixBeforeEachLine) {
+  EXPECT_EQ(prefixed("a\n\nb\n", "[rank 1] "), "[rank 1] a\n[rank 1] \n[rank 1] b\n");
+  EXPECT_EQ(prefixed("", "x"), "");
+}
+
+TEST(Tail, RemembersTheLastLines) {
+  Tail tail;
+  EXPECT_TRUE(tail.lines().empty());
+  tail.take("\n");
+  tail.take("a\n");
+  EXPECT_THAT(tail.lines(), ElementsAre("", "a"));
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(i) + "\n";
+  tail.take(text);
+  EXPECT_EQ(tail.lines().size(), 20U);
+  EXPECT_EQ(tail.lines().front(), "line 980");
+  tail.take("last\n");
+  EXPECT_EQ(tail.lines().front(), "line 981");
+  EXPECT_EQ(tail.lines().back(), "last");
+}
+
+TEST(Tail, KeepsOfAProgressBarWhatIsVisible) {
+  Tail tail;
+  tail.take("10 %\r50 %\r100 %\n");
+  tail.take("windows\r\n");
+  tail.take(std::string(2000, 'x') + "\n");
+  EXPECT_THAT(tail.lines(), ElementsAre("100 %", "windows", std::string(500, 'x')));
+}
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+    reader = FileDescriptor(ends[0]);
+    writer = FileDescriptor(ends[1]);
+  }
+  FileDescriptor reader;
+  FileDescriptor writer;
+};
+
+TEST(Console, NeverWaitsForItsReaderAndLosesNothing) {
+  Pipe output, errors;
+  Console console(output.writer.get(), errors.writer.get());
+  std::string expected;
+  while (console.has_room()) {
+    const std::string line = "line " + std::to_string(expected.size()) + "\n";
+    expected += line;
+    console.write(Stream::kOutput, line);
+  }
+  std::string found;
+  char bytes[5000];
+  while (found.size() < expected.size()) {
+    const ssize_t size = ::read(output.reader.get(), bytes, sizeof(bytes));
+    ASSERT_GT(size, 0);
+    found.append(bytes, static_cast<std::size_t>(size));
+    console.flush();
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(console.empty());
+}
+
+TEST(Console, DropsTheTextWhenTheReaderIsGone) {
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
+  Pipe output, errors;
+  output.reader.reset();
+  Console console(output.writer.get(), errors.writer.get());
+  console.write(Stream::kOutput, "text");
+  EXPECT_TRUE(console.empty());
+  ::signal(SIGPIPE, before);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,85 @@
+#include "lockstep/launch/worker_environment.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep::launch {
+namespace {
+
+using testing::Contains;
+using testing::IsSupersetOf;
+using testing::Not;
+using testing::StartsWith;
+
+TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
+  const WorkerPlace place{
+      .local_rank = 1,
+      .local_size = 4,
+      .node_rank = 2,
+      .nodes = 3,
+      .master_address = "node0",
+      .master_port = 29500,
+      .run_id = "job",
+      .role = "trainer",
+      .error_file = "/tmp/error",
+      .signals_to_handle = "SIGTERM"};
+  const std::vector<std::string> expected{
+      "RANK=9",
+      "LOCAL_RANK=1",
+      "GROUP_RANK=2",
+      "ROLE_RANK=9",
+      "ROLE_NAME=trainer",
+      "WORLD_SIZE=12",
+      "LOCAL_WORLD_SIZE=4",
+      "GROUP_WORLD_SIZE=3",
+      "ROLE_WORLD_SIZE=12",
+      "MASTER_ADDR=node0",
+      "MASTER_PORT=29500",
+      "TORCHELASTIC_RESTART_COUNT=0",
+      "TORCHELASTIC_MAX_RESTARTS=0",
+      "TORCHELASTIC_RUN_ID=job",
+      "TORCHELASTIC_USE_AGENT_STORE=False",
+      "TORCHELASTIC_ERROR_FILE=/tmp/error",
+      "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM",
+      "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+      "OMP_NUM_THREADS=1"};
+  EXPECT_THAT(worker_environment({"HOME=/root"}, place), IsSupersetOf(expected));
+  EXPECT_THAT(worker_environment({"HOME=/root"}, place), Contains("HOME=/root"));
+}
+
+TEST(WorkerEnvironment, KeepsWhatTheUserSet) {
+  const WorkerPlace place{.local_size = 2, .error_file = {}, .signals_to_handle = {}};
+  const auto environment = worker_environment(
+      {"OMP_NUM_THREADS=8", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0", "PYTHONUNBUFFERED="}, place);
+  EXPECT_THAT(environment, Contains("OMP_NUM_THREADS=8"));
+  EXPECT_THAT(environment, Contains("TORCH_NCCL_ASYNC_ERROR_HANDLING=0"));
+  EXPECT_THAT(environment, Contains("PYTHONUNBUFFERED="));
+  EXPECT_THAT(environment, Not(Contains("OMP_NUM_THREADS=1")));
+}
+
+TEST(WorkerEnvironment, ReplacesTheRankOfAnOuterLauncher) {
+  const auto environment = worker_environment({"RANK=7", "WORLD_SIZE=9", "RANKS=5"}, {});
+  EXPECT_THAT(environment, Contains("RANK=0"));
+  EXPECT_THAT(environment, Contains("WORLD_SIZE=1"));
+  EXPECT_THAT(environment, Contains("RANKS=5"));
+  EXPECT_THAT(environment, Not(Contains("RANK=7")));
+}
+
+TEST(WorkerEnvironment, LeavesAllCoresToASingleWorker) {
+  EXPECT_THAT(worker_environment({}, {}), Not(Contains(StartsWith("OMP_NUM_THREADS="))));
+}
+
+TEST(AllocatorTunables, AreAppendedWhereTheyAreMissing) {
+  const std::string all =
+      "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
+      "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1";
+  EXPECT_EQ(allocator_tunables(""), all);
+  EXPECT_EQ(allocator_tunables(all), all);
+  EXPECT_EQ(allocator_tunables("glibc.rtld.nns=4"), "glibc.rtld.nns=4:" + all);
+  EXPECT_EQ(
+      allocator_tunables("glibc.malloc.hugetlb=0:glibc.malloc.top_pad=1"),
+      "glibc.malloc.hugetlb=0:glibc.malloc.top_pad=1:glibc.malloc.mmap_threshold=4294967296:"
+      "glibc.malloc.trim_threshold=8589934592");
+}
+
+}  // namespace
+}  // namespace lockstep::launch

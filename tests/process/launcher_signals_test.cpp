@@ -1,0 +1,109 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "launcher_run.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> shell(const std::string& script, std::vector<std::string> flags = {}) {
+  std::vector<std::string> arguments{"run", "--nproc-per-node", "2"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  arguments.insert(arguments.end(), {"--", "sh", "-c", script});
+  return arguments;
+}
+
+/// Starts two ranks that say their process ids, and those of what they started, and then wait.
+class Waiting {
+ public:
+  explicit Waiting(const std::string& before, std::vector<std::string> flags = {})
+      : run_(shell(before + "sleep 600 & echo pid $$ pid $!; wait", std::move(flags))),
+        pids_(numbers_after("pid", run_.wait_for_lines(2))) {}
+
+  LauncherRun& run() { return run_; }
+  const std::vector<pid_t>& pids() const { return pids_; }
+
+ private:
+  LauncherRun run_;
+  std::vector<pid_t> pids_;
+};
+
+TEST(LauncherSignals, EndAllRanks) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    Waiting waiting("");
+    ASSERT_EQ(waiting.pids().size(), 4U);
+    waiting.run().signal(signal);
+    // A shell starts background children with SIGINT and SIGQUIT ignored; the launcher ends them
+    // all the same.
+    EXPECT_EQ(waiting.run().finish().status.code, 128 + signal);
+    EXPECT_TRUE(all_end(waiting.pids()));
+  }
+}
+
+TEST(LauncherSignals, ASecondOneKillsAtOnce) {
+  Waiting waiting("trap 'echo asked' TERM; ");
+  ASSERT_EQ(waiting.pids().size(), 4U);
+  const std::string script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
+  LauncherRun deaf(shell(script, {"--grace-period", "600"}));
+  deaf.wait_for_lines(2);
+  deaf.signal(SIGTERM);
+  deaf.wait_for_lines(4);
+  deaf.signal(SIGINT);
+  const auto run = deaf.finish();
+  EXPECT_EQ(run.status.code, 128 + SIGTERM);
+  EXPECT_THAT(run.output, HasSubstr("asked"));
+  EXPECT_THAT(run.errors, HasSubstr("killing all ranks"));
+}
+
+TEST(LauncherSignals, TheGracePeriodEnds) {
+  const std::string script = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
+  LauncherRun deaf(shell(script, {"--grace-period", "0.1"}));
+  deaf.wait_for_lines(2);
+  deaf.signal(SIGTERM);
+  const auto run = deaf.finish();
+  EXPECT_EQ(run.status.code, 128 + SIGTERM);
+  EXPECT_THAT(run.errors, HasSubstr("the grace period is over"));
+}
+
+TEST(LauncherSignals, RanksThatSavedTheirWorkDecideTheCode) {
+  const auto code_when = [](const std::string& last_words) {
+    LauncherRun run(
+        shell("trap '" + last_words + "' TERM; echo ready; while :; do sleep 0.01; done"));
+    run.wait_for_lines(2);
+    run.signal(SIGTERM);
+    return run.finish().status.code;
+  };
+  EXPECT_EQ(code_when("exit 75"), 75);
+  EXPECT_EQ(code_when("exit 0"), 0);
+  EXPECT_EQ(code_when("[ $RANK = 0 ] && exit 0; exit 75"), 75);
+  EXPECT_EQ(code_when("[ $RANK = 0 ] && exit 1; exit 75"), 128 + SIGTERM);
+}
+
+TEST(LauncherSignals, KillingTheLauncherLeavesNothing) {
+  Waiting waiting("");
+  ASSERT_EQ(waiting.pids().size(), 4U);
+  waiting.run().signal(SIGKILL);
+  EXPECT_EQ(waiting.run().finish().status.signal, SIGKILL);
+  EXPECT_TRUE(all_end(waiting.pids()));
+}
+
+TEST(LauncherSignals, WhatRanksLeaveBehindEndsWithTheRun) {
+  LauncherRun running(shell("sleep 600 & echo pid $!; setsid sleep 600 & echo pid $!"));
+  const auto run = running.finish();
+  EXPECT_EQ(run.status.result(), 0);
+  const auto pids = numbers_after("pid", run.output);
+  EXPECT_EQ(pids.size(), 4U);
+  EXPECT_TRUE(all_end(pids));
+}
+
+TEST(LauncherSignals, AreNotTakenFromTheRanksNames) {
+  const auto run = run_launcher(shell("trap - TERM; exit 0", {"--signals-to-handle", "SIGUSR1"}));
+  EXPECT_EQ(run.status.result(), 0);
+  EXPECT_THAT(run.errors, Not(HasSubstr("failed")));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
