@@ -1,0 +1,38 @@
+// Trains a small net on Fashion-MNIST with as many ranks as the launcher starts; alone, it trains
+// serially.
+//
+//     lockstep run --nproc-per-node 2 ./hello
+
+#include <iostream>
+
+#include <lockstep/lockstep.h>
+
+#include <torch/torch.h>
+
+int train(int, char**) {
+  auto world =
+      lockstep::init_process_group();  // from the launcher's environment; alone: a group of one
+
+  torch::nn::Sequential net(
+      torch::nn::Linear(784, 128), torch::nn::ReLU(), torch::nn::Linear(128, 10));
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  lockstep::DistributedDataParallel model(net, world);
+
+  auto clothes = lockstep::data::fashion_mnist();  // uint8 in memory, checked
+  lockstep::DistributedSampler sampler(clothes.size(), world);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    torch::Tensor loss;
+    for (auto& batch : lockstep::Loader(clothes, sampler.epoch(epoch), 64)) {
+      optimizer.zero_grad();
+      loss = torch::cross_entropy_loss(model(batch.data.flatten(1)), batch.target);
+      loss.backward();  // returns with the gradients averaged over all ranks
+      optimizer.step();
+    }
+    world.all_reduce(loss.detach(), lockstep::ReduceOp::kMean).wait();
+    if (world.rank() == 0)
+      std::cout << "epoch " << epoch << ": last loss " << loss.item<float>() << std::endl;
+  }
+  return 0;
+}
+
+int main(int argc, char** argv) { return lockstep::run_program("hello", train, argc, argv); }
