@@ -109,6 +109,14 @@ TEST(Loader, LeavesABatchAloneWhoseStorageSomeoneHolds) {
   }
 }
 
+TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsTheTargets) {
+  std::vector<torch::Tensor> targets;
+  for (auto& batch : Loader(digits(), kIndices, 1)) targets.push_back(batch.target);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kIndices[i])) << i;
+  }
+}
+
 TEST(Loader, LeavesABatchAloneThatAutogradHolds) {
   const auto weight = torch::ones({16, 1}, torch::requires_grad());
   std::vector<torch::Tensor> losses;
