@@ -22,11 +22,11 @@ namespace {
 constexpr auto kHang = std::chrono::seconds(60);
 
 launch::ChildOptions options_for(
-    std::vector<std::string> arguments, const std::vector<std::string>& variables) {
-  const auto folder = environment("LOCKSTEP_BINARY_DIR");
-  if (!folder) throw std::runtime_error("LOCKSTEP_BINARY_DIR must name the folder of lockstep");
+    std::vector<std::string> arguments,
+    const std::vector<std::string>& variables,
+    const std::string& program) {
   launch::ChildOptions options;
-  options.program = *folder + "/lockstep";
+  options.program = program.empty() ? built_launcher() : program;
   options.arguments = std::move(arguments);
   options.environment = launch::current_environment();
   options.environment.insert(options.environment.end(), variables.begin(), variables.end());
@@ -42,8 +42,10 @@ void append(const FileDescriptor& pipe, std::string& text) {
 }  // namespace
 
 LauncherRun::LauncherRun(
-    std::vector<std::string> arguments, const std::vector<std::string>& variables)
-    : process_(options_for(std::move(arguments), variables)),
+    std::vector<std::string> arguments,
+    const std::vector<std::string>& variables,
+    const std::string& program)
+    : process_(options_for(std::move(arguments), variables, program)),
       output_pipe_(process_.take_output()),
       errors_pipe_(process_.take_errors()) {}
 
@@ -70,16 +72,25 @@ Finished LauncherRun::finish() {
   while (!process_.status() && std::chrono::steady_clock::now() < end) read(5);
   const auto status = process_.status();
   if (!status) throw std::runtime_error("lockstep did not end; it said: " + output_ + errors_);
-  for (std::size_t before = 0; before != output_.size() + errors_.size();) {
+  std::size_t before = 0;
+  do {
     before = output_.size() + errors_.size();
     read(5);
-  }
+  } while (before != output_.size() + errors_.size());
   return {*status, output_, errors_};
 }
 
 Finished run_launcher(
-    const std::vector<std::string>& arguments, const std::vector<std::string>& variables) {
-  return LauncherRun(arguments, variables).finish();
+    const std::vector<std::string>& arguments,
+    const std::vector<std::string>& variables,
+    const std::string& program) {
+  return LauncherRun(arguments, variables, program).finish();
+}
+
+std::string built_launcher() {
+  const auto folder = environment("LOCKSTEP_BINARY_DIR");
+  if (!folder) throw std::runtime_error("LOCKSTEP_BINARY_DIR must name the folder of lockstep");
+  return *folder + "/lockstep";
 }
 
 bool is_running(pid_t pid) {

@@ -21,7 +21,9 @@ struct Finished {
 class LauncherRun {
  public:
   explicit LauncherRun(
-      std::vector<std::string> arguments, const std::vector<std::string>& variables = {});
+      std::vector<std::string> arguments,
+      const std::vector<std::string>& variables = {},
+      const std::string& program = "");
 
   pid_t pid() const { return process_.pid(); }
 
@@ -46,7 +48,12 @@ class LauncherRun {
 
 /// Runs `lockstep` to its end.
 Finished run_launcher(
-    const std::vector<std::string>& arguments, const std::vector<std::string>& variables = {});
+    const std::vector<std::string>& arguments,
+    const std::vector<std::string>& variables = {},
+    const std::string& program = "");
+
+/// Gives the path of the built `lockstep`.
+std::string built_launcher();
 
 /// Says that a process is there and has not ended; one that nobody has waited for yet has ended.
 bool is_running(pid_t pid);

@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "lockstep/launch/port.h"
+
 #include "launcher_run.h"
 
 namespace lockstep::testing {
@@ -62,6 +64,31 @@ TEST(Launcher, NumbersTheRanksOfTheSecondNode) {
        "--local-ranks-filter",
        "1"}));
   EXPECT_EQ(run.output, "5 1 2 6 localhost:4321\n") << run.errors;
+}
+
+TEST(Launcher, TwoOfThemMakeOneWorld) {
+  const TemporaryFolder folder;
+  const std::string port = std::to_string(launch::ReservedPort().number());
+  const auto arguments = [&](const std::string& node) {
+    return shell(
+        "4",
+        "touch " + folder.path("$RANK-of-$WORLD_SIZE-$MASTER_PORT"),
+        {"--nnodes",
+         "2",
+         "--node-rank",
+         node,
+         "--master-addr",
+         "127.0.0.1",
+         "--master-port",
+         port});
+  };
+  LauncherRun first(arguments("0"));
+  LauncherRun second(arguments("1"));
+  EXPECT_EQ(first.finish().status.result(), 0);
+  EXPECT_EQ(second.finish().status.result(), 0);
+  std::vector<std::string> expected;
+  for (int rank = 0; rank < 8; ++rank) expected.push_back(std::to_string(rank) + "-of-8-" + port);
+  EXPECT_EQ(folder.names(), expected);
 }
 
 TEST(Launcher, LetsRankZeroReadTheInputAndTheOthersNone) {
