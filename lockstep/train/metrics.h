@@ -16,13 +16,13 @@ struct MetricRecord {
   std::int64_t epoch = 0;  ///< counted from 1
   std::int64_t step = 0;   ///< optimizer steps made
   std::string split;       ///< `train` or `val`
-  std::optional<double> loss;
-  std::optional<double> accuracy;
-  std::optional<double> lr;
-  std::optional<double> samples_per_s;
-  std::optional<double> step_ms;
-  std::optional<double> data_ms;
-  std::optional<double> comm_ms;
+  std::optional<double> loss = {};
+  std::optional<double> accuracy = {};
+  std::optional<double> lr = {};
+  std::optional<double> samples_per_s = {};
+  std::optional<double> step_ms = {};
+  std::optional<double> data_ms = {};
+  std::optional<double> comm_ms = {};
 };
 
 /// Writes a record as one JSON object; a value that JSON cannot hold is `null` and named in

@@ -21,7 +21,7 @@ const char* name_of(ProgressStyle value);
 /// Names a data set and the folder that holds it; an empty folder means the set's usual place.
 struct DataSource {
   std::string name = "fashion-mnist";
-  std::string directory;
+  std::string directory = {};
 };
 
 struct OptimizerSettings {
@@ -41,9 +41,9 @@ double scaled_lr(const OptimizerSettings& settings, int world_size);
 
 /// Says when training ends: at the first of these; an absent one never ends it.
 struct TrainLimits {
-  std::optional<std::int64_t> epochs;
-  std::optional<std::int64_t> steps;
-  std::optional<double> seconds;
+  std::optional<std::int64_t> epochs = {};
+  std::optional<std::int64_t> steps = {};
+  std::optional<double> seconds = {};
 };
 
 /// Says everything that decides a training run.
@@ -56,13 +56,13 @@ struct TrainOptions {
   Parallel parallel = Parallel::kSerial;
   std::string backend = "auto";
   std::int64_t batch_size = 128;  ///< of each replica
-  TrainLimits limits = {.epochs = 3, .steps = {}, .seconds = {}};
+  TrainLimits limits = {.epochs = 3};
   Precision precision = Precision::k32;
   OptimizerSettings optimizer;
   std::int64_t seed = 42;
   std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end
   std::int64_t log_interval = 50;  ///< in steps
-  std::optional<std::int64_t> limit_train_batches;
+  std::optional<std::int64_t> limit_train_batches = {};
   ProgressStyle progress = ProgressStyle::kAuto;
   std::string output;  ///< the run's folder
 };

@@ -22,7 +22,11 @@ void write_all(const FileDescriptor& file, const std::string& path, const std::s
   }
 }
 
-void check_unused(const std::string& path) {
+}  // namespace
+
+void check_run_directory(const std::string& path) {
+  if (!std::filesystem::exists(path)) return;
+  check(std::filesystem::is_directory(path), "train: --output is not a folder: ", path);
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     check(
         entry.path().filename() == "logs",
@@ -34,15 +38,9 @@ void check_unused(const std::string& path) {
   }
 }
 
-}  // namespace
-
 RunDirectory::RunDirectory(std::string path) : path_(std::move(path)) {
-  check(
-      !std::filesystem::exists(path_) || std::filesystem::is_directory(path_),
-      "train: --output is not a folder: ",
-      path_);
+  check_run_directory(path_);
   std::filesystem::create_directories(path_);
-  check_unused(path_);
   std::filesystem::create_directories(file("logs"));
 }
 

@@ -7,6 +7,10 @@
 
 namespace lockstep {
 
+/// Throws InvalidArgument when a folder cannot take a new run: it holds one already, or is a file.
+/// Makes nothing.
+void check_run_directory(const std::string& path);
+
 /// Is the folder of one run: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
 /// logs/.
 ///

@@ -12,8 +12,8 @@ struct EpochSummary {
   std::int64_t epoch = 0;  ///< counted from 1
   double train_seconds = 0;
   double train_loss = 0;
-  std::optional<double> val_loss;
-  std::optional<double> val_accuracy;
+  std::optional<double> val_loss = {};
+  std::optional<double> val_accuracy = {};
   std::int64_t samples = 0;
   double samples_per_s = 0;
 };
@@ -29,7 +29,7 @@ struct RunSummary {
   std::int64_t batch_size = 0;
   std::string precision;
   std::vector<EpochSummary> epochs;
-  std::optional<double> test_accuracy;
+  std::optional<double> test_accuracy = {};
   std::int64_t steps = 0;
   std::string stopped_by;       ///< `epochs`, `max-steps`, `max-time` or `error`
   std::string parameters_hash;  ///< the same on every rank, or the run would have failed

@@ -1,0 +1,166 @@
+#include "lockstep/cli/train_flag_texts.h"
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/cli/flag_parser.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  lockstep train                                    mnist-small on Fashion-MNIST, 3 epochs, one rank
+  lockstep train --nproc-per-node 2 --precision bf16-mixed
+                                                    two ranks, 128 images each a step
+  lockstep train --data mnist:/data/mnist --opt sgd --lr 0.05 --lr-scale linear --nproc-per-node 4
+  lockstep train --model mnist-large --max-time 30m --output runs/large
+  lockstep train --nproc-per-node 2 --dry-run       say what would be done, and stop
+
+Exit codes: 0 done, 2 bad flags, 3 bad data, 4 disk or memory, 5 peers lost, 6 loss became NaN or Inf.)";
+
+void add_what_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
+  const char* group = "What to train";
+  app.add_option("--model", options.model)
+      ->type_name("NAME")
+      ->description("toy, mnist-small, mnist-large [mnist-small]")
+      ->group(group);
+  app.add_option("--data", texts.data)
+      ->type_name("NAME[:DIR]")
+      ->description("fashion-mnist, mnist, mock; files from DIR [fashion-mnist]")
+      ->group(group);
+  app.add_option("--repeat", options.repeat)
+      ->type_name("N")
+      ->description("take the training set N times an epoch [1]")
+      ->group(group);
+  app.add_option("--seed", options.seed)
+      ->type_name("N")
+      ->description("start of weights and shuffling [42]")
+      ->group(group);
+  app.add_option("--resume", texts.resume)
+      ->type_name("WHEN")
+      ->description("never: start anew [never]")
+      ->group(group);
+}
+
+void add_parallel_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
+  const char* group = "How to spread it";
+  app.add_option("--parallel", texts.parallel)
+      ->type_name("HOW")
+      ->description("serial, ddp [ddp when there are several ranks]")
+      ->group(group);
+  app.add_option("--nproc-per-node", texts.nproc_per_node)
+      ->type_name("N")
+      ->description("start N ranks here; auto: as many as cores [1]")
+      ->group(group);
+  app.add_option("-b,--batch-size", options.batch_size)
+      ->type_name("N")
+      ->description("samples a step on each replica [128]")
+      ->group(group);
+  app.add_option("--precision", texts.precision)
+      ->type_name("P")
+      ->description("32, bf16-mixed [32]")
+      ->group(group);
+  app.add_option("--backend", options.backend)
+      ->type_name("NAME")
+      ->description("auto, shm, gloo [auto]")
+      ->group(group);
+}
+
+void add_optimizer_flags(CLI::App& app, FlagTexts& texts) {
+  const char* group = "Optimizer";
+  app.add_option("--opt", texts.opt)
+      ->type_name("NAME")
+      ->description("adam, sgd, adamw [adam]")
+      ->group(group);
+  app.add_option("--lr", texts.lr)
+      ->type_name("X")
+      ->description("learning rate [adam, adamw 0.001; sgd 0.01]")
+      ->group(group);
+  app.add_option("--momentum", texts.momentum)
+      ->type_name("X")
+      ->description("of sgd [0.9]")
+      ->group(group);
+  app.add_option("--weight-decay", texts.weight_decay)
+      ->type_name("X")
+      ->description("[adam, sgd 0; adamw 0.01]")
+      ->group(group);
+  app.add_option("--lr-scale", texts.lr_scale)
+      ->type_name("RULE")
+      ->description("times 1, ranks or their root: none, linear, sqrt [none]")
+      ->group(group);
+}
+
+void add_limit_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
+  const char* group = "How long (the first that is reached ends it)";
+  app.add_option("--epochs", texts.epochs)
+      ->type_name("N")
+      ->description("passes over the data [3, unless another limit is given]")
+      ->group(group);
+  app.add_option("--max-steps", texts.max_steps)
+      ->type_name("N")
+      ->description("optimizer steps")
+      ->group(group);
+  app.add_option("--max-time", texts.max_time)
+      ->type_name("TIME")
+      ->description("of training: 90s, 30m, 2h, 1h30m")
+      ->group(group);
+  app.add_option("--limit-train-batches", options.limit_train_batches)
+      ->type_name("N")
+      ->description("steps of an epoch, at most")
+      ->group(group);
+}
+
+void add_output_flags(
+    CLI::App& app, FlagTexts& texts, TrainOptions& options, TrainCommand& command) {
+  const char* group = "What it tells";
+  app.add_option("--output", options.output)
+      ->type_name("DIR")
+      ->description("the run's folder, new or empty [runs/TIME-MODEL-HOW]")
+      ->group(group);
+  app.add_option("--val-interval", options.val_interval)
+      ->type_name("N")
+      ->description("epochs between evaluations; 0: only at the end [1]")
+      ->group(group);
+  app.add_option("--log-interval", options.log_interval)
+      ->type_name("N")
+      ->description("steps between lines of metrics.jsonl [50]")
+      ->group(group);
+  app.add_option("--progress", texts.progress)
+      ->type_name("STYLE")
+      ->description("auto, bar, line, none [auto: bar on a terminal]")
+      ->group(group);
+  app.add_flag("--dry-run", command.dry_run, "check everything, print the plan, write nothing")
+      ->group(group);
+  app.add_flag("--json", command.json, "end stdout with the summary as one JSON object")
+      ->group(group);
+  app.set_help_flag("-h,--help", "print this")->group(group);
+}
+
+// The launcher takes these out before a rank sees them; they stand here for the help.
+void add_launch_flags(CLI::App& app, FlagTexts& texts) {
+  const char* group = "How ranks are started";
+  app.add_option("--log-dir", texts.log_dir)
+      ->type_name("DIR")
+      ->description("an empty folder for the other ranks' output")
+      ->group(group);
+  app.add_option("--grace-period", texts.grace_period)
+      ->type_name("SECONDS")
+      ->description("from a passed-on signal to SIGKILL [30]")
+      ->group(group);
+  app.add_flag("--no-pin", texts.no_pin, "let each rank use all cores")->group(group);
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& app, FlagTexts& texts, TrainCommand& command) {
+  use_our_layout(app, "Usage: lockstep train [flags]");
+  app.description("Trains a model on labelled images, on one rank or on several.\n");
+  app.footer(kExamples);
+  add_what_flags(app, texts, command.options);
+  add_parallel_flags(app, texts, command.options);
+  add_launch_flags(app, texts);
+  add_optimizer_flags(app, texts);
+  add_limit_flags(app, texts, command.options);
+  add_output_flags(app, texts, command.options, command);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <CLI/App.hpp>
+
+#include "lockstep/cli/train_flags.h"
+
+namespace lockstep::cli {
+
+/// Is what the flags say, as text where only our own reader knows the words.
+struct FlagTexts {
+  std::string data = "fashion-mnist";
+  std::string log_dir, grace_period;
+  bool no_pin = false;
+  std::optional<std::string> parallel, max_time, nproc_per_node;
+  std::string precision = "32", opt = "adam", lr_scale = "none", progress = "auto",
+              resume = "never";
+  std::optional<double> lr, momentum, weight_decay;
+  std::optional<std::int64_t> epochs, max_steps;
+};
+
+/// Declares every flag of `lockstep train`; what needs no reading of ours goes straight into the
+/// command.
+void add_train_flags(CLI::App& app, FlagTexts& texts, TrainCommand& command);
+
+}  // namespace lockstep::cli

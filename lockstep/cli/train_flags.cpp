@@ -1,0 +1,148 @@
+#include "lockstep/cli/train_flags.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/cli/flag_parser.h"
+#include "lockstep/cli/launch_arguments.h"
+#include "lockstep/cli/suggest.h"
+#include "lockstep/cli/train_flag_texts.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/duration.h"
+
+namespace lockstep::cli {
+namespace {
+
+[[noreturn]] void refuse_word(
+    const std::string& flag, const std::string& word, const std::vector<std::string>& known) {
+  std::string list;
+  for (const auto& name : known) list += (list.empty() ? "" : ", ") + name;
+  throw InvalidArgument(
+      concat("train: ", flag, " must be one of ", list, ": ", word, did_you_mean(word, known)));
+}
+
+template <typename Value>
+Value choose(const char* flag, const std::string& word, std::initializer_list<Value> values) {
+  std::vector<std::string> known;
+  for (const Value value : values) {
+    if (word == name_of(value)) return value;
+    known.emplace_back(name_of(value));
+  }
+  refuse_word(flag, word, known);
+}
+
+Parallel parallel_of(const std::optional<std::string>& word, int world_size) {
+  if (!word) return world_size > 1 ? Parallel::kDdp : Parallel::kSerial;
+  for (const char* later : {"dp", "mp", "pp", "ddp+mp", "ddp+pp"}) {
+    check(
+        *word != later, "train: --parallel ", later, " comes later; now there are serial and ddp");
+  }
+  return choose("--parallel", *word, {Parallel::kSerial, Parallel::kDdp});
+}
+
+Precision precision_of(const std::string& word) {
+  check(
+      word != "16-mixed",
+      "train: --precision 16-mixed is for GPUs: on a CPU float16 is slow and overflows; use "
+      "bf16-mixed");
+  return choose("--precision", word, {Precision::k32, Precision::kBf16Mixed});
+}
+
+DataSource data_of(const std::string& text) {
+  const auto colon = text.find(':');
+  if (colon == std::string::npos) return {.name = text};
+  check(colon + 1 < text.size(), "train: --data has no folder after the colon: ", text);
+  return {.name = text.substr(0, colon), .directory = text.substr(colon + 1)};
+}
+
+OptimizerSettings optimizer_of(const FlagTexts& texts) {
+  const auto kind = choose(
+      "--opt", texts.opt, {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kAdamW});
+  OptimizerSettings settings = default_settings(kind);
+  settings.lr = texts.lr.value_or(settings.lr);
+  settings.momentum = texts.momentum.value_or(settings.momentum);
+  settings.weight_decay = texts.weight_decay.value_or(settings.weight_decay);
+  settings.lr_scale =
+      choose("--lr-scale", texts.lr_scale, {LrScale::kNone, LrScale::kLinear, LrScale::kSqrt});
+  return settings;
+}
+
+TrainLimits limits_of(const FlagTexts& texts) {
+  TrainLimits limits{.epochs = texts.epochs, .steps = texts.max_steps};
+  if (texts.max_time) limits.seconds = parse_duration(*texts.max_time);
+  if (!limits.epochs && !limits.steps && !limits.seconds) limits.epochs = 3;
+  return limits;
+}
+
+void check_ranks_started(const std::optional<std::string>& asked, const TrainSurroundings& around) {
+  if (!asked || *asked == "auto" || *asked == "cpu") return;
+  std::size_t digits = 0;
+  const bool number =
+      asked->find_first_not_of("0123456789") == std::string::npos && asked->size() < 7;
+  const int ranks = number && !asked->empty() ? std::stoi(*asked, &digits) : 0;
+  check(ranks > 0, "train: --nproc-per-node must be a number above 0, or auto: ", *asked);
+  check(
+      ranks == around.local_world_size,
+      "train: --nproc-per-node is ",
+      ranks,
+      ", but ",
+      around.local_world_size,
+      " were started here; start them with: lockstep train --nproc-per-node ",
+      ranks);
+}
+
+void check_names(const TrainOptions& options, const std::string& resume) {
+  check(
+      resume == "never",
+      "train: --resume ",
+      resume,
+      " comes later, with snapshots; now there is only never");
+  const std::vector<std::string> backends = {"auto", "shm", "gloo"};
+  if (std::find(backends.begin(), backends.end(), options.backend) == backends.end()) {
+    refuse_word("--backend", options.backend, backends);
+  }
+}
+
+void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundings& around) {
+  TrainOptions& options = command.options;
+  check_ranks_started(texts.nproc_per_node, around);
+  check_names(options, texts.resume);
+  options.data = data_of(texts.data);
+  options.parallel = parallel_of(texts.parallel, around.world_size);
+  options.precision = precision_of(texts.precision);
+  options.optimizer = optimizer_of(texts);
+  options.limits = limits_of(texts);
+  options.progress = choose(
+      "--progress",
+      texts.progress,
+      {ProgressStyle::kAuto, ProgressStyle::kBar, ProgressStyle::kLine, ProgressStyle::kNone});
+  check_options(options, around.world_size);
+  if (options.output.empty()) options.output = default_output(options, around.unix_time);
+}
+
+}  // namespace
+
+std::string train_help() {
+  CLI::App app;
+  FlagTexts texts;
+  TrainCommand command;
+  add_train_flags(app, texts, command);
+  return app.help();
+}
+
+std::optional<TrainCommand> parse_train_flags(
+    const std::vector<std::string>& arguments, const TrainSurroundings& surroundings) {
+  CLI::App app;
+  FlagTexts texts;
+  TrainCommand command;
+  add_train_flags(app, texts, command);
+  std::vector<std::string> flags;
+  for (const auto& argument : arguments) flags.push_back(canonical_flag(argument));
+  if (!parse_flags(app, "train", flags)) return std::nullopt;
+  resolve(command, texts, surroundings);
+  return command;
+}
+
+}  // namespace lockstep::cli

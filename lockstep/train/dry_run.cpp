@@ -1,0 +1,67 @@
+#include "lockstep/train/dry_run.h"
+
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/models/model.h"
+#include "lockstep/train/datasets.h"
+#include "lockstep/train/run_directory.h"
+
+namespace lockstep {
+namespace {
+
+std::int64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  std::int64_t kilobytes = 0;
+  while (file >> key >> kilobytes) {
+    if (key == "MemAvailable:") return kilobytes * 1024;
+    std::getline(file, unit);
+  }
+  return 0;
+}
+
+std::int64_t parameters_of(const std::string& model, std::int64_t classes) {
+  std::int64_t count = 0;
+  for (const auto& parameter : nn::make_model(model, classes)->parameters()) {
+    count += parameter.numel();
+  }
+  return count;
+}
+
+void check_memory(const TrainPlan& plan, int local_world_size) {
+  const std::int64_t needed = bytes_a_rank(plan) * local_world_size;
+  if (plan.available_bytes == 0 || needed <= plan.available_bytes) return;
+  throw std::system_error(
+      ENOMEM,
+      std::generic_category(),
+      concat(
+          "train: the ranks here need at least ",
+          needed / 1000000,
+          " MB, but only ",
+          plan.available_bytes / 1000000,
+          " MB are available"));
+}
+
+}  // namespace
+
+TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_size) {
+  check_options(options, world_size);
+  check_run_directory(options.output);
+  const Datasets data = load_datasets(options.data, options.repeat, options.model);
+  const auto stored = data.train.size() / options.repeat + data.test.size();
+  const TrainPlan plan{
+      .options = options,
+      .world_size = world_size,
+      .parameters = parameters_of(options.model, data.train.classes()),
+      .train_samples = data.train.size(),
+      .test_samples = data.test.size(),
+      .data_bytes = stored * data.train.shape().elements(),
+      .available_bytes = available_memory()};
+  check_memory(plan, local_world_size);
+  return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/train/metrics.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/run_directory.h"
+#include "lockstep/train/summary.h"
+
+namespace lockstep {
+
+/// Writes a run's folder. Make it on rank 0 only.
+class RunRecorder {
+ public:
+  /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
+  /// metrics.jsonl.
+  RunRecorder(
+      const TrainOptions& options,
+      const std::vector<std::string>& command,
+      const std::string& environment_json);
+
+  void append(const MetricRecord& record) { metrics_.append(record); }
+
+  /// Writes summary.json.
+  void finish(const RunSummary& summary) const;
+
+ private:
+  RunDirectory directory_;
+  MetricsLog metrics_;
+};
+
+}  // namespace lockstep

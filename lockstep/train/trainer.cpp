@@ -1,0 +1,212 @@
+#include "lockstep/train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/train/environment_report.h"
+#include "lockstep/train/parameters_hash.h"
+
+namespace lockstep {
+namespace {
+
+double maximum(double value, const ProcessGroup& world) {
+  const torch::Tensor tensor = at::full({1}, value, torch::kDouble);
+  world.all_reduce(tensor, ReduceOp::kMax).wait();
+  return tensor.item<double>();
+}
+
+RunSummary begun_summary(const TrainOptions& options, int world_size) {
+  RunSummary summary;
+  summary.model = options.model;
+  summary.data = options.data.name;
+  summary.parallel = name_of(options.parallel);
+  summary.world_size = world_size;
+  summary.batch_size = options.batch_size;
+  summary.precision = name_of(options.precision);
+  return summary;
+}
+
+ProgressStyle style_of(const TrainOptions& options, int rank) {
+  return rank == 0 ? options.progress : ProgressStyle::kNone;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainOptions options, ProcessGroup world, const std::vector<std::string>& command)
+    : options_(std::move(options)),
+      world_(std::move(world)),
+      data_(load_datasets(options_.data, options_.repeat, options_.model)),
+      replica_(options_, data_.train.classes(), world_),
+      sampler_(
+          data_.train.size(),
+          world_,
+          {.shuffle = true, .seed = static_cast<std::uint64_t>(options_.seed)}),
+      // Without padding no image counts twice, so the accuracy is that of the test set.
+      test_sampler_(data_.test.size(), world_, {.shuffle = false, .padding = false}),
+      meter_(world_),
+      progress_(style_of(options_, world_.rank())),
+      summary_(begun_summary(options_, world_.size())) {
+  check_options(options_, world_.size());
+  if (world_.rank() == 0) recorder_.emplace(options_, command, environment_report(world_));
+}
+
+RunSummary Trainer::run() {
+  try {
+    train();
+  } catch (const std::exception& error) {
+    fail(error);
+    throw;
+  }
+  if (recorder_) recorder_->finish(summary_);
+  return summary_;
+}
+
+void Trainer::train() {
+  world_.barrier().wait();
+  budget_.emplace(options_.limits.seconds, world_);
+  for (std::int64_t epoch = 1; summary_.stopped_by.empty(); ++epoch) {
+    EpochSummary result = train_epoch(epoch);
+    if (summary_.stopped_by.empty() && epoch == options_.limits.epochs) {
+      summary_.stopped_by = "epochs";
+    }
+    if (evaluation_due(epoch)) evaluate_epoch(result);
+    summary_.epochs.push_back(result);
+    progress_.end_epoch(result);
+  }
+  summary_.steps = step_;
+  summary_.parameters_hash = agreed_parameters_hash(replica_.parameters(), world_);
+}
+
+EpochSummary Trainer::train_epoch(std::int64_t epoch) {
+  replica_.set_training(true);
+  world_.barrier().wait();
+  const Stopwatch watch;
+  const Loader loader(
+      data_.train,
+      sampler_.epoch(epoch - 1),
+      options_.batch_size,
+      {.dtype = replica_.image_type()});
+  const std::int64_t steps = steps_of_epoch(loader);
+  announce_rest(epoch, steps);
+  const MeterReading total = train_steps(loader, epoch, steps);
+  world_.barrier().wait();
+  const double seconds = maximum(watch.seconds(), world_);
+  return {
+      .epoch = epoch,
+      .train_seconds = seconds,
+      .train_loss = total.loss(),
+      .samples = total.samples,
+      .samples_per_s = static_cast<double>(total.samples) / seconds};
+}
+
+MeterReading Trainer::train_steps(const Loader& loader, std::int64_t epoch, std::int64_t steps) {
+  MeterReading total;
+  meter_.restart();
+  Stopwatch waiting;
+  auto batch = loader.begin();
+  for (std::int64_t done = 1;; ++done, waiting.restart(), ++batch) {
+    meter_.add_data_seconds(waiting.seconds());
+    meter_.add(replica_.step(*batch), batch->target.size(0));
+    ++step_;
+    progress_.step();
+    const bool last = finished() || done == steps;
+    if (last || step_ % options_.log_interval == 0) total += log_interval(epoch);
+    if (last) return total;
+  }
+}
+
+bool Trainer::finished() {
+  if (step_ == options_.limits.steps) summary_.stopped_by = "max-steps";
+  if (budget_->spent()) summary_.stopped_by = "max-time";
+  return !summary_.stopped_by.empty();
+}
+
+MeterReading Trainer::log_interval(std::int64_t epoch) {
+  const MeterReading reading = meter_.read(replica_.communication_seconds());
+  progress_.measured(reading.loss(), reading.samples_per_second());
+  if (recorder_) {
+    recorder_->append(
+        {.elapsed = since_start_.seconds(),
+         .epoch = epoch,
+         .step = step_,
+         .split = "train",
+         .loss = reading.loss(),
+         .lr = scaled_lr(options_.optimizer, world_.size()),
+         .samples_per_s = reading.samples_per_second(),
+         .step_ms = reading.milliseconds_a_step(reading.seconds),
+         .data_ms = reading.milliseconds_a_step(reading.data_seconds),
+         .comm_ms = reading.milliseconds_a_step(reading.comm_seconds)});
+  }
+  // The sum is over all ranks, so all of them leave here together.
+  if (!std::isfinite(reading.loss())) {
+    throw DivergedError(concat(
+        "train: the loss became ",
+        std::isnan(reading.loss()) ? "NaN" : "infinite",
+        " in epoch ",
+        epoch,
+        ", within the ",
+        reading.steps,
+        " steps up to step ",
+        step_,
+        "; try a smaller --lr than ",
+        options_.optimizer.lr));
+  }
+  return reading;
+}
+
+void Trainer::evaluate_epoch(EpochSummary& epoch) {
+  const Stopwatch watch;
+  replica_.set_training(false);
+  const Loader share(
+      data_.test, test_sampler_.epoch(0), options_.batch_size, {.dtype = replica_.image_type()});
+  const auto scores = [this](const torch::Tensor& images) { return replica_.scores(images); };
+  const Evaluation result = evaluate(scores, share, world_);
+  const double seconds = watch.seconds();
+  epoch.val_loss = result.loss;
+  epoch.val_accuracy = result.accuracy;
+  summary_.test_accuracy = result.accuracy;
+  progress_.evaluated(seconds);
+  if (!recorder_) return;
+  recorder_->append(
+      {.elapsed = since_start_.seconds(),
+       .epoch = epoch.epoch,
+       .step = step_,
+       .split = "val",
+       .loss = result.loss,
+       .accuracy = result.accuracy,
+       .samples_per_s = static_cast<double>(result.samples) / seconds});
+}
+
+void Trainer::fail(const std::exception& error) {
+  summary_.stopped_by = "error";
+  summary_.steps = step_;
+  summary_.exit = static_cast<int>(exit_code_of(error));
+  if (!recorder_) return;
+  try {
+    recorder_->finish(summary_);
+  } catch (const std::exception&) {
+    // The first error is the one to tell; this one is most likely the same full disk.
+  }
+}
+
+std::int64_t Trainer::steps_of_epoch(const Loader& loader) const {
+  return std::min(loader.size(), options_.limit_train_batches.value_or(loader.size()));
+}
+
+void Trainer::announce_rest(std::int64_t epoch, std::int64_t steps) {
+  progress_.begin_epoch(epoch, options_.limits.epochs, steps);
+  const std::int64_t epochs_left = options_.limits.epochs.value_or(epoch) - epoch;
+  progress_.set_later(epochs_left * steps, options_.val_interval > 0 ? epochs_left + 1 : 1);
+}
+
+bool Trainer::evaluation_due(std::int64_t epoch) const {
+  if (!summary_.stopped_by.empty()) return true;
+  return options_.val_interval > 0 && epoch % options_.val_interval == 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/train/datasets.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/meter.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/progress.h"
+#include "lockstep/train/replica.h"
+#include "lockstep/train/run_recorder.h"
+#include "lockstep/train/summary.h"
+#include "lockstep/train/time_budget.h"
+
+namespace lockstep {
+
+/// Trains a named model on named data, on every rank of a group, and records the run on rank 0.
+///
+/// Make one on every rank with the same options.
+///
+///     lockstep::Trainer trainer(options, lockstep::init_process_group(), {"my-program"});
+///     auto summary = trainer.run();
+class Trainer {
+ public:
+  /// Reads the data and makes the model; `command` is what command.txt shall say.
+  Trainer(TrainOptions options, ProcessGroup world, const std::vector<std::string>& command);
+
+  /// Trains until the first limit, evaluates, and checks that all ranks hold the same parameters.
+  /// Once only.
+  ///
+  /// Throws DivergedError when the loss is not a number, CommError when ranks are lost; what was
+  /// measured until then is in the run's folder.
+  RunSummary run();
+
+ private:
+  void train();
+  EpochSummary train_epoch(std::int64_t epoch);
+  MeterReading train_steps(const Loader& loader, std::int64_t epoch, std::int64_t steps);
+  void train_step(const Batch& batch);
+  bool finished();
+  MeterReading log_interval(std::int64_t epoch);
+  void evaluate_epoch(EpochSummary& epoch);
+  void fail(const std::exception& error);
+
+  std::int64_t steps_of_epoch(const Loader& loader) const;
+  void announce_rest(std::int64_t epoch, std::int64_t steps);
+  bool evaluation_due(std::int64_t epoch) const;
+
+  TrainOptions options_;
+  ProcessGroup world_;
+  Datasets data_;
+  Replica replica_;
+  DistributedSampler sampler_;
+  DistributedSampler test_sampler_;
+  Meter meter_;
+  Progress progress_;
+  std::optional<RunRecorder> recorder_;
+  std::optional<TimeBudget> budget_;
+  Stopwatch since_start_;
+  std::int64_t step_ = 0;
+  RunSummary summary_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include "lockstep/train/run_directory.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/train/run_recorder.h"
+
+#include "tests/train/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(RunDirectory, IsMadeWithItsParents) {
+  const testing::TemporaryFolder folder;
+  const RunDirectory run(folder.path() + "/a/b");
+  run.write("config.toml", "x = 1\n");
+  EXPECT_EQ(contents(folder.path() + "/a/b/config.toml"), "x = 1\n");
+  EXPECT_TRUE(std::filesystem::is_directory(run.file("logs")));
+}
+
+TEST(RunDirectory, TakesAnEmptyFolderAndOneWithLogsOnly) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() + "/logs");
+  EXPECT_NO_THROW(RunDirectory(folder.path()));
+}
+
+TEST(RunDirectory, NeverTouchesAnotherRun) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.path() + "/metrics.jsonl") << "precious\n";
+  try {
+    const RunDirectory run(folder.path());
+    FAIL() << "took a folder that holds a run";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("metrics.jsonl"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("name a new or empty folder"));
+  }
+  EXPECT_EQ(contents(folder.path() + "/metrics.jsonl"), "precious\n");
+}
+
+TEST(RunDirectory, AFileInItsPlaceIsRefused) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.path() + "/file") << "x";
+  EXPECT_THROW(RunDirectory(folder.path() + "/file"), InvalidArgument);
+  EXPECT_THROW(RunDirectory(folder.path() + "/file/below"), std::system_error);
+}
+
+TEST(RunDirectory, WriteReplacesTheWholeFile) {
+  const testing::TemporaryFolder folder;
+  const RunDirectory run(folder.path());
+  run.write("summary.json", "a long first text");
+  run.write("summary.json", "short");
+  EXPECT_EQ(contents(run.file("summary.json")), "short");
+  std::filesystem::remove_all(folder.path());
+  EXPECT_THROW(run.write("summary.json", "x"), std::system_error);
+}
+
+TEST(RunRecorder, FilesAreThereFromTheStartAndAtTheEnd) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.path() + "/run";
+  RunRecorder recorder(options, {"lockstep", "train", "--model", "a b"}, "{}");
+  recorder.append({.split = "train"});
+  EXPECT_EQ(contents(options.output + "/config.toml"), config_toml(options));
+  EXPECT_EQ(contents(options.output + "/command.txt"), "lockstep train --model 'a b'\n");
+  EXPECT_EQ(contents(options.output + "/env.json"), "{}\n");
+  EXPECT_THAT(contents(options.output + "/metrics.jsonl"), ::testing::EndsWith("}\n"));
+  EXPECT_FALSE(std::filesystem::exists(options.output + "/summary.json"));
+  recorder.finish({});
+  EXPECT_EQ(contents(options.output + "/summary.json"), to_json({}) + "\n");
+}
+
+TEST(ConfigToml, QuotesTextAndKeepsNumbers) {
+  TrainOptions options;
+  options.data = {.name = "mnist", .directory = "/a \"b\"\\c\n"};
+  options.limits = {.steps = 100, .seconds = 5400.0};
+  options.optimizer.lr = 1;
+  options.optimizer.weight_decay = 1e-5;
+  const std::string text = config_toml(options);
+  EXPECT_THAT(text, ::testing::HasSubstr("data = \"mnist:/a \\\"b\\\"\\\\c\\u000A\"\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("max-steps = 100\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("lr = 1.0\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("weight-decay = 1e-05\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("max-time = \"5400s\"\n"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("epochs")));
+}
+
+TEST(ShellText, QuotesWhatAShellWouldChange) {
+  EXPECT_EQ(shell_text({"lockstep", "train", "--lr=0.1"}), "lockstep train --lr=0.1");
+  EXPECT_EQ(shell_text({"a b", "", "it's", "$x"}), R"('a b' '' 'it'\''s' '$x')");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#include "lockstep/train/train_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TrainPlan plan() {
+  TrainPlan result;
+  result.options.parallel = Parallel::kDdp;
+  result.options.output = "runs/x";
+  result.world_size = 2;
+  result.parameters = 402442;
+  result.train_samples = 60000;
+  result.test_samples = 10000;
+  result.data_bytes = 54880000;
+  result.available_bytes = 8000000000;
+  return result;
+}
+
+TEST(TrainPlan, SaysWhatTheRunWouldDo) {
+  EXPECT_EQ(
+      plan_text(plan()),
+      "Would train mnist-small on fashion-mnist, ddp on 2 ranks, for 3 epochs.\n"
+      "  model      mnist-small, 402442 parameters\n"
+      "  data       60000 images to train with, 10000 to test with\n"
+      "  batch      128 on each replica, 256 in all\n"
+      "  steps      235 an epoch, 705 in all\n"
+      "  optimizer  adam, learning rate 0.001\n"
+      "  precision  32\n"
+      "  memory     at least 62 MB a rank, and activations; 8000 MB available\n"
+      "  output     runs/x\n");
+}
+
+TEST(TrainPlan, NamesEveryLimit) {
+  TrainPlan limited = plan();
+  limited.options.limits = {.epochs = 1, .steps = 10, .seconds = 5400.0};
+  EXPECT_THAT(plan_text(limited), ::testing::HasSubstr("for 1 epoch or 10 steps or 1:30:00."));
+  EXPECT_THAT(plan_text(limited), ::testing::HasSubstr("235 an epoch, 10 in all"));
+}
+
+TEST(TrainPlan, CountsThePartialBatchAndTheUnevenShare) {
+  TrainPlan odd = plan();
+  odd.train_samples = 257;
+  EXPECT_EQ(steps_an_epoch(odd), 2) << "129 samples for each of 2 ranks";
+  odd.train_samples = 256;
+  EXPECT_EQ(steps_an_epoch(odd), 1);
+  odd.options.limit_train_batches = 3;
+  EXPECT_EQ(steps_an_epoch(odd), 1);
+}
+
+TEST(TrainPlan, OptimizerStateNeedsMemory) {
+  TrainPlan sgd = plan();
+  const auto adam_bytes = bytes_a_rank(plan());
+  sgd.options.optimizer = default_settings(OptimizerKind::kSgd);
+  EXPECT_EQ(adam_bytes - bytes_a_rank(sgd), sgd.parameters * 4);
+}
+
+}  // namespace
+}  // namespace lockstep
