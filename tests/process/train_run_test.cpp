@@ -1,0 +1,160 @@
+// Runs `lockstep train` from start to end, on one rank and on two.
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/train_command.h"
+#include "tests/process/train_idx_files.h"
+#include "tests/train/temporary_folder.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr int kTrainImages = 500;  // not a multiple of the batch: every epoch has a partial one
+constexpr int kTestImages = 131;   // not a multiple of two ranks
+
+class TrainRun : public ::testing::Test {
+ protected:
+  void SetUp() override { write_idx_files(folder_.path(), kTrainImages, kTestImages); }
+
+  std::string output() const { return folder_.path() + "/run"; }
+
+  Words words(const Words& more) const {
+    Words all = {
+        "--data", "mnist:" + folder_.path(), "--output", output(), "--model", "mnist-small"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  Ended run(const Words& more) const { return train(words(more)); }
+
+  Json summary() const { return Json::parse(contents(output() + "/summary.json")); }
+
+  std::vector<Json> metrics() const {
+    std::ifstream file(output() + "/metrics.jsonl");
+    std::vector<Json> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+    return lines;
+  }
+
+  TemporaryFolder folder_;
+};
+
+std::string last_line(const std::string& text) {
+  const std::string body = text.substr(0, text.size() - 1);
+  return body.substr(body.rfind('\n') + 1);
+}
+
+TEST_F(TrainRun, LeavesEveryFileAndATable) {
+  const auto ended = run({"--batch-size", "32", "--epochs", "4", "--log-interval", "5", "--json"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  for (const char* name :
+       {"config.toml", "command.txt", "env.json", "metrics.jsonl", "summary.json", "logs"}) {
+    EXPECT_TRUE(std::filesystem::exists(output() + "/" + name)) << name;
+  }
+  EXPECT_THAT(
+      ended.out, HasSubstr("epoch   seconds   samples/s  train loss  test loss  test accuracy"));
+  EXPECT_THAT(ended.out, HasSubstr("The run's files are in " + output()));
+  EXPECT_EQ(last_line(ended.out), last_line(contents(output() + "/summary.json")));
+  EXPECT_EQ(summary()["epochs"].size(), 4u);
+  EXPECT_EQ(summary()["epochs"][0]["samples"], kTrainImages);
+  EXPECT_EQ(summary()["steps"], 4 * 16);
+  EXPECT_EQ(summary()["stopped_by"], "epochs");
+  EXPECT_EQ(summary()["exit"], 0);
+  EXPECT_GT(summary()["test_accuracy"].get<double>(), 0.9);
+}
+
+TEST_F(TrainRun, MetricsTellOfEveryStepOnce) {
+  ASSERT_EQ(run({"--batch-size", "32", "--epochs", "2", "--log-interval", "5"}).code, 0);
+  std::int64_t validations = 0;
+  std::vector<std::int64_t> steps;
+  for (const auto& line : metrics()) {
+    EXPECT_EQ(line["v"], 1);
+    if (line["split"] == "val") {
+      ++validations;
+      EXPECT_EQ(line["step"], 16 * line["epoch"].get<int>());
+      continue;
+    }
+    steps.push_back(line["step"]);
+    EXPECT_GT(line["samples_per_s"].get<double>(), 0);
+    EXPECT_LE(line["data_ms"].get<double>(), line["step_ms"].get<double>());
+  }
+  EXPECT_EQ(validations, 2);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{5, 10, 15, 16, 20, 25, 30, 32}));
+}
+
+TEST_F(TrainRun, TwoRanksCountEveryTestImageOnce) {
+  const auto ended = run({"--nproc-per-node", "2", "--batch-size", "16", "--epochs", "4"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(summary()["world_size"], 2);
+  EXPECT_EQ(summary()["parallel"], "ddp");
+  const double hits = summary()["test_accuracy"].get<double>() * kTestImages;
+  EXPECT_NEAR(hits, std::round(hits), 1e-9);
+  EXPECT_GT(summary()["test_accuracy"].get<double>(), 0.9);
+}
+
+TEST_F(TrainRun, SameSeedGivesTheSameBits) {
+  for (const char* ranks : {"1", "2"}) {
+    std::vector<std::string> hashes;
+    for (int time = 0; time < 2; ++time) {
+      std::filesystem::remove_all(output());
+      ASSERT_EQ(run({"--nproc-per-node", ranks, "--max-steps", "20"}).code, 0);
+      hashes.push_back(summary()["parameters_hash"]);
+    }
+    EXPECT_EQ(hashes[0], hashes[1]) << ranks << " ranks";
+  }
+}
+
+TEST_F(TrainRun, StepsEndIt) {
+  ASSERT_EQ(run({"--batch-size", "32", "--max-steps", "21"}).code, 0);
+  EXPECT_EQ(summary()["steps"], 21);
+  EXPECT_EQ(summary()["stopped_by"], "max-steps");
+  ASSERT_EQ(summary()["epochs"].size(), 2u);
+  EXPECT_EQ(summary()["epochs"][1]["samples"], 5 * 32);
+  EXPECT_FALSE(summary()["test_accuracy"].is_null()) << "what ends early is still evaluated";
+}
+
+TEST_F(TrainRun, TimeEndsItOnAllRanks) {
+  const auto ended = run({"--nproc-per-node", "2", "--max-time", "0.5s"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(summary()["stopped_by"], "max-time");
+  EXPECT_GT(summary()["steps"], 0);
+}
+
+TEST_F(TrainRun, EpochsMayBeCutShort) {
+  ASSERT_EQ(run({"--limit-train-batches", "3", "--epochs", "2", "--val-interval", "0"}).code, 0);
+  EXPECT_EQ(summary()["steps"], 6);
+  EXPECT_TRUE(summary()["epochs"][0]["val_loss"].is_null());
+  EXPECT_FALSE(summary()["epochs"][1]["val_loss"].is_null());
+}
+
+TEST_F(TrainRun, EveryOptimizerAndPrecisionLearns) {
+  for (const Words& way :
+       {Words{"--opt", "sgd"}, Words{"--opt", "adamw"}, Words{"--precision", "bf16-mixed"}}) {
+    std::filesystem::remove_all(output());
+    Words all = {"--batch-size", "32", "--epochs", "4"};
+    all.insert(all.end(), way.begin(), way.end());
+    ASSERT_EQ(run(all).code, 0) << way[1];
+    EXPECT_GT(summary()["test_accuracy"].get<double>(), 0.8) << way[1];
+  }
+}
+
+TEST_F(TrainRun, ProgressGoesToStderrAndCanBeSilent) {
+  const auto told = run({"--epochs", "1"});
+  EXPECT_THAT(told.err, HasSubstr("epoch 1/1"));
+  EXPECT_THAT(told.err, ::testing::Not(HasSubstr("\x1b"))) << "no bar where there is no terminal";
+  std::filesystem::remove_all(output());
+  EXPECT_EQ(run({"--epochs", "1", "--progress", "none"}).err, "");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
