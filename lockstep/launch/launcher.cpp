@@ -118,9 +118,6 @@ class Run {
     worker.status = worker.process->status();
     if (!worker.status) return;
     ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
-    // What it wrote before it died is in the pipe: its last words belong to the report.
-    while (console_.has_room() && worker.output.read(console_)) {
-    }
     if (!worker.status->succeeded() && !ending_) fail(worker);
     if (all_ended()) clean_up();
   }

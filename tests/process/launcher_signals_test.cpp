@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -88,6 +91,26 @@ TEST(LauncherSignals, KillingTheLauncherLeavesNothing) {
   waiting.run().signal(SIGKILL);
   EXPECT_EQ(waiting.run().finish().status.signal, SIGKILL);
   EXPECT_TRUE(all_end(waiting.pids()));
+}
+
+/// Lists the children of a process with one thread.
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string number = std::to_string(pid);
+  std::ifstream file("/proc/" + number + "/task/" + number + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+TEST(LauncherSignals, RanksDieWithTheLauncherWithoutItsGuardianToo) {
+  LauncherRun running(shell("echo pid $$; exec sleep 600"));
+  const auto ranks = numbers_after("pid", running.wait_for_lines(2));
+  ASSERT_EQ(ranks.size(), 2U);
+  for (const pid_t child : children_of(running.pid())) {
+    if (std::count(ranks.begin(), ranks.end(), child) == 0) ::kill(child, SIGKILL);
+  }
+  running.signal(SIGKILL);
+  EXPECT_TRUE(all_end(ranks));
 }
 
 TEST(LauncherSignals, WhatRanksLeaveBehindEndsWithTheRun) {
