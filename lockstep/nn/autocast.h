@@ -1,0 +1,37 @@
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+namespace lockstep::nn {
+
+/// Runs the operations of its scope in a shorter type, where LibTorch deems that safe; fp32
+/// elsewhere.
+///
+/// Holds for this thread only, nests, and ends with its scope, by an exception too. Only the
+/// forward pass and the loss belong inside; backward() repeats the types of forward by itself.
+///
+///     at::Tensor loss;
+///     {
+///       Autocast autocast(at::kCPU, at::kBFloat16);
+///       loss = torch::cross_entropy_loss(model(images), labels);
+///     }
+///     loss.backward();
+class Autocast {
+ public:
+  /// Begins the scope; `enabled = false` makes an island of full precision within another one.
+  explicit Autocast(
+      c10::DeviceType device,
+      c10::ScalarType type = c10::ScalarType::BFloat16,
+      bool enabled = true);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool outer_enabled_;
+  c10::ScalarType outer_type_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,195 @@
+#include "lockstep/nn/fused/conv_relu_pool.h"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/max_pool2d.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/fused/conv_relu_pool_kernel.h"
+
+namespace lockstep::nn::fused {
+namespace {
+
+// Partial sums of this many images each are added in order: the same bits for any number of
+// threads.
+constexpr std::int64_t kImagesAtOnce = 32;
+
+const ConvReluPoolKernel& fastest_kernel() {
+  static const ConvReluPoolKernels found = conv_relu_pool_kernels();
+  return *found.kernels[found.count - 1];
+}
+
+Element element_of(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat ? Element::kFloat : Element::kBFloat16;
+}
+
+ConvReluPoolShape shape_of(const at::Tensor& images, std::int64_t channels) {
+  return {images.size(2), images.size(3), channels};
+}
+
+const char* at_image(const at::Tensor& tensor, std::int64_t image) {
+  return static_cast<const char*>(tensor.const_data_ptr()) +
+         image * (tensor.numel() / tensor.size(0)) * tensor.element_size();
+}
+
+char* at_image(at::Tensor& tensor, std::int64_t image) {
+  return static_cast<char*>(tensor.mutable_data_ptr()) +
+         image * (tensor.numel() / tensor.size(0)) * tensor.element_size();
+}
+
+template <typename Body>
+void for_each_part(std::int64_t images, const Body& body) {
+  const std::int64_t parts = (images + kImagesAtOnce - 1) / kImagesAtOnce;
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t first = part * kImagesAtOnce;
+      body(part, first, std::min(kImagesAtOnce, images - first));
+    }
+  });
+}
+
+struct Pooled {
+  at::Tensor values, codes;
+};
+
+Pooled run_forward(
+    const at::Tensor& images,
+    const at::Tensor& weight,
+    const at::Tensor& bias,
+    at::ScalarType type) {
+  const auto shape = shape_of(images, weight.size(0));
+  const std::array<std::int64_t, 4> sizes{
+      images.size(0), shape.channels, shape.height / 2, shape.width / 2};
+  Pooled pooled{
+      at::empty(sizes, images.options().dtype(type)),
+      at::empty(sizes, images.options().dtype(at::kByte))};
+  const auto& kernel = fastest_kernel();
+  for_each_part(images.size(0), [&](std::int64_t, std::int64_t first, std::int64_t count) {
+    auto scratch = at::empty({kernel.forward_scratch(shape)}, at::kFloat);
+    kernel.forward(
+        {.shape = shape,
+         .image_element = element_of(images),
+         .pooled_element = element_of(pooled.values),
+         .image_count = count,
+         .images = at_image(images, first),
+         .weight = weight.const_data_ptr<float>(),
+         .bias = bias.const_data_ptr<float>(),
+         .pooled = at_image(pooled.values, first),
+         .codes = reinterpret_cast<std::uint8_t*>(at_image(pooled.codes, first)),
+         .scratch = scratch.mutable_data_ptr<float>()});
+  });
+  return pooled;
+}
+
+// Gives [channels, 10]: the gradients of each channel's 9 weights and of its bias.
+at::Tensor run_backward(
+    const at::Tensor& images, const at::Tensor& pooled_gradient, const at::Tensor& codes) {
+  const auto shape = shape_of(images, codes.size(1));
+  const std::int64_t parts = (images.size(0) + kImagesAtOnce - 1) / kImagesAtOnce;
+  auto sums = at::empty({parts, shape.channels, 10}, at::kFloat);
+  const auto& kernel = fastest_kernel();
+  for_each_part(images.size(0), [&](std::int64_t part, std::int64_t first, std::int64_t count) {
+    auto scratch = at::empty({kernel.backward_scratch(shape)}, at::kFloat);
+    kernel.backward(
+        {.shape = shape,
+         .image_element = element_of(images),
+         .pooled_element = element_of(pooled_gradient),
+         .image_count = count,
+         .images = at_image(images, first),
+         .pooled_gradient = at_image(pooled_gradient, first),
+         .codes = reinterpret_cast<const std::uint8_t*>(at_image(codes, first)),
+         .sums = reinterpret_cast<float*>(at_image(sums, part)),
+         .scratch = scratch.mutable_data_ptr<float>()});
+  });
+  return sums.sum(0);
+}
+
+class ConvReluPool : public torch::autograd::Function<ConvReluPool> {
+ public:
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const at::Tensor& images,
+      const at::Tensor& weight,
+      const at::Tensor& bias,
+      at::ScalarType type) {
+    const auto pixels = images.contiguous();
+    auto pooled = run_forward(pixels, weight.contiguous(), bias.contiguous(), type);
+    context->save_for_backward({pixels, pooled.codes});
+    return pooled.values;
+  }
+
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    if (at::GradMode::is_enabled()) {
+      throw Error("conv_relu_pool: the fused kernel has no second derivative");
+    }
+    const auto saved = context->get_saved_variables();
+    const auto sums = run_backward(saved[0], gradients[0].contiguous(), saved[1]);
+    const auto weight = sums.narrow(1, 0, 9).reshape({sums.size(0), 1, 3, 3});
+    return {{}, weight, sums.select(1, 9).contiguous(), {}};
+  }
+};
+
+bool is_bfloat16_autocast() {
+  return at::autocast::is_autocast_enabled(at::kCPU) &&
+         at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;
+}
+
+bool are_types_covered(const at::Tensor& images) {
+  if (is_bfloat16_autocast()) {
+    return images.scalar_type() == at::kFloat || images.scalar_type() == at::kBFloat16;
+  }
+  return images.scalar_type() == at::kFloat && !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+bool is_parameter(const at::Tensor& tensor, at::IntArrayRef sizes) {
+  return tensor.defined() && tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
+         tensor.sizes() == sizes;
+}
+
+// With one channel LibTorch cannot tell NHWC from NCHW and takes the slower; these strides say it.
+at::Tensor as_channels_last(const at::Tensor& tensor) {
+  if (tensor.dim() != 4 || tensor.size(1) != 1) {
+    return tensor.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  return tensor.contiguous()
+      .view({tensor.size(0), tensor.size(2), tensor.size(3), 1})
+      .permute({0, 3, 1, 2});
+}
+
+}  // namespace
+
+bool is_conv_relu_pool_fused(
+    const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias) {
+  if (!weight.defined() || weight.dim() != 4) return false;
+  const std::int64_t channels = weight.size(0);
+  const bool is_image = images.is_cpu() && images.dim() == 4 && images.size(0) > 0 &&
+                        images.size(1) == 1 && images.size(2) >= 2 && images.size(3) >= 2;
+  const bool wants_input_gradient = images.requires_grad() && at::GradMode::is_enabled();
+  return is_image && !wants_input_gradient && are_types_covered(images) && channels > 0 &&
+         is_parameter(weight, {channels, 1, 3, 3}) && is_parameter(bias, {channels});
+}
+
+at::Tensor conv_relu_pool(
+    const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias) {
+  if (!is_conv_relu_pool_fused(images, weight, bias)) {
+    return conv_relu_pool_by_aten(images, weight, bias);
+  }
+  return ConvReluPool::apply(
+      images, weight, bias, is_bfloat16_autocast() ? at::kBFloat16 : at::kFloat);
+}
+
+at::Tensor conv_relu_pool_by_aten(
+    const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto maps = at::conv2d(as_channels_last(images), as_channels_last(weight), bias, 1, 1);
+  return at::max_pool2d(maps.relu(), 2);
+}
+
+}  // namespace lockstep::nn::fused

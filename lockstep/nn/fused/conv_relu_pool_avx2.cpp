@@ -1,0 +1,11 @@
+#include "lockstep/nn/fused/conv_relu_pool_loops.h"
+
+namespace lockstep::nn::fused {
+
+const ConvReluPoolKernel& conv_relu_pool_avx2() {
+  static constexpr ConvReluPoolKernel kernel{
+      "avx2", forward_scratch, backward_scratch, forward, backward};
+  return kernel;
+}
+
+}  // namespace lockstep::nn::fused

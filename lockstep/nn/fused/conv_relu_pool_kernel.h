@@ -1,0 +1,69 @@
+#pragma once
+
+// Included by sources that are compiled for one instruction set each: nothing here may come from a
+// header with inline functions, or such a function could end up in newer instructions for everyone.
+
+#include <cstdint>
+
+namespace lockstep::nn::fused {
+
+/// Names the types in which images and activations may be stored; arithmetic is always fp32.
+enum class Element { kFloat, kBFloat16 };
+
+/// Gives the size of the block: images of one channel, `channels` filters of 3x3, padding 1, pool
+/// 2x2. Plain data on purpose, see the top.
+struct ConvReluPoolShape {
+  std::int64_t height, width, channels;
+};
+
+/// Stands in the codes for a window whose largest value is not positive: ReLU lets nothing through.
+constexpr std::uint8_t kDead = 4;
+
+/// Describes the forward pass of some images: `pooled` and `codes` are [images, channels, h/2,
+/// w/2]; a code is the winner's place in its window, row by row: 0, 1, 2, 3, or kDead.
+struct ForwardJob {
+  ConvReluPoolShape shape;
+  Element image_element, pooled_element;
+  std::int64_t image_count;
+  const void* images;   ///< [images, height, width]
+  const float* weight;  ///< [channels, 3, 3]
+  const float* bias;    ///< [channels]
+  void* pooled;
+  std::uint8_t* codes;
+  float* scratch;  ///< forward_scratch floats
+};
+
+/// Describes the backward pass of some images: `sums` gets, for each channel, the gradient of its 9
+/// weights and of its bias.
+struct BackwardJob {
+  ConvReluPoolShape shape;
+  Element image_element, pooled_element;
+  std::int64_t image_count;
+  const void* images;
+  const void* pooled_gradient;
+  const std::uint8_t* codes;
+  float* sums;     ///< [channels, 10]
+  float* scratch;  ///< backward_scratch floats
+};
+
+/// Is one build of the loops.
+struct ConvReluPoolKernel {
+  const char* name;
+  std::int64_t (*forward_scratch)(const ConvReluPoolShape& shape);
+  std::int64_t (*backward_scratch)(const ConvReluPoolShape& shape);
+  void (*forward)(const ForwardJob& job);
+  void (*backward)(const BackwardJob& job);
+};
+
+const ConvReluPoolKernel& conv_relu_pool_plain();
+const ConvReluPoolKernel& conv_relu_pool_avx2();
+const ConvReluPoolKernel& conv_relu_pool_avx512();
+
+/// Lists the builds that this processor can run, the fastest last.
+struct ConvReluPoolKernels {
+  const ConvReluPoolKernel* kernels[3];
+  int count;
+};
+ConvReluPoolKernels conv_relu_pool_kernels();
+
+}  // namespace lockstep::nn::fused

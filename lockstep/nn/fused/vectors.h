@@ -1,0 +1,97 @@
+#pragma once
+
+// Vectors as wide as the instruction set that the including source is compiled for.
+
+#include <cstdint>
+#include <cstring>
+
+namespace lockstep::nn::fused {
+namespace {
+
+#if defined(__AVX512BW__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+
+typedef float Floats __attribute__((vector_size(kLanes * 4)));
+typedef std::int32_t Ints __attribute__((vector_size(kLanes * 4)));
+typedef std::uint32_t Words __attribute__((vector_size(kLanes * 4)));
+typedef std::uint16_t Halves __attribute__((vector_size(kLanes * 2)));
+typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
+
+using BFloat16 = std::uint16_t;
+
+inline Floats all(float value) { return Floats{} + value; }
+
+inline float sum(Floats vector) {
+  float total = 0;
+  for (int lane = 0; lane < kLanes; ++lane) total += vector[lane];
+  return total;
+}
+
+template <typename Vector, typename T>
+inline Vector load_stored(const T* from) {
+  Vector vector;
+  std::memcpy(&vector, from, sizeof(vector));
+  return vector;
+}
+
+inline Floats load(const float* from) { return load_stored<Floats>(from); }
+
+inline Floats load(const BFloat16* from) {
+  const Words bits = __builtin_convertvector(load_stored<Halves>(from), Words) << 16;
+  return reinterpret_cast<Floats>(bits);
+}
+
+inline Ints load(const std::uint8_t* from) {
+  return __builtin_convertvector(load_stored<Bytes>(from), Ints);
+}
+
+inline Floats narrowed(Floats vector, const float*) { return vector; }
+
+// Rounds to nearest even as LibTorch does; any NaN becomes the one quiet NaN.
+inline Halves narrowed(Floats vector, const BFloat16*) {
+  const Words bits = reinterpret_cast<Words>(vector);
+  const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const Words chosen = vector != vector ? Words{} + 0x7fc0 : rounded;
+  return __builtin_convertvector(chosen, Halves);
+}
+
+inline Bytes narrowed(Ints vector, const std::uint8_t*) {
+  return __builtin_convertvector(vector, Bytes);
+}
+
+// Stores all lanes when there is room; what lies behind is then overwritten later by its own row.
+template <typename T, typename Vector>
+inline void store(T* to, Vector vector, std::int64_t room) {
+  const auto stored = narrowed(vector, to);
+  if (room >= kLanes) {
+    std::memcpy(to, &stored, sizeof(stored));
+    return;
+  }
+  for (std::int64_t lane = 0; lane < room; ++lane) to[lane] = stored[lane];
+}
+
+// Loads all lanes when there is room to read them, else only those that exist; the rest is zero.
+template <typename T>
+inline auto load(const T* from, std::int64_t room) {
+  if (room >= kLanes) return load(from);
+  T present[kLanes] = {};
+  for (std::int64_t lane = 0; lane < room; ++lane) present[lane] = from[lane];
+  return load(static_cast<const T*>(present));
+}
+
+inline float to_float(float value) { return value; }
+
+inline float to_float(BFloat16 value) {
+  const std::uint32_t bits = std::uint32_t{value} << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof(result));
+  return result;
+}
+
+}  // namespace
+}  // namespace lockstep::nn::fused

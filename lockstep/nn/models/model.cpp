@@ -1,0 +1,51 @@
+#include "lockstep/nn/models/model.h"
+
+#include <utility>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/models/mnist.h"
+#include "lockstep/nn/models/toy.h"
+
+namespace lockstep::nn {
+namespace {
+
+struct Entry {
+  const char* name;
+  std::shared_ptr<ModelImpl> (*make)(std::int64_t classes);
+};
+
+template <typename Impl>
+std::shared_ptr<ModelImpl> make(std::int64_t classes) {
+  return std::make_shared<Impl>(classes);
+}
+
+constexpr Entry kModels[] = {
+    {"toy", make<ToyImpl>},
+    {"mnist-small", make<MnistSmallImpl>},
+    {"mnist-large", make<MnistLargeImpl>},
+};
+
+std::string joined_names() {
+  std::string text;
+  for (const auto& name : model_names()) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kModels) names.emplace_back(entry.name);
+  return names;
+}
+
+Model make_model(const std::string& name, std::int64_t classes) {
+  check(classes > 0, "make_model: a net needs at least one class: ", classes);
+  for (const Entry& entry : kModels) {
+    if (name == entry.name) return Model(entry.make(classes));
+  }
+  throw InvalidArgument(
+      concat("make_model: there is no such net: ", name, "; there are ", joined_names()));
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+
+namespace lockstep::nn {
+
+/// Is torch::optim::Adam, one fused kernel for all parameters: same options, state, files and
+/// values.
+///
+/// Parameters without gradient are skipped and get no state. A parameter that the kernel cannot
+/// take (sparse gradient, complex, gaps in memory) makes the whole step go through LibTorch's own.
+///
+///     Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-3).eps(1e-7));
+class Adam final : public torch::optim::Adam {
+ public:
+  using torch::optim::Adam::Adam;
+
+  /// Updates every parameter that has a gradient; gives the closure's loss, undefined without one.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// Is torch::optim::AdamW (decoupled weight decay) in the same manner as Adam.
+class AdamW final : public torch::optim::AdamW {
+ public:
+  using torch::optim::AdamW::AdamW;
+
+  /// Updates every parameter that has a gradient; gives the closure's loss, undefined without one.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+}  // namespace lockstep::nn
