@@ -1,0 +1,83 @@
+#include "lockstep/nn/fused/conv_relu_pool_kernel.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::nn::fused {
+namespace {
+
+constexpr ConvReluPoolShape kShape{.height = 11, .width = 45, .channels = 6};
+constexpr std::int64_t kImages = 3;
+constexpr std::int64_t kPooled = kImages * 6 * 5 * 22;
+
+std::vector<float> random_floats(std::int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+struct Outcome {
+  std::vector<float> pooled, sums;
+  std::vector<std::uint8_t> codes;
+};
+
+Outcome run(const ConvReluPoolKernel& kernel) {
+  const auto images = random_floats(kImages * 11 * 45, 1), weight = random_floats(6 * 9, 2);
+  const auto bias = random_floats(6, 3), gradient = random_floats(kPooled, 4);
+  Outcome outcome{
+      std::vector<float>(kPooled), std::vector<float>(6 * 10), std::vector<std::uint8_t>(kPooled)};
+  std::vector<float> scratch(static_cast<std::size_t>(kernel.forward_scratch(kShape)));
+  kernel.forward(
+      {.shape = kShape,
+       .image_element = Element::kFloat,
+       .pooled_element = Element::kFloat,
+       .image_count = kImages,
+       .images = images.data(),
+       .weight = weight.data(),
+       .bias = bias.data(),
+       .pooled = outcome.pooled.data(),
+       .codes = outcome.codes.data(),
+       .scratch = scratch.data()});
+  scratch.resize(static_cast<std::size_t>(kernel.backward_scratch(kShape)));
+  kernel.backward(
+      {.shape = kShape,
+       .image_element = Element::kFloat,
+       .pooled_element = Element::kFloat,
+       .image_count = kImages,
+       .images = images.data(),
+       .pooled_gradient = gradient.data(),
+       .codes = outcome.codes.data(),
+       .sums = outcome.sums.data(),
+       .scratch = scratch.data()});
+  return outcome;
+}
+
+// Builds differ only in how they round: fused multiply-adds, and the order of the last sum.
+TEST(ConvReluPoolKernel, AllBuildsAgree) {
+  const Outcome plain = run(conv_relu_pool_plain());
+  const ConvReluPoolKernels found = conv_relu_pool_kernels();
+  for (int i = 0; i < found.count; ++i) {
+    const Outcome other = run(*found.kernels[i]);
+    EXPECT_EQ(other.codes, plain.codes) << found.kernels[i]->name;
+    for (std::size_t at = 0; at < plain.pooled.size(); ++at) {
+      ASSERT_NEAR(other.pooled[at], plain.pooled[at], 1e-5) << found.kernels[i]->name << at;
+    }
+    for (std::size_t at = 0; at < plain.sums.size(); ++at) {
+      ASSERT_NEAR(other.sums[at], plain.sums[at], 2e-4) << found.kernels[i]->name << at;
+    }
+  }
+}
+
+TEST(ConvReluPoolKernel, ListsThePlainBuildFirst) {
+  const ConvReluPoolKernels found = conv_relu_pool_kernels();
+  ASSERT_GE(found.count, 1);
+  EXPECT_STREQ(found.kernels[0]->name, "plain");
+}
+
+}  // namespace
+}  // namespace lockstep::nn::fused

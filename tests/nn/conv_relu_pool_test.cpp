@@ -1,0 +1,277 @@
+#include "lockstep/nn/fused/conv_relu_pool.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <torch/types.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/autocast.h"
+
+namespace lockstep::nn::fused {
+namespace {
+
+struct Layer {
+  at::Tensor weight, bias;
+
+  explicit Layer(std::int64_t channels, std::int64_t inputs = 1, at::ScalarType type = at::kFloat)
+      : weight(at::randn({channels, inputs, 3, 3}, type).set_requires_grad(true)),
+        bias(at::randn({channels}, type).set_requires_grad(true)) {}
+
+  void forget_gradients() const {
+    weight.mutable_grad().reset();
+    bias.mutable_grad().reset();
+  }
+};
+
+at::Tensor plain_chain(const at::Tensor& images, const Layer& layer) {
+  return at::max_pool2d(at::conv2d(images, layer.weight, layer.bias, 1, 1).relu(), 2);
+}
+
+struct Result {
+  at::Tensor pooled, weight_gradient, bias_gradient;
+};
+
+Result run(const at::Tensor& pooled, const Layer& layer, const at::Tensor& pooled_gradient) {
+  layer.forget_gradients();
+  pooled.backward(pooled_gradient.to(pooled.scalar_type()));
+  return {pooled.detach(), layer.weight.grad().clone(), layer.bias.grad().clone()};
+}
+
+void expect_near(const at::Tensor& a, const at::Tensor& b, double tolerance, const char* what) {
+  const auto a32 = a.to(at::kDouble), b32 = b.to(at::kDouble);
+  const double size = std::max(1.0, b32.abs().max().item<double>());
+  EXPECT_EQ(a.sizes(), b.sizes()) << what;
+  EXPECT_LE((a32 - b32).abs().max().item<double>(), tolerance * size) << what;
+}
+
+void expect_near(const Result& a, const Result& b, double tolerance) {
+  expect_near(a.pooled, b.pooled, tolerance, "pooled");
+  expect_near(a.weight_gradient, b.weight_gradient, tolerance, "weight gradient");
+  expect_near(a.bias_gradient, b.bias_gradient, tolerance, "bias gradient");
+}
+
+Result fused_result(const at::Tensor& images, const Layer& layer, const at::Tensor& gradient) {
+  EXPECT_TRUE(is_conv_relu_pool_fused(images, layer.weight, layer.bias));
+  return run(conv_relu_pool(images, layer.weight, layer.bias), layer, gradient);
+}
+
+class Sizes : public ::testing::TestWithParam<std::vector<std::int64_t>> {};
+
+TEST_P(Sizes, AgreesWithAtenInFloat) {
+  torch::manual_seed(1);
+  const auto& sizes = GetParam();
+  const Layer layer(sizes[3]);
+  const auto images = at::randn({sizes[0], 1, sizes[1], sizes[2]});
+  const auto gradient = at::randn({sizes[0], sizes[3], sizes[1] / 2, sizes[2] / 2});
+  const auto expected = run(plain_chain(images, layer), layer, gradient);
+  expect_near(fused_result(images, layer, gradient), expected, 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ConvReluPool,
+    Sizes,
+    ::testing::Values(
+        std::vector<std::int64_t>{128, 28, 28, 32},  // images, height, width, channels
+        std::vector<std::int64_t>{1, 2, 2, 1},
+        std::vector<std::int64_t>{3, 3, 3, 2},
+        std::vector<std::int64_t>{2, 5, 7, 3},
+        std::vector<std::int64_t>{33, 9, 4, 5},
+        std::vector<std::int64_t>{2, 2, 33, 3},
+        std::vector<std::int64_t>{2, 33, 2, 3},
+        std::vector<std::int64_t>{2, 8, 32, 16},
+        std::vector<std::int64_t>{2, 6, 70, 4},
+        std::vector<std::int64_t>{1, 64, 65, 17}));
+
+TEST(ConvReluPool, AgreesWithFullPrecisionUnderAutocast) {
+  torch::manual_seed(2);
+  const Layer layer(32);
+  const auto images = at::rand({40, 1, 28, 28}).to(at::kBFloat16);
+  const auto gradient = at::randn({40, 32, 14, 14}).to(at::kBFloat16);
+  const auto expected =
+      run(plain_chain(images.to(at::kFloat), layer), layer, gradient.to(at::kFloat));
+  for (const auto& stored : {images, images.to(at::kFloat)}) {
+    const Autocast autocast(at::kCPU);
+    const auto result = fused_result(stored, layer, gradient);
+    EXPECT_EQ(result.pooled.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(result.weight_gradient.scalar_type(), at::kFloat);
+    // Rounding to bf16 moves a value by at most 2^-8 of it; the gradients' sums are fp32.
+    expect_near(result.pooled, expected.pooled, 1.0 / 256, "pooled");
+    expect_near(result.weight_gradient, expected.weight_gradient, 1e-5, "weight gradient");
+    expect_near(result.bias_gradient, expected.bias_gradient, 1e-5, "bias gradient");
+  }
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).norm().item<double>();
+}
+
+// ATen rounds weights and convolution results to bf16, which moves winners; ours are never further
+// off.
+TEST(ConvReluPool, IsNearerToFullPrecisionThanAtensAutocast) {
+  torch::manual_seed(2);
+  const Layer layer(32);
+  const auto images = at::rand({40, 1, 28, 28}).to(at::kBFloat16);
+  const auto gradient = at::randn({40, 32, 14, 14}).to(at::kBFloat16);
+  const auto full = run(plain_chain(images.to(at::kFloat), layer), layer, gradient);
+  const Autocast autocast(at::kCPU);
+  const auto theirs = run(plain_chain(images, layer), layer, gradient);
+  const auto ours = fused_result(images, layer, gradient);
+  expect_near(ours.pooled, theirs.pooled, 0.02, "pooled");
+  EXPECT_LT(distance(ours.pooled, full.pooled), distance(theirs.pooled, full.pooled));
+  EXPECT_LT(
+      distance(ours.weight_gradient, full.weight_gradient),
+      distance(theirs.weight_gradient, full.weight_gradient));
+}
+
+TEST(ConvReluPool, GivesTheFirstOfEqualsTheGradient) {
+  // Whole numbers make many equal winners and many zeros.
+  torch::manual_seed(3);
+  const Layer layer(6);
+  layer.weight.detach().copy_(at::randint(-1, 2, {6, 1, 3, 3}));
+  layer.bias.detach().copy_(at::randint(-1, 2, {6}));
+  const auto images = at::randint(0, 2, {16, 1, 12, 20}).to(at::kFloat);
+  const auto gradient = at::randint(-4, 5, {16, 6, 6, 10}).to(at::kFloat);
+  const auto expected = run(plain_chain(images, layer), layer, gradient);
+  expect_near(fused_result(images, layer, gradient), expected, 0);
+}
+
+TEST(ConvReluPool, LetsNoGradientThroughAtExactlyZero) {
+  const Layer layer(1);
+  layer.weight.detach().zero_();
+  layer.bias.detach().zero_();
+  const auto result = fused_result(at::randn({2, 1, 4, 4}), layer, at::ones({2, 1, 2, 2}));
+  EXPECT_EQ(result.weight_gradient.abs().max().item<float>(), 0);
+  EXPECT_EQ(result.bias_gradient.item<float>(), 0);
+}
+
+TEST(ConvReluPool, SpreadsNaNAsAten) {
+  torch::manual_seed(4);
+  const Layer layer(3);
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const auto images = at::randn({1, 1, 8, 8});
+    images[0][0][3][2] = bad;
+    const auto gradient = at::randn({1, 3, 4, 4});
+    const auto theirs = run(plain_chain(images, layer), layer, gradient);
+    const auto ours = fused_result(images, layer, gradient);
+    EXPECT_TRUE(ours.pooled.isnan().equal(theirs.pooled.isnan())) << bad;
+    EXPECT_TRUE(ours.pooled.isinf().equal(theirs.pooled.isinf())) << bad;
+    EXPECT_FALSE(ours.weight_gradient.isfinite().all().item<bool>()) << bad;
+    expect_near(ours.bias_gradient, theirs.bias_gradient, 1e-5, "bias gradient");
+    const Autocast autocast(at::kCPU);
+    EXPECT_TRUE(
+        conv_relu_pool(images, layer.weight, layer.bias).isnan().equal(theirs.pooled.isnan()));
+  }
+}
+
+TEST(ConvReluPool, TakesAnyStrides) {
+  torch::manual_seed(5);
+  const Layer layer(4);
+  const auto wide = at::randn({3, 1, 6, 20});
+  const auto images = wide.slice(3, 0, 20, 2);
+  const auto wide_gradient = at::randn({3, 3, 5, 4});
+  const auto gradient = wide_gradient.permute({0, 3, 1, 2});
+  const auto expected = run(plain_chain(images.contiguous(), layer), layer, gradient);
+  expect_near(fused_result(images, layer, gradient), expected, 1e-5);
+  const auto nhwc = images.contiguous().view({3, 6, 10, 1}).permute({0, 3, 1, 2});
+  expect_near(fused_result(nhwc, layer, gradient), expected, 1e-5);
+}
+
+// Central differences in the direction of a random step.
+TEST(ConvReluPool, HasTheSlopeThatItClaims) {
+  torch::manual_seed(6);
+  const Layer layer(3);
+  const auto images = at::randn({4, 1, 9, 11});
+  const auto direction = at::randn({4, 3, 4, 5});
+  const auto loss = [&](double step, const at::Tensor& of, const at::Tensor& along) {
+    const at::NoGradGuard no_gradients;
+    const auto saved = of.clone();
+    of.detach().add_(along, step);
+    const auto pooled = conv_relu_pool(images, layer.weight, layer.bias).to(at::kDouble);
+    of.detach().copy_(saved);
+    return (pooled * direction).sum().item<double>();
+  };
+  const auto result = fused_result(images, layer, direction);
+  const double step = 1e-3;
+  for (const auto& [of, gradient] :
+       {std::pair{layer.weight, result.weight_gradient},
+        std::pair{layer.bias, result.bias_gradient}}) {
+    const auto along = at::randn(of.sizes());
+    const double slope = (loss(step, of, along) - loss(-step, of, along)) / (2 * step);
+    EXPECT_NEAR(slope, (gradient * along).sum().item<double>(), 0.02 * std::abs(slope) + 0.05);
+  }
+}
+
+TEST(ConvReluPool, HasTheSameBitsForAnyNumberOfThreads) {
+  torch::manual_seed(7);
+  const Layer layer(8);
+  const auto images = at::randn({100, 1, 10, 10});
+  const auto gradient = at::randn({100, 8, 5, 5});
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = fused_result(images, layer, gradient);
+  at::set_num_threads(2);
+  const auto two = fused_result(images, layer, gradient);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(one.weight_gradient.equal(two.weight_gradient));
+  EXPECT_TRUE(one.bias_gradient.equal(two.bias_gradient));
+}
+
+TEST(ConvReluPool, HasNoSecondDerivative) {
+  const Layer layer(2);
+  const auto pooled = conv_relu_pool(at::randn({1, 1, 4, 4}), layer.weight, layer.bias);
+  EXPECT_THROW(pooled.sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true), Error);
+}
+
+struct Uncovered {
+  const char* what;
+  at::Tensor images;
+  Layer layer;
+};
+
+TEST(ConvReluPool, LeavesEverythingElseToAten) {
+  torch::manual_seed(8);
+  const auto f32 = at::kFloat, f64 = at::kDouble;
+  const std::vector<Uncovered> cases{
+      {"input gradient", at::randn({2, 1, 6, 6}).set_requires_grad(true), Layer(3)},
+      {"three channels", at::randn({2, 3, 6, 6}), Layer(4, 3)},
+      {"double", at::randn({2, 1, 6, 6}, f64), Layer(3, 1, f64)},
+      {"bfloat16 weights", at::randn({2, 1, 6, 6}, at::kBFloat16), Layer(3, 1, at::kBFloat16)},
+      {"no images", at::zeros({0, 1, 6, 6}, f32), Layer(3)},
+  };
+  for (const auto& [what, images, layer] : cases) {
+    EXPECT_FALSE(is_conv_relu_pool_fused(images, layer.weight, layer.bias)) << what;
+    const auto pooled = conv_relu_pool(images, layer.weight, layer.bias);
+    const auto expected = plain_chain(images, layer);
+    EXPECT_TRUE(at::allclose(pooled, expected, 1e-2, 1e-5)) << what;
+    pooled.sum().backward();
+    EXPECT_TRUE(layer.weight.grad().defined()) << what;
+    EXPECT_EQ(images.grad().defined(), images.requires_grad()) << what;
+  }
+}
+
+TEST(ConvReluPool, HalfAutocastGoesToAten) {
+  const Layer layer(3);
+  const Autocast autocast(at::kCPU, at::kHalf);
+  EXPECT_FALSE(is_conv_relu_pool_fused(at::randn({2, 1, 6, 6}), layer.weight, layer.bias));
+}
+
+TEST(ConvReluPool, AtensChainKeepsChannelsLast) {
+  const Layer layer(32);
+  const Autocast autocast(at::kCPU);
+  const auto pooled =
+      conv_relu_pool_by_aten(at::randn({2, 1, 28, 28}, at::kBFloat16), layer.weight, layer.bias);
+  EXPECT_TRUE(pooled.is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+}  // namespace
+}  // namespace lockstep::nn::fused
