@@ -52,7 +52,11 @@ function(lockstep_library name)
     target_link_libraries(lockstep_${name} PUBLIC LibTorch::cpu)
     lockstep_use_precompiled_torch(lockstep_${name})
   endif()
-  install(TARGETS lockstep_${name} EXPORT LockstepTargets)
+  # What belongs to the command serves no other program.
+  if(NOT name MATCHES "^cli")
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES lockstep_${name})
+    install(TARGETS lockstep_${name} EXPORT LockstepTargets)
+  endif()
 endfunction()
 
 # lockstep_program(NAME [TORCH] SOURCES a.cpp ... [DEPENDS target ...])

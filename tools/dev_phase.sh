@@ -67,9 +67,12 @@ phase_run() {
   return "$status"
 }
 
+# Shows what a compiler said first, or else the last lines.
 phase_fail() {
-  printf '%-8s %s failed; the end of %s:\n\n' "$phase_name" "$1" "$phase_log" >&2
-  tail -n 40 "$phase_log" >&2
+  local said
+  said=$(sed -n '/^FAILED: /,$p' "$phase_log" | cut -c 1-400 | head -n 40)
+  printf '%-8s %s failed; from %s:\n\n' "$phase_name" "$1" "$phase_log" >&2
+  printf '%s\n' "${said:-$(tail -n 40 "$phase_log")}" >&2
   exit 1
 }
 

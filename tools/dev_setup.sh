@@ -5,7 +5,7 @@ libtorch_pinned=2.15.0
 libtorch_own=.deps/libtorch-$libtorch_pinned
 libtorch_folder=""
 
-build_packages=(
+packages=(
   g++ cmake ninja-build ccache
   ca-certificates python3 python3-pip # for LibTorch, which comes as a Python wheel
   zlib1g-dev libcli11-dev nlohmann-json3-dev
@@ -13,7 +13,7 @@ build_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   dataset-fashion-mnist
 )
-check_packages=(clang-format-14 clang-tidy-14 shellcheck)
+packages_for_check=(clang-format-14 clang-tidy-14 shellcheck)
 
 missing_packages() {
   local installed package

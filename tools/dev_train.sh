@@ -15,9 +15,12 @@ given() {
 train_defaults() {
   given --model "$@" || printf '%s\n' --model mnist-small
   given --data "$@" || printf '%s\n' --data fashion-mnist
-  if ! given --parallel "$@" && ! given --places "$@"; then
-    printf '%s\n' --parallel ddp
-    given --nproc-per-node "$@" || printf '%s\n' --nproc-per-node 2
+  if ! given --places "$@"; then
+    given --parallel "$@" || printf '%s\n' --parallel ddp
+    # Ranks are for DDP only.
+    if ! given --parallel "$@" || [[ "$*" =~ --parallel[=\ ]ddp ]]; then
+      given --nproc-per-node "$@" || printf '%s\n' --nproc-per-node 2
+    fi
   fi
   given --precision "$@" || printf '%s\n' --precision bf16-mixed
   given --epochs "$@" || given --max-steps "$@" || given --max-time "$@" || printf '%s\n' --epochs 3

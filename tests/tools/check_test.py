@@ -1,0 +1,126 @@
+"""Feeds trees that break a rule to the checkers and sees that they complain."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+HEADER = "#pragma once\n"
+
+
+class CheckerTest(unittest.TestCase):
+    """Writes files into a folder of its own and runs a checker on it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        subprocess.run(["git", "init", "--quiet", self.root], check=True)
+
+    def write(self, files):
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def run_checker(self, files):
+        self.write(files)
+        return subprocess.run(
+            [sys.executable, TOOLS / self.checker, self.root], capture_output=True, text=True)
+
+    def assert_clean(self, files):
+        done = self.run_checker(files)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def assert_complaint(self, complaint, files):
+        done = self.run_checker(files)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(complaint, done.stdout)
+
+
+class LayersTest(CheckerTest):
+    checker = "check_layers"
+
+    def test_accepts_includes_that_point_down(self):
+        self.assert_clean({
+            "lockstep/lockstep.h": '#include "lockstep/train/trainer.h"\n',
+            "lockstep/train/trainer.h": '#include "lockstep/parallel/reducer.h"\n#include "lockstep/data/mnist.h"\n',
+            "lockstep/comm/gloo_backend.cpp": "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n",
+            "lockstep/cli/train_main.cpp": "#include <torch/types.h>\n",
+            "examples/hello.cpp": "#include <torch/torch.h>\n#include <lockstep/lockstep.h>\n",
+        })
+
+    def test_refuses_an_include_that_points_up(self):
+        self.assert_complaint(
+            "lockstep/core/error.h:2: core must not include lockstep/comm/work.h",
+            {"lockstep/core/error.h": '#pragma once\n#include "lockstep/comm/work.h"\n'})
+
+    def test_refuses_siblings(self):
+        self.assert_complaint(
+            "parallel must not include lockstep/data/mnist.h",
+            {"lockstep/parallel/reducer.cpp": '#include "lockstep/data/mnist.h"\n'})
+
+    def test_refuses_libtorch_in_layers_without(self):
+        for file in ("core/error.h", "formats/idx.cpp", "launch/launcher.cpp", "plan/cost.h", "cli/main.cpp"):
+            with self.subTest(file):
+                self.assert_complaint("is without LibTorch", {f"lockstep/{file}": "#include <c10/util/Exception.h>\n"})
+
+    def test_refuses_gloo_in_two_sources_or_a_header(self):
+        include = "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n"
+        self.assert_complaint("the header of Gloo", {"lockstep/comm/gloo_backend.h": include})
+        self.assert_complaint("the header of Gloo", {"lockstep/comm/a.cpp": include, "lockstep/comm/b.cpp": include})
+
+    def test_refuses_the_umbrella_inside_the_library(self):
+        self.assert_complaint("never includes its umbrella", {"lockstep/core/log.cpp": "#include <lockstep/lockstep.h>\n"})
+
+    def test_refuses_an_unknown_layer(self):
+        self.assert_complaint("is no layer", {"lockstep/tricks/fast.h": HEADER})
+
+    def test_refuses_an_example_that_reaches_inside(self):
+        self.assert_complaint("an example includes", {"examples/hello.cpp": '#include "lockstep/core/error.h"\n'})
+
+    def test_refuses_a_header_that_leans_on_the_precompiled_one(self):
+        self.assert_complaint(
+            "lockstep/nn/net.h: names torch::nn:: and includes nothing that declares it",
+            {"lockstep/nn/net.h": "#pragma once\n#include <torch/types.h>\nusing Net = torch::nn::Module;\n"})
+
+
+class StyleTest(CheckerTest):
+    checker = "check_style"
+
+    def test_accepts_a_tidy_tree(self):
+        self.assert_clean({
+            "CMakeLists.txt": "add_library(core lockstep/core/error.cpp)\n",
+            "lockstep/core/error.cpp": "",
+            "lockstep/core/error.h": HEADER,
+            "lockstep/core/table.h": "// Long because it is a table.\n" + HEADER + "\n" * 400,
+        })
+
+    def test_refuses_a_long_file_without_a_reason(self):
+        self.assert_complaint("lockstep/core/table.h: 401 lines", {"lockstep/core/table.h": HEADER + "\n" * 400})
+
+    def test_refuses_names_that_name_nothing(self):
+        for file in ("lockstep/core/utils.h", "lockstep/common/error.h", "lockstep/core/string_util.h"):
+            with self.subTest(file):
+                self.assert_complaint("name the idea", {file: HEADER})
+
+    def test_refuses_what_is_unfinished(self):
+        word = "TO" + "DO"
+        self.assert_complaint("lockstep/core/log.h:2: finish it", {"lockstep/core/log.h": f"{HEADER}// {word}: colours\n"})
+
+    def test_refuses_a_header_without_guard(self):
+        self.assert_complaint("lockstep/core/log.h: no #pragma once", {"lockstep/core/log.h": "int log();\n"})
+
+    def test_refuses_a_source_that_is_never_built(self):
+        self.assert_complaint(
+            "lockstep/core/log.cpp: listed in no CMakeLists.txt",
+            {"lockstep/core/log.cpp": "", "lockstep/core/CMakeLists.txt": "add_library(core catalog.cpp)\n"})
+
+    def test_leaves_alone_what_git_ignores(self):
+        self.assert_clean({".gitignore": "/build/\n", "build/utils.cpp": ""})
+
+
+if __name__ == "__main__":
+    unittest.main()
