@@ -41,6 +41,10 @@ torch::nn::Sequential make_net(std::int64_t seed, at::ScalarType type = torch::k
   return net;
 }
 
+torch::Tensor constant(std::vector<std::int64_t> shape, double value) {
+  return torch::full(shape, value, torch::kFloat);
+}
+
 struct Problem {
   torch::Tensor input, target;
 };
@@ -87,7 +91,7 @@ TEST(DistributedDataParallel, D1GradientsAreTheMeanOverTheRanks) {
     run_ranks(size, [](ProcessGroup group) {
       Linear net(LinearOptions(1, 1).bias(false));
       DistributedDataParallel model(net, group);
-      model(torch::full({1, 1}, group.rank())).sum().backward();
+      model(constant({1, 1}, group.rank())).sum().backward();
       EXPECT_EQ(net->weight.grad().item<float>(), static_cast<float>(group.size() - 1) / 2);
     });
   }
@@ -139,7 +143,7 @@ TEST(DistributedDataParallel, T7GradientsCanBeZeroedInPlace) {
     DistributedDataParallel model(net, group);
     for (int step = 0; step < 3; ++step) {
       net->zero_grad(/*set_to_none=*/false);
-      model(torch::full({1, 1}, group.rank())).sum().backward();
+      model(constant({1, 1}, group.rank())).sum().backward();
       EXPECT_EQ(net->weight.grad().item<float>(), 0.5f);
     }
   });
@@ -157,7 +161,7 @@ TEST(DistributedDataParallel, D3EveryRankTakesRankZerosParametersAndBuffers) {
     EXPECT_TRUE(torch::all(net->parameters()[0] == 1).item<bool>());
     EXPECT_TRUE(torch::all(net->named_buffers()["1.running_mean"] == 10).item<bool>());
 
-    model(torch::full({2, 4}, group.rank()));
+    model(constant({2, 4}, group.rank()));
     net->named_buffers()["1.running_mean"].fill_(group.rank() + 20);
     const torch::Tensor before = net->named_buffers()["1.num_batches_tracked"].clone();
     model(torch::zeros(
@@ -192,10 +196,10 @@ TEST(DistributedDataParallel, D5AccumulationIsLocalUntilTheSynchronisedBackward)
       net->zero_grad();
       {
         auto accumulate = model.no_sync();
-        model(torch::full({1, 1}, group.rank() + 1)).sum().backward();
+        model(constant({1, 1}, group.rank() + 1)).sum().backward();
       }
       EXPECT_EQ(net->weight.grad().item<float>(), static_cast<float>(group.rank() + 1));
-      model(torch::full({1, 1}, 10)).sum().backward();
+      model(constant({1, 1}, 10)).sum().backward();
       EXPECT_EQ(net->weight.grad().item<float>(), 11.5f);
     }
   });
@@ -220,7 +224,7 @@ TEST(DistributedDataParallel, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndef
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
-      model(torch::full({1, 1}, 2), group.rank() == 0).sum().backward();
+      model(constant({1, 1}, 2), group.rank() == 0).sum().backward();
       EXPECT_EQ(net->a->weight.grad().item<float>(), 1);
       EXPECT_EQ(net->b->weight.grad().item<float>(), 1);
       EXPECT_FALSE(net->c->weight.grad().defined());
@@ -234,9 +238,9 @@ TEST(DistributedDataParallel, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo)
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     {
       auto accumulate = model.no_sync();
-      model(torch::full({1, 1}, group.rank() + 1), true).sum().backward();
+      model(constant({1, 1}, group.rank() + 1), true).sum().backward();
     }
-    model(torch::full({1, 1}, 4), false).sum().backward();
+    model(constant({1, 1}, 4), false).sum().backward();
     EXPECT_EQ(net->a->weight.grad().item<float>(), 1.5f);
     EXPECT_EQ(net->b->weight.grad().item<float>(), 4);
   });
@@ -282,7 +286,7 @@ TEST(DistributedDataParallel, D8ATiedParameterIsCountedOnce) {
     torch::nn::Sequential net(layer, layer);
     DistributedDataParallel model(net, group);
     EXPECT_EQ(net->parameters().size(), 2u);
-    model(torch::full({1, 3}, group.rank() + 1)).sum().backward();
+    model(constant({1, 3}, group.rank() + 1)).sum().backward();
     expect_same_on_all_ranks(layer->weight.grad(), group);
   });
 }
@@ -369,7 +373,7 @@ TEST(DistributedDataParallel, BucketsAreCutAnewInTheOrderInWhichGradientsCame) {
 TEST(DistributedDataParallel, AGroupOfOneLeavesGradientsAlone) {
   Linear net(LinearOptions(1, 1).bias(false));
   DistributedDataParallel model(net, ProcessGroup());
-  model(torch::full({1, 1}, 3)).sum().backward();
+  model(constant({1, 1}, 3)).sum().backward();
   EXPECT_EQ(net->weight.grad().item<float>(), 3);
   EXPECT_EQ(model.communication_seconds(), 0);
 }
