@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::int64_t kTaps = 9;
 constexpr std::int64_t kSums = kTaps + 1;
+constexpr std::int64_t kLineFloats = 16;  // of a cache line
 
 inline std::int64_t pooled_height(const ConvReluPoolShape& shape) { return shape.height / 2; }
 
@@ -60,8 +61,16 @@ inline void unpack_row(
   }
 }
 
+// Four more than two rows of windows, rounded up: a vector that straddles two cache lines loads at
+// half the speed, so what follows the line must begin at a whole one.
 inline std::int64_t line_floats(const ConvReluPoolShape& shape) {
-  return 2 * padded_columns(shape) + 4;
+  return (2 * padded_columns(shape) + 4 + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
+
+inline float* aligned(float* scratch) {
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch);
+  constexpr std::uintptr_t bytes = kLineFloats * sizeof(float);
+  return reinterpret_cast<float*>((address + bytes - 1) / bytes * bytes);
 }
 
 // Unpacked row r is image row r - 1. `line` keeps zeros around the row that passes through it.
@@ -149,17 +158,24 @@ struct Sums {
   Floats of[kSums];
 };
 
+// Of the 4x4 pixels takes the 3x3 that the winner saw, lane by lane: `right` and `below` say where
+// it is.
+inline Floats seen_by_winner(const Patch& patch, int y, int x, Ints right, Ints below) {
+  const Floats upper = right ? patch.x[y][x + 1] : patch.x[y][x];
+  const Floats lower = right ? patch.x[y + 1][x + 1] : patch.x[y + 1][x];
+  return below ? lower : upper;
+}
+
 inline void add_products(Sums& sums, const Patch& patch, Floats gradient, Ints code) {
-  Floats shares[4];
-  for (int place = 0; place < 4; ++place) shares[place] = code == place ? gradient : Floats{};
-  sums.of[kTaps] += code == kDead ? Floats{} : gradient;
+  const Floats live = code == kDead ? Floats{} : gradient;
+  const Ints right = (code & 1) != 0;
+  const Ints below = (code & 2) != 0;
   for (int y = 0; y < 3; ++y) {
     for (int x = 0; x < 3; ++x) {
-      for (int place = 0; place < 4; ++place) {
-        sums.of[3 * y + x] += shares[place] * patch.x[y + place / 2][x + place % 2];
-      }
+      sums.of[3 * y + x] += live * seen_by_winner(patch, y, x, right, below);
     }
   }
+  sums.of[kTaps] += live;
 }
 
 inline Ints lane_numbers() {
@@ -212,30 +228,32 @@ inline void backward_image(
 
 template <typename Image, typename Pooled>
 void forward_images(const ForwardJob& job) {
-  float* unpacked = job.scratch + line_floats(job.shape);
+  float* line = aligned(job.scratch);
+  float* unpacked = line + line_floats(job.shape);
   for (std::int64_t image = 0; image < job.image_count; ++image) {
     const std::int64_t at = image * job.shape.height * job.shape.width;
-    unpack(static_cast<const Image*>(job.images) + at, job.shape, job.scratch, unpacked);
+    unpack(static_cast<const Image*>(job.images) + at, job.shape, line, unpacked);
     forward_image<Pooled>(job, unpacked, image);
   }
 }
 
 template <typename Image, typename Pooled>
 void backward_images(const BackwardJob& job) {
-  float* unpacked = job.scratch + line_floats(job.shape);
+  float* line = aligned(job.scratch);
+  float* unpacked = line + line_floats(job.shape);
   float* totals = unpacked + unpacked_floats(job.shape);
   const std::int64_t count = job.shape.channels * kSums;
   std::memset(totals, 0, static_cast<std::size_t>(count * kLanes) * sizeof(float));
   for (std::int64_t image = 0; image < job.image_count; ++image) {
     const std::int64_t at = image * job.shape.height * job.shape.width;
-    unpack(static_cast<const Image*>(job.images) + at, job.shape, job.scratch, unpacked);
+    unpack(static_cast<const Image*>(job.images) + at, job.shape, line, unpacked);
     backward_image<Pooled>(job, unpacked, image, totals);
   }
   for (std::int64_t i = 0; i < count; ++i) job.sums[i] = sum(load(totals + i * kLanes));
 }
 
 std::int64_t forward_scratch(const ConvReluPoolShape& shape) {
-  return line_floats(shape) + unpacked_floats(shape);
+  return kLineFloats + line_floats(shape) + unpacked_floats(shape);
 }
 
 std::int64_t backward_scratch(const ConvReluPoolShape& shape) {
