@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/rand.h>
@@ -108,6 +109,18 @@ TEST(ConvReluPool, AgreesWithFullPrecisionUnderAutocast) {
     expect_near(result.weight_gradient, expected.weight_gradient, 1e-5, "weight gradient");
     expect_near(result.bias_gradient, expected.bias_gradient, 1e-5, "bias gradient");
   }
+}
+
+// Halves between two bf16 values go to the even one; with zero weights the bias is the result.
+TEST(ConvReluPool, RoundsAsLibTorch) {
+  const Layer layer(64);
+  layer.weight.detach().zero_();
+  layer.bias.detach().copy_(1 + at::arange(64, at::kFloat) / 1024);
+  const auto images = at::ones({1, 1, 4, 4});
+  const auto full = conv_relu_pool(images, layer.weight, layer.bias);
+  const Autocast autocast(at::kCPU);
+  const auto shorter = conv_relu_pool(images, layer.weight, layer.bias);
+  EXPECT_TRUE(shorter.equal(full.to(at::kBFloat16)));
 }
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
