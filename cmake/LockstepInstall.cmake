@@ -13,7 +13,7 @@ set(_lockstep_package "${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep")
 install(TARGETS lockstep_library EXPORT LockstepTargets)
 install(EXPORT LockstepTargets NAMESPACE lockstep:: DESTINATION ${_lockstep_package})
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "lockstep/cli" EXCLUDE)
 
 # The folder with include/ and lib/ that this build used: the first guess of whoever uses the install.
 get_filename_component(_lockstep_torch_dir "${LibTorch_INCLUDE_DIR}" DIRECTORY)

@@ -1,7 +1,6 @@
-#include <torch/types.h>
+#include <lockstep/lockstep.h>
 
-#include "lockstep/comm/run_ranks.h"
-#include "lockstep/core/error.h"
+#include <torch/types.h>
 
 int main() {
   // Each rank adds its number plus one: 1 + 2.
