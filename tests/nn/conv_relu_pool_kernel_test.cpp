@@ -73,6 +73,66 @@ TEST(ConvReluPoolKernel, AllBuildsAgree) {
   }
 }
 
+// Exact arrays with a guard behind what is written; the sanitizers' build also sees what is read.
+void run_inside(
+    const ConvReluPoolKernel& kernel,
+    const ConvReluPoolShape& shape,
+    Element image_element,
+    Element pooled_element) {
+  const auto bytes = [](Element element) { return element == Element::kFloat ? 4U : 2U; };
+  const auto pixels = static_cast<std::size_t>(shape.height * shape.width);
+  const auto windows =
+      static_cast<std::size_t>(shape.channels * (shape.height / 2) * (shape.width / 2));
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const std::vector<std::uint8_t> images(pixels * bytes(image_element));
+  const std::vector<float> weight(channels * 9, 1), bias(channels, 1);
+  std::vector<std::uint8_t> pooled(windows * bytes(pooled_element) + 1, 77), codes(windows + 1, 77);
+  std::vector<float> sums(channels * 10 + 1, 77);
+  std::vector<float> scratch(static_cast<std::size_t>(kernel.forward_scratch(shape)));
+  kernel.forward(
+      {.shape = shape,
+       .image_element = image_element,
+       .pooled_element = pooled_element,
+       .image_count = 1,
+       .images = images.data(),
+       .weight = weight.data(),
+       .bias = bias.data(),
+       .pooled = pooled.data(),
+       .codes = codes.data(),
+       .scratch = scratch.data()});
+  const std::vector<std::uint8_t> gradient(windows * bytes(pooled_element));
+  const std::vector<std::uint8_t> exact_codes(codes.begin(), codes.end() - 1);
+  scratch = std::vector<float>(static_cast<std::size_t>(kernel.backward_scratch(shape)));
+  kernel.backward(
+      {.shape = shape,
+       .image_element = image_element,
+       .pooled_element = pooled_element,
+       .image_count = 1,
+       .images = images.data(),
+       .pooled_gradient = gradient.data(),
+       .codes = exact_codes.data(),
+       .sums = sums.data(),
+       .scratch = scratch.data()});
+  EXPECT_EQ(pooled.back(), 77);
+  EXPECT_EQ(codes.back(), 77);
+  EXPECT_EQ(sums.back(), 77);
+  for (const std::uint8_t code : exact_codes) EXPECT_LE(code, kDead);
+}
+
+TEST(ConvReluPoolKernel, StaysInsideItsArrays) {
+  const ConvReluPoolKernels found = conv_relu_pool_kernels();
+  for (int i = 0; i < found.count; ++i) {
+    for (const std::int64_t height : {2, 3, 8}) {
+      for (const std::int64_t width : {2, 3, 7, 28, 32, 33, 34, 70}) {
+        for (const auto image : {Element::kFloat, Element::kBFloat16}) {
+          run_inside(*found.kernels[i], {height, width, 3}, image, Element::kFloat);
+          run_inside(*found.kernels[i], {height, width, 3}, image, Element::kBFloat16);
+        }
+      }
+    }
+  }
+}
+
 TEST(ConvReluPoolKernel, ListsThePlainBuildFirst) {
   const ConvReluPoolKernels found = conv_relu_pool_kernels();
   ASSERT_GE(found.count, 1);

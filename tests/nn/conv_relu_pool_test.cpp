@@ -239,6 +239,19 @@ TEST(ConvReluPool, HasTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(one.bias_gradient.equal(two.bias_gradient));
 }
 
+TEST(ConvReluPool, GivesTheSameWithoutGradients) {
+  const Layer layer(3);
+  const auto images = at::randn({2, 1, 6, 6});
+  const auto expected = conv_relu_pool(images, layer.weight, layer.bias);
+  EXPECT_TRUE(expected.requires_grad());
+  const auto wanting = images.clone().set_requires_grad(true);
+  const c10::InferenceMode inference;
+  EXPECT_TRUE(is_conv_relu_pool_fused(wanting, layer.weight, layer.bias));
+  const auto pooled = conv_relu_pool(wanting, layer.weight, layer.bias);
+  EXPECT_FALSE(pooled.requires_grad());
+  EXPECT_TRUE(pooled.equal(expected));
+}
+
 TEST(ConvReluPool, HasNoSecondDerivative) {
   const Layer layer(2);
   const auto pooled = conv_relu_pool(at::randn({1, 1, 4, 4}), layer.weight, layer.bias);
