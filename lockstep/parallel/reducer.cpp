@@ -98,7 +98,7 @@ void Reducer::fill(Slot& slot) {
       " is sparse; sparse gradients are not reduced");
   if (is_same_memory(gradient, slot.view)) return;
   slot.view.copy_(gradient);
-  gradient = slot.view;
+  gradient = slot.view;  // frees the memory that the gradient came in
 }
 
 void Reducer::mark_ready(std::size_t index) {
