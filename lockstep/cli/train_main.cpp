@@ -3,11 +3,14 @@
 #include <chrono>
 #include <iostream>
 
+#include <unistd.h>
+
 #include "lockstep/cli/train_flags.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/train/dry_run.h"
+#include "lockstep/train/run_directory.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::cli {
@@ -26,14 +29,38 @@ TrainSurroundings surroundings() {
       .unix_time = std::chrono::duration_cast<std::chrono::seconds>(now).count()};
 }
 
-void train(const TrainCommand& command, const std::vector<std::string>& command_line) {
-  const ProcessGroup world = init_process_group({.backend = command.options.backend});
-  Trainer trainer(command.options, world, command_line);
-  const RunSummary summary = trainer.run();
-  if (world.rank() != 0) return;
+// The launcher has taken --nproc-per-node out; with it the command can be given again.
+std::vector<std::string> command_line(const std::vector<std::string>& arguments, int ranks) {
+  std::vector<std::string> words = {"lockstep", "train"};
+  if (ranks > 1) words.insert(words.end(), {"--nproc-per-node", std::to_string(ranks)});
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+void report(const RunSummary& summary, const TrainCommand& command) {
   std::cout << epoch_table(summary) << "The run's files are in " << command.options.output << '\n';
   if (command.json) std::cout << to_json(summary) << '\n';
   std::cout.flush();
+}
+
+// Says what failed and ends here, with the group still open: were it closed first, the other ranks
+// could end sooner than this one, and the launcher would take their loss of a peer for the cause.
+[[noreturn]] void leave(const std::exception& error) {
+  std::cerr << "lockstep: " << error.what() << std::endl;
+  ::_exit(static_cast<int>(exit_code_of(error)));
+}
+
+void train(const TrainCommand& command, const std::vector<std::string>& words) {
+  // On every rank, so that all refuse alike; the folder is made after they have met.
+  check_run_directory(command.options.output);
+  const ProcessGroup world = init_process_group({.backend = command.options.backend});
+  try {
+    Trainer trainer(command.options, world, words);
+    const RunSummary summary = trainer.run();
+    if (world.rank() == 0) report(summary, command);
+  } catch (const std::exception& error) {
+    leave(error);
+  }
 }
 
 int body(int count, char** values) {
@@ -48,9 +75,7 @@ int body(int count, char** values) {
       std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));
     }
   } else {
-    std::vector<std::string> command_line = {"lockstep", "train"};
-    command_line.insert(command_line.end(), arguments.begin(), arguments.end());
-    train(*command, command_line);
+    train(*command, command_line(arguments, around.local_world_size));
   }
   return static_cast<int>(ExitCode::kDone);
 }

@@ -58,6 +58,11 @@ Trainer::Trainer(TrainOptions options, ProcessGroup world, const std::vector<std
 RunSummary Trainer::run() {
   try {
     train();
+  } catch (const DivergedError& error) {
+    fail(error);
+    // All ranks are here. The first to leave ends the run, so none may before rank 0 has written its files.
+    world_.barrier().wait();
+    throw;
   } catch (const std::exception& error) {
     fail(error);
     throw;

@@ -55,13 +55,25 @@ TEST(TrainParity, FiftyStepsOfFashionMnist) {
 
 TEST(TrainParity, TheLastPartialBatchToo) {
   const TemporaryFolder folder;
-  write_idx_files(folder.path(), 500, 64);
+  write_idx_files(folder.path(), 500, 67);
   const Words common = {"--data", "mnist:" + folder.path(), "--epochs", "2", "--opt", "sgd"};
   Words one = common, two = common;
   one.insert(one.end(), {"--batch-size", "64"});
   two.insert(two.end(), {"--batch-size", "32", "--nproc-per-node", "2"});
   expect_same(losses("train", one), losses("train", two), 16);
   expect_same(losses("val", one), losses("val", two), 2);
+}
+
+TEST(TrainParity, ALinearScaleMultipliesTheRateByTheRanks) {
+  const TemporaryFolder folder;
+  write_idx_files(folder.path(), 256, 64);
+  const Words common = {"--data", "mnist:" + folder.path(), "--max-steps", "10", "--opt", "sgd"};
+  Words one = common, two = common;
+  one.insert(one.end(), {"--batch-size", "64", "--lr", "0.02"});
+  two.insert(
+      two.end(),
+      {"--batch-size", "32", "--lr", "0.01", "--lr-scale", "linear", "--nproc-per-node", "2"});
+  expect_same(losses("train", one), losses("train", two), 10);
 }
 
 TEST(TrainParity, SerialAndDdpOfOneRankAreTheSame) {

@@ -9,6 +9,7 @@
 
 #include "tests/process/train_command.h"
 #include "tests/process/train_idx_files.h"
+#include "tests/train/file_size_limit.h"
 #include "tests/train/temporary_folder.h"
 
 namespace lockstep::testing {
@@ -61,8 +62,18 @@ TEST_F(TrainRefusal, DataThatIsMissingOrCut) {
 
 TEST_F(TrainRefusal, AFolderThatCannotBeMade) {
   std::ofstream(folder_.path() + "/file") << "x";
-  const auto ended = run({"--output", folder_.path() + "/file/run"});
+  for (const char* ranks : {"1", "2"}) {
+    const auto ended = run({"--nproc-per-node", ranks, "--output", folder_.path() + "/file/run"});
+    EXPECT_EQ(ended.code, 4) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("Not a directory"));
+  }
+}
+
+TEST_F(TrainRefusal, ADiskThatFillsUpInTheRun) {
+  const FileSizeLimit limit(2000);
+  const auto ended = run({"--max-steps", "1000", "--log-interval", "1"});
   EXPECT_EQ(ended.code, 4) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("metrics.jsonl"));
 }
 
 TEST_F(TrainRefusal, ALossThatIsNoNumber) {

@@ -111,7 +111,33 @@ TEST_F(TrainRun, SameSeedGivesTheSameBits) {
       hashes.push_back(summary()["parameters_hash"]);
     }
     EXPECT_EQ(hashes[0], hashes[1]) << ranks << " ranks";
+    std::filesystem::remove_all(output());
+    ASSERT_EQ(run({"--nproc-per-node", ranks, "--max-steps", "20", "--seed", "43"}).code, 0);
+    EXPECT_NE(summary()["parameters_hash"], hashes[0]) << "the seed changes nothing";
   }
+}
+
+TEST_F(TrainRun, EveryEpochSeesAllImagesInAnotherOrder) {
+  // A step this small leaves the weights as they are, so losses tell which images a step saw.
+  ASSERT_EQ(
+      run({"--batch-size",
+           "50",
+           "--epochs",
+           "2",
+           "--opt",
+           "sgd",
+           "--lr",
+           "1e-30",
+           "--log-interval",
+           "1"})
+          .code,
+      0);
+  const Json epochs = summary()["epochs"];
+  const double first = epochs[0]["train_loss"], second = epochs[1]["train_loss"];
+  EXPECT_NEAR(first, second, 1e-5);
+  const auto lines = metrics();
+  ASSERT_EQ(lines.size(), 22u);
+  EXPECT_GT(std::abs(lines[0]["loss"].get<double>() - lines[11]["loss"].get<double>()), 1e-5);
 }
 
 TEST_F(TrainRun, StepsEndIt) {

@@ -134,7 +134,8 @@ TEST(TrainFlags, OptimizersHaveTheirOwnDefaults) {
 
 TEST(TrainFlags, UnknownOnesAreAnsweredWithTheNearest) {
   EXPECT_THAT(
-      refusal({"--epoch", "2"}), AllOf(HasSubstr("there is no flag --epoch"), HasSubstr("--epochs")));
+      refusal({"--epoch", "2"}),
+      AllOf(HasSubstr("there is no flag --epoch"), HasSubstr("--epochs")));
   EXPECT_THAT(
       refusal({"--bach-size=2"}),
       AllOf(HasSubstr("there is no flag --bach-size"), HasSubstr("--batch-size")));

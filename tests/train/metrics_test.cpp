@@ -1,7 +1,6 @@
 #include "lockstep/train/metrics.h"
 
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -9,8 +8,8 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <sys/resource.h>
 
+#include "tests/train/file_size_limit.h"
 #include "tests/train/temporary_folder.h"
 
 namespace lockstep {
@@ -76,31 +75,11 @@ TEST(Metrics, LogRefusesAnExistingFile) {
   EXPECT_THROW(MetricsLog{path}, std::system_error);
 }
 
-// Lets files grow to so many bytes only, as a full disk does.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
-};
-
 TEST(Metrics, FullDiskIsAnErrorOfTheSystem) {
   const testing::TemporaryFolder folder;
   MetricsLog log(folder.path() + "/metrics.jsonl");
   {
-    const FileSizeLimit partial(100);
+    const testing::FileSizeLimit partial(100);
     EXPECT_THROW(log.append(record()), std::system_error) << "a part of the line was taken";
     EXPECT_THROW(log.append(record()), std::system_error) << "nothing of it was taken";
   }
