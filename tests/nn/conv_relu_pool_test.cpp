@@ -283,9 +283,6 @@ TEST(ConvReluPool, LeavesEverythingElseToAten) {
     EXPECT_TRUE(layer.weight.grad().defined()) << what;
     EXPECT_EQ(images.grad().defined(), images.requires_grad()) << what;
   }
-}
-
-TEST(ConvReluPool, HalfAutocastGoesToAten) {
   const Layer layer(3);
   const Autocast autocast(at::kCPU, at::kHalf);
   EXPECT_FALSE(is_conv_relu_pool_fused(at::randn({2, 1, 6, 6}), layer.weight, layer.bias));
