@@ -60,7 +60,8 @@ RunSummary Trainer::run() {
     train();
   } catch (const DivergedError& error) {
     fail(error);
-    // All ranks are here. The first to leave ends the run, so none may before rank 0 has written its files.
+    // All ranks are here. The first to leave ends the run, so none may before rank 0 has written
+    // its files.
     world_.barrier().wait();
     throw;
   } catch (const std::exception& error) {
