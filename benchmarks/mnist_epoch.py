@@ -4,7 +4,7 @@
     python3 benchmarks/mnist_epoch.py --peer-python VENV/bin/python          # mnist-small, 2 ranks, 3 pairs of runs
     python3 benchmarks/mnist_epoch.py --peer-python VENV/bin/python --model large --limit 6400 --epochs 2
 
-Both train on Fashion-MNIST with 2 ranks, batch 128 per rank, bf16 autocast, Adam, one thread and one core a rank, glibc's
+Both train on Fashion-MNIST with 2 ranks, batch 128 per rank, bf16 autocast, Adam, one thread a rank, glibc's
 malloc tuned; what the peer does is in peers/mnist_ddp.py. Needs a Python with torch 2.15 (pip install torch==2.15.0) and
 Lockstep built by ./dev build. Each run's first epoch is shown apart and left out of the ratio: it carries start-up costs.
 Beside each run stands the share of the machine's CPU time that other programs used meanwhile.
@@ -33,7 +33,7 @@ def parse_arguments():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="images an epoch; 0 is all 60,000")
-    parser.add_argument("--peer-flags", default="", help="as one string, say '--no-pin' or '--plain'")
+    parser.add_argument("--peer-flags", default="", help="as one string, say '--pin' or '--plain'")
     return parser.parse_args()
 
 
