@@ -7,6 +7,7 @@
 
 #include "lockstep/cli/flag_parser.h"
 #include "lockstep/cli/train_launch.h"
+#include "lockstep/cli/train_logs.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
@@ -41,10 +42,11 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 int train(const std::vector<std::string>& arguments) {
-  const TrainLaunch plan = parse_train_launch(arguments);
+  TrainLaunch plan = parse_train_launch(arguments);
   const std::string program = train_program();
   const bool inside_a_launcher = environment("RANK").has_value();
   if (inside_a_launcher || plan.options.workers == 1) become(program, plan.rest);
+  keep_logs_with_run(plan);
   launch::LaunchOptions options = plan.options;
   options.program = program;
   options.arguments = plan.rest;

@@ -27,6 +27,12 @@ std::string missing_ranks(const Store& store, const std::string& topic, int size
   return ranks;
 }
 
+// LibTorch's messages go on with a page of backtrace.
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
 }  // namespace
 
 Store memory_store() { return c10::make_intrusive<c10d::HashStore>(); }
@@ -53,8 +59,8 @@ Store tcp_store(const TcpStoreOptions& options) {
     socket.release();
     return store;
   } catch (const std::exception& error) {
-    throw CommError(
-        concat("store: no connection to ", options.host, ":", settings.port, ": ", error.what()));
+    throw CommError(concat(
+        "store: no connection to ", options.host, ":", settings.port, ": ", first_line(error)));
   }
 }
 
@@ -99,7 +105,7 @@ std::vector<std::string> exchange_texts(
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw CommError(concat(topic, ": the store does not answer: ", error.what()));
+    throw CommError(concat(topic, ": the store does not answer: ", first_line(error)));
   }
 }
 

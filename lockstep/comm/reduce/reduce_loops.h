@@ -129,10 +129,43 @@ void reduce_tail(const Job& job, std::size_t at, Finish finish) {
   }
 }
 
+// With the ranks counted at compile time the loop over them unrolls and its pointers stay in
+// registers.
+template <typename Codec, typename Op, int kRanks, typename Finish>
+std::size_t reduce_among(const Job& job, Finish finish) {
+  using Stored = typename Codec::Stored;
+  const Stored* inputs[kRanks];
+  Stored* outputs[kRanks];
+  for (int rank = 0; rank < kRanks; ++rank) {
+    inputs[rank] = static_cast<const Stored*>(job.inputs[rank]);
+    outputs[rank] = static_cast<Stored*>(job.outputs[rank]);
+  }
+  std::size_t at = 0;
+  for (; at + kLanes <= job.elements; at += kLanes) {
+    auto sum = Codec::load(inputs[0] + at);
+    for (int rank = 1; rank < kRanks; ++rank) {
+      sum = Op::combine(sum, Codec::load(inputs[rank] + at));
+    }
+    sum = finish(sum);
+    for (int rank = 0; rank < kRanks; ++rank) Codec::store(outputs[rank] + at, sum);
+  }
+  return at;
+}
+
 template <typename Codec, typename Op, typename Finish>
-void reduce_all(const Job& job, Finish finish) {
+std::size_t reduce_full_vectors(const Job& job, Finish finish) {
+  if (job.input_count == job.output_count) {
+    if (job.input_count == 2) return reduce_among<Codec, Op, 2>(job, finish);
+    if (job.input_count == 4) return reduce_among<Codec, Op, 4>(job, finish);
+  }
   std::size_t at = 0;
   for (; at + kLanes <= job.elements; at += kLanes) reduce_lanes<Codec, Op>(job, at, finish);
+  return at;
+}
+
+template <typename Codec, typename Op, typename Finish>
+void reduce_all(const Job& job, Finish finish) {
+  const std::size_t at = reduce_full_vectors<Codec, Op>(job, finish);
   if (at < job.elements) reduce_tail<Codec, Op>(job, at, finish);
 }
 

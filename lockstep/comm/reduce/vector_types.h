@@ -11,7 +11,13 @@
 namespace lockstep::reduce {
 namespace {
 
+// As many floats as a register of the instruction set holds; longer vectors would live on the
+// stack.
+#if defined(__AVX512F__)
 constexpr std::size_t kLanes = 16;
+#else
+constexpr std::size_t kLanes = 8;
+#endif
 
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef std::uint32_t Words __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
