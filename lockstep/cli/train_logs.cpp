@@ -1,7 +1,10 @@
 #include "lockstep/cli/train_logs.h"
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "lockstep/cli/train_flags.h"
 #include "lockstep/train/run_directory.h"
@@ -18,6 +21,12 @@ void remove_old_logs(const fs::path& folder) {
   }
 }
 
+bool names_output(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "--output" || word.starts_with("--output=");
+  });
+}
+
 }  // namespace
 
 void keep_logs_with_run(TrainLaunch& plan) {
@@ -27,7 +36,7 @@ void keep_logs_with_run(TrainLaunch& plan) {
   if (!command || command->dry_run) return;
   const std::string& output = command->options.output;
   check_run_directory(output);
-  plan.rest.insert(plan.rest.end(), {"--output", output});
+  if (!names_output(plan.rest)) plan.rest.insert(plan.rest.end(), {"--output", output});
   if (!plan.options.output.log_dir.empty()) return;
   const fs::path logs = fs::path(output) / "logs";
   fs::create_directories(logs);

@@ -19,7 +19,12 @@ std::optional<std::int64_t> environment_number(const char* name) {
   std::int64_t number = 0;
   const char* end = text->data() + text->size();
   const auto [stop, error] = std::from_chars(text->data(), end, number);
-  check(error == std::errc() && stop == end, "environment: ", name, " must be a whole number: ", *text);
+  check(
+      error == std::errc() && stop == end,
+      "environment: ",
+      name,
+      " must be a whole number: ",
+      *text);
   return number;
 }
 

@@ -6,19 +6,22 @@
 
 namespace lockstep {
 
-/// Is the root of every exception that Lockstep throws; the operating system's failures are std::system_error.
+/// Is the root of every exception that Lockstep throws; the operating system's failures are
+/// std::system_error.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Says that the caller passed something that cannot be: a flag, an option, a shape, a rank. Exit code 2.
+/// Says that the caller passed something that cannot be: a flag, an option, a shape, a rank. Exit
+/// code 2.
 class InvalidArgument : public Error {
  public:
   using Error::Error;
 };
 
-/// Says that a file holds something else than it should; the message names file, offset and reason. Exit code 3.
+/// Says that a file holds something else than it should; the message names file, offset and reason.
+/// Exit code 3.
 class DataError : public Error {
  public:
   using Error::Error;

@@ -19,7 +19,8 @@ enum class ExitCode {
 /// Gives the exit code that stands for an exception.
 ExitCode exit_code_of(const std::exception& error);
 
-/// Runs the body of a program: prints what it throws as `PROGRAM: MESSAGE` on stderr, returns the exit code.
+/// Runs the body of a program: prints what it throws as `PROGRAM: MESSAGE` on stderr, returns the
+/// exit code.
 int run_program(const char* program, int (*body)(int, char**), int argc, char** argv);
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 #include "lockstep/core/file_descriptor.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <system_error>
+
+#include <unistd.h>
 
 namespace lockstep {
 

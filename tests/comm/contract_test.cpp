@@ -1,36 +1,21 @@
 // One suite that every backend must pass, on 1 to 4 ranks. The ids are those of the conformance
 // cases (C1, C2, ...), most of them restated from PyTorch's test_c10d_gloo.py.
 
-#include <string>
-#include <tuple>
-#include <vector>
-
-#include <gtest/gtest.h>
+#include "contract.h"
 
 #include "lockstep/core/error.h"
-
-#include "group_factory.h"
 
 namespace lockstep {
 namespace {
 
-using Parameters = std::tuple<std::string, int>;
-
-class Contract : public ::testing::TestWithParam<Parameters> {
- protected:
-  int size() const { return std::get<1>(GetParam()); }
-  void run(const std::function<void(ProcessGroup)>& body) const {
-    testing::run_group(std::get<0>(GetParam()), size(), body);
-  }
-};
+using testing::Contract;
+using testing::kNumbers;
 
 INSTANTIATE_TEST_SUITE_P(
     Backends,
     Contract,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(1, 2, 3, 4)),
-    [](const auto& parameter) {
-      return std::get<0>(parameter.param) + "_" + std::to_string(std::get<1>(parameter.param));
-    });
+    testing::contract_name);
 
 torch::Tensor filled(
     double value, std::vector<std::int64_t> shape, at::ScalarType type = torch::kFloat) {
@@ -41,17 +26,6 @@ void expect_all(const torch::Tensor& tensor, double value) {
   EXPECT_TRUE(torch::all(tensor.to(torch::kDouble) == value).item<bool>())
       << "expected " << value << " everywhere, got " << tensor.flatten().slice(0, 0, 8);
 }
-
-const std::vector<at::ScalarType> kNumbers = {
-    torch::kFloat,
-    torch::kDouble,
-    torch::kHalf,
-    torch::kBFloat16,
-    torch::kInt8,
-    torch::kUInt8,
-    torch::kShort,
-    torch::kInt,
-    torch::kLong};
 
 TEST_P(Contract, C1AllReduceOfEveryOperation) {
   run([](ProcessGroup group) {
@@ -302,101 +276,6 @@ TEST_P(Contract, C16SplitMakesGroupsThatSeeOnlyTheirOwn) {
     const ProcessGroup again = group.split(0, group.rank());
     EXPECT_EQ(again.rank(), group.rank());
     again.all_reduce(tensor, ReduceOp::kMin).wait();
-  });
-}
-
-class ContractSizes : public Contract {};
-INSTANTIATE_TEST_SUITE_P(
-    Backends,
-    ContractSizes,
-    ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(2, 3, 4)),
-    [](const auto& parameter) {
-      return std::get<0>(parameter.param) + "_" + std::to_string(std::get<1>(parameter.param));
-    });
-
-// Values small enough to be exact in every type, so that one expectation serves all.
-torch::Tensor pattern(std::int64_t elements, int rank, at::ScalarType type) {
-  return ((torch::arange(elements) % 13) * (rank + 1)).to(type);
-}
-
-TEST_P(ContractSizes, AllTypesAndSizesInOrdinaryAndSharedMemory) {
-  run([](ProcessGroup group) {
-    const int ranks = group.size() * (group.size() + 1) / 2;
-    for (const auto type : kNumbers) {
-      for (const std::int64_t elements : {0, 1, 63, 64, 65, 4097, 1'000'003}) {
-        const torch::Tensor expected = pattern(elements, ranks - 1, type);
-        const torch::Tensor ordinary = pattern(elements, group.rank(), type);
-        group.all_reduce(ordinary).wait();
-        EXPECT_TRUE(torch::equal(ordinary, expected)) << type << " " << elements;
-        if (elements > 4097 && type != torch::kFloat && type != torch::kBFloat16) continue;
-        const torch::Tensor shared = group.empty(elements, torch::TensorOptions(type));
-        shared.copy_(pattern(elements, group.rank(), type));
-        group.all_reduce(shared).wait();
-        EXPECT_TRUE(torch::equal(shared, expected))
-            << type << " " << elements << " in shared memory";
-      }
-    }
-  });
-}
-
-TEST_P(ContractSizes, TenMillionOfEveryKind) {
-  run([](ProcessGroup group) {
-    const std::int64_t elements = 10'000'000;
-    const int size = group.size();
-    const torch::Tensor sum = pattern(elements, group.rank(), torch::kFloat);
-    group.all_reduce(sum).wait();
-    EXPECT_TRUE(torch::equal(sum, pattern(elements, size * (size + 1) / 2 - 1, torch::kFloat)));
-    const torch::Tensor cast = pattern(elements, group.rank(), torch::kFloat);
-    group.broadcast(cast, size - 1).wait();
-    EXPECT_TRUE(torch::equal(cast, pattern(elements, size - 1, torch::kFloat)));
-    const torch::Tensor piece = torch::empty({elements / size}, torch::kUInt8);
-    const torch::Tensor whole = pattern(elements / size * size, 0, torch::kUInt8);
-    group.reduce_scatter(piece, whole).wait();
-    EXPECT_TRUE(torch::equal(piece, whole.view({size, -1})[group.rank()] * size));
-    const torch::Tensor all = torch::empty({size, elements / size}, torch::kUInt8);
-    group.all_gather(all, piece).wait();
-    EXPECT_TRUE(torch::equal(all, whole.view({size, -1}) * size));
-  });
-}
-
-TEST_P(ContractSizes, MixedMemoryIsReducedToo) {
-  run([](ProcessGroup group) {
-    const torch::Tensor shared = group.empty(1'000'003, torch::kFloat);
-    const torch::Tensor ordinary = torch::empty({1'000'003});
-    const torch::Tensor& tensor = group.rank() == 0 ? shared : ordinary;
-    tensor.copy_(pattern(1'000'003, group.rank(), torch::kFloat));
-    group.all_reduce(tensor).wait();
-    EXPECT_TRUE(torch::equal(
-        tensor, pattern(1'000'003, group.size() * (group.size() + 1) / 2 - 1, torch::kFloat)));
-  });
-}
-
-// The order of a sum decides its last bits: all ranks must hold the same ones, and the same each
-// time. Gloo promises no rank order and is not asked.
-class ContractOrder : public Contract {};
-INSTANTIATE_TEST_SUITE_P(
-    Backends,
-    ContractOrder,
-    ::testing::Combine(::testing::Values("threads", "shm"), ::testing::Values(2, 3, 4)),
-    [](const auto& parameter) {
-      return std::get<0>(parameter.param) + "_" + std::to_string(std::get<1>(parameter.param));
-    });
-
-TEST_P(ContractOrder, SumsAreTheSameBitForBitOnAllRanksAndEachTime) {
-  run([](ProcessGroup group) {
-    for (const auto type : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
-      const auto reduce = [&] {
-        const torch::Tensor steps = torch::arange(10'007).to(torch::kFloat) * (1.7 + group.rank());
-        const torch::Tensor tensor = torch::sin(steps).to(type);
-        group.all_reduce(tensor).wait();
-        return tensor;
-      };
-      const torch::Tensor first = reduce(), second = reduce();
-      EXPECT_TRUE(torch::equal(first, second));
-      const torch::Tensor all = torch::empty({group.size(), 10'007}, torch::TensorOptions(type));
-      group.all_gather(all, first).wait();
-      for (int rank = 1; rank < group.size(); ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0]));
-    }
   });
 }
 

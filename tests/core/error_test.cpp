@@ -1,8 +1,8 @@
 #include "lockstep/core/error.h"
 
-#include <gtest/gtest.h>
-
 #include <system_error>
+
+#include <gtest/gtest.h>
 
 #include "lockstep/core/exit_code.h"
 
@@ -24,7 +24,8 @@ TEST(Error, EachKindHasItsExitCode) {
   EXPECT_EQ(exit_code_of(DataError("")), ExitCode::kData);
   EXPECT_EQ(exit_code_of(TimeoutError("")), ExitCode::kPeersLost);
   EXPECT_EQ(exit_code_of(DivergedError("")), ExitCode::kDiverged);
-  EXPECT_EQ(exit_code_of(std::system_error(ENOSPC, std::generic_category())), ExitCode::kEnvironment);
+  EXPECT_EQ(
+      exit_code_of(std::system_error(ENOSPC, std::generic_category())), ExitCode::kEnvironment);
   EXPECT_EQ(exit_code_of(std::runtime_error("")), ExitCode::kUnclassified);
 }
 

@@ -19,6 +19,8 @@
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 
+#include "replica_checks.h"
+
 namespace lockstep {
 namespace {
 
@@ -26,6 +28,8 @@ using ::testing::HasSubstr;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
+using testing::constant;
+using testing::expect_same_on_all_ranks;
 
 torch::Tensor mean_square(const torch::Tensor& output, const torch::Tensor& target) {
   return torch::mse_loss(output, target);
@@ -39,10 +43,6 @@ torch::nn::Sequential make_net(std::int64_t seed, at::ScalarType type = torch::k
       Linear(7, 33), torch::nn::ReLU(), Linear(33, 20), torch::nn::Tanh(), Linear(20, 5));
   net->to(type);
   return net;
-}
-
-torch::Tensor constant(std::vector<std::int64_t> shape, double value) {
-  return torch::full(shape, value, torch::kFloat);
 }
 
 struct Problem {
@@ -76,14 +76,6 @@ std::vector<torch::Tensor> serial_parameters(at::ScalarType type, std::int64_t s
   auto forward = [&](const torch::Tensor& input) { return net->forward(input); };
   train(forward, *net, make_problem(samples, type), steps);
   return net->parameters();
-}
-
-void expect_same_on_all_ranks(const torch::Tensor& tensor, const ProcessGroup& group) {
-  std::vector<std::int64_t> shape = tensor.sizes().vec();
-  shape.insert(shape.begin(), group.size());
-  const torch::Tensor all = torch::empty(shape, tensor.options());
-  group.all_gather(all, tensor.detach()).wait();
-  for (int rank = 1; rank < group.size(); ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0]));
 }
 
 TEST(DistributedDataParallel, D1GradientsAreTheMeanOverTheRanks) {
@@ -205,81 +197,6 @@ TEST(DistributedDataParallel, D5AccumulationIsLocalUntilTheSynchronisedBackward)
   });
 }
 
-struct BranchesImpl : torch::nn::Module {
-  BranchesImpl() {
-    a = register_module("a", Linear(LinearOptions(1, 1).bias(false)));
-    b = register_module("b", Linear(LinearOptions(1, 1).bias(false)));
-    c = register_module("c", Linear(LinearOptions(1, 1).bias(false)));
-  }
-  torch::Tensor forward(const torch::Tensor& input, bool use_a) {
-    return use_a ? a(input) : b(input);
-  }
-  Linear a{nullptr}, b{nullptr}, c{nullptr};
-};
-TORCH_MODULE(Branches);
-
-TEST(DistributedDataParallel, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
-  run_ranks(2, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
-    for (int step = 0; step < 3; ++step) {
-      net->zero_grad();
-      model(constant({1, 1}, 2), group.rank() == 0).sum().backward();
-      EXPECT_EQ(net->a->weight.grad().item<float>(), 1);
-      EXPECT_EQ(net->b->weight.grad().item<float>(), 1);
-      EXPECT_FALSE(net->c->weight.grad().defined());
-    }
-  });
-}
-
-TEST(DistributedDataParallel, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
-  run_ranks(2, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
-    {
-      auto accumulate = model.no_sync();
-      model(constant({1, 1}, group.rank() + 1), true).sum().backward();
-    }
-    model(constant({1, 1}, 4), false).sum().backward();
-    EXPECT_EQ(net->a->weight.grad().item<float>(), 1.5f);
-    EXPECT_EQ(net->b->weight.grad().item<float>(), 4);
-  });
-}
-
-TEST(DistributedDataParallel, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndRemedy) {
-  run_ranks(2, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group);
-    std::string text;
-    try {
-      model(torch::ones({1, 1}), true).sum().backward();
-    } catch (const std::exception& error) {
-      text = error.what();
-    }
-    EXPECT_THAT(text, HasSubstr("gave no gradient to b.weight, c.weight"));
-    EXPECT_THAT(text, HasSubstr("find_unused_parameters(true)"));
-  });
-}
-
-// Only rank 1 leaves a layer out: rank 0 waits for it and must be told, not left waiting.
-TEST(DistributedDataParallel, D7TheOtherRanksLearnTheReason) {
-  run_ranks(2, [](ProcessGroup group) {
-    torch::nn::Sequential net(Linear(1, 1), Linear(1, 1));
-    DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
-    std::string text;
-    try {
-      const torch::Tensor out = model(torch::ones({1, 1}));
-      (group.rank() == 0 ? out : net[1]->as<Linear>()->forward(torch::ones({1, 1})))
-          .sum()
-          .backward();
-    } catch (const std::exception& error) {
-      text = error.what();
-    }
-    EXPECT_THAT(text, HasSubstr("backward on rank 1 gave no gradient to"));
-    EXPECT_THAT(text, HasSubstr("0.weight"));
-  });
-}
-
 TEST(DistributedDataParallel, D8ATiedParameterIsCountedOnce) {
   run_ranks(2, [](ProcessGroup group) {
     Linear layer(LinearOptions(3, 3).bias(false));
@@ -288,20 +205,6 @@ TEST(DistributedDataParallel, D8ATiedParameterIsCountedOnce) {
     EXPECT_EQ(net->parameters().size(), 2u);
     model(constant({1, 3}, group.rank() + 1)).sum().backward();
     expect_same_on_all_ranks(layer->weight.grad(), group);
-  });
-}
-
-TEST(DistributedDataParallel, D10DifferentGraphsPerRankEndEqual) {
-  run_ranks(2, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
-    for (int step = 0; step < 10; ++step) {
-      optimizer.zero_grad();
-      model(torch::ones({1, 1}), (step + group.rank()) % 2 == 0).sum().backward();
-      optimizer.step();
-    }
-    for (const auto& parameter : net->parameters()) expect_same_on_all_ranks(parameter, group);
   });
 }
 

@@ -17,13 +17,14 @@ void put(std::ofstream& file, std::uint32_t number) {
 
 // Ten places of 7 x 7 pixels in a 4 x 4 grid, over noise.
 std::vector<char> image_of(int label, std::mt19937& random) {
-  std::vector<char> pixels(kSide * kSide);
+  std::vector<char> pixels(std::size_t{kSide} * kSide);
   for (auto& pixel : pixels) pixel = static_cast<char>(random() % 100);
   const int top = label / 4 * 7, left = label % 4 * 7;
   for (int row = top; row < top + 7; ++row) {
     for (int column = left; column < left + 7; ++column) {
-      pixels[static_cast<std::size_t>(row * kSide + column)] =
-          static_cast<char>(155 + random() % 100);
+      pixels
+          [static_cast<std::size_t>(row) * std::size_t{kSide} + static_cast<std::size_t>(column)] =
+              static_cast<char>(155 + random() % 100);
     }
   }
   return pixels;

@@ -47,7 +47,7 @@ Choice best_choice() {
 }
 
 const Choice& chosen() {
-  static const Choice choice = best_choice();
+  static Choice choice = best_choice();
   return choice;
 }
 

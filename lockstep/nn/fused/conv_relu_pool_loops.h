@@ -69,8 +69,8 @@ inline std::int64_t line_floats(const ConvReluPoolShape& shape) {
 
 inline float* aligned(float* scratch) {
   const auto address = reinterpret_cast<std::uintptr_t>(scratch);
-  constexpr std::uintptr_t bytes = kLineFloats * sizeof(float);
-  return reinterpret_cast<float*>((address + bytes - 1) / bytes * bytes);
+  constexpr std::uintptr_t kBytes = kLineFloats * sizeof(float);
+  return reinterpret_cast<float*>((address + kBytes - 1) / kBytes * kBytes);
 }
 
 // Unpacked row r is image row r - 1. `line` keeps zeros around the row that passes through it.

@@ -3,9 +3,9 @@
 namespace lockstep::nn::fused {
 
 const ConvReluPoolKernel& conv_relu_pool_plain() {
-  static constexpr ConvReluPoolKernel kernel{
+  static constexpr ConvReluPoolKernel kKernel{
       "plain", forward_scratch, backward_scratch, forward, backward};
-  return kernel;
+  return kKernel;
 }
 
 }  // namespace lockstep::nn::fused
