@@ -2,9 +2,7 @@
 
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -23,44 +21,30 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{60};
 
-void run_gloo(int size, const std::function<void(ProcessGroup)>& body) {
-  const Store store = memory_store();
-  std::exception_ptr first;
-  std::mutex mutex;
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        body(ProcessGroup(
-            make_gloo_backend(store, rank, size, {.hostname = "127.0.0.1", .timeout = kTimeout})));
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
-      }
-    });
-  }
-  threads.clear();
-  if (first) std::rethrow_exception(first);
-}
-
 /// Is where a child process leaves the message of its failure.
 struct Failure {
   char text[2000];
 };
 
+ProcessGroup make_group(const std::string& backend, int rank, int size, const Store& store) {
+  if (backend == "gloo") {
+    return ProcessGroup(
+        make_gloo_backend(store, rank, size, {.hostname = "127.0.0.1", .timeout = kTimeout}));
+  }
+  int round = 0;
+  const auto exchange = [&](const std::string& own) {
+    return exchange_texts(store, concat("test-", ++round), rank, size, own, kTimeout);
+  };
+  return ProcessGroup(ShmBackend::create(rank, size, kTimeout, exchange));
+}
+
 void run_child(
-    int rank,
-    int size,
-    const Store& store,
+    const std::function<ProcessGroup()>& make,
     const std::function<void(ProcessGroup)>& body,
     Failure& failure) {
   std::string text;
   try {
-    int round = 0;
-    const auto exchange = [&](const std::string& own) {
-      return exchange_texts(store, concat("test-", ++round), rank, size, own, kTimeout);
-    };
-    body(ProcessGroup(ShmBackend::create(rank, size, kTimeout, exchange)));
+    body(make());
     if (::testing::Test::HasFailure()) text = "an expectation failed, see above";
   } catch (const std::exception& error) {
     text = error.what();
@@ -70,7 +54,8 @@ void run_child(
 
 // fork() copies only the calling thread: LibTorch's thread pools must not have been started in the
 // parent.
-void run_shm(int size, const std::function<void(ProcessGroup)>& body) {
+void run_processes(
+    const std::string& backend, int size, const std::function<void(ProcessGroup)>& body) {
   char path[] = "/tmp/lockstep-store-XXXXXX";
   const int file = ::mkstemp(path);
   ::close(file);
@@ -85,7 +70,10 @@ void run_shm(int size, const std::function<void(ProcessGroup)>& body) {
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      run_child(rank, size, file_store(path, size), body, failures[rank]);
+      run_child(
+          [&] { return make_group(backend, rank, size, file_store(path, size)); },
+          body,
+          failures[rank]);
       ::_exit(0);
     }
     children.push_back(child);
@@ -109,8 +97,7 @@ void run_group(
     const std::string& backend, int size, const std::function<void(ProcessGroup)>& body) {
   if (size == 1) return body(ProcessGroup());
   if (backend == "threads") return run_ranks(size, body);
-  if (backend == "gloo") return run_gloo(size, body);
-  run_shm(size, body);
+  run_processes(backend, size, body);
 }
 
 }  // namespace lockstep::testing

@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-inline torch::Tensor constant(std::vector<std::int64_t> shape, double value) {
+inline torch::Tensor constant(const std::vector<std::int64_t>& shape, double value) {
   return torch::full(shape, value, torch::kFloat);
 }
 

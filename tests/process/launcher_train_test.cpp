@@ -21,10 +21,13 @@ class Installed {
     ::chmod(folder_.path("lockstep-train").c_str(), 0755);
   }
 
+  /// Runs `lockstep train` with a run folder of its own.
   Finished train(std::vector<std::string> flags, const std::vector<std::string>& variables = {}) {
-    flags.insert(flags.begin(), "train");
+    flags.insert(flags.begin(), {"train", "--output", output()});
     return run_launcher(flags, variables, folder_.path("lockstep"));
   }
+
+  std::string output() const { return folder_.path("run"); }
 
   void remove_trainer() { std::filesystem::remove(folder_.path("lockstep-train")); }
 
@@ -44,7 +47,7 @@ TEST(TrainVerb, StartsRanksAndShowsRankZeroUnchanged) {
   Installed installed("printf \"bar\\r$RANK/$WORLD_SIZE $*\"");
   const auto run = installed.train({"--nproc_per_node=3", "--lr", "0.1"});
   EXPECT_EQ(run.status.result(), 0) << run.errors;
-  EXPECT_EQ(run.output, "bar\r0/3 --lr 0.1");
+  EXPECT_EQ(run.output, "bar\r0/3 --output " + installed.output() + " --lr 0.1");
 }
 
 TEST(TrainVerb, ShowsWhatAnotherRankSaidWhenItFailed) {
@@ -61,7 +64,7 @@ TEST(TrainVerb, StartsNoRanksInsideALauncher) {
   Installed installed("echo $RANK of $WORLD_SIZE \"$@\"");
   const auto run =
       installed.train({"--nproc-per-node", "2", "--model", "toy"}, {"RANK=1", "WORLD_SIZE=2"});
-  EXPECT_EQ(run.output, "1 of 2 --model toy\n");
+  EXPECT_EQ(run.output, "1 of 2 --output " + installed.output() + " --model toy\n");
 }
 
 TEST(TrainVerb, NamesTheTrainerThatIsMissing) {
