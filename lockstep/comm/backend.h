@@ -24,6 +24,8 @@ class Backend {
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Says whether tensors on this device can be passed.
+  virtual bool carries(torch::Device device) const = 0;
 
   virtual Work all_reduce(const torch::Tensor& tensor, ReduceOp op) = 0;
   virtual Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) = 0;

@@ -81,6 +81,7 @@ class GlooBackend : public Backend {
   std::string name() const override { return "gloo"; }
   int rank() const override { return group_.getRank(); }
   int size() const override { return group_.getSize(); }
+  bool carries(torch::Device device) const override { return device.is_cpu(); }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override;
   Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override;

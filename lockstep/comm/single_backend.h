@@ -13,6 +13,7 @@ class SingleBackend : public Backend {
   std::string name() const override { return "single"; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  bool carries(torch::Device) const override { return true; }
 
   Work all_reduce(const torch::Tensor&, ReduceOp) override { return {}; }
   Work reduce(const torch::Tensor&, int, ReduceOp) override { return {}; }

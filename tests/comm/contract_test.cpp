@@ -255,6 +255,11 @@ TEST_P(Contract, C12BadArgumentsAreRefusedBeforeAnythingIsSent) {
         "one type");
     refused([&] { (void)group.send(tensor, group.rank()); }, "is this rank");
     refused([&] { (void)group.all_reduce(tensor.to_sparse()); }, "must be dense");
+    if (group.size() > 1) {  // meta stands for any device that is not the CPU
+      const torch::Tensor elsewhere = torch::empty({4}, torch::kMeta);
+      refused([&] { (void)group.all_reduce(elsewhere); }, "does not carry tensors on meta");
+      refused([&] { (void)group.all_gather(elsewhere, tensor); }, "does not carry tensors on meta");
+    }
     group.barrier().wait();
   });
 }
