@@ -1,6 +1,7 @@
 #include "lockstep/comm/host/host_backend.h"
 
 #include <cstring>
+#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -15,9 +16,9 @@ std::byte* bytes_of(const torch::Tensor& tensor) {
 
 HostBackend::HostBackend(
     std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
-    : region_(region),
+    : region_(std::move(region)),
       rank_(rank),
-      engine_(std::make_shared<Engine>(region, std::move(space), rank)) {}
+      engine_(std::make_shared<Engine>(region_, std::move(space), rank)) {}
 
 Work HostBackend::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   return engine_->begin(
