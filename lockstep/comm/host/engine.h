@@ -57,8 +57,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
  private:
   struct Job;
-  class JobTicket;
-  class MessageTicket;
   template <typename Target>
   class Ticket;
 
