@@ -8,7 +8,7 @@
 #include <torch/nn/module.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/parallel/gradient_sync.h"
+#include "lockstep/parallel/ddp/gradient_sync.h"
 
 namespace lockstep {
 
@@ -51,6 +51,9 @@ class DistributedDataParallel {
   ///     { auto accumulate = model.no_sync(); loss_of(model(a)).backward(); }
   ///     loss_of(model(b)).backward();
   [[nodiscard]] NoSync no_sync() { return NoSync(sync_); }
+
+  /// Averages what has accumulated under no_sync(), without a backward. A collective.
+  void reduce_accumulated() { sync_->reduce_accumulated(); }
 
   /// Is how long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return sync_->reducer().communication_seconds(); }

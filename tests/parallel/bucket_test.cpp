@@ -1,7 +1,7 @@
 // Bucket assignment, rows B1 to B5 of the conformance cases (measured with PyTorch 2.11; the first
 // four are asserted in its test_c10d_common.py).
 
-#include "lockstep/parallel/bucket.h"
+#include "lockstep/parallel/ddp/bucket.h"
 
 #include <numeric>
 

@@ -53,6 +53,40 @@ TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
   });
 }
 
+// With a bucket per parameter one rank's are full early, another's only at the end of backward: all
+// the same they must travel in one order.
+TEST(UnusedParameters, D6BucketsTravelInOneOrderWhateverARankUses) {
+  run_ranks(3, [](ProcessGroup group) {
+    Branches net;
+    DistributedDataParallel model(
+        net, group, Options().find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(1));
+    for (int step = 0; step < 4; ++step) {
+      net->zero_grad();
+      model(constant({1, 1}, 3), group.rank() == step % 3).sum().backward();
+      EXPECT_EQ(net->a->weight.grad().item<float>(), 1);
+      EXPECT_EQ(net->b->weight.grad().item<float>(), 2);
+      EXPECT_FALSE(net->c->weight.grad().defined());
+    }
+  });
+}
+
+// In the first pass rank 0 reaches every parameter and rank 1 does not: whether buckets are cut
+// anew must not depend on it.
+TEST(UnusedParameters, D10ARankThatUsesEverythingDoesNotRebuildAlone) {
+  run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(1, 1), Linear(1, 1));
+    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      const torch::Tensor out = model(torch::ones({1, 1}));
+      const torch::Tensor part = net[0]->as<Linear>()->forward(torch::ones({1, 1}));
+      (group.rank() == 0 ? out : part).sum().backward();
+      for (const auto& parameter : net->parameters())
+        expect_same_on_all_ranks(parameter.grad(), group);
+    }
+  });
+}
+
 TEST(UnusedParameters, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
   run_ranks(2, [](ProcessGroup group) {
     Branches net;

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/bucket.h"
+#include "lockstep/parallel/ddp/bucket.h"
 
 #include <algorithm>
 #include <numeric>

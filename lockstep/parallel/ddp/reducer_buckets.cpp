@@ -1,7 +1,9 @@
 // How the reducer makes its buckets, at first and anew.
 
-#include "lockstep/parallel/reducer.h"
-#include "lockstep/parallel/reducer_parts.h"
+#include <algorithm>
+
+#include "lockstep/parallel/ddp/reducer.h"
+#include "lockstep/parallel/ddp/reducer_parts.h"
 
 namespace lockstep {
 namespace {
@@ -42,13 +44,19 @@ void Reducer::build(const std::vector<std::size_t>& order) {
   }
 }
 
+// The same on all ranks: where parameters may be left out, each has an arrival order of its own.
+bool Reducer::is_order_known() const {
+  return !options_.find_unused_parameters && arrival_.size() == slots_.size();
+}
+
 void Reducer::rebuild_in_arrival_order() {
-  const torch::Tensor order =
-      torch::empty({static_cast<std::int64_t>(arrival_.size())}, torch::kLong);
-  auto* indices = order.data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < arrival_.size(); ++i)
-    indices[i] = static_cast<std::int64_t>(arrival_[i]);
-  group_.broadcast(order, 0).wait();
+  torch::Tensor order = torch::empty({static_cast<std::int64_t>(arrival_.size())}, torch::kLong);
+  std::copy(arrival_.begin(), arrival_.end(), order.data_ptr<std::int64_t>());
+  // Where the parameters are, for not every backend carries tensors of the CPU.
+  const torch::Tensor agreed = order.to(slots_.front().parameter.device());
+  group_.broadcast(agreed, 0).wait();
+  order = agreed.cpu();
+  const auto* indices = order.data_ptr<std::int64_t>();
   build(std::vector<std::size_t>(indices, indices + order.numel()));
   rebuilt_ = true;
 }

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/replicas.h"
+#include "lockstep/parallel/ddp/replicas.h"
 
 #include <algorithm>
 #include <map>
@@ -21,16 +21,20 @@ std::string describe_all(const NamedTensors& tensors) {
 }
 
 // Texts differ in length: the lengths go first, then all padded to the longest.
-std::vector<std::string> gather_texts(const std::string& text, const ProcessGroup& group) {
-  const torch::Tensor own_length =
-      torch::tensor({static_cast<std::int64_t>(text.size())}, torch::kLong);
-  const torch::Tensor lengths = torch::empty({group.size()}, torch::kLong);
-  group.all_gather(lengths, own_length).wait();
-  const std::int64_t longest = lengths.max().item<std::int64_t>();
-  const torch::Tensor own = torch::zeros({longest}, torch::kByte);
+// They travel on the device of the tensors that they describe, which the group is sure to carry.
+std::vector<std::string> gather_texts(
+    const std::string& text, const torch::Device& device, const ProcessGroup& group) {
+  const auto gather = [&](const torch::Tensor& own) {
+    const torch::Tensor all = torch::empty(
+        {group.size(), own.numel()}, torch::TensorOptions(own.scalar_type()).device(device));
+    group.all_gather(all, own.to(device)).wait();
+    return all.cpu();
+  };
+  const torch::Tensor lengths =
+      gather(torch::tensor({static_cast<std::int64_t>(text.size())}, torch::kLong)).flatten();
+  const torch::Tensor own = torch::zeros({lengths.max().item<std::int64_t>()}, torch::kByte);
   std::copy(text.begin(), text.end(), own.data_ptr<std::uint8_t>());
-  const torch::Tensor all = torch::empty({group.size(), longest}, torch::kByte);
-  group.all_gather(all, own).wait();
+  const torch::Tensor all = gather(own);
   std::vector<std::string> texts;
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto* first = all[rank].data_ptr<std::uint8_t>();
@@ -89,7 +93,9 @@ void broadcast_flat(
 void check_same_on_all_ranks(
     const std::string& what, const NamedTensors& tensors, const ProcessGroup& group) {
   if (group.size() == 1) return;
-  const auto texts = gather_texts(describe_all(tensors), group);
+  const torch::Device device =
+      tensors.empty() ? torch::Device(torch::kCPU) : tensors.front().second.device();
+  const auto texts = gather_texts(describe_all(tensors), device, group);
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string difference =
         first_difference(texts[0], texts[static_cast<std::size_t>(rank)]);

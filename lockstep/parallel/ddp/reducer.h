@@ -1,16 +1,16 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/parallel/bucket.h"
-#include "lockstep/parallel/replicas.h"
+#include "lockstep/parallel/ddp/bucket.h"
+#include "lockstep/parallel/ddp/replicas.h"
 
 namespace lockstep {
 
@@ -36,7 +36,13 @@ struct ReducerOptions {
 ///     bucket 1           ==============[ reduce ]  callback: wait
 ///
 /// The first backward fills buckets from the last parameter to the first. The order in which the
-/// gradients really came, that of rank 0, then cuts them anew.
+/// gradients really came, that of rank 0, then cuts them anew; not so when parameters may be left
+/// out, for then each rank has an order of its own.
+///
+/// Note [Order of collectives]
+/// Every rank makes the same collectives in the same order, whatever its gradients did: the
+/// buckets, all of them, in their order; then what the ranks used. So what is found out only at the
+/// end of backward, such as a parameter left out, fills its bucket before anything else is sent.
 class Reducer {
  public:
   /// Attaches itself to the parameters, which must be the same on all ranks
@@ -51,6 +57,12 @@ class Reducer {
   void set_synchronised(bool synchronised) { synchronised_ = synchronised; }
   bool is_synchronised() const { return synchronised_; }
 
+  /// Averages the gradients that have accumulated without synchronisation, as a backward pass would
+  /// that adds nothing to them. A collective. A parameter without gradient is an error
+  /// (InvalidArgument on the rank that has it, and told to the others) unless unused parameters are
+  /// searched for.
+  void reduce_accumulated();
+
   /// Is how long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return communication_seconds_; }
 
@@ -62,26 +74,32 @@ class Reducer {
   struct Bucket;
   struct Hooks;
 
+  void attach();
   void on_gradient(std::size_t index);
+  [[noreturn]] void fail(const std::string& reason) const;
+
   void begin_pass();
-  void finish_pass();
   void fill(Slot& slot);
   void mark_ready(std::size_t index);
   void launch_full_buckets();
   void poll();
   void wait_for_buckets();
+  void finish_pass();
 
-  void handle_unused_parameters();
-  std::vector<std::size_t> unused_parameters() const;
-  void agree_on_unused(const std::vector<std::size_t>& unused);
-  [[noreturn]] void fail_for_unused(const std::vector<std::size_t>& unused);
+  void complete_missing();
+  [[noreturn]] void fail_for_unused(const std::vector<std::size_t>& unused) const;
+  std::vector<std::size_t> missing_parameters() const;
+  torch::Tensor used_on_this_rank() const;
+  void agree_on_used();
 
   void build(const std::vector<std::size_t>& order);
+  bool is_order_known() const;
   void rebuild_in_arrival_order();
 
   ProcessGroup group_;
   ReducerOptions options_;
   bool synchronised_ = true;
+  std::mutex mutex_;  // parameters on several devices have their hooks run by several threads
 
   std::vector<Slot> slots_;  // one per parameter
   std::vector<BucketPlan> plans_;

@@ -2,15 +2,14 @@
 
 // The parts that the reducer's sources share.
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/comm/work.h"
-#include "lockstep/parallel/reducer.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/parallel/ddp/reducer.h"
 
 namespace lockstep {
 
@@ -44,7 +43,17 @@ struct Reducer::Hooks {
   std::vector<Attached> attached;
 };
 
-/// Says whether two tensors are the same elements of the same memory.
-bool is_same_memory(const torch::Tensor& a, const torch::Tensor& b);
+/// Adds the seconds of a scope to a sum.
+class Timed {
+ public:
+  explicit Timed(double& sum) : sum_(sum) {}
+  ~Timed() { sum_ += stopwatch_.seconds(); }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  double& sum_;
+  Stopwatch stopwatch_;
+};
 
 }  // namespace lockstep

@@ -1,0 +1,96 @@
+#include "lockstep/parallel/ddp/gradient_sync.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/ddp/replicas.h"
+
+namespace lockstep {
+namespace {
+
+ReplicatedState state_of(const torch::nn::Module& module) {
+  ReplicatedState state;
+  state.add(module);
+  return state;
+}
+
+// A tied tensor is listed once per name; it is one gradient.
+NamedTensors trained_parameters(const NamedTensors& parameters) {
+  NamedTensors trained;
+  std::unordered_set<const void*> seen;
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.requires_grad() && seen.insert(parameter.unsafeGetTensorImpl()).second)
+      trained.emplace_back(name, parameter);
+  }
+  return trained;
+}
+
+std::vector<torch::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<torch::Tensor> tensors;
+  for (const auto& entry : named) tensors.push_back(entry.second);
+  return tensors;
+}
+
+// Checks first: the reducer's own collectives need equal shapes.
+NamedTensors agreed_parameters(const ReplicatedState& state, const ProcessGroup& group) {
+  NamedTensors all = state.parameters;
+  all.insert(all.end(), state.buffers.begin(), state.buffers.end());
+  check_same_on_all_ranks("DistributedDataParallel: the model's tensors", all, group);
+  broadcast_all(tensors_of(all), 0, group);
+  return trained_parameters(state.parameters);
+}
+
+ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
+  check(
+      options.bucket_bytes() > 0 && options.first_bucket_bytes() > 0,
+      "DistributedDataParallel: bucket sizes must be positive: ",
+      options.first_bucket_bytes(),
+      " and ",
+      options.bucket_bytes());
+  return {
+      .first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_bytes()),
+      .bucket_bytes = static_cast<std::size_t>(options.bucket_bytes()),
+      .find_unused_parameters = options.find_unused_parameters()};
+}
+
+}  // namespace
+
+void ReplicatedState::add(const torch::nn::Module& module, const std::string& prefix) {
+  for (const auto& entry : module.named_parameters())
+    parameters.emplace_back(prefix + entry.key(), entry.value());
+  for (const auto& entry : module.named_buffers())
+    buffers.emplace_back(prefix + entry.key(), entry.value());
+}
+
+GradientSync::GradientSync(
+    const torch::nn::Module& module,
+    ProcessGroup group,
+    const DistributedDataParallelOptions& options)
+    : GradientSync(state_of(module), std::move(group), options) {}
+
+GradientSync::GradientSync(
+    const ReplicatedState& state, ProcessGroup group, const DistributedDataParallelOptions& options)
+    : group_(group),
+      buffers_(
+          options.broadcast_buffers() ? tensors_of(state.buffers) : std::vector<torch::Tensor>()),
+      reducer_(agreed_parameters(state, group), group, reducer_options(options)) {}
+
+// Evaluation must not need the other ranks: one rank may evaluate alone.
+void GradientSync::before_forward(bool training) {
+  if (!training || !torch::GradMode::is_enabled() || !reducer_.is_synchronised()) return;
+  if (!buffers_.empty()) broadcast_all(buffers_, 0, group_);
+}
+
+NoSync::NoSync(std::shared_ptr<GradientSync> sync)
+    : sync_(std::move(sync)), before_(sync_->reducer().is_synchronised()) {
+  sync_->reducer().set_synchronised(false);
+}
+
+NoSync::~NoSync() {
+  if (sync_) sync_->reducer().set_synchronised(before_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+// Gradients that accumulate locally and are averaged later: without a backward, over several
+// forwards, for tensors that are no one module's. Case D5 of the conformance list.
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+#include "replica_checks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using torch::nn::Linear;
+using torch::nn::LinearOptions;
+using Options = DistributedDataParallelOptions;
+using testing::constant;
+using testing::expect_same_on_all_ranks;
+
+Linear scalar_layer() { return Linear(LinearOptions(1, 1).bias(false)); }
+
+TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
+  run_ranks(3, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(2, 3), Linear(3, 1));
+    DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
+    for (int round = 0; round < 3; ++round) {
+      net->zero_grad();
+      {
+        auto accumulate = model.no_sync();
+        for (int pass = 0; pass < 2; ++pass)
+          model(constant({1, 2}, group.rank() + pass)).sum().backward();
+      }
+      model.reduce_accumulated();
+      EXPECT_EQ(net[1]->as<Linear>()->bias.grad().item<float>(), 2);
+      const torch::Tensor sum = net[1]->as<Linear>()->weight.detach().matmul(
+          net[0]->as<Linear>()->weight.grad().new_full({3, 2}, 3.0));  // mean of 2 * rank + 1
+      const torch::Tensor first = net[0]->as<Linear>()->weight.grad();
+      EXPECT_TRUE(torch::allclose(first.sum(0), sum.flatten()));
+      for (const auto& parameter : net->parameters())
+        expect_same_on_all_ranks(parameter.grad(), group);
+    }
+  });
+}
+
+TEST(ReduceAccumulated, MixesWithSynchronisedPasses) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear net = scalar_layer();
+    DistributedDataParallel model(net, group);
+    for (int round = 0; round < 3; ++round) {
+      net->zero_grad();
+      model(constant({1, 1}, group.rank())).sum().backward();  // 0.5
+      {
+        auto accumulate = model.no_sync();
+        model(constant({1, 1}, 4 * group.rank())).sum().backward();
+      }
+      model.reduce_accumulated();
+      EXPECT_EQ(net->weight.grad().item<float>(), 2.5f);
+    }
+  });
+}
+
+TEST(ReduceAccumulated, AParameterWithoutGradientIsAnErrorThatNamesIt) {
+  run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(scalar_layer(), scalar_layer());
+    DistributedDataParallel model(net, group);
+    {
+      auto accumulate = model.no_sync();
+      net[0]->as<Linear>()->forward(torch::ones({1, 1})).sum().backward();
+    }
+    try {
+      model.reduce_accumulated();
+      ADD_FAILURE() << "nothing was said";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("1.weight"));
+    }
+  });
+}
+
+TEST(ReduceAccumulated, WhatNoRankUsedStaysUndefined) {
+  run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer());
+    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
+    {
+      auto accumulate = model.no_sync();
+      net[static_cast<std::size_t>(group.rank())]
+          ->as<Linear>()
+          ->forward(constant({1, 1}, 2))
+          .sum()
+          .backward();
+    }
+    model.reduce_accumulated();
+    EXPECT_EQ(net->parameters()[0].grad().item<float>(), 1);
+    EXPECT_EQ(net->parameters()[1].grad().item<float>(), 1);
+    EXPECT_FALSE(net->parameters()[2].grad().defined());
+  });
+}
+
+TEST(ReduceAccumulated, AGroupOfOneLeavesGradientsAlone) {
+  Linear net = scalar_layer();
+  DistributedDataParallel model(net, ProcessGroup());
+  model.reduce_accumulated();
+  EXPECT_FALSE(net->weight.grad().defined());
+}
+
+TEST(GradientSync, ServesTensorsOfSeveralModules) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear first = scalar_layer(), second = scalar_layer();
+    {
+      const torch::NoGradGuard no_grad;
+      first->weight.fill_(group.rank() + 2);
+      second->weight.fill_(group.rank() + 5);
+    }
+    const torch::Tensor seen = constant({1}, group.rank() + 7);
+    ReplicatedState state;
+    state.add(*first, "first.");
+    state.add(*second, "second.");
+    state.parameters.emplace_back("again", first->weight);  // tied: one gradient
+    state.buffers.emplace_back("seen", seen);
+    GradientSync sync(state, group, Options());
+    EXPECT_EQ(first->weight.item<float>(), 2);
+    EXPECT_EQ(second->weight.item<float>(), 5);
+    EXPECT_EQ(seen.item<float>(), 7);
+
+    sync.reducer().set_synchronised(false);
+    second(first(constant({1, 1}, group.rank()))).sum().backward();
+    sync.reduce_accumulated();
+    EXPECT_EQ(first->weight.grad().item<float>(), 2.5f);
+    EXPECT_EQ(second->weight.grad().item<float>(), 1);
+  });
+}
+
+TEST(GradientSync, NamesOfSeveralModulesCarryTheirPrefixes) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear layer(1 + group.rank(), 1);
+    ReplicatedState state;
+    state.add(*layer, "stage1.");
+    try {
+      const GradientSync sync(state, group, Options());
+      ADD_FAILURE() << "nothing was said";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("stage1.weight Float [1, 2] on rank 1"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
