@@ -1,0 +1,195 @@
+#include "lockstep/parallel/schedule/schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::pair<const char*, ScheduleKind>, 5> kNames{{
+    {"sequential", ScheduleKind::kSequential},
+    {"gpipe", ScheduleKind::kGPipe},
+    {"1f1b", ScheduleKind::k1F1B},
+    {"interleaved", ScheduleKind::kInterleaved},
+    {"zero-bubble", ScheduleKind::kZeroBubble},
+}};
+
+struct Shape {
+  int ranks;
+  int stages_per_rank;
+  int micro_batches;
+};
+
+// Note [Schedules]
+// All schedules are one form: a rank runs some forwards ahead (the warm-up), then a forward and a
+// backward in turn until the forwards are used up, then the backwards that remain. The kinds differ
+// in the length of the warm-up, in the order of the micro-batches over the stages of a rank, and in
+// whether the weights' gradients are a part of the backward or follow it by some micro-batches.
+struct Form {
+  int warm_up;
+  std::optional<int> weight_delay;  // in backwards; nothing: one whole backward
+};
+
+// Interleaved schedules take the micro-batches in rounds of about as many as there are ranks: each
+// round passes all stages of a rank before the next one starts. The first rounds take what is over.
+std::vector<std::pair<int, int>> rounds_of(const Shape& shape) {
+  const int rounds = std::max(1, shape.micro_batches / shape.ranks);
+  std::vector<std::pair<int, int>> result;
+  for (int round = 0, first = 0; round < rounds; ++round) {
+    const int size = shape.micro_batches / rounds + (round < shape.micro_batches % rounds ? 1 : 0);
+    result.emplace_back(first, first + size);
+    first += size;
+  }
+  return result;
+}
+
+std::vector<Action> order_of(const Shape& shape, int rank, ActionKind kind) {
+  std::vector<Action> order;
+  const int last = shape.stages_per_rank - 1;
+  for (const auto& [first, end] : rounds_of(shape)) {
+    for (int turn = 0; turn <= last; ++turn) {
+      const int local = kind == ActionKind::kForward ? turn : last - turn;
+      const int stage = local * shape.ranks + rank;
+      for (int micro_batch = first; micro_batch < end; ++micro_batch) {
+        order.push_back({stage, kind, micro_batch});
+      }
+    }
+  }
+  return order;
+}
+
+Form form_of(ScheduleKind kind, const Shape& shape, int rank) {
+  const int after = shape.ranks - 1 - rank;
+  const auto [first, end] = rounds_of(shape).front();
+  const int all = shape.stages_per_rank * shape.micro_batches;
+  const int other_stages = (shape.stages_per_rank - 1) * (end - first);
+  switch (kind) {
+    case ScheduleKind::kSequential:
+      return {0, {}};
+    case ScheduleKind::kGPipe:
+      return {all, {}};
+    case ScheduleKind::k1F1B:
+      return {std::min(after, all), {}};
+    case ScheduleKind::kInterleaved:
+      return {std::min(other_stages + 2 * after, all), {}};
+    case ScheduleKind::kZeroBubble:
+      return {std::min(other_stages + after, all), rank};
+  }
+  throw InvalidArgument(concat("make_schedule: there is no such kind: ", static_cast<int>(kind)));
+}
+
+std::vector<Action> actions_of(const Form& form, const Shape& shape, int rank) {
+  const bool split = form.weight_delay.has_value();
+  const auto forwards = order_of(shape, rank, ActionKind::kForward);
+  const auto backwards =
+      order_of(shape, rank, split ? ActionKind::kBackwardInput : ActionKind::kBackward);
+  const auto weights = split ? order_of(shape, rank, ActionKind::kBackwardWeight) : forwards;
+  const auto warm_up = static_cast<std::size_t>(form.warm_up);
+  const auto delay = static_cast<std::size_t>(form.weight_delay.value_or(0));
+  auto forward = forwards.begin() + form.warm_up;
+  auto weight = weights.begin();
+  std::vector<Action> actions(forwards.begin(), forward);
+  actions.reserve(warm_up + 3 * backwards.size());
+  for (std::size_t index = 0; index < backwards.size(); ++index) {
+    if (forward != forwards.end()) actions.push_back(*forward++);
+    actions.push_back(backwards[index]);
+    if (split && index >= delay) actions.push_back(*weight++);
+  }
+  if (split) actions.insert(actions.end(), weight, weights.end());
+  return actions;
+}
+
+bool takes_several_stages(ScheduleKind kind) {
+  return kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubble;
+}
+
+void check_places(ScheduleKind kind, int ranks, int stages) {
+  check(
+      stages >= ranks,
+      name_of(kind),
+      ": ",
+      ranks,
+      " places but only ",
+      stages,
+      " stages: cut the model into ",
+      ranks,
+      " stages or take ",
+      stages,
+      " places");
+  check(
+      stages == ranks || takes_several_stages(kind),
+      name_of(kind),
+      ": fewer places than stages: ",
+      ranks,
+      " < ",
+      stages,
+      "; take ",
+      stages,
+      " places, cut the model into ",
+      ranks,
+      " stages, or take the schedule interleaved");
+  check(
+      stages % ranks == 0,
+      name_of(kind),
+      ": the number of stages must be a multiple of the places: ",
+      stages,
+      " stages, ",
+      ranks,
+      " places; cut the model into ",
+      stages - stages % ranks,
+      " or ",
+      stages - stages % ranks + ranks,
+      " stages");
+}
+
+void check_numbers(ScheduleKind kind, int ranks, int stages, int micro_batches) {
+  check(ranks >= 1, name_of(kind), ": at least one place is needed: ", ranks);
+  check(stages >= 1, name_of(kind), ": at least one stage is needed: ", stages);
+  check(
+      micro_batches >= 1,
+      name_of(kind),
+      ": the batch must be cut into at least 1 chunk (micro-batch): ",
+      micro_batches,
+      "; 1 is no cut at all");
+  check_places(kind, ranks, stages);
+}
+
+std::string known_names() {
+  std::string text;
+  for (const auto& [name, kind] : kNames) text += concat(text.empty() ? "" : ", ", name);
+  return text;
+}
+
+}  // namespace
+
+const char* name_of(ScheduleKind kind) {
+  const auto* const found = std::find_if(
+      kNames.begin(), kNames.end(), [&](const auto& entry) { return entry.second == kind; });
+  check(found != kNames.end(), "schedule: there is no such kind: ", static_cast<int>(kind));
+  return found->first;
+}
+
+ScheduleKind schedule_kind(std::string_view name) {
+  const auto* const found = std::find_if(
+      kNames.begin(), kNames.end(), [&](const auto& entry) { return entry.first == name; });
+  check(found != kNames.end(), "schedule: unknown name '", name, "'; there are ", known_names());
+  return found->second;
+}
+
+Schedule make_schedule(ScheduleKind kind, int ranks, int stages, int micro_batches) {
+  check_numbers(kind, ranks, stages, micro_batches);
+  const Shape shape{ranks, stages / ranks, micro_batches};
+  Schedule schedule{kind, stages, ranks, micro_batches, {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    schedule.actions.push_back(actions_of(form_of(kind, shape, rank), shape, rank));
+  }
+  return schedule;
+}
+
+}  // namespace lockstep

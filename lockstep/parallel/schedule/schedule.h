@@ -1,0 +1,75 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "lockstep/parallel/schedule/action.h"
+
+namespace lockstep {
+
+/// Names the order in which the stages of a pipeline take the micro-batches.
+enum class ScheduleKind {
+  kSequential,   ///< model parallel: one micro-batch goes all the way there and back, then the next
+  kGPipe,        ///< all forwards, then all backwards, first micro-batch first
+  k1F1B,         ///< one forward, one backward as soon as possible: few live activations
+  kInterleaved,  ///< 1F1B over several stages a rank, a smaller bubble, more transfers
+  kZeroBubble    ///< ZB-H1: the weights' gradients fill the idle time of 1F1B
+};
+
+/// Gives the name on the command line: sequential, gpipe, 1f1b, interleaved, zero-bubble.
+const char* name_of(ScheduleKind kind);
+
+/// Finds the kind of that name. Throws InvalidArgument that repeats the name and lists those that
+/// exist.
+ScheduleKind schedule_kind(std::string_view name);
+
+/// Is what every rank of a pipeline does in one step, in order; idle time is not written.
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::kSequential;
+  int stages = 0;
+  int ranks = 0;
+  int micro_batches = 0;
+  std::vector<std::vector<Action>> actions;  ///< per rank
+
+  /// Is the rank that computes a stage: stages go round the ranks.
+  int rank_of(int stage) const { return stage % ranks; }
+
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+/// Makes the schedule of one step, without transfers; stage s is on rank s % ranks.
+///
+/// Interleaved and zero-bubble take any multiple of the ranks as stages, the others as many stages
+/// as ranks. Any number of micro-batches from 1 up is legal, also fewer than stages. Throws
+/// InvalidArgument that says which numbers would do.
+Schedule make_schedule(ScheduleKind kind, int ranks, int stages, int micro_batches);
+
+/// Says what a receive in a schedule does, and so where it stands.
+enum class Receives {
+  /// It only announces that a value may come; the action that needs the value waits. It stands as
+  /// early as the sender's place in time, so that transfer and computation overlap. PyTorch's
+  /// order.
+  kPosted,
+  /// It waits for the value. It stands directly before the action that needs the value: earlier, it
+  /// would keep the rank from computing what it can.
+  kBlocking
+};
+
+/// Inserts sends and receives wherever neighbouring stages are on different ranks; a send directly
+/// follows the action that computes its value.
+///
+/// The lists of kPosted cannot deadlock even where receives wait and sends wait for their receives;
+/// but that is slow: 1F1B of 2 ranks and 8 micro-batches takes 40 units of time instead of 27. With
+/// kBlocking a send must not wait.
+Schedule with_transfers(const Schedule& schedule, Receives receives = Receives::kPosted);
+
+/// Replaces a BackwardInput that is directly followed by its own BackwardWeight with one Backward:
+/// cheaper to compute, but the stage before gets its gradient later.
+Schedule with_merged_backward(const Schedule& schedule);
+
+/// Checks that the schedule computes every micro-batch of every stage exactly once, forward before
+/// backward, on the stage's rank, and that no rank waits for ever. Throws InvalidArgument that
+/// names rank and action.
+void check_schedule(const Schedule& schedule);
+
+}  // namespace lockstep

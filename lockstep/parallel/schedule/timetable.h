@@ -1,0 +1,60 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/parallel/schedule/schedule.h"
+
+namespace lockstep {
+
+/// Says how long actions take, in any unit of time, equal for all stages.
+struct ActionCosts {
+  double forward = 1;
+  double backward_input = 1;
+  double backward_weight = 1;
+  /// Is the cost of kBackward: input and weight together.
+  double backward = 2;
+  /// Is the time between sending and having received. Without transfers in the schedule it passes
+  /// while the ranks compute; a send or a receive that the schedule holds keeps its rank busy.
+  double transfer = 0;
+};
+
+struct TimedAction {
+  Action action = {};
+  double start = 0;
+  double end = 0;
+
+  friend bool operator==(const TimedAction&, const TimedAction&) = default;
+};
+
+/// Is a schedule with its times: every action starts as soon as its rank and its input are ready.
+struct Timetable {
+  int stages = 0;
+  std::vector<std::vector<TimedAction>> ranks;
+  double length = 0;
+  /// Is, per rank, the largest number of forwards whose backward is not over: so many activations
+  /// of a stage are kept. A split backward is over when the weights have their gradient.
+  std::vector<int> most_live_activations;
+
+  /// Is the share of the time of all ranks in which they do not compute.
+  double idle_share() const;
+};
+
+/// Computes when each action happens. Throws InvalidArgument if a cost is negative or the schedule
+/// is not valid.
+Timetable simulate(const Schedule& schedule, const ActionCosts& costs);
+
+/// Draws a row per stage and a column per unit of time: `stage 0  F0 F1  . B0`. An action longer
+/// than a unit continues as `=`; transfers are not drawn. Throws InvalidArgument unless all starts
+/// and ends are whole numbers.
+std::string to_table(const Timetable& timetable);
+
+/// Gives the idle share of a schedule whose forwards take as long as each half of a backward, free
+/// transfers, by its closed form: sequential 1 - 1/p, GPipe and 1F1B (p-1)/(m+p-1), interleaved
+/// (p-1)/(vm+p-1), zero-bubble (p-1)/(3vm+p-1), with p ranks, v stages each, m micro-batches.
+///
+/// Interleaved and zero-bubble reach it if m is a multiple of p, and idle longer otherwise:
+/// simulate() then tells. Throws as make_schedule.
+double bubble_share(ScheduleKind kind, int ranks, int stages, int micro_batches);
+
+}  // namespace lockstep
