@@ -1,0 +1,166 @@
+#include "lockstep/parallel/place/place_worker.h"
+
+#include <cstddef>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+// About ten microseconds: a hand-over within a step is met awake, and the cores of a longer one are
+// left to those who compute.
+constexpr int kSpins = 300;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+void name_this_thread(const std::string& name) {
+  constexpr std::size_t kLongest = 15;  // the kernel's limit
+  ::pthread_setname_np(::pthread_self(), name.substr(0, kLongest).c_str());
+}
+
+void pin_this_thread(const Place& place) {
+  if (place.cores.empty()) return;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int core : place.cores) CPU_SET(static_cast<std::size_t>(core), &mask);
+  const int error = ::pthread_setaffinity_np(::pthread_self(), sizeof(mask), &mask);
+  if (error != 0) {
+    throw std::system_error(
+        error, std::generic_category(), concat("PlaceWorker: pin to ", describe(place)));
+  }
+}
+
+// The order matters: LibTorch gives each thread that asks for the first time the number that was
+// set last in any thread, so asking comes before setting.
+void use_one_thread_per_core(const Place& place) {
+  if (place.cores.empty()) return;
+  (void)at::get_num_threads();
+  at::set_num_threads(static_cast<int>(place.cores.size()));
+}
+
+/// Undoes what setting the number of threads in a worker does to threads that begin later.
+class KeepNumberOfThreads {
+ public:
+  KeepNumberOfThreads() : lock_(mutex()), number_(at::get_num_threads()) {}
+  ~KeepNumberOfThreads() { at::set_num_threads(number_); }
+  KeepNumberOfThreads(const KeepNumberOfThreads&) = delete;
+  KeepNumberOfThreads& operator=(const KeepNumberOfThreads&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+
+  std::lock_guard<std::mutex> lock_;
+  int number_;
+};
+
+void check_cores(const Place& place) {
+  for (const int core : place.cores) {
+    check(core >= 0 && core < CPU_SETSIZE, "PlaceWorker: there is no core ", core);
+  }
+}
+
+}  // namespace
+
+PlaceWorker::PlaceWorker(Place place, const std::string& name) : place_(std::move(place)) {
+  check_cores(place_);
+  const KeepNumberOfThreads keep;
+  thread_ = std::thread([this] { run(); });
+  try {
+    start(name);
+  } catch (...) {
+    set(State::kStopped);
+    thread_.join();
+    throw;
+  }
+}
+
+PlaceWorker::~PlaceWorker() {
+  wait_while(State::kWorking);
+  set(State::kStopped);
+  thread_.join();
+}
+
+void PlaceWorker::start(const std::string& name) {
+  begin([this, name] {
+    name_this_thread(name);
+    pin_this_thread(place_);
+    use_one_thread_per_core(place_);
+    if (!place_.device.is_cpu())
+      c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
+  });
+  wait();
+}
+
+void PlaceWorker::begin(std::function<void()> task) {
+  check(
+      state_.load(std::memory_order_acquire) == State::kIdle,
+      "PlaceWorker: the task before has not been waited for");
+  task_ = std::move(task);
+  set(State::kWorking);
+}
+
+void PlaceWorker::wait() {
+  if (wait_while(State::kWorking) == State::kIdle) return;
+  const auto exception = std::exchange(exception_, nullptr);
+  state_.store(State::kIdle, std::memory_order_release);
+  if (exception) std::rethrow_exception(exception);
+}
+
+void PlaceWorker::run() {
+  for (;;) {
+    if (wait_while_unemployed() == State::kStopped) return;
+    do_task();
+    set(State::kDone);
+  }
+}
+
+void PlaceWorker::do_task() {
+  try {
+    task_();
+  } catch (...) {
+    exception_ = std::current_exception();
+  }
+  // What a task captured must be gone when its end is announced.
+  task_ = nullptr;
+}
+
+void PlaceWorker::set(State state) {
+  state_.store(state, std::memory_order_release);
+  state_.notify_all();
+}
+
+PlaceWorker::State PlaceWorker::wait_while(State state) const {
+  for (int i = 0; i < kSpins; ++i) {
+    if (state_.load(std::memory_order_acquire) != state) break;
+    pause();
+  }
+  state_.wait(state, std::memory_order_acquire);
+  return state_.load(std::memory_order_acquire);
+}
+
+PlaceWorker::State PlaceWorker::wait_while_unemployed() const {
+  for (;;) {
+    for (const State unemployed : {State::kDone, State::kIdle}) {
+      const State now = wait_while(unemployed);
+      if (now == State::kWorking || now == State::kStopped) return now;
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "lockstep/parallel/place/place.h"
+
+namespace lockstep {
+
+/// Is a lasting thread that computes in a place: pinned to its cores with as many OpenMP threads as
+/// cores, or with its accelerator as the current device.
+///
+/// One thread at a time gives it tasks, one task after the other. It takes none of that thread's
+/// modes over: see ThreadModes.
+///
+///     PlaceWorker worker(place, "replica 1");
+///     worker.begin([&] { output = net->forward(input); });
+///     worker.wait();   // throws what the task threw
+class PlaceWorker {
+ public:
+  /// Starts the thread. The first 15 bytes of the name are what `top -H` and debuggers show. Throws
+  /// std::system_error if the thread cannot be pinned to the cores.
+  PlaceWorker(Place place, const std::string& name);
+
+  /// Waits for the task that is under way, whose exception is then lost, and ends the thread.
+  ~PlaceWorker();
+  PlaceWorker(const PlaceWorker&) = delete;
+  PlaceWorker& operator=(const PlaceWorker&) = delete;
+
+  /// Begins a task. Throws InvalidArgument if the one before has not been waited for.
+  void begin(std::function<void()> task);
+
+  /// Waits for the end of the task, and throws what it threw; returns at once if there is none.
+  void wait();
+
+  const Place& place() const { return place_; }
+
+ private:
+  // idle -begin-> working -> done -wait-> idle
+  enum class State : std::uint32_t { kIdle, kWorking, kDone, kStopped };
+
+  void start(const std::string& name);
+  void run();
+  void do_task();
+  State wait_while(State state) const;
+  State wait_while_unemployed() const;
+  void set(State state);
+
+  Place place_;
+  std::atomic<State> state_{State::kIdle};
+  // Who may touch these two is decided by the state.
+  std::function<void()> task_;
+  std::exception_ptr exception_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep
