@@ -166,7 +166,9 @@ TEST(Model, ListsTheNamesWhenThereIsNoSuchNet) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(
         error.what(),
-        "make_model: there is no such net: mnist; there are toy, mnist-small, mnist-large");
+        "make_model: there is no such net: mnist; there are toy, mnist-small, mnist-large, "
+        "resnet18, "
+        "resnet18-cifar, resnet34, resnet50");
   }
   EXPECT_THROW(make_model("toy", 0), InvalidArgument);
 }

@@ -4,6 +4,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/mnist.h"
+#include "lockstep/nn/models/resnet.h"
 #include "lockstep/nn/models/toy.h"
 
 namespace lockstep::nn {
@@ -19,10 +20,19 @@ std::shared_ptr<ModelImpl> make(std::int64_t classes) {
   return std::make_shared<Impl>(classes);
 }
 
+template <const ResNetShape& kShape>
+std::shared_ptr<ModelImpl> make_resnet(std::int64_t classes) {
+  return std::make_shared<ResNetImpl>(kShape, classes);
+}
+
 constexpr Entry kModels[] = {
     {"toy", make<ToyImpl>},
     {"mnist-small", make<MnistSmallImpl>},
     {"mnist-large", make<MnistLargeImpl>},
+    {"resnet18", make_resnet<kResNet18>},
+    {"resnet18-cifar", make_resnet<kResNet18Cifar>},
+    {"resnet34", make_resnet<kResNet34>},
+    {"resnet50", make_resnet<kResNet50>},
 };
 
 std::string joined_names() {

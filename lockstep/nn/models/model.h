@@ -1,22 +1,46 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/models/layers.h"
+
 namespace lockstep::nn {
 
-/// Is a net that turns a batch of images into one row of class scores (logits) each.
+/// Is a net that turns a batch of images into one row of class scores (logits) each; clone() works.
 class ModelImpl : public torch::nn::Module {
  public:
   /// Takes [N, channels, height, width], or [N, features] for `toy`; gives [N, classes] without
-  /// softmax.
-  virtual torch::Tensor forward(torch::Tensor images) = 0;
+  /// softmax. Runs the layers one after the other, nothing else.
+  virtual torch::Tensor forward(torch::Tensor images) { return run_layers(layers_, images); }
+
+  /// Gives the model as a chain of its own sub-modules, which share its parameters.
+  ///
+  /// The first layer, `input`, checks the images and lays them out as the others want them; a part
+  /// of the model that begins later takes what the layers before it give.
+  virtual Layers layers() const { return layers_; }
+
+ protected:
+  /// Appends a layer to the chain; whoever calls it registers what has parameters.
+  template <typename Layer>
+  void append(std::string name, const Layer& layer) {
+    layers_.insert(std::move(name), torch::nn::AnyModule(layer));
+  }
+
+  /// Registers a module under its name and appends it to the chain.
+  template <typename Holder>
+  void append_module(const std::string& name, const Holder& layer) {
+    append(name, register_module(name, layer));
+  }
+
+ private:
+  Layers layers_;
 };
 TORCH_MODULE(Model);
 

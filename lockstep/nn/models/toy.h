@@ -1,23 +1,23 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
-#include <torch/nn/modules/linear.h>
-
+#include "lockstep/nn/models/clone.h"
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
 
 /// Is the net of PyTorch's DDP tutorial: linear 10-10, ReLU, linear 10-classes (5 there).
-class ToyImpl final : public ModelImpl {
+///
+/// Takes [N, 10] or anything that flattens to it. Its layers: input, net1, relu, net2.
+class ToyImpl final : public CloneByArguments<ToyImpl, ModelImpl> {
  public:
   explicit ToyImpl(std::int64_t classes);
-
-  /// Takes [N, 10] or anything that flattens to it.
-  torch::Tensor forward(torch::Tensor features) override;
+  std::tuple<std::int64_t> arguments() const { return {classes_}; }
 
  private:
-  torch::nn::Linear net1_, net2_;
+  std::int64_t classes_;
 };
 
 }  // namespace lockstep::nn

@@ -1,0 +1,45 @@
+#include "lockstep/nn/models/layers.h"
+
+#include <utility>
+
+#include <torch/nn/modules/container/functional.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::nn {
+namespace {
+
+std::string joined_keys(const Layers& layers) {
+  std::string text;
+  for (const auto& layer : layers) text += (text.empty() ? "" : ", ") + layer.key();
+  return text;
+}
+
+}  // namespace
+
+std::size_t layer_index(const Layers& layers, const std::string& name) {
+  std::size_t index = 0;
+  for (const auto& layer : layers) {
+    if (layer.key() == name || layer.key().starts_with(name + ".")) return index;
+    ++index;
+  }
+  throw InvalidArgument(
+      concat("layer_index: there is no such layer: ", name, "; there are ", joined_keys(layers)));
+}
+
+torch::Tensor run_layers(Layers& layers, torch::Tensor input) {
+  for (auto& layer : layers) input = layer.value().forward(std::move(input));
+  return input;
+}
+
+torch::nn::AnyModule layer_of(std::function<torch::Tensor(torch::Tensor)> function) {
+  return torch::nn::AnyModule(torch::nn::Functional(std::move(function)));
+}
+
+torch::Tensor relu_layer(torch::Tensor input) {
+  return input.grad_fn() ? input.relu_() : input.relu();
+}
+
+torch::Tensor flatten_layer(torch::Tensor input) { return input.flatten(1); }
+
+}  // namespace lockstep::nn

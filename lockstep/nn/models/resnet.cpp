@@ -1,0 +1,90 @@
+#include "lockstep/nn/models/resnet.h"
+
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/max_pool2d.h>
+#include <torch/enum.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/models/residual_block.h"
+
+namespace lockstep::nn {
+namespace {
+
+constexpr std::int64_t kStemChannels = 64;
+
+// The weights are channels-last too, so all that follows stays in that layout.
+torch::nn::AnyModule input_layer(const char* name) {
+  return layer_of([name](const torch::Tensor& images) {
+    check(
+        images.dim() == 4 && images.size(1) == 3,
+        name,
+        ": takes images of [N, 3, height, width], not ",
+        images.sizes());
+    return images.contiguous(at::MemoryFormat::ChannelsLast);
+  });
+}
+
+torch::Tensor max_pool(torch::Tensor maps) { return at::max_pool2d(maps, 3, 2, 1); }
+
+torch::Tensor average_pool(torch::Tensor maps) { return at::adaptive_avg_pool2d(maps, {1, 1}); }
+
+}  // namespace
+
+ResNetImpl::ResNetImpl(const ResNetShape& shape, std::int64_t classes)
+    : shape_(shape), classes_(classes) {
+  append_stem();
+  if (shape.block == ResNetBlock::kBasic) {
+    append_groups<BasicBlockImpl>();
+  } else {
+    append_groups<BottleneckImpl>();
+  }
+  initialise();
+}
+
+void ResNetImpl::append_stem() {
+  const bool is_cifar = shape_.stem == ResNetStem::kCifar;
+  append("input", input_layer(shape_.name));
+  append_module("conv1", convolution(3, kStemChannels, is_cifar ? 3 : 7, is_cifar ? 1 : 2));
+  append_module("bn1", torch::nn::BatchNorm2d(kStemChannels));
+  append("relu", layer_of(relu_layer));
+  if (!is_cifar) append("maxpool", layer_of(max_pool));
+}
+
+template <typename Block>
+void ResNetImpl::append_groups() {
+  std::int64_t channels = kStemChannels;
+  for (std::size_t group = 0; group < shape_.blocks.size(); ++group) {
+    append_group<Block>(group, channels);
+  }
+  append("avgpool", layer_of(average_pool));
+  append("flatten", layer_of(flatten_layer));
+  append_module("fc", torch::nn::Linear(channels, classes_));
+}
+
+template <typename Block>
+void ResNetImpl::append_group(std::size_t group, std::int64_t& channels) {
+  const std::string name = "layer" + std::to_string(group + 1);
+  const std::int64_t width = kStemChannels << group;
+  auto blocks = register_module(name, torch::nn::Sequential());
+  for (std::int64_t i = 0; i < shape_.blocks[group]; ++i) {
+    const std::int64_t stride = i == 0 && group > 0 ? 2 : 1;
+    auto block = std::make_shared<Block>(channels, width, stride);
+    blocks->push_back(block);
+    append(name + "." + std::to_string(i), block);
+    channels = width * Block::kExpansion;
+  }
+}
+
+// Batch norms begin with weight 1 and bias 0 and the linear layer with PyTorch's default, as made.
+void ResNetImpl::initialise() {
+  for (const auto& module : modules(/*include_self=*/false)) {
+    auto* layer = module->as<torch::nn::Conv2d>();
+    if (layer == nullptr) continue;
+    torch::nn::init::kaiming_normal_(layer->weight, 0, torch::kFanOut, torch::kReLU);
+    layer->weight.set_data(layer->weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <ATen/ops/rand.h>
+#include <torch/types.h>
+
+namespace lockstep::nn {
+
+/// Makes random images that the model of that name takes; ResNets get 3 x 32 x 32.
+inline torch::Tensor images_for(const std::string& model, std::int64_t count) {
+  if (model == "toy") return at::rand({count, 10});
+  if (model.starts_with("mnist")) return at::rand({count, 1, 28, 28});
+  return at::rand({count, 3, 32, 32});
+}
+
+/// Makes a gtest name of a model's.
+inline std::string test_name(std::string model) {
+  for (char& letter : model) letter = letter == '-' ? '_' : letter;
+  return model;
+}
+
+}  // namespace lockstep::nn
