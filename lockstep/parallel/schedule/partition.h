@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace lockstep {
+
+/// Cuts a chain of layers into blocks so that the largest block costs as little as possible; gives
+/// the number of layers of each block, at least 1.
+///
+/// Of several such cuts it takes the most even one (least sum of squares, then of the numbers of
+/// layers), then the one whose first blocks are shorter, because the first stages of a pipeline
+/// keep the most activations. Throws InvalidArgument if a cost is negative or not finite, or if
+/// there are fewer than 1 or more parts than layers.
+///
+///     partition({1, 2, 3, 4, 5, 6}, 2)  // {4, 2}
+std::vector<int> partition(const std::vector<double>& costs, int parts);
+
+/// Cuts as partition does if all layers cost the same: the last blocks take what is over.
+std::vector<int> partition_by_count(std::size_t layers, int parts);
+
+/// Checks a balance made by hand: layers per stage. Throws InvalidArgument with advice if an entry
+/// is below 1, if they do not add up to the layers, or if there are more stages than places.
+void check_balance(const std::vector<int>& balance, std::size_t layers, int places);
+
+}  // namespace lockstep
