@@ -49,6 +49,7 @@ TEST(Partition, OnePartTakesAll) { EXPECT_THAT(partition({3, 1, 2}, 1), Elements
 // 7 in the middle bounds every cut; the rest is spread evenly, not all at one end.
 TEST(Partition, TiesGoToTheMostEvenCut) {
   EXPECT_THAT(partition({1, 1, 1, 1, 7}, 3), ElementsAre(2, 2, 1));
+  EXPECT_THAT(partition({10, 4, 1, 1, 1, 1}, 3), ElementsAre(1, 1, 4));
 }
 
 TEST(Partition, TiesThenGoToEvenCounts) {
@@ -60,6 +61,16 @@ TEST(Partition, TiesThenGoToShorterFirstBlocks) {
   EXPECT_THAT(partition({5, 0, 5}, 2), ElementsAre(1, 2));
   EXPECT_THAT(partition({0.1, 0.1, 0.1, 0.1, 0.1}, 2), ElementsAre(2, 3));
   EXPECT_THAT(partition({3e-9, 3e-9, 3e-9, 3e-9, 3e-9, 3e-9, 3e-9}, 4), ElementsAre(1, 2, 2, 2));
+}
+
+TEST(Partition, RoundingBreaksNoTie) {
+  EXPECT_THAT(partition({0.3, 0.3, 0.1, 0.3, 0.3}, 3), ElementsAre(1, 2, 2));
+  EXPECT_THAT(partition({0.1, 0.1, 0.1, 0.3}, 3), ElementsAre(1, 2, 1));
+}
+
+TEST(Partition, TheUnitOfCostsDoesNotMatter) {
+  EXPECT_THAT(partition({1e-12, 2e-12, 3e-12, 4e-12, 5e-12, 6e-12}, 2), ElementsAre(4, 2));
+  EXPECT_THAT(partition({1e12, 2e12, 3e12, 4e12, 5e12, 6e12}, 2), ElementsAre(4, 2));
 }
 
 TEST(Partition, CostsThatAreNoneAreRefused) {
