@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <torch/arg.h>
 #include <torch/nn/module.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/ddp/collect_tensors.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
 
 namespace lockstep {
@@ -39,7 +41,11 @@ class DistributedDataParallel {
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     sync_->before_forward(module_->is_training());
-    return module_->forward(std::forward<Arguments>(arguments)...);
+    auto output = module_->forward(std::forward<Arguments>(arguments)...);
+    std::vector<torch::Tensor> outputs;
+    collect_tensors(output, outputs);
+    sync_->after_forward(outputs);
+    return output;
   }
 
   auto operator->() const { return &*module_; }
@@ -54,6 +60,13 @@ class DistributedDataParallel {
 
   /// Averages what has accumulated under no_sync(), without a backward. A collective.
   void reduce_accumulated() { sync_->reduce_accumulated(); }
+
+  /// Averages in another way than by all-reduce from now on, see CommHook. Throws InvalidArgument
+  /// if there is a hook already.
+  void register_comm_hook(CommHook hook) { sync_->reducer().register_comm_hook(std::move(hook)); }
+
+  /// Tells how many bytes went in how many buckets, and what share of the time was hidden.
+  ReducerReport report() const { return sync_->reducer().report(); }
 
   /// Is how long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return sync_->reducer().communication_seconds(); }

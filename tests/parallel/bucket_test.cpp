@@ -1,4 +1,4 @@
-// Bucket assignment, rows B1 to B5 of the conformance cases (measured with PyTorch 2.11; the first
+// Bucket assignment, rows B1 to B6 of the conformance cases (measured with PyTorch 2.11; the first
 // four are asserted in its test_c10d_common.py).
 
 #include "lockstep/parallel/ddp/bucket.h"
@@ -66,6 +66,18 @@ TEST(Bucket, B4LimitsAdvancePerType) {
 TEST(Bucket, B5ABucketClosesWhenItReachesItsLimit) {
   EXPECT_EQ(cut({floats(60), floats(60), floats(60)}, {400}).first, (Indices{{0, 1}, {2}}));
   EXPECT_EQ(cut({floats(1000), floats(1), floats(1)}, {400}).first, (Indices{{0}, {1, 2}}));
+}
+
+TEST(Bucket, B6ASparseGradientIsABucketOfItsOwn) {
+  ParameterShape sparse = floats(10);
+  sparse.sparse = true;
+  const auto [buckets, limits] = cut({floats(10), sparse, floats(10)}, {80});
+  EXPECT_EQ(buckets, (Indices{{0, 2}, {1}}));
+  EXPECT_EQ(limits, (Limits{80, 0}));
+
+  const auto explicit_order = cut_buckets({floats(10), floats(10), floats(10)}, {2, 1, 0}, {80});
+  EXPECT_EQ(explicit_order[0].parameters, (std::vector<std::size_t>{2, 1}));
+  EXPECT_EQ(explicit_order[1].parameters, (std::vector<std::size_t>{0}));
 }
 
 TEST(Bucket, ThirtyLayersAsPyTorchMeasured) {

@@ -35,6 +35,10 @@ std::vector<BucketPlan> cut_buckets(
   std::vector<BucketPlan> closed;
   std::vector<OpenBucket> open;
   for (const std::size_t index : order) {
+    if (parameters.at(index).sparse) {
+      closed.push_back({{index}, 0});
+      continue;
+    }
     OpenBucket& bucket = open_bucket_for(open, parameters.at(index));
     bucket.parameters.push_back(index);
     bucket.bytes += parameters[index].bytes;

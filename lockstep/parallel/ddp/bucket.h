@@ -14,6 +14,7 @@ struct ParameterShape {
   std::size_t bytes = 0;
   at::ScalarType type = at::kFloat;
   c10::Device device = c10::kCPU;
+  bool sparse = false;  ///< its gradient is: it makes a bucket alone
 };
 
 /// Is a set of parameters whose gradients are reduced together, by their indices in the order of
@@ -27,7 +28,8 @@ struct BucketPlan {
 /// reducer).
 ///
 /// There is one open bucket per element type and device; it closes when its bytes reach the limit.
-/// The first limit serves once, the last for all later buckets. Parameters are taken in the given
+/// The first limit serves once, the last for all later buckets. A sparse gradient makes a bucket of
+/// its own at once, with limit 0. Parameters are taken in the given
 /// order; the buckets come back in the order in which they closed, those that stayed open last.
 std::vector<BucketPlan> cut_buckets(
     const std::vector<ParameterShape>& parameters,

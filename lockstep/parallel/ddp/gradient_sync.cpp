@@ -43,7 +43,8 @@ NamedTensors agreed_parameters(const ReplicatedState& state, const ProcessGroup&
   return trained_parameters(state.parameters);
 }
 
-ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
+ReducerOptions reducer_options(
+    const ReplicatedState& state, const DistributedDataParallelOptions& options) {
   check(
       options.bucket_bytes() > 0 && options.first_bucket_bytes() > 0,
       "DistributedDataParallel: bucket sizes must be positive: ",
@@ -53,17 +54,12 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
   return {
       .first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_bytes()),
       .bucket_bytes = static_cast<std::size_t>(options.bucket_bytes()),
-      .find_unused_parameters = options.find_unused_parameters()};
+      .find_unused_parameters = options.find_unused_parameters(),
+      .static_graph = options.static_graph(),
+      .sparse = state.sparse};
 }
 
 }  // namespace
-
-void ReplicatedState::add(const torch::nn::Module& module, const std::string& prefix) {
-  for (const auto& entry : module.named_parameters())
-    parameters.emplace_back(prefix + entry.key(), entry.value());
-  for (const auto& entry : module.named_buffers())
-    buffers.emplace_back(prefix + entry.key(), entry.value());
-}
 
 GradientSync::GradientSync(
     const torch::nn::Module& module,
@@ -73,13 +69,20 @@ GradientSync::GradientSync(
 
 GradientSync::GradientSync(
     const ReplicatedState& state, ProcessGroup group, const DistributedDataParallelOptions& options)
+    : GradientSync(std::move(group), state.without(options.ignored()), options) {}
+
+GradientSync::GradientSync(
+    ProcessGroup group, const ReplicatedState& kept, const DistributedDataParallelOptions& options)
     : group_(group),
       buffers_(
-          options.broadcast_buffers() ? tensors_of(state.buffers) : std::vector<torch::Tensor>()),
-      reducer_(agreed_parameters(state, group), group, reducer_options(options)) {}
+          options.broadcast_buffers() ? tensors_of(kept.buffers) : std::vector<torch::Tensor>()),
+      reducer_(agreed_parameters(kept, group), group, reducer_options(kept, options)) {
+  if (options.comm_hook()) reducer_.register_comm_hook(options.comm_hook());
+}
 
 // Evaluation must not need the other ranks: one rank may evaluate alone.
 void GradientSync::before_forward(bool training) {
+  reducer_.check_no_pass_was_broken_off();
   if (!training || !torch::GradMode::is_enabled() || !reducer_.is_synchronised()) return;
   if (!buffers_.empty()) broadcast_all(buffers_, 0, group_);
 }

@@ -9,7 +9,9 @@
 #include <torch/nn/module.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/ddp/reducer.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 
 namespace lockstep {
 
@@ -24,18 +26,17 @@ struct DistributedDataParallelOptions {
   /// averaged over all; what none used keeps an undefined gradient. Costs one small collective per
   /// backward.
   TORCH_ARG(bool, find_unused_parameters) = false;
+  /// Says that every backward uses the same parameters equally often, on each rank those that it
+  /// used in the first. Then parameters may be left out, and used several times in one backward
+  /// (by checkpointed parts), without a collective per pass. A pass that differs is an error.
+  TORCH_ARG(bool, static_graph) = false;
   /// Lets the buffers (running statistics) follow rank 0 before each forward in training.
   TORCH_ARG(bool, broadcast_buffers) = true;
-};
-
-/// Is what the replicas of a model have in common: of a module, of the modules of a pipeline's
-/// stage, or of no module at all. A tensor may be listed under several names.
-struct ReplicatedState {
-  NamedTensors parameters;
-  NamedTensors buffers;
-
-  /// Adds the parameters and buffers of a module, their names behind the prefix.
-  void add(const torch::nn::Module& module, const std::string& prefix = "");
+  /// Names parameters and buffers that each rank keeps to itself: not compared, not broadcast,
+  /// their gradients not averaged. Names or shell patterns: `head.*`, `*.running_mean`.
+  TORCH_ARG(std::vector<std::string>, ignored) = {};
+  /// Averages buckets in another way than by all-reduce, see CommHook.
+  TORCH_ARG(CommHook, comm_hook) = nullptr;
 };
 
 /// Keeps the replicas of a model alike: what DistributedDataParallel does, without the module's
@@ -62,6 +63,12 @@ class GradientSync {
   /// Lets the buffers follow rank 0 if this forward is one of training. A collective then.
   void before_forward(bool training);
 
+  /// Sees the outputs of forward, so that the pass ends with the backward from them even if parts
+  /// of it are checkpointed. May be left out where none are.
+  void after_forward(const std::vector<torch::Tensor>& outputs) {
+    reducer_.expect_backward(outputs);
+  }
+
   /// Averages the gradients that have accumulated while synchronisation was off, without a
   /// backward. A collective.
   ///
@@ -73,6 +80,11 @@ class GradientSync {
   Reducer& reducer() { return reducer_; }
 
  private:
+  GradientSync(
+      ProcessGroup group,
+      const ReplicatedState& kept,
+      const DistributedDataParallelOptions& options);
+
   ProcessGroup group_;
   std::vector<torch::Tensor> buffers_;  // empty if they are not broadcast
   Reducer reducer_;

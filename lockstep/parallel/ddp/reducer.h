@@ -1,15 +1,20 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/ddp/bucket.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
+#include "lockstep/parallel/ddp/reducer_report.h"
 #include "lockstep/parallel/ddp/replicas.h"
 
 namespace lockstep {
@@ -19,6 +24,8 @@ struct ReducerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
   bool find_unused_parameters = false;
+  bool static_graph = false;
+  std::set<std::string> sparse = {};  ///< parameters whose gradients are sparse
 };
 
 /// Averages gradients over all ranks while backward goes on.
@@ -41,8 +48,15 @@ struct ReducerOptions {
 ///
 /// Note [Order of collectives]
 /// Every rank makes the same collectives in the same order, whatever its gradients did: the
-/// buckets, all of them, in their order; then what the ranks used. So what is found out only at the
-/// end of backward, such as a parameter left out, fills its bucket before anything else is sent.
+/// buckets, all of them, in their order; then what the ranks used; then what communication hooks
+/// do in a second step, in the order of the buckets again, and so on. So what is found out only at
+/// the end of backward, such as a parameter left out, fills its bucket before anything else is
+/// sent.
+///
+/// Note [Backward inside backward]
+/// Checkpointed parts run a backward of their own inside the outer one, and the engine ends the
+/// inner one first. What ends the pass is therefore queued where the outer one starts, at the
+/// outputs of forward (expect_backward); without them, where the first gradient comes.
 class Reducer {
  public:
   /// Attaches itself to the parameters, which must be the same on all ranks
@@ -57,14 +71,38 @@ class Reducer {
   void set_synchronised(bool synchronised) { synchronised_ = synchronised; }
   bool is_synchronised() const { return synchronised_; }
 
+  /// Ends the pass where the backward from these outputs ends, see Note [Backward inside backward].
+  void expect_backward(const std::vector<torch::Tensor>& outputs);
+
+  /// Throws if an earlier backward was broken off by an exception: its gradients are lost.
+  void check_no_pass_was_broken_off();
+
   /// Averages the gradients that have accumulated without synchronisation, as a backward pass would
   /// that adds nothing to them. A collective. A parameter without gradient is an error
   /// (InvalidArgument on the rank that has it, and told to the others) unless unused parameters are
-  /// searched for.
+  /// searched for or the graph is static.
   void reduce_accumulated();
 
+  /// Lets the hook average the dense buckets from now on. Throws InvalidArgument if there is one.
+  void register_comm_hook(CommHook hook);
+
+  /// Is what a pass does with the gradients.
+  enum class Pass { kBackward, kAccumulated };
+
+  /// Has a function called before the first collective of each pass; it gives the number by which
+  /// the sum over all ranks is to be divided. None: the number of ranks.
+  using Announce = std::function<int(Pass)>;
+  void set_announcement(Announce announce) { announce_ = std::move(announce); }
+
+  /// Makes the collectives of a pass of the others, contributing nothing. The gradients' memory is
+  /// overwritten.
+  void shadow(Pass pass);
+
   /// Is how long backward has waited for other ranks and reduced gradients so far.
-  double communication_seconds() const { return communication_seconds_; }
+  double communication_seconds() const { return report_.exposed_seconds; }
+
+  /// Tells of the passes so far.
+  ReducerReport report() const;
 
   /// Gives the parameters of each bucket as they are now cut, for reports and tests.
   const std::vector<BucketPlan>& buckets() const { return plans_; }
@@ -75,29 +113,41 @@ class Reducer {
   struct Hooks;
 
   void attach();
+  void queue_end();
   void on_gradient(std::size_t index);
   [[noreturn]] void fail(const std::string& reason) const;
 
-  void begin_pass();
+  void begin_pass(Pass pass, int divisor);
   void fill(Slot& slot);
   void mark_ready(std::size_t index);
   void launch_full_buckets();
+  CommStep launch(std::size_t index);
+  GradientBucket describe(std::size_t index) const;
   void poll();
-  void wait_for_buckets();
+  void finish_steps();
+  void divide();
   void finish_pass();
 
+  bool may_leave_out() const { return options_.find_unused_parameters || options_.static_graph; }
+  void count_use(Slot& slot) const;
+  bool is_complete(const Slot& slot) const;
+  void prepare_never_used();
   void complete_missing();
+  void compare_with_first_pass();
   [[noreturn]] void fail_for_unused(const std::vector<std::size_t>& unused) const;
+  [[noreturn]] void fail_for_changed_graph(const Slot& slot) const;
   std::vector<std::size_t> missing_parameters() const;
   torch::Tensor used_on_this_rank() const;
   void agree_on_used();
 
   void build(const std::vector<std::size_t>& order);
-  bool is_order_known() const;
+  void give_memory(const BucketPlan& plan);
   void rebuild_in_arrival_order();
 
   ProcessGroup group_;
   ReducerOptions options_;
+  CommHook hook_;
+  Announce announce_;
   bool synchronised_ = true;
   std::mutex mutex_;  // parameters on several devices have their hooks run by several threads
 
@@ -106,12 +156,25 @@ class Reducer {
   std::vector<Bucket> buckets_;
   std::unique_ptr<Hooks> hooks_;
 
+  // Of the pass under way.
   bool in_pass_ = false;
+  bool end_is_queued_ = false;
+  bool shadowing_ = false;
+  Pass pass_ = Pass::kBackward;
+  int divisor_ = 1;
   std::size_t next_launch_ = 0;
   std::size_t next_poll_ = 0;
-  std::vector<std::size_t> arrival_;
+  Stopwatch since_launch_;
+
+  // Of all passes. Equal on all ranks: agreed_, order_known_, rebuilt_.
+  bool agreed_ = false;       // on what no rank uses, once for all if the graph is static
+  bool recorded_ = false;     // this rank knows what a pass of its own uses
+  bool order_known_ = false;  // a backward has shown an order of arrival
   bool rebuilt_ = false;
-  double communication_seconds_ = 0;
+  bool same_graph_ = true;
+  std::int64_t own_passes_ = 0;
+  std::vector<std::size_t> arrival_;
+  ReducerReport report_;
 };
 
 }  // namespace lockstep

@@ -18,44 +18,53 @@ torch::Tensor place_in(
       .set_(memory.storage(), memory.storage_offset() + offset, like.sizes(), strides);
 }
 
-ParameterShape shape_of(const torch::Tensor& parameter) {
-  return {parameter.nbytes(), parameter.scalar_type(), parameter.device()};
-}
-
 }  // namespace
 
 void Reducer::build(const std::vector<std::size_t>& order) {
   std::vector<ParameterShape> shapes;
-  for (const Slot& slot : slots_) shapes.push_back(shape_of(slot.parameter));
+  for (const Slot& slot : slots_) {
+    const torch::Tensor& parameter = slot.parameter;
+    shapes.push_back(
+        {parameter.nbytes(), parameter.scalar_type(), parameter.device(), slot.sparse});
+  }
   plans_ = cut_buckets(shapes, order, {options_.first_bucket_bytes, options_.bucket_bytes});
   buckets_.clear();
-  for (const BucketPlan& plan : plans_) {
+  for (const BucketPlan& plan : plans_) give_memory(plan);
+}
+
+// A sparse gradient is a bucket of its own and stays where it is.
+void Reducer::give_memory(const BucketPlan& plan) {
+  Bucket bucket{.parameters = plan.parameters};
+  for (const std::size_t index : plan.parameters) slots_[index].bucket = buckets_.size();
+  if (!slots_[plan.parameters.front()].sparse) {
     std::int64_t elements = 0;
     for (const std::size_t index : plan.parameters) elements += slots_[index].parameter.numel();
-    const torch::Tensor memory = group_.empty(
+    bucket.memory = group_.empty(
         elements, slots_[plan.parameters.front()].parameter.options().requires_grad(false));
     std::int64_t offset = 0;
     for (const std::size_t index : plan.parameters) {
-      slots_[index].view = place_in(memory, offset, slots_[index].parameter.detach());
-      slots_[index].bucket = buckets_.size();
+      slots_[index].view = place_in(bucket.memory, offset, slots_[index].parameter.detach());
       offset += slots_[index].parameter.numel();
     }
-    buckets_.push_back({memory, plan.parameters.size()});
   }
-}
-
-// The same on all ranks: where parameters may be left out, each has an arrival order of its own.
-bool Reducer::is_order_known() const {
-  return !options_.find_unused_parameters && arrival_.size() == slots_.size();
+  buckets_.push_back(std::move(bucket));
 }
 
 void Reducer::rebuild_in_arrival_order() {
+  // What has not arrived on this rank follows in the present order.
+  std::vector<bool> arrived(slots_.size());
+  for (const std::size_t index : arrival_) arrived[index] = true;
+  for (const BucketPlan& plan : plans_) {
+    for (const std::size_t index : plan.parameters) {
+      if (!arrived[index]) arrival_.push_back(index);
+    }
+  }
   torch::Tensor order = torch::empty({static_cast<std::int64_t>(arrival_.size())}, torch::kLong);
   std::copy(arrival_.begin(), arrival_.end(), order.data_ptr<std::int64_t>());
   // Where the parameters are, for not every backend carries tensors of the CPU.
-  const torch::Tensor agreed = order.to(slots_.front().parameter.device());
-  group_.broadcast(agreed, 0).wait();
-  order = agreed.cpu();
+  if (!slots_.empty()) order = order.to(slots_.front().parameter.device());
+  group_.broadcast(order, 0).wait();
+  order = order.cpu();
   const auto* indices = order.data_ptr<std::int64_t>();
   build(std::vector<std::size_t>(indices, indices + order.numel()));
   rebuilt_ = true;

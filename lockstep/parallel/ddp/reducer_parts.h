@@ -2,6 +2,7 @@
 
 // The parts that the reducer's sources share.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,18 +18,26 @@ namespace lockstep {
 struct Reducer::Slot {
   std::string name;
   torch::Tensor parameter;
-  torch::Tensor view = {};  ///< the parameter's shape and strides, the bucket's memory
+  bool sparse = false;
+  torch::Tensor view = {};    ///< the parameter's shape and strides, the bucket's memory
+  torch::Tensor result = {};  ///< instead of the view, if the gradient is sparse
   std::size_t bucket = 0;
-  bool ready = false;   ///< in this pass
-  bool unused = false;  ///< in this pass, by any rank
+
+  // Of the pass under way.
+  int uses = 0;
+  bool ready = false;
+  bool unused = false;  ///< by any rank
+
+  int first_uses = 0;       ///< in this rank's first pass
+  bool never_used = false;  ///< by any rank in the first pass; matters if the graph is static
 };
 
 /// Is a stretch of memory in which gradients are reduced together.
 struct Reducer::Bucket {
-  torch::Tensor memory;  ///< one-dimensional
-  std::size_t parameters = 0;
+  torch::Tensor memory = {};  ///< one-dimensional; undefined if the gradient is sparse
+  std::vector<std::size_t> parameters = {};
   std::size_t missing = 0;  ///< parameters whose gradient is not in yet
-  Work work = {};
+  CommStep step = {};
 };
 
 /// Keeps the accumulation nodes of all parameters alive: if nobody keeps such a node, its hook
@@ -41,6 +50,8 @@ struct Reducer::Hooks {
     std::uintptr_t key;
   };
   std::vector<Attached> attached;
+  /// Tells the hooks on outputs, which may outlive the reducer, whether it is there.
+  std::shared_ptr<Reducer*> alive;
 };
 
 /// Adds the seconds of a scope to a sum.

@@ -1,10 +1,12 @@
 // What the reducer does from the first gradient of a backward pass to the last.
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/ddp/reducer.h"
 #include "lockstep/parallel/ddp/reducer_parts.h"
+#include "lockstep/parallel/ddp/sparse_reduction.h"
 
 namespace lockstep {
 namespace {
@@ -15,27 +17,41 @@ bool is_same_memory(const torch::Tensor& a, const torch::Tensor& b) {
 
 }  // namespace
 
-void Reducer::begin_pass() {
-  if (!rebuilt_ && is_order_known()) rebuild_in_arrival_order();
-  arrival_.clear();
-  for (Slot& slot : slots_) slot.ready = slot.unused = false;
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters;
+void Reducer::begin_pass(Pass pass, int divisor) {
+  if (!rebuilt_ && order_known_ && (!options_.find_unused_parameters || options_.static_graph))
+    rebuild_in_arrival_order();
+  for (Slot& slot : slots_) {
+    slot.uses = 0;
+    slot.ready = false;
+    slot.unused = slot.never_used && pass == Pass::kBackward;
+  }
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters.size();
   next_launch_ = next_poll_ = 0;
   in_pass_ = true;
+  pass_ = pass;
+  divisor_ = divisor;
+  if (options_.static_graph && recorded_ && !shadowing_ && pass_ == Pass::kBackward)
+    prepare_never_used();
 }
 
 // Makes the place in the bucket the gradient, unless it is already.
 void Reducer::fill(Slot& slot) {
   torch::Tensor& gradient = slot.parameter.mutable_grad();
-  if (!gradient.defined()) {
-    slot.view.zero_();
-    return;
-  }
-  if (gradient.layout() != torch::kStrided) {
+  const bool sparse = gradient.defined() && gradient.layout() != torch::kStrided;
+  if (gradient.defined() && sparse != slot.sparse) {
     fail(concat(
         "DistributedDataParallel: the gradient of ",
         slot.name,
-        " is sparse; sparse gradients are not reduced"));
+        sparse ? " is sparse" : " is dense",
+        ", but expected to be ",
+        slot.sparse ? "sparse" : "dense",
+        "; those of torch::nn::Embedding(...).sparse(true) are expected to be sparse, others are "
+        "named by ReplicatedState::sparse"));
+  }
+  if (slot.sparse) return;
+  if (!gradient.defined()) {
+    slot.view.zero_();
+    return;
   }
   if (is_same_memory(gradient, slot.view)) return;
   slot.view.copy_(gradient);
@@ -48,37 +64,90 @@ void Reducer::mark_ready(std::size_t index) {
 }
 
 void Reducer::launch_full_buckets() {
-  const Timed timed(communication_seconds_);
+  const Timed timed(report_.exposed_seconds);
   for (; next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0; ++next_launch_) {
-    Bucket& bucket = buckets_[next_launch_];
-    bucket.work = group_.all_reduce(bucket.memory, ReduceOp::kMean);
+    if (next_launch_ == 0) since_launch_.restart();
+    buckets_[next_launch_].step = launch(next_launch_);
   }
+}
+
+CommStep Reducer::launch(std::size_t index) {
+  const Bucket& bucket = buckets_[index];
+  if (!bucket.memory.defined()) {
+    Slot& slot = slots_[bucket.parameters.front()];
+    const torch::Tensor gradient = shadowing_ ? torch::Tensor() : slot.parameter.grad();
+    const auto receive = [&slot](torch::Tensor result) { slot.result = std::move(result); };
+    return reduce_sparse(gradient, slot.parameter, group_, divisor_, receive);
+  }
+  if (hook_) return hook_(describe(index));
+  const bool all = divisor_ == group_.size();
+  return {group_.all_reduce(bucket.memory, all ? ReduceOp::kMean : ReduceOp::kSum)};
+}
+
+GradientBucket Reducer::describe(std::size_t index) const {
+  const Bucket& bucket = buckets_[index];
+  const bool is_last = std::none_of(
+      buckets_.begin() + static_cast<std::ptrdiff_t>(index) + 1,
+      buckets_.end(),
+      [](const Bucket& later) { return later.memory.defined(); });
+  GradientBucket description{index, is_last, bucket.memory, {}, {}, group_};
+  for (const std::size_t parameter : bucket.parameters) {
+    description.gradients.push_back(slots_[parameter].view);
+    description.parameters.push_back(slots_[parameter].parameter);
+  }
+  return description;
 }
 
 // Carries forward what is under way (see Note [Rounds]); the buckets finish in order.
 void Reducer::poll() {
-  const Timed timed(communication_seconds_);
-  while (next_poll_ < next_launch_ && buckets_[next_poll_].work.done()) ++next_poll_;
+  const Timed timed(report_.exposed_seconds);
+  while (next_poll_ < next_launch_ && buckets_[next_poll_].step.work.done()) ++next_poll_;
 }
 
-void Reducer::wait_for_buckets() {
-  const Timed timed(communication_seconds_);
-  for (Bucket& bucket : buckets_) {
-    bucket.work.wait();
-    bucket.work = {};
+// Goes through the buckets once per step, so that what the steps begin has one order on all ranks.
+void Reducer::finish_steps() {
+  const Timed timed(report_.exposed_seconds);
+  for (bool more = true; more;) {
+    more = false;
+    for (Bucket& bucket : buckets_) {
+      bucket.step.work.wait();
+      const auto next = std::exchange(bucket.step.next, nullptr);
+      bucket.step = next ? next() : CommStep{};
+      more = more || next != nullptr;
+    }
+  }
+}
+
+// Sparse gradients are divided as they are added up.
+void Reducer::divide() {
+  if (divisor_ == group_.size()) return;
+  for (const Bucket& bucket : buckets_) {
+    if (!bucket.memory.defined()) continue;
+    if (hook_) {
+      bucket.memory.mul_(static_cast<double>(group_.size()) / divisor_);
+    } else {
+      bucket.memory.div_(divisor_);
+    }
   }
 }
 
 void Reducer::finish_pass() {
   const torch::NoGradGuard no_grad;
   in_pass_ = false;
-  complete_missing();
+  if (!shadowing_) complete_missing();
   launch_full_buckets();
-  if (options_.find_unused_parameters) agree_on_used();
-  wait_for_buckets();
+  agree_on_used();
+  finish_steps();
+  if (pass_ == Pass::kBackward) order_known_ = true;
+  if (shadowing_) return;
+  if (!buckets_.empty()) report_.communication_seconds += since_launch_.seconds();
+  ++report_.passes;
+  divide();
   for (Slot& slot : slots_) {
-    if (!slot.unused) slot.parameter.mutable_grad() = slot.view;
+    if (!slot.unused) slot.parameter.mutable_grad() = slot.sparse ? slot.result : slot.view;
+    slot.result.reset();
   }
+  if (pass_ == Pass::kBackward) compare_with_first_pass();
 }
 
 }  // namespace lockstep
