@@ -1,0 +1,205 @@
+#include "lockstep/parallel/pipeline/pipeline.h"
+
+#include <exception>
+#include <functional>
+#include <utility>
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <torch/custom_class.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/parallel/pipeline/micro_batch.h"
+#include "lockstep/parallel/pipeline/skip.h"
+#include "lockstep/parallel/pipeline/stage_plan.h"
+#include "lockstep/parallel/pipeline/step_batch.h"
+#include "lockstep/parallel/place/thread_modes.h"
+
+namespace lockstep {
+
+Pipeline::Pipeline(
+    const Layers& layers,
+    const std::vector<int>& balance,
+    const std::vector<Place>& places,
+    PipelineOptions options,
+    ProcessGroup replicas)
+    : layers_(layers),
+      options_(options),
+      stages_(static_cast<int>(balance.size())),
+      timing_(places.size()),
+      replicas_(layers, std::move(replicas)) {
+  check_places(places.size(), balance.size(), options);
+  const int ranks = static_cast<int>(places.size());
+  const auto settings = plan_stages(layers, balance, options);
+  links_.reserve(places.size());  // the runners keep references
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Place& place = places[static_cast<std::size_t>(rank)];
+    links_.emplace_back(exchange_);
+    runners_.emplace_back(
+        stages_of_rank(settings, rank, ranks, place.device), stages_, ranks, links_.back());
+    workers_.push_back(std::make_unique<PlaceWorker>(place, concat("stage ", rank)));
+  }
+}
+
+Pipeline::~Pipeline() = default;
+
+const Schedule& Pipeline::schedule_for(std::size_t micro_batches) {
+  const auto found = schedules_.find(micro_batches);
+  if (found != schedules_.end()) return found->second;
+  const auto made = make_schedule(
+      options_.schedule(),
+      static_cast<int>(runners_.size()),
+      stages_,
+      static_cast<int>(micro_batches));
+  return schedules_.emplace(micro_batches, made).first->second;
+}
+
+void Pipeline::begin_step(const StepPlan& plan) {
+  exchange_.restart();
+  for (Runner& runner : runners_) runner.begin_step(plan);
+  ++step_;
+}
+
+void Pipeline::run_rank(std::size_t rank, const std::vector<Action>& actions) {
+  const Stopwatch watch;
+  const double waited = links_[rank].waited_seconds();
+  try {
+    runners_[rank].run(actions);
+  } catch (...) {
+    exchange_.stop();
+    throw;
+  }
+  timing_[rank] = {watch.seconds(), links_[rank].waited_seconds() - waited};
+}
+
+// All stages have ended when this returns or throws. The first cause is what counts, not that the
+// others were stopped.
+void Pipeline::run(const std::vector<std::vector<Action>>& actions) {
+  const ThreadModes modes;
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    workers_[rank]->begin([this, rank, &modes, &actions] {
+      const ThreadModes::Scope scope(modes);
+      run_rank(rank, actions[rank]);
+    });
+  }
+  std::exception_ptr cause;
+  for (const auto& worker : workers_) {
+    try {
+      worker->wait();
+    } catch (const PipelineStopped&) {
+      // Its cause comes from another stage.
+    } catch (...) {
+      if (!cause) cause = std::current_exception();
+    }
+  }
+  if (cause) std::rethrow_exception(cause);
+}
+
+void Pipeline::end_step() {
+  for (Runner& runner : runners_) runner.end_step();
+}
+
+torch::Tensor Pipeline::step(
+    const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss) {
+  check_step(input, target);
+  sizes_ = micro_batch_sizes(input.size(0), options_.chunks());
+  LossSum losses(loss, target, sizes_, options_.reduction());
+  const auto count = sizes_.size();
+  replicas_.before_step();
+  begin_step({static_cast<int>(count), draw_step_seed(), std::ref(losses)});
+  put_inputs(runners_.front(), input, sizes_);
+  run(schedule_for(count).actions);
+  if (input.requires_grad()) input.backward(take_input_gradient(runners_.front(), count));
+  end_step();
+  replicas_.after_step();
+  return losses.sum();
+}
+
+torch::Tensor Pipeline::forward(
+    const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
+  sizes_ = sizes;
+  begin_step({static_cast<int>(sizes.size()), draw_step_seed()});
+  put_inputs(runners_.front(), input, sizes);
+  run(only_forwards(schedule_for(sizes.size())));
+  return take_outputs(last(), stages_, sizes.size());
+}
+
+torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t step) {
+  if (step != step_) {
+    throw Error(
+        "pipeline: backward came after the pipeline was called again; a pipeline keeps the "
+        "activations of one call");
+  }
+  put_output_gradients(last(), stages_, gradient, sizes_);
+  run(only_backwards(schedule_for(sizes_.size())));
+  const torch::Tensor back = take_input_gradient(runners_.front(), sizes_.size());
+  end_step();
+  replicas_.after_step();
+  return back;
+}
+
+/// Ties the pipeline's output to its stages' own graphs.
+struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
+  // Keeps a pointer in the node: the pipeline must outlive its outputs' graphs.
+  struct Call : torch::CustomClassHolder {
+    Pipeline* pipeline = nullptr;
+    std::uint64_t step = 0;
+    torch::Tensor output;
+  };
+
+  // `anchor` requires a gradient, so that the output does, though the input need not.
+  static torch::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const torch::Tensor& input,
+      const torch::Tensor& anchor,
+      c10::intrusive_ptr<Call> call) {
+    torch::Tensor output = std::move(call->output);
+    context->saved_data["call"] = c10::IValue::make_capsule(std::move(call));
+    (void)input, (void)anchor;
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
+    check(
+        !torch::GradMode::is_enabled(),
+        "pipeline: a second derivative (create_graph) cannot be computed through a pipeline");
+    const auto capsule = context->saved_data["call"].toCapsule();
+    const auto* call = static_cast<Call*>(capsule.get());
+    return {call->pipeline->backward(gradients[0], call->step), {}, {}};
+  }
+};
+
+torch::Tensor Pipeline::operator()(const torch::Tensor& input) {
+  check(input.dim() > 0, "pipeline: the input needs a batch dimension");
+  const auto sizes = micro_batch_sizes(input.size(0), options_.chunks());
+  if (!torch::GradMode::is_enabled()) {
+    torch::Tensor output = forward(input, sizes);
+    end_step();
+    return output;
+  }
+  replicas_.before_step();
+  auto call = c10::make_intrusive<PipelineBackward::Call>();
+  call->pipeline = this;
+  call->output = forward(input, sizes);
+  call->step = step_;
+  const auto anchor = torch::empty({0}, torch::requires_grad());
+  return PipelineBackward::apply(input, anchor, std::move(call));
+}
+
+void Pipeline::train(bool on) {
+  for (auto& layer : layers_) layer.value().ptr()->train(on);
+}
+
+std::vector<torch::Tensor> Pipeline::parameters() const { return parameters_of(layers_); }
+
+std::int64_t Pipeline::recomputed() const {
+  std::int64_t count = 0;
+  for (const Runner& runner : runners_) {
+    for (const Stage& stage : runner.stages()) count += stage.recomputed();
+  }
+  return count;
+}
+
+}  // namespace lockstep

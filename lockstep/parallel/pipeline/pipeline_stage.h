@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/pipeline/layers.h"
+#include "lockstep/parallel/pipeline/pipeline_options.h"
+#include "lockstep/parallel/pipeline/runner.h"
+#include "lockstep/parallel/pipeline/stage_replicas.h"
+
+namespace lockstep {
+
+/// Are the two ways in which ranks work together when pipelines are replicated: rank = replica *
+/// stages + stage.
+struct PipelineGrid {
+  ProcessGroup stages;    ///< the ranks of one replica, in the order of the stages
+  ProcessGroup replicas;  ///< the ranks that hold the same stage
+};
+
+/// Divides the ranks of a group into pipelines of `ranks` ranks each. A collective. Throws
+/// InvalidArgument if they do not come out even.
+PipelineGrid make_pipeline_grid(const ProcessGroup& world, int ranks);
+
+/// Trains a model that is cut into stages, each on a rank of its own.
+///
+/// All ranks make the whole model, alike or not: each uses and trains its own layers only. They
+/// call step() with the same arguments; the first rank looks at the input alone, the last at the
+/// target.
+///
+///     auto grid = lockstep::make_pipeline_grid(world, 2);
+///     lockstep::PipelineStage stage(lockstep::layers_of(net), {3, 4}, grid.stages,
+///                                   lockstep::PipelineOptions().chunks(8), grid.replicas);
+///     torch::optim::SGD optimizer(stage.parameters(), 0.1);
+///     optimizer.zero_grad();
+///     auto loss = stage.step(images, labels, loss_function);   // the same on all ranks
+///     optimizer.step();
+class PipelineStage {
+ public:
+  /// Cuts the layers by `balance` (see cut()) into as many stages as the group has ranks, or a
+  /// multiple of it for interleaved and zero-bubble schedules: stage s is on rank s % size. The
+  /// layers of this rank move to `device`.
+  ///
+  /// `replicas` are the ranks that hold the same stage of other pipelines; step() averages the
+  /// gradients over them. A collective. Throws InvalidArgument on every rank if the numbers do not
+  /// fit, or if ranks differ in balance, schedule or chunks.
+  PipelineStage(
+      const Layers& layers,
+      const std::vector<int>& balance,
+      ProcessGroup group,
+      PipelineOptions options = {},
+      ProcessGroup replicas = ProcessGroup(),
+      torch::Device device = torch::kCPU);
+
+  /// Computes forward and backward of a batch [N, ...] by the schedule and gives the loss of this
+  /// pipeline's batch, detached, on every rank. A collective. If a stage fails, the others' calls
+  /// fail too, with its reason.
+  torch::Tensor step(
+      const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
+
+  /// Computes the output of a batch without gradients, on every rank. A collective.
+  torch::Tensor operator()(const torch::Tensor& input);
+
+  /// Sets training or evaluation mode of this rank's layers.
+  void train(bool on = true);
+
+  /// Gives the parameters of this rank's stages, for its optimizer.
+  std::vector<torch::Tensor> parameters() const { return parameters_of(own_layers_); }
+
+  /// Gives this rank's layers.
+  const Layers& layers() const { return own_layers_; }
+
+  /// Tells what this rank did in the last step.
+  PipelineTiming timing() const { return timing_; }
+
+  /// Counts the forwards that were computed a second time, since the start.
+  std::int64_t recomputed() const;
+
+ private:
+  const Schedule& schedule_for(std::size_t micro_batches);
+  void run(const std::vector<Action>& actions);
+  bool is_first() const { return group_.rank() == 0; }
+  bool is_last() const { return group_.rank() == last_rank_; }
+
+  ProcessGroup group_;
+  PipelineOptions options_;
+  torch::Device device_;
+  int stages_;
+  int last_rank_;
+  Layers own_layers_;
+  GroupLinks links_;
+  Runner runner_;
+  PipelineTiming timing_;
+  std::map<std::size_t, Schedule> schedules_;
+  StageReplicas replicas_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/parallel/pipeline/pipeline_options.h"
+#include "lockstep/parallel/pipeline/runner.h"
+
+namespace lockstep {
+
+/// Gives the gradient's share of each micro-batch's loss in the batch's.
+std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossReduction reduction);
+
+/// Collects the losses of micro-batches, in the last stage's thread.
+class LossSum {
+ public:
+  LossSum(
+      LossFunction loss,
+      const torch::Tensor& target,
+      const std::vector<std::int64_t>& sizes,
+      LossReduction reduction);
+  /// Computes a micro-batch's share of the loss.
+  torch::Tensor operator()(torch::nn::AnyValue& output, int micro_batch);
+  /// Gives the batch's loss, detached.
+  torch::Tensor sum() const;
+
+ private:
+  LossFunction loss_;
+  std::vector<torch::Tensor> targets_;
+  std::vector<double> shares_;
+  std::vector<torch::Tensor> losses_;
+};
+
+/// Gives the first stage its micro-batches.
+void put_inputs(Runner& runner, const torch::Tensor& input, const std::vector<std::int64_t>& sizes);
+
+/// Collects what the last stage gave for all micro-batches, joined along the batch.
+torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches);
+
+/// Gives the last stage the gradients of its outputs.
+void put_output_gradients(
+    Runner& runner,
+    int stages,
+    const torch::Tensor& gradient,
+    const std::vector<std::int64_t>& sizes);
+
+/// Collects the gradient of the input, undefined if it has none.
+torch::Tensor take_input_gradient(Runner& runner, std::size_t micro_batches);
+
+/// Draws the seed of a step from LibTorch's default generator, so that manual_seed() decides it.
+std::uint64_t draw_step_seed();
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+#include "lockstep/parallel/pipeline/weight_backward.h"
+
+#include <unordered_set>
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "lockstep/parallel/pipeline/graph_parts.h"
+
+namespace lockstep {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::Engine;
+using torch::autograd::Node;
+using Tensors = std::vector<torch::Tensor>;
+
+edge_list edges_of(const Tensors& tensors) {
+  edge_list edges;
+  for (const torch::Tensor& tensor : tensors)
+    edges.push_back(torch::autograd::impl::gradient_edge(tensor));
+  return edges;
+}
+
+Tensors with_ones(const Tensors& roots, Tensors gradients) {
+  for (std::size_t index = 0; index < roots.size(); ++index) {
+    if (!gradients[index].defined()) gradients[index] = torch::ones_like(roots[index].detach());
+  }
+  return gradients;
+}
+
+std::vector<Node*> nodes_of(const edge_list& edges) {
+  std::vector<Node*> nodes;
+  for (const Edge& edge : edges) nodes.push_back(edge.function.get());
+  return nodes;
+}
+
+// The edges at which gradients arrive at a node.
+edge_list inputs_of(Node* node) {
+  edge_list edges;
+  for (std::uint32_t index = 0; index < node->num_inputs(); ++index)
+    edges.emplace_back(node->getptr(), index);
+  return edges;
+}
+
+edge_list leaf_edges(const std::vector<Node*>& leaves) {
+  edge_list edges;
+  for (Node* leaf : leaves) edges.emplace_back(leaf->getptr(), 0);
+  return edges;
+}
+
+void accumulate(const torch::Tensor& leaf, const torch::Tensor& gradient) {
+  if (!gradient.defined()) return;
+  torch::Tensor& sum = leaf.mutable_grad();
+  sum = sum.defined() ? sum + gradient : gradient;
+}
+
+}  // namespace
+
+void WeightBackward::run() {
+  auto& engine = Engine::get_default_engine();
+  for (const Part& part : parts_)
+    engine.execute(part.from, part.gradients, false, false, true, part.parameters);
+  parts_.clear();
+}
+
+WeightBackward backward_inputs(
+    const Tensors& roots, const Tensors& gradients, const Tensors& inputs) {
+  auto& engine = Engine::get_default_engine();
+  const edge_list from = edges_of(roots);
+  const Tensors arriving = with_ones(roots, gradients);
+  WeightBackward rest;
+  if (inputs.empty()) {
+    rest.parts_.push_back({from, arriving, {}});
+    return rest;
+  }
+  edge_list wanted = edges_of(inputs);
+  const std::vector<Node*> input_nodes = nodes_of(wanted);
+  const GraphParts graph(nodes_of(from), {input_nodes.begin(), input_nodes.end()});
+  if (!graph.separable) {
+    torch::autograd::backward(roots, arriving);
+    return rest;
+  }
+  for (const BoundaryNode& boundary : graph.boundary) {
+    const edge_list caught = inputs_of(boundary.node);
+    rest.parts_.push_back({caught, Tensors(caught.size()), leaf_edges(boundary.parameters)});
+    wanted.insert(wanted.end(), caught.begin(), caught.end());
+  }
+  const Tensors results = engine.execute(from, arriving, true, false, false, wanted);
+  auto next = results.begin();
+  for (const torch::Tensor& input : inputs) accumulate(input, *next++);
+  for (auto& part : rest.parts_) {
+    for (torch::Tensor& gradient : part.gradients) gradient = *next++;
+  }
+  return rest;
+}
+
+}  // namespace lockstep

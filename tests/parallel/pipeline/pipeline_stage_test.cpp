@@ -1,0 +1,206 @@
+#include "lockstep/parallel/pipeline/pipeline_stage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <torch/optim/sgd.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/pipeline/skip.h"
+
+#include "serial_reference.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Problem {
+  torch::nn::Sequential net;
+  torch::Tensor input, target;
+};
+
+Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch) {
+  torch::manual_seed(11);
+  return {
+      testing::make_chain(widths),
+      torch::randn({batch, widths.front()}, torch::kDouble),
+      torch::randn({batch, widths.back()}, torch::kDouble)};
+}
+
+constexpr int kSteps = 5;
+
+// The serial net after kSteps, trained on batches of `replicas` times the pipeline's.
+torch::nn::Sequential trained_serially(const Problem& problem) {
+  auto serial = testing::copy_of(problem.net);
+  torch::optim::SGD optimizer(serial->parameters(), 0.1);
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    testing::mean_loss(serial->forward(problem.input), problem.target).backward();
+    optimizer.step();
+  }
+  return serial;
+}
+
+void expect_own_layers_as(
+    const PipelineStage& stage, const torch::nn::Sequential& serial, const std::string& what) {
+  const auto expected = serial->named_parameters();
+  for (const auto& layer : stage.layers()) {
+    for (const auto& parameter : layer.value().ptr()->named_parameters()) {
+      const std::string name = layer.key() + "." + parameter.key();
+      testing::expect_close(parameter.value(), expected[name], 1e-10, what + " " + name);
+    }
+  }
+}
+
+void expect_training_as_serially(
+    const std::vector<int>& balance, int ranks, int replicas, const PipelineOptions& options) {
+  // Replicas take equal shares, so the mean of their losses is the batch's.
+  const Problem problem = make_problem({5, 7, 6, 8, 3}, 6 * replicas);
+  auto serial = trained_serially(problem);
+  const auto expected = serial->forward(problem.input).detach();
+  run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
+    const auto net = testing::copy_of(problem.net);
+    const auto grid = make_pipeline_grid(world, ranks);
+    PipelineStage stage(layers_of(net), balance, grid.stages, options, grid.replicas);
+    torch::optim::SGD optimizer(stage.parameters(), 0.1);
+    const auto input = problem.input.chunk(replicas)[grid.replicas.rank()];
+    const auto target = problem.target.chunk(replicas)[grid.replicas.rank()];
+    for (int step = 0; step < kSteps; ++step) {
+      optimizer.zero_grad();
+      stage.step(input, target, testing::mean_loss);
+      optimizer.step();
+    }
+    expect_own_layers_as(stage, serial, concat("rank ", world.rank()));
+    testing::expect_close(
+        stage(problem.input), expected, 1e-10, "output");
+  });
+}
+
+TEST(PipelineStage, TrainsAsTheSerialModel) {
+  for (const auto kind :
+       {ScheduleKind::kSequential,
+        ScheduleKind::kGPipe,
+        ScheduleKind::k1F1B,
+        ScheduleKind::kZeroBubble}) {
+    for (const int chunks : {1, 3, 4}) {
+      const auto options = PipelineOptions().chunks(chunks).schedule(kind);
+      expect_training_as_serially({3, 4}, 2, 1, options);
+      expect_training_as_serially({2, 2, 3}, 3, 1, options);
+    }
+  }
+}
+
+TEST(PipelineStage, InterleavedTrainsAsTheSerialModel) {
+  for (const auto kind : {ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
+    for (const int chunks : {1, 2, 4, 5}) {
+      const auto options = PipelineOptions().chunks(chunks).schedule(kind);
+      expect_training_as_serially({2, 2, 2, 1}, 2, 1, options);
+    }
+  }
+}
+
+TEST(PipelineStage, ReplicasOfPipelinesTrainAsTheSerialModel) {
+  for (const auto kind : {ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
+    const auto options = PipelineOptions().chunks(3).schedule(kind);
+    expect_training_as_serially({3, 4}, 2, 2, options);
+    expect_training_as_serially({2, 2, 3}, 3, 2, options);
+  }
+  expect_training_as_serially(
+      {3, 4}, 2, 2, PipelineOptions().chunks(1).schedule(ScheduleKind::kSequential));
+}
+
+TEST(PipelineStage, GivesTheLossOnAllRanks) {
+  const Problem problem = make_problem({3, 4, 2}, 5);
+  const auto expected =
+      testing::mean_loss(testing::copy_of(problem.net)->forward(problem.input), problem.target);
+  run_ranks(2, [&](const ProcessGroup& world) {
+    PipelineStage stage(layers_of(testing::copy_of(problem.net)), {1, 2}, world);
+    testing::expect_close(
+        stage.step(problem.input, problem.target, testing::mean_loss), expected, 1e-12, "loss");
+  });
+}
+
+TEST(PipelineStage, P9SkipsPassFromRankToRank) {
+  run_ranks(3, [](const ProcessGroup& world) {
+    torch::nn::Linear first(2, 2), last(2, 2);
+    const torch::NoGradGuard no_grad;
+    first->weight.fill_(0.5), first->bias.fill_(0.1), last->weight.fill_(0.25), last->bias.zero_();
+    const torch::AutoGradMode grad(true);
+    torch::nn::Sequential net(first, Stash("skip"), torch::nn::Linear(2, 2), Pop("skip"), last);
+    for (auto& parameter : net->at<torch::nn::LinearImpl>(2).parameters())
+      parameter.detach().zero_();
+    PipelineStage stage(layers_of(net), {2, 1, 2}, world, PipelineOptions().chunks(2));
+    const auto sum = [](const torch::Tensor& output, const torch::Tensor&) {
+      return output.mean();
+    };
+    stage.step(torch::ones({4, 2}), torch::ones({4, 2}), sum);
+    // The middle layer is zero, so all that reaches the first one came by the skip.
+    if (world.rank() == 0) {
+      EXPECT_TRUE(torch::allclose(first->bias.grad(), torch::full({2}, 0.25)));
+    }
+  });
+}
+
+TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
+  std::vector<std::string> errors(2);
+  EXPECT_THROW(
+      run_ranks(
+          2,
+          [&](const ProcessGroup& world) {
+            const auto net = testing::make_chain({3, 4, 2});
+            PipelineStage stage(layers_of(net), {1, 2}, world);
+            const auto failing = [](const torch::Tensor&, const torch::Tensor&) -> torch::Tensor {
+              throw InvalidArgument("the loss fails");
+            };
+            try {
+              stage.step(
+                  torch::ones({4, 3}, torch::kDouble),
+                  torch::ones({4, 2}, torch::kDouble),
+                  failing);
+            } catch (const std::exception& error) {
+              errors[static_cast<std::size_t>(world.rank())] = error.what();
+              throw;
+            }
+          }),
+      Error);
+  EXPECT_THAT(errors[1], HasSubstr("the loss fails"));
+  EXPECT_THAT(errors[0], HasSubstr("rank 1 failed: the loss fails"));
+}
+
+std::string refusal(int ranks, const std::function<void(const ProcessGroup&)>& body) {
+  try {
+    run_ranks(ranks, body);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(PipelineStage, RanksThatDifferInTheBalanceAreToldSo) {
+  const auto text = refusal(2, [](const ProcessGroup& world) {
+    const auto net = testing::make_chain({3, 4, 2});
+    const std::vector<int> balance =
+        world.rank() == 0 ? std::vector<int>{1, 2} : std::vector<int>{2, 1};
+    const PipelineStage stage(layers_of(net), balance, world);
+  });
+  EXPECT_THAT(text, HasSubstr("stage 0"));
+}
+
+TEST(PipelineStage, RanksThatDifferInTheScheduleAreToldSo) {
+  const auto text = refusal(2, [](const ProcessGroup& world) {
+    const auto net = testing::make_chain({3, 4, 2});
+    const auto kind = world.rank() == 0 ? ScheduleKind::kGPipe : ScheduleKind::k1F1B;
+    const PipelineStage stage(layers_of(net), {1, 2}, world, PipelineOptions().schedule(kind));
+  });
+  EXPECT_THAT(text, HasSubstr("schedule gpipe"));
+}
+
+TEST(PipelineStage, RanksThatDoNotComeOutEvenAreRefused) {
+  const auto text = refusal(3, [](const ProcessGroup& world) { make_pipeline_grid(world, 2); });
+  EXPECT_THAT(text, HasSubstr("3 ranks cannot be divided into pipelines of 2"));
+}
+
+}  // namespace
+}  // namespace lockstep

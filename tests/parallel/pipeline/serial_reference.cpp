@@ -1,0 +1,17 @@
+#include "serial_reference.h"
+
+#include <torch/nn/modules/activation.h>
+
+namespace lockstep::testing {
+
+torch::nn::Sequential make_chain(const std::vector<std::int64_t>& widths) {
+  torch::nn::Sequential net;
+  for (std::size_t index = 0; index + 1 < widths.size(); ++index) {
+    if (index > 0) net->push_back(torch::nn::Tanh());
+    net->push_back(torch::nn::Linear(widths[index], widths[index + 1]));
+  }
+  net->to(torch::kDouble);
+  return net;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ATen/ops/mse_loss.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/parallel/pipeline/layers.h"
+
+namespace lockstep::testing {
+
+inline torch::Tensor mean_loss(const torch::Tensor& output, const torch::Tensor& target) {
+  return at::mse_loss(output, target);
+}
+
+inline torch::Tensor sum_loss(const torch::Tensor& output, const torch::Tensor& target) {
+  return at::mse_loss(output, target, at::Reduction::Sum);
+}
+
+/// Gives deep copies of a net, for a second computation with the same parameters.
+inline torch::nn::Sequential copy_of(const torch::nn::Sequential& net) {
+  return torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
+}
+
+inline void expect_close(
+    const torch::Tensor& actual,
+    const torch::Tensor& expected,
+    double tolerance,
+    const std::string& what) {
+  ASSERT_EQ(actual.defined(), expected.defined()) << what;
+  if (!expected.defined()) return;
+  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+  const double scale = std::max(1e-3, expected.abs().max().item<double>());
+  EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance * scale) << what;
+}
+
+inline void expect_same_gradients(
+    const torch::nn::Module& actual, const torch::nn::Module& expected, double tolerance = 1e-10) {
+  const auto ours = actual.named_parameters();
+  for (const auto& parameter : expected.named_parameters())
+    expect_close(
+        ours[parameter.key()].grad(), parameter.value().grad(), tolerance, parameter.key());
+}
+
+inline void expect_same_parameters(
+    const torch::nn::Module& actual, const torch::nn::Module& expected, double tolerance = 1e-10) {
+  const auto ours = actual.named_parameters();
+  for (const auto& parameter : expected.named_parameters())
+    expect_close(ours[parameter.key()], parameter.value(), tolerance, parameter.key());
+}
+
+/// Makes linear layers with tanh between them: widths {a, b, c} are two layers and one tanh.
+torch::nn::Sequential make_chain(const std::vector<std::int64_t>& widths);
+
+}  // namespace lockstep::testing
