@@ -1,0 +1,134 @@
+#include "lockstep/parallel/data_parallel/gradient_sum.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <torch/csrc/autograd/grad_mode.h>
+
+namespace lockstep::data_parallel {
+namespace {
+
+// Below this a hand-over to the threads costs more than the sum.
+constexpr std::int64_t kElementsWorthThreads = std::int64_t{1} << 16;
+
+/// Is the sum of one tensor's gradients as it comes about.
+struct Sum {
+  torch::Tensor total;
+  std::vector<torch::Tensor> rest;  ///< still to be added, in this order
+};
+
+/// Says whether nobody else sees this memory, so that it may hold the sum.
+bool is_ours(const torch::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
+         tensor.is_non_overlapping_and_dense();
+}
+
+bool is_flat_like(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.layout() == torch::kStrided && b.layout() == torch::kStrided &&
+         a.is_non_overlapping_and_dense() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.scalar_type() == b.scalar_type() && a.device() == b.device();
+}
+
+/// Says whether the elements of total and rest lie in memory in one order, without holes.
+bool is_flat(const Sum& sum) {
+  return std::all_of(sum.rest.begin(), sum.rest.end(), [&](const torch::Tensor& gradient) {
+    return is_flat_like(sum.total, gradient);
+  });
+}
+
+torch::Tensor flat(const torch::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
+
+/// Takes one tensor's gradients from the lists of the replicas.
+Sum take(
+    std::vector<std::vector<torch::Tensor>>& gradients, std::size_t tensor, torch::Device device) {
+  Sum sum;
+  for (auto& of_replica : gradients) {
+    torch::Tensor gradient = std::exchange(of_replica[tensor], {});
+    if (!gradient.defined()) continue;
+    if (gradient.device() != device) gradient = gradient.to(device);
+    if (sum.total.defined()) {
+      sum.rest.push_back(std::move(gradient));
+    } else {
+      sum.total = std::move(gradient);
+    }
+  }
+  return sum;
+}
+
+void add(torch::Tensor& total, const torch::Tensor& gradient) {
+  // Dense plus sparse is defined, sparse plus dense is not.
+  if (total.is_sparse() && !gradient.is_sparse()) total = total.to_dense();
+  total = total.add(gradient);
+}
+
+void add_stretches(const std::vector<Sum*>& sums, const std::vector<Stretch>& stretches) {
+  for (const Stretch& stretch : stretches) {
+    const Sum& sum = *sums[stretch.tensor];
+    auto total = flat(sum.total).narrow(0, stretch.first, stretch.size);
+    for (const torch::Tensor& gradient : sum.rest) {
+      total.add_(flat(gradient).narrow(0, stretch.first, stretch.size));
+    }
+  }
+}
+
+void add_in_threads(const std::vector<Sum*>& sums, Crew& crew) {
+  std::vector<std::int64_t> sizes;
+  for (const Sum* sum : sums) sizes.push_back(sum->total.numel());
+  const bool large =
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) >= kElementsWorthThreads;
+  const auto shares = divide_elements(sizes, large ? crew.size() : 1);
+  if (!large) return add_stretches(sums, shares.front());
+  crew.run(crew.size(), [&](std::size_t share) {
+    const torch::NoGradGuard no_grad;
+    add_stretches(sums, shares[share]);
+  });
+}
+
+}  // namespace
+
+std::vector<std::vector<Stretch>> divide_elements(
+    const std::vector<std::int64_t>& sizes, std::size_t shares) {
+  const auto all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const auto count = static_cast<std::int64_t>(shares);
+  std::vector<std::vector<Stretch>> divided(shares);
+  std::int64_t before = 0;  // elements of the tensors before this one
+  for (std::size_t tensor = 0; tensor < sizes.size(); ++tensor) {
+    for (std::int64_t share = 0; share < count; ++share) {
+      const auto first = std::max(all * share / count, before);
+      const auto end = std::min(all * (share + 1) / count, before + sizes[tensor]);
+      if (first < end) {
+        divided[static_cast<std::size_t>(share)].push_back({tensor, first - before, end - first});
+      }
+    }
+    before += sizes[tensor];
+  }
+  return divided;
+}
+
+std::vector<torch::Tensor> sum_gradients(
+    std::vector<std::vector<torch::Tensor>> gradients,
+    const std::vector<torch::Device>& devices,
+    Crew& crew) {
+  const torch::NoGradGuard no_grad;
+  std::vector<Sum> sums;
+  for (std::size_t tensor = 0; tensor < devices.size(); ++tensor) {
+    sums.push_back(take(gradients, tensor, devices[tensor]));
+  }
+  std::vector<Sum*> for_threads;
+  for (Sum& sum : sums) {
+    if (sum.rest.empty()) continue;
+    if (sum.total.layout() == torch::kStrided && !is_ours(sum.total)) sum.total = sum.total.clone();
+    if (is_flat(sum)) {
+      for_threads.push_back(&sum);
+    } else {
+      for (const torch::Tensor& gradient : sum.rest) add(sum.total, gradient);
+    }
+  }
+  add_in_threads(for_threads, crew);
+  std::vector<torch::Tensor> totals;
+  for (Sum& sum : sums) totals.push_back(std::move(sum.total));
+  return totals;
+}
+
+}  // namespace lockstep::data_parallel

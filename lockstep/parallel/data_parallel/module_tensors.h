@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+namespace lockstep::data_parallel {
+
+/// Is a parameter or buffer of a module, by its full name. The tensor may be undefined.
+struct ModuleTensor {
+  std::string name;
+  torch::Tensor tensor;
+  bool is_buffer = false;
+};
+
+/// Lists a module's parameters, then its buffers. One that has several names is listed for each.
+std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module);
+
+/// Gives the first place in a list where this very tensor stands; undefined ones stand anywhere.
+std::size_t first_with(const std::vector<ModuleTensor>& tensors, const torch::Tensor& tensor);
+
+/// Throws InvalidArgument that names parameter or buffer and device unless all are on the device.
+void check_on_device(const std::vector<ModuleTensor>& tensors, torch::Device device);
+
+/// Throws InvalidArgument that names the difference unless a replica has the same parameters and
+/// buffers as the module: names, shapes, types, and which of them are one tensor.
+void check_replica_is_alike(
+    const std::vector<ModuleTensor>& originals, const std::vector<ModuleTensor>& replica);
+
+/// Lets one tensor be the same elements of the same memory as the original, with a common version,
+/// so that changing the original in place between forward and backward is noticed as ever. Cheap if
+/// it already is.
+void share_memory(const torch::Tensor& original, torch::Tensor& replica);
+
+/// Copies values and notices what the version of the original tells: if someone has changed it
+/// explicitly since the last time, graphs that saved the copy can no longer be used, as those that
+/// saved the original; the silent updates of running statistics hurt neither.
+class ValueCopy {
+ public:
+  void update(const torch::Tensor& original, torch::Tensor& copy);
+
+ private:
+  std::int64_t version_ = -1;
+};
+
+}  // namespace lockstep::data_parallel

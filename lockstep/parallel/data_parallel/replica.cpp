@@ -1,0 +1,80 @@
+#include "lockstep/parallel/data_parallel/replica.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <torch/csrc/autograd/variable.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::data_parallel {
+namespace {
+
+bool have_equal_modes(
+    const std::vector<std::shared_ptr<torch::nn::Module>>& a,
+    const std::vector<std::shared_ptr<torch::nn::Module>>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x->is_training() == y->is_training();
+  });
+}
+
+}  // namespace
+
+Replica::Replica(
+    std::shared_ptr<torch::nn::Module> module,
+    const torch::nn::Module& original,
+    const Place& place,
+    bool is_first)
+    : module_(std::move(module)), is_first_(is_first) {
+  check_replica_is_alike(tensors_of(original), tensors_of(*module_));
+  check(
+      original.modules(false).size() == module_->modules(false).size(),
+      "DataParallel: a replica is not built like the module: it has ",
+      module_->modules(false).size(),
+      " sub-modules, the module ",
+      original.modules(false).size());
+  module_->to(place.device);
+  tensors_ = tensors_of(*module_);
+  copies_.resize(tensors_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    repeats_.push_back(first_with(tensors_, tensors_[i].tensor) < i);
+  }
+}
+
+void Replica::follow(
+    const std::vector<ModuleTensor>& originals, const torch::nn::Module& original) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const torch::Tensor& source = originals[i].tensor;
+    torch::Tensor& tensor = tensors_[i].tensor;
+    if (!source.defined()) continue;
+    const bool shares = !originals[i].is_buffer || is_first_;
+    if (shares && source.device() == tensor.device()) {
+      share_memory(source, tensor);
+    } else {
+      copies_[i].update(source, tensor);
+    }
+    if (tensor.requires_grad() != source.requires_grad()) {
+      tensor.set_requires_grad(source.requires_grad());
+    }
+  }
+  follow_modes(original);
+}
+
+// Outer modules first: train() of a module sets those within it.
+void Replica::follow_modes(const torch::nn::Module& original) {
+  const auto theirs = original.modules(false);
+  const auto ours = module_->modules(false);
+  if (module_->is_training() == original.is_training() && have_equal_modes(theirs, ours)) return;
+  module_->train(original.is_training());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i]->is_training() != theirs[i]->is_training())
+      ours[i]->train(theirs[i]->is_training());
+  }
+}
+
+torch::autograd::Edge Replica::gradient_edge(std::size_t index) const {
+  if (repeats_[index]) return {};
+  return torch::autograd::impl::gradient_edge(tensors_[index].tensor);
+}
+
+}  // namespace lockstep::data_parallel

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <torch/csrc/autograd/edge.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include "lockstep/parallel/data_parallel/module_tensors.h"
+#include "lockstep/parallel/place/place.h"
+
+namespace lockstep::data_parallel {
+
+/// Is a lasting copy of the user's module in a place, brought up to date before each forward.
+///
+/// On the device of the module it shares the memory of the parameters, elsewhere it copies them.
+/// The first replica shares the buffers as well, so that running statistics persist; the others
+/// have copies that end with the forward, as in PyTorch.
+class Replica {
+ public:
+  /// Takes a module that is built like the original, whatever its values are. Throws
+  /// InvalidArgument if it is not.
+  Replica(
+      std::shared_ptr<torch::nn::Module> module,
+      const torch::nn::Module& original,
+      const Place& place,
+      bool is_first);
+
+  /// Takes over values, what requires gradients, and training or evaluation of each sub-module.
+  void follow(const std::vector<ModuleTensor>& originals, const torch::nn::Module& original);
+
+  /// Gives where the gradient of a tensor arrives in this replica's own graph; an invalid edge if
+  /// the tensor is one that came before under another name.
+  torch::autograd::Edge gradient_edge(std::size_t index) const;
+
+ private:
+  void follow_modes(const torch::nn::Module& original);
+
+  std::shared_ptr<torch::nn::Module> module_;
+  std::vector<ModuleTensor> tensors_;
+  std::vector<bool> repeats_;  // whether the tensor came before under another name
+  std::vector<ValueCopy> copies_;
+  bool is_first_;
+};
+
+}  // namespace lockstep::data_parallel

@@ -1,0 +1,190 @@
+#include "lockstep/parallel/data_parallel/replica_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::data_parallel {
+
+using Tensors = std::vector<torch::Tensor>;
+
+ReplicaSet::ReplicaSet(
+    std::shared_ptr<torch::nn::Module> original,
+    const std::vector<std::shared_ptr<torch::nn::Module>>& replicas,
+    const std::vector<Place>& places,
+    torch::Device output_device)
+    : original_(std::move(original)),
+      originals_(tensors_of(*original_)),
+      crew_(std::make_shared<Crew>(places)),
+      output_device_(output_device) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    replicas_.emplace_back(replicas[i], *original_, places[i], i == 0);
+  }
+}
+
+bool ReplicaSet::all_on_cpu() const {
+  for (std::size_t i = 0; i < crew_->size(); ++i) {
+    if (!crew_->place(i).device.is_cpu()) return false;
+  }
+  return true;
+}
+
+ForwardPass::ForwardPass(ReplicaSet& set, const Tensors& inputs, bool has_arguments)
+    : set_(set),
+      lock_(set.mutex_),
+      inputs_(inputs),
+      division_(divide_batch(inputs, has_arguments ? set.crew_->size() : 1)) {
+  check_on_device(set_.originals_, set_.crew_->place(0).device);
+  for (std::size_t i = 0; i < size(); ++i) {
+    set_.replicas_[i].follow(set_.originals_, *set_.original_);
+  }
+  for (const torch::Tensor& input : inputs_) {
+    const bool tracked = torch::GradMode::is_enabled() && input.defined() && input.requires_grad();
+    is_differentiable_input_.push_back(tracked);
+    versions_.push_back(tracked ? input._version() : 0);
+    wants_graph_ = wants_graph_ || tracked;
+  }
+  for (const ModuleTensor& original : set_.originals_) {
+    const bool tracked = original.tensor.defined() && original.tensor.requires_grad();
+    wants_graph_ = wants_graph_ || (tracked && torch::GradMode::is_enabled());
+  }
+}
+
+void ForwardPass::run(const Compute& compute) {
+  std::vector<Tensors> shards;
+  graphs_.resize(size());
+  for (std::size_t i = 0; i < size(); ++i) shards.push_back(shards_of(i));
+  outputs_.resize(size());
+  set_.crew_->run(size(), [&](std::size_t i) {
+    // Moved, so that the thread lets go of its inputs as soon as the module does.
+    const Tensors own = std::move(shards[i]);
+    outputs_[i] = compute(i, own);
+  });
+  check_inputs_unchanged();
+}
+
+Tensors ForwardPass::shards_of(std::size_t replica) {
+  Tensors shards;
+  for (std::size_t input = 0; input < inputs_.size(); ++input) {
+    shards.push_back(shard(input, replica));
+    if (!is_differentiable_input_[input]) continue;
+    const auto node = make_node<InputNode>();
+    torch::autograd::set_history(shards.back(), node);
+    graphs_[replica].inputs.emplace_back(node, 0);
+  }
+  return shards;
+}
+
+/// Gives a piece of the input's memory, or its copy on the replica's device, without history but
+/// with the input's version: changing the input before backward is noticed as ever.
+torch::Tensor ForwardPass::shard(std::size_t index, std::size_t replica) {
+  const torch::Tensor& input = inputs_[index];
+  if (!input.defined()) return {};
+  const at::AutoDispatchBelowADInplaceOrView without_history;
+  const auto& sizes = division_.sizes[index];
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < replica; ++i) first += sizes[i];
+  const auto piece = input.narrow(0, first, sizes[replica]);
+  const auto device = set_.crew_->place(replica).device;
+  if (piece.device() != device) return piece.to(device);
+  if (!input.is_inference() && !piece.is_inference()) {
+    torch::autograd::impl::set_version_counter(
+        piece, torch::autograd::impl::version_counter(input));
+  }
+  return piece;
+}
+
+void ForwardPass::check_inputs_unchanged() const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (!is_differentiable_input_[i]) continue;
+    check(
+        inputs_[i]._version() == versions_[i],
+        "DataParallel: the module changed tensor ",
+        i,
+        " of its inputs in place, which requires gradients: let it work on a clone()");
+  }
+}
+
+Tensors ForwardPass::gather() {
+  Tensors outputs;
+  for (std::size_t i = 0; i < outputs_.front().size(); ++i) outputs.push_back(gather_one(i));
+  if (wants_graph_) attach(outputs);
+  return outputs;
+}
+
+bool ForwardPass::is_differentiable(std::size_t output) const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Tensors& of_replica) {
+    return of_replica[output].defined() && of_replica[output].requires_grad();
+  });
+}
+
+torch::Tensor ForwardPass::gather_one(std::size_t output) const {
+  Tensors parts;
+  for (const Tensors& of_replica : outputs_) parts.push_back(of_replica[output]);
+  const bool is_alone = set_.crew_->size() == 1;  // as the module itself
+  const bool is_one = parts.size() == 1 && parts[0].defined();
+  if (is_one && parts[0].device() == set_.output_device_ && (is_alone || parts[0].dim() > 0)) {
+    if (!parts[0].requires_grad() || !wants_graph_) return parts[0];
+    // The same memory and version, without the history.
+    auto same = parts[0].variable_data();
+    torch::autograd::impl::set_version_counter(
+        same, torch::autograd::impl::version_counter(parts[0]));
+    return same;
+  }
+  if (is_one && is_alone) return parts[0].detach().to(set_.output_device_);
+  const torch::NoGradGuard no_grad;
+  return data_parallel::gather(parts, set_.output_device_);
+}
+
+Layout ForwardPass::layout_of_output(std::size_t output) const {
+  Layout layout;
+  layout.device = set_.output_device_;
+  for (const Tensors& of_replica : outputs_) {
+    const torch::Tensor& part = of_replica[output];
+    layout.numbers = part.dim() == 0;
+    layout.sizes.push_back(layout.numbers ? 1 : part.size(0));
+  }
+  return layout;
+}
+
+void ForwardPass::attach(const Tensors& outputs) {
+  const auto node = make_node<BackwardNode>();
+  torch::autograd::edge_list next;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (!is_differentiable_input_[i]) continue;
+    next.push_back(torch::autograd::impl::gradient_edge(inputs_[i]));
+    node->inputs.push_back({division_.sizes[i], false, inputs_[i].device()});
+  }
+  for (std::size_t i = 0; i < set_.originals_.size(); ++i) {
+    const torch::Tensor& tensor = set_.originals_[i].tensor;
+    if (!tensor.defined() || !tensor.requires_grad()) continue;
+    next.push_back(torch::autograd::impl::gradient_edge(tensor));
+    node->tensor_devices.push_back(tensor.device());
+    for (std::size_t replica = 0; replica < size(); ++replica) {
+      graphs_[replica].tensors.push_back(set_.replicas_[replica].gradient_edge(i));
+    }
+  }
+  node->set_next_edges(std::move(next));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_differentiable(i)) continue;
+    node->outputs.push_back(layout_of_output(i));
+    for (std::size_t replica = 0; replica < size(); ++replica) {
+      const torch::Tensor& part = outputs_[replica][i];
+      graphs_[replica].outputs.push_back(
+          part.requires_grad() ? torch::autograd::impl::gradient_edge(part)
+                               : torch::autograd::Edge());
+    }
+    torch::autograd::set_history(outputs[i], node);
+  }
+  node->crew = set_.crew_;
+  node->graphs = std::move(graphs_);
+  node->in_threads = set_.all_on_cpu();
+}
+
+}  // namespace lockstep::data_parallel

@@ -1,0 +1,76 @@
+#pragma once
+
+// What the tests of DataParallel share: a module and its twin that is trained serially.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ATen/ops/mse_loss.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+
+namespace lockstep::testing_data_parallel {
+
+/// Gives another module with equal values.
+template <typename Module>
+std::shared_ptr<Module> twin(const std::shared_ptr<Module>& module) {
+  return std::dynamic_pointer_cast<Module>(module->clone());
+}
+
+template <typename Module>
+std::shared_ptr<Module> twin(const torch::nn::ModuleHolder<Module>& module) {
+  return twin(module.ptr());
+}
+
+inline void expect_close(
+    const torch::Tensor& actual, const torch::Tensor& expected, const std::string& what) {
+  ASSERT_EQ(actual.defined(), expected.defined()) << what;
+  if (!actual.defined()) return;
+  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+  const double tolerance = actual.scalar_type() == torch::kDouble ? 1e-10 : 1e-5;
+  EXPECT_TRUE(actual.to_dense().allclose(expected.to_dense(), tolerance, tolerance))
+      << what << " differs by " << (actual - expected).abs().max().item<double>();
+}
+
+/// Compares parameters, gradients and buffers by name.
+inline void expect_same_state(const torch::nn::Module& actual, const torch::nn::Module& expected) {
+  const auto parameters = expected.named_parameters();
+  for (const auto& item : actual.named_parameters()) {
+    expect_close(item.value(), parameters[item.key()], item.key());
+    expect_close(item.value().grad(), parameters[item.key()].grad(), item.key() + ".grad");
+  }
+  const auto buffers = expected.named_buffers();
+  for (const auto& item : actual.named_buffers()) {
+    expect_close(item.value(), buffers[item.key()], item.key());
+  }
+}
+
+/// Makes steps of SGD with momentum and a mean loss; gives the losses.
+template <typename Forward>
+std::vector<double> train(
+    torch::nn::Module& module,
+    const Forward& forward,
+    const torch::Tensor& inputs,
+    const torch::Tensor& targets,
+    int steps,
+    double rate) {
+  torch::optim::SGD optimizer(module.parameters(), torch::optim::SGDOptions(rate).momentum(0.9));
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    auto loss = at::mse_loss(forward(inputs), targets);
+    loss.backward();
+    optimizer.step();
+    losses.push_back(loss.template item<double>());
+  }
+  return losses;
+}
+
+}  // namespace lockstep::testing_data_parallel
