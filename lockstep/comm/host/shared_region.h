@@ -61,9 +61,10 @@ struct alignas(128) RankSlot {
   Descriptor descriptor;
 };
 
-/// Is the one-way channel between two ranks: a ring of two slots.
+/// Is the one-way channel between two ranks: a ring of slots. It is wide, so that what a pipeline
+/// sends is off its hands at once; only pages that are used cost memory.
 struct alignas(128) Mailbox {
-  static constexpr std::size_t kSlots = 2, kSlotBytes = 64 * 1024;
+  static constexpr std::size_t kSlots = 256, kSlotBytes = 128 * 1024;
   struct Letter {
     std::int32_t tag;
     std::int32_t element;
