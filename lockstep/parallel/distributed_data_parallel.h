@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -60,6 +60,30 @@ class DistributedDataParallel {
 
   /// Averages what has accumulated under no_sync(), without a backward. A collective.
   void reduce_accumulated() { sync_->reduce_accumulated(); }
+
+  /// Runs a body in which the ranks may make unequal numbers of passes. One that has ended takes
+  /// part in the others' averages with zeros, which overwrite its gradients; when all have ended,
+  /// all get the parameters and buffers of the last one (optimizers are each rank's own). Passes
+  /// must be alike on all ranks that still make them. A collective.
+  ///
+  ///     model.join([&] {
+  ///       for (auto& batch : mine) { ... }
+  ///     });
+  ///
+  /// A body that takes a Join& may add collectives of its own there. Throws UnevenInputs on all
+  /// ranks if the options ask for it.
+  template <typename Body>
+  void join(Body body, const JoinOptions& options = {}) {
+    sync_->join(
+        [&](Join& join) {
+          if constexpr (std::invocable<Body, Join&>) {
+            body(join);
+          } else {
+            body();
+          }
+        },
+        options);
+  }
 
   /// Averages in another way than by all-reduce from now on, see CommHook. Throws InvalidArgument
   /// if there is a hook already.

@@ -74,6 +74,7 @@ GradientSync::GradientSync(
 GradientSync::GradientSync(
     ProcessGroup group, const ReplicatedState& kept, const DistributedDataParallelOptions& options)
     : group_(group),
+      parameters_(tensors_of(kept.parameters)),
       buffers_(
           options.broadcast_buffers() ? tensors_of(kept.buffers) : std::vector<torch::Tensor>()),
       reducer_(agreed_parameters(kept, group), group, reducer_options(kept, options)) {
@@ -83,8 +84,11 @@ GradientSync::GradientSync(
 // Evaluation must not need the other ranks: one rank may evaluate alone.
 void GradientSync::before_forward(bool training) {
   reducer_.check_no_pass_was_broken_off();
-  if (!training || !torch::GradMode::is_enabled() || !reducer_.is_synchronised()) return;
-  if (!buffers_.empty()) broadcast_all(buffers_, 0, group_);
+  if (!training || !torch::GradMode::is_enabled()) return;
+  const bool follows = reducer_.is_synchronised() && !buffers_.empty();
+  int root = 0;
+  if (join_ != nullptr) root = join_->announce(follows ? forward_ + 1 : forward_).front();
+  if (follows) broadcast_all(buffers_, root, group_);
 }
 
 NoSync::NoSync(std::shared_ptr<GradientSync> sync)

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
+#include "lockstep/parallel/ddp/join.h"
 #include "lockstep/parallel/ddp/reducer.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 
@@ -77,6 +80,10 @@ class GradientSync {
   ///     sync.reduce_accumulated();
   void reduce_accumulated() { reducer_.reduce_accumulated(); }
 
+  /// Runs the body, in which the ranks may make unequal numbers of passes, and gives all ranks the
+  /// state of the one that ended last. A collective. See DistributedDataParallel::join.
+  void join(const std::function<void(Join&)>& body, const JoinOptions& options);
+
   Reducer& reducer() { return reducer_; }
 
  private:
@@ -85,8 +92,14 @@ class GradientSync {
       const ReplicatedState& kept,
       const DistributedDataParallelOptions& options);
 
+  void add_to(Join& join, const JoinOptions& options);
+  torch::Device device() const;
+
   ProcessGroup group_;
+  std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> buffers_;  // empty if they are not broadcast
+  Join* join_ = nullptr;                // while join() runs
+  std::size_t forward_ = 0;             // its number there
   Reducer reducer_;
 };
 

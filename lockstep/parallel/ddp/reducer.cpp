@@ -118,13 +118,13 @@ void Reducer::reduce_accumulated() {
   finish_pass();
 }
 
-void Reducer::shadow(Pass pass) {
+void Reducer::shadow(Pass pass, int divisor) {
   if (group_.size() == 1) return;
   const torch::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
   const ReducerReport own = report_;
   shadowing_ = true;
-  begin_pass(pass, group_.size());
+  begin_pass(pass, divisor);
   for (Bucket& bucket : buckets_) {
     if (bucket.memory.defined()) bucket.memory.zero_();
     bucket.missing = 0;

@@ -95,8 +95,8 @@ class Reducer {
   void set_announcement(Announce announce) { announce_ = std::move(announce); }
 
   /// Makes the collectives of a pass of the others, contributing nothing. The gradients' memory is
-  /// overwritten.
-  void shadow(Pass pass);
+  /// overwritten. The divisor is that of the others.
+  void shadow(Pass pass, int divisor);
 
   /// Is how long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return report_.exposed_seconds; }

@@ -9,7 +9,8 @@ namespace lockstep {
 void Reducer::count_use(Slot& slot) const {
   ++slot.uses;
   if (options_.static_graph) {
-    if (recorded_ && slot.uses > slot.first_uses) fail_for_changed_graph(slot);
+    // A rank may record later than the others: what none of them used is settled all the same.
+    if (slot.never_used || (recorded_ && slot.uses > slot.first_uses)) fail_for_changed_graph(slot);
   } else if (slot.uses > 1) {
     fail(concat(
         "DistributedDataParallel: the gradient of ",
@@ -113,7 +114,7 @@ void Reducer::fail_for_changed_graph(const Slot& slot) const {
       group_.rank(),
       " and ",
       slot.first_uses,
-      " times by its first; if that is meant, construct it with find_unused_parameters(true) "
+      " times by the first; if that is meant, construct it with find_unused_parameters(true) "
       "instead"));
 }
 

@@ -1,0 +1,206 @@
+#include "lockstep/parallel/ddp/power_sgd.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/linalg_qr.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+/// Is what a parameter keeps from one step to the next.
+struct Memory {
+  torch::Tensor q;
+  torch::Tensor lost;  // by compression
+};
+
+/// Is a gradient on its way: `input` is the gradient and what was lost before.
+struct Compressed {
+  torch::Tensor gradient;
+  torch::Tensor input;  // n x m
+  torch::Tensor p, q;   // views of what is sent
+  Memory* memory;
+};
+
+/// Is a bucket on its way.
+struct Pending {
+  std::vector<Compressed> compressed;
+  std::vector<torch::Tensor> exact;
+  torch::Tensor exact_flat, p_flat, q_flat;
+  Work exact_work;
+};
+
+// The pieces of a flat tensor, as long as the shapes ask for.
+torch::Tensor take(const torch::Tensor& flat, std::int64_t& at, std::int64_t n, std::int64_t m) {
+  const torch::Tensor piece = flat.narrow(0, at, n * m).view({n, m});
+  at += n * m;
+  return piece;
+}
+
+}  // namespace
+
+struct PowerSgd::State {
+  PowerSgdOptions options;
+  at::Generator random;
+  std::int64_t step = 0;
+  std::unordered_map<const void*, Memory> memories = {};  // by parameter
+  std::int64_t elements = 0, sent = 0;
+
+  std::int64_t rank_of(std::int64_t n, std::int64_t m) const {
+    return std::min({n, m, options.rank()});
+  }
+  bool is_worth_it(const torch::Tensor& gradient) const;
+  torch::Tensor start_of(const Memory& memory, std::int64_t columns, const torch::Tensor& input);
+  void take_in(const GradientBucket& bucket, Pending& pending);
+  void compute_p(Pending& pending);
+  static void compute_q(Pending& pending);
+  void decompress(const Pending& pending) const;
+};
+
+bool PowerSgd::State::is_worth_it(const torch::Tensor& gradient) const {
+  if (gradient.dim() < 2 || gradient.numel() == 0) return false;
+  const std::int64_t n = gradient.size(0), m = gradient.numel() / n;
+  const auto sent_elements = static_cast<double>((n + m) * rank_of(n, m));
+  return sent_elements * options.min_compression_rate() < static_cast<double>(n * m);
+}
+
+// Drawn on the CPU, so that ranks on any device start alike.
+torch::Tensor PowerSgd::State::start_of(
+    const Memory& memory, std::int64_t columns, const torch::Tensor& input) {
+  if (options.warm_start() && memory.q.defined()) return orthonormal_basis(memory.q);
+  const auto type = torch::TensorOptions(input.scalar_type());
+  const torch::Tensor drawn = torch::randn({input.size(1), columns}, random, type);
+  return orthonormal_basis(drawn.to(input.device()));
+}
+
+void PowerSgd::State::take_in(const GradientBucket& bucket, Pending& pending) {
+  for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
+    const torch::Tensor& gradient = bucket.gradients[i];
+    elements += gradient.numel();
+    if (!is_worth_it(gradient)) {
+      pending.exact.push_back(gradient);
+      sent += gradient.numel();
+      continue;
+    }
+    Memory& memory = memories[bucket.parameters[i].unsafeGetTensorImpl()];
+    torch::Tensor input = gradient.reshape({gradient.size(0), -1});
+    if (memory.lost.defined()) input = input + memory.lost;
+    pending.compressed.push_back({gradient, input, {}, {}, &memory});
+  }
+}
+
+void PowerSgd::State::compute_p(Pending& pending) {
+  std::int64_t p_elements = 0, q_elements = 0;
+  for (const Compressed& part : pending.compressed) {
+    const std::int64_t n = part.input.size(0), m = part.input.size(1);
+    p_elements += n * rank_of(n, m);
+    q_elements += m * rank_of(n, m);
+  }
+  sent += p_elements + q_elements;
+  const auto type = pending.compressed.front().input.options();
+  pending.p_flat = torch::empty({p_elements}, type);
+  pending.q_flat = torch::empty({q_elements}, type);
+  std::int64_t p_at = 0, q_at = 0;
+  for (Compressed& part : pending.compressed) {
+    const std::int64_t n = part.input.size(0), m = part.input.size(1), columns = rank_of(n, m);
+    part.p = take(pending.p_flat, p_at, n, columns);
+    part.q = take(pending.q_flat, q_at, m, columns);
+    part.p.copy_(part.input.matmul(start_of(*part.memory, columns, part.input)));
+  }
+}
+
+void PowerSgd::State::compute_q(Pending& pending) {
+  for (Compressed& part : pending.compressed) {
+    part.p = orthonormal_basis(part.p);
+    part.q.copy_(part.input.t().matmul(part.p));
+  }
+}
+
+void PowerSgd::State::decompress(const Pending& pending) const {
+  for (const Compressed& part : pending.compressed) {
+    const torch::Tensor result = part.p.matmul(part.q.t());
+    if (options.error_feedback()) part.memory->lost = part.input - result;
+    if (options.warm_start()) part.memory->q = part.q;
+    part.gradient.copy_(result.view(part.gradient.sizes()));
+  }
+}
+
+namespace {
+
+void begin_exact(Pending& pending, const ProcessGroup& group) {
+  if (pending.exact.empty()) return;
+  std::vector<torch::Tensor> pieces;
+  for (const torch::Tensor& gradient : pending.exact) pieces.push_back(gradient.reshape({-1}));
+  pending.exact_flat = torch::cat(pieces);
+  pending.exact_work = group.all_reduce(pending.exact_flat, ReduceOp::kMean);
+}
+
+void finish_exact(Pending& pending) {
+  pending.exact_work.wait();
+  std::int64_t at = 0;
+  for (const torch::Tensor& gradient : pending.exact) {
+    gradient.copy_(take(pending.exact_flat, at, gradient.numel(), 1).view(gradient.sizes()));
+  }
+}
+
+}  // namespace
+
+PowerSgd::PowerSgd(const PowerSgdOptions& options) {
+  check(options.rank() >= 1, "PowerSgd: the rank must be positive: ", options.rank());
+  check(
+      options.start_step() >= 0,
+      "PowerSgd: the start step must not be negative: ",
+      options.start_step());
+  check(
+      options.min_compression_rate() > 0,
+      "PowerSgd: the least compression rate must be positive: ",
+      options.min_compression_rate());
+  state_ = std::make_shared<State>(
+      State{options, at::make_generator<at::CPUGeneratorImpl>(options.seed())});
+}
+
+CommStep PowerSgd::operator()(const GradientBucket& bucket) const {
+  const std::int64_t step = state_->step;
+  if (bucket.is_last) ++state_->step;
+  if (step < state_->options.start_step()) return all_reduce_hook(bucket);
+
+  const auto pending = std::make_shared<Pending>();
+  state_->take_in(bucket, *pending);
+  begin_exact(*pending, bucket.group);
+  const auto finish = [=, state = state_]() -> CommStep {
+    state->decompress(*pending);
+    return {};
+  };
+  const auto send_q = [=, group = bucket.group]() -> CommStep {
+    finish_exact(*pending);
+    State::compute_q(*pending);
+    return {group.all_reduce(pending->q_flat, ReduceOp::kMean), finish};
+  };
+  if (pending->compressed.empty()) {
+    return {{}, [=]() -> CommStep {
+              finish_exact(*pending);
+              return {};
+            }};
+  }
+  state_->compute_p(*pending);
+  return {bucket.group.all_reduce(pending->p_flat, ReduceOp::kMean), send_q};
+}
+
+double PowerSgd::compression_rate() const {
+  if (state_->sent == 0) return 1;
+  return static_cast<double>(state_->elements) / static_cast<double>(state_->sent);
+}
+
+torch::Tensor orthonormal_basis(const torch::Tensor& matrix) {
+  const bool half =
+      matrix.scalar_type() == torch::kHalf || matrix.scalar_type() == torch::kBFloat16;
+  const torch::Tensor wide = half ? matrix.to(torch::kFloat) : matrix;
+  return std::get<0>(at::linalg_qr(wide, "reduced")).to(matrix.scalar_type());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <torch/arg.h>
+#include <torch/types.h>
+
+#include "lockstep/parallel/ddp/comm_hook.h"
+
+namespace lockstep {
+
+/// Are the options of PowerSgd, equal on all ranks.
+struct PowerSgdOptions {
+  /// Is the rank of the approximation; 1 to 4 serve most models.
+  TORCH_ARG(std::int64_t, rank) = 1;
+  /// Is how many backward passes are averaged exactly before the first is compressed: early
+  /// gradients suffer most. A tenth of the training is a start.
+  TORCH_ARG(std::int64_t, start_step) = 1000;
+  /// Is by how much the elements of a gradient must shrink to be compressed at all.
+  TORCH_ARG(double, min_compression_rate) = 2;
+  /// Adds what compression lost to the next gradient. Costs memory of the gradients' size.
+  TORCH_ARG(bool, error_feedback) = true;
+  /// Starts from the previous step's approximation instead of a random one.
+  TORCH_ARG(bool, warm_start) = true;
+  /// Seeds the random start; the same on all ranks.
+  TORCH_ARG(std::uint64_t, seed) = 0;
+};
+
+/// Averages gradients by low-rank approximation: PowerSGD (Vogels, Karimireddy, Jaggi 2019), after
+/// PyTorch's powerSGD_hook.
+///
+/// A gradient M of n x m is sent as P (n x rank) and Q (m x rank): P = orthogonal basis of the mean
+/// of M Q, then Q = the mean of M^T P, and the result is P Q^T. What has fewer than two dimensions
+/// or would not shrink enough is averaged exactly. Three collectives a bucket. The memory of a
+/// parameter (its Q, what was lost) belongs to the parameter, so it outlives a rebuild of buckets.
+///
+/// Each rank makes its own; copies share their state.
+///
+///     model.register_comm_hook(lockstep::PowerSgd(lockstep::PowerSgdOptions().rank(2)));
+class PowerSgd {
+ public:
+  /// Throws InvalidArgument if an option is out of range.
+  explicit PowerSgd(const PowerSgdOptions& options);
+
+  /// Begins to average a bucket, see CommHook.
+  CommStep operator()(const GradientBucket& bucket) const;
+
+  /// Is how many elements there were for each one sent since compression began; 1 before.
+  double compression_rate() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// Gives an orthonormal basis of the columns of a matrix of n x r, r <= n; of anything if they are
+/// dependent, so that no zero divides. Half types are computed in fp32.
+torch::Tensor orthonormal_basis(const torch::Tensor& matrix);
+
+}  // namespace lockstep
