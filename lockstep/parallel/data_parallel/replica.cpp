@@ -25,7 +25,7 @@ Replica::Replica(
     const torch::nn::Module& original,
     const Place& place,
     bool is_first)
-    : module_(std::move(module)), is_first_(is_first) {
+    : module_(std::move(module)), device_(place.device), is_first_(is_first) {
   check_replica_is_alike(tensors_of(original), tensors_of(*module_));
   check(
       original.modules(false).size() == module_->modules(false).size(),
@@ -33,7 +33,6 @@ Replica::Replica(
       module_->modules(false).size(),
       " sub-modules, the module ",
       original.modules(false).size());
-  module_->to(place.device);
   tensors_ = tensors_of(*module_);
   copies_.resize(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -43,6 +42,9 @@ Replica::Replica(
 
 void Replica::follow(
     const std::vector<ModuleTensor>& originals, const torch::nn::Module& original) {
+  // Not at construction: first it is checked that the original is where it should be.
+  if (!is_placed_) module_->to(device_);
+  is_placed_ = true;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const torch::Tensor& source = originals[i].tensor;
     torch::Tensor& tensor = tensors_[i].tensor;

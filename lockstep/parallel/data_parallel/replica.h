@@ -42,7 +42,9 @@ class Replica {
   std::vector<ModuleTensor> tensors_;
   std::vector<bool> repeats_;  // whether the tensor came before under another name
   std::vector<ValueCopy> copies_;
+  torch::Device device_;
   bool is_first_;
+  bool is_placed_ = false;
 };
 
 }  // namespace lockstep::data_parallel

@@ -82,6 +82,87 @@ TEST_P(Parity, OfAConvolutionalNetR1R6) {
   expect_parity(net, places(), at::randn({batch(), 1, 28, 28}), at::randn({batch(), 10}));
 }
 
+TEST(ParityOfPlaces, InTheOtherOrderR1) {
+  torch::manual_seed(3);
+  auto places = cpu_places(2);
+  std::swap(places[0], places[1]);
+  torch::nn::Linear net(10, 5);
+  net->to(torch::kDouble);
+  expect_parity(
+      net, places, at::randn({20, 10}, torch::kDouble), at::randn({20, 5}, torch::kDouble));
+}
+
+TEST(ParityOfSparseGradients, R1) {
+  torch::manual_seed(4);
+  torch::nn::Embedding net(torch::nn::EmbeddingOptions(10, 3).sparse(true));
+  net->to(torch::kDouble);
+  auto serial = twin(net);
+  DataParallel model(net, cpu_places(2));
+  const auto words = at::randint(10, {6, 4}, torch::kLong);
+  for (int step = 0; step < kSteps; ++step) {
+    model(words).square().sum().backward();
+    serial->forward(words).square().sum().backward();
+    ASSERT_TRUE(net->weight.grad().is_sparse());
+    expect_same_state(*net, *serial);
+    for (const Tensor& weight : {net->weight, serial->weight}) {
+      const torch::NoGradGuard no_grad;
+      weight.sub_(weight.grad(), 0.1);
+      weight.mutable_grad() = Tensor();
+    }
+  }
+}
+
+/// Is the module of PyTorch's own test: an LSTM whose batch comes first.
+class RecurrentImpl : public torch::nn::Cloneable<RecurrentImpl> {
+ public:
+  RecurrentImpl() { reset(); }
+  void reset() override {
+    lstm_ = register_module(
+        "lstm",
+        torch::nn::LSTM(torch::nn::LSTMOptions(6, 8).batch_first(true).bidirectional(true)));
+  }
+  Tensor forward(const Tensor& input) { return std::get<0>(lstm_->forward(input)); }
+
+ private:
+  torch::nn::LSTM lstm_ = nullptr;
+};
+
+TEST(ParityOfAnLstm, WithARateOfTenR1) {
+  torch::manual_seed(5);
+  const auto net = std::make_shared<RecurrentImpl>();
+  net->to(torch::kDouble);
+  expect_parity(
+      net,
+      cpu_places(2),
+      at::ones({4, 4, 6}, torch::kDouble),
+      torch::zeros({4, 4, 16}, torch::kDouble),
+      10);
+}
+
+TEST(ParityOfTiedParameters, AreOneInTheModuleAndTwoInItsClones) {
+  struct TiedImpl : torch::nn::Cloneable<TiedImpl> {
+    TiedImpl() { reset(); }
+    void reset() override {
+      first = register_module("first", torch::nn::Linear(4, 4));
+      second = register_module("second", torch::nn::Linear(4, 4));
+    }
+    Tensor forward(const Tensor& input) { return second(first(input).tanh()); }
+    void tie() { second = replace_module("second", first); }
+    torch::nn::Linear first = nullptr, second = nullptr;
+  };
+  torch::manual_seed(6);
+  const auto net = std::make_shared<TiedImpl>();
+  net->to(torch::kDouble);
+  net->tie();
+  DataParallel model(net, cpu_places(2));
+  const auto input = at::randn({5, 4}, torch::kDouble);
+  model(input).square().sum().backward();
+  const auto gradient = net->first->weight.grad().clone();
+  net->zero_grad();
+  net->forward(input).square().sum().backward();
+  expect_close(gradient, net->first->weight.grad(), "gradient of the tied weight");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     PlacesAndBatches,
     Parity,

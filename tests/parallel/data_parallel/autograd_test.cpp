@@ -1,0 +1,219 @@
+// The whole forward is one node of the user's graph, which behaves as the module's own graph would.
+
+#include <gmock/gmock.h>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/functional.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/data_parallel.h"
+
+#include "training.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using testing_data_parallel::expect_close;
+using testing_data_parallel::expect_same_state;
+using testing_data_parallel::twin;
+using torch::Tensor;
+
+class OneNode : public testing::Test {
+ protected:
+  OneNode() {
+    net_->to(torch::kDouble);
+    serial_ = twin(net_);
+    model_.emplace(net_, cpu_places(2));
+  }
+
+  Tensor random(std::int64_t batch, std::int64_t features) {
+    return at::randn({batch, features}, torch::kDouble);
+  }
+
+  torch::nn::Sequential net_{torch::nn::Linear(4, 6), torch::nn::Tanh(), torch::nn::Linear(6, 3)};
+  std::shared_ptr<torch::nn::SequentialImpl> serial_;
+  std::optional<DataParallel<torch::nn::Sequential>> model_;
+};
+
+TEST_F(OneNode, IsAllThatTheUsersGraphSees) {
+  const auto output = (*model_)(random(5, 4));
+  EXPECT_EQ(output.grad_fn()->name(), "DataParallelBackward");
+  EXPECT_EQ(output.grad_fn()->num_outputs(), net_->parameters().size());
+  const torch::NoGradGuard no_grad;
+  EXPECT_FALSE((*model_)(random(5, 4)).requires_grad());
+}
+
+TEST_F(OneNode, GivesGradientsOfInputs) {
+  auto input = random(5, 4).requires_grad_();
+  auto twin_input = input.detach().clone().requires_grad_();
+  ((*model_)(input * 2) * input.sum()).sum().backward();
+  (serial_->forward(twin_input * 2) * twin_input.sum()).sum().backward();
+  expect_close(input.grad(), twin_input.grad(), "gradient of the input");
+  expect_same_state(*net_, *serial_);
+}
+
+TEST_F(OneNode, AnswersTorchGradForSomeOfTheInputs) {
+  auto input = random(5, 4).requires_grad_();
+  const auto loss = (*model_)(input).square().sum();
+  const auto weight = net_->parameters()[2];
+  const auto found = torch::autograd::grad({loss}, {weight, input});
+  const auto twin_weight = serial_->parameters()[2];
+  const auto expected =
+      torch::autograd::grad({serial_->forward(input).square().sum()}, {twin_weight, input});
+  expect_close(found[0], expected[0], "gradient of a weight");
+  expect_close(found[1], expected[1], "gradient of the input");
+  EXPECT_FALSE(weight.grad().defined());
+}
+
+TEST_F(OneNode, IsRetainedOrFreed) {
+  const auto loss = (*model_)(random(5, 4)).square().sum();
+  loss.backward({}, /*retain_graph=*/true);
+  const auto once = net_->parameters()[0].grad().clone();
+  loss.backward();
+  expect_close(net_->parameters()[0].grad(), once * 2, "accumulated gradient");
+  EXPECT_ANY_THROW(loss.backward());
+}
+
+TEST_F(OneNode, SaysThatItHasBeenFreed) {
+  const auto output = (*model_)(random(5, 4));
+  output.backward(at::ones_like(output));
+  EXPECT_THAT(
+      [&] { output.backward(at::ones_like(output)); },
+      ThrowsMessage<Error>(HasSubstr("a second time through a graph that has been freed")));
+}
+
+TEST_F(OneNode, AccumulatesOverTwoForwardsBeforeOneBackward) {
+  const auto a = random(5, 4), b = random(3, 4);
+  ((*model_)(a).sum() + (*model_)(b).square().sum()).backward();
+  (serial_->forward(a).sum() + serial_->forward(b).square().sum()).backward();
+  expect_same_state(*net_, *serial_);
+}
+
+TEST_F(OneNode, CallsTheHooksOfTheUsersParameters) {
+  net_->parameters()[0].register_hook([](const Tensor& gradient) { return gradient * 10; });
+  const auto input = random(5, 4);
+  (*model_)(input).sum().backward();
+  serial_->forward(input).sum().backward();
+  expect_close(
+      net_->parameters()[0].grad(), serial_->parameters()[0].grad() * 10, "gradient after a hook");
+}
+
+TEST_F(OneNode, RefusesASecondDerivative) {
+  const auto loss = (*model_)(random(5, 4)).square().sum();
+  EXPECT_THAT(
+      [&] { torch::autograd::grad({loss}, {net_->parameters()[0]}, {}, true, true); },
+      ThrowsMessage<Error>(HasSubstr("a second derivative (create_graph)")));
+}
+
+TEST_F(OneNode, NoticesParametersThatChangeBeforeBackward) {
+  const auto loss = (*model_)(random(5, 4)).square().sum();
+  {
+    const torch::NoGradGuard no_grad;
+    net_->parameters()[2].add_(1);
+  }
+  EXPECT_THAT(
+      [&] { loss.backward(); },
+      ThrowsMessage<c10::Error>(HasSubstr("modified by an inplace operation")));
+}
+
+TEST_F(OneNode, NoticesInputsThatChangeBeforeBackward) {
+  auto input = random(5, 4);
+  const auto loss = (*model_)(input).square().sum();
+  input.add_(1);
+  EXPECT_THAT(
+      [&] { loss.backward(); },
+      ThrowsMessage<c10::Error>(HasSubstr("modified by an inplace operation")));
+}
+
+TEST_F(OneNode, LeavesUnusedParametersWithoutGradient) {
+  struct HalfImpl : torch::nn::Cloneable<HalfImpl> {
+    HalfImpl() { reset(); }
+    void reset() override {
+      used = register_module("used", torch::nn::Linear(2, 1));
+      unused = register_module("unused", torch::nn::Linear(2, 1));
+      by_second = register_module("by_second", torch::nn::Linear(2, 1));
+    }
+    Tensor forward(const Tensor& input) {
+      const bool is_second = input[0][0].item<double>() > 0;
+      return is_second ? by_second(input) + used(input) : used(input);
+    }
+    torch::nn::Linear used = nullptr, unused = nullptr, by_second = nullptr;
+  };
+  const auto net = std::make_shared<HalfImpl>();
+  DataParallel model(net, cpu_places(2));
+  model(torch::tensor({{0.0F, 1.0F}, {2.0F, 3.0F}})).sum().backward();
+  EXPECT_TRUE(net->used->weight.grad().equal(torch::tensor({{2.0F, 4.0F}})));
+  EXPECT_TRUE(net->by_second->weight.grad().equal(torch::tensor({{2.0F, 3.0F}})));
+  EXPECT_FALSE(net->unused->weight.grad().defined());
+}
+
+TEST_F(OneNode, LetsReplicasWorkInPlaceOnWhatNeedsNoGradient) {
+  torch::nn::Sequential net(
+      torch::nn::Functional([](Tensor input) { return input.relu_(); }), torch::nn::Linear(4, 1));
+  DataParallel model(net, cpu_places(2));
+  auto input = at::randn({4, 4});
+  model(input).sum().backward();
+  EXPECT_GE(input.min().item<float>(), 0);  // as the module itself would have left it
+  const auto differentiable = at::randn({4, 4}).requires_grad_() * 1;
+  EXPECT_THAT(
+      [&] { model(differentiable); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("changed tensor 0 of its inputs in place")));
+}
+
+TEST_F(OneNode, DiesWithItsOutput) {
+  auto input = random(4, 4);
+  const auto uses = input.storage().use_count();
+  { const auto output = (*model_)(input); }
+  EXPECT_EQ(input.storage().use_count(), uses);
+  (*model_)(input).sum().backward();
+  EXPECT_EQ(input.storage().use_count(), uses);
+}
+
+TEST_F(OneNode, OutlivesTheWrapper) {
+  const auto input = random(5, 4);
+  const auto loss = (*model_)(input).square().sum();
+  model_.reset();
+  loss.backward();
+  serial_->forward(input).square().sum().backward();
+  expect_same_state(*net_, *serial_);
+}
+
+TEST_F(OneNode, SumsLargeGradientsInTheOrderOfTheReplicas) {
+  torch::nn::Linear net(700, 300);
+  DataParallel model(net, cpu_places(3));
+  const auto input = at::randn({7, 700});
+  model(input).square().sum().backward();
+  const auto first = net->weight.grad().clone();
+  Tensor expected;
+  for (const auto& share : input.chunk(3)) {
+    const auto loss = net->forward(share).square().sum();
+    const auto gradient = torch::autograd::grad({loss}, {net->weight})[0];
+    expected = expected.defined() ? expected + gradient : gradient;
+  }
+  EXPECT_TRUE(first.equal(expected));  // to the bit
+}
+
+TEST(BackwardNode, GivesTheSameByOneCallOfTheEngine) {
+  torch::nn::Linear net(4, 3);
+  DataParallel model(net, cpu_places(2));
+  auto input = at::randn({5, 4}).requires_grad_();
+  const auto gradients = [&](bool in_threads) {
+    const auto loss = model(input);
+    dynamic_cast<data_parallel::BackwardNode&>(*loss.grad_fn()).in_threads = in_threads;
+    return torch::autograd::grad({loss}, {net->weight, input}, {at::ones_like(loss)});
+  };
+  const auto threads = gradients(true), one_call = gradients(false);
+  EXPECT_TRUE(threads[0].equal(one_call[0]));
+  EXPECT_TRUE(threads[1].equal(one_call[1]));
+}
+
+}  // namespace
+}  // namespace lockstep

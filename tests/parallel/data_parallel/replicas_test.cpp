@@ -1,0 +1,243 @@
+// What replicas have of the module, and what becomes of it.
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <malloc.h>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/autocast.h"
+#include "lockstep/parallel/data_parallel.h"
+
+#include "training.h"
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using testing_data_parallel::expect_close;
+using testing_data_parallel::twin;
+using torch::Tensor;
+
+TEST(Replicas, UpdateRunningStatisticsByTheFirstShareR4) {
+  torch::nn::BatchNorm1d net(2);
+  auto expected = twin(net);
+  DataParallel model(net, cpu_places(2));
+  const auto input = at::randn({8, 2});
+  for (int step = 0; step < 3; ++step) {
+    model(input * (step + 1));
+    expected->forward(input.narrow(0, 0, 4) * (step + 1));  // what the first replica sees
+  }
+  expect_close(net->running_mean, expected->running_mean, "running mean");
+  expect_close(net->running_var, expected->running_var, "running variance");
+  EXPECT_EQ(net->num_batches_tracked.item<std::int64_t>(), 3);
+}
+
+TEST(Replicas, UseTheSameRunningStatisticsInEvaluationR4) {
+  torch::nn::BatchNorm1d net(2);
+  DataParallel model(net, cpu_places(2));
+  const auto input = at::randn({8, 2});
+  for (int step = 0; step < 3; ++step) model(input);
+  net->eval();
+  expect_close(model(input), net->forward(input), "output in evaluation");
+}
+
+TEST(Replicas, GiveBuffersTheirGradientsR4) {
+  struct ScaledImpl : torch::nn::Cloneable<ScaledImpl> {
+    ScaledImpl() { reset(); }
+    void reset() override { scale = register_buffer("scale", at::full({2}, 3.0)); }
+    Tensor forward(const Tensor& input) { return input * scale; }
+    Tensor scale;
+  };
+  const auto net = std::make_shared<ScaledImpl>();
+  net->scale.requires_grad_();
+  DataParallel model(net, cpu_places(2));
+  model(at::ones({5, 2})).sum().backward();
+  EXPECT_TRUE(net->scale.grad().equal(at::full({2}, 5.0)));
+}
+
+TEST(Replicas, FollowValuesModesAndWhatIsFrozen) {
+  torch::nn::Sequential net(
+      torch::nn::Linear(2, 2), torch::nn::Dropout(0.5), torch::nn::Linear(2, 1));
+  DataParallel model(net, cpu_places(2));
+  const auto input = at::ones({4, 2});
+  net->ptr(1)->eval();  // only the dropout
+  {
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : net->parameters()) parameter.fill_(2.0);
+  }
+  net->parameters()[0].set_data(at::full({2, 2}, 3.0));
+  net->parameters()[1].set_requires_grad(false);
+  const auto output = model(input);
+  expect_close(output, net->forward(input), "output");
+  output.sum().backward();
+  EXPECT_TRUE(net->parameters()[0].grad().defined());
+  EXPECT_FALSE(net->parameters()[1].grad().defined());
+  net->to(torch::kDouble);
+  expect_close(model(input.to(torch::kDouble)), net->forward(input.to(torch::kDouble)), "double");
+}
+
+TEST(Replicas, ShareTheParametersInMemoryR6) {
+  struct AddressImpl : torch::nn::Cloneable<AddressImpl> {
+    AddressImpl() { reset(); }
+    void reset() override { weight = register_parameter("weight", at::ones({3})); }
+    std::pair<Tensor, const void*> forward(const Tensor& input) {
+      return {input, weight.data_ptr()};
+    }
+    Tensor weight;
+  };
+  const auto net = std::make_shared<AddressImpl>();
+  DataParallel model(net, cpu_places(2));
+  EXPECT_EQ(model(at::ones({4})).second, net->weight.data_ptr());
+}
+
+TEST(Replicas, LeaveTheDefaultGeneratorAlone) {
+  torch::nn::Linear net(4, 4);
+  torch::manual_seed(11);
+  const auto expected = at::randn({3});
+  torch::manual_seed(11);
+  DataParallel model(net, cpu_places(3));
+  EXPECT_TRUE(at::randn({3}).equal(expected));
+}
+
+TEST(Replicas, AreMadeByAFunctionWhereThereIsNoClone) {
+  struct PlainImpl : torch::nn::Module {
+    PlainImpl() : linear(register_module("linear", torch::nn::Linear(3, 2))) {}
+    Tensor forward(const Tensor& input) { return linear(input); }
+    torch::nn::Linear linear;
+  };
+  const auto net = std::make_shared<PlainImpl>();
+  EXPECT_THAT(
+      [&] { DataParallel<std::shared_ptr<PlainImpl>>(net, cpu_places(2)); },
+      ThrowsMessage<InvalidArgument>(AllOf(
+          HasSubstr("DataParallel: the module ("),
+          HasSubstr("PlainImpl"),
+          HasSubstr("Cloneable"))));
+  const auto made = std::function([] { return std::make_shared<PlainImpl>(); });
+  DataParallel model(net, cpu_places(2), made);
+  const auto input = at::randn({4, 3});
+  expect_close(model(input), net->forward(input), "output");
+  EXPECT_THAT(
+      [&] { DataParallel(net, cpu_places(2), std::function([&] { return net; })); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("gave the module itself")));
+}
+
+TEST(Replicas, NameTheSubModuleThatHasNoClone) {
+  struct PlainImpl : torch::nn::Module {
+    Tensor forward(const Tensor& input) { return input; }
+  };
+  struct OuterImpl : torch::nn::Cloneable<OuterImpl> {
+    OuterImpl() { reset(); }
+    void reset() override {
+      body = register_module(
+          "body", torch::nn::Sequential(torch::nn::Linear(1, 1), std::make_shared<PlainImpl>()));
+    }
+    Tensor forward(const Tensor& input) { return body->forward(input); }
+    torch::nn::Sequential body = nullptr;
+  };
+  EXPECT_THAT(
+      [] {
+        DataParallel<std::shared_ptr<OuterImpl>>(std::make_shared<OuterImpl>(), cpu_places(2));
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("sub-module body.1 (")));
+}
+
+TEST(Replicas, MustBeBuiltLikeTheModule) {
+  torch::nn::Linear net(3, 2);
+  EXPECT_THAT(
+      [&] {
+        DataParallel(net, cpu_places(2), std::function([] { return torch::nn::Linear(3, 4); }));
+      },
+      ThrowsMessage<InvalidArgument>(
+          AllOf(HasSubstr("weight, Float [2, 3]"), HasSubstr("weight, Float [4, 3]"))));
+}
+
+TEST(Replicas, RefuseAModuleElsewhereThanTheFirstPlaceR3) {
+  struct SpreadImpl : torch::nn::Cloneable<SpreadImpl> {
+    SpreadImpl() { reset(); }
+    void reset() override {
+      first = register_module("first", torch::nn::Linear(2, 2));
+      elsewhere = register_parameter("elsewhere", at::ones({2}, torch::kMeta));
+    }
+    Tensor forward(const Tensor& input) { return first(input) + elsewhere; }
+    torch::nn::Linear first = nullptr;
+    Tensor elsewhere;
+  };
+  DataParallel model(std::make_shared<SpreadImpl>(), cpu_places(2));
+  EXPECT_THAT(
+      [&] {
+        model(at::ones({4, 2}));
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("parameter elsewhere is on meta, but the first place is on cpu")));
+  torch::nn::Linear net(2, 2);
+  EXPECT_THAT(
+      [&] { DataParallel<torch::nn::Linear>(net, {}); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("at least one place")));
+}
+
+struct ModesImpl : torch::nn::Cloneable<ModesImpl> {
+  void reset() override {}
+  std::tuple<bool, bool, at::ScalarType> forward(const Tensor& input) {
+    return {
+        torch::GradMode::is_enabled(),
+        c10::InferenceMode::is_enabled(),
+        at::mm(input, input).scalar_type()};
+  }
+};
+
+TEST(Replicas, ComputeInTheModesOfTheCallerR5) {
+  DataParallel model(std::make_shared<ModesImpl>(), cpu_places(2));
+  const auto square = [&] { return model(at::ones({2, 1})); };
+  EXPECT_EQ(square(), std::make_tuple(true, false, at::kFloat));
+  {
+    const torch::NoGradGuard no_grad;
+    EXPECT_EQ(square(), std::make_tuple(false, false, at::kFloat));
+  }
+  {
+    const c10::InferenceMode inference;
+    EXPECT_EQ(square(), std::make_tuple(false, true, at::kFloat));
+  }
+  const nn::Autocast autocast(at::kCPU, at::kHalf);
+  EXPECT_EQ(square(), std::make_tuple(true, false, at::kHalf));
+}
+
+/// Is how many bytes are allocated now.
+std::size_t allocated() {
+  const auto all = ::mallinfo2();
+  return all.uordblks + all.hblkhd;
+}
+
+TEST(Replicas, DoNotGrowOver100StepsR6) {
+  torch::nn::Sequential net(torch::nn::Linear(256, 256), torch::nn::BatchNorm1d(256));
+  DataParallel model(net, cpu_places(2));
+  const auto input = at::randn({64, 256});
+  const auto steps = [&](int count) {
+    for (int step = 0; step < count; ++step) {
+      net->zero_grad(true);
+      model(input).square().mean().backward();
+      model(input);  // a graph that dies without backward
+    }
+  };
+  steps(10);
+  const std::size_t before = allocated();
+  steps(100);
+  const std::size_t after = allocated();
+  // One step's graph alone has 64 * 256 * 4 bytes several times.
+  EXPECT_LT(after, before + 64 * 256 * 4);
+}
+
+}  // namespace
+}  // namespace lockstep
