@@ -136,6 +136,9 @@ TEST(Clone, RefusesAModelWhosePartsWereReplaced) {
   auto model = make_model("toy", 5);
   model->replace_module("net1", torch::nn::Linear(torch::nn::LinearOptions(10, 10).bias(false)));
   EXPECT_THROW(model->clone(), Error);
+  // The same names, another module.
+  model->replace_module("net1", torch::nn::Bilinear(2, 2, 2));
+  EXPECT_THROW(model->clone(), Error);
 }
 
 }  // namespace

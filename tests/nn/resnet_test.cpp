@@ -2,18 +2,18 @@
 
 #include "lockstep/nn/models/resnet.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/utils.h>
 
@@ -24,8 +24,6 @@
 
 namespace lockstep::nn {
 namespace {
-
-using ::testing::HasSubstr;
 
 struct Sums {
   double norm = 0, dot = 0;
@@ -95,7 +93,7 @@ torch::Tensor filled(std::uint64_t place, const std::string& name, const torch::
     return drawn + 0.5;
   }
   if (tensor.dim() == 1) return drawn - 0.5;
-  const auto fan_in = static_cast<double>(tensor.numel() / tensor.size(0));
+  const auto fan_in = static_cast<double>(tensor[0].numel());
   return (drawn * 2 - 1) * std::sqrt(6 / fan_in);
 }
 
@@ -188,7 +186,7 @@ TEST_P(ResNet, DrawsConvolutionsFromKaimingsFanOut) {
   for (const auto& item : model_->named_parameters()) {
     const auto& weight = item.value();
     if (weight.dim() != 4) continue;
-    const auto fan_out = static_cast<double>(weight.numel() / weight.size(1));
+    const auto fan_out = static_cast<double>(weight.select(1, 0).numel());
     const double deviation = weight.std().item<double>();
     EXPECT_NEAR(deviation, std::sqrt(2 / fan_out), 0.05 * deviation) << item.key();
   }

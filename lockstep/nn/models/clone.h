@@ -39,6 +39,7 @@ class CloneByArguments : public Base {
 
  private:
   // A torch::nn::Cloneable that holds this module as a child calls this on its own new child.
+  // NOLINTNEXTLINE(readability-identifier-naming): LibTorch's name.
   void clone_(torch::nn::Module& other, const std::optional<at::Device>& device) final {
     static_cast<Derived&>(*this) = dynamic_cast<Derived&>(*other.clone(device));
   }
