@@ -11,6 +11,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/ddp/collect_tensors.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
+#include "lockstep/parallel/ddp/power_sgd.h"
 
 namespace lockstep {
 

@@ -50,6 +50,32 @@ TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
   });
 }
 
+// PyTorch's grads_same_across_ranks_with_no_sync: rank 0 uses layer 0, then 1; the others 2,
+// then 3.
+TEST(Accumulation, D5LayersThatDifferPerRankAndPassEndAlike) {
+  run_ranks(3, [](ProcessGroup group) {
+    torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer(), scalar_layer());
+    DistributedDataParallel model(
+        net, group, Options().find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(1));
+    const auto pass = [&](std::size_t number) {
+      const std::size_t layer = number + (group.rank() == 0 ? 0 : 2);
+      net[layer]->as<Linear>()->forward(constant({1, 1}, 3)).sum().backward();
+    };
+    for (int round = 0; round < 2; ++round) {
+      net->zero_grad();
+      {
+        auto accumulate = model.no_sync();
+        pass(0);
+        EXPECT_EQ(net->parameters()[0].grad().defined(), group.rank() == 0);
+      }
+      pass(1);
+      const std::vector<float> expected = {1, 1, 2, 2};
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_EQ(net->parameters()[i].grad().item<float>(), expected[i]);
+    }
+  });
+}
+
 TEST(ReduceAccumulated, MixesWithSynchronisedPasses) {
   run_ranks(2, [](ProcessGroup group) {
     Linear net = scalar_layer();
