@@ -1,0 +1,250 @@
+// Batch norm over ranks equals batch norm of one process on the whole batch: the cases Y1 to Y4.
+
+#include "lockstep/parallel/sync_batch_norm/sync_batch_norm.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using torch::Tensor;
+
+constexpr double kMomentum = 0.1, kEps = 1e-5;
+
+/// Is a layer's tensors, a batch for each of several steps, and a factor for each output, so that
+/// gradients differ.
+struct Problem {
+  Tensor weight, bias;
+  std::vector<Tensor> inputs, factors;
+};
+
+/// Is what training leaves: of each step the output and the input's gradient, and the rest.
+struct Outcome {
+  std::vector<Tensor> outputs, input_gradients;
+  Tensor weight_gradient, bias_gradient, running_mean, running_var;
+};
+
+template <typename Norm>
+Outcome train(const Problem& problem, const Norm& norm) {
+  const auto leaf = [](const Tensor& tensor) {
+    return tensor.defined() ? tensor.detach().clone().requires_grad_() : tensor;
+  };
+  const auto channels = problem.inputs[0].size(1);
+  const auto type =
+      problem.inputs[0].scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  Outcome outcome;
+  outcome.running_mean = at::zeros({channels}, type);
+  outcome.running_var = at::ones({channels}, type);
+  const auto weight = leaf(problem.weight), bias = leaf(problem.bias);
+  for (std::size_t step = 0; step < problem.inputs.size(); ++step) {
+    auto input = leaf(problem.inputs[step]);
+    const auto output = norm(input, weight, bias, outcome.running_mean, outcome.running_var);
+    (output * problem.factors[step]).sum().backward();
+    outcome.outputs.push_back(output.detach());
+    outcome.input_gradients.push_back(input.grad());
+  }
+  if (weight.defined()) outcome.weight_gradient = weight.grad();
+  if (bias.defined()) outcome.bias_gradient = bias.grad();
+  return outcome;
+}
+
+Outcome train_whole(const Problem& problem) {
+  return train(
+      problem, [](const auto& input, const auto& weight, const auto& bias, auto& mean, auto& var) {
+        return at::batch_norm(input, weight, bias, mean, var, true, kMomentum, kEps, true);
+      });
+}
+
+/// Gives the samples of one rank.
+Problem share_of(const Problem& problem, const std::vector<std::int64_t>& samples, int rank) {
+  Problem share = problem;
+  const auto first = std::accumulate(samples.begin(), samples.begin() + rank, std::int64_t{0});
+  const auto size = samples[static_cast<std::size_t>(rank)];
+  for (auto* tensors : {&share.inputs, &share.factors}) {
+    for (Tensor& tensor : *tensors) tensor = tensor.narrow(0, first, size);
+  }
+  return share;
+}
+
+void expect_close(const Tensor& actual, const Tensor& expected, const std::string& what) {
+  ASSERT_EQ(actual.defined(), expected.defined()) << what;
+  if (!actual.defined()) return;
+  ASSERT_EQ(actual.scalar_type(), expected.scalar_type()) << what;
+  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+  const auto type = actual.scalar_type();
+  const double tolerance = type == torch::kDouble ? 1e-10 : type == torch::kFloat ? 2e-5 : 2e-2;
+  EXPECT_TRUE(actual.allclose(expected, tolerance, tolerance))
+      << what << " differs by " << (actual - expected).abs().max().item<double>();
+}
+
+Tensor sum_over_ranks(const Tensor& tensor, const ProcessGroup& world) {
+  if (!tensor.defined()) return tensor;
+  auto sum = tensor.clone();
+  world.all_reduce(sum).wait();
+  return sum;
+}
+
+/// Trains on shares of these sizes, and on the whole, and compares all that is left.
+void expect_parity(const Problem& problem, const std::vector<std::int64_t>& samples) {
+  const auto whole = train_whole(problem);
+  run_ranks(static_cast<int>(samples.size()), [&](ProcessGroup world) {
+    const int rank = world.rank();
+    const auto own = train(
+        share_of(problem, samples, rank),
+        [&](const auto& input, const auto& weight, const auto& bias, auto& mean, auto& var) {
+          return sync_batch_norm(input, weight, bias, mean, var, kMomentum, kEps, world);
+        });
+    const auto expected = share_of({{}, {}, whole.outputs, whole.input_gradients}, samples, rank);
+    for (std::size_t step = 0; step < own.outputs.size(); ++step) {
+      expect_close(own.outputs[step], expected.inputs[step], "output");
+      expect_close(own.input_gradients[step], expected.factors[step], "gradient of the input");
+    }
+    expect_close(
+        sum_over_ranks(own.weight_gradient, world),
+        whole.weight_gradient,
+        "gradient of the weight");
+    expect_close(
+        sum_over_ranks(own.bias_gradient, world), whole.bias_gradient, "gradient of the bias");
+    expect_close(own.running_mean, whole.running_mean, "running mean");
+    expect_close(own.running_var, whole.running_var, "running variance");
+  });
+}
+
+Problem random_problem(const std::vector<std::int64_t>& sizes, at::ScalarType type, int steps) {
+  Problem problem;
+  const auto parameters = type == torch::kDouble ? torch::kDouble : torch::kFloat;
+  problem.weight = at::rand({sizes[1]}, parameters) + 0.5;
+  problem.bias = at::randn({sizes[1]}, parameters);
+  for (int step = 0; step < steps; ++step) {
+    problem.inputs.push_back((at::randn(sizes) * 2 + 1).to(type));
+    problem.factors.push_back(at::randn(sizes).to(type));
+  }
+  return problem;
+}
+
+class Ranks : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { torch::manual_seed(1); }
+  std::vector<std::int64_t> two_each() const {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(GetParam()), 2);
+  }
+  std::int64_t batch() const { return 2 * GetParam(); }
+};
+
+TEST_P(Ranks, EqualTheWholeBatchY1) {
+  expect_parity(random_problem({batch(), 3, 4, 5}, torch::kDouble, 5), two_each());
+  expect_parity(random_problem({batch(), 3, 4, 5}, torch::kFloat, 5), two_each());
+}
+
+TEST_P(Ranks, EqualItInChannelsLastAndKeepTheFormatY1) {
+  auto problem = random_problem({batch(), 3, 4, 5}, torch::kDouble, 5);
+  for (Tensor& input : problem.inputs) input = input.contiguous(at::MemoryFormat::ChannelsLast);
+  expect_parity(problem, two_each());
+  run_ranks(GetParam(), [&](ProcessGroup world) {
+    const auto output = sync_batch_norm(problem.inputs[0], {}, {}, {}, {}, 0, kEps, world);
+    EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
+  });
+}
+
+TEST_P(Ranks, EqualItWithoutWeightAndBiasY1) {
+  auto problem = random_problem({batch(), 3, 4}, torch::kDouble, 5);
+  problem.weight = problem.bias = Tensor();
+  expect_parity(problem, two_each());
+}
+
+TEST_P(Ranks, EqualItForTwoDimensionsY1) {
+  expect_parity(random_problem({batch(), 6}, torch::kDouble, 5), two_each());
+}
+
+TEST_P(Ranks, KeepHalfTypesY1) {
+  for (const auto type : {torch::kBFloat16, torch::kHalf}) {
+    expect_parity(random_problem({batch(), 3, 4, 5}, type, 1), two_each());
+  }
+}
+
+TEST_P(Ranks, MayHaveOneSampleEachY2) {
+  expect_parity(
+      random_problem({GetParam(), 2}, torch::kDouble, 5),
+      std::vector<std::int64_t>(static_cast<std::size_t>(GetParam()), 1));
+}
+
+TEST_P(Ranks, MayHaveDifferentNumbersOfSamplesY4) {
+  std::vector<std::int64_t> samples;
+  for (int rank = 0; rank < GetParam(); ++rank) samples.push_back(rank + 2);
+  const auto all = std::accumulate(samples.begin(), samples.end(), std::int64_t{0});
+  expect_parity(random_problem({all, 3, 2, 2}, torch::kDouble, 3), samples);
+}
+
+INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, Ranks, testing::Values(2, 3));
+
+TEST(SyncBatchNorm, CountsARankWithoutSamples) {
+  torch::manual_seed(2);
+  expect_parity(random_problem({4, 3}, torch::kDouble, 2), {4, 0});
+}
+
+TEST(SyncBatchNorm, WeightsRanksByTheirValuesY3) {
+  run_ranks(2, [](ProcessGroup world) {
+    const auto power = [&](double base) { return std::pow(base, world.rank() - 1); };
+    const auto length = world.rank() == 0 ? 10 : 100;
+    const auto input =
+        at::cat({at::full({2, 1, length}, power(0.1)), at::full({2, 1, length}, power(0.3))}, 1);
+    auto mean = at::zeros({2}), var = at::ones({2});
+    for (int pass = 0; pass < 100; ++pass) {
+      sync_batch_norm(input, {}, {}, mean, var, 0.99, kEps, world);
+    }
+    EXPECT_NEAR(mean[0].item<double>(), 1.8181818, 1e-6);
+    EXPECT_NEAR(mean[1].item<double>(), 1.2121212, 1e-6);
+    EXPECT_NEAR(var[0].item<double>(), 6.7247821, 1e-5);
+    EXPECT_NEAR(var[1].item<double>(), 0.4520087, 1e-6);
+  });
+}
+
+TEST(SyncBatchNorm, KeepsTheVarianceOfValuesFarFromZero) {
+  run_ranks(2, [](ProcessGroup world) {
+    const double sign = world.rank() == 0 ? 1 : -1;
+    const auto input = at::full({8, 1}, 1e7 + sign, torch::kDouble);
+    auto mean = at::zeros({1}, torch::kDouble), var = at::zeros({1}, torch::kDouble);
+    sync_batch_norm(input, {}, {}, mean, var, 1, kEps, world);
+    EXPECT_NEAR(var.item<double>(), 16.0 / 15, 1e-9);
+  });
+}
+
+TEST(SyncBatchNorm, RefusesOneValueInAll) {
+  EXPECT_THAT(
+      [] {
+        sync_batch_norm(at::ones({1, 3}), {}, {}, {}, {}, 0, kEps, ProcessGroup());
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("more than one value a channel")));
+}
+
+TEST(SyncBatchNorm, RefusesASecondDerivative) {
+  auto input = at::randn({4, 3}).requires_grad_();
+  const auto loss = sync_batch_norm(input, {}, {}, {}, {}, 0, kEps, ProcessGroup()).square().sum();
+  EXPECT_THAT(
+      [&] { torch::autograd::grad({loss}, {input}, {}, true, true); },
+      ThrowsMessage<Error>(HasSubstr("a second derivative")));
+}
+
+}  // namespace
+}  // namespace lockstep
