@@ -1,0 +1,83 @@
+#include "lockstep/parallel/optim/clip_grad_norm.h"
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <unordered_set>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+using torch::Tensor;
+
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
+  std::unordered_set<at::TensorImpl*> seen;
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : parameters) {
+    const bool is_first = seen.insert(parameter.unsafeGetTensorImpl()).second;
+    if (is_first && parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+Tensor squared_norm(const Tensor& gradient) {
+  const Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
+  return at::linalg_vector_norm(values, 2, {}, false, torch::kDouble).square();
+}
+
+// Summed where the gradients are: one value a device has to be waited for, not one a gradient.
+double local_squared_norm(const std::vector<Tensor>& gradients) {
+  std::map<std::string, Tensor> sums;
+  for (const Tensor& gradient : gradients) {
+    Tensor& sum = sums[gradient.device().str()];
+    sum = sum.defined() ? sum + squared_norm(gradient) : squared_norm(gradient);
+  }
+  double total = 0;
+  for (const auto& [device, sum] : sums) total += sum.item<double>();
+  return total;
+}
+
+double norm_over(
+    const std::vector<Tensor>& parameters,
+    const std::vector<Tensor>& gradients,
+    const ProcessGroup& group) {
+  const torch::Device device = parameters.empty() ? torch::kCPU : parameters.front().device();
+  const Tensor sum = at::full(
+      {1}, local_squared_norm(gradients), at::TensorOptions(torch::kDouble).device(device));
+  group.all_reduce(sum).wait();
+  return std::sqrt(sum.item<double>());
+}
+
+}  // namespace
+
+double clip_grad_norm(
+    const std::vector<Tensor>& parameters,
+    double max_norm,
+    const ProcessGroup& group,
+    NonFiniteNorm non_finite) {
+  check(max_norm > 0, "clip_grad_norm: the largest norm must be positive: ", max_norm);
+  const torch::NoGradGuard no_gradients;
+  std::vector<Tensor> gradients = gradients_of(parameters);
+  const double norm = norm_over(parameters, gradients, group);
+  if (non_finite == NonFiniteNorm::kThrow && !std::isfinite(norm)) {
+    throw DivergedError(concat(
+        "clip_grad_norm: the norm of the gradients over ",
+        group.size(),
+        " ranks is ",
+        norm,
+        "; lower the learning rate, or scale the loss if the gradients are half precision"));
+  }
+  // PyTorch's small addend: the clipped norm stays just below the bound.
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale >= 1) return norm;
+  for (Tensor& gradient : gradients) gradient.mul_(scale);
+  return norm;
+}
+
+}  // namespace lockstep

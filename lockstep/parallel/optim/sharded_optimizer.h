@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <torch/optim/optimizer.h>
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep {
+
+/// Shares the work and the state of an optimizer among the ranks of a group (ZeRO stage 1): each
+/// rank updates the parameters that it owns, then all get all parameters.
+///
+/// It takes any LibTorch optimizer over all parameters and is one itself: param groups (all
+/// parameters, options that a scheduler or the caller may change on every rank alike), zero_grad,
+/// add_param_group; state() holds this rank's share. The updates are those of the plain optimizer,
+/// bit for bit, if that treats each parameter by itself. The gradients must be equal on all ranks,
+/// as DistributedDataParallel leaves them.
+///
+///     lockstep::ShardedOptimizer optimizer(
+///         std::make_unique<torch::optim::Adam>(net->parameters(), options), world);
+///
+/// Note [Sharding]
+/// The wrapped optimizer holds no parameters between steps. For a step it is lent this rank's
+/// parameters, the groups' options and the state; so whatever it keeps is for this share only.
+class ShardedOptimizer final : public torch::optim::Optimizer {
+ public:
+  /// A collective. Throws InvalidArgument on every rank if the parameters differ in number, type or
+  /// shape, or if the optimizer must see all parameters at once (LBFGS).
+  ShardedOptimizer(std::unique_ptr<torch::optim::Optimizer> optimizer, ProcessGroup group);
+
+  /// Updates all parameters that have a gradient on their owner. A collective; calls the closure
+  /// once on every rank and gives its loss, undefined without one.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+
+  /// Gives, per group and parameter, the rank that updates it and keeps its state.
+  std::vector<std::vector<int>> owners() const;
+
+  /// Brings the whole state to one rank, so that state() and save() there are those of the plain
+  /// optimizer; the next step forgets what others own. A collective.
+  void consolidate_state(int to);
+
+  /// Writes what the plain optimizer would, with the state that this rank has: all of it after
+  /// consolidate_state.
+  void save(torch::serialize::OutputArchive& archive) const override;
+
+  /// Reads what a plain optimizer, or a sharded one over any number of ranks, has saved whole;
+  /// keeps this rank's share. Call it on every rank.
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  using States = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
+  using Parameters = std::vector<std::vector<torch::Tensor>>;  // [group][parameter]
+
+  class Lending;
+
+  std::vector<Parameters> shares() const;  // per rank
+  Parameters all_parameters() const;
+  std::size_t number_of_parameters() const;
+  void check_parameters();
+  void forget_foreign_state();
+  torch::Tensor own_state_bytes();
+  void take_state_bytes(const torch::Tensor& bytes, int owner);
+
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  ProcessGroup group_;
+  std::size_t checked_parameters_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,167 @@
+// What each rank keeps and does, and what is refused: ZERO test_constructor, test_sharding,
+// test_step_with_closure, test_zero_grad.
+
+#include "lockstep/parallel/optim/sharded_optimizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/sgd.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+
+#include "tests/parallel/optim/twin.h"
+#include "tests/parallel/replica_checks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using torch::Tensor;
+using torch::optim::AdamOptions;
+
+std::unique_ptr<torch::optim::Optimizer> adam(const std::vector<Tensor>& parameters) {
+  return std::make_unique<torch::optim::Adam>(parameters, AdamOptions(0.1));
+}
+
+void expect_own_state_only(ShardedOptimizer& optimizer, const ProcessGroup& world) {
+  const auto owners = optimizer.owners();
+  std::size_t own = 0;
+  for (std::size_t index = 0; index < owners[0].size(); ++index) {
+    const Tensor& parameter = optimizer.param_groups()[0].params()[index];
+    const bool is_own = owners[0][index] == world.rank();
+    EXPECT_EQ(optimizer.state().count(parameter.unsafeGetTensorImpl()), is_own ? 1U : 0U);
+    own += is_own ? 1 : 0;
+  }
+  EXPECT_EQ(optimizer.state().size(), own);
+}
+
+TEST(ShardedOptimizer, StateIsOfTheOwnShareOnly) {
+  run_ranks(3, [](const ProcessGroup& world) {
+    Twin twin(world, adam);
+    EXPECT_TRUE(twin.sharded.state().empty());
+    twin.step(0);
+    expect_own_state_only(twin.sharded, world);
+    EXPECT_EQ(twin.plain->state().size(), twin.plain_parameters.size());
+  });
+}
+
+TEST(ShardedOptimizer, StateMadeAtConstructionIsSharedOutAtOnce) {
+  run_ranks(3, [](const ProcessGroup& world) {
+    ShardedOptimizer optimizer(
+        std::make_unique<torch::optim::Adagrad>(some_parameters(), 0.1), world);
+    expect_own_state_only(optimizer, world);
+  });
+}
+
+// Two of four ranks own nothing.
+TEST(ShardedOptimizer, MoreRanksThanParameters) {
+  run_ranks(4, [](const ProcessGroup& world) {
+    const Tensor a = wave({3}, 1).requires_grad_(), b = wave({2}, 2).requires_grad_();
+    ShardedOptimizer optimizer(
+        std::make_unique<torch::optim::SGD>(std::vector<Tensor>{a, b}, 1.0), world);
+    a.mutable_grad() = at::full({3}, 0.5);
+    b.mutable_grad() = at::full({2}, 0.25);
+    optimizer.step();
+    EXPECT_TRUE(a.equal(wave({3}, 1) - 0.5));
+    EXPECT_TRUE(b.equal(wave({2}, 2) - 0.25));
+  });
+}
+
+TEST(ShardedOptimizer, OnlyTheOwnersGradientDecides) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    const Tensor a = at::full({2}, 1.0).requires_grad_(), b = at::full({2}, 1.0).requires_grad_();
+    ShardedOptimizer optimizer(
+        std::make_unique<torch::optim::SGD>(std::vector<Tensor>{a, b}, 1.0), world);
+    a.mutable_grad() = at::full({2}, 1.0 + world.rank());
+    b.mutable_grad() = at::full({2}, 1.0 + world.rank());
+    optimizer.step();
+    EXPECT_TRUE(a.equal(at::full({2}, 0.0)));   // rank 0's
+    EXPECT_TRUE(b.equal(at::full({2}, -1.0)));  // rank 1's
+  });
+}
+
+TEST(ShardedOptimizer, ZeroGradReachesAllParameters) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    Twin twin(world, adam);
+    twin.step(0);
+    twin.sharded.zero_grad();
+    for (const Tensor& parameter : twin.sharded_parameters) {
+      EXPECT_FALSE(parameter.grad().defined());
+    }
+  });
+}
+
+TEST(ShardedOptimizer, ZeroTheClosureRunsOnceOnEveryRankWithGradients) {
+  run_ranks(3, [](const ProcessGroup& world) {
+    const Tensor parameter = at::full({2}, 3.0).requires_grad_();
+    ShardedOptimizer optimizer(
+        std::make_unique<torch::optim::SGD>(std::vector<Tensor>{parameter}, 0.5), world);
+    int calls = 0;
+    const torch::NoGradGuard the_callers_mode;
+    const Tensor loss = optimizer.step([&] {
+      ++calls;
+      Tensor value = parameter.square().sum();
+      value.backward();
+      return value;
+    });
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(loss.item<float>(), 18);
+    EXPECT_TRUE(parameter.equal(at::full({2}, 0.0)));
+    EXPECT_FALSE(optimizer.step().defined());
+  });
+}
+
+/// Fails in its step.
+struct Failing : torch::optim::SGD {
+  using torch::optim::SGD::SGD;
+  Tensor step(LossClosure /*closure*/ = nullptr) override { throw std::domain_error("no step"); }
+};
+
+TEST(ShardedOptimizer, AFailedStepLeavesGroupsAndState) {
+  ShardedOptimizer optimizer(std::make_unique<Failing>(some_parameters(), 0.1), ProcessGroup());
+  EXPECT_THROW(optimizer.step(), std::domain_error);
+  EXPECT_EQ(optimizer.param_groups()[0].params().size(), some_parameters().size());
+  EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0.1);
+}
+
+TEST(ShardedOptimizer, LbfgsIsRefusedWithTheReason) {
+  EXPECT_THAT(
+      testing::error_of([] {
+        ShardedOptimizer(
+            std::make_unique<torch::optim::LBFGS>(some_parameters(), 1.0), ProcessGroup());
+      }),
+      AllOf(HasSubstr("LBFGS"), HasSubstr("all parameters together"), HasSubstr("unsharded")));
+  EXPECT_THAT(
+      testing::error_of([] { ShardedOptimizer(nullptr, ProcessGroup()); }),
+      HasSubstr("there is no optimizer"));
+}
+
+TEST(ShardedOptimizer, OtherParametersOnARankAreRefusedOnAll) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    auto parameters = some_parameters();
+    if (world.rank() == 1) parameters[2] = wave({3, 8}, 2).requires_grad_();
+    EXPECT_THAT(
+        testing::error_of([&] { ShardedOptimizer(adam(parameters), world); }),
+        AllOf(HasSubstr("group 0 parameter 2"), HasSubstr("[3, 7]"), HasSubstr("[3, 8]")));
+  });
+}
+
+TEST(ShardedOptimizer, AnotherGroupOnARankIsRefusedOnAll) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    ShardedOptimizer optimizer(adam(some_parameters()), world);
+    const std::int64_t size = 3 + world.rank();
+    optimizer.add_param_group(
+        torch::optim::OptimizerParamGroup({wave({size}, 1).requires_grad_()}));
+    EXPECT_THAT(
+        testing::error_of([&] { optimizer.step(); }), HasSubstr("group 1 parameter 0 Float [3]"));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
