@@ -12,6 +12,10 @@ constexpr const char* kExamples = R"(Examples:
   lockstep train --nproc-per-node 2 --precision bf16-mixed
                                                     two ranks, 128 images each a step
   lockstep train --data mnist:/data/mnist --opt sgd --lr 0.05 --lr-scale linear --nproc-per-node 4
+  lockstep train --parallel pp --places 2 --chunks 8 --schedule zero-bubble
+                                                    the model in two stages, each on half of the cores
+  lockstep train --parallel ddp+pp --nproc-per-node 4 --stages 2
+                                                    two pipelines of two ranks
   lockstep train --model mnist-large --max-time 30m --output runs/large
   lockstep train --nproc-per-node 2 --dry-run       say what would be done, and stop
 
@@ -21,7 +25,7 @@ void add_what_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
   const char* group = "What to train";
   app.add_option("--model", options.model)
       ->type_name("NAME")
-      ->description("toy, mnist-small, mnist-large [mnist-small]")
+      ->description("toy, mnist-small, mnist-large, resnet18-cifar, resnet18/34/50 [mnist-small]")
       ->group(group);
   app.add_option("--data", texts.data)
       ->type_name("NAME[:DIR]")
@@ -45,7 +49,11 @@ void add_parallel_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) 
   const char* group = "How to spread it";
   app.add_option("--parallel", texts.parallel)
       ->type_name("HOW")
-      ->description("serial, ddp [ddp when there are several ranks]")
+      ->description("serial, dp, ddp, mp, pp, ddp+mp, ddp+pp [ddp if there is more than one rank]")
+      ->group(group);
+  app.add_option("--places", options.places)
+      ->type_name("N")
+      ->description("compute in N places of this process: equal sets of cores [2 if HOW needs it]")
       ->group(group);
   app.add_option("--nproc-per-node", texts.nproc_per_node)
       ->type_name("N")
@@ -62,6 +70,39 @@ void add_parallel_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) 
   app.add_option("--backend", options.backend)
       ->type_name("NAME")
       ->description("auto, shm, gloo [auto]")
+      ->group(group);
+}
+
+void add_pipeline_flags(CLI::App& app, FlagTexts& texts) {
+  const char* group = "How to cut the model (mp, pp, ddp+mp, ddp+pp)";
+  app.add_option("--stages", texts.pipeline.stages)
+      ->type_name("N")
+      ->description("of each replica [one on each rank or in each place]")
+      ->group(group);
+  app.add_option("--chunks", texts.pipeline.chunks)
+      ->type_name("N")
+      ->description("micro-batches of a batch, for pp and ddp+pp [8]")
+      ->group(group);
+  app.add_option("--schedule", texts.schedule)
+      ->type_name("NAME")
+      ->description("sequential, gpipe, 1f1b, interleaved, zero-bubble [1f1b]")
+      ->group(group);
+  app.add_option("--stages-per-place", texts.pipeline.stages_a_worker)
+      ->type_name("N")
+      ->description("for interleaved and zero-bubble [interleaved 2, else 1]")
+      ->group(group);
+  app.add_option("--balance", texts.balance)
+      ->type_name("BY")
+      ->description("cut so that stages are equal by time, size, count [time]")
+      ->group(group);
+  app.add_option("--checkpoint", texts.checkpoint)
+      ->type_name("WHEN")
+      ->description("compute activations again: never, except-last, always [never]")
+      ->group(group);
+  app.add_flag(
+         "--deferred-batch-norm",
+         texts.pipeline.deferred_batch_norm,
+         "let running statistics follow the whole batch")
       ->group(group);
 }
 
@@ -157,6 +198,7 @@ void add_train_flags(CLI::App& app, FlagTexts& texts, TrainCommand& command) {
   app.footer(kExamples);
   add_what_flags(app, texts, command.options);
   add_parallel_flags(app, texts, command.options);
+  add_pipeline_flags(app, texts);
   add_launch_flags(app, texts);
   add_optimizer_flags(app, texts);
   add_limit_flags(app, texts, command.options);

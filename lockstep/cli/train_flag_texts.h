@@ -15,9 +15,10 @@ struct FlagTexts {
   std::string data = "fashion-mnist";
   std::string log_dir, grace_period;
   bool no_pin = false;
-  std::optional<std::string> parallel, max_time, nproc_per_node;
+  std::optional<std::string> parallel, schedule, max_time, nproc_per_node;
   std::string precision = "32", opt = "adam", lr_scale = "none", progress = "auto",
-              resume = "never";
+              resume = "never", balance = "time", checkpoint = "never";
+  PipelineSettings pipeline;  // but for the words above
   std::optional<double> lr, momentum, weight_decay;
   std::optional<std::int64_t> epochs, max_steps;
 };

@@ -33,13 +33,39 @@ Value choose(const char* flag, const std::string& word, std::initializer_list<Va
   refuse_word(flag, word, known);
 }
 
-Parallel parallel_of(const std::optional<std::string>& word, int world_size) {
-  if (!word) return world_size > 1 ? Parallel::kDdp : Parallel::kSerial;
-  for (const char* later : {"dp", "mp", "pp", "ddp+mp", "ddp+pp"}) {
-    check(
-        *word != later, "train: --parallel ", later, " comes later; now there are serial and ddp");
+Parallel parallel_of(const std::optional<std::string>& word, bool several) {
+  if (!word) return several ? Parallel::kDdp : Parallel::kSerial;
+  return choose(
+      "--parallel",
+      *word,
+      {Parallel::kSerial,
+       Parallel::kDp,
+       Parallel::kDdp,
+       Parallel::kMp,
+       Parallel::kPp,
+       Parallel::kDdpMp,
+       Parallel::kDdpPp});
+}
+
+PipelineSettings pipeline_of(const FlagTexts& texts) {
+  PipelineSettings settings = texts.pipeline;
+  if (texts.schedule) {
+    settings.schedule = choose(
+        "--schedule",
+        *texts.schedule,
+        {ScheduleKind::kSequential,
+         ScheduleKind::kGPipe,
+         ScheduleKind::k1F1B,
+         ScheduleKind::kInterleaved,
+         ScheduleKind::kZeroBubble});
   }
-  return choose("--parallel", *word, {Parallel::kSerial, Parallel::kDdp});
+  settings.balance =
+      choose("--balance", texts.balance, {Balance::kTime, Balance::kSize, Balance::kCount});
+  settings.checkpoint = choose(
+      "--checkpoint",
+      texts.checkpoint,
+      {Checkpoint::kNever, Checkpoint::kExceptLast, Checkpoint::kAlways});
+  return settings;
 }
 
 Precision precision_of(const std::string& word) {
@@ -110,7 +136,9 @@ void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundi
   check_ranks_started(texts.nproc_per_node, around);
   check_names(options, texts.resume);
   options.data = data_of(texts.data);
-  options.parallel = parallel_of(texts.parallel, around.world_size);
+  options.parallel =
+      parallel_of(texts.parallel, around.world_size > 1 || options.places.value_or(1) > 1);
+  options.pipeline = pipeline_of(texts);
   options.precision = precision_of(texts.precision);
   options.optimizer = optimizer_of(texts);
   options.limits = limits_of(texts);

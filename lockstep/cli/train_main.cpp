@@ -7,9 +7,13 @@
 
 #include "lockstep/cli/train_flags.h"
 #include "lockstep/comm/rendezvous.h"
+#include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/parallel/place/place_worker.h"
 #include "lockstep/train/dry_run.h"
+#include "lockstep/train/layout.h"
 #include "lockstep/train/run_directory.h"
 #include "lockstep/train/trainer.h"
 
@@ -50,14 +54,41 @@ void report(const RunSummary& summary, const TrainCommand& command) {
   ::_exit(static_cast<int>(exit_code_of(error)));
 }
 
+void train_rank(
+    const TrainCommand& command,
+    const ProcessGroup& world,
+    const std::vector<std::string>& words,
+    const std::vector<Place>& places) {
+  Trainer trainer(command.options, world, words, places);
+  const RunSummary summary = trainer.run();
+  if (world.rank() == 0) report(summary, command);
+}
+
+// Each rank a thread in its place, or above the places of its stages.
+void train_threads(
+    const TrainCommand& command, const std::vector<std::string>& words, const Layout& layout) {
+  const std::vector<Place> places = cpu_places(layout.thread_ranks * layout.places);
+  run_ranks(layout.thread_ranks, [&](const ProcessGroup& world) {
+    const auto first = places.begin() + world.rank() * layout.places;
+    const std::vector<Place> own(first, first + layout.places);
+    PlaceWorker worker(own.size() == 1 ? own.front() : Place(), concat("rank ", world.rank()));
+    worker.begin([&] { train_rank(command, world, words, own); });
+    worker.wait();
+  });
+}
+
 void train(const TrainCommand& command, const std::vector<std::string>& words) {
   // On every rank, so that all refuse alike; the folder is made after they have met.
   check_run_directory(command.options.output);
   const ProcessGroup world = init_process_group({.backend = command.options.backend});
   try {
-    Trainer trainer(command.options, world, words);
-    const RunSummary summary = trainer.run();
-    if (world.rank() == 0) report(summary, command);
+    const Layout layout = plan_layout(command.options, world.size());
+    if (layout.thread_ranks > 1) {
+      train_threads(command, words, layout);
+    } else {
+      const bool divided = layout.places > 1;
+      train_rank(command, world, words, divided ? cpu_places(layout.places) : std::vector<Place>());
+    }
   } catch (const std::exception& error) {
     leave(error);
   }

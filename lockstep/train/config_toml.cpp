@@ -42,6 +42,7 @@ class Lines {
   void add(const char* key, const std::string& value) { put(key, quoted(value)); }
   void add(const char* key, const char* value) { put(key, quoted(value)); }
   void add(const char* key, std::int64_t value) { put(key, std::to_string(value)); }
+  void add(const char* key, bool value) { put(key, value ? "true" : "false"); }
   void add(const char* key, double value) { put(key, real(value)); }
   template <typename Value>
   void add(const char* key, const std::optional<Value>& value) {
@@ -54,6 +55,21 @@ class Lines {
   std::ostringstream text_;
 };
 
+void add_pipeline(Lines& lines, const TrainOptions& options) {
+  const PipelineSettings& pipeline = options.pipeline;
+  const auto add = [&](const char* key, const std::optional<int>& number) {
+    if (number) lines.add(key, std::int64_t{*number});
+  };
+  add("stages", pipeline.stages);
+  add("stages-per-place", pipeline.stages_a_worker);
+  add("chunks", pipeline.chunks);
+  if (pipeline.schedule) lines.add("schedule", name_of(*pipeline.schedule));
+  if (pipeline.balance != Balance::kTime) lines.add("balance", name_of(pipeline.balance));
+  if (pipeline.checkpoint != Checkpoint::kNever)
+    lines.add("checkpoint", name_of(pipeline.checkpoint));
+  if (pipeline.deferred_batch_norm) lines.add("deferred-batch-norm", true);
+}
+
 }  // namespace
 
 std::string config_toml(const TrainOptions& options) {
@@ -63,6 +79,8 @@ std::string config_toml(const TrainOptions& options) {
   lines.add("data", data.directory.empty() ? data.name : data.name + ":" + data.directory);
   lines.add("repeat", options.repeat);
   lines.add("parallel", name_of(options.parallel));
+  if (options.places) lines.add("places", std::int64_t{*options.places});
+  add_pipeline(lines, options);
   lines.add("backend", options.backend);
   lines.add("batch-size", options.batch_size);
   lines.add("epochs", options.limits.epochs);

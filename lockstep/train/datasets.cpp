@@ -10,9 +10,17 @@ namespace {
 // Repeats the one batch until an epoch is about as long as one of MNIST.
 constexpr std::int64_t kMockRepetitions = 234;
 
+// What the model takes: ImageNet's images for the ResNets, CIFAR's for their small relatives.
+data::MockOptions mock_options(const std::string& model) {
+  if (model == "toy") return {.shape = {.channels = 1, .height = 1, .width = 10}};
+  if (model.ends_with("-cifar")) return {.shape = {.channels = 3, .height = 32, .width = 32}};
+  if (model.starts_with("resnet"))
+    return {.size = 128, .shape = {.channels = 3, .height = 224, .width = 224}};
+  return {};
+}
+
 data::InMemoryImages mock_batch(const std::string& model) {
-  if (model == "toy") return data::mock({.shape = {.channels = 1, .height = 1, .width = 10}});
-  return data::mock();
+  return data::mock(mock_options(model));
 }
 
 Datasets read(const DataSource& source, const std::string& model) {

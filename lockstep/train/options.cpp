@@ -4,10 +4,34 @@
 #include <ctime>
 
 #include "lockstep/core/error.h"
+#include "lockstep/train/layout.h"
 
 namespace lockstep {
 
-const char* name_of(Parallel value) { return value == Parallel::kSerial ? "serial" : "ddp"; }
+const char* name_of(Parallel value) {
+  switch (value) {
+    case Parallel::kSerial:
+      return "serial";
+    case Parallel::kDp:
+      return "dp";
+    case Parallel::kDdp:
+      return "ddp";
+    case Parallel::kMp:
+      return "mp";
+    case Parallel::kPp:
+      return "pp";
+    case Parallel::kDdpMp:
+      return "ddp+mp";
+    case Parallel::kDdpPp:
+      return "ddp+pp";
+  }
+  return "?";
+}
+
+const char* name_of(Balance value) {
+  if (value == Balance::kCount) return "count";
+  return value == Balance::kSize ? "size" : "time";
+}
 
 const char* name_of(Precision value) { return value == Precision::k32 ? "32" : "bf16-mixed"; }
 
@@ -81,11 +105,6 @@ void check_optimizer(const OptimizerSettings& settings) {
 }  // namespace
 
 void check_options(const TrainOptions& options, int world_size) {
-  check(
-      options.parallel != Parallel::kSerial || world_size == 1,
-      "train: --parallel serial trains on one rank, but there are ",
-      world_size,
-      "; use --parallel ddp");
   check_at_least("--repeat", 1, options.repeat);
   check_at_least("--batch-size", 1, options.batch_size);
   check_at_least("--seed", 0, options.seed);
@@ -94,7 +113,11 @@ void check_options(const TrainOptions& options, int world_size) {
   check_at_least("--limit-train-batches", 1, options.limit_train_batches.value_or(1));
   check_at_least("--val-interval", 0, options.val_interval);
   check_at_least("--log-interval", 1, options.log_interval);
+  check_at_least("--chunks", 1, options.pipeline.chunks.value_or(1));
+  check_at_least("--stages", 1, options.pipeline.stages.value_or(1));
+  check_at_least("--stages-per-place", 1, options.pipeline.stages_a_worker.value_or(1));
   check_optimizer(options.optimizer);
+  plan_layout(options, world_size);
 }
 
 std::string default_output(const TrainOptions& options, std::int64_t unix_time) {

@@ -4,15 +4,20 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/parallel/schedule/checkpoint_rule.h"
+#include "lockstep/parallel/schedule/schedule.h"
+
 namespace lockstep {
 
-enum class Parallel { kSerial, kDdp };
+enum class Parallel { kSerial, kDp, kDdp, kMp, kPp, kDdpMp, kDdpPp };
+enum class Balance { kCount, kSize, kTime };
 enum class Precision { k32, kBf16Mixed };
 enum class OptimizerKind { kAdam, kSgd, kAdamW };
 enum class LrScale { kNone, kLinear, kSqrt };
 enum class ProgressStyle { kAuto, kBar, kLine, kNone };
 
 const char* name_of(Parallel value);
+const char* name_of(Balance value);
 const char* name_of(Precision value);
 const char* name_of(OptimizerKind value);
 const char* name_of(LrScale value);
@@ -46,6 +51,17 @@ struct TrainLimits {
   std::optional<double> seconds = {};
 };
 
+/// Says how a model is cut into stages and how a batch passes through them.
+struct PipelineSettings {
+  std::optional<int> stages = {};           ///< of each replica
+  std::optional<int> stages_a_worker = {};  ///< on each rank or in each place
+  std::optional<int> chunks = {};
+  std::optional<ScheduleKind> schedule = {};
+  Balance balance = Balance::kTime;
+  Checkpoint checkpoint = Checkpoint::kNever;
+  bool deferred_batch_norm = false;
+};
+
 /// Says everything that decides a training run.
 ///
 ///     lockstep::TrainOptions options{.model = "toy", .batch_size = 64, .limits = {.epochs = 1}};
@@ -54,6 +70,8 @@ struct TrainOptions {
   DataSource data;
   std::int64_t repeat = 1;
   Parallel parallel = Parallel::kSerial;
+  std::optional<int> places = {};  ///< of this process
+  PipelineSettings pipeline;
   std::string backend = "auto";
   std::int64_t batch_size = 128;  ///< of each replica
   TrainLimits limits = {.epochs = 3};
@@ -66,6 +84,13 @@ struct TrainOptions {
   ProgressStyle progress = ProgressStyle::kAuto;
   std::string output;  ///< the run's folder
 };
+
+/// Says whether there are several pipelines.
+bool is_replicated_stages(Parallel way);
+
+/// Gives the schedule of a way that cuts the model, and the micro-batches that it was asked for.
+ScheduleKind schedule_of(const TrainOptions& options);
+int chunks_of(const TrainOptions& options);
 
 /// Throws InvalidArgument that names the flag unless every value is possible on so many ranks.
 void check_options(const TrainOptions& options, int world_size);

@@ -10,8 +10,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t kStart = 0xcbf29ce484222325u;
-
 // FNV-1a over words, with a fold: multiplication alone carries a change only upwards. Each round is
 // one-to-one in the hash and in the word, so a single changed word always changes the result.
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
@@ -39,8 +37,8 @@ std::string hexadecimal(std::uint64_t hash) {
 
 }  // namespace
 
-std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters) {
-  std::uint64_t hash = kStart;
+std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters, std::uint64_t start) {
+  std::uint64_t hash = start;
   for (const auto& parameter : parameters) {
     const torch::Tensor plain = parameter.detach().contiguous();
     hash = hash_bytes(hash, static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
@@ -48,10 +46,31 @@ std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters) {
   return hash;
 }
 
+namespace {
+
+// Each rank continues what the one before it began.
+std::uint64_t hash_of_stages(
+    const std::vector<torch::Tensor>& parameters, const ProcessGroup& stages) {
+  const torch::Tensor running = at::empty({1}, torch::kLong);
+  auto* const hash = running.mutable_data_ptr<std::int64_t>();
+  *hash = static_cast<std::int64_t>(kHashOfNothing);
+  for (int rank = 0; rank < stages.size(); ++rank) {
+    if (rank == stages.rank())
+      *hash =
+          static_cast<std::int64_t>(parameters_hash(parameters, static_cast<std::uint64_t>(*hash)));
+    stages.broadcast(running, rank).wait();
+  }
+  return static_cast<std::uint64_t>(*hash);
+}
+
+}  // namespace
+
 std::string agreed_parameters_hash(
-    const std::vector<torch::Tensor>& parameters, const ProcessGroup& world) {
+    const std::vector<torch::Tensor>& parameters,
+    const ProcessGroup& world,
+    const ProcessGroup& stages) {
   const torch::Tensor own = at::empty({1}, torch::kLong);
-  own.fill_(static_cast<std::int64_t>(parameters_hash(parameters)));
+  own.fill_(static_cast<std::int64_t>(hash_of_stages(parameters, stages)));
   const torch::Tensor all = at::empty({world.size()}, torch::kLong);
   world.all_gather(all, own).wait();
   const auto* hashes = reinterpret_cast<const std::uint64_t*>(all.const_data_ptr<std::int64_t>());

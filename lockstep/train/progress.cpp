@@ -32,6 +32,10 @@ Progress::Progress(ProgressStyle style)
 
 Progress::~Progress() { erase(); }
 
+void Progress::announce(const std::string& text) const {
+  if (style_ != ProgressStyle::kNone) std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 void Progress::begin_epoch(
     std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps) {
   state_.epoch = epoch;

@@ -23,6 +23,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
+  /// Says one line before the first epoch.
+  void announce(const std::string& text) const;
+
   void begin_epoch(std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps);
 
   /// Says how much training is left after this epoch's steps, for the remaining time.

@@ -1,44 +1,70 @@
 #include "lockstep/train/replica.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
-#include <torch/utils.h>
+#include <mutex>
+#include <utility>
 
 #include "lockstep/nn/autocast.h"
+#include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optimizer.h"
+#include "lockstep/train/replica_kinds.h"
+#include "lockstep/train/stage_balance.h"
 
 namespace lockstep {
 namespace {
 
+// LibTorch's generator is one for all threads, and ranks may be threads.
 nn::Model seeded_model(const TrainOptions& options, std::int64_t classes) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   torch::manual_seed(static_cast<std::uint64_t>(options.seed));
   return nn::make_model(options.model, classes);
 }
 
 }  // namespace
 
-Replica::Replica(const TrainOptions& options, std::int64_t classes, const ProcessGroup& world)
-    : module_(seeded_model(options, classes)), bf16_(options.precision == Precision::kBf16Mixed) {
-  if (options.parallel == Parallel::kDdp) parallel_.emplace(module_, world);
-  optimizer_ = make_optimizer(options.optimizer, module_->parameters(), world.size());
+RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
+  if (!layout.stages_over_ranks) return {world, world, ProcessGroup()};
+  PipelineGrid grid = make_pipeline_grid(world, layout.workers);
+  return {world, std::move(grid.replicas), std::move(grid.stages)};
 }
 
-torch::Tensor Replica::forward(const torch::Tensor& images, bool training) {
+void Replica::make_optimizer(const OptimizerSettings& settings, int replicas) {
+  optimizer_ = lockstep::make_optimizer(settings, parameters(), replicas);
+}
+
+torch::Tensor Replica::scores(const torch::Tensor& images) {
   const nn::Autocast autocast(at::kCPU, at::kBFloat16, bf16_);
-  // Evaluation goes past the wrapper: it has no gradients to average.
-  const bool wrapped = training && parallel_;
-  return (wrapped ? (*parallel_)(images) : module_->forward(images)).to(torch::kFloat);
+  return evaluate(images).to(torch::kFloat);
 }
 
 torch::Tensor Replica::step(const Batch& batch) {
   optimizer_->zero_grad();
-  const torch::Tensor loss = at::cross_entropy_loss(forward(batch.data, true), batch.target);
-  loss.backward();
+  torch::Tensor loss;
+  {
+    const nn::Autocast autocast(at::kCPU, at::kBFloat16, bf16_);
+    loss = forward_and_backward(batch);
+  }
   optimizer_->step();
   return loss;
 }
 
-double Replica::communication_seconds() const {
-  return parallel_ ? parallel_->communication_seconds() : 0;
+std::unique_ptr<Replica> make_replica(
+    const TrainOptions& options,
+    const Layout& layout,
+    const Task& task,
+    const RankGroups& groups,
+    const std::vector<Place>& places) {
+  nn::Model model = seeded_model(options, task.classes);
+  if (layout.stages > 1) {
+    const std::vector<int> balance =
+        stage_balance(options, layout, model, task.image, groups.world);
+    if (layout.stages_over_ranks)
+      return std::make_unique<StageReplica>(options, layout, model, balance, groups);
+    return std::make_unique<PipelineReplica>(options, layout, model, balance, groups, places);
+  }
+  if (options.parallel == Parallel::kDp)
+    return std::make_unique<DataParallelReplica>(options, layout, model, places);
+  return std::make_unique<ModuleReplica>(options, layout, model, groups);
 }
 
 }  // namespace lockstep

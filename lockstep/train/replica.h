@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
@@ -9,40 +9,70 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/nn/models/model.h"
-#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/place/place.h"
+#include "lockstep/train/layout.h"
 #include "lockstep/train/options.h"
 
 namespace lockstep {
 
-/// Is one rank's model with its optimizer, wrapped for the way of spreading that the options name.
+/// Are the groups that a rank of a training run belongs to.
+struct RankGroups {
+  ProcessGroup world;
+  ProcessGroup replicas;  ///< ranks that hold the same parameters and train on other samples
+  ProcessGroup stages;    ///< ranks that hold the stages of one model and train on the same samples
+};
+
+/// Divides the ranks by a layout. A collective.
+RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout);
+
+/// Is what the model is to learn: the form of an image, [channels, height, width], and how many
+/// classes there are.
+struct Task {
+  std::vector<std::int64_t> image;
+  std::int64_t classes = 0;
+};
+
+/// Is what one rank trains: the model or its part of it, with its optimizer, spread as asked.
 class Replica {
  public:
-  /// Makes the model from the options' seed. With `ddp` a collective.
-  Replica(const TrainOptions& options, std::int64_t classes, const ProcessGroup& world);
+  explicit Replica(Precision precision) : bf16_(precision == Precision::kBf16Mixed) {}
+  virtual ~Replica() = default;
 
-  /// Gives the scores of images, as float whatever the precision; for evaluation.
-  torch::Tensor scores(const torch::Tensor& images) { return forward(images, false); }
+  /// Gives the scores of images, as float whatever the precision; for evaluation. A collective of
+  /// the stages.
+  torch::Tensor scores(const torch::Tensor& images);
 
-  /// Makes one optimizer step and gives the mean loss over the batch, which is not read here.
+  /// Makes one optimizer step and gives the mean loss over the batch. A collective.
   torch::Tensor step(const Batch& batch);
 
-  void set_training(bool training) { module_->train(training); }
-  std::vector<torch::Tensor> parameters() const { return module_->parameters(); }
+  virtual void set_training(bool training) = 0;
+
+  /// Gives the parameters that this rank holds.
+  virtual std::vector<torch::Tensor> parameters() const = 0;
+
+  /// Counts the seconds that this rank has waited for others since the start.
+  virtual double communication_seconds() const { return 0; }
 
   /// Gives the type of images that the model computes fastest with.
   torch::ScalarType image_type() const { return bf16_ ? torch::kBFloat16 : torch::kFloat; }
 
-  /// Counts the seconds that backward has waited for other ranks since the start.
-  double communication_seconds() const;
+ protected:
+  void make_optimizer(const OptimizerSettings& settings, int replicas);
 
  private:
-  torch::Tensor forward(const torch::Tensor& images, bool training);
+  virtual torch::Tensor evaluate(const torch::Tensor& images) = 0;
+  virtual torch::Tensor forward_and_backward(const Batch& batch) = 0;
 
-  nn::Model module_;
-  std::optional<DistributedDataParallel<nn::Model>> parallel_;
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
   bool bf16_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
+
+/// Makes what this rank trains, from the options' seed, computing in `places`. A collective.
+std::unique_ptr<Replica> make_replica(
+    const TrainOptions& options,
+    const Layout& layout,
+    const Task& task,
+    const RankGroups& groups,
+    const std::vector<Place>& places);
 
 }  // namespace lockstep

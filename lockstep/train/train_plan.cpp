@@ -5,9 +5,12 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/duration.h"
+#include "lockstep/train/layout.h"
 
 namespace lockstep {
 namespace {
+
+Layout layout_of(const TrainPlan& plan) { return plan_layout(plan.options, plan.world_size); }
 
 std::int64_t rounded_up(std::int64_t count, std::int64_t parts) {
   return (count + parts - 1) / parts;
@@ -37,8 +40,8 @@ std::string steps_of(const TrainPlan& plan) {
 
 std::string optimizer_of(const TrainPlan& plan) {
   const OptimizerSettings& settings = plan.options.optimizer;
-  std::string text =
-      concat(name_of(settings.kind), ", learning rate ", scaled_lr(settings, plan.world_size));
+  std::string text = concat(
+      name_of(settings.kind), ", learning rate ", scaled_lr(settings, layout_of(plan).replicas));
   if (settings.momentum > 0) text += concat(", momentum ", settings.momentum);
   if (settings.weight_decay > 0) text += concat(", weight decay ", settings.weight_decay);
   return text;
@@ -51,6 +54,14 @@ std::string memory_of(const TrainPlan& plan) {
              : concat(text, "; ", megabytes(plan.available_bytes), " available");
 }
 
+std::string where(const TrainPlan& plan, const Layout& layout) {
+  const int places = layout.thread_ranks * layout.places;
+  const std::string ranks =
+      plan.world_size == 1 ? "on one rank" : concat("on ", plan.world_size, " ranks");
+  if (places == 1) return ranks;
+  return concat(ranks, plan.world_size == 1 ? " in " : ", each in ", places, " places");
+}
+
 std::string row(const char* name, const std::string& value) {
   char text[32];
   std::snprintf(text, sizeof text, "  %-10s ", name);
@@ -60,7 +71,7 @@ std::string row(const char* name, const std::string& value) {
 }  // namespace
 
 std::int64_t steps_an_epoch(const TrainPlan& plan) {
-  const std::int64_t share = rounded_up(plan.train_samples, plan.world_size);
+  const std::int64_t share = rounded_up(plan.train_samples, layout_of(plan).replicas);
   const std::int64_t steps = rounded_up(share, plan.options.batch_size);
   return std::min(steps, plan.options.limit_train_batches.value_or(steps));
 }
@@ -68,14 +79,15 @@ std::int64_t steps_an_epoch(const TrainPlan& plan) {
 std::int64_t bytes_a_rank(const TrainPlan& plan) {
   const OptimizerSettings& settings = plan.options.optimizer;
   const int states = settings.kind == OptimizerKind::kSgd ? (settings.momentum > 0 ? 1 : 0) : 2;
-  return plan.data_bytes + plan.parameters * 4 * (2 + states);
+  const Layout layout = layout_of(plan);
+  const std::int64_t parameters = plan.parameters / layout.ranks_a_replica();
+  return plan.data_bytes + parameters * 4 * (2 + states) * layout.thread_ranks;
 }
 
 std::string plan_text(const TrainPlan& plan) {
   const TrainOptions& options = plan.options;
   const std::int64_t batch = options.batch_size;
-  const std::string ranks =
-      plan.world_size == 1 ? "on one rank" : concat("on ", plan.world_size, " ranks");
+  const Layout layout = layout_of(plan);
   return concat(
       "Would train ",
       options.model,
@@ -84,7 +96,7 @@ std::string plan_text(const TrainPlan& plan) {
       ", ",
       name_of(options.parallel),
       " ",
-      ranks,
+      where(plan, layout),
       ", for ",
       duration_of(plan),
       ".\n",
@@ -92,7 +104,8 @@ std::string plan_text(const TrainPlan& plan) {
       row("data",
           concat(
               plan.train_samples, " images to train with, ", plan.test_samples, " to test with")),
-      row("batch", concat(batch, " on each replica, ", batch * plan.world_size, " in all")),
+      row("batch", concat(batch, " on each replica, ", batch * layout.replicas, " in all")),
+      row("spread", describe(options, layout)),
       row("steps", steps_of(plan)),
       row("optimizer", optimizer_of(plan)),
       row("precision", name_of(options.precision)),

@@ -20,12 +20,25 @@ double maximum(double value, const ProcessGroup& world) {
   return tensor.item<double>();
 }
 
-RunSummary begun_summary(const TrainOptions& options, int world_size) {
+Layout checked_layout(const TrainOptions& options, const ProcessGroup& world) {
+  const Layout layout = plan_layout_in(options, world.size(), world.backend_name() == "threads");
+  check_options(options, layout.thread_ranks > 1 ? 1 : world.size());
+  return layout;
+}
+
+Task task_of(const data::InMemoryImages& images) {
+  const data::ImageShape& shape = images.shape();
+  return {{shape.channels, shape.height, shape.width}, images.classes()};
+}
+
+RunSummary begun_summary(const TrainOptions& options, const Layout& layout) {
   RunSummary summary;
   summary.model = options.model;
   summary.data = options.data.name;
   summary.parallel = name_of(options.parallel);
-  summary.world_size = world_size;
+  summary.world_size = layout.replicas * layout.workers;
+  summary.stages = layout.stages;
+  summary.chunks = layout.micro_batches;
   summary.batch_size = options.batch_size;
   summary.precision = name_of(options.precision);
   return summary;
@@ -37,22 +50,31 @@ ProgressStyle style_of(const TrainOptions& options, int rank) {
 
 }  // namespace
 
-Trainer::Trainer(TrainOptions options, ProcessGroup world, const std::vector<std::string>& command)
+// Samples are dealt out among the replicas: the stages of one train on the same.
+Trainer::Trainer(
+    TrainOptions options,
+    const ProcessGroup& world,
+    const std::vector<std::string>& command,
+    const std::vector<Place>& places)
     : options_(std::move(options)),
-      world_(std::move(world)),
+      layout_(checked_layout(options_, world)),
+      groups_(make_rank_groups(world, layout_)),
       data_(load_datasets(options_.data, options_.repeat, options_.model)),
-      replica_(options_, data_.train.classes(), world_),
+      replica_(make_replica(options_, layout_, task_of(data_.train), groups_, places)),
       sampler_(
           data_.train.size(),
-          world_,
+          groups_.replicas,
           {.shuffle = true, .seed = static_cast<std::uint64_t>(options_.seed)}),
       // Without padding no image counts twice, so the accuracy is that of the test set.
-      test_sampler_(data_.test.size(), world_, {.shuffle = false, .padding = false}),
-      meter_(world_),
-      progress_(style_of(options_, world_.rank())),
-      summary_(begun_summary(options_, world_.size())) {
-  check_options(options_, world_.size());
-  if (world_.rank() == 0) recorder_.emplace(options_, command, environment_report(world_));
+      test_sampler_(data_.test.size(), groups_.replicas, {.shuffle = false, .padding = false}),
+      meter_(groups_.replicas),
+      progress_(style_of(options_, world.rank())),
+      summary_(begun_summary(options_, layout_)) {
+  if (world.rank() == 0) {
+    recorder_.emplace(options_, command, environment_report(world));
+    progress_.announce(concat(
+        options_.model, ", ", name_of(options_.parallel), ": ", describe(options_, layout_)));
+  }
 }
 
 RunSummary Trainer::run() {
@@ -62,7 +84,7 @@ RunSummary Trainer::run() {
     fail(error);
     // All ranks are here. The first to leave ends the run, so none may before rank 0 has written
     // its files.
-    world_.barrier().wait();
+    groups_.world.barrier().wait();
     throw;
   } catch (const std::exception& error) {
     fail(error);
@@ -73,8 +95,8 @@ RunSummary Trainer::run() {
 }
 
 void Trainer::train() {
-  world_.barrier().wait();
-  budget_.emplace(options_.limits.seconds, world_);
+  groups_.world.barrier().wait();
+  budget_.emplace(options_.limits.seconds, groups_.world);
   for (std::int64_t epoch = 1; summary_.stopped_by.empty(); ++epoch) {
     EpochSummary result = train_epoch(epoch);
     if (summary_.stopped_by.empty() && epoch == options_.limits.epochs) {
@@ -85,23 +107,21 @@ void Trainer::train() {
     progress_.end_epoch(result);
   }
   summary_.steps = step_;
-  summary_.parameters_hash = agreed_parameters_hash(replica_.parameters(), world_);
+  summary_.parameters_hash =
+      agreed_parameters_hash(replica_->parameters(), groups_.replicas, groups_.stages);
 }
 
 EpochSummary Trainer::train_epoch(std::int64_t epoch) {
-  replica_.set_training(true);
-  world_.barrier().wait();
+  replica_->set_training(true);
+  groups_.world.barrier().wait();
   const Stopwatch watch;
   const Loader loader(
-      data_.train,
-      sampler_.epoch(epoch - 1),
-      options_.batch_size,
-      {.dtype = replica_.image_type()});
+      data_.train, sampler_.epoch(epoch - 1), batch_size(), {.dtype = replica_->image_type()});
   const std::int64_t steps = steps_of_epoch(loader);
   announce_rest(epoch, steps);
   const MeterReading total = train_steps(loader, epoch, steps);
-  world_.barrier().wait();
-  const double seconds = maximum(watch.seconds(), world_);
+  groups_.world.barrier().wait();
+  const double seconds = maximum(watch.seconds(), groups_.world);
   return {
       .epoch = epoch,
       .train_seconds = seconds,
@@ -117,7 +137,7 @@ MeterReading Trainer::train_steps(const Loader& loader, std::int64_t epoch, std:
   auto batch = loader.begin();
   for (std::int64_t done = 1;; ++done, waiting.restart(), ++batch) {
     meter_.add_data_seconds(waiting.seconds());
-    meter_.add(replica_.step(*batch), batch->target.size(0));
+    meter_.add(replica_->step(*batch), batch->target.size(0));
     ++step_;
     progress_.step();
     const bool last = finished() || done == steps;
@@ -133,7 +153,7 @@ bool Trainer::finished() {
 }
 
 MeterReading Trainer::log_interval(std::int64_t epoch) {
-  const MeterReading reading = meter_.read(replica_.communication_seconds());
+  const MeterReading reading = meter_.read(replica_->communication_seconds());
   progress_.measured(reading.loss(), reading.samples_per_second());
   if (recorder_) {
     recorder_->append(
@@ -142,7 +162,7 @@ MeterReading Trainer::log_interval(std::int64_t epoch) {
          .step = step_,
          .split = "train",
          .loss = reading.loss(),
-         .lr = scaled_lr(options_.optimizer, world_.size()),
+         .lr = scaled_lr(options_.optimizer, layout_.replicas),
          .samples_per_s = reading.samples_per_second(),
          .step_ms = reading.milliseconds_a_step(reading.seconds),
          .data_ms = reading.milliseconds_a_step(reading.data_seconds),
@@ -167,11 +187,11 @@ MeterReading Trainer::log_interval(std::int64_t epoch) {
 
 void Trainer::evaluate_epoch(EpochSummary& epoch) {
   const Stopwatch watch;
-  replica_.set_training(false);
+  replica_->set_training(false);
   const Loader share(
-      data_.test, test_sampler_.epoch(0), options_.batch_size, {.dtype = replica_.image_type()});
-  const auto scores = [this](const torch::Tensor& images) { return replica_.scores(images); };
-  const Evaluation result = evaluate(scores, share, world_);
+      data_.test, test_sampler_.epoch(0), batch_size(), {.dtype = replica_->image_type()});
+  const auto scores = [this](const torch::Tensor& images) { return replica_->scores(images); };
+  const Evaluation result = evaluate(scores, share, groups_.replicas);
   const double seconds = watch.seconds();
   epoch.val_loss = result.loss;
   epoch.val_accuracy = result.accuracy;
@@ -198,6 +218,11 @@ void Trainer::fail(const std::exception& error) {
   } catch (const std::exception&) {
     // The first error is the one to tell; this one is most likely the same full disk.
   }
+}
+
+// Of this rank: the replicas of `dp` share one.
+std::int64_t Trainer::batch_size() const {
+  return options_.batch_size * (options_.parallel == Parallel::kDp ? layout_.replicas : 1);
 }
 
 std::int64_t Trainer::steps_of_epoch(const Loader& loader) const {

@@ -10,6 +10,7 @@
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/train/datasets.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/layout.h"
 #include "lockstep/train/meter.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/progress.h"
@@ -29,7 +30,14 @@ namespace lockstep {
 class Trainer {
  public:
   /// Reads the data and makes the model; `command` is what command.txt shall say.
-  Trainer(TrainOptions options, ProcessGroup world, const std::vector<std::string>& command);
+  ///
+  /// `places` are those in which this rank computes: as many as the layout gives a rank (see
+  /// plan_layout()); for one, where the calling thread is.
+  Trainer(
+      TrainOptions options,
+      const ProcessGroup& world,
+      const std::vector<std::string>& command,
+      const std::vector<Place>& places = {});
 
   /// Trains until the first limit, evaluates, and checks that all ranks hold the same parameters.
   /// Once only.
@@ -48,14 +56,16 @@ class Trainer {
   void evaluate_epoch(EpochSummary& epoch);
   void fail(const std::exception& error);
 
+  std::int64_t batch_size() const;
   std::int64_t steps_of_epoch(const Loader& loader) const;
   void announce_rest(std::int64_t epoch, std::int64_t steps);
   bool evaluation_due(std::int64_t epoch) const;
 
   TrainOptions options_;
-  ProcessGroup world_;
+  Layout layout_;
+  RankGroups groups_;
   Datasets data_;
-  Replica replica_;
+  std::unique_ptr<Replica> replica_;
   DistributedSampler sampler_;
   DistributedSampler test_sampler_;
   Meter meter_;

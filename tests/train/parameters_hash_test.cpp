@@ -45,7 +45,7 @@ TEST(ParametersHash, MemoryOrderDoesNotCount) {
 TEST(ParametersHash, RanksThatAgreeGetTheHash) {
   run_ranks(2, [](ProcessGroup world) {
     const std::vector<torch::Tensor> same = {at::arange(10, torch::kFloat)};
-    EXPECT_EQ(agreed_parameters_hash(same, world).size(), 16u);
+    EXPECT_EQ(agreed_parameters_hash(same, world, ProcessGroup()).size(), 16u);
   });
 }
 
@@ -54,7 +54,7 @@ TEST(ParametersHash, ARankThatDiffersIsNamedOnAllRanks) {
     torch::Tensor values = at::arange(10, torch::kFloat);
     if (world.rank() == 2) values[9] = 9.0000010f;
     try {
-      agreed_parameters_hash({values}, world);
+      agreed_parameters_hash({values}, world, ProcessGroup());
       ADD_FAILURE() << "a difference was not seen";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("on rank 2"));

@@ -26,6 +26,7 @@ TEST(TrainPlan, SaysWhatTheRunWouldDo) {
       "  model      mnist-small, 402442 parameters\n"
       "  data       60000 images to train with, 10000 to test with\n"
       "  batch      128 on each replica, 256 in all\n"
+      "  spread     2 replicas\n"
       "  steps      235 an epoch, 705 in all\n"
       "  optimizer  adam, learning rate 0.001\n"
       "  precision  32\n"

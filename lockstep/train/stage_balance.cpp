@@ -1,0 +1,77 @@
+#include "lockstep/train/stage_balance.h"
+
+#include <algorithm>
+
+#include <ATen/ops/rand.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/autocast.h"
+#include "lockstep/parallel/balance/layer_costs.h"
+#include "lockstep/parallel/schedule/partition.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kTimedPasses = 3;
+
+// The parameters, their gradients and what the optimizer keeps of each.
+double copies_of_parameters(const TrainOptions& options) {
+  const OptimizerSettings& settings = options.optimizer;
+  if (settings.kind != OptimizerKind::kSgd) return 4;
+  return settings.momentum > 0 ? 3 : 2;
+}
+
+// A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
+torch::Tensor sample_of(
+    const TrainOptions& options, const Layout& layout, const std::vector<std::int64_t>& image) {
+  std::vector<std::int64_t> sizes = {options.batch_size / layout.micro_batches};
+  sizes.insert(sizes.end(), image.begin(), image.end());
+  return at::rand(sizes);
+}
+
+std::vector<int> measured(
+    const TrainOptions& options,
+    const Layout& layout,
+    const nn::Model& model,
+    const std::vector<std::int64_t>& image) {
+  const nn::Autocast autocast(at::kCPU, at::kBFloat16, options.precision == Precision::kBf16Mixed);
+  const auto layers = model->layers();
+  const auto sample = [&] { return sample_of(options, layout, image); };
+  switch (options.pipeline.balance) {
+    case Balance::kCount:
+      return partition_by_count(layers.size(), layout.stages);
+    case Balance::kSize:
+      return balance_by_size(layers, sample(), layout.stages, copies_of_parameters(options));
+    case Balance::kTime:
+      return balance_by_time(layers, sample(), layout.stages, kTimedPasses);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<int> stage_balance(
+    const TrainOptions& options,
+    const Layout& layout,
+    const nn::Model& model,
+    const std::vector<std::int64_t>& image,
+    const ProcessGroup& world) {
+  check(
+      static_cast<std::size_t>(layout.stages) <= model->layers().size(),
+      "train: ",
+      options.model,
+      " has ",
+      model->layers().size(),
+      " layers and cannot be cut into ",
+      layout.stages,
+      " stages; lower --stages");
+  const torch::Tensor balance = torch::zeros({layout.stages}, torch::kInt);
+  if (world.rank() == 0) {
+    const std::vector<int> own = measured(options, layout, model, image);
+    std::copy(own.begin(), own.end(), balance.data_ptr<int>());
+  }
+  world.broadcast(balance, 0).wait();
+  return {balance.data_ptr<int>(), balance.data_ptr<int>() + layout.stages};
+}
+
+}  // namespace lockstep

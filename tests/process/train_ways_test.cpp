@@ -1,0 +1,159 @@
+// Trains by every way of spreading a model through the command: the same losses and parameters as
+// alone.
+
+#include <cmath>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/train_command.h"
+#include "tests/process/train_idx_files.h"
+#include "tests/train/temporary_folder.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+struct Run {
+  Ended ended;
+  std::vector<double> losses;
+  nlohmann::json summary;
+};
+
+class TrainWays : public ::testing::Test {
+ protected:
+  void SetUp() override { write_idx_files(data_.path(), 256, 64); }
+
+  Run run(const Words& words) const {
+    const TemporaryFolder folder;
+    const std::string output = folder.path() + "/run";
+    Words all = {
+        "--data",
+        "mnist:" + data_.path(),
+        "--output",
+        output,
+        "--log-interval",
+        "1",
+        "--max-steps",
+        "6",
+        "--opt",
+        "sgd"};
+    all.insert(all.end(), words.begin(), words.end());
+    Run result{.ended = train(all)};
+    if (result.ended.code != 0) return result;
+    std::ifstream file(output + "/metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const auto object = nlohmann::json::parse(line);
+      if (object["split"] == "train") result.losses.push_back(object["loss"]);
+    }
+    result.summary = nlohmann::json::parse(contents(output + "/summary.json"));
+    return result;
+  }
+
+  // One process alone with the whole batch of 32.
+  void expect_as_alone(const Words& words, const std::string& announced) const {
+    const Run alone = run({"--batch-size", "32"});
+    const Run spread = run(words);
+    ASSERT_EQ(spread.ended.code, 0) << spread.ended.err;
+    EXPECT_THAT(spread.ended.err, HasSubstr(announced));
+    ASSERT_EQ(spread.losses.size(), 6U);
+    for (std::size_t step = 0; step < 6; ++step)
+      EXPECT_NEAR(spread.losses[step], alone.losses[step], 1e-4) << "step " << step;
+    EXPECT_LT(alone.losses.back(), alone.losses.front());
+    EXPECT_NEAR(
+        spread.summary["test_accuracy"].get<double>(),
+        alone.summary["test_accuracy"].get<double>(),
+        0.02);
+  }
+
+  TemporaryFolder data_;
+};
+
+TEST_F(TrainWays, DataParallelInOneProcess) {
+  expect_as_alone({"--parallel", "dp", "--places", "2", "--batch-size", "16"}, "dp: 2 replicas");
+}
+
+TEST_F(TrainWays, DistributedDataParallelInOneProcess) {
+  expect_as_alone({"--parallel", "ddp", "--places", "2", "--batch-size", "16"}, "ddp: 2 replicas");
+}
+
+TEST_F(TrainWays, ModelParallelInOneProcess) {
+  expect_as_alone({"--parallel", "mp", "--batch-size", "32"}, "mp: 2 stages, one after the other");
+}
+
+TEST_F(TrainWays, ModelParallelOverRanks) {
+  expect_as_alone(
+      {"--parallel", "mp", "--batch-size", "32", "--nproc-per-node", "2"}, "mp: 2 stages");
+}
+
+TEST_F(TrainWays, PipelineInOneProcess) {
+  expect_as_alone(
+      {"--parallel", "pp", "--batch-size", "32", "--chunks", "4", "--schedule", "zero-bubble"},
+      "pp: 2 stages, zero-bubble, 4 chunks, bubble 8 %");
+}
+
+TEST_F(TrainWays, PipelineOverRanks) {
+  expect_as_alone(
+      {"--parallel", "pp", "--batch-size", "32", "--chunks", "4", "--nproc-per-node", "2"},
+      "pp: 2 stages, 1F1B, 4 chunks, bubble 20 %");
+}
+
+TEST_F(TrainWays, InterleavedPipelineOverRanks) {
+  expect_as_alone(
+      {"--parallel",
+       "pp",
+       "--batch-size",
+       "32",
+       "--schedule",
+       "interleaved",
+       "--balance",
+       "count",
+       "--nproc-per-node",
+       "2"},
+      "pp: 4 stages on 2 ranks, interleaved 1F1B, 8 chunks");
+}
+
+TEST_F(TrainWays, PipelinesOverRanks) {
+  expect_as_alone(
+      {"--parallel", "ddp+pp", "--batch-size", "16", "--stages", "2", "--nproc-per-node", "4"},
+      "ddp+pp: 2 replicas x 2 stages, 1F1B, 8 chunks, bubble 11 %");
+}
+
+TEST_F(TrainWays, PipelinesInOneProcess) {
+  expect_as_alone(
+      {"--parallel", "ddp+pp", "--batch-size", "16", "--stages", "2", "--places", "4"},
+      "ddp+pp: 2 replicas x 2 stages");
+}
+
+TEST_F(TrainWays, ModelParallelReplicasWithTheirStagesInPlaces) {
+  expect_as_alone(
+      {"--parallel", "ddp+mp", "--batch-size", "16", "--nproc-per-node", "2", "--places", "2"},
+      "ddp+mp: 2 replicas x 2 stages, one after the other");
+}
+
+TEST_F(TrainWays, AModelInStagesHasTheHashOfTheWholeModel) {
+  const Run alone = run({"--batch-size", "32"});
+  const Run staged = run({"--batch-size", "32", "--parallel", "mp"});
+  const Run ranks = run({"--batch-size", "32", "--parallel", "mp", "--nproc-per-node", "2"});
+  ASSERT_EQ(ranks.ended.code, 0) << ranks.ended.err;
+  EXPECT_EQ(staged.summary["parameters_hash"], ranks.summary["parameters_hash"]);
+  EXPECT_EQ(alone.summary["parameters_hash"], ranks.summary["parameters_hash"]);
+}
+
+TEST_F(TrainWays, ImpossibleCombinationsAreRefusedWithCodeTwo) {
+  EXPECT_EQ(run({"--parallel", "dp", "--nproc-per-node", "2"}).ended.code, 2);
+  EXPECT_EQ(run({"--parallel", "ddp+pp", "--nproc-per-node", "3"}).ended.code, 2);
+  EXPECT_EQ(run({"--parallel", "pp", "--stages", "99", "--places", "99"}).ended.code, 2);
+  EXPECT_EQ(run({"--parallel", "pp", "--chunks", "0"}).ended.code, 2);
+  EXPECT_EQ(run({"--parallel", "mp", "--schedule", "gpipe"}).ended.code, 2);
+  const auto unknown = run({"--parallel", "pp", "--schedule", "1f2b"});
+  EXPECT_EQ(unknown.ended.code, 2);
+  EXPECT_THAT(unknown.ended.err, HasSubstr("1f1b"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
