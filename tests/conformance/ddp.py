@@ -20,7 +20,7 @@ SEED = 7
 
 def gradient(step, rank, index):
     count = torch.Size(SHAPES[index]).numel()
-    return torch.sin(torch.arange(count, dtype=torch.float64) * (0.3 + 0.1 * index) + step + 2 * rank)
+    return torch.sin(torch.arange(count, dtype=torch.float64) ** 2 * (0.3 + 0.1 * index) + step + 2 * rank)
 
 
 class Bucket:

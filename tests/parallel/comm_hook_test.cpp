@@ -97,6 +97,15 @@ TEST(CommHook, Fp16DoesNotOverflowInTheSumOfTheRanks) {
   });
 }
 
+TEST(CommHook, Fp16DividesBeforeItNarrows) {
+  run_ranks(4, [](ProcessGroup group) {
+    Linear net(LinearOptions(1, 1).bias(false));
+    DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
+    model(constant({1, 1}, group.rank() == 0 ? 131072 : 0)).sum().backward();
+    EXPECT_EQ(net->weight.grad().item<float>(), 32768);
+  });
+}
+
 TEST(CommHook, WhatIsNarrowAlreadyIsNotCompressedAgain) {
   run_ranks(2, [](ProcessGroup group) {
     Linear net(LinearOptions(1, 1).bias(false));

@@ -18,7 +18,6 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
-#include "lockstep/nn/autocast.h"
 
 #include "replica_checks.h"
 
@@ -241,30 +240,6 @@ TEST(DistributedDataParallel, D14AnExceptionInForwardArrivesAsItIs) {
             model(torch::ones({1, 2})).sum().backward();
           }),
       std::domain_error);
-}
-
-TEST(DistributedDataParallel, D14UnderAutocastEqualsOneProcessUnderAutocast) {
-  const auto step = [](auto& model, const Problem& problem) {
-    torch::Tensor loss;
-    {
-      const nn::Autocast autocast(at::kCPU, at::kBFloat16);
-      loss = mean_square(model(problem.input).to(torch::kFloat), problem.target);
-    }
-    loss.backward();
-  };
-  auto whole = make_net(1);
-  auto forward = [&](const torch::Tensor& input) { return whole->forward(input); };
-  step(forward, make_problem(24));
-  run_ranks(2, [&](ProcessGroup group) {
-    auto net = make_net(1);
-    DistributedDataParallel model(net, group);
-    step(model, share_of(make_problem(24), group));
-    const auto parameters = net->parameters(), expected = whole->parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      EXPECT_TRUE(torch::allclose(parameters[i].grad(), expected[i].grad(), 1e-3, 1e-3)) << i;
-      expect_same_on_all_ranks(parameters[i].grad(), group);
-    }
-  });
 }
 
 struct OutOfOrderImpl : torch::nn::Module {

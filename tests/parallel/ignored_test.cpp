@@ -1,11 +1,9 @@
-// Parameters and buffers that each rank keeps to itself, and models of several element types. Cases
-// D12 and D14 of the conformance list.
+// Parameters and buffers that each rank keeps to itself: case D12 of the conformance list.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
@@ -68,32 +66,6 @@ TEST(Ignored, D12APatternThatFitsNothingIsAnError) {
     EXPECT_THAT(
         error_of([&] { DistributedDataParallel(net, group, Options().ignored({"fc3.*"})); }),
         HasSubstr("to be ignored is fc3.*, but no parameter or buffer has such a name"));
-  });
-}
-
-TEST(MixedTypes, ParametersOfSeveralTypesAreAveragedEachInItsOwn) {
-  run_ranks(3, [](ProcessGroup group) {
-    torch::nn::Sequential net(Linear(2, 2), Linear(2, 2), Linear(2, 2), Linear(2, 1));
-    net[0]->to(torch::kDouble);
-    net[1]->to(torch::kBFloat16);
-    net[3]->to(torch::kHalf);
-    DistributedDataParallel model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      net->zero_grad();
-      const auto layer = [&](std::size_t index, const torch::Tensor& input) {
-        const auto linear = net->children()[index]->as<Linear>();
-        return linear->forward(input.to(linear->weight.scalar_type()));
-      };
-      // Not by operator(): no single forward passes tensors between types.
-      const torch::Tensor input = constant({1, 2}, group.rank());
-      layer(3, layer(2, layer(1, layer(0, input)))).sum().backward();
-      for (const auto& parameter : net->parameters()) {
-        EXPECT_EQ(parameter.grad().scalar_type(), parameter.scalar_type());
-        expect_same_on_all_ranks(parameter.grad(), group);
-      }
-      EXPECT_EQ(net->parameters().back().grad().item<float>(), 1);
-    }
-    EXPECT_EQ(model.reducer().buckets().size(), 4u) << "one per type";
   });
 }
 

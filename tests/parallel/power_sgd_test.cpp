@@ -59,7 +59,7 @@ class Gradients {
 // The formula of tests/conformance/ddp.py.
 torch::Tensor formula(int step, int rank, std::size_t index, std::int64_t elements) {
   const torch::Tensor count = torch::arange(elements, torch::kDouble);
-  return torch::sin(count * (0.3 + 0.1 * static_cast<double>(index)) + step + 2 * rank);
+  return torch::sin(count * count * (0.3 + 0.1 * static_cast<double>(index)) + step + 2 * rank);
 }
 
 void expect_as_pytorch(

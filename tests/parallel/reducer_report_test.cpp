@@ -59,5 +59,21 @@ TEST(ReducerReport, CountsPassesBucketsAndBytes) {
   });
 }
 
+TEST(ReducerReport, LeavesOutThePassesOfOthers) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear net(10, 20);
+    DistributedDataParallel model(net, group);
+    ReducerReport at_end;
+    model.join([&] {
+      for (int step = 0; step < 1 + 2 * group.rank(); ++step)
+        model(torch::ones({1, 10})).sum().backward();
+      at_end = model.report();
+    });
+    EXPECT_EQ(model.report().passes, group.rank() == 0 ? 1 : 3);
+    EXPECT_EQ(model.report().exposed_seconds, at_end.exposed_seconds);
+    EXPECT_EQ(model.report().communication_seconds, at_end.communication_seconds);
+  });
+}
+
 }  // namespace
 }  // namespace lockstep
