@@ -1,0 +1,149 @@
+#include "lockstep/parallel/pipeline/memory_meter.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <c10/core/Allocator.h>
+
+#include "lockstep/parallel/pipeline/pipeline.h"
+#include "lockstep/parallel/place/thread_modes.h"
+
+#include "serial_reference.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+constexpr std::int64_t kBytes = 4096;
+
+torch::Tensor some_bytes(std::int64_t times) {
+  return torch::empty({times * kBytes}, torch::kUInt8);
+}
+
+// Runs in a thread of that name which takes over this thread's modes.
+void in_worker(const std::string& name, const std::function<void()>& task) {
+  PlaceWorker worker({}, name);
+  const ThreadModes modes;
+  worker.begin([&] {
+    const ThreadModes::Scope scope(modes);
+    task();
+  });
+  worker.wait();
+}
+
+TEST(MemoryMeter, CountsWhatIsAliveAndItsPeak) {
+  const MemoryMeter meter;
+  auto first = some_bytes(3);
+  {
+    const auto second = some_bytes(2);
+    EXPECT_EQ(meter.total(), (MemoryUse{5 * kBytes, 5 * kBytes}));
+  }
+  EXPECT_EQ(meter.total(), (MemoryUse{3 * kBytes, 5 * kBytes}));
+  first.reset();
+  EXPECT_EQ(meter.total(), (MemoryUse{0, 5 * kBytes}));
+}
+
+TEST(MemoryMeter, WhatWasThereBeforeIsNotCounted) {
+  auto before = some_bytes(7);
+  const MemoryMeter meter;
+  before.reset();
+  EXPECT_EQ(meter.total(), MemoryUse{});
+}
+
+TEST(MemoryMeter, APeakBeginsAnewFromWhatIsAlive) {
+  MemoryMeter meter;
+  const auto kept = some_bytes(1);
+  (void)some_bytes(4);
+  meter.reset_peaks();
+  EXPECT_EQ(meter.total(), (MemoryUse{kBytes, kBytes}));
+}
+
+TEST(MemoryMeter, EndsWithItsScope) {
+  const MemoryMeter outer;
+  {
+    const MemoryMeter inner;
+    const auto seen = some_bytes(1);
+    EXPECT_EQ(inner.total().live, kBytes);
+  }
+  const auto seen = some_bytes(2);
+  EXPECT_EQ(outer.total(), (MemoryUse{2 * kBytes, 2 * kBytes}));
+}
+
+TEST(MemoryMeter, ATensorCountsForTheThreadThatAllocatedIt) {
+  const MemoryMeter meter;
+  torch::Tensor kept;
+  in_worker("maker", [&] { kept = some_bytes(3); });
+  in_worker("user", [&] {
+    const auto own = some_bytes(1);
+    kept.reset();
+  });
+  EXPECT_THAT(
+      meter.by_thread(),
+      ElementsAre(Pair("maker", MemoryUse{0, 3 * kBytes}), Pair("user", MemoryUse{0, kBytes})));
+  EXPECT_EQ(meter.total(), (MemoryUse{0, 4 * kBytes}));
+}
+
+// Says what an allocator would.
+void report(void* address, std::int64_t bytes) {
+  c10::reportMemoryUsageToProfiler(address, bytes, 0, 0, torch::kCPU);
+}
+
+// A thread without the meter's modes frees unseen; when the address comes again, it is set right.
+TEST(MemoryMeter, AnAddressThatComesAgainCountsOnce) {
+  const MemoryMeter meter;
+  char memory[2];
+  report(&memory[0], 100);
+  report(&memory[1], 10);
+  report(&memory[0], 50);
+  EXPECT_EQ(meter.total(), (MemoryUse{60, 110}));
+  report(&memory[0], -50);
+  report(&memory[0], -50);
+  EXPECT_EQ(meter.total(), (MemoryUse{10, 110}));
+}
+
+constexpr std::int64_t kWidth = 64, kRows = 32;
+constexpr int kChunks = 8;
+constexpr std::int64_t kActivation =
+    kRows * kWidth * static_cast<std::int64_t>(sizeof(float));  // of one layer, one micro-batch
+
+// The peak of stage 0, two linear layers and two tanh: of each micro-batch under way it keeps two
+// activations, what each tanh gave; its input is a view of the batch.
+std::int64_t peak_of_first_stage(const PipelineOptions& options) {
+  auto net = testing::make_chain({kWidth, kWidth, kWidth, kWidth, kWidth});
+  net->to(torch::kFloat);
+  Pipeline pipeline(layers_of(net), {4, 3}, cpu_places(2), options);
+  const auto batch = torch::randn({kRows * kChunks, kWidth});
+  pipeline.step(batch, batch, testing::mean_loss);  // from here on gradients are there
+  const MemoryMeter meter;
+  pipeline.step(batch, batch, testing::mean_loss);
+  EXPECT_EQ(meter.by_thread().count("stage 1"), 1U);
+  return meter.by_thread()["stage 0"].peak;
+}
+
+PipelineOptions options_of(ScheduleKind schedule, Checkpoint checkpoint = Checkpoint::kNever) {
+  return PipelineOptions().chunks(kChunks).schedule(schedule).checkpoint(checkpoint);
+}
+
+// The first stage of two keeps all 8 micro-batches by GPipe, 2 by 1F1B.
+TEST(PipelineMemory, FirstStageKeepsLessBy1F1BThanByGPipe) {
+  const auto gpipe = peak_of_first_stage(options_of(ScheduleKind::kGPipe));
+  const auto one_by_one = peak_of_first_stage(options_of(ScheduleKind::k1F1B));
+  EXPECT_GE(gpipe, kChunks * 2 * kActivation);
+  EXPECT_LT(one_by_one, gpipe / 2);
+}
+
+TEST(PipelineMemory, CheckpointsKeepLess) {
+  const auto kind = ScheduleKind::kGPipe;
+  const auto never = peak_of_first_stage(options_of(kind, Checkpoint::kNever));
+  const auto except_last = peak_of_first_stage(options_of(kind, Checkpoint::kExceptLast));
+  const auto always = peak_of_first_stage(options_of(kind, Checkpoint::kAlways));
+  EXPECT_LT(always, never);
+  EXPECT_LT(except_last, never);
+}
+
+}  // namespace
+}  // namespace lockstep
