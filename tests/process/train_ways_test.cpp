@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-struct Run {
+struct TrainedRun {
   Ended ended;
   std::vector<double> losses;
   nlohmann::json summary;
@@ -28,7 +28,7 @@ class TrainWays : public ::testing::Test {
  protected:
   void SetUp() override { write_idx_files(data_.path(), 256, 64); }
 
-  Run run(const Words& words) const {
+  TrainedRun run(const Words& words) const {
     const TemporaryFolder folder;
     const std::string output = folder.path() + "/run";
     Words all = {
@@ -43,7 +43,8 @@ class TrainWays : public ::testing::Test {
         "--opt",
         "sgd"};
     all.insert(all.end(), words.begin(), words.end());
-    Run result{.ended = train(all)};
+    TrainedRun result;
+  result.ended = train(all);
     if (result.ended.code != 0) return result;
     std::ifstream file(output + "/metrics.jsonl");
     for (std::string line; std::getline(file, line);) {
@@ -56,8 +57,8 @@ class TrainWays : public ::testing::Test {
 
   // One process alone with the whole batch of 32.
   void expect_as_alone(const Words& words, const std::string& announced) const {
-    const Run alone = run({"--batch-size", "32"});
-    const Run spread = run(words);
+    const TrainedRun alone = run({"--batch-size", "32"});
+    const TrainedRun spread = run(words);
     ASSERT_EQ(spread.ended.code, 0) << spread.ended.err;
     EXPECT_THAT(spread.ended.err, HasSubstr(announced));
     ASSERT_EQ(spread.losses.size(), 6U);
@@ -136,9 +137,9 @@ TEST_F(TrainWays, ModelParallelReplicasWithTheirStagesInPlaces) {
 }
 
 TEST_F(TrainWays, AModelInStagesHasTheHashOfTheWholeModel) {
-  const Run alone = run({"--batch-size", "32"});
-  const Run staged = run({"--batch-size", "32", "--parallel", "mp"});
-  const Run ranks = run({"--batch-size", "32", "--parallel", "mp", "--nproc-per-node", "2"});
+  const TrainedRun alone = run({"--batch-size", "32"});
+  const TrainedRun staged = run({"--batch-size", "32", "--parallel", "mp"});
+  const TrainedRun ranks = run({"--batch-size", "32", "--parallel", "mp", "--nproc-per-node", "2"});
   ASSERT_EQ(ranks.ended.code, 0) << ranks.ended.err;
   EXPECT_EQ(staged.summary["parameters_hash"], ranks.summary["parameters_hash"]);
   EXPECT_EQ(alone.summary["parameters_hash"], ranks.summary["parameters_hash"]);
