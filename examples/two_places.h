@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include <lockstep/parallel/place/place.h>
+
+#include <torch/cuda.h>
+
+/// Gives two GPUs where there are two, else the two halves of the cores.
+inline std::vector<lockstep::Place> two_places() {
+  if (torch::cuda::device_count() < 2) return lockstep::cpu_places(2);
+  auto places = lockstep::device_places(torch::kCUDA);
+  places.resize(2);
+  return places;
+}

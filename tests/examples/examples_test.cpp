@@ -1,0 +1,84 @@
+// Runs the example programs as a user would and checks what they print.
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+struct Ended {
+  int status = -1;
+  std::string output;
+};
+
+Ended run_example(const std::string& command) {
+  Ended ended;
+  const std::string line =
+      std::string(std::getenv("LOCKSTEP_BINARY_DIR")) + "/" + command + " 2>&1";
+  FILE* const pipe = ::popen(line.c_str(), "r");
+  std::array<char, 4096> buffer;
+  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) ended.output += buffer.data();
+  ended.status = WEXITSTATUS(::pclose(pipe));
+  return ended;
+}
+
+// Gives the numbers that a pattern's first group matches, line by line.
+std::vector<double> numbers_in(const std::string& text, const std::string& pattern) {
+  const std::regex expression(pattern);
+  std::vector<double> numbers;
+  for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end; ++match)
+    numbers.push_back(std::stod((*match)[1]));
+  return numbers;
+}
+
+// The losses are those of PyTorch 2.15 with the whole model and the same seed:
+// tests/conformance/toy_training.py.
+TEST(Examples, ToyOnTwoPlacesLearnsAsPyTorch) {
+  const auto [status, output] = run_example("toy_two_places --steps 3");
+  EXPECT_EQ(status, 0) << output;
+  const auto losses = numbers_in(output, "step \\d+: loss ([0-9.]+)");
+  ASSERT_EQ(losses.size(), 3U) << output;
+  const std::vector<double> expected = {1.490923, 1.490383, 1.489843};
+  for (std::size_t step = 0; step < expected.size(); ++step)
+    EXPECT_NEAR(losses[step], expected[step], 2e-6) << output;
+}
+
+TEST(Examples, ModelParallelGivesTheLossOfOnePlace) {
+  const auto [status, output] =
+      run_example("model_parallel --batch-size 2 --image-size 32 --steps 2");
+  EXPECT_EQ(status, 0) << output;
+  EXPECT_EQ(numbers_in(output, "places?: +([0-9.]+) s a step").size(), 2U) << output;
+  const auto differences = numbers_in(output, "losses differ by ([0-9.e+-]+)");
+  ASSERT_EQ(differences.size(), 1U) << output;
+  EXPECT_LT(differences[0], 1e-5) << output;
+}
+
+TEST(Examples, PipelinePrintsALineForEachSplitSize) {
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    const auto [status, output] = run_example(
+        "pipeline --batch-size 6 --image-size 32 --split-size 2,6 --repeats 1 --schedule " +
+        schedule);
+    EXPECT_EQ(status, 0) << output;
+    EXPECT_THAT(numbers_in(output, "split size +(\\d+)"), ::testing::ElementsAre(2, 6)) << output;
+    EXPECT_THAT(numbers_in(output, "(\\d+) micro-batches"), ::testing::ElementsAre(3, 1)) << output;
+    EXPECT_THAT(
+        numbers_in(output, "mean ([0-9.]+) s, standard deviation 0.000 s"),
+        ::testing::Each(::testing::Gt(0)));
+  }
+}
+
+TEST(Examples, AFlagThatIsNotThereIsRefused) {
+  const auto [status, output] = run_example("pipeline --split 3");
+  EXPECT_EQ(status, 2) << output;
+  EXPECT_THAT(output, ::testing::HasSubstr("--split-size 1,2,3,4,6,12")) << output;
+}
+
+}  // namespace
+}  // namespace lockstep
