@@ -136,7 +136,7 @@ variable_list BackwardNode::collect(std::vector<variable_list> found) const {
   return results;
 }
 
-variable_list BackwardNode::apply(variable_list&& gradients) {
+void BackwardNode::check_may_run() const {
   if (torch::GradMode::is_enabled()) {
     throw Error(
         "DataParallel: a second derivative (create_graph) through it is not supported; "
@@ -147,6 +147,18 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
         "DataParallel: backward a second time through a graph that has been freed; pass "
         "retain_graph = true the first time");
   }
+  for (const auto& [counter, version, index] : watched) {
+    if (counter.current_version() == version) continue;
+    throw Error(concat(
+        "DataParallel: tensor ",
+        index,
+        " of the inputs, which backward needs, has been modified by an inplace operation since "
+        "forward; change it after backward, or a clone()"));
+  }
+}
+
+variable_list BackwardNode::apply(variable_list&& gradients) {
+  check_may_run();
   const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < graphs.size(); ++i) tasks.push_back(task_of(i, gradients));

@@ -48,6 +48,14 @@ struct Layout {
   torch::Device device = torch::kCPU;
 };
 
+/// Is an input whose memory the replicas' graphs have saved, and which must not change before
+/// backward.
+struct WatchedInput {
+  c10::VariableVersion counter;
+  std::int64_t version;
+  std::size_t index;
+};
+
 /// Is the whole forward as one node of the user's graph.
 ///
 /// Note [One node]
@@ -72,11 +80,13 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<Layout> outputs;  ///< of the differentiable ones
   std::vector<Layout> inputs;   ///< of the differentiable ones
   std::vector<torch::Device> tensor_devices;
+  std::vector<WatchedInput> watched;
   bool in_threads = true;  ///< false: all graphs in one call of the engine
 
  private:
   struct Task;
 
+  void check_may_run() const;
   Task task_of(std::size_t replica, const torch::autograd::variable_list& gradients) const;
   std::vector<torch::autograd::variable_list> run(std::vector<Task> tasks, bool keep_graph) const;
   torch::autograd::variable_list collect(std::vector<torch::autograd::variable_list> found) const;

@@ -37,10 +37,6 @@ void check_same_form(const ModuleTensor& original, const ModuleTensor& replica) 
       form_of(replica.tensor));
 }
 
-std::int64_t version_of(const torch::Tensor& tensor) {
-  return tensor.is_inference() ? 0 : tensor._version();
-}
-
 }  // namespace
 
 std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module) {
@@ -108,6 +104,10 @@ void share_memory(const torch::Tensor& original, torch::Tensor& replica) {
   if (original.is_inference() || replica.is_inference()) return;
   torch::autograd::impl::set_version_counter(
       replica, torch::autograd::impl::version_counter(original));
+}
+
+std::int64_t version_of(const torch::Tensor& tensor) {
+  return !tensor.defined() || tensor.is_inference() ? 0 : tensor._version();
 }
 
 void ValueCopy::update(const torch::Tensor& original, torch::Tensor& copy) {

@@ -36,6 +36,10 @@ void check_replica_is_alike(
 /// it already is.
 void share_memory(const torch::Tensor& original, torch::Tensor& replica);
 
+/// Tells how often a tensor has been changed in place; 0 for one of inference mode or an undefined
+/// one.
+std::int64_t version_of(const torch::Tensor& tensor);
+
 /// Copies values and notices what the version of the original tells: if someone has changed it
 /// explicitly since the last time, graphs that saved the copy can no longer be used, as those that
 /// saved the original; the silent updates of running statistics hurt neither.

@@ -14,6 +14,15 @@ namespace lockstep::data_parallel {
 
 using Tensors = std::vector<torch::Tensor>;
 
+namespace {
+
+/// Counts who holds a tensor's memory; 0 where there is none to speak of.
+std::size_t holders_of(const torch::Tensor& tensor) {
+  return tensor.defined() && tensor.has_storage() ? tensor.storage().use_count() : 0;
+}
+
+}  // namespace
+
 ReplicaSet::ReplicaSet(
     std::shared_ptr<torch::nn::Module> original,
     const std::vector<std::shared_ptr<torch::nn::Module>>& replicas,
@@ -47,7 +56,7 @@ ForwardPass::ForwardPass(ReplicaSet& set, const Tensors& inputs, bool has_argume
   for (const torch::Tensor& input : inputs_) {
     const bool tracked = torch::GradMode::is_enabled() && input.defined() && input.requires_grad();
     is_differentiable_input_.push_back(tracked);
-    versions_.push_back(tracked ? input._version() : 0);
+    holders_.push_back(holders_of(input));
     wants_graph_ = wants_graph_ || tracked;
   }
   for (const ModuleTensor& original : set_.originals_) {
@@ -61,12 +70,8 @@ void ForwardPass::run(const Compute& compute) {
   graphs_.resize(size());
   for (std::size_t i = 0; i < size(); ++i) shards.push_back(shards_of(i));
   outputs_.resize(size());
-  set_.crew_->run(size(), [&](std::size_t i) {
-    // Moved, so that the thread lets go of its inputs as soon as the module does.
-    const Tensors own = std::move(shards[i]);
-    outputs_[i] = compute(i, own);
-  });
-  check_inputs_unchanged();
+  set_.crew_->run(size(), [&](std::size_t i) { outputs_[i] = compute(i, shards[i]); });
+  note_changes_in_place(shards);
 }
 
 Tensors ForwardPass::shards_of(std::size_t replica) {
@@ -81,8 +86,8 @@ Tensors ForwardPass::shards_of(std::size_t replica) {
   return shards;
 }
 
-/// Gives a piece of the input's memory, or its copy on the replica's device, without history but
-/// with the input's version: changing the input before backward is noticed as ever.
+/// Gives a piece of the input's memory, or its copy on the replica's device, without history. It
+/// has a version of its own: what a replica changes in place must not disturb the others.
 torch::Tensor ForwardPass::shard(std::size_t index, std::size_t replica) {
   const torch::Tensor& input = inputs_[index];
   if (!input.defined()) return {};
@@ -90,24 +95,30 @@ torch::Tensor ForwardPass::shard(std::size_t index, std::size_t replica) {
   const auto& sizes = division_.sizes[index];
   std::int64_t first = 0;
   for (std::size_t i = 0; i < replica; ++i) first += sizes[i];
-  const auto piece = input.narrow(0, first, sizes[replica]);
-  const auto device = set_.crew_->place(replica).device;
-  if (piece.device() != device) return piece.to(device);
-  if (!input.is_inference() && !piece.is_inference()) {
-    torch::autograd::impl::set_version_counter(
-        piece, torch::autograd::impl::version_counter(input));
-  }
-  return piece;
+  return input.narrow(0, first, sizes[replica]).to(set_.crew_->place(replica).device);
 }
 
-void ForwardPass::check_inputs_unchanged() const {
+void ForwardPass::note_changes_in_place(const std::vector<Tensors>& shards) {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (!is_differentiable_input_[i]) continue;
+    const bool changed = std::any_of(shards.begin(), shards.end(), [&](const Tensors& of_replica) {
+      return version_of(of_replica[i]) > 0 && of_replica[i].is_alias_of(inputs_[i]);
+    });
+    if (!changed) continue;
     check(
-        inputs_[i]._version() == versions_[i],
+        !is_differentiable_input_[i],
         "DataParallel: the module changed tensor ",
         i,
         " of its inputs in place, which requires gradients: let it work on a clone()");
+    if (!inputs_[i].is_inference()) torch::autograd::impl::bump_version(inputs_[i]);
+  }
+}
+
+/// Remembers the versions of those inputs whose memory the replicas' graphs have saved.
+void ForwardPass::watch_saved_inputs(BackwardNode& node) const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const torch::Tensor& input = inputs_[i];
+    if (holders_of(input) <= holders_[i] || input.is_inference()) continue;
+    node.watched.push_back({torch::autograd::impl::version_counter(input), version_of(input), i});
   }
 }
 
@@ -182,6 +193,7 @@ void ForwardPass::attach(const Tensors& outputs) {
     }
     torch::autograd::set_history(outputs[i], node);
   }
+  watch_saved_inputs(*node);
   node->crew = set_.crew_;
   node->graphs = std::move(graphs_);
   node->in_threads = set_.all_on_cpu();

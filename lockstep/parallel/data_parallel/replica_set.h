@@ -62,7 +62,8 @@ class ForwardPass {
  private:
   Tensors shards_of(std::size_t replica);
   torch::Tensor shard(std::size_t input, std::size_t replica);
-  void check_inputs_unchanged() const;
+  void note_changes_in_place(const std::vector<Tensors>& shards);
+  void watch_saved_inputs(BackwardNode& node) const;
   void attach(const Tensors& outputs);
   bool is_differentiable(std::size_t output) const;
   torch::Tensor gather_one(std::size_t output) const;
@@ -74,7 +75,7 @@ class ForwardPass {
   Division division_;
   bool wants_graph_ = false;
   std::vector<bool> is_differentiable_input_;
-  std::vector<std::int64_t> versions_;  // of the inputs, before the replicas ran
+  std::vector<std::size_t> holders_;  // of the inputs' memory, before the replicas ran
   std::vector<ReplicaGraph> graphs_;
   std::vector<Tensors> outputs_;  // of each replica
 };
