@@ -50,6 +50,14 @@ TEST(Examples, ToyOnTwoPlacesLearnsAsPyTorch) {
     EXPECT_NEAR(losses[step], expected[step], 2e-6) << output;
 }
 
+TEST(Examples, EveryWayLearnsTheSame) {
+  const auto [status, output] = run_example("every_way");
+  EXPECT_EQ(status, 0) << output;
+  const auto losses = numbers_in(output, "loss ([0-9.]+)");
+  ASSERT_EQ(losses.size(), 8U) << output;
+  EXPECT_THAT(losses, ::testing::Each(::testing::DoubleNear(losses.front(), 2e-6))) << output;
+}
+
 TEST(Examples, ModelParallelGivesTheLossOfOnePlace) {
   const auto [status, output] =
       run_example("model_parallel --batch-size 2 --image-size 32 --steps 2");
