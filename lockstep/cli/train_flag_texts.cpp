@@ -126,7 +126,16 @@ void add_optimizer_flags(CLI::App& app, FlagTexts& texts) {
       ->group(group);
   app.add_option("--lr-scale", texts.lr_scale)
       ->type_name("RULE")
-      ->description("times 1, ranks or their root: none, linear, sqrt [none]")
+      ->description("times 1, replicas or their root: none, linear, sqrt [none]")
+      ->group(group);
+  app.add_option("--clip-grad", texts.clip_grad)
+      ->type_name("X")
+      ->description("largest norm of all gradients together [no limit]")
+      ->group(group);
+  app.add_flag(
+         "--shard-optimizer",
+         texts.shard_optimizer,
+         "divide the optimizer's state and work among the replicas (ZeRO stage 1)")
       ->group(group);
 }
 

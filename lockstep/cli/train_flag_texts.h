@@ -19,7 +19,8 @@ struct FlagTexts {
   std::string precision = "32", opt = "adam", lr_scale = "none", progress = "auto",
               resume = "never", balance = "time", checkpoint = "never";
   PipelineSettings pipeline;  // but for the words above
-  std::optional<double> lr, momentum, weight_decay;
+  std::optional<double> lr, momentum, weight_decay, clip_grad;
+  bool shard_optimizer = false;
   std::optional<std::int64_t> epochs, max_steps;
 };
 

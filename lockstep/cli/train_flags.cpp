@@ -90,6 +90,8 @@ OptimizerSettings optimizer_of(const FlagTexts& texts) {
   settings.lr = texts.lr.value_or(settings.lr);
   settings.momentum = texts.momentum.value_or(settings.momentum);
   settings.weight_decay = texts.weight_decay.value_or(settings.weight_decay);
+  settings.clip_grad = texts.clip_grad;
+  settings.sharded = texts.shard_optimizer;
   settings.lr_scale =
       choose("--lr-scale", texts.lr_scale, {LrScale::kNone, LrScale::kLinear, LrScale::kSqrt});
   return settings;

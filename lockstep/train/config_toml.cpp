@@ -94,6 +94,8 @@ std::string config_toml(const TrainOptions& options) {
   lines.add("momentum", options.optimizer.momentum);
   lines.add("weight-decay", options.optimizer.weight_decay);
   lines.add("lr-scale", name_of(options.optimizer.lr_scale));
+  lines.add("clip-grad", options.optimizer.clip_grad);
+  if (options.optimizer.sharded) lines.add("shard-optimizer", true);
   lines.add("seed", options.seed);
   lines.add("val-interval", options.val_interval);
   lines.add("log-interval", options.log_interval);

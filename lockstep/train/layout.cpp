@@ -175,6 +175,13 @@ int chunks_of(const TrainOptions& options) {
 Layout plan_layout(const TrainOptions& options, int world_size) {
   check_flags_fit(options);
   check(options.places.value_or(1) >= 1, "train: --places must be at least 1: ", *options.places);
+  const bool replicated =
+      options.parallel == Parallel::kDdp || is_replicated_stages(options.parallel);
+  check(
+      replicated || !options.optimizer.sharded,
+      "train: --shard-optimizer divides the optimizer among replicas that are ranks; --parallel ",
+      name_of(options.parallel),
+      " has none");
   if (options.parallel == Parallel::kSerial) {
     check(
         world_size == 1,

@@ -97,6 +97,10 @@ void check_optimizer(const OptimizerSettings& settings) {
       name_of(settings.kind),
       " has its own");
   check(
+      settings.clip_grad.value_or(1) > 0,
+      "train: --clip-grad must be a number above 0: ",
+      settings.clip_grad.value_or(1));
+  check(
       std::isfinite(settings.weight_decay) && settings.weight_decay >= 0,
       "train: --weight-decay must be at least 0: ",
       settings.weight_decay);

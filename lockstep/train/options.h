@@ -35,6 +35,8 @@ struct OptimizerSettings {
   double momentum = 0;
   double weight_decay = 0;
   LrScale lr_scale = LrScale::kNone;
+  std::optional<double> clip_grad = {};  ///< largest norm of all gradients together
+  bool sharded = false;                  ///< state and work divided among the replicas
 };
 
 /// Gives the settings that an optimizer has when only its name is said.

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "lockstep/nn/autocast.h"
+#include "lockstep/parallel/optim/clip_grad_norm.h"
+#include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optimizer.h"
 #include "lockstep/train/replica_kinds.h"
@@ -28,8 +30,16 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
   return {world, std::move(grid.replicas), std::move(grid.stages)};
 }
 
-void Replica::make_optimizer(const OptimizerSettings& settings, int replicas) {
-  optimizer_ = lockstep::make_optimizer(settings, parameters(), replicas);
+Replica::Replica(const TrainOptions& options, const Layout& layout, const RankGroups& groups)
+    : bf16_(options.precision == Precision::kBf16Mixed),
+      settings_(options.optimizer),
+      replicas_(layout.replicas),
+      groups_(groups) {}
+
+void Replica::make_optimizer() {
+  optimizer_ = lockstep::make_optimizer(settings_, parameters(), replicas_);
+  if (settings_.sharded)
+    optimizer_ = std::make_unique<ShardedOptimizer>(std::move(optimizer_), groups_.replicas);
 }
 
 torch::Tensor Replica::scores(const torch::Tensor& images) {
@@ -43,6 +53,9 @@ torch::Tensor Replica::step(const Batch& batch) {
   {
     const nn::Autocast autocast(at::kCPU, at::kBFloat16, bf16_);
     loss = forward_and_backward(batch);
+  }
+  if (settings_.clip_grad) {
+    clip_grad_norm(parameters(), *settings_.clip_grad, groups_.stages, NonFiniteNorm::kSpread);
   }
   optimizer_->step();
   return loss;
@@ -63,7 +76,7 @@ std::unique_ptr<Replica> make_replica(
     return std::make_unique<PipelineReplica>(options, layout, model, balance, groups, places);
   }
   if (options.parallel == Parallel::kDp)
-    return std::make_unique<DataParallelReplica>(options, layout, model, places);
+    return std::make_unique<DataParallelReplica>(options, layout, model, groups, places);
   return std::make_unique<ModuleReplica>(options, layout, model, groups);
 }
 

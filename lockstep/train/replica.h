@@ -35,7 +35,7 @@ struct Task {
 /// Is what one rank trains: the model or its part of it, with its optimizer, spread as asked.
 class Replica {
  public:
-  explicit Replica(Precision precision) : bf16_(precision == Precision::kBf16Mixed) {}
+  Replica(const TrainOptions& options, const Layout& layout, const RankGroups& groups);
   virtual ~Replica() = default;
 
   /// Gives the scores of images, as float whatever the precision; for evaluation. A collective of
@@ -57,13 +57,17 @@ class Replica {
   torch::ScalarType image_type() const { return bf16_ ? torch::kBFloat16 : torch::kFloat; }
 
  protected:
-  void make_optimizer(const OptimizerSettings& settings, int replicas);
+  /// Makes the optimizer once the parameters are there.
+  void make_optimizer();
 
  private:
   virtual torch::Tensor evaluate(const torch::Tensor& images) = 0;
   virtual torch::Tensor forward_and_backward(const Batch& batch) = 0;
 
   bool bf16_;
+  OptimizerSettings settings_;
+  int replicas_;
+  RankGroups groups_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

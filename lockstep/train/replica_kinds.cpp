@@ -23,9 +23,9 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
 
 ModuleReplica::ModuleReplica(
     const TrainOptions& options, const Layout& layout, nn::Model model, const RankGroups& groups)
-    : Replica(options.precision), model_(std::move(model)) {
+    : Replica(options, layout, groups), model_(std::move(model)) {
   if (options.parallel == Parallel::kDdp) parallel_.emplace(model_, groups.replicas);
-  make_optimizer(options.optimizer, layout.replicas);
+  make_optimizer();
 }
 
 torch::Tensor ModuleReplica::forward_and_backward(const Batch& batch) {
@@ -43,9 +43,10 @@ DataParallelReplica::DataParallelReplica(
     const TrainOptions& options,
     const Layout& layout,
     nn::Model model,
+    const RankGroups& groups,
     const std::vector<Place>& places)
-    : Replica(options.precision), model_(std::move(model)), parallel_(model_, places) {
-  make_optimizer(options.optimizer, layout.replicas);
+    : Replica(options, layout, groups), model_(std::move(model)), parallel_(model_, places) {
+  make_optimizer();
 }
 
 torch::Tensor DataParallelReplica::forward_and_backward(const Batch& batch) {
@@ -61,9 +62,9 @@ PipelineReplica::PipelineReplica(
     const std::vector<int>& balance,
     const RankGroups& groups,
     const std::vector<Place>& places)
-    : Replica(options.precision),
+    : Replica(options, layout, groups),
       pipeline_(model->layers(), balance, places, pipeline_options(options), groups.replicas) {
-  make_optimizer(options.optimizer, layout.replicas);
+  make_optimizer();
 }
 
 torch::Tensor PipelineReplica::forward_and_backward(const Batch& batch) {
@@ -76,9 +77,9 @@ StageReplica::StageReplica(
     const nn::Model& model,
     const std::vector<int>& balance,
     const RankGroups& groups)
-    : Replica(options.precision),
+    : Replica(options, layout, groups),
       stage_(model->layers(), balance, groups.stages, pipeline_options(options), groups.replicas) {
-  make_optimizer(options.optimizer, layout.replicas);
+  make_optimizer();
 }
 
 torch::Tensor StageReplica::forward_and_backward(const Batch& batch) {

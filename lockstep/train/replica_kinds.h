@@ -38,6 +38,7 @@ class DataParallelReplica final : public Replica {
       const TrainOptions& options,
       const Layout& layout,
       nn::Model model,
+      const RankGroups& groups,
       const std::vector<Place>& places);
   void set_training(bool training) override { model_->train(training); }
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }

@@ -43,6 +43,8 @@ std::string optimizer_of(const TrainPlan& plan) {
   std::string text = concat(
       name_of(settings.kind), ", learning rate ", scaled_lr(settings, layout_of(plan).replicas));
   if (settings.momentum > 0) text += concat(", momentum ", settings.momentum);
+  if (settings.clip_grad) text += concat(", gradients clipped to ", *settings.clip_grad);
+  if (settings.sharded) text += concat(", sharded over ", layout_of(plan).replicas, " replicas");
   if (settings.weight_decay > 0) text += concat(", weight decay ", settings.weight_decay);
   return text;
 }

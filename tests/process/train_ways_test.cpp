@@ -44,7 +44,7 @@ class TrainWays : public ::testing::Test {
         "sgd"};
     all.insert(all.end(), words.begin(), words.end());
     TrainedRun result;
-  result.ended = train(all);
+    result.ended = train(all);
     if (result.ended.code != 0) return result;
     std::ifstream file(output + "/metrics.jsonl");
     for (std::string line; std::getline(file, line);) {
@@ -134,6 +134,32 @@ TEST_F(TrainWays, ModelParallelReplicasWithTheirStagesInPlaces) {
   expect_as_alone(
       {"--parallel", "ddp+mp", "--batch-size", "16", "--nproc-per-node", "2", "--places", "2"},
       "ddp+mp: 2 replicas x 2 stages, one after the other");
+}
+
+// The norm is that of the whole model, wherever its parameters are.
+TEST_F(TrainWays, ClippedGradientsAndAShardedOptimizer) {
+  const Words clipped = {"--opt", "adam", "--clip-grad", "0.1"};
+  const auto with = [&](Words words) {
+    words.insert(words.end(), clipped.begin(), clipped.end());
+    return words;
+  };
+  const TrainedRun alone = run(with({"--batch-size", "32"}));
+  const TrainedRun sharded =
+      run(with({"--batch-size", "16", "--nproc-per-node", "2", "--shard-optimizer"}));
+  const TrainedRun pipelines = run(with(
+      {"--parallel",
+       "ddp+pp",
+       "--batch-size",
+       "16",
+       "--nproc-per-node",
+       "4",
+       "--shard-optimizer"}));
+  ASSERT_EQ(sharded.losses.size(), 6U) << sharded.ended.err;
+  ASSERT_EQ(pipelines.losses.size(), 6U) << pipelines.ended.err;
+  for (std::size_t step = 0; step < 6; ++step) {
+    EXPECT_NEAR(sharded.losses[step], alone.losses[step], 1e-4) << "step " << step;
+    EXPECT_NEAR(pipelines.losses[step], alone.losses[step], 1e-4) << "step " << step;
+  }
 }
 
 TEST_F(TrainWays, AModelInStagesHasTheHashOfTheWholeModel) {

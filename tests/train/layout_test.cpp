@@ -133,6 +133,9 @@ TEST(Layout, FlagsThatMeanNothingForTheWayAreRefused) {
   options = way(Parallel::kDdp);
   options.pipeline.checkpoint = Checkpoint::kAlways;
   EXPECT_THAT(refusal(options, 2), HasSubstr("--checkpoint"));
+  options = way(Parallel::kMp);
+  options.optimizer.sharded = true;
+  EXPECT_THAT(refusal(options, 2), HasSubstr("--shard-optimizer"));
   options = way(Parallel::kSerial);
   options.places = 2;
   EXPECT_THAT(refusal(options, 1), HasSubstr("--places is 2"));
