@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What ./dev build does: configures when something that CMake would not notice has changed, then lets ninja work.
 
+build_preset=release
 build_folder=build/release
 
 # Everything outside the CMake files that decides how the build is made.
@@ -11,7 +12,7 @@ build_choices() {
 }
 
 configure() {
-  cmake --fresh --preset release \
+  cmake --fresh --preset "$build_preset" \
     -DLOCKSTEP_TORCH_DIR="$libtorch_folder" -DLOCKSTEP_WERROR="${LOCKSTEP_WERROR:-OFF}"
 }
 
