@@ -38,7 +38,7 @@ inline std::vector<torch::Tensor> some_parameters() {
 inline void set_gradients(
     const std::vector<torch::Tensor>& parameters, int step, std::size_t without = SIZE_MAX) {
   for (std::size_t index = 0; index < parameters.size(); ++index) {
-    torch::Tensor parameter = parameters[index];
+    const torch::Tensor& parameter = parameters[index];
     const double seed = 100 * step + static_cast<double>(index);
     parameter.mutable_grad() =
         index == without ? torch::Tensor() : wave(parameter.sizes().vec(), seed);
