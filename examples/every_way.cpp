@@ -8,10 +8,6 @@
 #include <functional>
 
 #include <lockstep/lockstep.h>
-#include <lockstep/parallel/data_parallel.h>
-#include <lockstep/parallel/optim/sharded_optimizer.h>
-#include <lockstep/parallel/pipeline/pipeline.h>
-#include <lockstep/parallel/pipeline/pipeline_stage.h>
 
 #include <torch/torch.h>
 

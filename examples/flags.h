@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/core/error.h>
+#include <lockstep/lockstep.h>
 
 /// Reads `--name value` pairs; what is not given keeps its default.
 class Flags {

@@ -7,8 +7,6 @@
 #include <cstdio>
 
 #include <lockstep/lockstep.h>
-#include <lockstep/nn/models/model.h>
-#include <lockstep/parallel/pipeline/pipeline.h>
 
 #include <torch/torch.h>
 

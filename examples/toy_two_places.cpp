@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include <lockstep/lockstep.h>
-#include <lockstep/parallel/pipeline/pipeline.h>
 
 #include <torch/torch.h>
 

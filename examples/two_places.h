@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <lockstep/parallel/place/place.h>
+#include <lockstep/lockstep.h>
 
 #include <torch/cuda.h>
 
