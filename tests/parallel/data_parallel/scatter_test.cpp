@@ -157,6 +157,16 @@ TEST(Scatter, RefusesInputsThatDoNotDivideAlike) {
       ThrowsMessage<InvalidArgument>(HasSubstr("tensor 1 of the inputs has no dimension")));
 }
 
+TEST(Gather, PutsOutputsWhereTheyAreRequestedR1) {
+  const auto echo_of_tensors = std::make_shared<EchoImpl<Tensor>>();
+  const auto options = DataParallelOptions().output_place(Place{torch::kMeta});
+  DataParallel elsewhere(echo_of_tensors, cpu_places(2), options);
+  EXPECT_TRUE(elsewhere(at::ones({4})).is_meta());
+  EXPECT_TRUE(elsewhere(at::ones({1})).is_meta());  // by one replica alone
+  DataParallel first(echo_of_tensors, cpu_places(2));
+  EXPECT_TRUE(first(at::ones({4})).is_cpu());
+}
+
 TEST(Scatter, PassesUndefinedTensorsOn) {
   const auto back = echo(std::vector<Tensor>{Tensor(), at::arange(4)});
   EXPECT_FALSE(back[0].defined());
