@@ -3,9 +3,9 @@
 
 #include "lockstep/parallel/ddp/bucket.h"
 
+#include <algorithm>
 #include <numeric>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"

@@ -14,7 +14,6 @@
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/run_ranks.h"
-#include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"

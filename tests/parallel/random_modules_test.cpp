@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -14,7 +13,6 @@
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/run_ranks.h"
-#include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

@@ -2,7 +2,6 @@
 
 #include "lockstep/parallel/ddp/reducer_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <torch/nn/modules/linear.h>
@@ -13,7 +12,6 @@
 namespace lockstep {
 namespace {
 
-using ::testing::HasSubstr;
 using torch::nn::Linear;
 
 TEST(ReducerReport, TheHiddenShareIsWhatWasNotExposed) {

@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/run_ranks.h"
-#include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"
