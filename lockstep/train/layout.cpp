@@ -224,7 +224,11 @@ std::string describe(const TrainOptions& options, const Layout& layout) {
         layout.stages_over_ranks ? " on " : " in ",
         layout.workers,
         layout.stages_over_ranks ? " ranks" : " places");
-  const double bubble = bubble_share(kind, layout.workers, layout.stages, layout.micro_batches);
+  // Of the schedule itself: closed forms hold only where chunks come out even.
+  const double bubble =
+      simulate(
+          make_schedule(kind, layout.workers, layout.stages, layout.micro_batches), ActionCosts())
+          .idle_share();
   return text + concat(
                     ", ",
                     title_of(kind),
