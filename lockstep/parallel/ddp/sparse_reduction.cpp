@@ -1,7 +1,6 @@
 #include "lockstep/parallel/ddp/sparse_reduction.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "lockstep/core/error.h"
@@ -93,7 +92,7 @@ CommStep reduce_sparse(
     const torch::Tensor& like,
     const ProcessGroup& group,
     int divisor,
-    std::function<void(torch::Tensor)> receive) {
+    const std::function<void(torch::Tensor)>& receive) {
   const Rows own = gradient.defined() ? rows_of(gradient) : Rows{};
   const torch::Tensor header =
       gradient.defined() ? torch::tensor({own.indices.size(1), own.indices.size(0)}, torch::kLong)

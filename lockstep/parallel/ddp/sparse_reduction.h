@@ -20,6 +20,6 @@ CommStep reduce_sparse(
     const torch::Tensor& like,
     const ProcessGroup& group,
     int divisor,
-    std::function<void(torch::Tensor)> receive);
+    const std::function<void(torch::Tensor)>& receive);
 
 }  // namespace lockstep
