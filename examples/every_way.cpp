@@ -59,7 +59,8 @@ void data_parallel(const Task& task, torch::nn::Sequential net) {
   }
 }
 
-void distributed(const Task& task, torch::nn::Sequential net, lockstep::ProcessGroup world) {
+void distributed(
+    const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const Task own = task.share(world);
   lockstep::DistributedDataParallel model(net, world);
   SGD optimizer(net->parameters(), kRate);
@@ -70,7 +71,8 @@ void distributed(const Task& task, torch::nn::Sequential net, lockstep::ProcessG
   }
 }
 
-void sharded_optimizer(const Task& task, torch::nn::Sequential net, lockstep::ProcessGroup world) {
+void sharded_optimizer(
+    const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const Task own = task.share(world);
   lockstep::DistributedDataParallel model(net, world);
   lockstep::ShardedOptimizer optimizer(std::make_unique<SGD>(net->parameters(), kRate), world);
@@ -81,7 +83,7 @@ void sharded_optimizer(const Task& task, torch::nn::Sequential net, lockstep::Pr
   }
 }
 
-void model_parallel(const Task& task, torch::nn::Sequential net) {
+void model_parallel(const Task& task, const torch::nn::Sequential& net) {
   const auto options =
       lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential);
   lockstep::Pipeline model(lockstep::layers_of(net), {2, 3}, lockstep::cpu_places(2), options);
@@ -93,7 +95,7 @@ void model_parallel(const Task& task, torch::nn::Sequential net) {
   }
 }
 
-void pipeline(const Task& task, torch::nn::Sequential net) {
+void pipeline(const Task& task, const torch::nn::Sequential& net) {
   const auto options =
       lockstep::PipelineOptions().chunks(4).schedule(lockstep::ScheduleKind::k1F1B);
   lockstep::Pipeline model(lockstep::layers_of(net), {2, 3}, lockstep::cpu_places(2), options);
@@ -107,7 +109,7 @@ void pipeline(const Task& task, torch::nn::Sequential net) {
 
 // Each rank a replica that is a pipeline over places of its own process.
 void replicas_of_pipelines(
-    const Task& task, torch::nn::Sequential net, lockstep::ProcessGroup world) {
+    const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const Task own = task.share(world);
   lockstep::Pipeline model(
       lockstep::layers_of(net),
@@ -125,7 +127,8 @@ void replicas_of_pipelines(
 
 // Each rank one stage of one replica. What a rank has learned is its own layers alone, so they are
 // brought together at the end, to be compared.
-void replicas_of_stages(const Task& task, torch::nn::Sequential net, lockstep::ProcessGroup world) {
+void replicas_of_stages(
+    const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const auto grid = lockstep::make_pipeline_grid(world, 2);
   const Task own = task.share(grid.replicas);
   lockstep::PipelineStage stage(
@@ -142,7 +145,7 @@ void replicas_of_stages(const Task& task, torch::nn::Sequential net, lockstep::P
     grid.stages.broadcast(parameters[i], i < 2 ? 0 : 1).wait();
 }
 
-using OnRanks = void (*)(const Task&, torch::nn::Sequential, lockstep::ProcessGroup);
+using OnRanks = void (*)(const Task&, const torch::nn::Sequential&, const lockstep::ProcessGroup&);
 
 // Trains rank 0's net on so many ranks.
 std::function<void(const Task&, torch::nn::Sequential)> on_ranks(int ranks, OnRanks train) {

@@ -52,7 +52,7 @@ std::string megabytes(const std::vector<std::int64_t>& bytes) {
 }  // namespace
 
 Comparison::Comparison(
-    StageMachine& machine, const WorkSize& size, int chunks, std::vector<ScheduleKind> kinds)
+    StageMachine& machine, const WorkSize& size, int chunks, const std::vector<ScheduleKind>& kinds)
     : machine_(machine),
       size_(size),
       chunks_(chunks),

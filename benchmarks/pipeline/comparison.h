@@ -27,7 +27,10 @@ struct ScheduleRecord {
 class Comparison {
  public:
   Comparison(
-      StageMachine& machine, const WorkSize& size, int chunks, std::vector<ScheduleKind> kinds);
+      StageMachine& machine,
+      const WorkSize& size,
+      int chunks,
+      const std::vector<ScheduleKind>& kinds);
 
   /// Measures everything once.
   void run_round();
