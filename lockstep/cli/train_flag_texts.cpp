@@ -59,6 +59,11 @@ void add_parallel_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) 
       ->type_name("N")
       ->description("start N ranks here; auto: as many as cores [1]")
       ->group(group);
+  app.add_flag(
+         "--sync-batch-norm",
+         options.sync_batch_norm,
+         "let batch norm layers see the batches of all ranks, for ddp")
+      ->group(group);
   app.add_option("-b,--batch-size", options.batch_size)
       ->type_name("N")
       ->description("samples a step on each replica [128]")

@@ -45,8 +45,10 @@ struct DataParallelOptions {
 /// on its own device, else copied), buffers, what requires gradients, training or evaluation. The
 /// first replica works on the module's own buffers, so running statistics are those of its share,
 /// as in PyTorch. Other members are copied at construction and not followed: what reaches another
-/// module by a captured reference, or is changed later, stays as it was. Each replica draws its own
-/// random numbers from the one generator of LibTorch, in no fixed order.
+/// module by a captured reference, or is changed later, stays as it was. In training each
+/// replica draws random numbers from a stream of its own, seeded by LibTorch's generator: a run
+/// repeats bit for bit. A tensor that is no parameter, buffer or input of the module gets no
+/// gradient.
 ///
 /// `Holder` is a module holder (torch::nn::Sequential, or one of TORCH_MODULE) or a std::shared_ptr
 /// to a module.

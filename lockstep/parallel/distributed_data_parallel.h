@@ -42,6 +42,7 @@ class DistributedDataParallel {
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     sync_->before_forward(module_->is_training());
+    const auto scope = sync_->synchronised_batch_norm(module_->is_training());
     auto output = module_->forward(std::forward<Arguments>(arguments)...);
     std::vector<torch::Tensor> outputs;
     collect_tensors(output, outputs);

@@ -81,6 +81,7 @@ std::string config_toml(const TrainOptions& options) {
   lines.add("parallel", name_of(options.parallel));
   if (options.places) lines.add("places", std::int64_t{*options.places});
   add_pipeline(lines, options);
+  if (options.sync_batch_norm) lines.add("sync-batch-norm", true);
   lines.add("backend", options.backend);
   lines.add("batch-size", options.batch_size);
   lines.add("epochs", options.limits.epochs);

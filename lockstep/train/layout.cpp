@@ -182,6 +182,10 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
       "train: --shard-optimizer divides the optimizer among replicas that are ranks; --parallel ",
       name_of(options.parallel),
       " has none");
+  check(
+      options.parallel == Parallel::kDdp || !options.sync_batch_norm,
+      "train: --sync-batch-norm is for --parallel ddp, not for ",
+      name_of(options.parallel));
   if (options.parallel == Parallel::kSerial) {
     check(
         world_size == 1,

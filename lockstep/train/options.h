@@ -74,6 +74,7 @@ struct TrainOptions {
   Parallel parallel = Parallel::kSerial;
   std::optional<int> places = {};  ///< of this process
   PipelineSettings pipeline;
+  bool sync_batch_norm = false;
   std::string backend = "auto";
   std::int64_t batch_size = 128;  ///< of each replica
   TrainLimits limits = {.epochs = 3};

@@ -24,7 +24,12 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
 ModuleReplica::ModuleReplica(
     const TrainOptions& options, const Layout& layout, nn::Model model, const RankGroups& groups)
     : Replica(options, layout, groups), model_(std::move(model)) {
-  if (options.parallel == Parallel::kDdp) parallel_.emplace(model_, groups.replicas);
+  if (options.parallel == Parallel::kDdp) {
+    parallel_.emplace(
+        model_,
+        groups.replicas,
+        DistributedDataParallelOptions().sync_batch_norm(options.sync_batch_norm));
+  }
   make_optimizer();
 }
 

@@ -1,6 +1,7 @@
 #include "lockstep/parallel/data_parallel/replica_set.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/operators/random_stream.h"
 
 namespace lockstep::data_parallel {
 
@@ -70,7 +72,13 @@ void ForwardPass::run(const Compute& compute) {
   graphs_.resize(size());
   for (std::size_t i = 0; i < size(); ++i) shards.push_back(shards_of(i));
   outputs_.resize(size());
-  set_.crew_->run(size(), [&](std::size_t i) { outputs_[i] = compute(i, shards[i]); });
+  const bool draws = set_.original_->is_training();
+  const std::uint64_t seed = draws ? draw_stream_seed() : 0;
+  set_.crew_->run(size(), [&](std::size_t i) {
+    std::optional<RandomStream> stream;
+    if (draws) stream.emplace(make_stream_generator(seed, i, 0));
+    outputs_[i] = compute(i, shards[i]);
+  });
   note_changes_in_place(shards);
 }
 

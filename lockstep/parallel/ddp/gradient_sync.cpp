@@ -78,6 +78,7 @@ GradientSync::GradientSync(
       buffers_(
           options.broadcast_buffers() ? tensors_of(kept.buffers) : std::vector<torch::Tensor>()),
       reducer_(agreed_parameters(kept, group), group, reducer_options(kept, options)) {
+  if (options.sync_batch_norm()) norm_group_ = group_.split(0, group_.rank());
   if (options.comm_hook()) reducer_.register_comm_hook(options.comm_hook());
 }
 
@@ -89,6 +90,11 @@ void GradientSync::before_forward(bool training) {
   int root = 0;
   if (join_ != nullptr) root = join_->announce(follows ? forward_ + 1 : forward_).front();
   if (follows) broadcast_all(buffers_, root, group_);
+}
+
+std::unique_ptr<SyncBatchNormScope> GradientSync::synchronised_batch_norm(bool training) const {
+  if (!training || !norm_group_) return nullptr;
+  return std::make_unique<SyncBatchNormScope>(*norm_group_);
 }
 
 NoSync::NoSync(std::shared_ptr<GradientSync> sync)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "lockstep/parallel/ddp/join.h"
 #include "lockstep/parallel/ddp/reducer.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
+#include "lockstep/parallel/sync_batch_norm/sync_batch_norm.h"
 
 namespace lockstep {
 
@@ -35,6 +37,9 @@ struct DistributedDataParallelOptions {
   TORCH_ARG(bool, static_graph) = false;
   /// Lets the buffers (running statistics) follow rank 0 before each forward in training.
   TORCH_ARG(bool, broadcast_buffers) = true;
+  /// Lets the batch norm layers of the module, unmodified, normalise by the batches of all ranks in
+  /// training, see SyncBatchNormScope. Then two collectives a layer and step.
+  TORCH_ARG(bool, sync_batch_norm) = false;
   /// Names parameters and buffers that each rank keeps to itself: not compared, not broadcast,
   /// their gradients not averaged. Names or shell patterns: `head.*`, `*.running_mean`.
   TORCH_ARG(std::vector<std::string>, ignored) = {};
@@ -66,6 +71,10 @@ class GradientSync {
   /// Lets the buffers follow rank 0 if this forward is one of training. A collective then.
   void before_forward(bool training);
 
+  /// Makes batch norm layers work on the batches of all ranks while what it gives lives, if the
+  /// options say so and this forward is one of training.
+  std::unique_ptr<SyncBatchNormScope> synchronised_batch_norm(bool training) const;
+
   /// Sees the outputs of forward, so that the pass ends with the backward from them even if parts
   /// of it are checkpointed. May be left out where none are.
   void after_forward(const std::vector<torch::Tensor>& outputs) {
@@ -96,6 +105,7 @@ class GradientSync {
   torch::Device device() const;
 
   ProcessGroup group_;
+  std::optional<ProcessGroup> norm_group_;  // its own: it must not disturb the buckets' order
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> buffers_;  // empty if they are not broadcast
   Join* join_ = nullptr;                // while join() runs

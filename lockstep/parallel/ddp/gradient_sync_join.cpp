@@ -34,6 +34,11 @@ void GradientSync::add_to(Join& join, const JoinOptions& options) {
 }
 
 void GradientSync::join(const std::function<void(Join&)>& body, const JoinOptions& options) {
+  check(
+      !norm_group_ || options.throw_on_early_termination(),
+      "DistributedDataParallel: join with sync_batch_norm needs "
+      "JoinOptions().throw_on_early_termination(true): a rank that has ended has no batch to "
+      "normalise with");
   check(join_ == nullptr, "DistributedDataParallel: join inside join");
   Join join(group_, options, device());
   const auto leave = [this](Join*) {

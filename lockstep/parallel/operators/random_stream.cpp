@@ -1,9 +1,11 @@
 #include "lockstep/parallel/operators/random_stream.h"
 
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -68,5 +70,19 @@ RandomStream::RandomStream(at::Generator generator)
     : before_(std::exchange(current_stream, std::move(generator))) {}
 
 RandomStream::~RandomStream() { current_stream = std::move(before_); }
+
+std::uint64_t draw_stream_seed() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
+}
+
+// The constants are those of splitmix64.
+at::Generator make_stream_generator(std::uint64_t seed, std::size_t row, std::size_t column) {
+  std::uint64_t mixed = seed + 0x9E3779B97F4A7C15U * (row + 1) + 0xD1B54A32D192ED03U * (column + 1);
+  mixed = (mixed ^ (mixed >> 30U)) * 0xBF58476D1CE4E5B9U;
+  mixed = (mixed ^ (mixed >> 27U)) * 0x94D049BB133111EBU;
+  return at::make_generator<at::CPUGeneratorImpl>(mixed ^ (mixed >> 31U));
+}
 
 }  // namespace lockstep

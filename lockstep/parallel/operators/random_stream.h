@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include <ATen/core/Generator.h>
@@ -30,5 +32,12 @@ class [[nodiscard]] RandomStream {
   std::optional<at::Generator> before_;
   OperatorRulesOn on_;
 };
+
+/// Draws a seed from LibTorch's generator of the CPU, so that manual_seed() decides what streams
+/// that are made of it give.
+std::uint64_t draw_stream_seed();
+
+/// Makes the generator of one of many streams that a seed stands for, numbered by two indices.
+at::Generator make_stream_generator(std::uint64_t seed, std::size_t row, std::size_t column);
 
 }  // namespace lockstep

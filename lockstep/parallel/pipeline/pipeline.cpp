@@ -10,6 +10,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
 #include "lockstep/parallel/pipeline/skip.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
@@ -107,7 +108,7 @@ torch::Tensor Pipeline::step(
   LossSum losses(loss, target, sizes_, options_.reduction());
   const auto count = sizes_.size();
   replicas_.before_step();
-  begin_step({static_cast<int>(count), draw_step_seed(), std::ref(losses)});
+  begin_step({static_cast<int>(count), draw_stream_seed(), std::ref(losses)});
   put_inputs(runners_.front(), input, sizes_);
   run(schedule_for(count).actions);
   if (input.requires_grad()) input.backward(take_input_gradient(runners_.front(), count));
@@ -119,7 +120,7 @@ torch::Tensor Pipeline::step(
 torch::Tensor Pipeline::forward(
     const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
   sizes_ = sizes;
-  begin_step({static_cast<int>(sizes.size()), draw_step_seed()});
+  begin_step({static_cast<int>(sizes.size()), draw_stream_seed()});
   put_inputs(runners_.front(), input, sizes);
   run(only_forwards(schedule_for(sizes.size())));
   return take_outputs(last(), stages_, sizes.size());

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/ddp/replicas.h"
+#include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/pipeline/description.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
@@ -110,7 +111,7 @@ torch::Tensor PipelineStage::step(
   LossSum losses(loss, target, sizes, options_.reduction());
   replicas_.before_step();
   const StageLoss stage_loss = is_last() ? StageLoss(std::ref(losses)) : StageLoss();
-  runner_.begin_step({static_cast<int>(sizes.size()), draw_step_seed(), stage_loss});
+  runner_.begin_step({static_cast<int>(sizes.size()), draw_stream_seed(), stage_loss});
   if (is_first()) put_inputs(runner_, input, sizes);
   run(schedule_for(sizes.size()).actions[static_cast<std::size_t>(group_.rank())]);
   runner_.end_step();
@@ -124,7 +125,7 @@ torch::Tensor PipelineStage::step(
 torch::Tensor PipelineStage::operator()(const torch::Tensor& input) {
   const torch::NoGradGuard no_grad;
   const auto sizes = micro_batch_sizes(input.size(0), options_.chunks());
-  runner_.begin_step({static_cast<int>(sizes.size()), draw_step_seed()});
+  runner_.begin_step({static_cast<int>(sizes.size()), draw_stream_seed()});
   if (is_first()) put_inputs(runner_, input, sizes);
   const auto actions = only_forwards(schedule_for(sizes.size()));
   run(actions[static_cast<std::size_t>(group_.rank())]);

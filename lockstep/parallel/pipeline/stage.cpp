@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -17,16 +16,6 @@ namespace lockstep {
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;
-
-// One stream of random numbers for each stage and micro-batch, so that neither the schedule nor a
-// second forward changes them. The constants are those of splitmix64.
-std::uint64_t seed_of(std::uint64_t step, int stage, int micro_batch) {
-  std::uint64_t mixed = step + 0x9E3779B97F4A7C15U * (static_cast<std::uint64_t>(stage) + 1) +
-                        0xD1B54A32D192ED03U * (static_cast<std::uint64_t>(micro_batch) + 1);
-  mixed = (mixed ^ (mixed >> 30U)) * 0xBF58476D1CE4E5B9U;
-  mixed = (mixed ^ (mixed >> 27U)) * 0x94D049BB133111EBU;
-  return mixed ^ (mixed >> 31U);
-}
 
 Tensors batch_counters(const Layers& layers) {
   Tensors counters;
@@ -91,8 +80,12 @@ bool Stage::keeps_inputs_only(int micro_batch) const {
 }
 
 Stage::Output Stage::compute(int micro_batch, const Payload& input, BatchNormRule* rule) {
-  const RandomStream stream(
-      at::make_generator<at::CPUGeneratorImpl>(seed_of(plan_.seed, settings_.index, micro_batch)));
+  // A stream for each stage and micro-batch: neither the schedule nor a second forward changes what
+  // they draw.
+  const RandomStream stream(make_stream_generator(
+      plan_.seed,
+      static_cast<std::size_t>(settings_.index),
+      static_cast<std::size_t>(micro_batch)));
   std::optional<BatchNormScope> scope;
   if (rule != nullptr) scope.emplace(*rule);
   SkipTable skips;

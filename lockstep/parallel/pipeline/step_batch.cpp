@@ -3,7 +3,6 @@
 #include <numeric>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 
 #include "lockstep/core/error.h"
@@ -94,12 +93,6 @@ torch::Tensor take_input_gradient(Runner& runner, std::size_t micro_batches) {
     pieces.push_back(back.values[0]);
   }
   return at::cat(pieces);
-}
-
-std::uint64_t draw_step_seed() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
 }
 
 }  // namespace lockstep

@@ -49,7 +49,4 @@ void put_output_gradients(
 /// Collects the gradient of the input, undefined if it has none.
 torch::Tensor take_input_gradient(Runner& runner, std::size_t micro_batches);
 
-/// Draws the seed of a step from LibTorch's default generator, so that manual_seed() decides it.
-std::uint64_t draw_step_seed();
-
 }  // namespace lockstep

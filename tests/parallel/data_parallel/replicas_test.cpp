@@ -45,6 +45,21 @@ TEST(Replicas, UpdateRunningStatisticsByTheFirstShareR4) {
   EXPECT_EQ(net->num_batches_tracked.item<std::int64_t>(), 3);
 }
 
+// The threads' order does not matter: each replica has a stream of its own.
+TEST(Replicas, DrawTheSameNumbersForTheSameSeed) {
+  torch::nn::Dropout net(0.5);
+  DataParallel model(net, cpu_places(3));
+  const auto input = at::ones({300});
+  const auto dropped = [&](std::uint64_t seed) {
+    torch::manual_seed(seed);
+    return model(input);
+  };
+  const auto first = dropped(1);
+  for (int pass = 0; pass < 20; ++pass) EXPECT_TRUE(torch::equal(dropped(1), first));
+  EXPECT_FALSE(torch::equal(dropped(2), first));
+  EXPECT_FALSE(torch::equal(first.narrow(0, 0, 100), first.narrow(0, 100, 100)));
+}
+
 TEST(Replicas, UseTheSameRunningStatisticsInEvaluationR4) {
   torch::nn::BatchNorm1d net(2);
   DataParallel model(net, cpu_places(2));

@@ -94,6 +94,14 @@ TEST(Transparency, ResNetWhereTheBatchIsWhole) {
   testing::expect_same(testing::train_stages(problem, balance, 2, 1, options), serial, 1e-9);
 }
 
+// With batch norm over all ranks, replicas on shares of a batch are one model on the whole.
+TEST(Transparency, ResNetInReplicasWithSynchronisedBatchNorm) {
+  Problem problem = testing::make_problem("resnet18-cifar", {4, 3, 8, 8}, torch::kDouble);
+  problem.steps = 3;
+  const Trained serial = testing::train_serially(problem);
+  testing::expect_same(testing::train_distributed(problem, 2, 1 << 20, true), serial, 1e-9);
+}
+
 // A pipeline normalises each micro-batch by itself, as PyTorch's do: so does a serial model that
 // adds up the gradients of micro-batches.
 TEST(Transparency, ResNetByMicroBatches) {

@@ -125,7 +125,8 @@ Trained train_data_parallel(const Problem& problem, int places) {
   return trained;
 }
 
-Trained train_distributed(const Problem& problem, int ranks, std::int64_t bucket_bytes) {
+Trained train_distributed(
+    const Problem& problem, int ranks, std::int64_t bucket_bytes, bool sync_batch_norm) {
   Trained trained;
   run_ranks(ranks, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
@@ -134,7 +135,8 @@ Trained train_distributed(const Problem& problem, int ranks, std::int64_t bucket
         world,
         DistributedDataParallelOptions()
             .first_bucket_bytes(bucket_bytes)
-            .bucket_bytes(bucket_bytes));
+            .bucket_bytes(bucket_bytes)
+            .sync_batch_norm(sync_batch_norm));
     auto optimizer = make_optimizer(model->parameters());
     for (int step = 0; step < problem.steps; ++step) {
       optimizer.zero_grad();

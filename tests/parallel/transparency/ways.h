@@ -39,7 +39,8 @@ Trained train_serially(const Problem& problem, int micro_batches = 1);
 
 /// Train copies in the named way.
 Trained train_data_parallel(const Problem& problem, int places);
-Trained train_distributed(const Problem& problem, int ranks, std::int64_t bucket_bytes);
+Trained train_distributed(
+    const Problem& problem, int ranks, std::int64_t bucket_bytes, bool sync_batch_norm = false);
 Trained train_pipeline(
     const Problem& problem, const std::vector<int>& balance, int places, PipelineOptions options);
 Trained train_stages(
