@@ -73,8 +73,7 @@ void expect_training_as_serially(
       optimizer.step();
     }
     expect_own_layers_as(stage, serial, concat("rank ", world.rank()));
-    testing::expect_close(
-        stage(problem.input), expected, 1e-10, "output");
+    testing::expect_close(stage(problem.input), expected, 1e-10, "output");
   });
 }
 
