@@ -3,7 +3,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 namespace lockstep {
