@@ -1,30 +1,13 @@
 #include "lockstep/parallel/pipeline/layers.h"
 
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
 namespace {
-
-constexpr const char* kAdvice = "; partition_by_count() or balance_by_time() make a balance";
-
-void check_balance(const Layers& layers, const std::vector<int>& balance) {
-  check(!balance.empty(), "pipeline: the balance names no stage", kAdvice);
-  for (const int size : balance) {
-    check(size >= 1, "pipeline: every stage needs a layer, the balance has ", size, kAdvice);
-  }
-  const int sum = std::accumulate(balance.begin(), balance.end(), 0);
-  check(
-      static_cast<std::size_t>(sum) == layers.size(),
-      "pipeline: the balance adds up to ",
-      sum,
-      " layers, the model has ",
-      layers.size(),
-      kAdvice);
-}
 
 void check_layers_differ(const Layers& layers) {
   std::map<const torch::nn::Module*, std::string> seen;
@@ -75,7 +58,7 @@ Layers layers_of(const torch::nn::Sequential& net) {
 }
 
 std::vector<Layers> cut(const Layers& layers, const std::vector<int>& balance) {
-  check_balance(layers, balance);
+  check_balance(balance, layers.size(), static_cast<int>(balance.size()));
   check_layers_differ(layers);
   std::vector<Layers> stages;
   std::size_t next = 0;

@@ -12,7 +12,6 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
-#include "lockstep/parallel/pipeline/skip.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
 #include "lockstep/parallel/pipeline/step_batch.h"
 #include "lockstep/parallel/place/thread_modes.h"

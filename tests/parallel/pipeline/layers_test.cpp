@@ -34,9 +34,11 @@ TEST(Layers, P8WrongBalanceIsRefusedWithAdvice) {
   const auto layers = layers_of(testing::make_chain({2, 3, 4}));
   EXPECT_THAT(refusal_of_cut(layers, {1, 1}), HasSubstr("adds up to 2 layers, the model has 3"));
   EXPECT_THAT(refusal_of_cut(layers, {1, 1}), HasSubstr("balance_by_time"));
-  EXPECT_THAT(refusal_of_cut(layers, {3, 0}), HasSubstr("every stage needs a layer"));
-  EXPECT_THAT(refusal_of_cut(layers, {4, -1}), HasSubstr("the balance has -1"));
-  EXPECT_THAT(refusal_of_cut(layers, {}), HasSubstr("names no stage"));
+  EXPECT_THAT(
+      refusal_of_cut(layers, {3, 0}), HasSubstr("every stage needs at least 1 layer, one has 0"));
+  EXPECT_THAT(
+      refusal_of_cut(layers, {4, -1}), HasSubstr("every stage needs at least 1 layer, one has -1"));
+  EXPECT_THAT(refusal_of_cut(layers, {}), HasSubstr("there is no stage"));
 }
 
 TEST(Layers, P8LayerTwiceIsRefused) {
