@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Says how large an image is, in pixels.
+struct ImageSize {
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// Is a part of an image, in pixels from its upper left corner.
+struct Box {
+  std::int64_t left = 0;
+  std::int64_t top = 0;
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+
+  bool operator==(const Box&) const = default;
+};
+
+/// Shows the pixels of an image that someone else holds: row by row without gaps, the channels of a
+/// pixel together.
+struct ImageView {
+  ImageSize size;
+  std::int64_t channels = 3;
+  std::span<const std::uint8_t> pixels;
+
+  const std::uint8_t* row(std::int64_t y) const {
+    return pixels.data() + y * size.width * channels;
+  }
+};
+
+/// Holds an image of unsigned bytes, in the order of an ImageView.
+struct Image {
+  ImageSize size;
+  std::int64_t channels = 3;
+  std::vector<std::uint8_t> pixels;
+
+  /// Makes an image of that many bytes, all 0.
+  static Image of_size(ImageSize size, std::int64_t channels = 3);
+
+  ImageView view() const { return {size, channels, pixels}; }
+  std::uint8_t* row(std::int64_t y) { return pixels.data() + y * size.width * channels; }
+};
+
+/// Copies a part of an image; a box that leaves the image is an InvalidArgument.
+Image crop(const ImageView& image, const Box& box);
+
+}  // namespace lockstep
