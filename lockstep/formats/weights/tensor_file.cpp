@@ -1,0 +1,58 @@
+#include "lockstep/formats/weights/tensor_file.h"
+
+#include <set>
+#include <utility>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+std::string first_parts(const std::vector<TensorEntry>& entries) {
+  std::set<std::string> parts;
+  for (const TensorEntry& entry : entries) {
+    const std::size_t dot = entry.name.find('.');
+    if (dot != std::string::npos) parts.insert(entry.name.substr(0, dot));
+  }
+  std::string list;
+  for (const std::string& part : parts) list += list.empty() ? part : ", " + part;
+  return list.empty() ? "none" : list;
+}
+
+}  // namespace
+
+TensorFile::TensorFile(
+    std::vector<TensorEntry> entries,
+    std::map<std::string, std::string> metadata,
+    std::shared_ptr<const void> memory)
+    : entries_(std::move(entries)), metadata_(std::move(metadata)), memory_(std::move(memory)) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const bool is_new = places_.emplace(entries_[i].name, i).second;
+    check(is_new, "TensorFile: two tensors have the name ", entries_[i].name);
+  }
+}
+
+const TensorEntry* TensorFile::find(std::string_view name) const {
+  const auto place = places_.find(name);
+  return place == places_.end() ? nullptr : &entries_[place->second];
+}
+
+TensorFile TensorFile::part(std::string_view prefix) const {
+  const std::string front = concat(prefix, '.');
+  std::vector<TensorEntry> chosen;
+  for (const TensorEntry& entry : entries_) {
+    if (!entry.name.starts_with(front)) continue;
+    chosen.push_back(entry);
+    chosen.back().name.erase(0, front.size());
+  }
+  check(
+      !chosen.empty(),
+      "no tensor's name begins with ",
+      front,
+      " (names begin with: ",
+      first_parts(entries_),
+      ')');
+  return TensorFile(std::move(chosen), metadata_, memory_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/formats/weights/element_type.h"
+
+namespace lockstep {
+
+/// Shows one tensor of a file: row-major without gaps, little-endian.
+///
+/// The bytes live as long as the TensorFile or the buffer that they come from. They need not lie at
+/// a multiple of their size: copy them (memcpy), never read them through a wider pointer.
+struct TensorEntry {
+  std::string name;
+  ElementType type = ElementType::kFloat32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::uint8_t> bytes;
+};
+
+/// Holds the named tensors of a file, and the memory in which they lie.
+///
+/// Copies share the memory. It is the file itself, mapped: if another program shortens the file
+/// while it is used, reading ends the process with SIGBUS. Replace files by renaming, as the
+/// writers here do.
+class TensorFile {
+ public:
+  /// Takes entries and what keeps their bytes alive. Two entries of one name are an
+  /// InvalidArgument.
+  TensorFile(
+      std::vector<TensorEntry> entries,
+      std::map<std::string, std::string> metadata,
+      std::shared_ptr<const void> memory);
+
+  /// Gives the tensors in the order of the file's own list.
+  const std::vector<TensorEntry>& entries() const { return entries_; }
+
+  /// Finds a tensor by its name; null if there is none.
+  const TensorEntry* find(std::string_view name) const;
+
+  /// Gives safetensors' `__metadata__`; empty for a file of PyTorch.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  /// Takes the tensors whose names begin with `prefix` and a dot, and leaves both out of the names.
+  /// None at all is an InvalidArgument that lists the prefixes there are.
+  TensorFile part(std::string_view prefix) const;
+
+ private:
+  std::vector<TensorEntry> entries_;
+  std::map<std::string, std::string> metadata_;
+  std::map<std::string, std::size_t, std::less<>> places_;
+  std::shared_ptr<const void> memory_;
+};
+
+}  // namespace lockstep
