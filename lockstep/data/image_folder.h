@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+/// Counts the files of a folder that are no images by their names.
+struct OtherFiles {
+  std::int64_t count = 0;
+  std::vector<std::string> examples;  ///< the first few, for messages
+};
+
+/// Lists the JPEG and PNG files of a folder of class folders, and reads them.
+///
+/// Classes are the folders of `directory`, their numbers the order of their names by bytes; a class
+/// has the files below its folder, in the order in which torchvision's ImageFolder walks. A file
+/// counts by its extension (jpg, jpeg, png, in any case); others, and hidden files and folders, are
+/// counted in other_files(). Fewer than two classes, a class without images, a link that leaves the
+/// folder and a link to a folder are a DataError; a folder that cannot be read is a
+/// std::system_error.
+///
+/// A small value: copies share the list, which takes 24 bytes a file and its path. Many threads may
+/// read at once.
+///
+///     ImageFolder flowers("flowers");
+///     Image image = decode_image(flowers.open(0), flowers.name(0));
+class ImageFolder {
+ public:
+  /// Bounds the bytes of one image file.
+  static constexpr std::int64_t kMaximumFileBytes = std::int64_t{256} << 20;
+
+  /// Scans the folder.
+  explicit ImageFolder(const std::filesystem::path& directory);
+
+  std::int64_t size() const;
+  std::int64_t classes() const;
+  const std::filesystem::path& directory() const;
+  const OtherFiles& other_files() const;
+
+  /// Gives the names of the classes as they are on disk, which need not be UTF-8.
+  const std::vector<std::string>& class_names() const;
+
+  /// Gives the class of a file; the index must be in [0, size()), here and below.
+  std::int64_t label(std::int64_t index) const;
+
+  /// Gives the classes of all files.
+  std::vector<std::int64_t> labels() const;
+
+  /// Gives the path of a file.
+  std::filesystem::path path(std::int64_t index) const;
+
+  /// Gives the path for messages: printable, bytes that are not escaped.
+  std::string name(std::int64_t index) const;
+
+  /// Reads a file.
+  ///
+  /// A file that is gone, was changed since the scan, is no regular file or too large is a
+  /// DataError; what the system refuses for another reason (permission) is a std::system_error.
+  std::vector<std::uint8_t> open(std::int64_t index) const;
+
+  /// Does the same into bytes whose memory is used again.
+  void open(std::int64_t index, std::vector<std::uint8_t>& bytes) const;
+
+ private:
+  struct List;
+  std::shared_ptr<const List> list_;
+};
+
+/// Holds the parts of a data set that lies in folders.
+struct ImageFolders {
+  ImageFolder train;
+  std::optional<ImageFolder> validation;
+  std::optional<ImageFolder> test;
+};
+
+/// Opens DIR/train with DIR/val (or valid, validation) and DIR/test if they are there, otherwise
+/// DIR itself as the only part, to be split by seed.
+///
+/// The parts must have the same classes, and DIR must not hold class folders beside `train`: both
+/// are DataErrors.
+ImageFolders open_image_folders(const std::filesystem::path& directory);
+
+}  // namespace lockstep::data

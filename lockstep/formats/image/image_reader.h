@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "lockstep/formats/image/image.h"
+#include "lockstep/formats/image/image_kind.h"
+#include "lockstep/formats/image/image_options.h"
+#include "lockstep/formats/image/jpeg_header.h"
+#include "lockstep/formats/image/png_header.h"
+
+namespace lockstep {
+
+/// Says what an image file holds, from its header alone.
+struct ImageInfo {
+  ImageKind kind = ImageKind::kJpeg;
+  ImageSize size;       ///< after the orientation, if that is applied
+  int channels = 3;     ///< of a pixel in the file: 1 grey or palette, 2 grey and alpha, 3, 4
+  int orientation = 1;  ///< 1 to 8 as EXIF numbers them, whether applied or not
+  bool exif_is_damaged = false;  ///< its orientation was then taken as 1
+};
+
+/// Reads the pixels of a JPEG or PNG file that lies in memory, the whole or a part, as RGB.
+///
+/// The kind is found by the content. The pixels are those of Pillow's `convert("RGB")`: alpha and
+/// transparent colours are dropped, CMYK is taken as inverted (Adobe's way); 16 bits keep their
+/// upper byte, also in grey, where Pillow clips. Of an animated PNG the default image is read.
+///
+/// What is damaged, cut or beyond the limits is a DataError that names file, offset and reason;
+/// nothing is repaired. A part decodes only the rows down to its end: damage below it is found by
+/// read() alone, a missing end of the file by both, and a PNG's checksums are all verified. Bytes
+/// after the end of the image do not belong to it.
+///
+///     ImageReader reader(bytes, "cat.jpg");
+///     Image face = reader.read({.left = 30, .top = 20, .width = 100, .height = 100});
+class ImageReader {
+ public:
+  /// Reads the header; the bytes must outlive the reader.
+  explicit ImageReader(
+      std::span<const std::uint8_t> bytes, std::string name, const ImageOptions& options = {});
+
+  const ImageInfo& info() const { return info_; }
+  ImageSize size() const { return info_.size; }
+
+  /// Decodes the image.
+  Image read() const;
+
+  /// Decodes a part: the same bits as crop() of the whole; a box that leaves the image is an
+  /// InvalidArgument. Many threads may read at once.
+  Image read(const Box& box) const;
+
+  /// Does the same into an image whose memory is used again.
+  void read(const Box& box, Image& out) const;
+
+ private:
+  std::span<const std::uint8_t> bytes_;
+  std::string name_;
+  ImageOptions options_;
+  std::variant<JpegHeader, PngHeader> header_;
+  ImageInfo info_;
+};
+
+/// Says what an image file holds without decoding it; wrong files are a DataError.
+ImageInfo read_image_info(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options = {});
+
+/// Decodes a whole image file, as ImageReader::read() does.
+Image decode_image(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options = {});
+
+}  // namespace lockstep
