@@ -1,0 +1,22 @@
+#pragma once
+
+#include "lockstep/data/transforms/random_stream.h"
+#include "lockstep/formats/image/image.h"
+
+namespace lockstep::data {
+
+/// Bounds the random factors of brightness, contrast and saturation: each is drawn evenly from
+/// [max(0, 1 - bound), 1 + bound]; 0 leaves that property alone.
+struct ColourJitter {
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+
+  bool any() const { return brightness > 0 || contrast > 0 || saturation > 0; }
+};
+
+/// Changes brightness, contrast and saturation by random factors in random order, as torchvision's
+/// ColorJitter does.
+Image jitter_colours(Image image, const ColourJitter& jitter, RandomStream& stream);
+
+}  // namespace lockstep::data

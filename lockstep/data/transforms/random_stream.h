@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/data/transforms/transform.h"
+
+namespace lockstep::data {
+
+/// Names what numbers are drawn for, so that one part's draws never shift another's.
+enum class Draw : std::uint64_t { kCrop, kFlip, kColour, kErasing };
+
+/// Is the stream of random numbers for one look at one sample and one part of its transform.
+///
+/// Counter-based (Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3,
+/// 2011): the numbers depend on key and part alone, not on what was drawn before or on which
+/// thread.
+///
+///     RandomStream stream(key, Draw::kCrop);
+///     const double share = stream.uniform(0.08, 1);
+class RandomStream {
+ public:
+  RandomStream(const SampleKey& key, Draw draw);
+
+  /// Draws 32 even bits.
+  std::uint32_t bits();
+
+  /// Draws evenly from [0, 1), in steps of 2^-53.
+  double uniform();
+
+  /// Draws evenly from [low, high).
+  double uniform(double low, double high) { return low + (high - low) * uniform(); }
+
+  /// Draws a whole number from low to high, both included, each equally likely.
+  std::int64_t integer(std::int64_t low, std::int64_t high);
+
+  /// Draws from the normal distribution.
+  double normal(double mean, double deviation);
+
+  /// Fills with numbers from the normal distribution of mean 0 and deviation 1.
+  void fill_normal(std::span<float> numbers);
+
+ private:
+  void next_block();
+
+  std::array<std::uint32_t, 2> key_;
+  std::array<std::uint32_t, 4> counter_;
+  std::array<std::uint32_t, 4> block_{};
+  std::size_t used_ = 4;
+};
+
+}  // namespace lockstep::data
