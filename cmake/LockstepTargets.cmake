@@ -9,7 +9,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 option(LOCKSTEP_WERROR "Treat warnings as errors" OFF)
-set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for every target: address,undefined or thread")
+set(LOCKSTEP_SANITIZE "" CACHE STRING
+  "Sanitizers for every target: address,undefined or thread; fuzzer-no-link,address,undefined for tests/fuzz")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -32,6 +33,9 @@ endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  if(LOCKSTEP_SANITIZE MATCHES "fuzzer")
+    add_compile_options(-fno-sanitize-recover=all)  # a finding ends the fuzzer, so that it is kept
+  endif()
   if(LOCKSTEP_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)  # LibTorch's headers have fences, which the sanitizer does not understand
   endif()
