@@ -16,6 +16,7 @@ packages=(
   dataset-fashion-mnist
 )
 packages_for_check=(clang-format-14 clang-tidy-14 shellcheck)
+packages_for_fuzz=(clang-14 libclang-rt-14-dev)
 
 missing_packages() {
   local installed package
