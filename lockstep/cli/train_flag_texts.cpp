@@ -29,7 +29,8 @@ void add_what_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
       ->group(group);
   app.add_option("--data", texts.data)
       ->type_name("NAME[:DIR]")
-      ->description("fashion-mnist, mnist, mock; files from DIR [fashion-mnist]")
+      ->description(
+          "fashion-mnist, mnist, cifar10, cifar100, images, mock; from DIR [fashion-mnist]")
       ->group(group);
   app.add_option("--repeat", options.repeat)
       ->type_name("N")
@@ -211,6 +212,7 @@ void add_train_flags(CLI::App& app, FlagTexts& texts, TrainCommand& command) {
   app.description("Trains a model on labelled images, on one rank or on several.\n");
   app.footer(kExamples);
   add_what_flags(app, texts, command.options);
+  add_loading_flags(app, texts.loading);
   add_parallel_flags(app, texts, command.options);
   add_pipeline_flags(app, texts);
   add_launch_flags(app, texts);

@@ -6,6 +6,7 @@
 
 #include <CLI/App.hpp>
 
+#include "lockstep/cli/loading_flags.h"
 #include "lockstep/cli/train_flags.h"
 
 namespace lockstep::cli {
@@ -18,6 +19,7 @@ struct FlagTexts {
   std::optional<std::string> parallel, schedule, max_time, nproc_per_node;
   std::string precision = "32", opt = "adam", lr_scale = "none", progress = "auto",
               resume = "never", balance = "time", checkpoint = "never";
+  LoadingTexts loading;
   PipelineSettings pipeline;  // but for the words above
   std::optional<double> lr, momentum, weight_decay, clip_grad;
   bool shard_optimizer = false;

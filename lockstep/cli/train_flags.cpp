@@ -83,6 +83,24 @@ DataSource data_of(const std::string& text) {
   return {.name = text.substr(0, colon), .directory = text.substr(colon + 1)};
 }
 
+std::optional<int> workers_of(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  const bool number =
+      !text.empty() && text.size() < 7 && text.find_first_not_of("0123456789") == std::string::npos;
+  check(number, "train: --workers must be a number, or auto: ", text);
+  return std::stoi(text);
+}
+
+LoadingSettings loading_of(const LoadingTexts& texts) {
+  LoadingSettings settings = texts.settings;
+  settings.augment =
+      choose("--augment", texts.augment, {Augment::kNone, Augment::kCropFlip, Augment::kTimm});
+  settings.bad_images =
+      choose("--bad-images", texts.bad_images, {BadImages::kFail, BadImages::kSkip});
+  settings.workers = workers_of(texts.workers);
+  return settings;
+}
+
 OptimizerSettings optimizer_of(const FlagTexts& texts) {
   const auto kind = choose(
       "--opt", texts.opt, {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kAdamW});
@@ -138,6 +156,7 @@ void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundi
   check_ranks_started(texts.nproc_per_node, around);
   check_names(options, texts.resume);
   options.data = data_of(texts.data);
+  options.loading = loading_of(texts.loading);
   options.parallel =
       parallel_of(texts.parallel, around.world_size > 1 || options.places.value_or(1) > 1);
   options.pipeline = pipeline_of(texts);

@@ -70,6 +70,14 @@ void add_pipeline(Lines& lines, const TrainOptions& options) {
   if (pipeline.deferred_batch_norm) lines.add("deferred-batch-norm", true);
 }
 
+void add_loading(Lines& lines, const LoadingSettings& loading) {
+  lines.add("augment", name_of(loading.augment));
+  if (loading.image_size) lines.add("image-size", std::int64_t{*loading.image_size});
+  if (loading.workers) lines.add("workers", std::int64_t{*loading.workers});
+  lines.add("bad-images", name_of(loading.bad_images));
+  lines.add("val-split", loading.val_split);
+}
+
 }  // namespace
 
 std::string config_toml(const TrainOptions& options) {
@@ -78,6 +86,7 @@ std::string config_toml(const TrainOptions& options) {
   lines.add("model", options.model);
   lines.add("data", data.directory.empty() ? data.name : data.name + ":" + data.directory);
   lines.add("repeat", options.repeat);
+  add_loading(lines, options.loading);
   lines.add("parallel", name_of(options.parallel));
   if (options.places) lines.add("places", std::int64_t{*options.places});
   add_pipeline(lines, options);

@@ -121,6 +121,7 @@ void check_options(const TrainOptions& options, int world_size) {
   check_at_least("--stages", 1, options.pipeline.stages.value_or(1));
   check_at_least("--stages-per-place", 1, options.pipeline.stages_a_worker.value_or(1));
   check_optimizer(options.optimizer);
+  check_loading(options.loading);
   plan_layout(options, world_size);
 }
 

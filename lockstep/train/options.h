@@ -6,6 +6,7 @@
 
 #include "lockstep/parallel/schedule/checkpoint_rule.h"
 #include "lockstep/parallel/schedule/schedule.h"
+#include "lockstep/train/loading_settings.h"
 
 namespace lockstep {
 
@@ -71,6 +72,7 @@ struct TrainOptions {
   std::string model = "mnist-small";
   DataSource data;
   std::int64_t repeat = 1;
+  LoadingSettings loading;
   Parallel parallel = Parallel::kSerial;
   std::optional<int> places = {};  ///< of this process
   PipelineSettings pipeline;
