@@ -6,9 +6,9 @@
 
 #include "lockstep/data/pixel_scale.h"
 #include "lockstep/data/transforms/colour_jitter.h"
+#include "lockstep/data/transforms/ops/resample.h"
 #include "lockstep/data/transforms/random_crop.h"
 #include "lockstep/data/transforms/random_erasing.h"
-#include "lockstep/data/transforms/resample.h"
 #include "lockstep/data/transforms/transform.h"
 
 namespace lockstep::data {

@@ -11,11 +11,14 @@ namespace lockstep::data {
 /// Names what numbers are drawn for, so that one part's draws never shift another's.
 enum class Draw : std::uint64_t { kCrop, kFlip, kColour, kErasing };
 
+/// Mixes a counter with a key into four even words: Philox4x32-10 of Salmon et al., Parallel random
+/// numbers: as easy as 1, 2, 3 (2011).
+std::array<std::uint32_t, 4> philox(
+    std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+
 /// Is the stream of random numbers for one look at one sample and one part of its transform.
 ///
-/// Counter-based (Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3,
-/// 2011): the numbers depend on key and part alone, not on what was drawn before or on which
-/// thread.
+/// The numbers depend on key and part alone, not on what was drawn before or on which thread.
 ///
 ///     RandomStream stream(key, Draw::kCrop);
 ///     const double share = stream.uniform(0.08, 1);
@@ -32,8 +35,8 @@ class RandomStream {
   /// Draws evenly from [low, high).
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
 
-  /// Draws a whole number from low to high, both included, each equally likely.
-  std::int64_t integer(std::int64_t low, std::int64_t high);
+  /// Draws a whole number, both ends included, each equally likely.
+  std::int64_t integer(std::int64_t lowest, std::int64_t highest);
 
   /// Draws from the normal distribution.
   double normal(double mean, double deviation);
@@ -42,8 +45,6 @@ class RandomStream {
   void fill_normal(std::span<float> numbers);
 
  private:
-  void next_block();
-
   std::array<std::uint32_t, 2> key_;
   std::array<std::uint32_t, 4> counter_;
   std::array<std::uint32_t, 4> block_{};

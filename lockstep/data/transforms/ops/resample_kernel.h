@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/data/transforms/ops/resample.h"
+
+namespace lockstep::data {
+
+/// Is one output position of a resampling: where its taps begin and how many there are.
+struct TapRange {
+  std::int32_t start;
+  std::int32_t count;
+};
+
+/// Shows the taps of one axis as the kernels read them.
+///
+/// Weights are whole numbers in units of 2^-22, as Pillow rounds them. Kernels take taps in twos:
+/// a pair packs the upper (lower) 11 bits of two weights into one word, so that a multiplication
+/// of 16-bit numbers does both; weight = 2^11 upper + lower.
+struct TapView {
+  const TapRange* ranges;
+  const std::uint32_t* upper;
+  const std::uint32_t* lower;
+  std::int64_t stride;  ///< pairs per position; those beyond the count are 0
+  std::int64_t positions;
+};
+
+inline constexpr std::int64_t kBytesBeyond = 32;
+
+/// Is two rows of pixels, each filtered along itself. The inputs can be read and the outputs
+/// written kBytesBeyond bytes beyond their pixels.
+struct RowPair {
+  const std::uint8_t* in[2];
+  std::uint8_t* out[2];
+  std::int64_t channels;
+};
+
+/// Is rows below each other, `stride` bytes apart, of which a sum is taken. They can be read
+/// kBytesBeyond bytes beyond their end, and so can a row after the last; `out` has `bytes` alone.
+struct RowColumn {
+  const std::uint8_t* in;
+  std::int64_t stride;
+  std::int64_t bytes;
+  std::uint8_t* out;
+};
+
+/// Is one instruction set's way to compute weighted sums of pixels; all give the same bytes.
+///
+/// A byte is sum(weight * byte) in units of 2^-22, rounded to nearest and cut off at 0 and 255.
+struct ResampleKernel {
+  const char* name;
+  void (*filter_rows)(const RowPair& rows, const TapView& taps);
+  void (*sum_rows)(const RowColumn& rows, const TapView& taps, std::int64_t position);
+};
+
+/// Lists the kernels that this build and this processor have, the fastest last.
+std::vector<const ResampleKernel*> resample_kernels();
+
+const ResampleKernel& plain_resample_kernel();
+const ResampleKernel& avx2_resample_kernel();
+
+/// Does what resize() does by a kernel of choice.
+Image resize_by(
+    const ResampleKernel& kernel,
+    const ImageView& image,
+    ImageSize size,
+    const Box& part,
+    const ResizeOptions& options);
+
+}  // namespace lockstep::data

@@ -1,0 +1,109 @@
+#include "lockstep/data/transforms/random_stream.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::data {
+namespace {
+
+// Spreads every bit over all: the finaliser of SplitMix64.
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+  x = (x ^ x >> 27) * 0x94D049BB133111EB;
+  return x ^ x >> 31;
+}
+
+std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
+std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+
+std::array<std::uint32_t, 2> key_of(const SampleKey& key, Draw draw) {
+  const auto epoch = static_cast<std::uint64_t>(key.epoch);
+  const auto all = mixed(mixed(mixed(key.seed) ^ epoch) ^ static_cast<std::uint64_t>(draw));
+  return {low(all), high(all)};
+}
+
+std::array<std::uint32_t, 4> counter_of(const SampleKey& key) {
+  const auto index = static_cast<std::uint64_t>(key.index);
+  return {0, 0, low(index), high(index)};
+}
+
+constexpr float kTurn = 2 * std::numbers::pi_v<float>;
+
+// Is even in (0, 1): the logarithm of it is finite.
+float open_uniform(std::uint32_t bits) { return (static_cast<float>(bits >> 8) + 0.5F) * 0x1p-24F; }
+
+// Two normal numbers of two even ones, by Box and Muller.
+std::array<float, 2> normal_pair(std::uint32_t first, std::uint32_t second) {
+  const float radius = std::sqrt(-2 * std::log(open_uniform(first)));
+  const float angle = kTurn * open_uniform(second);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+}  // namespace
+
+std::array<std::uint32_t, 4> philox(
+    std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t first = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t second = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {
+        high(second) ^ counter[1] ^ key[0],
+        low(second),
+        high(first) ^ counter[3] ^ key[1],
+        low(first)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
+
+RandomStream::RandomStream(const SampleKey& key, Draw draw)
+    : key_(key_of(key, draw)), counter_(counter_of(key)) {}
+
+std::uint32_t RandomStream::bits() {
+  if (used_ == block_.size()) {
+    block_ = philox(counter_, key_);
+    if (++counter_[0] == 0) ++counter_[1];
+    used_ = 0;
+  }
+  return block_[used_++];
+}
+
+double RandomStream::uniform() {
+  const std::uint64_t first = bits();
+  return static_cast<double>((first << 32 | bits()) >> 11) * 0x1p-53;
+}
+
+std::int64_t RandomStream::integer(std::int64_t lowest, std::int64_t highest) {
+  check(
+      lowest <= highest && highest - lowest < (std::int64_t{1} << 32),
+      "RandomStream: no such range of whole numbers: ",
+      lowest,
+      " to ",
+      highest);
+  // The multiplication maps 2^32 words on `range` numbers; the rejected ones would make some of
+  // them likelier (Lemire, Fast random integer generation in an interval, 2019).
+  const auto range = static_cast<std::uint64_t>(highest - lowest) + 1;
+  std::uint64_t product = bits() * range;
+  while (low(product) < (std::uint64_t{1} << 32) % range) product = bits() * range;
+  return lowest + high(product);
+}
+
+double RandomStream::normal(double mean, double deviation) {
+  const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+  return mean + deviation * radius * std::cos(2 * std::numbers::pi * uniform());
+}
+
+void RandomStream::fill_normal(std::span<float> numbers) {
+  for (std::size_t at = 0; at < numbers.size(); at += 2) {
+    const std::uint32_t first = bits();
+    const auto pair = normal_pair(first, bits());
+    numbers[at] = pair[0];
+    if (at + 1 < numbers.size()) numbers[at + 1] = pair[1];
+  }
+}
+
+}  // namespace lockstep::data
