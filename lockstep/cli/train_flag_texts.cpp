@@ -112,36 +112,15 @@ void add_pipeline_flags(CLI::App& app, FlagTexts& texts) {
       ->group(group);
 }
 
-void add_optimizer_flags(CLI::App& app, FlagTexts& texts) {
+void add_step_flags(CLI::App& app, TrainOptions& options) {
   const char* group = "Optimizer";
-  app.add_option("--opt", texts.opt)
-      ->type_name("NAME")
-      ->description("adam, sgd, adamw [adam]")
+  app.add_option("--grad-accum-steps", options.grad_accum_steps)
+      ->type_name("N")
+      ->description("batches of each replica that make one optimizer step [1]")
       ->group(group);
-  app.add_option("--lr", texts.lr)
+  app.add_option("--smoothing", options.smoothing)
       ->type_name("X")
-      ->description("learning rate [adam, adamw 0.001; sgd 0.01]")
-      ->group(group);
-  app.add_option("--momentum", texts.momentum)
-      ->type_name("X")
-      ->description("of sgd [0.9]")
-      ->group(group);
-  app.add_option("--weight-decay", texts.weight_decay)
-      ->type_name("X")
-      ->description("[adam, sgd 0; adamw 0.01]")
-      ->group(group);
-  app.add_option("--lr-scale", texts.lr_scale)
-      ->type_name("RULE")
-      ->description("times 1, replicas or their root: none, linear, sqrt [none]")
-      ->group(group);
-  app.add_option("--clip-grad", texts.clip_grad)
-      ->type_name("X")
-      ->description("largest norm of all gradients together [no limit]")
-      ->group(group);
-  app.add_flag(
-         "--shard-optimizer",
-         texts.shard_optimizer,
-         "divide the optimizer's state and work among the replicas (ZeRO stage 1)")
+      ->description("of the labels in training, from 0 to 1 [0]")
       ->group(group);
 }
 
@@ -161,7 +140,7 @@ void add_limit_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
       ->group(group);
   app.add_option("--limit-train-batches", options.limit_train_batches)
       ->type_name("N")
-      ->description("steps of an epoch, at most")
+      ->description("batches of an epoch, at most")
       ->group(group);
 }
 
@@ -216,7 +195,9 @@ void add_train_flags(CLI::App& app, FlagTexts& texts, TrainCommand& command) {
   add_parallel_flags(app, texts, command.options);
   add_pipeline_flags(app, texts);
   add_launch_flags(app, texts);
-  add_optimizer_flags(app, texts);
+  add_optimizer_flags(app, texts.optimizer);
+  add_step_flags(app, command.options);
+  add_average_flags(app, texts.averages);
   add_limit_flags(app, texts, command.options);
   add_output_flags(app, texts, command.options, command);
 }

@@ -6,7 +6,9 @@
 
 #include <CLI/App.hpp>
 
+#include "lockstep/cli/average_flags.h"
 #include "lockstep/cli/loading_flags.h"
+#include "lockstep/cli/optimizer_flags.h"
 #include "lockstep/cli/train_flags.h"
 
 namespace lockstep::cli {
@@ -17,12 +19,12 @@ struct FlagTexts {
   std::string log_dir, grace_period;
   bool no_pin = false;
   std::optional<std::string> parallel, schedule, max_time, nproc_per_node;
-  std::string precision = "32", opt = "adam", lr_scale = "none", progress = "auto",
-              resume = "never", balance = "time", checkpoint = "never";
+  std::string precision = "32", progress = "auto", resume = "never", balance = "time",
+              checkpoint = "never";
   LoadingTexts loading;
+  OptimizerTexts optimizer;
+  AverageTexts averages;
   PipelineSettings pipeline;  // but for the words above
-  std::optional<double> lr, momentum, weight_decay, clip_grad;
-  bool shard_optimizer = false;
   std::optional<std::int64_t> epochs, max_steps;
 };
 

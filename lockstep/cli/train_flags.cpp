@@ -1,37 +1,18 @@
 #include "lockstep/cli/train_flags.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include <CLI/CLI.hpp>
 
+#include "lockstep/cli/choose.h"
 #include "lockstep/cli/flag_parser.h"
 #include "lockstep/cli/launch_arguments.h"
-#include "lockstep/cli/suggest.h"
 #include "lockstep/cli/train_flag_texts.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/duration.h"
 
 namespace lockstep::cli {
 namespace {
-
-[[noreturn]] void refuse_word(
-    const std::string& flag, const std::string& word, const std::vector<std::string>& known) {
-  std::string list;
-  for (const auto& name : known) list += (list.empty() ? "" : ", ") + name;
-  throw InvalidArgument(
-      concat("train: ", flag, " must be one of ", list, ": ", word, did_you_mean(word, known)));
-}
-
-template <typename Value>
-Value choose(const char* flag, const std::string& word, std::initializer_list<Value> values) {
-  std::vector<std::string> known;
-  for (const Value value : values) {
-    if (word == name_of(value)) return value;
-    known.emplace_back(name_of(value));
-  }
-  refuse_word(flag, word, known);
-}
 
 Parallel parallel_of(const std::optional<std::string>& word, bool several) {
   if (!word) return several ? Parallel::kDdp : Parallel::kSerial;
@@ -101,20 +82,6 @@ LoadingSettings loading_of(const LoadingTexts& texts) {
   return settings;
 }
 
-OptimizerSettings optimizer_of(const FlagTexts& texts) {
-  const auto kind = choose(
-      "--opt", texts.opt, {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kAdamW});
-  OptimizerSettings settings = default_settings(kind);
-  settings.lr = texts.lr.value_or(settings.lr);
-  settings.momentum = texts.momentum.value_or(settings.momentum);
-  settings.weight_decay = texts.weight_decay.value_or(settings.weight_decay);
-  settings.clip_grad = texts.clip_grad;
-  settings.sharded = texts.shard_optimizer;
-  settings.lr_scale =
-      choose("--lr-scale", texts.lr_scale, {LrScale::kNone, LrScale::kLinear, LrScale::kSqrt});
-  return settings;
-}
-
 TrainLimits limits_of(const FlagTexts& texts) {
   TrainLimits limits{.epochs = texts.epochs, .steps = texts.max_steps};
   if (texts.max_time) limits.seconds = parse_duration(*texts.max_time);
@@ -161,7 +128,9 @@ void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundi
       parallel_of(texts.parallel, around.world_size > 1 || options.places.value_or(1) > 1);
   options.pipeline = pipeline_of(texts);
   options.precision = precision_of(texts.precision);
-  options.optimizer = optimizer_of(texts);
+  options.optimizer = optimizer_of(texts.optimizer);
+  options.ema = ema_of(texts.averages);
+  options.eval_metric = eval_metric_of(texts.averages);
   options.limits = limits_of(texts);
   options.progress = choose(
       "--progress",

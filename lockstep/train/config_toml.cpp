@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "lockstep/core/error.h"
 #include "lockstep/train/run_directory.h"
 
 namespace lockstep {
@@ -78,6 +79,46 @@ void add_loading(Lines& lines, const LoadingSettings& loading) {
   lines.add("val-split", loading.val_split);
 }
 
+void add_lr_schedule(Lines& lines, const LrSettings& schedule) {
+  lines.add("sched", name_of(schedule.kind));
+  if (schedule.on_updates) lines.add("sched-on-updates", true);
+  lines.add("warmup-epochs", schedule.warmup_epochs);
+  lines.add("warmup-steps", schedule.warmup_steps);
+  lines.add("warmup-lr", schedule.warmup_lr);
+  lines.add("min-lr", schedule.min_lr);
+  lines.add("decay-epochs", schedule.decay_epochs);
+  std::string milestones;
+  for (const std::int64_t epoch : schedule.decay_milestones)
+    milestones += concat(milestones.empty() ? "" : ",", epoch);
+  if (!milestones.empty()) lines.add("decay-milestones", milestones);
+  lines.add("decay-rate", schedule.decay_rate);
+  lines.add("poly-power", schedule.power);
+  lines.add("patience-epochs", schedule.patience_epochs);
+  lines.add("cooldown-epochs", schedule.cooldown_epochs);
+  lines.add("pct-start", schedule.pct_start);
+  lines.add("div-factor", schedule.div_factor);
+  lines.add("final-div-factor", schedule.final_div_factor);
+}
+
+void add_optimizer(Lines& lines, const OptimizerSettings& settings) {
+  lines.add("opt", name_of(settings.kind));
+  lines.add("lr", settings.lr);
+  lines.add("momentum", settings.momentum);
+  lines.add("weight-decay", settings.weight_decay);
+  lines.add("weight-decay-on", name_of(settings.weight_decay_on));
+  lines.add("lr-scale", name_of(settings.lr_scale));
+  add_lr_schedule(lines, settings.schedule);
+  lines.add("clip-grad", settings.clip_grad);
+  if (settings.sharded) lines.add("shard-optimizer", true);
+}
+
+void add_ema(Lines& lines, const std::optional<EmaSettings>& ema) {
+  if (!ema) return;
+  lines.add("model-ema", true);
+  lines.add("model-ema-decay", ema->decay);
+  if (ema->warmup) lines.add("model-ema-warmup", true);
+}
+
 }  // namespace
 
 std::string config_toml(const TrainOptions& options) {
@@ -99,13 +140,11 @@ std::string config_toml(const TrainOptions& options) {
   if (options.limits.seconds) lines.add("max-time", shortest(*options.limits.seconds) + "s");
   lines.add("limit-train-batches", options.limit_train_batches);
   lines.add("precision", name_of(options.precision));
-  lines.add("opt", name_of(options.optimizer.kind));
-  lines.add("lr", options.optimizer.lr);
-  lines.add("momentum", options.optimizer.momentum);
-  lines.add("weight-decay", options.optimizer.weight_decay);
-  lines.add("lr-scale", name_of(options.optimizer.lr_scale));
-  lines.add("clip-grad", options.optimizer.clip_grad);
-  if (options.optimizer.sharded) lines.add("shard-optimizer", true);
+  add_optimizer(lines, options.optimizer);
+  lines.add("grad-accum-steps", options.grad_accum_steps);
+  lines.add("smoothing", options.smoothing);
+  add_ema(lines, options.ema);
+  lines.add("eval-metric", name_of(options.eval_metric));
   lines.add("seed", options.seed);
   lines.add("val-interval", options.val_interval);
   lines.add("log-interval", options.log_interval);

@@ -28,6 +28,11 @@ const char* name_of(LrScheduleKind kind) {
   return "?";
 }
 
+bool has_length(LrScheduleKind kind) {
+  return kind == LrScheduleKind::kCosine || kind == LrScheduleKind::kPolynomial ||
+         kind == LrScheduleKind::kOneCycle;
+}
+
 namespace {
 
 // From `start` to `end` on half a cosine as `share` goes from 0 to 1.

@@ -21,6 +21,9 @@ enum class LrScheduleKind {
 /// cosine, poly, onecycle, plateau.
 const char* name_of(LrScheduleKind kind);
 
+/// Says whether it must know how long the training takes.
+bool has_length(LrScheduleKind kind);
+
 /// Is how the learning rate runs through a training, times in ticks of `steps_a_tick` steps.
 ///
 /// The warm-up comes first and the schedule's own time begins when it ends, as with PyTorch's

@@ -1,6 +1,5 @@
 #include "lockstep/train/options.h"
 
-#include <cmath>
 #include <ctime>
 
 #include "lockstep/core/error.h"
@@ -35,16 +34,6 @@ const char* name_of(Balance value) {
 
 const char* name_of(Precision value) { return value == Precision::k32 ? "32" : "bf16-mixed"; }
 
-const char* name_of(OptimizerKind value) {
-  if (value == OptimizerKind::kAdam) return "adam";
-  return value == OptimizerKind::kSgd ? "sgd" : "adamw";
-}
-
-const char* name_of(LrScale value) {
-  if (value == LrScale::kNone) return "none";
-  return value == LrScale::kLinear ? "linear" : "sqrt";
-}
-
 const char* name_of(ProgressStyle value) {
   switch (value) {
     case ProgressStyle::kAuto:
@@ -59,51 +48,23 @@ const char* name_of(ProgressStyle value) {
   return "auto";
 }
 
-OptimizerSettings default_settings(OptimizerKind kind) {
-  OptimizerSettings settings;
-  settings.kind = kind;
-  if (kind == OptimizerKind::kSgd) {
-    settings.lr = 0.01;
-    settings.momentum = 0.9;
-  }
-  if (kind == OptimizerKind::kAdamW) settings.weight_decay = 0.01;
-  return settings;
-}
-
-double scaled_lr(const OptimizerSettings& settings, int world_size) {
-  if (settings.lr_scale == LrScale::kLinear) return settings.lr * world_size;
-  if (settings.lr_scale == LrScale::kSqrt) return settings.lr * std::sqrt(world_size);
-  return settings.lr;
-}
-
 namespace {
 
 void check_at_least(const char* flag, std::int64_t least, std::int64_t value) {
   check(value >= least, "train: ", flag, " must be at least ", least, ": ", value);
 }
 
-void check_optimizer(const OptimizerSettings& settings) {
+void check_share(const char* flag, double value) {
+  check(value >= 0 && value < 1, "train: ", flag, " must be at least 0 and below 1: ", value);
+}
+
+void check_learning(const TrainOptions& options) {
+  check_share("--smoothing", options.smoothing);
+  if (options.ema) check_share("--model-ema-decay", options.ema->decay);
   check(
-      std::isfinite(settings.lr) && settings.lr > 0,
-      "train: --lr must be a number above 0: ",
-      settings.lr);
-  check(
-      settings.momentum >= 0 && settings.momentum < 1,
-      "train: --momentum must be at least 0 and below 1: ",
-      settings.momentum);
-  check(
-      settings.momentum == 0 || settings.kind == OptimizerKind::kSgd,
-      "train: --momentum is for --opt sgd; ",
-      name_of(settings.kind),
-      " has its own");
-  check(
-      settings.clip_grad.value_or(1) > 0,
-      "train: --clip-grad must be a number above 0: ",
-      settings.clip_grad.value_or(1));
-  check(
-      std::isfinite(settings.weight_decay) && settings.weight_decay >= 0,
-      "train: --weight-decay must be at least 0: ",
-      settings.weight_decay);
+      options.optimizer.schedule.kind != LrScheduleKind::kPlateau || options.val_interval > 0,
+      "train: --sched plateau follows the evaluations, but --val-interval 0 makes none before the "
+      "end");
 }
 
 }  // namespace
@@ -120,7 +81,9 @@ void check_options(const TrainOptions& options, int world_size) {
   check_at_least("--chunks", 1, options.pipeline.chunks.value_or(1));
   check_at_least("--stages", 1, options.pipeline.stages.value_or(1));
   check_at_least("--stages-per-place", 1, options.pipeline.stages_a_worker.value_or(1));
-  check_optimizer(options.optimizer);
+  check_at_least("--grad-accum-steps", 1, options.grad_accum_steps);
+  check_optimizer(options.optimizer, options.limits);
+  check_learning(options);
   check_loading(options.loading);
   plan_layout(options, world_size);
 }

@@ -6,52 +6,28 @@
 
 #include "lockstep/parallel/schedule/checkpoint_rule.h"
 #include "lockstep/parallel/schedule/schedule.h"
+#include "lockstep/train/ema_settings.h"
+#include "lockstep/train/eval_metric.h"
 #include "lockstep/train/loading_settings.h"
+#include "lockstep/train/optimizer_settings.h"
+#include "lockstep/train/train_limits.h"
 
 namespace lockstep {
 
 enum class Parallel { kSerial, kDp, kDdp, kMp, kPp, kDdpMp, kDdpPp };
 enum class Balance { kCount, kSize, kTime };
 enum class Precision { k32, kBf16Mixed };
-enum class OptimizerKind { kAdam, kSgd, kAdamW };
-enum class LrScale { kNone, kLinear, kSqrt };
 enum class ProgressStyle { kAuto, kBar, kLine, kNone };
 
 const char* name_of(Parallel value);
 const char* name_of(Balance value);
 const char* name_of(Precision value);
-const char* name_of(OptimizerKind value);
-const char* name_of(LrScale value);
 const char* name_of(ProgressStyle value);
 
 /// Names a data set and the folder that holds it; an empty folder means the set's usual place.
 struct DataSource {
   std::string name = "fashion-mnist";
   std::string directory = {};
-};
-
-struct OptimizerSettings {
-  OptimizerKind kind = OptimizerKind::kAdam;
-  double lr = 1e-3;
-  double momentum = 0;
-  double weight_decay = 0;
-  LrScale lr_scale = LrScale::kNone;
-  std::optional<double> clip_grad = {};  ///< largest norm of all gradients together
-  bool sharded = false;                  ///< state and work divided among the replicas
-};
-
-/// Gives the settings that an optimizer has when only its name is said.
-OptimizerSettings default_settings(OptimizerKind kind);
-
-/// Gives the learning rate to train with on so many ranks: `linear` follows the global batch,
-/// `sqrt` its root.
-double scaled_lr(const OptimizerSettings& settings, int world_size);
-
-/// Says when training ends: at the first of these; an absent one never ends it.
-struct TrainLimits {
-  std::optional<std::int64_t> epochs = {};
-  std::optional<std::int64_t> steps = {};
-  std::optional<double> seconds = {};
 };
 
 /// Says how a model is cut into stages and how a batch passes through them.
@@ -82,6 +58,10 @@ struct TrainOptions {
   TrainLimits limits = {.epochs = 3};
   Precision precision = Precision::k32;
   OptimizerSettings optimizer;
+  std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
+  double smoothing = 0;               ///< of the labels in training
+  std::optional<EmaSettings> ema = {};
+  EvalMetric eval_metric = EvalMetric::kLoss;  ///< that says which epoch is the best
   std::int64_t seed = 42;
   std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end
   std::int64_t log_interval = 50;  ///< in steps

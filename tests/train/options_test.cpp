@@ -19,16 +19,6 @@ std::string refusal(const TrainOptions& options, int world_size = 1) {
 
 TEST(Options, DefaultsAreAccepted) { EXPECT_EQ(refusal(TrainOptions{}), ""); }
 
-TEST(Options, LearningRateFollowsTheRanksAsAsked) {
-  OptimizerSettings settings;
-  settings.lr = 0.1;
-  EXPECT_DOUBLE_EQ(scaled_lr(settings, 4), 0.1);
-  settings.lr_scale = LrScale::kLinear;
-  EXPECT_DOUBLE_EQ(scaled_lr(settings, 4), 0.4);
-  settings.lr_scale = LrScale::kSqrt;
-  EXPECT_DOUBLE_EQ(scaled_lr(settings, 4), 0.2);
-}
-
 TEST(Options, SerialOnSeveralRanksIsRefusedWithAdvice) {
   EXPECT_EQ(
       refusal(TrainOptions{}, 2),
