@@ -37,7 +37,10 @@ class InMemoryImages {
   explicit InMemoryImages(Parts parts);
 
   /// Counts the samples, repetitions included.
-  std::int64_t size() const { return stored() * repetitions_; }
+  std::int64_t size() const { return stored_images() * repetitions_; }
+
+  /// Counts the images in memory.
+  std::int64_t stored_images() const { return static_cast<std::int64_t>(parts_->labels.size()); }
 
   const std::string& name() const { return parts_->name; }
   const ImageShape& shape() const { return parts_->shape; }
@@ -58,9 +61,8 @@ class InMemoryImages {
   }
 
  private:
-  std::int64_t stored() const { return static_cast<std::int64_t>(parts_->labels.size()); }
   std::int64_t stored_index(std::int64_t index) const {
-    return index < stored() ? index : index % stored();
+    return index < stored_images() ? index : index % stored_images();
   }
 
   std::shared_ptr<const Parts> parts_;

@@ -1,41 +1,59 @@
 #include "lockstep/data/loader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/stored_samples.h"
 
 namespace lockstep {
 namespace {
 
-// A view, such as the one that autograd keeps, has its own tensor but shares the storage.
-bool is_ours_alone(const torch::Tensor& tensor) {
-  return tensor.defined() && tensor.use_count() == 1 && tensor.has_storage() &&
-         tensor.storage().use_count() == 1 && !tensor.requires_grad();
+void check_options(const LoaderOptions& options) {
+  check(
+      options.dtype == torch::kFloat || options.dtype == torch::kBFloat16,
+      "Loader: the type must be float or bf16: ",
+      options.dtype);
+  check(options.workers >= 0, "Loader: workers must not be negative: ", options.workers);
+  check(options.prefetch > 0, "Loader: prefetch must be positive: ", options.prefetch);
 }
 
 }  // namespace
+
+Loader::Loader(
+    data::SamplesPointer samples,
+    std::vector<std::int64_t> indices,
+    std::int64_t batch_size,
+    const LoaderOptions& options)
+    : samples_(std::move(samples)),
+      indices_(std::move(indices)),
+      batch_size_(batch_size),
+      options_(options),
+      form_{samples_->shape(), options.dtype, options.pinned} {
+  check(batch_size > 0, "Loader: the batch size must be positive: ", batch_size);
+  check_options(options);
+  check(
+      0 <= options.first_batch && options.first_batch <= size(),
+      "Loader: the first batch must be one of ",
+      size(),
+      ": ",
+      options.first_batch);
+}
 
 Loader::Loader(
     data::InMemoryImages images,
     std::vector<std::int64_t> indices,
     std::int64_t batch_size,
     const LoaderOptions& options)
-    : images_(std::move(images)),
-      indices_(std::move(indices)),
-      batch_size_(batch_size),
-      dtype_(options.dtype),
-      drop_last_(options.drop_last),
-      scale_(images_.shape().channels, options.normalization) {
-  check(batch_size > 0, "Loader: the batch size must be positive: ", batch_size);
-  check(
-      dtype_ == torch::kFloat || dtype_ == torch::kBFloat16,
-      "Loader: the type must be float or bf16: ",
-      dtype_);
-}
+    : Loader(
+          std::make_shared<data::StoredSamples>(std::move(images), options.normalization),
+          std::move(indices),
+          batch_size,
+          options) {}
 
 std::int64_t Loader::size() const {
   const std::int64_t full = std::ssize(indices_) / batch_size_;
-  const bool has_rest = !drop_last_ && std::ssize(indices_) % batch_size_ != 0;
+  const bool has_rest = !options_.drop_last && std::ssize(indices_) % batch_size_ != 0;
   return full + (has_rest ? 1 : 0);
 }
 
@@ -48,31 +66,41 @@ std::span<const std::int64_t> Loader::indices_of(std::int64_t batch) const {
       static_cast<std::size_t>(start), static_cast<std::size_t>(count));
 }
 
-bool Loader::can_be_reused(const Batch& batch, std::int64_t size) const {
-  return is_ours_alone(batch.data) && data::is_channels_last(batch.data, size, images_.shape()) &&
-         batch.data.scalar_type() == dtype_ && is_ours_alone(batch.target) &&
-         batch.target.sizes() == size && batch.target.is_contiguous() &&
-         batch.target.scalar_type() == torch::kLong;
-}
-
-void Loader::gather_into(Batch& batch, std::int64_t number) const {
+void Loader::read_into(Batch& batch, std::int64_t number) const {
   const auto indices = indices_of(number);
-  if (!can_be_reused(batch, std::ssize(indices))) {
-    batch.data = data::empty_channels_last(std::ssize(indices), images_.shape(), dtype_);
-    batch.target = torch::empty({std::ssize(indices)}, torch::TensorOptions().dtype(torch::kLong));
+  if (!data::can_be_reused(batch, std::ssize(indices), form_)) {
+    batch = data::empty_batch(std::ssize(indices), form_);
   }
-  data::gather_images_into(batch.data, images_, indices, scale_);
-  data::gather_labels_into(batch.target, images_, indices);
+  std::vector<data::SampleKey> keys;
+  keys.reserve(indices.size());
+  for (const std::int64_t index : indices) keys.push_back({options_.seed, options_.epoch, index});
+  samples_->read(keys, batch);
 }
 
-Loader::Iterator::Iterator(const Loader& loader) : loader_(&loader) {
-  if (*this != std::default_sentinel) loader_->gather_into(batch_, number_);
+Loader::Iterator::Iterator(const Loader& loader)
+    : loader_(&loader), number_(loader.options_.first_batch) {
+  const LoaderOptions& options = loader.options_;
+  if (*this == std::default_sentinel) return;
+  if (options.workers > 0) {
+    queue_ = std::make_unique<data::BatchQueue>(
+        [&loader](Batch& batch, std::int64_t number) { loader.read_into(batch, number); },
+        data::BatchQueue::Bounds{
+            number_, loader.size(), options.workers, options.workers * options.prefetch});
+  }
+  fetch();
 }
 
 Loader::Iterator& Loader::Iterator::operator++() {
   ++number_;
-  if (*this != std::default_sentinel) loader_->gather_into(batch_, number_);
+  if (*this != std::default_sentinel) fetch();
   return *this;
+}
+
+// Who else holds a batch is seen here, in the thread that gave it away.
+void Loader::Iterator::fetch() {
+  if (!queue_) return loader_->read_into(batch_, number_);
+  if (!data::is_held_by_nobody_else(batch_)) batch_ = {};
+  queue_->next(batch_);
 }
 
 }  // namespace lockstep

@@ -2,32 +2,35 @@
 
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <vector>
 
 #include <torch/types.h>
 
-#include "lockstep/data/gather.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/batch_queue.h"
+#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/samples.h"
 
 namespace lockstep {
 
-/// Is what a step computes with: images [batch, channels, height, width] in NHWC memory, classes
-/// [batch] as int64.
-struct Batch {
-  torch::Tensor data;
-  torch::Tensor target;
-};
-
-/// Says what the batches of a Loader look like.
+/// Says what the batches of a Loader look like and who prepares them.
 struct LoaderOptions {
   torch::ScalarType dtype = torch::kFloat;  ///< or kBFloat16
   bool drop_last = false;                   ///< leave out a last batch that is not full
-  data::Normalization normalization = {};
+  data::Normalization normalization = {};   ///< of images in memory that have no transform
+  std::uint64_t seed = 0;                   ///< of what transforms draw
+  std::int64_t epoch = 0;                   ///< of what transforms draw
+  std::int64_t first_batch = 0;             ///< where to go on: so many batches have been seen
+  int workers = 0;                          ///< threads that prepare batches; 0: the caller's
+  std::int64_t prefetch = 2;                ///< batches ahead, for each worker
+  bool pinned = false;                      ///< page-locked memory, for copies to a CUDA device
 };
 
-/// Cuts indices into batches and gathers them from memory, in the caller's thread.
+/// Cuts indices into batches and reads them, in the caller's thread or ahead of it in others.
 ///
-/// The memory of a batch is used again for the next one unless someone still holds it or a view of
-/// it.
+/// The batches are the same whatever the number of workers. The memory of a batch is used again for
+/// a later one unless someone still holds it or a view of it.
 ///
 ///     for (auto& batch : lockstep::Loader(digits, sampler.epoch(epoch), 64)) train(batch.data,
 ///     batch.target);
@@ -35,30 +38,37 @@ class Loader {
  public:
   class Iterator;
 
-  /// An index outside of the data set is an InvalidArgument when its batch is gathered.
+  /// An index outside of the data set is an InvalidArgument when its batch is read, a sample whose
+  /// bytes are bad a DataError that names it: both when the batch's turn comes.
+  Loader(
+      data::SamplesPointer samples,
+      std::vector<std::int64_t> indices,
+      std::int64_t batch_size,
+      const LoaderOptions& options = {});
+
+  /// Takes images in memory as they are.
   Loader(
       data::InMemoryImages images,
       std::vector<std::int64_t> indices,
       std::int64_t batch_size,
       const LoaderOptions& options = {});
 
-  /// Counts the batches.
+  /// Counts the batches of the whole walk, those before `first_batch` included.
   std::int64_t size() const;
 
+  /// Begins a walk, at `first_batch`. Each walk has workers of its own, which end with it.
   Iterator begin() const;
   std::default_sentinel_t end() const { return {}; }
 
  private:
   std::span<const std::int64_t> indices_of(std::int64_t batch) const;
-  bool can_be_reused(const Batch& batch, std::int64_t size) const;
-  void gather_into(Batch& batch, std::int64_t number) const;
+  void read_into(Batch& batch, std::int64_t number) const;
 
-  data::InMemoryImages images_;
+  data::SamplesPointer samples_;
   std::vector<std::int64_t> indices_;
   std::int64_t batch_size_;
-  torch::ScalarType dtype_;
-  bool drop_last_;
-  data::PixelScale scale_;
+  LoaderOptions options_;
+  data::BatchForm form_;
 };
 
 /// Walks over the batches of a Loader, which must outlive it; holds the current one.
@@ -75,10 +85,17 @@ class Loader::Iterator {
   void operator++(int) { ++*this; }
   bool operator==(std::default_sentinel_t) const { return number_ == loader_->size(); }
 
+  /// Counts the batches before the current one: a Loader whose `first_batch` is this begins with
+  /// it.
+  std::int64_t position() const { return number_; }
+
  private:
+  void fetch();
+
   const Loader* loader_;
-  std::int64_t number_ = 0;
+  std::int64_t number_;
   Batch batch_;
+  std::unique_ptr<data::BatchQueue> queue_;
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/gather.h"
 #include "lockstep/data/mock.h"
 
 namespace lockstep {

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "lockstep/data/batch.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/transforms/transform.h"
+
+namespace lockstep::data {
+
+/// Is a labelled set as a Loader reads it: images in the form that a model takes, wherever they
+/// come from.
+///
+/// Many threads may read at once; what they get depends on the key alone.
+class Samples {
+ public:
+  virtual ~Samples() = default;
+
+  virtual std::int64_t size() const = 0;
+  virtual std::int64_t classes() const = 0;
+
+  /// Says what the images are like that come out.
+  virtual ImageShape shape() const = 0;
+
+  /// Names a sample, for messages: its file, or the set and its number.
+  virtual std::string name(std::int64_t index) const = 0;
+
+  /// Writes these samples into a batch of as many, of shape() and float or bf16.
+  ///
+  /// Throws DataError that names the sample whose bytes are bad, InvalidArgument for an index
+  /// outside [0, size()).
+  virtual void read(std::span<const SampleKey> keys, const Batch& out) const = 0;
+};
+
+using SamplesPointer = std::shared_ptr<const Samples>;
+
+/// Is a set that makes one sample at a time.
+class SingleSamples : public Samples {
+ public:
+  void read(std::span<const SampleKey> keys, const Batch& out) const final;
+
+ private:
+  /// Writes height x width x channels numbers and returns the class.
+  virtual std::int64_t read_one(const SampleKey& key, std::span<float> out) const = 0;
+
+  std::int64_t read_named(const SampleKey& key, std::span<float> out) const;
+};
+
+/// Refuses an index outside of a set.
+void check_index(std::int64_t index, std::int64_t size);
+
+}  // namespace lockstep::data

@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/mock.h"
+#include "lockstep/data/sample_view.h"
+#include "lockstep/data/stored_samples.h"
+
+namespace lockstep {
+namespace {
+
+// Draws from the key alone: the left half, with a number of the key's on every pixel.
+class HalfAndNoise final : public data::ImageTransform {
+ public:
+  ImageSize output() const override { return {2, 4}; }
+
+  Box region(ImageSize size, const data::SampleKey& key) const override {
+    return {key.epoch % 2 == 0 ? 0 : size.width / 2, 0, size.width / 2, size.height};
+  }
+
+  void apply(
+      const ImageView& part, const data::SampleKey& key, std::span<float> out) const override {
+    std::mt19937_64 engine(
+        key.seed * 1000003 + static_cast<std::uint64_t>(key.epoch * 1009 + key.index));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<float>(part.pixels[i]) + static_cast<float>(engine() % 100) / 256;
+    }
+  }
+};
+
+data::InMemoryImages images() {
+  return data::mock({.size = 10, .shape = {.channels = 1, .height = 4, .width = 4}, .seed = 1});
+}
+
+data::SamplesPointer transformed() {
+  return std::make_shared<data::TransformedSamples>(images(), std::make_unique<HalfAndNoise>());
+}
+
+const std::vector<std::int64_t> kIndices{3, 1, 4, 1, 5, 9, 2, 6, 0, 7, 8};
+
+std::vector<Batch> walk(
+    const LoaderOptions& options, data::SamplesPointer samples = transformed()) {
+  std::vector<Batch> seen;
+  for (auto& batch : Loader(std::move(samples), kIndices, 2, options)) {
+    seen.push_back({batch.data.clone(), batch.target.clone()});
+  }
+  return seen;
+}
+
+void expect_equal(const std::vector<Batch>& left, const std::vector<Batch>& right) {
+  ASSERT_EQ(left.size(), right.size());
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    EXPECT_TRUE(torch::equal(left[i].data, right[i].data)) << i;
+    EXPECT_TRUE(torch::equal(left[i].target, right[i].target)) << i;
+  }
+}
+
+bool are_equal(const std::vector<Batch>& left, const std::vector<Batch>& right) {
+  return std::equal(
+      left.begin(), left.end(), right.begin(), right.end(), [](const Batch& a, const Batch& b) {
+        return torch::equal(a.data, b.data);
+      });
+}
+
+TEST(LoaderWorkers, DoNotChangeTheBatches) {
+  for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+    const auto expected = walk({.dtype = dtype, .seed = 7, .epoch = 3});
+    for (const int workers : {1, 2, 5}) {
+      expect_equal(
+          walk({.dtype = dtype, .seed = 7, .epoch = 3, .workers = workers, .prefetch = 1}),
+          expected);
+    }
+  }
+}
+
+TEST(LoaderWorkers, SeedAndEpochChangeWhatIsDrawn) {
+  const auto here = walk({.seed = 7, .epoch = 2, .workers = 2});
+  EXPECT_FALSE(are_equal(here, walk({.seed = 7, .epoch = 4, .workers = 2})));
+  EXPECT_FALSE(are_equal(here, walk({.seed = 8, .epoch = 2, .workers = 2})));
+}
+
+TEST(LoaderWorkers, RoundToBfloat16AsLibTorchDoes) {
+  const auto floats = walk({.seed = 1});
+  const auto shorts = walk({.dtype = torch::kBFloat16, .seed = 1, .workers = 1});
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    EXPECT_TRUE(torch::equal(floats[i].data.to(torch::kBFloat16), shorts[i].data)) << i;
+    EXPECT_EQ(shorts[i].data.strides(), torch::IntArrayRef({8, 1, 2, 1}));
+  }
+}
+
+TEST(LoaderWorkers, GoOnWhereAWalkWasLeft) {
+  const auto expected = walk({.seed = 7, .epoch = 1});
+  for (const int workers : {0, 1, 3}) {
+    for (std::int64_t stop = 0; stop <= std::ssize(expected); ++stop) {
+      const Loader loader(transformed(), kIndices, 2, {.seed = 7, .epoch = 1, .workers = workers});
+      auto first = loader.begin();
+      while (first.position() < stop) ++first;
+      const auto rest = walk(
+          {.seed = 7, .epoch = 1, .first_batch = first.position(), .workers = 2 - workers / 2});
+      expect_equal({expected.begin() + stop, expected.end()}, rest);
+    }
+  }
+}
+
+TEST(LoaderWorkers, LeaveBatchesAloneThatSomeoneHolds) {
+  const auto expected = walk({.seed = 7});
+  std::vector<Batch> held;
+  std::vector<torch::Tensor> views;
+  for (auto& batch : Loader(transformed(), kIndices, 2, {.seed = 7, .workers = 2})) {
+    if (held.size() % 2 == 0) views.push_back(batch.data.flatten(1));
+    held.push_back(batch);
+  }
+  expect_equal(held, expected);
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    EXPECT_TRUE(torch::equal(views[i], expected[2 * i].data.flatten(1))) << i;
+  }
+}
+
+TEST(LoaderWorkers, UseMemoryAgain) {
+  std::vector<const void*> memory;
+  std::vector<std::int64_t> many;
+  for (int i = 0; i < 200; ++i) many.push_back(i % 10);
+  for (auto& batch : Loader(transformed(), many, 2, {.workers = 2, .prefetch = 1})) {
+    memory.push_back(batch.data.data_ptr());
+  }
+  std::sort(memory.begin(), memory.end());
+  memory.erase(std::unique(memory.begin(), memory.end()), memory.end());
+  EXPECT_LE(memory.size(), 3U);
+}
+
+// Is a set in which sample 5 cannot be read.
+class OneBad final : public data::SingleSamples {
+ public:
+  std::int64_t size() const override { return 10; }
+  std::int64_t classes() const override { return 10; }
+  data::ImageShape shape() const override { return {1, 1, 1}; }
+  std::string name(std::int64_t index) const override { return concat("photo-", index, ".jpg"); }
+
+ private:
+  std::int64_t read_one(const data::SampleKey& key, std::span<float> out) const override {
+    if (key.index == 5) throw DataError("jpeg: the file ends early");
+    out[0] = 0;
+    return key.index;
+  }
+};
+
+TEST(LoaderWorkers, NameTheSampleThatIsBadWhenItsTurnComes) {
+  for (const int workers : {0, 2}) {
+    const Loader loader(std::make_shared<OneBad>(), kIndices, 2, {.workers = workers});
+    auto batch = loader.begin();
+    ++batch;
+    EXPECT_EQ(batch->target[0].item<std::int64_t>(), 4);
+    try {
+      ++batch;
+      FAIL() << "the third batch has sample 5";
+    } catch (const DataError& error) {
+      EXPECT_STREQ(error.what(), "loader: photo-5.jpg: jpeg: the file ends early");
+    }
+  }
+}
+
+TEST(LoaderWorkers, AreLeftInTheMiddleOfAnEpoch) {
+  for (int i = 0; i < 20; ++i) {
+    for (auto& batch : Loader(transformed(), kIndices, 2, {.workers = 3})) {
+      if (batch.target.defined()) break;
+    }
+  }
+}
+
+TEST(Loader, RefusesOptionsThatCannotBe) {
+  EXPECT_THROW(Loader(images(), kIndices, 2, {.workers = -1}), InvalidArgument);
+  EXPECT_THROW(Loader(images(), kIndices, 2, {.prefetch = 0}), InvalidArgument);
+  EXPECT_THROW(Loader(images(), kIndices, 2, {.first_batch = 7}), InvalidArgument);
+  EXPECT_THROW(Loader(images(), kIndices, 2, {.first_batch = -1}), InvalidArgument);
+  EXPECT_EQ(Loader(images(), kIndices, 2, {.first_batch = 6}).begin(), std::default_sentinel);
+}
+
+TEST(SampleSubset, IsASetOfItsOwn) {
+  const auto part =
+      std::make_shared<data::SampleSubset>(transformed(), std::vector<std::int64_t>{8, 2, 5});
+  EXPECT_EQ(part->size(), 3);
+  EXPECT_EQ(part->name(1), transformed()->name(2));
+  const auto batches = [](data::SamplesPointer set, std::vector<std::int64_t> indices) {
+    const Loader loader(std::move(set), std::move(indices), 3, {.seed = 1});
+    return loader.begin()->data.clone();
+  };
+  EXPECT_TRUE(torch::equal(batches(part, {2, 0}), batches(transformed(), {5, 8})));
+  EXPECT_THROW(batches(part, {3}), InvalidArgument);
+  EXPECT_THROW(data::SampleSubset(transformed(), {10}), InvalidArgument);
+  EXPECT_THROW(data::SampleSubset(transformed(), {}), InvalidArgument);
+}
+
+TEST(RepeatedSamples, DrawAnewEachTime) {
+  const auto longer = std::make_shared<data::RepeatedSamples>(transformed(), 3);
+  EXPECT_EQ(longer->size(), 30);
+  const auto first = [](data::SamplesPointer set, std::int64_t index, std::int64_t epoch) {
+    return Loader(std::move(set), {index}, 1, {.seed = 1, .epoch = epoch}).begin()->data.clone();
+  };
+  EXPECT_TRUE(torch::equal(first(longer, 24, 1), first(transformed(), 4, 5)));
+  EXPECT_FALSE(torch::equal(first(longer, 24, 1), first(longer, 4, 1)));
+  EXPECT_EQ(longer->name(24), transformed()->name(4));
+  EXPECT_THROW(first(longer, 30, 0), InvalidArgument);
+  EXPECT_THROW(data::RepeatedSamples(transformed(), 0), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep
