@@ -12,12 +12,12 @@ namespace lockstep::data {
 /// positive and sum to 1; the bounds between parts are rounded to the nearest sample. The indices
 /// of a part ascend. A negative size and wrong fractions are an InvalidArgument.
 ///
-///     auto parts = split_by_seed(images.size(), {{0.8, 0.1, 0.1}}, 42);   // train, val, test
+///     auto parts = split_by_seed(images.size(), {0.8, 0.1, 0.1}, 42);   // train, val, test
 std::vector<std::vector<std::int64_t>> split_by_seed(
-    std::int64_t size, std::span<const double> fractions, std::uint64_t seed);
+    std::int64_t size, const std::vector<double>& fractions, std::uint64_t seed);
 
 /// Does the same within each class, so that a part has each class's share to the nearest sample.
 std::vector<std::vector<std::int64_t>> stratified_split_by_seed(
-    std::span<const std::int64_t> labels, std::span<const double> fractions, std::uint64_t seed);
+    std::span<const std::int64_t> labels, const std::vector<double>& fractions, std::uint64_t seed);
 
 }  // namespace lockstep::data

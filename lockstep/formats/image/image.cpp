@@ -20,14 +20,16 @@ Image Image::of_size(ImageSize size, std::int64_t channels) {
   return image;
 }
 
-Image crop(const ImageView& image, const Box& box) {
+void check_inside(const Box& box, ImageSize size) {
+  const bool has_pixels = box.width > 0 && box.height > 0;
+  const bool is_inside = box.left >= 0 && box.top >= 0 && box.width <= size.width - box.left &&
+                         box.height <= size.height - box.top;
   check(
-      box.left >= 0 && box.top >= 0 && box.width <= image.size.width - box.left &&
-          box.height <= image.size.height - box.top,
-      "crop: the box leaves the image of ",
-      image.size.width,
+      has_pixels && is_inside,
+      "crop: the box is empty or leaves the image of ",
+      size.width,
       " x ",
-      image.size.height,
+      size.height,
       ": ",
       box.width,
       " x ",
@@ -36,6 +38,25 @@ Image crop(const ImageView& image, const Box& box) {
       box.left,
       ", ",
       box.top);
+}
+
+void check_holds_its_pixels(const ImageView& image) {
+  const auto [width, height] = image.size;
+  check(
+      width > 0 && height > 0 && image.channels > 0 &&
+          image.pixels.size() == static_cast<std::size_t>(width * height * image.channels),
+      "Image: the bytes must be those of ",
+      width,
+      " x ",
+      height,
+      " x ",
+      image.channels,
+      ": ",
+      image.pixels.size());
+}
+
+Image crop(const ImageView& image, const Box& box) {
+  check_inside(box, image.size);
   Image part = Image::of_size({box.width, box.height}, image.channels);
   for (std::int64_t y = 0; y < box.height; ++y) {
     const std::uint8_t* from = image.row(box.top + y) + box.left * image.channels;

@@ -50,6 +50,12 @@ struct Image {
   std::uint8_t* row(std::int64_t y) { return pixels.data() + y * size.width * channels; }
 };
 
+/// Throws InvalidArgument if a box is empty or leaves an image of that size.
+void check_inside(const Box& box, ImageSize size);
+
+/// Throws InvalidArgument unless an image has as many bytes as its size and channels say.
+void check_holds_its_pixels(const ImageView& image);
+
 /// Copies a part of an image; a box that leaves the image is an InvalidArgument.
 Image crop(const ImageView& image, const Box& box);
 

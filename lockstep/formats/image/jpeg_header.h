@@ -6,6 +6,7 @@
 
 #include "lockstep/formats/image/exif.h"
 #include "lockstep/formats/image/image.h"
+#include "lockstep/formats/image/image_options.h"
 
 namespace lockstep {
 
@@ -21,8 +22,10 @@ struct JpegHeader {
 /// Reads the marker segments up to the first scan; no memory is allocated.
 ///
 /// Lossless, hierarchical and arithmetic coding, 12 bits a sample, and 2 or more than 4 components
-/// are refused by name. So are files too short for one bit a block of their largest component,
-/// which the Huffman coding of any scan needs: a small file cannot ask for much memory.
-JpegHeader read_jpeg_header(std::span<const std::uint8_t> bytes, const std::string& name);
+/// are refused by name, sizes beyond the limits too. So are files too short for one bit a block of
+/// their largest component, which the Huffman coding of any scan needs: a small file cannot ask for
+/// much memory.
+JpegHeader read_jpeg_header(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits = {});
 
 }  // namespace lockstep

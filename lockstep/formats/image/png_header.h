@@ -6,6 +6,7 @@
 
 #include "lockstep/formats/image/exif.h"
 #include "lockstep/formats/image/image.h"
+#include "lockstep/formats/image/image_options.h"
 
 namespace lockstep {
 
@@ -21,8 +22,9 @@ struct PngHeader {
 /// Walks over the chunks up to IEND without looking at the pixels; no memory is allocated.
 ///
 /// A file that is cut, whose chunks leave it, or whose IDAT chunks are too short for its pixels
-/// even at deflate's best ratio is a DataError.
-PngHeader read_png_header(std::span<const std::uint8_t> bytes, const std::string& name);
+/// even at deflate's best ratio is a DataError; sizes beyond the limits are, too.
+PngHeader read_png_header(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits = {});
 
 /// Compares the checksum of every chunk; a wrong one is a DataError that names the chunk.
 void check_png_checksums(std::span<const std::uint8_t> bytes, const std::string& name);

@@ -1,0 +1,87 @@
+#include "lockstep/formats/image/image_reader.h"
+
+#include <utility>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/image/jpeg_decoder.h"
+#include "lockstep/formats/image/orientation.h"
+#include "lockstep/formats/image/png_decoder.h"
+
+namespace lockstep {
+namespace {
+
+ImageInfo info_of(const JpegHeader& header) {
+  return {
+      .kind = ImageKind::kJpeg,
+      .size = header.size,
+      .channels = header.components,
+      .orientation = header.exif.value,
+      .exif_is_damaged = header.exif.is_damaged};
+}
+
+ImageInfo info_of(const PngHeader& header) {
+  return {
+      .kind = ImageKind::kPng,
+      .size = header.size,
+      .channels = header.channels,
+      .orientation = header.exif.value,
+      .exif_is_damaged = header.exif.is_damaged};
+}
+
+std::variant<JpegHeader, PngHeader> read_header(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits) {
+  if (image_kind(bytes, name) == ImageKind::kJpeg) return read_jpeg_header(bytes, name, limits);
+  return read_png_header(bytes, name, limits);
+}
+
+void resize(Image& image, const Box& box) {
+  image.size = {box.width, box.height};
+  image.channels = 3;
+  image.pixels.resize(static_cast<std::size_t>(box.width * box.height * image.channels));
+}
+
+}  // namespace
+
+ImageReader::ImageReader(
+    std::span<const std::uint8_t> bytes, std::string name, const ImageOptions& options)
+    : bytes_(bytes),
+      name_(std::move(name)),
+      options_(options),
+      header_(read_header(bytes_, name_, options.limits)),
+      info_(std::visit([](const auto& header) { return info_of(header); }, header_)) {
+  if (options.apply_orientation) info_.size = oriented_size(info_.size, info_.orientation);
+}
+
+Image ImageReader::read() const { return read({0, 0, size().width, size().height}); }
+
+Image ImageReader::read(const Box& box) const {
+  Image image;
+  read(box, image);
+  return image;
+}
+
+void ImageReader::read(const Box& box, Image& out) const {
+  check_inside(box, size());
+  const int orientation = options_.apply_orientation ? info_.orientation : 1;
+  const auto stored_size = std::visit([](const auto& header) { return header.size; }, header_);
+  const Box stored = stored_box(box, stored_size, orientation);
+  resize(out, stored);
+  if (const auto* jpeg = std::get_if<JpegHeader>(&header_)) {
+    decode_jpeg(bytes_, name_, *jpeg, options_.limits.scans, stored, out);
+  } else {
+    decode_png(bytes_, name_, std::get<PngHeader>(header_), stored, out);
+  }
+  if (orientation != 1) out = turned(out.view(), orientation);
+}
+
+ImageInfo read_image_info(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options) {
+  return ImageReader(bytes, name, options).info();
+}
+
+Image decode_image(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options) {
+  return ImageReader(bytes, name, options).read();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,224 @@
+#include "lockstep/formats/image/jpeg_decoder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <vector>
+
+// jpeglib.h needs FILE and size_t, and does not say so.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/image/error_jump.h"
+
+namespace lockstep {
+namespace {
+
+// Fancy upsampling mixes a sample of colour with its neighbours; at the edge of what is decoded
+// they are missing. So more columns are decoded than asked for: one sample covers at most 4 pixels.
+constexpr std::int64_t kMarginPixels = 8;
+constexpr std::size_t kChannels = 3;
+
+struct ErrorManager {
+  jpeg_error_mgr base;  // first: libjpeg knows only this
+  ErrorJump jump;
+  bool out_of_memory = false;
+};
+
+struct ProgressManager {
+  jpeg_progress_mgr base;
+  int scan_limit;
+};
+
+[[noreturn]] void leave_with_error(j_common_ptr info) {
+  auto* errors = reinterpret_cast<ErrorManager*>(info->err);
+  static_assert(std::tuple_size_v<ErrorJump::Text> >= JMSG_LENGTH_MAX);
+  info->err->format_message(info, errors->jump.text.data());
+  errors->out_of_memory = info->err->msg_code == JERR_OUT_OF_MEMORY;
+  errors->jump.leave();
+}
+
+void take_warnings_as_errors(j_common_ptr info, int level) {
+  if (level < 0) leave_with_error(info);
+}
+
+void limit_scans(j_common_ptr info) {
+  const auto* progress = reinterpret_cast<const ProgressManager*>(info->progress);
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= progress->scan_limit) return;
+  auto& jump = reinterpret_cast<ErrorManager*>(info->err)->jump;
+  std::snprintf(jump.text.data(), jump.text.size(), "more than %d scans", progress->scan_limit);
+  jump.leave();
+}
+
+/// Owns libjpeg's state for one file.
+class Decompressor {
+ public:
+  Decompressor(std::span<const std::uint8_t> bytes, const std::string& name, int scan_limit)
+      : size_(bytes.size()), name_(name) {
+    info_.err = jpeg_std_error(&errors_.base);
+    errors_.base.error_exit = leave_with_error;
+    errors_.base.emit_message = take_warnings_as_errors;
+    progress_.base.progress_monitor = limit_scans;
+    progress_.scan_limit = scan_limit;
+    run([&] {
+      jpeg_create_decompress(&info_);
+      info_.progress = &progress_.base;
+      jpeg_mem_src(&info_, bytes.data(), bytes.size());
+    });
+  }
+  Decompressor(const Decompressor&) = delete;
+  Decompressor& operator=(const Decompressor&) = delete;
+  ~Decompressor() { jpeg_destroy_decompress(&info_); }
+
+  jpeg_decompress_struct& info() { return info_; }
+
+  /// Runs calls of libjpeg; see Note [Errors of C libraries].
+  template <typename Body>
+  void run(const Body& body) {
+    if (errors_.jump.run(body)) return;
+    if (errors_.out_of_memory) throw std::bad_alloc();
+    fail(errors_.jump.text.data());
+  }
+
+  template <typename... Parts>
+  [[noreturn]] void fail(const Parts&... reason) const {
+    const std::size_t left = info_.src == nullptr ? size_ : info_.src->bytes_in_buffer;
+    throw DataError(concat(
+        name_,
+        ": offset ",
+        size_ - std::min(left, size_),
+        ": the JPEG image is damaged or cut: ",
+        reason...));
+  }
+
+ private:
+  std::size_t size_;
+  const std::string& name_;
+  ErrorManager errors_{};
+  ProgressManager progress_{};
+  jpeg_decompress_struct info_{};
+};
+
+/// Refuses a file without its end marker, which a part of the image would not come to. Between the
+/// first scan and the end no other 0xff is followed by this code.
+void check_has_end(
+    std::span<const std::uint8_t> bytes, std::size_t first_scan, const std::string& name) {
+  for (std::size_t at = bytes.size() - 1; at > first_scan; --at) {
+    if (bytes[at] == 0xd9 && bytes[at - 1] == 0xff) return;
+  }
+  throw DataError(concat(
+      name, ": offset ", bytes.size(), ": the file ends before its JPEG image does: it was cut"));
+}
+
+void start(Decompressor& decompressor, const JpegHeader& header) {
+  auto& info = decompressor.info();
+  decompressor.run([&] {
+    jpeg_read_header(&info, TRUE);
+    info.out_color_space = header.components == 4 ? JCS_CMYK : JCS_RGB;
+    jpeg_start_decompress(&info);
+  });
+  if (info.output_width != header.size.width || info.output_height != header.size.height) {
+    decompressor.fail("its size changes");
+  }
+  for (int i = 0; i < info.num_components; ++i) {
+    // Latched when the component's first scan begins.
+    if (info.comp_info[i].quant_table == nullptr) decompressor.fail("component ", i, " is missing");
+  }
+}
+
+/// Says whether libjpeg fills in what the scans left out: from neighbours further away than the
+/// margin.
+bool is_smoothed(const jpeg_decompress_struct& info) {
+  if (!info.progressive_mode || info.coef_bits == nullptr) return false;
+  return std::any_of(info.coef_bits, info.coef_bits + info.num_components, [](const auto& bits) {
+    return std::any_of(bits, bits + DCTSIZE2, [](int missing) { return missing != 0; });
+  });
+}
+
+/// Tells libjpeg which columns are wanted and returns the first that it will give.
+std::int64_t crop_columns(Decompressor& decompressor, const Box& box) {
+  auto& info = decompressor.info();
+  const std::int64_t end =
+      std::min<std::int64_t>(info.output_width, box.left + box.width + kMarginPixels);
+  auto left = static_cast<JDIMENSION>(std::max<std::int64_t>(0, box.left - kMarginPixels));
+  auto width = static_cast<JDIMENSION>(end) - left;
+  if (width < info.output_width) {
+    decompressor.run([&] { jpeg_crop_scanline(&info, &left, &width); });
+  }
+  return left;
+}
+
+/// Leaves out the rows above the box; libjpeg can do that without computing them, unless it
+/// smooths.
+void skip_rows(Decompressor& decompressor, std::int64_t rows, bool can_skip) {
+  auto& info = decompressor.info();
+  if (can_skip && rows > 0) {
+    decompressor.run([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(rows)); });
+  }
+  std::vector<std::uint8_t> row(
+      info.output_width * static_cast<std::size_t>(info.output_components));
+  JSAMPROW into = row.data();
+  while (info.output_scanline < rows) {
+    decompressor.run([&] { jpeg_read_scanlines(&info, &into, 1); });
+  }
+}
+
+/// Multiplies two numbers that stand for 0 to 1 in 255 steps, rounded.
+int multiplied(int a, int b) {
+  const int product = a * b + 128;
+  return (product + (product >> 8)) >> 8;
+}
+
+/// Mixes inverted CMYK (255 is no ink) on black as Pillow does.
+void cmyk_to_rgb(const std::uint8_t* from, std::int64_t pixels, std::uint8_t* to) {
+  for (std::int64_t i = 0; i < pixels; ++i, from += 4, to += kChannels) {
+    const int light = from[3];
+    for (std::size_t channel = 0; channel < kChannels; ++channel) {
+      to[channel] = static_cast<std::uint8_t>(light - multiplied(255 - from[channel], light));
+    }
+  }
+}
+
+void read_rows(Decompressor& decompressor, const Box& box, std::int64_t first_column, Image& out) {
+  auto& info = decompressor.info();
+  const std::int64_t components = info.output_components;
+  std::vector<std::uint8_t> row(static_cast<std::size_t>(info.output_width * components));
+  const std::uint8_t* wanted = row.data() + (box.left - first_column) * components;
+  const bool is_cmyk = components == 4;
+  const bool is_whole = !is_cmyk && box.width == info.output_width;
+  for (std::int64_t y = 0; y < box.height; ++y) {
+    std::uint8_t* to = out.row(y);
+    JSAMPROW into = is_whole ? to : row.data();
+    decompressor.run([&] { jpeg_read_scanlines(&info, &into, 1); });
+    if (is_cmyk) {
+      cmyk_to_rgb(wanted, box.width, to);
+    } else if (!is_whole) {
+      std::copy_n(wanted, box.width * components, to);
+    }
+  }
+}
+
+}  // namespace
+
+void decode_jpeg(
+    std::span<const std::uint8_t> bytes,
+    const std::string& name,
+    const JpegHeader& header,
+    int scan_limit,
+    const Box& box,
+    Image& out) {
+  check_has_end(bytes, header.first_scan, name);
+  Decompressor decompressor(bytes, name, scan_limit);
+  start(decompressor, header);
+  auto& info = decompressor.info();
+  const bool can_skip = !is_smoothed(info);
+  const std::int64_t first_column = can_skip ? crop_columns(decompressor, box) : 0;
+  skip_rows(decompressor, box.top, can_skip);
+  read_rows(decompressor, box, first_column, out);
+  if (info.output_scanline == info.output_height) {
+    decompressor.run([&] { jpeg_finish_decompress(&info); });
+  }
+}
+
+}  // namespace lockstep
