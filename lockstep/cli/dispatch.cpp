@@ -12,13 +12,13 @@ namespace {
 using Verb = int (*)(const std::vector<std::string>&);
 
 const std::map<std::string, Verb> kVerbs{
-    {"run", run}, {"train", train}, {"env", env}, {"help", help}};
+    {"run", run}, {"train", train}, {"convert", convert}, {"env", env}, {"help", help}};
 
-const std::vector<std::string> kLater{"bench", "report", "plan", "data", "convert"};
+const std::vector<std::string> kLater{"bench", "report", "plan", "data"};
 
 [[noreturn]] void refuse(const std::string& word) {
   for (const std::string& verb : kLater) {
-    check(word != verb, verb, ": comes later; this version has run, train, env and help");
+    check(word != verb, verb, ": comes later; this version has run, train, convert, env and help");
   }
   std::vector<std::string> known{"--version", "--help"};
   for (const auto& verb : kVerbs) known.push_back(verb.first);

@@ -12,6 +12,9 @@ int run(const std::vector<std::string>& arguments);
 /// `--nproc-per-node`.
 int train(const std::vector<std::string>& arguments);
 
+/// Converts weights between safetensors and PyTorch's files.
+int convert(const std::vector<std::string>& arguments);
+
 /// Prints what this host and this build are.
 int env(const std::vector<std::string>& arguments);
 

@@ -36,12 +36,16 @@ void require_regular(int descriptor, const std::string& name) {
 
 }  // namespace
 
-InputFile::InputFile(const std::filesystem::path& path) : name_(path.string()) {
+FileDescriptor open_regular_file(const std::filesystem::path& path) {
   // Without O_NONBLOCK the opening of a FIFO waits for a writer, perhaps for ever.
-  file_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file_) throw_not_opened(name_);
-  require_regular(file_.get(), name_);
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) throw_not_opened(path.string());
+  require_regular(file.get(), path.string());
+  return file;
 }
+
+InputFile::InputFile(const std::filesystem::path& path)
+    : name_(path.string()), file_(open_regular_file(path)) {}
 
 std::size_t InputFile::read(std::span<std::uint8_t> out) {
   std::size_t filled = 0;

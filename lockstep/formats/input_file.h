@@ -7,11 +7,14 @@
 
 namespace lockstep {
 
-/// Gives the bytes of a regular file.
+/// Opens a regular file to read.
 ///
 /// A path that is missing, a loop of links, a directory, a FIFO or a device is a DataError and
 /// never blocks; what the operating system refuses for another reason (permission, too many files)
 /// is a std::system_error.
+FileDescriptor open_regular_file(const std::filesystem::path& path);
+
+/// Gives the bytes of a regular file, opened by open_regular_file().
 class InputFile final : public ByteSource {
  public:
   explicit InputFile(const std::filesystem::path& path);

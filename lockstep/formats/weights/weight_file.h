@@ -10,6 +10,17 @@
 
 namespace lockstep {
 
+/// Lists the kinds of weight files.
+enum class WeightFormat { kSafetensors, kTorch };
+
+/// Tells by its first bytes what a file is; what is neither counts as safetensors, whose reader
+/// says what is wrong with it.
+WeightFormat weight_format_of_content(const std::filesystem::path& path);
+
+/// Tells by the extension what a file is to be: `.safetensors`, or `.pt`, `.pth` or `.bin` for
+/// PyTorch's. Another is an InvalidArgument.
+WeightFormat weight_format_of_extension(const std::filesystem::path& path);
+
 /// Reads the tensors of a safetensors file or of a file that Python's `torch.save` wrote; which it
 /// is, its content says.
 ///
@@ -22,8 +33,8 @@ namespace lockstep {
 ///     const auto* entry = weights.find("fc.weight");   // entry->shape is {1000, 512}
 TensorFile read_weights(const std::filesystem::path& path, std::string_view only = "");
 
-/// Writes a safetensors file (`.safetensors`) or one that Python's `torch.load` reads (`.pt`,
-/// `.pth`, `.bin`); another extension is an InvalidArgument. The file is complete or not there.
+/// Writes the kind of file that the extension says: complete or not there. PyTorch's has no place
+/// for metadata: there it must be empty.
 void write_weights(
     const std::filesystem::path& path,
     std::span<const TensorEntry> entries,

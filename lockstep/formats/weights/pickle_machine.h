@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/formats/weights/pickle_value.h"
+
+namespace lockstep::pickle {
+
+/// Carries out the opcodes of a pickle: a stack of values, marks in it, and values kept by number.
+///
+/// What is wrong throws DataError with the reason alone, see at().
+class Machine {
+ public:
+  Machine(std::span<const std::uint8_t> bytes, Arena& arena) : bytes_(bytes), arena_(arena) {}
+
+  /// Carries out all opcodes and gives the one value that is left.
+  Value run();
+
+  /// Says where the opcode that is carried out begins.
+  std::size_t at() const { return opcode_at_; }
+
+ private:
+  friend struct Opcodes;
+
+  std::span<const std::uint8_t> take(std::uint64_t size);
+  std::uint64_t number(std::size_t bytes);
+  std::string_view line();
+
+  void push(Value value);
+  Value pop();
+  Value& top();
+  std::vector<Value> pop_to_mark();
+  Text text_from(std::span<const std::uint8_t> bytes);
+  void push_name(std::string name);
+  void push_tuple(std::vector<Value> items);
+  void push_last_as_tuple(std::size_t count);
+  void keep(std::uint64_t place);
+  void fetch(std::uint64_t place);
+  void set_items(std::span<const Value> keys_and_values);
+  void append_items(std::span<const Value> items);
+  void call_top();
+  void build_top();
+
+  std::span<const std::uint8_t> bytes_;
+  Arena& arena_;
+  std::size_t next_ = 0;
+  std::size_t opcode_at_ = 0;
+  bool has_stopped_ = false;
+  std::vector<Value> stack_;
+  std::vector<std::size_t> marks_;
+  std::unordered_map<std::uint64_t, Value> kept_;
+};
+
+}  // namespace lockstep::pickle

@@ -1,0 +1,184 @@
+#include "lockstep/formats/weights/torch_file.h"
+
+#include <deque>
+#include <optional>
+#include <set>
+
+#include "lockstep/formats/weights/mapped_file.h"
+#include "lockstep/formats/weights/pickle_reader.h"
+#include "lockstep/formats/weights/refuse.h"
+#include "lockstep/formats/weights/strided_copy.h"
+#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/torch_archive.h"
+#include "lockstep/formats/weights/utf8.h"
+
+namespace lockstep {
+namespace {
+
+// A state dictionary needs about 200 bytes for each tensor.
+constexpr std::uint64_t kMostPickleBytes = 16 << 20;
+constexpr int kDeepest = 100;
+// A text is kept once in a pickle and used often, so it costs less than its length.
+constexpr std::uint64_t kTextBytesPerValue = 16;
+// What the copies of strided views may need beyond the size of the file.
+constexpr std::uint64_t kMostMoreCopied = 64 << 20;
+
+/// Holds a file, if it was not in memory already, and the copies of what has no plain place in it.
+struct TorchMemory {
+  std::optional<MappedFile> file;
+  std::deque<std::vector<std::uint8_t>> copies;
+};
+
+/// Makes the values of a pickle those of the file: shared parts are repeated, tensors get bytes.
+class TreeBuilder {
+ public:
+  TreeBuilder(
+      const TorchArchive& archive,
+      const TorchRecord& pickle,
+      std::uint64_t file_bytes,
+      TorchMemory& memory,
+      const std::string& file)
+      : archive_(archive),
+        memory_(memory),
+        file_(file),
+        offset_(pickle.offset),
+        values_left_(pickle.bytes.size()),
+        copies_left_(file_bytes + kMostMoreCopied) {}
+
+  TorchValue build(const pickle::Value& value, int depth) {
+    if (depth > kDeepest) refuse(file_, offset_, "values lie deeper than ", kDeepest, " levels");
+    spend(1);
+    return std::visit([&](const auto& content) { return make(content, depth + 1); }, value);
+  }
+
+ private:
+  TorchValue make(std::monostate, int) { return {}; }
+  TorchValue make(bool value, int) { return {value}; }
+  TorchValue make(std::int64_t value, int) { return {value}; }
+  TorchValue make(double value, int) { return {value}; }
+  TorchValue make(pickle::Text text, int) { return {copied(text)}; }
+  TorchValue make(const pickle::Tuple* tuple, int depth) { return list(tuple->items, depth); }
+  TorchValue make(const pickle::List* items, int depth) { return list(items->items, depth); }
+  TorchValue make(const pickle::Name* name, int) { reject(name); }
+  TorchValue make(const pickle::Storage* storage, int) { reject(storage); }
+
+  TorchValue make(const pickle::Dict* dict, int depth) {
+    TorchDict result;
+    std::set<TorchKey> keys;
+    for (const auto& [key, value] : dict->items) {
+      result.items.emplace_back(key_of(key), build(value, depth));
+      if (!keys.insert(result.items.back().first).second) {
+        refuse(file_, offset_, "a dict has a key twice");
+      }
+    }
+    return {std::move(result)};
+  }
+
+  TorchValue make(const pickle::Tensor* tensor, int) {
+    const auto element = bytes_of(tensor->type);
+    const auto size = *tensor_bytes(tensor->type, tensor->shape);
+    auto bytes = storage_bytes(*tensor->storage).subspan(tensor->offset * element);
+    if (is_contiguous(tensor->shape, tensor->strides)) {
+      bytes = bytes.first(size);
+    } else {
+      bytes = copied(*tensor, bytes, size);
+    }
+    return {TorchTensor{tensor->type, tensor->shape, bytes}};
+  }
+
+  TorchValue list(const std::vector<pickle::Value>& items, int depth) {
+    TorchList result;
+    for (const pickle::Value& item : items) result.items.push_back(build(item, depth));
+    return {std::move(result)};
+  }
+
+  TorchKey key_of(const pickle::Value& key) {
+    if (const auto* number = std::get_if<std::int64_t>(&key)) return *number;
+    return copied(std::get<pickle::Text>(key));
+  }
+
+  std::string copied(pickle::Text text) {
+    spend(text->size() / kTextBytesPerValue);
+    return *text;
+  }
+
+  // Each value takes a byte of the pickle at least, unless parts are used over and over.
+  void spend(std::uint64_t values) {
+    if (values > values_left_) refuse(file_, offset_, "a small pickle stands for too many values");
+    values_left_ -= values;
+  }
+
+  std::span<const std::uint8_t> storage_bytes(const pickle::Storage& storage) {
+    const TorchRecord* record = archive_.find("data/" + storage.key);
+    const std::string name = printable(storage.key);
+    if (record == nullptr) refuse(file_, offset_, "the file has no storage ", name);
+    if (record->bytes.size() != storage.bytes) {
+      refuse(
+          file_,
+          record->offset,
+          "storage ",
+          name,
+          " has ",
+          record->bytes.size(),
+          " bytes, not the ",
+          storage.bytes,
+          " that data.pkl says");
+    }
+    return record->bytes;
+  }
+
+  std::span<const std::uint8_t> copied(
+      const pickle::Tensor& tensor, std::span<const std::uint8_t> bytes, std::uint64_t size) {
+    if (size > copies_left_) {
+      refuse(
+          file_,
+          offset_,
+          "a tensor of shape ",
+          shape_text(tensor.shape),
+          " repeats or reorders its storage and is much larger than the file;"
+          " in Python, save tensor.contiguous()");
+    }
+    copies_left_ -= size;
+    return memory_.copies.emplace_back(
+        strided_copy(bytes, tensor.shape, tensor.strides, bytes_of(tensor.type)));
+  }
+
+  [[noreturn]] void reject(const pickle::Value& value) {
+    refuse(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is no value");
+  }
+
+  const TorchArchive& archive_;
+  TorchMemory& memory_;
+  const std::string& file_;
+  std::uint64_t offset_;
+  std::uint64_t values_left_;
+  std::uint64_t copies_left_;
+};
+
+TorchFile parse(
+    std::span<const std::uint8_t> bytes,
+    const std::string& name,
+    const std::shared_ptr<TorchMemory>& memory) {
+  const TorchArchive archive(bytes, name);
+  const TorchRecord& record = *archive.find("data.pkl");
+  if (record.bytes.size() > kMostPickleBytes) {
+    refuse(name, record.offset, "data.pkl has more than ", kMostPickleBytes, " bytes");
+  }
+  const pickle::Pickle pickle = pickle::read_pickle(record.bytes, name, record.offset);
+  TreeBuilder builder(archive, record, bytes.size(), *memory, name);
+  return {name, builder.build(pickle.root, 0), memory};
+}
+
+}  // namespace
+
+TorchFile read_torch_file(const std::filesystem::path& path) {
+  const auto memory = std::make_shared<TorchMemory>();
+  const MappedFile& file = memory->file.emplace(path);
+  return parse(file.bytes(), file.name(), memory);
+}
+
+TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name) {
+  return parse(bytes, name, std::make_shared<TorchMemory>());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,134 @@
+#include <set>
+#include <variant>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/formats/weights/utf8.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostNameBytes = 256 << 20;
+constexpr std::size_t kMostListed = 10;
+
+/// Walks through a tree of values and collects the tensors below a prefix, and what is there
+/// besides.
+class Collector {
+ public:
+  Collector(const TorchFile& file, std::string_view only) : file_(file), only_(only) {
+    if (!only_.empty()) only_ += '.';
+  }
+
+  TensorFile collect() {
+    visit("", file_.value);
+    refuse_others();
+    check(
+        only_.empty() || !tensors_.empty(),
+        file_.name,
+        ": no tensor's name begins with ",
+        only_,
+        " (at the top are: ",
+        listed(top_names()),
+        ')');
+    return TensorFile(std::move(tensors_), {}, file_.memory);
+  }
+
+ private:
+  void visit(const std::string& name, const TorchValue& value) {
+    std::visit([&](const auto& content) { add(name, content); }, value.content);
+  }
+
+  void add(const std::string& name, const TorchDict& dict) {
+    if (dict.items.empty() && !name.empty()) add_other(name, "an empty dict");
+    for (const auto& [key, value] : dict.items) visit(below(name, text_of(key)), value);
+  }
+
+  void add(const std::string& name, const TorchList& list) {
+    if (list.items.empty()) add_other(name, "an empty list");
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+      visit(below(name, std::to_string(i)), list.items[i]);
+    }
+  }
+
+  void add(const std::string& name, const TorchTensor& tensor) {
+    if (!name.starts_with(only_)) return;
+    const std::string own = name.substr(only_.size());
+    if (own.empty())
+      throw DataError(
+          concat(file_.name, ": holds a tensor without a name; in Python, save a dict of tensors"));
+    if (!names_.insert(own).second) {
+      throw DataError(concat(file_.name, ": two tensors have the name ", printable(own)));
+    }
+    tensors_.push_back({own, tensor.type, tensor.shape, tensor.bytes});
+  }
+
+  void add(const std::string& name, std::monostate) { add_other(name, "None"); }
+  void add(const std::string& name, bool) { add_other(name, "a bool"); }
+  void add(const std::string& name, std::int64_t) { add_other(name, "an integer"); }
+  void add(const std::string& name, double) { add_other(name, "a float"); }
+  void add(const std::string& name, const std::string&) { add_other(name, "a text"); }
+
+  void add_other(const std::string& name, const char* kind) {
+    if (!name.starts_with(only_)) return;
+    others_.push_back(concat(name.empty() ? "the whole" : printable(name), " (", kind, ')'));
+  }
+
+  void refuse_others() const {
+    if (others_.empty()) return;
+    throw DataError(concat(
+        file_.name,
+        ": ",
+        others_.size(),
+        " values are no tensors: ",
+        listed(others_),
+        "; name the part that is a state dictionary (at the top are: ",
+        listed(top_names()),
+        ')'));
+  }
+
+  std::vector<std::string> top_names() const {
+    std::vector<std::string> names;
+    if (const auto* dict = std::get_if<TorchDict>(&file_.value.content)) {
+      for (const auto& item : dict->items) names.push_back(printable(text_of(item.first)));
+    }
+    return names;
+  }
+
+  static std::string listed(const std::vector<std::string>& names) {
+    std::string list;
+    for (std::size_t i = 0; i < names.size() && i < kMostListed; ++i) {
+      list += (i == 0 ? "" : ", ") + names[i];
+    }
+    return names.size() > kMostListed ? list + ", ..." : list;
+  }
+
+  static std::string text_of(const TorchKey& key) {
+    const auto* number = std::get_if<std::int64_t>(&key);
+    return number != nullptr ? std::to_string(*number) : std::get<std::string>(key);
+  }
+
+  // A few long names, each within all others, would need far more memory than the file has.
+  std::string below(const std::string& name, const std::string& key) {
+    std::string result = name.empty() ? key : name + '.' + key;
+    name_bytes_ += result.size();
+    if (name_bytes_ > kMostNameBytes) {
+      throw DataError(concat(file_.name, ": names of more than ", kMostNameBytes, " bytes"));
+    }
+    return result;
+  }
+
+  const TorchFile& file_;
+  std::string only_;
+  std::vector<TensorEntry> tensors_;
+  std::set<std::string> names_;
+  std::vector<std::string> others_;
+  std::size_t name_bytes_ = 0;
+};
+
+}  // namespace
+
+TensorFile tensors_of(const TorchFile& file, std::string_view only) {
+  return Collector(file, only).collect();
+}
+
+}  // namespace lockstep

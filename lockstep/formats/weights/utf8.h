@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Tells whether a text is UTF-8: no stray or missing bytes, no longer forms, no surrogates.
+bool is_utf8(std::string_view text);
+
+/// Puts a text of a stranger into quotes for a message: what could disturb a terminal as `\x1b`,
+/// and not more than its first 100 bytes.
+std::string printable(std::string_view text);
+
+}  // namespace lockstep
