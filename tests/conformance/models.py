@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what torchvision's ResNets compute, for tests/nn/resnet_test.cpp: models.py [FOLDER].
+"""Writes what torchvision's nets compute, for tests/nn/torchvision_reference.h: models.py [FOLDER [NAME...]].
 
 Made with PyTorch 2.15.0 and torchvision 0.29.2, in float64, 10 classes, 4 images of 3 x 64 x 64. Weights and images
 come from a counter, so that C++ can make the same: see value(). One file a model; its lines:
@@ -8,7 +8,7 @@ come from a counter, so that C++ can make the same: see value(). One file a mode
     logits MODE VALUE...                                          of evaluation, then of training
 
 SEED0: the tensor as manual_seed(0) and torchvision's constructor leave it. AFTER: a parameter's gradient, or a buffer, after one
-forward and backward in training. NORM is the 2-norm; DOT the sum of the elements, each times value(dot, its index).
+forward and backward in training, without dropout. NORM is the 2-norm; DOT the sum of the elements, each times value(dot, its index).
 """
 
 import sys
@@ -69,6 +69,9 @@ MODELS = {
     "resnet34": torchvision.models.resnet34,
     "resnet50": torchvision.models.resnet50,
 }
+for depth in (11, 13, 16, 19):
+    MODELS[f"vgg{depth}"] = getattr(torchvision.models, f"vgg{depth}")
+    MODELS[f"vgg{depth}-bn"] = getattr(torchvision.models, f"vgg{depth}_bn")
 
 
 def seeded(name):
@@ -79,6 +82,9 @@ def seeded(name):
 def after_training(net, images):
     """Returns the logits and, by name, the gradients and buffers after one step's forward and backward."""
     net.train()
+    for module in net.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.eval()
     logits = net(images)
     (logits * even(SCORES, logits.shape)).sum().backward()
     return logits, {name: tensor.grad for name, tensor in net.named_parameters()} | dict(net.named_buffers())
@@ -107,7 +113,7 @@ def lines(name):
 def main():
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "models")
     folder.mkdir(exist_ok=True)
-    for name in MODELS:
+    for name in sys.argv[2:] or MODELS:
         head = f"# tests/conformance/models.py, torch {torch.__version__}, torchvision {torchvision.__version__}"
         (folder / f"{name}.txt").write_text("\n".join([head, *lines(name)]) + "\n")
 

@@ -2,13 +2,24 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <ATen/ops/rand.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/models/model.h"
+
 namespace lockstep::nn {
 
-/// Makes random images that the model of that name takes; ResNets get 3 x 32 x 32.
+/// Lists the models, of the VGGs, which are large, the smallest with batch norm for them all.
+inline std::vector<std::string> models_of_each_kind() {
+  auto names = model_names();
+  std::erase_if(
+      names, [](const std::string& name) { return name.starts_with("vgg") && name != "vgg11-bn"; });
+  return names;
+}
+
+/// Makes random images that the model of that name takes; ResNets and VGGs get 3 x 32 x 32.
 inline torch::Tensor images_for(const std::string& model, std::int64_t count) {
   if (model == "toy") return at::rand({count, 10});
   if (model.starts_with("mnist")) return at::rand({count, 1, 28, 28});

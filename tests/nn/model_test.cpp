@@ -167,8 +167,8 @@ TEST(Model, ListsTheNamesWhenThereIsNoSuchNet) {
     EXPECT_STREQ(
         error.what(),
         "make_model: there is no such net: mnist; there are toy, mnist-small, mnist-large, "
-        "resnet18, "
-        "resnet18-cifar, resnet34, resnet50");
+        "resnet18, resnet18-cifar, resnet34, resnet50, vgg11, vgg11-bn, vgg13, vgg13-bn, vgg16, "
+        "vgg16-bn, vgg19, vgg19-bn");
   }
   EXPECT_THROW(make_model("toy", 0), InvalidArgument);
 }

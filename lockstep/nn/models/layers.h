@@ -31,6 +31,12 @@ torch::Tensor run_layers(Layers& layers, torch::Tensor input);
 /// Makes a layer without parameters of a function.
 torch::nn::AnyModule layer_of(std::function<torch::Tensor(torch::Tensor)> function);
 
+/// Makes the first layer of a convolution net: checks that images are [N, 3, height, width] and
+/// lays them out channels-last; the message of the InvalidArgument begins with the net's name.
+///
+/// With channels-last weights all that follows stays in that layout.
+torch::nn::AnyModule colour_image_layer(const char* net);
+
 /// Computes max(input, 0); in place where the same autograd graph computed the input.
 ///
 /// What comes from outside is left alone: the input of a pipeline's stage is a leaf, may be kept

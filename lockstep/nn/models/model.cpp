@@ -6,6 +6,7 @@
 #include "lockstep/nn/models/mnist.h"
 #include "lockstep/nn/models/resnet.h"
 #include "lockstep/nn/models/toy.h"
+#include "lockstep/nn/models/vgg.h"
 
 namespace lockstep::nn {
 namespace {
@@ -25,6 +26,11 @@ std::shared_ptr<ModelImpl> make_resnet(std::int64_t classes) {
   return std::make_shared<ResNetImpl>(kShape, classes);
 }
 
+template <const VggShape& kShape>
+std::shared_ptr<ModelImpl> make_vgg(std::int64_t classes) {
+  return std::make_shared<VggImpl>(kShape, classes);
+}
+
 constexpr Entry kModels[] = {
     {"toy", make<ToyImpl>},
     {"mnist-small", make<MnistSmallImpl>},
@@ -33,6 +39,14 @@ constexpr Entry kModels[] = {
     {"resnet18-cifar", make_resnet<kResNet18Cifar>},
     {"resnet34", make_resnet<kResNet34>},
     {"resnet50", make_resnet<kResNet50>},
+    {"vgg11", make_vgg<kVgg11>},
+    {"vgg11-bn", make_vgg<kVgg11Bn>},
+    {"vgg13", make_vgg<kVgg13>},
+    {"vgg13-bn", make_vgg<kVgg13Bn>},
+    {"vgg16", make_vgg<kVgg16>},
+    {"vgg16-bn", make_vgg<kVgg16Bn>},
+    {"vgg19", make_vgg<kVgg19>},
+    {"vgg19-bn", make_vgg<kVgg19Bn>},
 };
 
 std::string joined_names() {

@@ -6,25 +6,12 @@
 #include <torch/nn/init.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/nn/models/residual_block.h"
 
 namespace lockstep::nn {
 namespace {
 
 constexpr std::int64_t kStemChannels = 64;
-
-// The weights are channels-last too, so all that follows stays in that layout.
-torch::nn::AnyModule input_layer(const char* name) {
-  return layer_of([name](const torch::Tensor& images) {
-    check(
-        images.dim() == 4 && images.size(1) == 3,
-        name,
-        ": takes images of [N, 3, height, width], not ",
-        images.sizes());
-    return images.contiguous(at::MemoryFormat::ChannelsLast);
-  });
-}
 
 torch::Tensor max_pool(torch::Tensor maps) { return at::max_pool2d(maps, 3, 2, 1); }
 
@@ -45,7 +32,7 @@ ResNetImpl::ResNetImpl(const ResNetShape& shape, std::int64_t classes)
 
 void ResNetImpl::append_stem() {
   const bool is_cifar = shape_.stem == ResNetStem::kCifar;
-  append("input", input_layer(shape_.name));
+  append("input", colour_image_layer(shape_.name));
   append_module("conv1", convolution(3, kStemChannels, is_cifar ? 3 : 7, is_cifar ? 1 : 2));
   append_module("bn1", torch::nn::BatchNorm2d(kStemChannels));
   append("relu", layer_of(relu_layer));

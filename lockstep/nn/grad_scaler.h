@@ -1,0 +1,113 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include <torch/arg.h>
+#include <torch/optim/optimizer.h>
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep::nn {
+
+/// Are the settings of a GradScaler; PyTorch's defaults.
+struct GradScalerOptions {
+  /// Is the scale of the first step.
+  TORCH_ARG(double, init_scale) = 65536;
+  /// Is what the scale is multiplied by after growth_interval steps without overflow; above 1.
+  TORCH_ARG(double, growth_factor) = 2;
+  /// Is what the scale is multiplied by after an overflow; between 0 and 1.
+  TORCH_ARG(double, backoff_factor) = 0.5;
+  TORCH_ARG(std::int64_t, growth_interval) = 2000;
+  /// Without it nothing is scaled and every step taken.
+  TORCH_ARG(bool, enabled) = true;
+};
+
+/// Is what a GradScaler must be given back to go on as before: PyTorch's state_dict().
+struct GradScalerState {
+  double scale = 0;
+  double growth_factor = 0;
+  double backoff_factor = 0;
+  std::int64_t growth_interval = 0;
+  std::int64_t growth_tracker = 0;  ///< steps without overflow since the scale changed
+};
+
+/// Multiplies the loss, so that small gradients survive float16, divides the gradients again before
+/// the optimizer sees them, and leaves out the steps in which one overflowed: PyTorch's GradScaler.
+///
+///     nn::GradScaler scaler({}, world);
+///     ...
+///     scaler.scale(loss).backward();
+///     scaler.unscale_(optimizer);           // only if the gradients are looked at or clipped
+///     const bool taken = scaler.step(optimizer);
+///     scaler.update();
+///
+/// With a group, its ranks leave out the same steps and have the same scale at all times, be they
+/// replicas, stages of one model that never see the loss, or owners of shards: what one rank finds
+/// all know. Any number of optimizers; an overflow in one leaves out its step alone. Use it from
+/// one thread at a time. Misuse is InvalidArgument, after which nothing has changed.
+class GradScaler {
+ public:
+  /// All ranks of the group must give the same options.
+  explicit GradScaler(GradScalerOptions options = {}, ProcessGroup group = ProcessGroup());
+
+  /// Multiplies a loss or other outputs by the scale. On one rank of the group at least.
+  torch::Tensor scale(const torch::Tensor& outputs);
+  std::vector<torch::Tensor> scale(const std::vector<torch::Tensor>& outputs);
+
+  /// Divides the optimizer's gradients by the scale, in place, once all of them are there; at most
+  /// once before its step(). Gradients of float16 are refused: what they lost cannot come back. A
+  /// collective.
+  void unscale_(torch::optim::Optimizer& optimizer);
+
+  /// Calls unscale_() if that was not done, then the optimizer's step() if all gradients on all
+  /// ranks are finite; tells whether it did. A collective.
+  bool step(torch::optim::Optimizer& optimizer);
+
+  /// Ends the iteration: lowers the scale if a gradient overflowed, raises it after growth_interval
+  /// iterations in which none did; or sets it, the same on all ranks.
+  void update(const std::optional<double>& new_scale = std::nullopt);
+
+  bool is_enabled() const { return options_.enabled(); }
+
+  /// Gives the scale in force; 1 if disabled.
+  double scale_factor() const { return is_enabled() ? scale_ : 1; }
+
+  /// Gives what a snapshot keeps; nothing if disabled. Take it after update().
+  std::optional<GradScalerState> state() const;
+
+  /// Goes on from a state, also where this scaler was made with other options; a disabled one stays
+  /// as it is. Throws InvalidArgument for the state of a disabled one and for impossible values.
+  void load(const std::optional<GradScalerState>& state);
+
+ private:
+  enum class Stage { kReady, kUnscaled, kStepped };
+
+  // Is what one optimizer's gradients were since the last update().
+  struct Iteration {
+    Stage stage = Stage::kReady;
+    bool any_gradient = false;
+    bool overflowed = false;
+  };
+
+  using Flags = std::array<bool, 2>;
+
+  Stage stage_of(const torch::optim::Optimizer& optimizer) const;
+  void check_scaled(const torch::Device& device);
+  Flags agreed(const Flags& own, const torch::Device& device) const;
+  void adapt_scale();
+
+  GradScalerOptions options_;
+  ProcessGroup group_;
+  float scale_;
+  std::int64_t growth_tracker_ = 0;
+  bool has_scaled_ = false;        // on this rank
+  bool group_has_scaled_ = false;  // on any rank; known to all alike
+  std::unordered_map<const torch::optim::Optimizer*, Iteration> iterations_;
+};
+
+}  // namespace lockstep::nn

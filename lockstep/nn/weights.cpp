@@ -1,0 +1,187 @@
+#include "lockstep/nn/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/weight_file.h"
+#include "lockstep/nn/weight_types.h"
+
+namespace lockstep::nn {
+namespace {
+
+constexpr std::string_view kPythonDdp = "module.";
+
+bool all_begin_with(const TensorFile& file, std::string_view prefix) {
+  const auto begins = [&](const TensorEntry& entry) { return entry.name.starts_with(prefix); };
+  return !file.entries().empty() && std::ranges::all_of(file.entries(), begins);
+}
+
+// Only what no name of the model explains: a model may have a child that is called `module`.
+std::string prefix_of(const TensorFile& file, const NamedTensors& state) {
+  const auto is_of_model = [](const auto& item) { return item.key().starts_with(kPythonDdp); };
+  const bool explained = std::any_of(state.begin(), state.end(), is_of_model);
+  return all_begin_with(file, kPythonDdp) && !explained ? std::string(kPythonDdp) : "";
+}
+
+bool is_convertible(torch::ScalarType from, torch::ScalarType to) {
+  return from == to || (c10::isFloatingType(from) && c10::isFloatingType(to));
+}
+
+WeightsReport::Mismatch compared(
+    const std::string& name, const torch::Tensor& tensor, const TensorEntry* entry) {
+  WeightsReport::Mismatch both{.name = name, .in_model = tensor.sizes().vec()};
+  const auto type = element_type_of(tensor.scalar_type());
+  both.type_in_model = type ? torch_name(*type) : c10::toString(tensor.scalar_type());
+  if (entry == nullptr) return both;
+  both.in_file = entry->shape;
+  both.type_in_file = torch_name(entry->type);
+  return both;
+}
+
+bool is_taken(const WeightsReport::Mismatch& both, const torch::Tensor& tensor, ElementType type) {
+  const auto from = scalar_type_of(type);
+  return both.in_model == both.in_file && from && is_convertible(*from, tensor.scalar_type());
+}
+
+torch::Tensor tensor_of(const TensorEntry& entry) {
+  auto tensor = at::empty(entry.shape, *scalar_type_of(entry.type));
+  if (!entry.bytes.empty())
+    std::memcpy(tensor.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
+  return tensor;
+}
+
+bool is_finite(const torch::Tensor& tensor) {
+  if (!tensor.is_floating_point()) return true;
+  // Types of one byte have no kernel of their own.
+  const torch::Tensor values = tensor.element_size() == 1 ? tensor.to(torch::kFloat) : tensor;
+  return at::isfinite(values).all().item<bool>();
+}
+
+/// Pairs the tensors of a model with those of a file.
+class Pairing {
+ public:
+  Pairing(NamedTensors state, const TensorFile& file, const LoadWeightsOptions& options)
+      : state_(std::move(state)), replaceable_(options.replaceable) {
+    report_.prefix = prefix_of(file, state_);
+    for (const auto& item : state_) {
+      pair(item.key(), item.value(), file.find(report_.prefix + item.key()));
+    }
+    for (const TensorEntry& entry : file.entries()) {
+      const std::string name = entry.name.substr(report_.prefix.size());
+      if (!state_.contains(name)) report_.unexpected.push_back(name);
+    }
+  }
+
+  const WeightsReport& report() const { return report_; }
+
+  WeightsReport copy() {
+    const torch::NoGradGuard no_gradients;
+    for (const auto& [name, target, entry] : pairs_) {
+      const torch::Tensor values = tensor_of(*entry);
+      if (!is_finite(values)) report_.not_finite.push_back(name);
+      torch::Tensor(target).copy_(values);
+      ++report_.loaded;
+    }
+    return std::move(report_);
+  }
+
+ private:
+  struct Pair {
+    std::string name;
+    torch::Tensor target;
+    const TensorEntry* entry;
+  };
+
+  void pair(const std::string& name, const torch::Tensor& tensor, const TensorEntry* entry) {
+    auto both = compared(name, tensor, entry);
+    if (entry != nullptr && is_taken(both, tensor, entry->type)) {
+      if (both.type_in_file != both.type_in_model)
+        report_.converted.push_back({name, both.type_in_file, both.type_in_model});
+      pairs_.push_back({name, tensor, entry});
+    } else if (may_keep(name, entry)) {
+      report_.kept.push_back(std::move(both));
+    } else if (entry == nullptr) {
+      report_.missing.push_back(name);
+    } else {
+      report_.mismatched.push_back(std::move(both));
+    }
+  }
+
+  bool may_keep(const std::string& name, const TensorEntry* entry) const {
+    if (std::ranges::find(replaceable_, name) != replaceable_.end()) return true;
+    return entry == nullptr && name.ends_with("num_batches_tracked");
+  }
+
+  NamedTensors state_;
+  std::vector<std::string> replaceable_;
+  std::vector<Pair> pairs_;
+  WeightsReport report_;
+};
+
+void check_names(const NamedTensors& state, const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    check(state.contains(name), "load_weights: the model has no tensor ", name, " to be replaced");
+  }
+}
+
+}  // namespace
+
+WeightsReport load_weights(
+    torch::nn::Module& module,
+    const std::filesystem::path& path,
+    const LoadWeightsOptions& options) {
+  const NamedTensors state = named_state(module);
+  check_names(state, options.replaceable);
+  const TensorFile file = read_weights(path, options.only);
+  Pairing pairing(state, file, options);
+  if (!pairing.report().fits()) {
+    throw DataError(concat(
+        "load_weights: ",
+        path.string(),
+        ": the weights do not fit the model; nothing was loaded:\n",
+        differences_text(pairing.report()),
+        "choose the model that the file was made with, or let the tensors of a new head keep their "
+        "values"));
+  }
+  return pairing.copy();
+}
+
+void save_weights(
+    const torch::nn::Module& module,
+    const std::filesystem::path& path,
+    const std::map<std::string, std::string>& metadata) {
+  save_weights(named_state(module), path, metadata);
+}
+
+void save_weights(
+    const NamedTensors& state,
+    const std::filesystem::path& path,
+    const std::map<std::string, std::string>& metadata) {
+  std::vector<torch::Tensor> plain;
+  std::vector<TensorEntry> entries;
+  for (const auto& item : state) {
+    const auto type = element_type_of(item.value().scalar_type());
+    check(
+        type.has_value(),
+        "save_weights: ",
+        item.key(),
+        " has a type that files of weights do not have: ",
+        c10::toString(item.value().scalar_type()));
+    const auto& tensor = plain.emplace_back(item.value().detach().cpu().contiguous());
+    const auto* bytes = static_cast<const std::uint8_t*>(tensor.const_data_ptr());
+    entries.push_back(
+        {.name = item.key(),
+         .type = *type,
+         .shape = tensor.sizes().vec(),
+         .bytes = {bytes, tensor.nbytes()}});
+  }
+  write_weights(path, entries, metadata);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+
+#include "lockstep/nn/named_state.h"
+#include "lockstep/nn/weights_report.h"
+
+namespace lockstep::nn {
+
+/// Says how far a file may differ from the model.
+struct LoadWeightsOptions {
+  /// Names tensors that keep the model's values where the file has another shape or none: those of
+  /// a new head. The report tells which did.
+  std::vector<std::string> replaceable = {};
+  /// Takes a part of the file: `state_dict` of `{"state_dict": {...}, "epoch": 3}`.
+  std::string only = {};
+};
+
+/// Copies the weights of a safetensors or PyTorch file into the module's parameters and buffers, by
+/// name, whatever their memory format and whether they want gradients.
+///
+/// Nothing is reshaped and nothing left out: a missing, unexpected or mismatched tensor is a
+/// DataError that lists all of them, and the module is as it was. Two things are taken and told in
+/// the report: floating-point numbers of another width are converted, and `module.`, which Python's
+/// DDP puts before every name, is taken off. So is a `num_batches_tracked` that the file lacks, as
+/// those of PyTorch before 0.4.1 do: it keeps its value.
+///
+///     auto model = make_model("resnet50", 20);
+///     auto report = load_weights(*model, "resnet50.pth", {.replaceable = {"fc.weight",
+///     "fc.bias"}});
+WeightsReport load_weights(
+    torch::nn::Module& module,
+    const std::filesystem::path& path,
+    const LoadWeightsOptions& options = {});
+
+/// Writes the module's parameters and buffers, by Python's names in Python's order, row-major
+/// whatever their memory format: `.safetensors`, or `.pt`, `.pth`, `.bin` for Python's torch.load.
+///
+/// The file is complete or not there. Throws InvalidArgument for another extension.
+void save_weights(
+    const torch::nn::Module& module,
+    const std::filesystem::path& path,
+    const std::map<std::string, std::string>& metadata = {});
+
+/// Does the same for tensors that have their names already.
+void save_weights(
+    const NamedTensors& state,
+    const std::filesystem::path& path,
+    const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace lockstep::nn
