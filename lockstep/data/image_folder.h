@@ -15,6 +15,8 @@ struct OtherFiles {
   std::vector<std::string> examples;  ///< the first few, for messages
 };
 
+struct ImageFolderList;
+
 /// Lists the JPEG and PNG files of a folder of class folders, and reads them.
 ///
 /// Classes are the folders of `directory`, their numbers the order of their names by bytes; a class
@@ -45,7 +47,8 @@ class ImageFolder {
   /// Gives the names of the classes as they are on disk, which need not be UTF-8.
   const std::vector<std::string>& class_names() const;
 
-  /// Gives the class of a file; the index must be in [0, size()), here and below.
+  /// Gives the class of a file; an index outside [0, size()) is an InvalidArgument, here and
+  /// below.
   std::int64_t label(std::int64_t index) const;
 
   /// Gives the classes of all files.
@@ -54,7 +57,7 @@ class ImageFolder {
   /// Gives the path of a file.
   std::filesystem::path path(std::int64_t index) const;
 
-  /// Gives the path for messages: printable, bytes that are not escaped.
+  /// Gives the path for messages: what is no printable UTF-8 is escaped.
   std::string name(std::int64_t index) const;
 
   /// Reads a file.
@@ -67,8 +70,9 @@ class ImageFolder {
   void open(std::int64_t index, std::vector<std::uint8_t>& bytes) const;
 
  private:
-  struct List;
-  std::shared_ptr<const List> list_;
+  std::size_t checked(std::int64_t index) const;
+
+  std::shared_ptr<const ImageFolderList> list_;
 };
 
 /// Holds the parts of a data set that lies in folders.

@@ -1,0 +1,131 @@
+#include "lockstep/data/image_folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/data/image_folder_list.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+using File = ImageFolderList::File;
+
+template <typename... Parts>
+[[noreturn]] void fail(const std::string& name, const Parts&... reason) {
+  throw DataError(concat(name, ": ", reason...));
+}
+
+FileDescriptor open_without_links(const fs::path& path, const std::string& name) {
+  // Without O_NONBLOCK the opening of a FIFO waits for a writer, perhaps for ever.
+  FileDescriptor file(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
+  if (file) return file;
+  const int code = errno;
+  if (code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENXIO) {
+    fail(
+        name,
+        "is gone since the folder was scanned: ",
+        std::generic_category().message(code),
+        "; do not change a data set while it is read");
+  }
+  throw_errno("open", name);
+}
+
+void check_unchanged(int descriptor, const File& found, const std::string& name) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) throw_errno("fstat", name);
+  const std::int64_t modified =
+      std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  if (S_ISREG(status.st_mode) && status.st_size == found.size && modified == found.modified) return;
+  fail(
+      name,
+      "was changed since the folder was scanned: ",
+      found.size,
+      " bytes then, ",
+      status.st_size,
+      " now; do not change a data set while it is read");
+}
+
+void read_whole(int descriptor, std::vector<std::uint8_t>& bytes, const std::string& name) {
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t count = ::read(descriptor, bytes.data() + filled, bytes.size() - filled);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_errno("read", name);
+    if (count == 0) fail(name, "offset ", filled, ": the file ends while it is read");
+    filled += static_cast<std::size_t>(count);
+  }
+}
+
+}  // namespace
+
+ImageFolder::ImageFolder(const fs::path& directory)
+    : list_(std::make_shared<const ImageFolderList>(scan_image_folder(directory))) {}
+
+std::int64_t ImageFolder::size() const { return static_cast<std::int64_t>(list_->files.size()); }
+
+std::int64_t ImageFolder::classes() const {
+  return static_cast<std::int64_t>(list_->class_names.size());
+}
+
+const fs::path& ImageFolder::directory() const { return list_->directory; }
+
+const OtherFiles& ImageFolder::other_files() const { return list_->others; }
+
+const std::vector<std::string>& ImageFolder::class_names() const { return list_->class_names; }
+
+std::size_t ImageFolder::checked(std::int64_t index) const {
+  check(0 <= index && index < size(), "ImageFolder: no such file: ", index, " of ", size());
+  return static_cast<std::size_t>(index);
+}
+
+std::int64_t ImageFolder::label(std::int64_t index) const {
+  checked(index);
+  const auto& ends = list_->class_ends;
+  return std::upper_bound(ends.begin(), ends.end(), index) - ends.begin();
+}
+
+std::vector<std::int64_t> ImageFolder::labels() const {
+  std::vector<std::int64_t> labels;
+  labels.reserve(list_->files.size());
+  for (std::size_t number = 0; number < list_->class_ends.size(); ++number) {
+    labels.resize(
+        static_cast<std::size_t>(list_->class_ends[number]), static_cast<std::int64_t>(number));
+  }
+  return labels;
+}
+
+fs::path ImageFolder::path(std::int64_t index) const {
+  return list_->directory / list_->path(checked(index));
+}
+
+std::string ImageFolder::name(std::int64_t index) const { return printable(path(index).native()); }
+
+std::vector<std::uint8_t> ImageFolder::open(std::int64_t index) const {
+  std::vector<std::uint8_t> bytes;
+  open(index, bytes);
+  return bytes;
+}
+
+void ImageFolder::open(std::int64_t index, std::vector<std::uint8_t>& bytes) const {
+  const std::string name = this->name(index);
+  const File& found = list_->files[static_cast<std::size_t>(index)];
+  if (found.size > kMaximumFileBytes) {
+    fail(name, "the file has ", found.size, " bytes, more than the limit of ", kMaximumFileBytes);
+  }
+  const FileDescriptor file = open_without_links(path(index), name);
+  check_unchanged(file.get(), found, name);
+  bytes.resize(static_cast<std::size_t>(found.size));
+  read_whole(file.get(), bytes, name);
+  check_unchanged(file.get(), found, name);
+}
+
+}  // namespace lockstep::data

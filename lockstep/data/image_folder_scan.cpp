@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+#include <sys/stat.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/data/image_folder_list.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostExamples = 3;
+
+template <typename... Parts>
+[[noreturn]] void fail(const fs::path& path, const Parts&... reason) {
+  throw DataError(concat(printable(path.native()), ": ", reason...));
+}
+
+bool is_hidden(const std::string& name) { return name.starts_with('.'); }
+
+bool is_image_name(const std::string& name) {
+  const auto dot = name.rfind('.');
+  if (dot == std::string::npos) return false;
+  std::string extension = name.substr(dot + 1);
+  for (char& c : extension) {
+    if ('A' <= c && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return extension == "jpg" || extension == "jpeg" || extension == "png";
+}
+
+/// Holds the names in one folder by what they are, sorted.
+struct Contents {
+  std::vector<std::string> folders;
+  std::vector<std::string> images;
+  std::vector<std::string> others;
+};
+
+class Scanner {
+ public:
+  explicit Scanner(const fs::path& directory) {
+    std::error_code error;
+    list_.directory = fs::canonical(directory, error);
+    if (error) fail(directory, "cannot be opened: ", error.message(), "; check the path");
+    if (!fs::is_directory(list_.directory)) fail(directory, "a folder of class folders is needed");
+  }
+
+  ImageFolderList scan() {
+    const Contents root = contents("");
+    for (const auto& name : root.images) add_other(name);
+    for (const auto& name : root.others) add_other(name);
+    list_.class_names = root.folders;
+    check_class_count();
+    for (const auto& name : root.folders) {
+      const std::size_t before = list_.files.size();
+      const std::int64_t others_before = list_.others.count;
+      scan_class(name);
+      if (list_.files.size() == before) refuse_empty_class(name, others_before);
+      list_.class_ends.push_back(static_cast<std::int64_t>(list_.files.size()));
+    }
+    list_.paths.shrink_to_fit();
+    list_.files.shrink_to_fit();
+    return std::move(list_);
+  }
+
+ private:
+  Contents contents(const std::string& below) const {
+    Contents found;
+    std::error_code ignored;  // a link to nothing is refused where its target is looked for
+    for (const auto& entry : fs::directory_iterator(list_.directory / below)) {
+      const std::string name = entry.path().filename().native();
+      const fs::file_type type = entry.symlink_status().type();
+      if (is_hidden(name)) {
+        found.others.push_back(name);
+      } else if (type == fs::file_type::directory) {
+        found.folders.push_back(name);
+      } else if (type == fs::file_type::symlink && entry.is_directory(ignored)) {
+        fail(entry.path(), "a link to a folder is not followed; put the folder itself there");
+      } else {
+        (is_image_name(name) ? found.images : found.others).push_back(name);
+      }
+    }
+    for (auto* names : {&found.folders, &found.images, &found.others}) {
+      std::sort(names->begin(), names->end());
+    }
+    return found;
+  }
+
+  void check_class_count() const {
+    const auto count = list_.class_names.size();
+    if (count == 0) fail(list_.directory, "no class folder; each class is a folder of images");
+    if (count == 1) {
+      fail(
+          list_.directory,
+          "only one class folder, ",
+          printable(list_.class_names[0]),
+          "; at least two are needed");
+    }
+  }
+
+  [[noreturn]] void refuse_empty_class(const std::string& name, std::int64_t others_before) const {
+    fail(
+        list_.directory / name,
+        "the class has no JPEG or PNG file, but ",
+        list_.others.count - others_before,
+        " others; remove the folder or convert them");
+  }
+
+  void scan_class(const std::string& name) {
+    std::vector<std::string> folders{name};
+    std::vector<std::pair<std::string, Contents>> found;
+    while (!folders.empty()) {
+      const std::string folder = std::move(folders.back());
+      folders.pop_back();
+      found.emplace_back(folder, contents(folder));
+      for (const auto& inner : found.back().second.folders) folders.push_back(folder + '/' + inner);
+    }
+    // As os.walk's folders are sorted in torchvision: by the whole path, not level by level.
+    std::sort(
+        found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [folder, names] : found) {
+      for (const auto& image : names.images) add_image(folder + '/' + image);
+      for (const auto& other : names.others) add_other(folder + '/' + other);
+    }
+  }
+
+  void add_other(const std::string& path) {
+    if (list_.others.examples.size() < kMostExamples)
+      list_.others.examples.push_back(printable(path));
+    ++list_.others.count;
+  }
+
+  void add_image(std::string path) {
+    struct stat status = status_of(path);
+    if (S_ISLNK(status.st_mode)) {
+      path = target_of(path);
+      status = status_of(path);
+    }
+    if (!S_ISREG(status.st_mode)) fail(list_.directory / path, "a regular file is needed");
+    list_.paths += path;
+    list_.files.push_back(
+        {.path_end = list_.paths.size(),
+         .size = status.st_size,
+         .modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec});
+  }
+
+  struct stat status_of(const std::string& path) const {
+    const fs::path whole = list_.directory / path;
+    struct stat status {};
+    if (::lstat(whole.c_str(), &status) != 0) throw_errno("lstat", printable(whole.native()));
+    return status;
+  }
+
+  /// Follows a link; what is kept is the path of its target, so that it can be opened without
+  /// following any.
+  std::string target_of(const std::string& path) const {
+    const fs::path link = list_.directory / path;
+    std::error_code error;
+    const fs::path target = fs::canonical(link, error);
+    if (error) fail(link, "a link that leads to no file: ", error.message(), "; remove it");
+    const std::string root = list_.directory.native() + '/';
+    if (!target.native().starts_with(root)) {
+      fail(
+          link,
+          "a link that leaves the folder, to ",
+          printable(target.native()),
+          "; copy the file here");
+    }
+    return target.native().substr(root.size());
+  }
+
+  ImageFolderList list_;
+};
+
+}  // namespace
+
+ImageFolderList scan_image_folder(const fs::path& directory) { return Scanner(directory).scan(); }
+
+}  // namespace lockstep::data

@@ -1,0 +1,143 @@
+#include "lockstep/formats/cifar.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/gzip.h"
+#include "lockstep/formats/input_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kPlane = kCifarSide * kCifarSide;
+constexpr std::size_t kPixels = 3 * kPlane;
+constexpr std::size_t kFirstPiece = 64 * 1024;
+
+/// Says how a record begins: one byte for each kind of label, then the planes red, green, blue.
+struct Layout {
+  const char* name;
+  std::size_t labels;
+  std::array<int, 2> classes;  // of each label
+
+  std::size_t record() const { return labels + kPixels; }
+};
+
+constexpr Layout kLayout10{"CIFAR-10", 1, {10, 0}};
+constexpr Layout kLayout100{"CIFAR-100", 2, {20, 100}};
+
+const Layout& layout_of(CifarVariant variant) {
+  return variant == CifarVariant::kCifar10 ? kLayout10 : kLayout100;
+}
+
+const Layout& other_than(const Layout& layout) {
+  return &layout == &kLayout10 ? kLayout100 : kLayout10;
+}
+
+template <typename... Parts>
+[[noreturn]] void fail(const ByteSource& source, std::size_t offset, const Parts&... reason) {
+  throw DataError(concat(source.name(), ": offset ", offset, ": ", reason...));
+}
+
+std::vector<std::uint8_t> read_all(ByteSource& source, std::uint64_t maximum_bytes) {
+  std::vector<std::uint8_t> bytes;
+  while (true) {
+    const std::size_t before = bytes.size();
+    if (before > maximum_bytes) {
+      fail(source, maximum_bytes, "the file goes on after the limit of ", maximum_bytes, " bytes");
+    }
+    bytes.resize(std::min<std::uint64_t>(maximum_bytes + 1, std::max(kFirstPiece, 2 * before)));
+    const std::size_t seen = before + source.read(std::span(bytes).subspan(before));
+    if (seen == bytes.size()) continue;
+    bytes.resize(seen);
+    return bytes;
+  }
+}
+
+void check_size(const ByteSource& source, std::size_t size, const Layout& layout) {
+  if (size == 0) fail(source, 0, "the file is empty");
+  if (size % layout.record() == 0) return;
+  const Layout& other = other_than(layout);
+  if (size % other.record() == 0) {
+    fail(
+        source,
+        0,
+        "the file has the size of ",
+        size / other.record(),
+        " records of ",
+        other.name,
+        ", not of ",
+        layout.name,
+        "; name it as that set");
+  }
+  fail(
+      source,
+      size - size % layout.record(),
+      "the file ends inside a record: ",
+      size,
+      " bytes are no multiple of ",
+      layout.name,
+      "'s ",
+      layout.record(),
+      "; it was cut or is another file");
+}
+
+void check_labels(
+    const ByteSource& source, std::span<const std::uint8_t> bytes, const Layout& layout) {
+  for (std::size_t at = 0; at < bytes.size(); at += layout.record()) {
+    for (std::size_t i = 0; i < layout.labels; ++i) {
+      if (bytes[at + i] < layout.classes[i]) continue;
+      fail(
+          source,
+          at + i,
+          layout.labels == 2 && i == 0 ? "coarse label" : "label",
+          " out of range (>= ",
+          layout.classes[i],
+          ") of image ",
+          at / layout.record(),
+          ": ",
+          int{bytes[at + i]});
+    }
+  }
+}
+
+/// Brings the three planes of a record together, pixel by pixel.
+void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
+  for (std::size_t i = 0; i < kPlane; ++i) {
+    for (std::size_t channel = 0; channel < 3; ++channel) {
+      pixels[3 * i + channel] = planes[channel * kPlane + i];
+    }
+  }
+}
+
+}  // namespace
+
+void parse_cifar(
+    ByteSource& source, CifarVariant variant, CifarImages& images, std::uint64_t maximum_bytes) {
+  const Layout& layout = layout_of(variant);
+  const auto bytes = read_all(source, maximum_bytes);
+  check_size(source, bytes.size(), layout);
+  check_labels(source, bytes, layout);
+  std::size_t pixels = images.pixels.size();
+  images.pixels.resize(pixels + bytes.size() / layout.record() * kPixels);
+  for (std::size_t at = 0; at < bytes.size(); at += layout.record(), pixels += kPixels) {
+    if (variant == CifarVariant::kCifar100) images.coarse_labels.push_back(bytes[at]);
+    images.labels.push_back(bytes[at + layout.labels - 1]);
+    interleave(bytes.data() + at + layout.labels, images.pixels.data() + pixels);
+  }
+}
+
+CifarImages read_cifar(
+    std::span<const std::filesystem::path> files,
+    CifarVariant variant,
+    std::uint64_t maximum_bytes) {
+  CifarImages images;
+  for (const auto& path : files) {
+    InputFile file(path);
+    GunzipSource source(file);
+    parse_cifar(source, variant, images, maximum_bytes - images.pixels.size());
+  }
+  return images;
+}
+
+}  // namespace lockstep
