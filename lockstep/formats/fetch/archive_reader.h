@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+/// Lists what an entry of an archive can be.
+enum class EntryKind { kFile, kDirectory, kSymbolicLink, kHardLink, kDevice, kFifo, kOther };
+
+/// Is what an archive says of one of its entries.
+struct ArchiveEntry {
+  std::string name;
+  EntryKind kind = EntryKind::kOther;
+  bool executable = false;  ///< by its owner
+  bool set_id = false;      ///< setuid or setgid
+  bool sparse = false;      ///< has holes, which need no bytes in the archive
+};
+
+/// Reads a tar file, plain or gzip, or a zip file; which one, its first bytes tell.
+///
+/// Wrong checksums, a cut file and bytes after the end are a DataError. So is a stream that grows
+/// to more than `ratio` times the bytes read for it (the first MiB is free): memory and time stay
+/// in proportion to the file.
+class ArchiveReader {
+ public:
+  ArchiveReader(const std::filesystem::path& path, std::uint64_t ratio);
+  ~ArchiveReader();
+
+  /// Goes to the next entry; none at the end.
+  std::optional<ArchiveEntry> next();
+
+  /// Gives the next bytes of the entry, valid until the next call; none at its end.
+  std::span<const std::uint8_t> read();
+
+ private:
+  struct Stream;
+
+  [[noreturn]] void fail();
+
+  std::string name_;
+  std::uint64_t ratio_;
+  std::uint64_t zip_bytes_ = 0;  ///< 0 for tar
+  std::uint64_t given_ = 0;
+  std::uint64_t offset_ = 0;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#include "lockstep/formats/fetch/checksum.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <vector>
+
+#include <openssl/evp.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/input_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr char kLetters[] = "0123456789abcdef";
+
+void require(int success, const char* what) {
+  if (success != 1) throw Error(concat("sha256: OpenSSL failed in ", what));
+}
+
+}  // namespace
+
+void Sha256::Free::operator()(evp_md_ctx_st* context) const noexcept { EVP_MD_CTX_free(context); }
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+  if (!context_) throw std::bad_alloc();
+  require(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
+}
+
+Sha256::~Sha256() = default;
+
+void Sha256::update(std::span<const std::uint8_t> bytes) {
+  require(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()), "EVP_DigestUpdate");
+}
+
+std::string Sha256::finish() {
+  std::array<unsigned char, kSha256Letters / 2> digest{};
+  require(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr), "EVP_DigestFinal_ex");
+  std::string text;
+  for (const unsigned char byte : digest) {
+    text += kLetters[byte >> 4];
+    text += kLetters[byte & 15];
+  }
+  return text;
+}
+
+std::string sha256_of(ByteSource& source) {
+  Sha256 digest;
+  std::vector<std::uint8_t> piece(kPiece);
+  for (std::size_t count = kPiece; count == kPiece;) {
+    count = source.read(piece);
+    digest.update(std::span(piece).first(count));
+  }
+  return digest.finish();
+}
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  InputFile file(path);
+  return sha256_of(file);
+}
+
+bool is_sha256(const std::string& text) {
+  const std::string letters(kLetters);
+  return text.size() == kSha256Letters && text.find_first_not_of(letters) == std::string::npos;
+}
+
+}  // namespace lockstep

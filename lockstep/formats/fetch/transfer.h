@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <system_error>
+
+namespace lockstep {
+
+/// Holds what a server or the way to it fails with: an HTTP status from 100 on, below it curl's
+/// codes.
+const std::error_category& transfer_errors();
+
+/// Bounds how a server is asked.
+struct TransferOptions {
+  std::chrono::milliseconds connect_timeout = std::chrono::seconds(30);
+  std::int64_t slowest_bytes_per_second = 1000;  ///< less than this for `slow_time` ends it
+  std::chrono::seconds slow_time = std::chrono::seconds(60);
+  std::filesystem::path certificates;  ///< PEM file of authorities, instead of the system's
+  bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
+};
+
+/// Takes the body that a server sends.
+class BodySink {
+ public:
+  virtual ~BodySink() = default;
+
+  /// Hears that the body begins at the file's first byte, although a later one was asked for.
+  virtual void restart() = 0;
+
+  virtual void write(std::span<const std::uint8_t> bytes) = 0;
+};
+
+/// Says how one request ended.
+struct TransferResult {
+  std::error_code error;   ///< none if the whole body came
+  bool may_pass = false;   ///< the failure may be gone at the next attempt
+  std::string detail;      ///< more about the failure, or empty
+  std::string entity_tag;  ///< names this state of the file, if the server gave a strong one
+  std::chrono::seconds retry_after{0};  ///< how long the server asks to be left alone
+};
+
+/// Asks servers for files by https, with curl: certificates are verified, redirects are followed
+/// five times and only to https, proxies are taken from the usual variables (`https_proxy`, ...).
+class Transfer {
+ public:
+  explicit Transfer(TransferOptions options);
+  ~Transfer();
+
+  /// Asks for a file from byte `from` on and hands what comes to the sink.
+  ///
+  /// `entity_tag` may be empty; else a file that changed since is sent from its start. An address
+  /// that is not https is an InvalidArgument; what the sink throws comes out here.
+  TransferResult get(
+      const std::string& address,
+      std::uint64_t from,
+      const std::string& entity_tag,
+      BodySink& sink);
+
+ private:
+  struct Handle;
+
+  TransferOptions options_;
+  std::unique_ptr<Handle> handle_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+#include "tests/formats/fetch/archive_bytes.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <zlib.h>
+
+namespace lockstep::testing {
+namespace {
+
+constexpr std::size_t kBlock = 512;
+
+void put(Bytes& bytes, std::size_t at, const std::string& text) {
+  std::copy(text.begin(), text.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+std::string octal(std::uint64_t number, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%0*llo", digits, static_cast<unsigned long long>(number));
+  return text;
+}
+
+/// The sum counts its own field as spaces.
+void put_checksum(Bytes& header) {
+  put(header, 148, "        ");
+  std::uint64_t sum = 0;
+  for (const std::uint8_t byte : header) sum += byte;
+  put(header, 148, octal(sum, 6) + std::string(1, '\0'));
+}
+
+void append(Bytes& bytes, const std::string& text) {
+  bytes.insert(bytes.end(), text.begin(), text.end());
+}
+
+void append_block(Bytes& bytes, const std::string& data) {
+  append(bytes, data);
+  bytes.resize((bytes.size() + kBlock - 1) / kBlock * kBlock);
+}
+
+/// Appends a little-endian number.
+void number(Bytes& bytes, std::uint64_t value, int size) {
+  for (int i = 0; i < size; ++i) bytes.push_back(static_cast<std::uint8_t>(value >> 8 * i));
+}
+
+std::uint32_t checksum_of(const ZipEntry& entry) {
+  const auto sum = crc32(
+      0, reinterpret_cast<const Bytef*>(entry.data.data()), static_cast<uInt>(entry.data.size()));
+  return static_cast<std::uint32_t>(sum) ^ (entry.wrong_checksum ? 1U : 0U);
+}
+
+/// Appends what the local and the central header have in common.
+void append_zip_fields(Bytes& bytes, const ZipEntry& entry) {
+  number(bytes, 20, 2);  // version needed
+  number(bytes, 0, 8);   // flags, stored, time and date
+  number(bytes, checksum_of(entry), 4);
+  number(bytes, entry.data.size(), 4);
+  number(bytes, entry.data.size(), 4);
+  number(bytes, entry.name.size(), 2);
+  number(bytes, 0, 2);  // no extra field
+}
+
+}  // namespace
+
+Bytes tar_header(const TarEntry& entry, std::uint64_t size) {
+  Bytes header(kBlock);
+  put(header, 0, entry.name.substr(0, 100));
+  put(header, 100, octal(entry.mode, 7));
+  put(header, 124, octal(size, 11));
+  header[156] = static_cast<std::uint8_t>(entry.type);
+  put(header, 157, entry.link.substr(0, 100));
+  put(header, 257, std::string("ustar\0", 6) + "00");
+  put_checksum(header);
+  return header;
+}
+
+Bytes tar_bytes(const std::vector<TarEntry>& entries) {
+  Bytes bytes;
+  for (const TarEntry& entry : entries) {
+    if (entry.name.size() > 100) {  // GNU's way: an entry of type L that holds the name
+      const Bytes header = tar_header({.name = "././@LongLink", .type = 'L'}, entry.name.size());
+      bytes.insert(bytes.end(), header.begin(), header.end());
+      append_block(bytes, entry.name);
+    }
+    const Bytes header = tar_header(entry, entry.data.size());
+    bytes.insert(bytes.end(), header.begin(), header.end());
+    append_block(bytes, entry.data);
+  }
+  bytes.resize(bytes.size() + 2 * kBlock);
+  return bytes;
+}
+
+Bytes sparse_tar_bytes(const std::string& name, std::uint64_t size) {
+  Bytes header = tar_header({.name = name, .type = 'S'}, kBlock);
+  put(header, 257, std::string("ustar  \0", 8));  // GNU's own magic
+  put(header, 386, octal(0, 11));
+  put(header, 398, octal(kBlock, 11));
+  put(header, 410, octal(size, 11));
+  put(header, 422, octal(0, 11));
+  put(header, 483, octal(size, 11));
+  put_checksum(header);
+  append_block(header, std::string(kBlock, 'x'));
+  header.resize(header.size() + 2 * kBlock);
+  return header;
+}
+
+Bytes zip_bytes(const std::vector<ZipEntry>& entries) {
+  Bytes bytes;
+  Bytes directory;
+  for (const ZipEntry& entry : entries) {
+    append(directory, "PK\x01\x02");
+    number(directory, 3 << 8 | 20, 2);  // made on Unix
+    append_zip_fields(directory, entry);
+    number(directory, 0, 6);  // no comment, disk 0, inner attributes
+    number(directory, std::uint64_t{entry.mode} << 16, 4);
+    number(directory, bytes.size(), 4);
+    append(directory, entry.name);
+    append(bytes, "PK\x03\x04");
+    append_zip_fields(bytes, entry);
+    append(bytes, entry.name + entry.data);
+  }
+  const std::size_t start = bytes.size();
+  bytes.insert(bytes.end(), directory.begin(), directory.end());
+  append(bytes, "PK\x05\x06");
+  number(bytes, 0, 4);
+  number(bytes, entries.size(), 2);
+  number(bytes, entries.size(), 2);
+  number(bytes, directory.size(), 4);
+  number(bytes, start, 4);
+  number(bytes, 0, 2);
+  return bytes;
+}
+
+}  // namespace lockstep::testing

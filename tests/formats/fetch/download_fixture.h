@@ -1,0 +1,43 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "lockstep/formats/fetch/download.h"
+
+#include "tests/formats/fetch/file_server.h"
+#include "tests/formats/temporary_directory.h"
+
+namespace lockstep::testing {
+
+/// Downloads the content of a server of its own into a folder of its own.
+class DownloadTest : public ::testing::Test {
+ protected:
+  DownloadTest();
+
+  /// Describes the content as it is, at these behaviours of the server.
+  Download wanted(const std::vector<std::string>& behaviours) const;
+
+  /// Brings it; pauses are short, and there are three attempts at each address.
+  bool bring(const std::vector<std::string>& behaviours);
+
+  /// Gives the message that this ends with.
+  std::string refusal(const std::vector<std::string>& behaviours);
+
+  /// Says that the file is there and right, and nothing else.
+  bool is_complete() const;
+
+  std::filesystem::path file() const { return target_ / "set.bin"; }
+  std::filesystem::path part() const { return target_ / ".set.bin.part"; }
+
+  /// Leaves a part as a run before would have.
+  void leave_part(const std::string& bytes) const;
+
+  TemporaryDirectory directory_;
+  std::filesystem::path target_;
+  std::string content_;
+  FileServer server_;
+  DownloadOptions options_;
+  std::vector<std::string> notices_;
+};
+
+}  // namespace lockstep::testing

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/child_process.h"
+
+namespace lockstep::testing {
+
+/// Runs file_server.py, which serves one file on loopback, well or badly, as long as it lives.
+class FileServer {
+ public:
+  /// Serves FOLDER/content by http, or by https with a certificate and its key.
+  explicit FileServer(
+      const std::filesystem::path& folder,
+      const std::filesystem::path& certificate = {},
+      const std::filesystem::path& key = {});
+
+  /// Gives the address of a behaviour: `good`, `cut/1000`, ...
+  std::string address(const std::string& behaviour) const;
+
+  int port() const { return port_; }
+
+  /// Gives the requests since the last call: path, Range, If-Range.
+  std::vector<std::string> requests();
+
+ private:
+  void read();
+
+  launch::ChildProcess process_;
+  FileDescriptor output_;
+  std::string text_;
+  std::string scheme_;
+  int port_ = 0;
+};
+
+}  // namespace lockstep::testing
