@@ -1,0 +1,232 @@
+#include "lockstep/data/transforms/augment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/transforms/ops/levels.h"
+#include "lockstep/data/transforms/ops/place.h"
+#include "lockstep/data/transforms/rand_augment.h"
+
+#include "tests/data/transforms/test_images.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::image_of;
+
+using Numbers = std::vector<float>;
+
+SampleKey key_of(std::int64_t index, std::int64_t epoch = 0) { return {42, epoch, index}; }
+
+// Shows the image to the transform as a reader would: only the part that it asks for.
+Numbers applied(const ImageTransform& transform, const Image& image, const SampleKey& key) {
+  const Image part = crop(image.view(), transform.region(image.size, key));
+  const ImageSize size = transform.output();
+  Numbers out(static_cast<std::size_t>(size.width * size.height * image.channels));
+  transform.apply(part.view(), key, out);
+  return out;
+}
+
+Numbers applied(const AugmentOptions& options, const Image& image, const SampleKey& key) {
+  return applied(*make_train_transform(options), image, key);
+}
+
+std::string refusal(const AugmentOptions& options, const Image& image) {
+  try {
+    applied(options, image, {});
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+// Every part one after the other, each with its own stream.
+Numbers part_by_part(const AugmentOptions& options, const Image& image, const SampleKey& key) {
+  RandomStream crops(key, Draw::kCrop), flips(key, Draw::kFlip), colours(key, Draw::kColour),
+      erasures(key, Draw::kErasing);
+  const Box box = random_area_box(image.size, options.area, crops);
+  Image shown =
+      resize(crop(image.view(), box).view(), options.output, {options.interpolation, false});
+  if (flips.uniform() < options.flip) shown = flip(shown.view());
+  const AffineOptions affine{options.interpolation, {124, 116, 104}};
+  for (const auto& step : draw_steps(parse_rand_augment(options.rand_augment), colours)) {
+    shown = apply_step(shown, step, affine);
+  }
+  Numbers out(shown.pixels.size());
+  PixelScale(3, options.normalization).to_float(shown.pixels.data(), out.data(), std::ssize(out));
+  erase_randomly(out, options.output, options.erasing, erasures);
+  return out;
+}
+
+TEST(Augment, AppliesTheParts) {
+  for (const ImageSize size : {ImageSize{32, 32}, {45, 60}}) {
+    const Image image = image_of("photo", size);
+    const auto options = augment_options(AugmentKind::kTimm, {32, 32});
+    for (std::int64_t index = 0; index < 200; ++index) {
+      ASSERT_EQ(applied(options, image, key_of(index)), part_by_part(options, image, key_of(index)))
+          << index;
+    }
+  }
+}
+
+TEST(Augment, GivesTheSameForAKeyOnAnyThreadInAnyOrder) {
+  const auto transform = make_train_transform(augment_options(AugmentKind::kTimm, {40, 40}));
+  const Image image = image_of("photo", {50, 64});
+  std::vector<Numbers> forwards(64), backwards(64);
+  std::thread other([&] {
+    for (std::int64_t i = 63; i >= 0; --i) {
+      backwards[static_cast<std::size_t>(i)] = applied(*transform, image, key_of(i));
+    }
+  });
+  for (std::int64_t i = 0; i < 64; ++i) {
+    forwards[static_cast<std::size_t>(i)] = applied(*transform, image, key_of(i));
+  }
+  other.join();
+  EXPECT_EQ(forwards, backwards);
+}
+
+TEST(Augment, DiffersWithSeedEpochAndIndex) {
+  const auto transform = make_train_transform(augment_options(AugmentKind::kTimm, {32, 32}));
+  const Image image = image_of("photo", {50, 40});
+  std::vector<Numbers> all;
+  for (const std::uint64_t seed : {1, 2}) {
+    for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
+      for (std::int64_t index = 0; index < 5; ++index) {
+        all.push_back(applied(*transform, image, {seed, epoch, index}));
+      }
+    }
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(std::adjacent_find(all.begin(), all.end()), all.end());
+}
+
+TEST(Augment, AsksForTheCropAlone) {
+  const auto transform = make_train_transform(augment_options(AugmentKind::kTimm, {32, 32}));
+  bool smaller = false;
+  for (std::int64_t index = 0; index < 20; ++index) {
+    const Box box = transform->region({500, 375}, key_of(index));
+    smaller |= box.width < 300 && box.height < 300;
+    EXPECT_NE(box, transform->region({500, 375}, key_of(index, 1)));
+  }
+  EXPECT_TRUE(smaller);
+  const auto padded = make_train_transform(augment_options(AugmentKind::kCropFlip, {32, 32}));
+  EXPECT_EQ(padded->region({32, 32}, key_of(0)), (Box{0, 0, 32, 32}));
+}
+
+TEST(Augment, TurnsJitterOffBesideRandAugment) {
+  AugmentOptions options{.output = {16, 16}, .colour_jitter = {0.4, 0.4, 0.4}};
+  const Image image = image_of("photo", {16, 16});
+  const Numbers plain = applied(AugmentOptions{.output = {16, 16}}, image, key_of(0));
+  EXPECT_NE(applied(options, image, key_of(0)), plain);
+  options.rand_augment = "rand-p0";
+  EXPECT_EQ(applied(options, image, key_of(0)), plain);
+  options.force_colour_jitter = true;
+  EXPECT_NE(applied(options, image, key_of(0)), plain);
+}
+
+// With a brightness alone the factor shows in the pixels: half of them must become darker.
+TEST(Augment, JittersEachPropertyWithinItsBound) {
+  Image image = Image::of_size({4, 4});
+  image.pixels.assign(48, 100);
+  const AugmentOptions options{
+      .output = {4, 4}, .normalization = {}, .colour_jitter = {.brightness = 0.25}};
+  float least = 1, most = 0;
+  for (std::int64_t index = 0; index < 300; ++index) {
+    const float level = 255 * applied(options, image, key_of(index))[0];
+    least = std::min(least, level / 100);
+    most = std::max(most, level / 100);
+  }
+  EXPECT_NEAR(least, 0.75, 0.02);
+  EXPECT_NEAR(most, 1.25, 0.02);
+}
+
+TEST(Augment, FlipsInHalfOfTheCases) {
+  const Image image = image_of("noise", {8, 8});
+  const AugmentOptions options{.output = {8, 8}, .flip = 0.5};
+  const Numbers plain = applied(AugmentOptions{.output = {8, 8}}, image, {});
+  const Numbers flipped = applied(AugmentOptions{.output = {8, 8}}, flip(image.view()), {});
+  int flips = 0;
+  for (std::int64_t index = 0; index < 1000; ++index) {
+    const Numbers out = applied(options, image, key_of(index));
+    ASSERT_TRUE(out == plain || out == flipped);
+    flips += out == flipped;
+  }
+  EXPECT_NEAR(flips, 500, 80);
+}
+
+// Each of the 81 places of an 8 x 8 image under a padding of 4, flipped or not, can be told apart.
+TEST(Augment, CropsPaddedImagesAnywhere) {
+  const Image image = image_of("noise", {8, 8});
+  AugmentOptions options = augment_options(AugmentKind::kCropFlip, {8, 8}, {});
+  std::map<Numbers, int> expected;
+  for (std::int64_t y = -4; y <= 4; ++y) {
+    for (std::int64_t x = -4; x <= 4; ++x) {
+      const Image part = crop_padded(image.view(), {x, y, 8, 8});
+      expected[applied(AugmentOptions{.output = {8, 8}, .normalization = {}}, part, {})];
+    }
+  }
+  options.flip = 0;
+  for (std::int64_t index = 0; index < 2000; ++index) {
+    ++expected[applied(options, image, key_of(index))];
+  }
+  EXPECT_EQ(expected.size(), 81U);
+  for (const auto& [numbers, count] : expected) EXPECT_GT(count, 5);
+}
+
+TEST(Augment, NormalisesAsPyTorchDoes) {
+  const Image image = image_of("noise", {8, 8});
+  const Normalization scale = imagenet_normalization();
+  const Numbers out = applied(AugmentOptions{.output = {8, 8}}, image, {});
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double expected = (image.pixels[i] / 255. - scale.mean[i % 3]) / scale.std[i % 3];
+    EXPECT_NEAR(out[i], expected, 1e-6);
+  }
+}
+
+TEST(Augment, TakesGreyImagesUnlessColoursAreNeeded) {
+  const Image grey = image_of("photo", {28, 28}, 1);
+  const Normalization scale{.mean = {0.5F}, .std = {0.25F}};
+  for (const auto kind : {AugmentKind::kNone, AugmentKind::kCropFlip}) {
+    EXPECT_EQ(applied(augment_options(kind, {28, 28}, scale), grey, {}).size(), 784U);
+    EXPECT_EQ(applied(augment_options(kind, {28, 28}, {}), grey, {}).size(), 784U);
+    EXPECT_EQ(applied(augment_options(kind, {96, 96}, scale), grey, {}).size(), 9216U);
+  }
+  EXPECT_EQ(
+      refusal(augment_options(AugmentKind::kTimm, {28, 28}, {}), grey),
+      "augment: RandAugment and colour jitter need an image of 3 channels, this one has 1; take "
+      "none or crop-flip");
+  EXPECT_EQ(
+      refusal(augment_options(AugmentKind::kNone, {28, 28}), grey),
+      "augment: the image must have 3 channels, as mean and std: 1");
+  EXPECT_EQ(
+      refusal(augment_options(AugmentKind::kNone, {28, 28}, scale), image_of("photo", {28, 28})),
+      "augment: the image must have 1 channels, as mean and std: 3");
+}
+
+TEST(Augment, FillsGreyImagesWithOneNumberAPixel) {
+  AugmentOptions options = augment_options(AugmentKind::kNone, {8, 8}, {});
+  options.erasing.probability = 1;
+  const Numbers out = applied(options, image_of("flat", {8, 8}, 1), {});
+  EXPECT_NE(std::count(out.begin(), out.end(), 90.F / 255), 64);
+}
+
+TEST(Augment, RefusesImagesThatDoNotFit) {
+  const AugmentOptions padded = augment_options(AugmentKind::kCropFlip, {32, 32});
+  EXPECT_THAT(
+      refusal(padded, image_of("flat", {23, 40})),
+      HasSubstr("an image of 23 x 40 is too small for a padded crop of 32 x 32"));
+  EXPECT_EQ(refusal(padded, image_of("flat", {24, 24})), "nothing was thrown");
+  const auto transform = make_eval_transform({4, 4});
+  Numbers room(47);
+  EXPECT_THROW(transform->apply(image_of("flat", {4, 4}).view(), {}, room), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::data
