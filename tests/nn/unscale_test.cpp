@@ -98,7 +98,8 @@ TEST(UnscaleGradients, CountsATiedParameterOnce) {
 }
 
 torch::Tensor sparse(const std::vector<std::int64_t>& indices, const torch::Tensor& values) {
-  return at::sparse_coo_tensor(at::tensor(indices).unsqueeze(0), values, {8}, values.options());
+  return at::sparse_coo_tensor(
+      at::tensor(indices).unsqueeze(0), values, {8}, values.options().layout(at::kSparse));
 }
 
 TEST(UnscaleGradients, TakesSparseOnesG4) {
