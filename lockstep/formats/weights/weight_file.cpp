@@ -12,9 +12,11 @@ namespace lockstep {
 
 WeightFormat weight_format_of_content(const std::filesystem::path& path) {
   InputFile file(path);
-  std::array<std::uint8_t, 2> front{};
+  std::array<std::uint8_t, 9> front{};
   const std::size_t seen = file.read(front);
-  const bool is_zip = seen == 2 && front[0] == 'P' && front[1] == 'K';
+  // The length of safetensors' header may begin as the others do; only there a brace follows it.
+  if (seen == front.size() && front[8] == '{') return WeightFormat::kSafetensors;
+  const bool is_zip = seen >= 2 && front[0] == 'P' && front[1] == 'K';
   const bool is_pickle = seen > 0 && front[0] == 0x80;
   return is_zip || is_pickle ? WeightFormat::kTorch : WeightFormat::kSafetensors;
 }
