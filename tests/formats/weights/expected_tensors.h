@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/formats/weights/element_type.h"
+
+namespace lockstep::testing {
+
+/// Is a tensor as Python has written it, see tests/conformance/weights.py.
+struct ExpectedTensor {
+  std::string name;
+  ElementType type;
+  std::vector<std::int64_t> shape;
+  std::vector<std::uint8_t> bytes;
+};
+
+/// Gives the path of a file that Python has written.
+std::filesystem::path python_file(const std::string& name);
+
+/// Gives what is in such a file, in its order.
+std::vector<ExpectedTensor> expected_tensors(const std::string& file);
+
+/// Gives the bytes of a file.
+std::vector<std::uint8_t> file_bytes(const std::filesystem::path& path);
+
+}  // namespace lockstep::testing
