@@ -1,52 +1,65 @@
 #include "lockstep/train/datasets.h"
 
+#include <utility>
+
 #include "lockstep/core/error.h"
-#include "lockstep/data/mnist.h"
-#include "lockstep/data/mock.h"
+#include "lockstep/data/sample_view.h"
+#include "lockstep/data/split.h"
+#include "lockstep/train/dataset_sources.h"
 
 namespace lockstep {
 namespace {
 
-// Repeats the one batch until an epoch is about as long as one of MNIST.
-constexpr std::int64_t kMockRepetitions = 234;
-
-// What the model takes: ImageNet's images for the ResNets, CIFAR's for their small relatives.
-data::MockOptions mock_options(const std::string& model) {
-  if (model == "toy") return {.shape = {.channels = 1, .height = 1, .width = 10}};
-  if (model.ends_with("-cifar")) return {.shape = {.channels = 3, .height = 32, .width = 32}};
-  if (model.starts_with("resnet"))
-    return {.size = 128, .shape = {.channels = 3, .height = 224, .width = 224}};
-  return {};
-}
-
-data::InMemoryImages mock_batch(const std::string& model) {
-  return data::mock(mock_options(model));
-}
-
-Datasets read(const DataSource& source, const std::string& model) {
-  if (source.name == "fashion-mnist") {
-    const auto folder =
-        source.directory.empty() ? std::string(data::kFashionMnistDirectory) : source.directory;
-    return {.train = data::fashion_mnist(folder, true), .test = data::fashion_mnist(folder, false)};
-  }
-  if (source.name == "mnist") {
-    check(!source.directory.empty(), "train: --data mnist needs a folder: --data mnist:DIR");
-    return {
-        .train = data::mnist(source.directory, true), .test = data::mnist(source.directory, false)};
-  }
+// The same images on both sides of the split every time: its part does not depend on anything but
+// the seed.
+void hold_out(DatasetSource& source, const TrainOptions& options) {
+  const double share = options.loading.val_split;
+  if (share == 0) return;
   check(
-      source.name == "mock",
-      "train: --data must be one of fashion-mnist, mnist, mock: ",
-      source.name);
-  check(source.directory.empty(), "train: --data mock has no folder: ", source.directory);
-  return {.train = mock_batch(model).repeated(kMockRepetitions), .test = mock_batch(model)};
+      source.validation == nullptr,
+      "train: --val-split is for a set without images to validate on, but ",
+      options.data.directory,
+      " has them");
+  auto parts = data::stratified_split_by_seed(
+      source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
+  check(
+      !parts[0].empty() && !parts[1].empty(),
+      "train: --val-split ",
+      share,
+      " leaves nothing on one side of ",
+      source.labels.size(),
+      " images");
+  auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
+  (source.test == nullptr ? source.test : source.validation) = std::move(held);
+  source.train = std::make_shared<data::SampleSubset>(source.train, std::move(parts[0]));
+}
+
+// Two parts suffice: what is validated on then is the test, too.
+void need_a_test(DatasetSource& source, const TrainOptions& options) {
+  if (source.test == nullptr) source.test = std::exchange(source.validation, nullptr);
+  check(
+      source.test != nullptr,
+      "train: ",
+      options.data.directory,
+      " has no images to test on: make a folder val or test beside train, or hold some out by ",
+      "--val-split 0.1");
 }
 
 }  // namespace
 
-Datasets load_datasets(const DataSource& source, std::int64_t repeat, const std::string& model) {
-  const Datasets sets = read(source, model);
-  return {.train = sets.train.repeated(repeat), .test = sets.test};
+Datasets load_datasets(const TrainOptions& options) {
+  DatasetSource source = open_source(options);
+  hold_out(source, options);
+  need_a_test(source, options);
+  const bool once = options.repeat == 1;
+  return {
+      .train = once ? source.train
+                    : std::make_shared<data::RepeatedSamples>(source.train, options.repeat),
+      .validation = source.validation,
+      .test = source.test,
+      .folders = std::move(source.folders),
+      .is_mere_copy = source.is_mere_copy,
+      .bytes_in_memory = source.bytes_in_memory};
 }
 
 }  // namespace lockstep

@@ -1,23 +1,32 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
+#include <vector>
 
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/folder_samples.h"
+#include "lockstep/data/samples.h"
 #include "lockstep/train/options.h"
 
 namespace lockstep {
 
 /// Holds what a run trains on and what it is measured on.
 struct Datasets {
-  data::InMemoryImages train;
-  data::InMemoryImages test;
+  data::SamplesPointer train;
+  data::SamplesPointer validation;  ///< measured on after epochs; without one, `test` is
+  data::SamplesPointer test;
+  std::vector<std::shared_ptr<const data::FolderSamples>>
+      folders;                ///< those that may have bad files
+  bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
+  std::int64_t bytes_in_memory = 0;
 };
 
-/// Reads the named data set into memory, the training part `repeat` times over; `mock` makes images
-/// that fit the model.
+/// Opens the data set of these options: in memory, or a folder of images that are read when their
+/// turn comes. The training part is repeated as often as asked, augmented and split as asked;
+/// `mock` makes images that fit the model.
 ///
-/// Throws InvalidArgument for an unknown name or a missing folder, DataError for bad files.
-Datasets load_datasets(const DataSource& source, std::int64_t repeat, const std::string& model);
+/// Throws InvalidArgument for an unknown name, a missing folder or flags that do not fit the set,
+/// DataError for bad files.
+Datasets load_datasets(const TrainOptions& options);
 
 }  // namespace lockstep

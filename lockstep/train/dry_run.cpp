@@ -50,15 +50,14 @@ void check_memory(const TrainPlan& plan, int local_world_size) {
 TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_size) {
   check_options(options, world_size);
   check_run_directory(options.output);
-  const Datasets data = load_datasets(options.data, options.repeat, options.model);
-  const auto stored = data.train.size() / options.repeat + data.test.size();
+  const Datasets data = load_datasets(options);
   const TrainPlan plan{
       .options = options,
       .world_size = world_size,
-      .parameters = parameters_of(options.model, data.train.classes()),
-      .train_samples = data.train.size(),
-      .test_samples = data.test.size(),
-      .data_bytes = stored * data.train.shape().elements(),
+      .parameters = parameters_of(options.model, data.train->classes()),
+      .train_samples = data.train->size(),
+      .test_samples = data.test->size(),
+      .data_bytes = data.bytes_in_memory,
       .available_bytes = available_memory()};
   check_memory(plan, local_world_size);
   return plan;

@@ -1,0 +1,171 @@
+"""The work of `lockstep train --model resnet18-cifar --data cifar100:DIR --augment timm --parallel ddp` in Python PyTorch.
+
+    python cifar_resnet18.py --data DIR                  # 2 ranks, Gloo DDP, bf16, channels-last, tuned malloc
+    python cifar_resnet18.py --data DIR --epochs 4 --augment none
+
+Needs torch, torchvision, timm, numpy and Pillow below 13 (timm 1.0.31 asks its posterize for 0 bits, which 13 refuses). DIR
+holds CIFAR-100's binary version. Starts its own ranks through torchrun; rank 0 prints one JSON line per epoch.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+# Read by glibc at process start, hence set before the ranks begin.
+MALLOC = (
+    "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
+    "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
+)
+MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--augment", choices=["timm", "none"], default="timm")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=64, help="per rank")
+    parser.add_argument("--nproc-per-node", type=int, default=2)
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--weight-decay", type=float, default=5e-4)
+    parser.add_argument("--warmup-epochs", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=0, help="processes of each rank that prepare batches")
+    parser.add_argument("--seed", type=int, default=42)
+    return parser.parse_args()
+
+
+def start_ranks(arguments):
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    environment.setdefault("GLIBC_TUNABLES", MALLOC)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(arguments.nproc_per_node), *sys.argv]
+    os.execve(sys.executable, command, environment)
+
+
+arguments = parse_arguments()
+if "RANK" not in os.environ:
+    start_ranks(arguments)
+
+import numpy
+import torch
+import torch.distributed as dist
+import torchvision
+from PIL import Image
+from timm.data import create_transform
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def read_set(name):
+    folder = Path(arguments.data)
+    inner = folder / "cifar-100-binary"
+    records = numpy.fromfile((inner if inner.is_dir() else folder) / f"{name}.bin", dtype=numpy.uint8).reshape(-1, 3074)
+    images = records[:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy()
+    return images, torch.from_numpy(records[:, 1].astype(numpy.int64))
+
+
+def normalised(images):
+    scaled = torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(255)
+    return scaled.sub_(torch.tensor(MEAN).view(3, 1, 1)).div_(torch.tensor(STD).view(3, 1, 1))
+
+
+class Augmented(Dataset):
+    def __init__(self, images, labels):
+        self.images, self.labels = images, labels
+        self.transform = create_transform(
+            input_size=(3, 32, 32), is_training=True, color_jitter=0.4, auto_augment="rand-m9-mstd0.5-inc1",
+            interpolation="bicubic", re_prob=0.25, re_mode="pixel", re_count=1, mean=MEAN, std=STD)
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.transform(Image.fromarray(self.images[index])), self.labels[index]
+
+
+class Plain(Dataset):
+    def __init__(self, images, labels):
+        self.images, self.labels = normalised(images), labels
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.images[index], self.labels[index]
+
+
+def make_net(classes):
+    net = torchvision.models.resnet18(num_classes=classes)
+    net.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+    nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
+    net.maxpool = nn.Identity()
+    return net.to(memory_format=torch.channels_last)
+
+
+def learning_rate(step, steps_an_epoch):
+    """A linear warm-up from 0 that ends where the cosine, counted from step 0, goes on."""
+    total, warm = arguments.epochs * steps_an_epoch, arguments.warmup_epochs * steps_an_epoch
+    if step < warm:
+        return arguments.lr * step / warm
+    return arguments.lr * 0.5 * (1 + numpy.cos(numpy.pi * step / total))
+
+
+def evaluate(net, images, labels):
+    net.eval()
+    own_images, own_labels = normalised(images[RANK::WORLD]), labels[RANK::WORLD]
+    hits = torch.zeros(2, dtype=torch.double)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for batch, target in zip(own_images.split(200), own_labels.split(200)):
+            scores = net(batch.contiguous(memory_format=torch.channels_last))
+            hits += torch.tensor([(scores.argmax(1) == target).sum(), len(target)])
+    dist.all_reduce(hits)
+    return (hits[0] / hits[1]).item()
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(arguments.seed)
+    dist.init_process_group("gloo")
+    images, labels = read_set("train")
+    test_images, test_labels = read_set("test")
+    net = make_net(100)
+    model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
+    optimizer = torch.optim.SGD(
+        net.parameters(), lr=arguments.lr, momentum=0.9, weight_decay=arguments.weight_decay, fused=True)
+    data = (Augmented if arguments.augment == "timm" else Plain)(images, labels)
+    sampler = DistributedSampler(data, WORLD, RANK, shuffle=True, seed=arguments.seed)
+    loader = DataLoader(data, arguments.batch_size, sampler=sampler, num_workers=arguments.workers)
+    loss_function, step = nn.CrossEntropyLoss(), 0
+    for epoch in range(arguments.epochs):
+        sampler.set_epoch(epoch)
+        torch.manual_seed(arguments.seed + epoch * WORLD + RANK)
+        net.train()
+        dist.barrier()
+        start, losses = time.monotonic(), []
+        for batch, target in loader:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, len(loader))
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = loss_function(model(batch.contiguous(memory_format=torch.channels_last)), target)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+            step += 1
+        dist.barrier()
+        seconds = time.monotonic() - start
+        accuracy = evaluate(net, test_images, test_labels)
+        if RANK == 0:
+            print(json.dumps({
+                "epoch": epoch + 1, "seconds": seconds, "samples": len(sampler) * WORLD,
+                "train_loss": torch.stack(losses).mean().item(), "test_accuracy": accuracy}), flush=True)
+    dist.destroy_process_group()
+
+
+main()

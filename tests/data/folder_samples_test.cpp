@@ -1,0 +1,122 @@
+#include "lockstep/data/folder_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/transforms/augment.h"
+
+#include "tests/data/image_files.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSide = 4;
+
+// Two classes of three files: 10 20 30 and 110 120 130, of which `bad` are none.
+class FolderSamplesTest : public ::testing::Test {
+ protected:
+  void make(const std::vector<std::string>& bad) {
+    for (const int level : {10, 20, 30, 110, 120, 130}) {
+      const std::string name = (level < 100 ? "cat/" : "dog/") + std::to_string(level) + ".png";
+      lockstep::testing::write_flat_png(root_, name, static_cast<std::uint8_t>(level));
+    }
+    for (const auto& name : bad) lockstep::testing::write_no_image(root_, name);
+  }
+
+  std::shared_ptr<FolderSamples> samples(OnBadImage rule) {
+    const Normalization units{{0, 0, 0}, {1.F / 255, 1.F / 255, 1.F / 255}};
+    return std::make_shared<FolderSamples>(
+        ImageFolder(root_.path()), make_eval_transform({kSide, kSide}, units), rule);
+  }
+
+  lockstep::testing::TemporaryDirectory root_;
+};
+
+std::vector<std::int64_t> levels(const Batch& batch) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t i = 0; i < batch.data.size(0); ++i) {
+    const auto image = batch.data[i];
+    EXPECT_NEAR(image.min().item<float>(), image.max().item<float>(), 1e-3);
+    result.push_back(std::lround(image.mean().item<float>()));
+  }
+  return result;
+}
+
+std::vector<std::int64_t> targets(const Batch& batch) {
+  const auto* first = batch.target.const_data_ptr<std::int64_t>();
+  return {first, first + batch.target.size(0)};
+}
+
+const std::vector<std::int64_t> kAll{0, 1, 2, 3, 4, 5};
+
+TEST_F(FolderSamplesTest, AreReadAndScaled) {
+  make({});
+  const auto set = samples(OnBadImage::kFail);
+  EXPECT_EQ(set->size(), 6);
+  EXPECT_EQ(set->classes(), 2);
+  EXPECT_EQ(set->shape(), (ImageShape{3, kSide, kSide}));
+  for (const int workers : {0, 3}) {
+    const Loader loader(set, kAll, 6, {.workers = workers});
+    auto batch = loader.begin();
+    EXPECT_EQ(levels(*batch), (std::vector<std::int64_t>{10, 20, 30, 110, 120, 130}));
+    EXPECT_EQ(targets(*batch), (std::vector<std::int64_t>{0, 0, 0, 1, 1, 1}));
+  }
+}
+
+TEST_F(FolderSamplesTest, ThatAreBadEndTheWalkByName) {
+  make({"cat/30.png"});
+  const Loader loader(samples(OnBadImage::kFail), kAll, 3);
+  try {
+    loader.begin();
+    FAIL() << "30.png is no image";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cat/30.png"));
+  }
+}
+
+TEST_F(FolderSamplesTest, ThatAreBadGiveWayToTheNextWithItsClass) {
+  make({"cat/30.png", "dog/130.png"});
+  const auto set = samples(OnBadImage::kReplace);
+  for (int walk = 0; walk < 2; ++walk) {
+    const Loader loader(set, kAll, 6, {.workers = walk});
+    auto batch = loader.begin();
+    EXPECT_EQ(levels(*batch), (std::vector<std::int64_t>{10, 20, 110, 110, 120, 10}));
+    EXPECT_EQ(targets(*batch), (std::vector<std::int64_t>{0, 0, 1, 1, 1, 0}));
+  }
+  const auto bad = set->bad();
+  ASSERT_EQ(bad.size(), 2U);
+  EXPECT_THAT(bad.at(2), HasSubstr("cat/30.png"));
+  EXPECT_THAT(bad.at(5), HasSubstr("dog/130.png"));
+}
+
+TEST_F(FolderSamplesTest, ThatAreBadCountForNothingWhenIgnored) {
+  make({"cat/30.png"});
+  const auto set = samples(OnBadImage::kIgnore);
+  const Loader loader(set, kAll, 6);
+  auto batch = loader.begin();
+  EXPECT_EQ(levels(*batch), (std::vector<std::int64_t>{10, 20, 0, 110, 120, 130}));
+  EXPECT_EQ(targets(*batch), (std::vector<std::int64_t>{0, 0, kIgnoredTarget, 1, 1, 1}));
+  EXPECT_EQ(set->bad().size(), 1U);
+}
+
+TEST_F(FolderSamplesTest, OfWhichNoneCanBeReadEndTheWalk) {
+  make({"cat/10.png", "cat/20.png", "cat/30.png", "dog/110.png", "dog/120.png", "dog/130.png"});
+  const Loader loader(samples(OnBadImage::kReplace), kAll, 6);
+  EXPECT_THROW(loader.begin(), DataError);
+}
+
+TEST_F(FolderSamplesTest, ThatAreGoneAreBadToo) {
+  make({});
+  const auto set = samples(OnBadImage::kReplace);
+  std::filesystem::remove(root_.path() / "dog/110.png");
+  const Loader loader(set, {3}, 1);
+  EXPECT_EQ(levels(*loader.begin()), (std::vector<std::int64_t>{120}));
+  EXPECT_THAT(set->bad().at(3), HasSubstr("110.png"));
+}
+
+}  // namespace
+}  // namespace lockstep::data
