@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kChannels = 3;
-constexpr png_alloc_size_t kMostChunkBytes = 1 << 20;
 
 [[noreturn]] void leave_with_error(png_structp png, png_const_charp message) {
   auto* jump = static_cast<ErrorJump*>(png_get_error_ptr(png));
@@ -71,12 +70,12 @@ class PngReader {
   png_infop info_ = nullptr;
 };
 
-/// Passes over what is not pixels, before libpng would give it memory.
+/// Passes over what is not pixels, so that libpng gives it no memory, however long it is.
 void leave_out_other_chunks(png_structp png) {
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   const png_byte transparency[] = "tRNS";
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, transparency, 1);
-  png_set_chunk_malloc_max(png, kMostChunkBytes);
+  png_set_chunk_malloc_max(png, 0);  // libpng refuses longer ones even where it passes over them
 }
 
 /// Reads what stands before the pixels, and asks for samples of 8 bits.

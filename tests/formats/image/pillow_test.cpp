@@ -1,8 +1,11 @@
 // Pillow's pixels are those of tests/conformance/images.py, which says how they are made.
 
+#include <algorithm>
+#include <fstream>
 #include <sstream>
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include "lockstep/formats/image/image_reader.h"
 

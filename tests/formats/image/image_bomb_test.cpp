@@ -1,0 +1,91 @@
+// Small files that ask for much memory: refused before they get it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/formats/image/image_reader.h"
+
+#include "tests/formats/image/image_bytes.h"
+#include "tests/formats/largest_allocation.h"
+
+namespace lockstep {
+namespace {
+
+using testing::append;
+using testing::Bytes;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kLittle = 64 * 1024;
+
+std::string refusal(const Bytes& bytes) {
+  testing::take_largest_allocation();
+  const std::string message = testing::refusal([&] { decode_image(bytes, "FILE"); });
+  EXPECT_LE(testing::take_largest_allocation(), kLittle);
+  return message;
+}
+
+/// Makes a file of nothing but a frame and the beginning of a scan.
+Bytes tiny_jpeg(int marker, std::uint32_t width, std::uint32_t height) {
+  Bytes bytes{0xff, 0xd8};
+  append(bytes, testing::jpeg_frame(marker, width, height));
+  append(bytes, testing::segment(0xda, {3, 1, 0, 2, 0, 3, 0, 0, 63, 0}));
+  append(bytes, {0, 0xff, 0xd9});
+  return bytes;
+}
+
+TEST(ImageBomb, JpegWithTheLargestSidesIsRefused) {
+  EXPECT_THAT(refusal(tiny_jpeg(0xc2, 65'000, 65'000)), HasSubstr("has a side above the limit"));
+  EXPECT_THAT(
+      refusal(tiny_jpeg(0xc2, 16'384, 16'384)), HasSubstr("has more pixels than the limit"));
+}
+
+TEST(ImageBomb, JpegTooShortForItsBlocksIsRefused) {
+  for (const int marker : {0xc0, 0xc1, 0xc2}) {
+    EXPECT_EQ(
+        refusal(tiny_jpeg(marker, 8192, 8192)),
+        "FILE: offset 21: the file ends too early: 15 bytes cannot hold an image of 8192 x 8192 "
+        "pixels");
+  }
+  // One bit a block is the least: 15 bytes hold 120 blocks.
+  EXPECT_THAT(refusal(tiny_jpeg(0xc0, 120 * 8 + 1, 8)), HasSubstr("cannot hold"));
+  EXPECT_THAT(refusal(tiny_jpeg(0xc0, 120 * 8, 8)), HasSubstr("damaged or cut"));
+  EXPECT_THAT(refusal(tiny_jpeg(0xc0, 8, 120 * 8 + 1)), HasSubstr("cannot hold"));
+}
+
+TEST(ImageBomb, JpegIsMeasuredByItsLargestComponent) {
+  Bytes bytes = tiny_jpeg(0xc0, 240 * 8, 16);
+  bytes[2 + 11] = 0x41;  // four times as wide as the others, which have 60 blocks a row
+  EXPECT_THAT(refusal(bytes), HasSubstr("cannot hold"));
+}
+
+TEST(ImageBomb, PngTooShortForItsPixelsIsRefused) {
+  const Bytes bytes = testing::png_file(testing::png_header(8192, 8192), {}, Bytes(100));
+  EXPECT_THAT(refusal(bytes), HasSubstr("FILE: offset 8: the IDAT chunks are too short: "));
+  EXPECT_THAT(refusal(bytes), HasSubstr("bytes cannot hold an image of 8192 x 8192 pixels"));
+}
+
+TEST(ImageBomb, PngWithTheBestRatioIsSound) {
+  constexpr std::uint32_t kSide = 2048;
+  const Bytes rows(std::size_t{kSide} * (kSide + 1), 0);
+  const Bytes bytes = testing::png_file(testing::png_header(kSide, kSide, 8, 0), {}, rows);
+  EXPECT_LT(bytes.size(), rows.size() / 900);
+  EXPECT_EQ(decode_image(bytes, "FILE").size, (ImageSize{kSide, kSide}));
+}
+
+TEST(ImageBomb, WhatDescribesTheImageGetsNoMemory) {
+  Bytes jpeg = testing::jpeg({24, 16});
+  Bytes profile = testing::bytes_of(std::string("ICC_PROFILE\0\1\1", 14));
+  profile.resize(65'533);
+  for (int i = 0; i < 100; ++i) jpeg = testing::with_segment(jpeg, 0xe2, profile);
+  Bytes exif = testing::exif_segment_content(testing::exif(1));
+  exif.resize(65'533);
+  for (int i = 0; i < 20; ++i) jpeg = testing::with_segment(jpeg, 0xe1, exif);
+  EXPECT_GT(jpeg.size(), 7'000'000U);
+  EXPECT_EQ(refusal(jpeg), "nothing was thrown");
+  EXPECT_EQ(
+      refusal(testing::with_chunk(testing::png({24, 16}), "iCCP", Bytes(8'000'000))),
+      "nothing was thrown");
+}
+
+}  // namespace
+}  // namespace lockstep

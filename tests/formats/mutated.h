@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace lockstep::testing {
+
+/// Changes, removes, adds or copies a few bytes; half of the changes hit the front, where headers
+/// are.
+inline std::vector<std::uint8_t> mutated(
+    std::vector<std::uint8_t> bytes, std::size_t front, std::mt19937& engine) {
+  constexpr std::uint8_t kTelling[] = {0, 1, 2, 3, 4, 8, 16, 0x7f, 0x80, 0xd8, 0xd9, 0xda, 0xff};
+  const auto below = [&](std::size_t bound) {
+    return std::uniform_int_distribution<std::size_t>(0, bound - 1)(engine);
+  };
+  for (std::size_t changes = 1 + below(3); changes > 0 && !bytes.empty(); --changes) {
+    const auto at = static_cast<std::ptrdiff_t>(
+        below(below(2) == 0 ? std::min(bytes.size(), front) : bytes.size()));
+    const auto place = bytes.begin() + at;
+    switch (below(6)) {
+      case 0:
+        *place = static_cast<std::uint8_t>(engine());
+        break;
+      case 1:
+        *place = kTelling[below(std::size(kTelling))];
+        break;
+      case 2:
+        *place = static_cast<std::uint8_t>(*place ^ (1U << below(8)));
+        break;
+      case 3:
+        bytes.erase(place);
+        break;
+      case 4:
+        bytes.insert(place, static_cast<std::uint8_t>(engine()));
+        break;
+      default:
+        if (below(4) == 0) bytes.resize(static_cast<std::size_t>(at));
+        break;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace lockstep::testing
