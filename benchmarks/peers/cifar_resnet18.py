@@ -9,6 +9,7 @@ holds CIFAR-100's binary version. Starts its own ranks through torchrun; rank 0 
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ MALLOC = (
     "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
     "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
 )
+WARMUP_LR = 1e-5
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 
 
@@ -109,11 +111,11 @@ def make_net(classes):
 
 
 def learning_rate(step, steps_an_epoch):
-    """A linear warm-up from 0 that ends where the cosine, counted from step 0, goes on."""
+    """A linear warm-up, then half a cosine over the steps that are left."""
     total, warm = arguments.epochs * steps_an_epoch, arguments.warmup_epochs * steps_an_epoch
     if step < warm:
-        return arguments.lr * step / warm
-    return arguments.lr * 0.5 * (1 + numpy.cos(numpy.pi * step / total))
+        return WARMUP_LR + (arguments.lr - WARMUP_LR) * step / warm
+    return arguments.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / (total - warm)))
 
 
 def evaluate(net, images, labels):

@@ -66,11 +66,11 @@ TEST(BatchQueue, ThrowsWhatAPreparationThrewWhenItsTurnComes) {
         if (number == 2) throw std::out_of_range("the third");
         batch = numbered(number);
       },
-      {.end = 5, .workers = 2, .ahead = 4});
+      {.end = 8, .workers = 2, .ahead = 2});
   expect_numbers(queue, 0, 2);
   Batch batch;
   EXPECT_THROW(queue.next(batch), std::out_of_range);
-  expect_numbers(queue, 3, 5);
+  expect_numbers(queue, 3, 8);
   EXPECT_THROW(queue.next(batch), InvalidArgument);
 }
 

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Trains ResNet18 on a synthesized CIFAR-100 by Lockstep and by Python PyTorch, and compares the accuracies they reach.
+
+    python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python
+    python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --train 20000 --epochs 15 --seeds 1,2,3
+
+Both train resnet18-cifar with timm's augmentation, 2 ranks, bf16 autocast, SGD with momentum, a warm-up and a cosine, the
+same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
+torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run and the
+difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing).
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", required=True, help="a Python that can import torch, torchvision and timm")
+    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser.add_argument("--train", type=int, default=10000, help="images to train with")
+    parser.add_argument("--test", type=int, default=5000, help="images to test with")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=64, help="per rank")
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
+    return parser.parse_args()
+
+
+def output_of(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def train_lockstep(arguments, data, seed, run):
+    command = [arguments.lockstep, "train", "--model", "resnet18-cifar", "--data", f"cifar100:{data}", "--augment", "timm"]
+    command += ["--nproc-per-node", "2", "--batch-size", str(arguments.batch_size), "--precision", "bf16-mixed"]
+    command += ["--opt", "sgd", "--lr", str(arguments.lr), "--weight-decay", "0.0005"]
+    command += ["--sched", "cosine", "--sched-on-updates", "--warmup-epochs", "1", "--epochs", str(arguments.epochs), "--seed", str(seed)]
+    command += ["--progress", "none", "--json", "--output", run]
+    summary = json.loads(output_of(command).strip().split("\n")[-1])
+    return [(epoch["val_accuracy"], epoch["train_loss"], epoch["train_seconds"]) for epoch in summary["epochs"]]
+
+
+def train_peer(arguments, data, seed):
+    command = [arguments.peer_python, str(ROOT / "benchmarks/peers/cifar_resnet18.py"), "--data", data]
+    command += ["--batch-size", str(arguments.batch_size), "--lr", str(arguments.lr), "--seed", str(seed)]
+    command += ["--epochs", str(arguments.epochs)]
+    epochs = [json.loads(line) for line in output_of(command).split("\n") if line.startswith("{")]
+    return [(epoch["test_accuracy"], epoch["train_loss"], epoch["seconds"]) for epoch in epochs]
+
+
+def show(name, seed, epochs):
+    accuracies = " ".join(f"{100 * accuracy:5.1f}" for accuracy, _, _ in epochs)
+    seconds = statistics.median(seconds for _, _, seconds in epochs)
+    print(f"{name:8}  seed {seed}  accuracy {accuracies} %   last loss {epochs[-1][1]:.4f}   epoch {seconds:.1f} s", flush=True)
+
+
+def main():
+    arguments = parse_arguments()
+    ours, peers = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/cifar100"
+        output_of([arguments.lockstep, "data", "synthesize", "cifar100", data,
+                   "--train", str(arguments.train), "--test", str(arguments.test)])
+        print(f"{arguments.train} images to train with, {arguments.test} to test with; load {os.getloadavg()[0]:.2f}", flush=True)
+        for seed in arguments.seeds.split(","):
+            ours.append(train_lockstep(arguments, data, seed, f"{folder}/run-{seed}"))
+            show("lockstep", seed, ours[-1])
+            peers.append(train_peer(arguments, data, seed))
+            show("pytorch", seed, peers[-1])
+    own, peer = (100 * statistics.mean(epochs[-1][0] for epochs in runs) for runs in (ours, peers))
+    print(f"last epoch: lockstep {own:.2f} %, pytorch {peer:.2f} %, difference {own - peer:+.2f} points")
+
+
+if __name__ == "__main__":
+    main()
