@@ -57,6 +57,13 @@ class Pipeline {
   torch::Tensor step(
       const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
 
+  /// Lets gradients accumulate on each replica for as long as the returned value lives; the first
+  /// step() after it averages the sum.
+  ///
+  ///     { auto accumulate = pipeline.no_sync(); pipeline.step(images, labels, loss); }
+  ///     pipeline.step(more_images, more_labels, loss);
+  [[nodiscard]] StageReplicas::Accumulation no_sync() { return replicas_.no_sync(); }
+
   /// Computes the output; with gradients on, differentiable once.
   torch::Tensor operator()(const torch::Tensor& input);
 

@@ -61,6 +61,13 @@ class PipelineStage {
   torch::Tensor step(
       const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
 
+  /// Lets gradients accumulate on each replica for as long as the returned value lives; the first
+  /// step() after it averages the sum.
+  ///
+  ///     { auto accumulate = stage.no_sync(); stage.step(images, labels, loss); }
+  ///     stage.step(more_images, more_labels, loss);
+  [[nodiscard]] StageReplicas::Accumulation no_sync() { return replicas_.no_sync(); }
+
   /// Computes the output of a batch without gradients, on every rank. A collective.
   torch::Tensor operator()(const torch::Tensor& input);
 

@@ -20,7 +20,7 @@ void StageReplicas::before_step() {
 }
 
 void StageReplicas::after_step() {
-  if (sync_) sync_->reduce_accumulated();
+  if (sync_ && !accumulates_) sync_->reduce_accumulated();
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
@@ -21,11 +22,35 @@ class StageReplicas {
 
   /// Lets the buffers follow rank 0. A collective.
   void before_step();
-  /// Averages the gradients. A collective.
+  /// Averages the gradients, unless they accumulate. A collective then.
   void after_step();
+
+  /// Lets gradients accumulate on each replica for as long as the returned value lives, which must
+  /// not outlive the replicas.
+  class Accumulation;
+  [[nodiscard]] Accumulation no_sync();
 
  private:
   std::optional<GradientSync> sync_;
+  bool accumulates_ = false;
 };
+
+class StageReplicas::Accumulation {
+ public:
+  explicit Accumulation(bool& accumulates)
+      : accumulates_(&accumulates), before_(std::exchange(accumulates, true)) {}
+  ~Accumulation() {
+    if (accumulates_ != nullptr) *accumulates_ = before_;
+  }
+  Accumulation(Accumulation&& other) noexcept
+      : accumulates_(std::exchange(other.accumulates_, nullptr)), before_(other.before_) {}
+  Accumulation& operator=(Accumulation&&) = delete;
+
+ private:
+  bool* accumulates_;
+  bool before_;
+};
+
+inline StageReplicas::Accumulation StageReplicas::no_sync() { return Accumulation(accumulates_); }
 
 }  // namespace lockstep
