@@ -1,28 +1,63 @@
 #include "lockstep/train/evaluate.h"
 
+#include <tuple>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
 namespace lockstep {
+namespace {
+
+constexpr std::int64_t kFew = 5;
+
+// Counts on a device without waiting for it; all ranks' counts are added by one collective.
+class Counts {
+ public:
+  void add(const torch::Tensor& scores, const torch::Tensor& labels) {
+    loss_.add_(at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum, kIgnoredTarget));
+    const torch::Tensor counted = labels.ne(kIgnoredTarget).sum();
+    samples_.add_(counted);
+    hits_.add_(scores.argmax(1).eq(labels).sum());
+    if (scores.size(1) <= kFew) return;
+    few_samples_.add_(counted);
+    const torch::Tensor highest = std::get<1>(scores.topk(kFew, 1));
+    few_hits_.add_(highest.eq(labels.unsqueeze(1)).sum());
+  }
+
+  Evaluation over_all(const ProcessGroup& world) const {
+    world.all_reduce(sums_).wait();
+    const auto* sum = sums_.const_data_ptr<double>();
+    Evaluation result{
+        .loss = sum[0] / sum[1],
+        .accuracy = sum[2] / sum[1],
+        .samples = static_cast<std::int64_t>(sum[1])};
+    if (sum[3] > 0) result.accuracy5 = sum[4] / sum[3];
+    return result;
+  }
+
+ private:
+  torch::Tensor sums_ = at::zeros({5}, torch::kDouble);
+  torch::Tensor loss_ = sums_[0], samples_ = sums_[1], hits_ = sums_[2], few_samples_ = sums_[3],
+                few_hits_ = sums_[4];
+};
+
+}  // namespace
 
 Evaluation evaluate(const Forward& forward, const Loader& share, const ProcessGroup& world) {
   const at::NoGradGuard no_gradients;
-  const torch::Tensor sums = at::zeros({3}, torch::kDouble);  // loss, hits, samples
-  const torch::Tensor loss = sums[0], hits = sums[1], samples = sums[2];
-  for (auto batch = share.begin(); batch != share.end(); ++batch) {
-    const torch::Tensor scores = forward(batch->data);
-    loss.add_(at::cross_entropy_loss(scores, batch->target, {}, at::Reduction::Sum));
-    hits.add_(scores.argmax(1).eq(batch->target).sum());
-    samples.add_(batch->target.size(0));
-  }
-  world.all_reduce(sums).wait();
-  const auto* total = sums.const_data_ptr<double>();
-  return {
-      .loss = total[0] / total[2],
-      .accuracy = total[1] / total[2],
-      .samples = static_cast<std::int64_t>(total[2])};
+  Counts counts;
+  for (auto batch = share.begin(); batch != share.end(); ++batch)
+    counts.add(forward(batch->data), batch->target);
+  return counts.over_all(world);
+}
+
+double value_of(const Evaluation& evaluation, EvalMetric metric) {
+  if (metric == EvalMetric::kLoss) return evaluation.loss;
+  if (metric == EvalMetric::kTop1) return evaluation.accuracy;
+  return evaluation.accuracy5.value_or(evaluation.accuracy);
 }
 
 }  // namespace lockstep

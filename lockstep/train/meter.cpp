@@ -28,7 +28,6 @@ void Meter::restart() {
 
 void Meter::add(const torch::Tensor& loss, std::int64_t samples) {
   loss_sum_.add_(loss.detach(), samples);
-  ++steps_;
   samples_ += samples;
 }
 

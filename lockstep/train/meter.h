@@ -35,8 +35,10 @@ class Meter {
   /// Begins to count anew.
   void restart();
 
-  /// Adds a step: the mean loss over this rank's samples.
+  /// Adds a batch: the mean loss over this rank's samples.
   void add(const torch::Tensor& loss, std::int64_t samples);
+  /// Counts a step of one batch or several.
+  void add_step() { ++steps_; }
   void add_data_seconds(double seconds) { data_seconds_ += seconds; }
 
   std::int64_t steps() const { return steps_; }

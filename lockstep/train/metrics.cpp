@@ -38,6 +38,7 @@ std::string json_line(const MetricRecord& record, const std::string& utc_time) {
   line["split"] = record.split;
   put(line, nonfinite, "loss", record.loss);
   put(line, nonfinite, "accuracy", record.accuracy);
+  put(line, nonfinite, "accuracy5", record.accuracy5);
   put(line, nonfinite, "lr", record.lr);
   put(line, nonfinite, "samples_per_s", record.samples_per_s);
   put(line, nonfinite, "step_ms", record.step_ms);

@@ -15,10 +15,11 @@ struct MetricRecord {
   int restart = 0;
   std::int64_t epoch = 0;  ///< counted from 1
   std::int64_t step = 0;   ///< optimizer steps made
-  std::string split;       ///< `train` or `val`
+  std::string split;       ///< `train`, `val` or `test`; `-ema` after it with averaged weights
   std::optional<double> loss = {};
   std::optional<double> accuracy = {};
-  std::optional<double> lr = {};
+  std::optional<double> accuracy5 = {};
+  std::optional<double> lr = {};  ///< of the step
   std::optional<double> samples_per_s = {};
   std::optional<double> step_ms = {};
   std::optional<double> data_ms = {};

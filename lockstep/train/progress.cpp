@@ -36,6 +36,11 @@ void Progress::announce(const std::string& text) const {
   if (style_ != ProgressStyle::kNone) std::fprintf(stderr, "%s\n", text.c_str());
 }
 
+void Progress::warn(const std::string& text) {
+  erase();
+  std::fprintf(stderr, "lockstep: warning: %s\n", text.c_str());
+}
+
 void Progress::begin_epoch(
     std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps) {
   state_.epoch = epoch;

@@ -26,6 +26,9 @@ class Progress {
   /// Says one line before the first epoch.
   void announce(const std::string& text) const;
 
+  /// Says something that needs attention, on a line that stays; on every rank and in every style.
+  void warn(const std::string& text);
+
   void begin_epoch(std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps);
 
   /// Says how much training is left after this epoch's steps, for the remaining time.

@@ -53,8 +53,12 @@ std::string epoch_text(const EpochSummary& epoch, const std::optional<std::int64
   std::string text =
       epoch_name(epoch.epoch, epochs) + "  " + printed("%.2f s", epoch.train_seconds) +
       printed("  %.0f samples/s", epoch.samples_per_s) + printed("  loss %.4f", epoch.train_loss);
-  if (epoch.val_loss) text += printed("  test loss %.4f", *epoch.val_loss);
-  if (epoch.val_accuracy) text += printed("  test accuracy %.4f", *epoch.val_accuracy);
+  const std::string set = epoch.validated ? "  val" : "  test";
+  if (epoch.val_loss) text += set + printed(" loss %.4f", *epoch.val_loss);
+  if (epoch.val_accuracy) text += set + printed(" accuracy %.4f", *epoch.val_accuracy);
+  if (epoch.val_accuracy5) text += printed("  top-5 %.4f", *epoch.val_accuracy5);
+  if (epoch.ema_loss) text += printed("  EMA loss %.4f", *epoch.ema_loss);
+  if (epoch.ema_accuracy) text += printed("  EMA accuracy %.4f", *epoch.ema_accuracy);
   return text;
 }
 

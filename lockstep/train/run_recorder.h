@@ -20,6 +20,9 @@ class RunRecorder {
       const std::vector<std::string>& command,
       const std::string& environment_json);
 
+  /// Names a file in the folder.
+  std::string file(const std::string& name) const { return directory_.file(name); }
+
   void append(const MetricRecord& record) { metrics_.append(record); }
 
   /// Writes summary.json.

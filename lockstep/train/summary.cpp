@@ -1,9 +1,12 @@
 #include "lockstep/train/summary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -21,8 +24,17 @@ Json epoch_json(const EpochSummary& epoch) {
       {"train_loss", number(epoch.train_loss)},
       {"val_loss", number(epoch.val_loss)},
       {"val_accuracy", number(epoch.val_accuracy)},
+      {"val_accuracy5", number(epoch.val_accuracy5)},
+      {"ema_loss", number(epoch.ema_loss)},
+      {"ema_accuracy", number(epoch.ema_accuracy)},
+      {"ema_accuracy5", number(epoch.ema_accuracy5)},
       {"samples", epoch.samples},
       {"samples_per_s", number(epoch.samples_per_s)}};
+}
+
+Json best_json(const std::optional<BestEpoch>& best) {
+  if (!best) return nullptr;
+  return {{"epoch", best->epoch}, {"value", best->value}};
 }
 
 std::string cell(const char* format, const std::optional<double>& value) {
@@ -32,19 +44,37 @@ std::string cell(const char* format, const std::optional<double>& value) {
   return text;
 }
 
-std::string table_row(const EpochSummary& epoch) {
-  char text[160];
-  std::snprintf(
-      text,
-      sizeof text,
-      "%5lld  %8s  %10s  %10s  %9s  %13s\n",
-      static_cast<long long>(epoch.epoch),
-      cell("%.2f", epoch.train_seconds).c_str(),
-      cell("%.0f", epoch.samples_per_s).c_str(),
-      cell("%.4f", epoch.train_loss).c_str(),
-      cell("%.4f", epoch.val_loss).c_str(),
-      cell("%.4f", epoch.val_accuracy).c_str());
-  return text;
+struct Column {
+  std::string head;
+  const char* format;
+  std::optional<double> (*value)(const EpochSummary&);
+  bool always;  // or only where an epoch has a value
+  std::size_t width = 8;
+};
+
+std::vector<Column> columns(const std::string& set) {
+  using Epoch = const EpochSummary&;
+  using Value = std::optional<double>;
+  return {
+      {"seconds", "%.2f", [](Epoch epoch) -> Value { return epoch.train_seconds; }, true},
+      {"samples/s", "%.0f", [](Epoch epoch) -> Value { return epoch.samples_per_s; }, true, 10},
+      {"train loss", "%.4f", [](Epoch epoch) -> Value { return epoch.train_loss; }, true},
+      {set + " loss", "%.4f", [](Epoch epoch) { return epoch.val_loss; }, true},
+      {set + " accuracy", "%.4f", [](Epoch epoch) { return epoch.val_accuracy; }, true},
+      {"top-5", "%.4f", [](Epoch epoch) { return epoch.val_accuracy5; }, false},
+      {"EMA loss", "%.4f", [](Epoch epoch) { return epoch.ema_loss; }, false},
+      {"EMA accuracy", "%.4f", [](Epoch epoch) { return epoch.ema_accuracy; }, false}};
+}
+
+bool is_shown(const Column& column, const RunSummary& summary) {
+  return column.always ||
+         std::any_of(summary.epochs.begin(), summary.epochs.end(), [&](const auto& epoch) {
+           return column.value(epoch).has_value();
+         });
+}
+
+std::string padded(const std::string& text, std::size_t width) {
+  return "  " + std::string(width - std::min(width, text.size()), ' ') + text;
 }
 
 }  // namespace
@@ -63,8 +93,13 @@ std::string to_json(const RunSummary& summary) {
       {"batch_size", summary.batch_size},
       {"precision", summary.precision},
       {"epochs", epochs},
+      {"eval_metric", summary.eval_metric},
+      {"best", best_json(summary.best)},
+      {"test_loss", number(summary.test_loss)},
       {"test_accuracy", number(summary.test_accuracy)},
+      {"test_accuracy5", number(summary.test_accuracy5)},
       {"steps", summary.steps},
+      {"bad_images", summary.bad_images},
       {"stopped_by", summary.stopped_by},
       {"parameters_hash", summary.parameters_hash},
       {"resumed_from", nullptr},
@@ -76,8 +111,21 @@ std::string to_json(const RunSummary& summary) {
 }
 
 std::string epoch_table(const RunSummary& summary) {
-  std::string text = "epoch   seconds   samples/s  train loss  test loss  test accuracy\n";
-  for (const auto& epoch : summary.epochs) text += table_row(epoch);
+  const bool validated = !summary.epochs.empty() && summary.epochs.front().validated;
+  std::string head = "epoch";
+  std::vector<std::string> rows;
+  for (const auto& epoch : summary.epochs)
+    rows.push_back(padded(std::to_string(epoch.epoch), 5).substr(2));
+  for (const Column& column : columns(validated ? "val" : "test")) {
+    if (!is_shown(column, summary)) continue;
+    const std::size_t width = std::max(column.head.size(), column.width);
+    head += padded(column.head, width);
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      rows[row] += padded(cell(column.format, column.value(summary.epochs[row])), width);
+  }
+  std::string text = head + "\n";
+  for (const std::string& row : rows) text += row + "\n";
+  if (validated) text += concat("test accuracy ", cell("%.4f", summary.test_accuracy), "\n");
   return text;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/train/eval_metric.h"
+
 namespace lockstep {
 
 /// Is what one pass over the training data came to.
@@ -14,6 +16,11 @@ struct EpochSummary {
   double train_loss = 0;
   std::optional<double> val_loss = {};
   std::optional<double> val_accuracy = {};
+  std::optional<double> val_accuracy5 = {};  ///< of the five highest scores
+  std::optional<double> ema_loss = {};       ///< with the averaged weights
+  std::optional<double> ema_accuracy = {};
+  std::optional<double> ema_accuracy5 = {};
+  bool validated = false;  ///< on images for validation; else on those of the test
   std::int64_t samples = 0;
   double samples_per_s = 0;
 };
@@ -29,8 +36,13 @@ struct RunSummary {
   std::int64_t batch_size = 0;
   std::string precision;
   std::vector<EpochSummary> epochs;
+  std::string eval_metric = "loss";    ///< by which `best` is the best
+  std::optional<BestEpoch> best = {};  ///< its weights are in best.safetensors
+  std::optional<double> test_loss = {};
   std::optional<double> test_accuracy = {};
+  std::optional<double> test_accuracy5 = {};
   std::int64_t steps = 0;
+  std::int64_t bad_images = 0;  ///< files that could not be read and were skipped
   std::string stopped_by;       ///< `epochs`, `max-steps`, `max-time` or `error`
   std::string parameters_hash;  ///< the same on every rank, or the run would have failed
   int exit = 0;

@@ -13,7 +13,7 @@ namespace {
 Layout layout_of(const TrainPlan& plan) { return plan_layout(plan.options, plan.world_size); }
 
 std::int64_t rounded_up(std::int64_t count, std::int64_t parts) {
-  return (count + parts - 1) / parts;
+  return count / parts + (count % parts != 0 ? 1 : 0);
 }
 
 std::string megabytes(std::int64_t bytes) { return concat(rounded_up(bytes, 1000000), " MB"); }
@@ -38,14 +38,45 @@ std::string steps_of(const TrainPlan& plan) {
   return text + concat(", ", std::min(all, limits.steps.value_or(all)), " in all");
 }
 
+std::int64_t batches_a_step(const TrainPlan& plan) {
+  return plan.options.grad_accum_steps * layout_of(plan).replicas;
+}
+
+std::string rate_of(const TrainPlan& plan) {
+  const OptimizerSettings& settings = plan.options.optimizer;
+  const double lr = scaled_lr(settings, batches_a_step(plan));
+  const LrSchedule schedule =
+      make_lr_schedule(settings.schedule, lr, plan.options.limits, steps_an_epoch(plan));
+  std::string text = concat(lr);
+  if (schedule.kind != LrScheduleKind::kConstant) text += concat(", ", name_of(schedule.kind));
+  if (schedule.warmup > 0)
+    text += concat(
+        " after ",
+        schedule.warmup,
+        schedule.steps_a_tick == 1 ? " steps" : " epochs",
+        " of warm-up");
+  return text;
+}
+
+std::string batch_of(const TrainPlan& plan) {
+  const std::int64_t batch = plan.options.batch_size;
+  const std::int64_t accumulated = plan.options.grad_accum_steps;
+  return concat(
+      batch,
+      " on each replica, ",
+      accumulated == 1 ? "" : concat(accumulated, " times a step, "),
+      batch * batches_a_step(plan),
+      " in all");
+}
+
 std::string optimizer_of(const TrainPlan& plan) {
   const OptimizerSettings& settings = plan.options.optimizer;
-  std::string text = concat(
-      name_of(settings.kind), ", learning rate ", scaled_lr(settings, layout_of(plan).replicas));
+  std::string text = concat(name_of(settings.kind), ", learning rate ", rate_of(plan));
   if (settings.momentum > 0) text += concat(", momentum ", settings.momentum);
   if (settings.clip_grad) text += concat(", gradients clipped to ", *settings.clip_grad);
   if (settings.sharded) text += concat(", sharded over ", layout_of(plan).replicas, " replicas");
   if (settings.weight_decay > 0) text += concat(", weight decay ", settings.weight_decay);
+  if (plan.options.ema) text += concat(", averaged with decay ", plan.options.ema->decay);
   return text;
 }
 
@@ -74,21 +105,23 @@ std::string row(const char* name, const std::string& value) {
 
 std::int64_t steps_an_epoch(const TrainPlan& plan) {
   const std::int64_t share = rounded_up(plan.train_samples, layout_of(plan).replicas);
-  const std::int64_t steps = rounded_up(share, plan.options.batch_size);
-  return std::min(steps, plan.options.limit_train_batches.value_or(steps));
+  const std::int64_t batches = rounded_up(share, plan.options.batch_size);
+  return rounded_up(
+      std::min(batches, plan.options.limit_train_batches.value_or(batches)),
+      plan.options.grad_accum_steps);
 }
 
 std::int64_t bytes_a_rank(const TrainPlan& plan) {
   const OptimizerSettings& settings = plan.options.optimizer;
   const int states = settings.kind == OptimizerKind::kSgd ? (settings.momentum > 0 ? 1 : 0) : 2;
+  const int averages = plan.options.ema ? 1 : 0;
   const Layout layout = layout_of(plan);
   const std::int64_t parameters = plan.parameters / layout.ranks_a_replica();
-  return plan.data_bytes + parameters * 4 * (2 + states) * layout.thread_ranks;
+  return plan.data_bytes + parameters * 4 * (2 + states + averages) * layout.thread_ranks;
 }
 
 std::string plan_text(const TrainPlan& plan) {
   const TrainOptions& options = plan.options;
-  const std::int64_t batch = options.batch_size;
   const Layout layout = layout_of(plan);
   return concat(
       "Would train ",
@@ -106,7 +139,7 @@ std::string plan_text(const TrainPlan& plan) {
       row("data",
           concat(
               plan.train_samples, " images to train with, ", plan.test_samples, " to test with")),
-      row("batch", concat(batch, " on each replica, ", batch * layout.replicas, " in all")),
+      row("batch", batch_of(plan)),
       row("spread", describe(options, layout)),
       row("steps", steps_of(plan)),
       row("optimizer", optimizer_of(plan)),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -9,6 +10,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/train/environment_report.h"
+#include "lockstep/train/loader_warning.h"
 #include "lockstep/train/parameters_hash.h"
 
 namespace lockstep {
@@ -26,9 +28,9 @@ Layout checked_layout(const TrainOptions& options, const ProcessGroup& world) {
   return layout;
 }
 
-Task task_of(const data::InMemoryImages& images) {
-  const data::ImageShape& shape = images.shape();
-  return {{shape.channels, shape.height, shape.width}, images.classes()};
+Task task_of(const TrainOptions& options, const Datasets& data) {
+  const data::ImageShape shape = data.train->shape();
+  return {{shape.channels, shape.height, shape.width}, model_classes(options, data)};
 }
 
 RunSummary begun_summary(const TrainOptions& options, const Layout& layout) {
@@ -41,8 +43,11 @@ RunSummary begun_summary(const TrainOptions& options, const Layout& layout) {
   summary.chunks = layout.micro_batches;
   summary.batch_size = options.batch_size;
   summary.precision = name_of(options.precision);
+  summary.eval_metric = name_of(options.eval_metric);
   return summary;
 }
+
+int usable_cores() { return static_cast<int>(std::thread::hardware_concurrency()); }
 
 ProgressStyle style_of(const TrainOptions& options, int rank) {
   return rank == 0 ? options.progress : ProgressStyle::kNone;
@@ -59,17 +64,20 @@ Trainer::Trainer(
     : options_(std::move(options)),
       layout_(checked_layout(options_, world)),
       groups_(make_rank_groups(world, layout_)),
-      data_(load_datasets(options_.data, options_.repeat, options_.model)),
-      replica_(make_replica(options_, layout_, task_of(data_.train), groups_, places)),
+      data_(load_datasets(options_)),
+      workers_(workers_of(options_.loading, usable_cores(), data_.is_mere_copy)),
+      bad_images_(data_.folders),
+      replica_(make_replica(options_, layout_, task_of(options_, data_), groups_, places)),
       sampler_(
-          data_.train.size(),
+          data_.train->size(),
           groups_.replicas,
           {.shuffle = true, .seed = static_cast<std::uint64_t>(options_.seed)}),
-      // Without padding no image counts twice, so the accuracy is that of the test set.
-      test_sampler_(data_.test.size(), groups_.replicas, {.shuffle = false, .padding = false}),
+      batches_(epoch_batches()),
+      scheduler_(make_scheduler()),
       meter_(groups_.replicas),
       progress_(style_of(options_, world.rank())),
       summary_(begun_summary(options_, layout_)) {
+  if (options_.ema) ema_.emplace(replica_->state().values(), *options_.ema);
   if (world.rank() == 0) {
     recorder_.emplace(options_, command, environment_report(world));
     progress_.announce(concat(
@@ -106,7 +114,9 @@ void Trainer::train() {
     summary_.epochs.push_back(result);
     progress_.end_epoch(result);
   }
+  test();
   summary_.steps = step_;
+  summary_.bad_images = bad_images_.count(groups_.world);
   summary_.parameters_hash =
       agreed_parameters_hash(replica_->parameters(), groups_.replicas, groups_.stages);
 }
@@ -115,11 +125,9 @@ EpochSummary Trainer::train_epoch(std::int64_t epoch) {
   replica_->set_training(true);
   groups_.world.barrier().wait();
   const Stopwatch watch;
-  const Loader loader(
-      data_.train, sampler_.epoch(epoch - 1), batch_size(), {.dtype = replica_->image_type()});
-  const std::int64_t steps = steps_of_epoch(loader);
-  announce_rest(epoch, steps);
-  const MeterReading total = train_steps(loader, epoch, steps);
+  const Loader loader = train_loader(epoch);
+  announce_rest(epoch, steps_of(batches_));
+  const MeterReading total = train_steps(loader, epoch);
   groups_.world.barrier().wait();
   const double seconds = maximum(watch.seconds(), groups_.world);
   return {
@@ -130,20 +138,29 @@ EpochSummary Trainer::train_epoch(std::int64_t epoch) {
       .samples_per_s = static_cast<double>(total.samples) / seconds};
 }
 
-MeterReading Trainer::train_steps(const Loader& loader, std::int64_t epoch, std::int64_t steps) {
+MeterReading Trainer::train_steps(const Loader& loader, std::int64_t epoch) {
   MeterReading total;
   meter_.restart();
   Stopwatch waiting;
   auto batch = loader.begin();
-  for (std::int64_t done = 1;; ++done, waiting.restart(), ++batch) {
+  for (std::int64_t number = 0;; ++number, waiting.restart(), ++batch) {
     meter_.add_data_seconds(waiting.seconds());
-    meter_.add(replica_->step(*batch), batch->target.size(0));
-    ++step_;
-    progress_.step();
-    const bool last = finished() || done == steps;
+    const StepPart part = step_part(batches_, number);
+    meter_.add(replica_->backward(*batch, part), batch->target.size(0));
+    if (!part.is_last) continue;
+    make_step();
+    const bool last = finished() || number + 1 == batches_.batches;
     if (last || step_ % options_.log_interval == 0) total += log_interval(epoch);
     if (last) return total;
   }
+}
+
+void Trainer::make_step() {
+  replica_->update(scheduler_.lr(step_));
+  if (ema_) ema_->update();
+  ++step_;
+  meter_.add_step();
+  progress_.step();
 }
 
 bool Trainer::finished() {
@@ -155,6 +172,7 @@ bool Trainer::finished() {
 MeterReading Trainer::log_interval(std::int64_t epoch) {
   const MeterReading reading = meter_.read(replica_->communication_seconds());
   progress_.measured(reading.loss(), reading.samples_per_second());
+  tell_of_images(reading);
   if (recorder_) {
     recorder_->append(
         {.elapsed = since_start_.seconds(),
@@ -162,7 +180,7 @@ MeterReading Trainer::log_interval(std::int64_t epoch) {
          .step = step_,
          .split = "train",
          .loss = reading.loss(),
-         .lr = scaled_lr(options_.optimizer, layout_.replicas),
+         .lr = scheduler_.lr(step_ - 1),
          .samples_per_s = reading.samples_per_second(),
          .step_ms = reading.milliseconds_a_step(reading.seconds),
          .data_ms = reading.milliseconds_a_step(reading.data_seconds),
@@ -185,29 +203,6 @@ MeterReading Trainer::log_interval(std::int64_t epoch) {
   return reading;
 }
 
-void Trainer::evaluate_epoch(EpochSummary& epoch) {
-  const Stopwatch watch;
-  replica_->set_training(false);
-  const Loader share(
-      data_.test, test_sampler_.epoch(0), batch_size(), {.dtype = replica_->image_type()});
-  const auto scores = [this](const torch::Tensor& images) { return replica_->scores(images); };
-  const Evaluation result = evaluate(scores, share, groups_.replicas);
-  const double seconds = watch.seconds();
-  epoch.val_loss = result.loss;
-  epoch.val_accuracy = result.accuracy;
-  summary_.test_accuracy = result.accuracy;
-  progress_.evaluated(seconds);
-  if (!recorder_) return;
-  recorder_->append(
-      {.elapsed = since_start_.seconds(),
-       .epoch = epoch.epoch,
-       .step = step_,
-       .split = "val",
-       .loss = result.loss,
-       .accuracy = result.accuracy,
-       .samples_per_s = static_cast<double>(result.samples) / seconds});
-}
-
 void Trainer::fail(const std::exception& error) {
   summary_.stopped_by = "error";
   summary_.steps = step_;
@@ -220,13 +215,50 @@ void Trainer::fail(const std::exception& error) {
   }
 }
 
+Loader Trainer::train_loader(std::int64_t epoch) const {
+  return {
+      data_.train,
+      sampler_.epoch(epoch - 1),
+      batch_size(),
+      {.dtype = replica_->image_type(),
+       .seed = static_cast<std::uint64_t>(options_.seed),
+       .epoch = epoch - 1,
+       .workers = workers_}};
+}
+
+// Bad files by the rank that met them, a slow loader once.
+void Trainer::tell_of_images(const MeterReading& reading) {
+  for (const std::string& line : bad_images_.news()) progress_.warn(line);
+  if (told_of_slow_loader_ || groups_.world.rank() != 0) return;
+  if (const auto warning = slow_loader_warning(reading, workers_)) {
+    progress_.warn(*warning);
+    told_of_slow_loader_ = true;
+  }
+}
+
 // Of this rank: the replicas of `dp` share one.
 std::int64_t Trainer::batch_size() const {
   return options_.batch_size * (options_.parallel == Parallel::kDp ? layout_.replicas : 1);
 }
 
-std::int64_t Trainer::steps_of_epoch(const Loader& loader) const {
-  return std::min(loader.size(), options_.limit_train_batches.value_or(loader.size()));
+// The sampler gives every rank equally many samples.
+EpochBatches Trainer::epoch_batches() const {
+  const std::int64_t samples = sampler_.share();
+  const std::int64_t all = samples / batch_size() + (samples % batch_size() != 0 ? 1 : 0);
+  return {
+      .samples = samples,
+      .batch_size = batch_size(),
+      .batches = std::min(all, options_.limit_train_batches.value_or(all)),
+      .batches_a_step = options_.grad_accum_steps};
+}
+
+LrScheduler Trainer::make_scheduler() const {
+  const std::int64_t batches_a_step = options_.grad_accum_steps * layout_.replicas;
+  const double lr = scaled_lr(options_.optimizer, batches_a_step);
+  const LrSettings& settings = options_.optimizer.schedule;
+  return {
+      make_lr_schedule(settings, lr, options_.limits, steps_of(batches_)),
+      plateau_rule(settings, larger_is_better(options_.eval_metric))};
 }
 
 void Trainer::announce_rest(std::int64_t epoch, std::int64_t steps) {

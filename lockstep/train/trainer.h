@@ -8,9 +8,13 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/distributed_sampler.h"
+#include "lockstep/train/accumulation.h"
+#include "lockstep/train/bad_image_watch.h"
 #include "lockstep/train/datasets.h"
+#include "lockstep/train/ema.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/layout.h"
+#include "lockstep/train/lr_scheduler.h"
 #include "lockstep/train/meter.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/progress.h"
@@ -49,15 +53,25 @@ class Trainer {
  private:
   void train();
   EpochSummary train_epoch(std::int64_t epoch);
-  MeterReading train_steps(const Loader& loader, std::int64_t epoch, std::int64_t steps);
-  void train_step(const Batch& batch);
+  MeterReading train_steps(const Loader& loader, std::int64_t epoch);
+  void make_step();
   bool finished();
   MeterReading log_interval(std::int64_t epoch);
   void evaluate_epoch(EpochSummary& epoch);
+  Evaluation measure(
+      const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch);
+  void judge(std::int64_t epoch, double value);
+  void save_best();
+  void test();
   void fail(const std::exception& error);
 
+  Loader train_loader(std::int64_t epoch) const;
+  Loader evaluation_loader(const data::SamplesPointer& samples) const;
+  void tell_of_images(const MeterReading& reading);
+
   std::int64_t batch_size() const;
-  std::int64_t steps_of_epoch(const Loader& loader) const;
+  EpochBatches epoch_batches() const;
+  LrScheduler make_scheduler() const;
   void announce_rest(std::int64_t epoch, std::int64_t steps);
   bool evaluation_due(std::int64_t epoch) const;
 
@@ -65,14 +79,19 @@ class Trainer {
   Layout layout_;
   RankGroups groups_;
   Datasets data_;
+  int workers_;
+  BadImageWatch bad_images_;
   std::unique_ptr<Replica> replica_;
   DistributedSampler sampler_;
-  DistributedSampler test_sampler_;
+  EpochBatches batches_;
+  LrScheduler scheduler_;
+  std::optional<ModelEma> ema_;
   Meter meter_;
   Progress progress_;
   std::optional<RunRecorder> recorder_;
   std::optional<TimeBudget> budget_;
   Stopwatch since_start_;
+  bool told_of_slow_loader_ = false;
   std::int64_t step_ = 0;
   RunSummary summary_;
 };

@@ -1,15 +1,11 @@
 // Trains by every way of spreading a model through the command: the same losses and parameters as
 // alone.
 
-#include <cmath>
-#include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
-#include "tests/process/train_command.h"
 #include "tests/process/train_idx_files.h"
+#include "tests/process/trained_run.h"
 #include "tests/train/temporary_folder.h"
 
 namespace lockstep::testing {
@@ -18,41 +14,14 @@ namespace {
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-struct TrainedRun {
-  Ended ended;
-  std::vector<double> losses;
-  nlohmann::json summary;
-};
-
 class TrainWays : public ::testing::Test {
  protected:
   void SetUp() override { write_idx_files(data_.path(), 256, 64); }
 
   TrainedRun run(const Words& words) const {
-    const TemporaryFolder folder;
-    const std::string output = folder.path() + "/run";
-    Words all = {
-        "--data",
-        "mnist:" + data_.path(),
-        "--output",
-        output,
-        "--log-interval",
-        "1",
-        "--max-steps",
-        "6",
-        "--opt",
-        "sgd"};
+    Words all = {"--data", "mnist:" + data_.path(), "--max-steps", "6", "--opt", "sgd"};
     all.insert(all.end(), words.begin(), words.end());
-    TrainedRun result;
-    result.ended = train(all);
-    if (result.ended.code != 0) return result;
-    std::ifstream file(output + "/metrics.jsonl");
-    for (std::string line; std::getline(file, line);) {
-      const auto object = nlohmann::json::parse(line);
-      if (object["split"] == "train") result.losses.push_back(object["loss"]);
-    }
-    result.summary = nlohmann::json::parse(contents(output + "/summary.json"));
-    return result;
+    return trained_run(all);
   }
 
   // One process alone with the whole batch of 32.
@@ -61,10 +30,10 @@ class TrainWays : public ::testing::Test {
     const TrainedRun spread = run(words);
     ASSERT_EQ(spread.ended.code, 0) << spread.ended.err;
     EXPECT_THAT(spread.ended.err, HasSubstr(announced));
-    ASSERT_EQ(spread.losses.size(), 6U);
+    ASSERT_EQ(spread.losses().size(), 6U);
     for (std::size_t step = 0; step < 6; ++step)
-      EXPECT_NEAR(spread.losses[step], alone.losses[step], 1e-4) << "step " << step;
-    EXPECT_LT(alone.losses.back(), alone.losses.front());
+      EXPECT_NEAR(spread.losses()[step], alone.losses()[step], 1e-4) << "step " << step;
+    EXPECT_LT(alone.losses().back(), alone.losses().front());
     EXPECT_NEAR(
         spread.summary["test_accuracy"].get<double>(),
         alone.summary["test_accuracy"].get<double>(),
@@ -154,11 +123,11 @@ TEST_F(TrainWays, ClippedGradientsAndAShardedOptimizer) {
        "--nproc-per-node",
        "4",
        "--shard-optimizer"}));
-  ASSERT_EQ(sharded.losses.size(), 6U) << sharded.ended.err;
-  ASSERT_EQ(pipelines.losses.size(), 6U) << pipelines.ended.err;
+  ASSERT_EQ(sharded.losses().size(), 6U) << sharded.ended.err;
+  ASSERT_EQ(pipelines.losses().size(), 6U) << pipelines.ended.err;
   for (std::size_t step = 0; step < 6; ++step) {
-    EXPECT_NEAR(sharded.losses[step], alone.losses[step], 1e-4) << "step " << step;
-    EXPECT_NEAR(pipelines.losses[step], alone.losses[step], 1e-4) << "step " << step;
+    EXPECT_NEAR(sharded.losses()[step], alone.losses()[step], 1e-4) << "step " << step;
+    EXPECT_NEAR(pipelines.losses()[step], alone.losses()[step], 1e-4) << "step " << step;
   }
 }
 

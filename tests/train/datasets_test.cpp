@@ -130,6 +130,17 @@ TEST(Datasets, InMemoryAreScaledToTheSizeAskedFor) {
   EXPECT_EQ(sets.test->shape(), (data::ImageShape{3, 48, 48}));
 }
 
+TEST(ModelClasses, AreThoseOfTheDataOrMore) {
+  TrainOptions options;
+  options.data = {"mock", ""};
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(model_classes(options, sets), 10);
+  options.classes = 20;
+  EXPECT_EQ(model_classes(options, sets), 20);
+  options.classes = 9;
+  EXPECT_THROW(model_classes(options, sets), InvalidArgument);
+}
+
 TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
   TrainOptions options;
   options.data = {"mock", ""};

@@ -1,6 +1,8 @@
 #include "lockstep/train/evaluate.h"
 
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +11,7 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/data/distributed_sampler.h"
+#include "lockstep/data/stored_samples.h"
 
 namespace lockstep {
 namespace {
@@ -42,6 +45,82 @@ TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
       EXPECT_NEAR(result.loss, 3 * 20.0 / 7, 1e-5);
     });
   }
+}
+
+// The highest scores go to the answer and the classes after it.
+torch::Tensor five_answers(const torch::Tensor& images) {
+  const torch::Tensor answer = images.flatten().round().to(torch::kLong);
+  torch::Tensor scores = at::zeros({answer.size(0), 10}, torch::kFloat);
+  for (std::int64_t place = 0; place < 5; ++place)
+    scores += at::one_hot((answer + place) % 10, 10) * (10 - place);
+  return scores;
+}
+
+TEST(Evaluate, CountsARightAnswerAmongTheFiveHighestScores) {
+  // Off by 0, 1, 4, 5 and 9 classes: three are among the five, one is the highest.
+  const auto images = answers({0, 1, 2, 3, 4}, {0, 2, 6, 8, 3});
+  for (int ranks = 1; ranks <= 3; ++ranks) {
+    run_ranks(ranks, [&images](ProcessGroup world) {
+      const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
+      const Loader share(images, sampler.epoch(0), 2, kUnscaled);
+      const auto result = evaluate(five_answers, share, world);
+      EXPECT_DOUBLE_EQ(result.accuracy, 0.2);
+      ASSERT_TRUE(result.accuracy5);
+      EXPECT_DOUBLE_EQ(*result.accuracy5, 0.6);
+      EXPECT_EQ(value_of(result, EvalMetric::kTop1), result.accuracy);
+      EXPECT_EQ(value_of(result, EvalMetric::kTop5), *result.accuracy5);
+      EXPECT_EQ(value_of(result, EvalMetric::kLoss), result.loss);
+    });
+  }
+}
+
+TEST(Evaluate, KnowsThatARankWithoutImagesHasFiveHighestScoresToo) {
+  const auto images = answers({0, 1}, {0, 2});
+  run_ranks(3, [&images](ProcessGroup world) {
+    const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
+    const Loader share(images, sampler.epoch(0), 2, kUnscaled);
+    const auto result = evaluate(five_answers, share, world);
+    ASSERT_TRUE(result.accuracy5) << "on rank " << world.rank();
+    EXPECT_DOUBLE_EQ(*result.accuracy5, 1);
+  });
+}
+
+TEST(Evaluate, FiveClassesHaveNoFiveHighestScores) {
+  const auto images = answers({0, 1}, {0, 1});
+  const Loader share(images, {0, 1}, 2, kUnscaled);
+  const auto few = [](const torch::Tensor& batch) {
+    return forward(batch).slice(1, 0, 5).contiguous();
+  };
+  const auto result = evaluate(few, share, ProcessGroup());
+  EXPECT_FALSE(result.accuracy5);
+  EXPECT_EQ(value_of(result, EvalMetric::kTop5), 1) << "that of the highest score";
+}
+
+// Marks the last image of each batch as one that could not be read.
+class LastUnreadable final : public data::Samples {
+ public:
+  explicit LastUnreadable(data::StoredSamples samples) : samples_(std::move(samples)) {}
+  std::int64_t size() const override { return samples_.size(); }
+  std::int64_t classes() const override { return samples_.classes(); }
+  data::ImageShape shape() const override { return samples_.shape(); }
+  std::string name(std::int64_t index) const override { return samples_.name(index); }
+  void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
+    samples_.read(keys, out);
+    out.target[-1].fill_(kIgnoredTarget);
+  }
+
+ private:
+  data::StoredSamples samples_;
+};
+
+TEST(Evaluate, LeavesOutWhatIsMarkedToBeIgnored) {
+  const data::StoredSamples images(answers({0, 1, 2}, {0, 9, 2}), kUnscaled.normalization);
+  const Loader share(std::make_shared<LastUnreadable>(images), {0, 1, 2}, 3);
+  const auto result = evaluate(forward, share, ProcessGroup());
+  EXPECT_EQ(result.samples, 2);
+  EXPECT_DOUBLE_EQ(result.accuracy, 0.5);
+  EXPECT_NEAR(result.loss, 20.0 / 2, 1e-5);
+  EXPECT_DOUBLE_EQ(evaluate(five_answers, share, ProcessGroup()).accuracy5.value(), 0.5);
 }
 
 TEST(Evaluate, LeavesNoGraphBehind) {

@@ -13,13 +13,14 @@ namespace {
 
 torch::Tensor loss_of(double value) { return at::full({}, value, torch::kFloat); }
 
-TEST(Meter, WeighsEachStepByItsSamples) {
+TEST(Meter, WeighsEachBatchByItsSamples) {
   Meter meter{ProcessGroup()};
   meter.add(loss_of(1), 100);
   meter.add(loss_of(4), 50);
+  meter.add_step();
   meter.add_data_seconds(0.5);
   const auto reading = meter.read(2.0);
-  EXPECT_EQ(reading.steps, 2);
+  EXPECT_EQ(reading.steps, 1) << "of two batches";
   EXPECT_EQ(reading.samples, 150);
   EXPECT_DOUBLE_EQ(reading.loss(), 2);
   EXPECT_DOUBLE_EQ(reading.data_seconds, 0.5);
@@ -29,8 +30,10 @@ TEST(Meter, WeighsEachStepByItsSamples) {
 TEST(Meter, CountsAnewAfterARead) {
   Meter meter{ProcessGroup()};
   meter.add(loss_of(1), 10);
+  meter.add_step();
   meter.read(2.0);
   meter.add(loss_of(3), 10);
+  meter.add_step();
   const auto reading = meter.read(2.5);
   EXPECT_EQ(reading.steps, 1);
   EXPECT_DOUBLE_EQ(reading.loss(), 3);

@@ -35,8 +35,8 @@ TEST(Metrics, LineHasExactlyTheKeysOfTheFormat) {
   EXPECT_EQ(
       json_line(record(), "2026-01-31T12:00:00.000Z"),
       R"({"v":1,"time":"2026-01-31T12:00:00.000Z","elapsed":1.5,"rank":0,"restart":0,"epoch":2,"step":300,)"
-      R"("split":"train","loss":0.25,"accuracy":null,"lr":0.001,"samples_per_s":50000.0,"step_ms":2.5,)"
-      R"("data_ms":0.5,"comm_ms":0.25})");
+      R"("split":"train","loss":0.25,"accuracy":null,"accuracy5":null,"lr":0.001,"samples_per_s":50000.0,)"
+      R"("step_ms":2.5,"data_ms":0.5,"comm_ms":0.25})");
 }
 
 TEST(Metrics, WhatJsonCannotHoldIsNullAndNamed) {

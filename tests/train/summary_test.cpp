@@ -38,22 +38,10 @@ RunSummary summary() {
 TEST(Summary, HasTheKeysOfTheFormat) {
   const auto object = nlohmann::json::parse(to_json(summary()));
   for (const char* key :
-       {"v",
-        "model",
-        "data",
-        "parallel",
-        "world_size",
-        "stages",
-        "chunks",
-        "batch_size",
-        "precision",
-        "epochs",
-        "test_accuracy",
-        "resumed_from",
-        "restarts",
-        "snapshot",
-        "exit",
-        "stopped_by"}) {
+       {"v",         "model",         "data",           "parallel",     "world_size",  "stages",
+        "chunks",    "batch_size",    "precision",      "epochs",       "eval_metric", "best",
+        "test_loss", "test_accuracy", "test_accuracy5", "resumed_from", "restarts",    "snapshot",
+        "exit",      "stopped_by"}) {
     EXPECT_TRUE(object.contains(key)) << key;
   }
   const auto& epoch = object["epochs"][1];
@@ -63,6 +51,10 @@ TEST(Summary, HasTheKeysOfTheFormat) {
         "train_loss",
         "val_loss",
         "val_accuracy",
+        "val_accuracy5",
+        "ema_loss",
+        "ema_accuracy",
+        "ema_accuracy5",
         "samples",
         "samples_per_s"}) {
     EXPECT_TRUE(epoch.contains(key)) << key;
@@ -78,6 +70,33 @@ TEST(Summary, IsOneLineWhateverTheNames) {
   const std::string text = to_json(odd);
   EXPECT_EQ(text.find('\n'), std::string::npos);
   EXPECT_TRUE(nlohmann::json::parse(text)["epochs"][0]["train_loss"].is_null());
+}
+
+TEST(Summary, NamesTheBestEpoch) {
+  RunSummary named = summary();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(named))["best"].is_null());
+  named.eval_metric = "top1";
+  named.best = BestEpoch{.epoch = 2, .value = 0.875};
+  const auto object = nlohmann::json::parse(to_json(named));
+  EXPECT_EQ(object["eval_metric"], "top1");
+  EXPECT_EQ(object["best"], (nlohmann::json{{"epoch", 2}, {"value", 0.875}}));
+}
+
+TEST(Summary, TableShowsWhatWasMeasuredBesides) {
+  RunSummary more = summary();
+  for (auto& epoch : more.epochs) epoch.validated = true;
+  more.epochs[1].val_accuracy5 = 0.96875;
+  more.epochs[1].ema_loss = 0.25;
+  more.epochs[1].ema_accuracy = 0.9;
+  EXPECT_EQ(
+      epoch_table(more),
+      "epoch   seconds   samples/s  train loss  val loss  val accuracy     top-5  EMA loss"
+      "  EMA accuracy\n"
+      "    1      2.50       24000      0.5000         -             -         -         -"
+      "             -\n"
+      "    2      2.00       30000      0.2500    0.3750        0.8750    0.9688    0.2500"
+      "        0.9000\n"
+      "test accuracy 0.8750\n");
 }
 
 TEST(Summary, TableHasARowForEachEpoch) {

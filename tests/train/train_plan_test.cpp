@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -49,6 +51,38 @@ TEST(TrainPlan, CountsThePartialBatchAndTheUnevenShare) {
   EXPECT_EQ(steps_an_epoch(odd), 1);
   odd.options.limit_train_batches = 3;
   EXPECT_EQ(steps_an_epoch(odd), 1);
+}
+
+TEST(TrainPlan, AccumulatedBatchesMakeFewerAndLargerSteps) {
+  TrainPlan accumulated = plan();
+  accumulated.train_samples = 257;
+  accumulated.options.batch_size = 20;
+  accumulated.options.grad_accum_steps = 3;
+  EXPECT_EQ(steps_an_epoch(accumulated), 3) << "7 batches of 129 samples on each of 2 ranks";
+  EXPECT_THAT(
+      plan_text(accumulated),
+      ::testing::HasSubstr("20 on each replica, 3 times a step, 120 in all"));
+  accumulated.options.limit_train_batches = 4;
+  EXPECT_EQ(steps_an_epoch(accumulated), 2);
+}
+
+TEST(TrainPlan, SaysHowTheLearningRateRuns) {
+  TrainPlan scheduled = plan();
+  scheduled.options.grad_accum_steps = 2;
+  scheduled.options.optimizer.lr_scale = LrScale::kLinear;
+  scheduled.options.optimizer.schedule = {.kind = LrScheduleKind::kCosine, .warmup_epochs = 1};
+  EXPECT_THAT(
+      plan_text(scheduled),
+      ::testing::HasSubstr("learning rate 0.004, cosine after 1 epochs of warm-up\n"));
+  scheduled.options.optimizer.schedule.warmup_epochs = 3;
+  EXPECT_THROW(plan_text(scheduled), InvalidArgument) << "the warm-up takes all epochs";
+}
+
+TEST(TrainPlan, AveragesNeedMemory) {
+  TrainPlan averaged = plan();
+  averaged.options.ema.emplace();
+  EXPECT_EQ(bytes_a_rank(averaged) - bytes_a_rank(plan()), averaged.parameters * 4);
+  EXPECT_THAT(plan_text(averaged), ::testing::HasSubstr("averaged with decay 0.9998"));
 }
 
 TEST(TrainPlan, OptimizerStateNeedsMemory) {

@@ -1,0 +1,92 @@
+// The half of Trainer that measures and judges what it trains.
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/weights.h"
+#include "lockstep/train/gathered_state.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep {
+
+// Without padding no image counts twice, so the accuracy is that of the whole set.
+Loader Trainer::evaluation_loader(const data::SamplesPointer& samples) const {
+  const DistributedSampler sampler(
+      samples->size(), groups_.replicas, {.shuffle = false, .padding = false});
+  return {
+      samples,
+      sampler.epoch(0),
+      batch_size(),
+      {.dtype = replica_->image_type(), .workers = workers_}};
+}
+
+Evaluation Trainer::measure(
+    const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch) {
+  const Stopwatch watch;
+  replica_->set_training(false);
+  const auto scores = [this](const torch::Tensor& images) { return replica_->scores(images); };
+  const Evaluation result = evaluate(scores, evaluation_loader(samples), groups_.replicas);
+  const double seconds = watch.seconds();
+  progress_.evaluated(seconds);
+  if (recorder_)
+    recorder_->append(
+        {.elapsed = since_start_.seconds(),
+         .epoch = epoch,
+         .step = step_,
+         .split = split,
+         .loss = result.loss,
+         .accuracy = result.accuracy,
+         .accuracy5 = result.accuracy5,
+         .samples_per_s = static_cast<double>(result.samples) / seconds});
+  return result;
+}
+
+void Trainer::evaluate_epoch(EpochSummary& epoch) {
+  epoch.validated = data_.validation != nullptr;
+  const data::SamplesPointer& samples = epoch.validated ? data_.validation : data_.test;
+  Evaluation result = measure(samples, "val", epoch.epoch);
+  epoch.val_loss = result.loss;
+  epoch.val_accuracy = result.accuracy;
+  epoch.val_accuracy5 = result.accuracy5;
+  if (!ema_) return judge(epoch.epoch, value_of(result, options_.eval_metric));
+  ema_->with_averages([&] {
+    result = measure(samples, "val-ema", epoch.epoch);
+    epoch.ema_loss = result.loss;
+    epoch.ema_accuracy = result.accuracy;
+    epoch.ema_accuracy5 = result.accuracy5;
+    judge(epoch.epoch, value_of(result, options_.eval_metric));
+  });
+}
+
+// Of the weights that the replica has now, which may be averages.
+void Trainer::judge(std::int64_t epoch, double value) {
+  scheduler_.evaluated(step_, value);
+  if (!is_better(value, summary_.best, options_.eval_metric)) return;
+  summary_.best = BestEpoch{epoch, value};
+  save_best();
+}
+
+// The stages of the first replica bring together what they hold.
+void Trainer::save_best() {
+  if (groups_.replicas.rank() != 0) return;
+  const nn::NamedTensors state = gathered_state(replica_->state(), groups_.stages);
+  if (!recorder_) return;
+  nn::save_weights(
+      state,
+      recorder_->file("best.safetensors"),
+      {{"epoch", concat(summary_.best->epoch)},
+       {summary_.eval_metric, concat(summary_.best->value)}});
+}
+
+void Trainer::test() {
+  const EpochSummary& last = summary_.epochs.back();
+  summary_.test_loss = last.val_loss;
+  summary_.test_accuracy = last.val_accuracy;
+  summary_.test_accuracy5 = last.val_accuracy5;
+  if (!last.validated) return;
+  const Evaluation result = measure(data_.test, "test", last.epoch);
+  summary_.test_loss = result.loss;
+  summary_.test_accuracy = result.accuracy;
+  summary_.test_accuracy5 = result.accuracy5;
+  if (ema_) ema_->with_averages([&] { measure(data_.test, "test-ema", last.epoch); });
+}
+
+}  // namespace lockstep

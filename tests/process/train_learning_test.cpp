@@ -1,0 +1,251 @@
+// Trains through the command with schedules, accumulation, averages and all else that decides what
+// a step does: the same whatever the way of spreading the model.
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/process/train_idx_files.h"
+#include "tests/process/trained_run.h"
+#include "tests/train/temporary_folder.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class TrainLearning : public ::testing::Test {
+ protected:
+  void SetUp() override { write_idx_files(data_.path(), 256, 64); }
+
+  TrainedRun run(const Words& common, const Words& words) const {
+    Words all = {"--data", "mnist:" + data_.path(), "--opt", "sgd"};
+    all.insert(all.end(), common.begin(), common.end());
+    all.insert(all.end(), words.begin(), words.end());
+    return trained_run(all);
+  }
+
+  // 36 samples a step, so the last of 8 steps has only 4; with 12 a batch that is a third of one.
+  void expect_accumulated_as_alone(const Words& words) const {
+    const Words common = {"--epochs", "1"};
+    const TrainedRun alone = run(common, {"--batch-size", "36"});
+    const TrainedRun spread = run(common, words);
+    ASSERT_EQ(spread.ended.code, 0) << spread.ended.err;
+    expect_same(spread.losses(), alone.losses(), 8);
+    expect_same(spread.values("val", "loss"), alone.values("val", "loss"), 1);
+  }
+
+  static void expect_same(
+      const std::vector<double>& values, const std::vector<double>& expected, std::size_t count) {
+    ASSERT_EQ(values.size(), count);
+    ASSERT_EQ(expected.size(), count);
+    for (std::size_t i = 0; i < count; ++i) EXPECT_NEAR(values[i], expected[i], 1e-4) << i;
+  }
+
+  TemporaryFolder data_;
+};
+
+TEST_F(TrainLearning, AccumulatesOnOneRank) {
+  expect_accumulated_as_alone({"--batch-size", "12", "--grad-accum-steps", "3"});
+}
+
+TEST_F(TrainLearning, AccumulatesOverReplicasInOneProcess) {
+  expect_accumulated_as_alone(
+      {"--parallel", "dp", "--places", "2", "--batch-size", "6", "--grad-accum-steps", "3"});
+}
+
+TEST_F(TrainLearning, AccumulatesOverRanks) {
+  expect_accumulated_as_alone(
+      {"--nproc-per-node", "2", "--batch-size", "6", "--grad-accum-steps", "3"});
+}
+
+TEST_F(TrainLearning, AccumulatesOverStagesInOneProcess) {
+  expect_accumulated_as_alone(
+      {"--parallel", "mp", "--batch-size", "12", "--grad-accum-steps", "3"});
+}
+
+TEST_F(TrainLearning, AccumulatesOverStagesOnRanks) {
+  expect_accumulated_as_alone(
+      {"--parallel",
+       "pp",
+       "--nproc-per-node",
+       "2",
+       "--chunks",
+       "4",
+       "--batch-size",
+       "12",
+       "--grad-accum-steps",
+       "3"});
+}
+
+TEST_F(TrainLearning, AccumulatesOverPipelinesOnRanks) {
+  expect_accumulated_as_alone(
+      {"--parallel",
+       "ddp+pp",
+       "--nproc-per-node",
+       "4",
+       "--chunks",
+       "2",
+       "--batch-size",
+       "6",
+       "--grad-accum-steps",
+       "3"});
+}
+
+TEST_F(TrainLearning, AccumulatesOverReplicasWithTheirStagesInPlaces) {
+  expect_accumulated_as_alone(
+      {"--parallel",
+       "ddp+mp",
+       "--nproc-per-node",
+       "2",
+       "--places",
+       "2",
+       "--batch-size",
+       "6",
+       "--grad-accum-steps",
+       "3"});
+}
+
+// Everything that decides what a step does, together.
+TEST_F(TrainLearning, AllSettingsDoTheSameWhateverTheWay) {
+  const Words common = {
+      "--epochs",
+      "3",
+      "--limit-train-batches",
+      "4",
+      "--grad-accum-steps",
+      "2",
+      "--sched",
+      "cosine",
+      "--warmup-steps",
+      "2",
+      "--smoothing",
+      "0.1",
+      "--weight-decay",
+      "0.1",
+      "--weight-decay-on",
+      "weights",
+      "--clip-grad",
+      "0.5",
+      "--model-ema",
+      "--model-ema-decay",
+      "0.5"};
+  const TrainedRun alone = run(common, {"--batch-size", "32"});
+  ASSERT_EQ(alone.ended.code, 0) << alone.ended.err;
+  EXPECT_LT(alone.losses().back(), alone.losses().front());
+  for (const Words& way :
+       {Words{"--nproc-per-node", "2", "--batch-size", "16", "--shard-optimizer"},
+        Words{"--parallel", "dp", "--places", "2", "--batch-size", "16"},
+        Words{"--parallel", "pp", "--batch-size", "32"},
+        Words{"--parallel", "ddp+pp", "--nproc-per-node", "4", "--batch-size", "16"}}) {
+    const TrainedRun spread = run(common, way);
+    ASSERT_EQ(spread.ended.code, 0) << spread.ended.err;
+    expect_same(spread.losses(), alone.losses(), 6);
+    expect_same(spread.values("val", "loss"), alone.values("val", "loss"), 3);
+    expect_same(spread.values("val-ema", "loss"), alone.values("val-ema", "loss"), 3);
+    expect_same(spread.values("val-ema", "accuracy5"), alone.values("val-ema", "accuracy5"), 3);
+    EXPECT_EQ(spread.values("train", "lr"), alone.values("train", "lr"));
+  }
+}
+
+TEST_F(TrainLearning, EachStepTellsTheRateThatItUsed) {
+  const Words common = {"--epochs", "4", "--limit-train-batches", "2", "--lr", "0.1"};
+  const TrainedRun epochs =
+      run(common, {"--sched", "step", "--decay-epochs", "1", "--decay-rate", "0.5"});
+  EXPECT_THAT(
+      epochs.values("train", "lr"),
+      ElementsAre(0.1, 0.1, 0.05, 0.05, 0.025, 0.025, 0.0125, 0.0125));
+  const TrainedRun updates =
+      run(common,
+          {"--sched",
+           "poly",
+           "--sched-on-updates",
+           "--warmup-epochs",
+           "1",
+           "--warmup-lr",
+           "0.05",
+           "--lr-scale",
+           "linear",
+           "--nproc-per-node",
+           "2"});
+  const auto rates = updates.values("train", "lr");
+  ASSERT_EQ(rates.size(), 8U) << updates.ended.err;
+  EXPECT_DOUBLE_EQ(rates[0], 0.05);
+  EXPECT_DOUBLE_EQ(rates[1], 0.125) << "half way up to 0.2, the rate for two ranks";
+  EXPECT_DOUBLE_EQ(rates[2], 0.2);
+  EXPECT_DOUBLE_EQ(rates[7], 0.2 / 6);
+}
+
+TEST_F(TrainLearning, ARateFallsWhereNothingImproves) {
+  const TrainedRun stuck =
+      run({"--epochs", "4", "--limit-train-batches", "1", "--lr", "1e-6"},
+          {"--sched", "plateau", "--patience-epochs", "0", "--eval-metric", "top1"});
+  const auto rates = stuck.values("train", "lr");
+  ASSERT_EQ(rates.size(), 4U) << stuck.ended.err;
+  EXPECT_DOUBLE_EQ(rates[1], 1e-6);
+  EXPECT_DOUBLE_EQ(rates[2], 1e-7);
+  EXPECT_EQ(stuck.summary["best"]["epoch"], 1) << "of equal ones the first";
+  EXPECT_EQ(stuck.summary["eval_metric"], "top1");
+}
+
+TEST_F(TrainLearning, AveragesThatForgetAtOnceAreTheWeights) {
+  const Words common = {"--epochs", "2", "--model-ema", "--model-ema-decay", "0"};
+  for (const Words& way :
+       {Words{},
+        Words{"--nproc-per-node", "2"},
+        Words{"--parallel", "mp", "--nproc-per-node", "2"}}) {
+    const TrainedRun averaged = run(common, way);
+    ASSERT_EQ(averaged.ended.code, 0) << averaged.ended.err;
+    EXPECT_EQ(averaged.values("val-ema", "loss"), averaged.values("val", "loss"));
+    EXPECT_EQ(averaged.summary["epochs"][1]["ema_loss"], averaged.summary["epochs"][1]["val_loss"]);
+  }
+}
+
+TEST_F(TrainLearning, KeepsTheWeightsOfTheBestEpoch) {
+  // The second epoch has a rate that undoes the first.
+  const Words common = {
+      "--epochs", "2", "--sched", "onecycle", "--lr", "30", "--div-factor", "3000"};
+  const TrainedRun worse = run(common, {"--pct-start", "0.6"});
+  ASSERT_EQ(worse.ended.code, 0) << worse.ended.err;
+  const auto losses = worse.values("val", "loss");
+  ASSERT_GT(losses[1], losses[0]) << "the test needs a run that gets worse";
+  EXPECT_EQ(worse.summary["best"]["epoch"], 1);
+  EXPECT_EQ(worse.summary["best"]["value"], losses[0]);
+}
+
+TEST_F(TrainLearning, TheBestWeightsAreWholeWhereverTheStagesAre) {
+  const Words common = {"--epochs", "1", "--batch-size", "32"};
+  const TrainedRun alone = run(common, {});
+  ASSERT_EQ(alone.ended.code, 0) << alone.ended.err;
+  EXPECT_THAT(alone.best, ::testing::Not(::testing::IsEmpty()));
+  for (const Words& way :
+       {Words{"--parallel", "mp"}, Words{"--parallel", "mp", "--nproc-per-node", "2"}}) {
+    const TrainedRun staged = run(common, way);
+    ASSERT_EQ(staged.ended.code, 0) << staged.ended.err;
+    EXPECT_EQ(staged.best, alone.best) << "other bytes";
+  }
+}
+
+TEST_F(TrainLearning, WithAValidationSetTheTestComesAtTheEnd) {
+  const TrainedRun split = run({"--epochs", "2", "--val-split", "0.25"}, {"--model-ema"});
+  ASSERT_EQ(split.ended.code, 0) << split.ended.err;
+  EXPECT_EQ(split.values("val", "loss").size(), 2U);
+  ASSERT_EQ(split.values("test", "loss").size(), 1U);
+  EXPECT_EQ(split.values("test-ema", "loss").size(), 1U);
+  EXPECT_EQ(split.summary["test_loss"], split.values("test", "loss")[0]);
+  EXPECT_NE(split.summary["test_loss"], split.summary["epochs"][1]["val_loss"]);
+  EXPECT_THAT(split.ended.out, HasSubstr("val loss"));
+  EXPECT_THAT(split.ended.out, HasSubstr("test accuracy"));
+}
+
+TEST_F(TrainLearning, AWarmupThatTakesAllEpochsIsRefused) {
+  const TrainedRun refused = run({"--epochs", "2"}, {"--sched", "cosine", "--warmup-epochs", "2"});
+  EXPECT_EQ(refused.ended.code, 2);
+  EXPECT_THAT(refused.ended.err, HasSubstr("leaves none for --sched"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
