@@ -1,0 +1,289 @@
+#include "lockstep/data/image_folder.h"
+
+#include <fstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+
+#include "tests/data/class_folders.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ClassFolders;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using testing::refusal;
+
+std::vector<std::string> paths(const ImageFolder& folder) {
+  std::vector<std::string> all;
+  for (std::int64_t i = 0; i < folder.size(); ++i) {
+    all.push_back(fs::relative(folder.path(i), folder.directory()).string());
+  }
+  return all;
+}
+
+TEST(ImageFolder, SortsClassesAndFilesByTheirBytes) {
+  const ClassFolders folders({"b/2.png", "b/10.jpg", "Z/a.jpeg", "a/x.JPG", "a/X.Png", "a/é.JPEG"});
+  const ImageFolder folder(folders.path());
+  EXPECT_THAT(folder.class_names(), ElementsAre("Z", "a", "b"));
+  EXPECT_THAT(
+      paths(folder),
+      ElementsAre("Z/a.jpeg", "a/X.Png", "a/x.JPG", "a/é.JPEG", "b/10.jpg", "b/2.png"));
+  EXPECT_THAT(folder.labels(), ElementsAre(0, 1, 1, 1, 2, 2));
+  for (std::int64_t i = 0; i < folder.size(); ++i) {
+    EXPECT_EQ(folder.label(i), folder.labels()[static_cast<std::size_t>(i)]);
+  }
+  EXPECT_EQ(folder.classes(), 3);
+  EXPECT_EQ(folder.other_files().count, 0);
+}
+
+// As torchvision sorts what os.walk gives: by the whole path of the folder, its own files first.
+TEST(ImageFolder, WalksFoldersInsideAClass) {
+  const ClassFolders folders({"a/z.jpg", "a/b/1.jpg", "a/b-c/1.jpg", "a/b/d/1.jpg", "b/1.jpg"});
+  EXPECT_THAT(
+      paths(ImageFolder(folders.path())),
+      ElementsAre("a/z.jpg", "a/b/1.jpg", "a/b-c/1.jpg", "a/b/d/1.jpg", "b/1.jpg"));
+}
+
+TEST(ImageFolder, CountsOtherFiles) {
+  const ClassFolders folders(
+      {"README",
+       "top.jpg",
+       "a/1.jpg",
+       "a/1.txt",
+       "a/.hidden.jpg",
+       "a/jpg",
+       "b/1.png",
+       "b/2.webp",
+       ".git/config"});
+  const ImageFolder folder(folders.path());
+  EXPECT_THAT(paths(folder), ElementsAre("a/1.jpg", "b/1.png"));
+  EXPECT_EQ(folder.other_files().count, 7);
+  EXPECT_THAT(folder.other_files().examples, ElementsAre("top.jpg", ".git", "README"));
+}
+
+TEST(ImageFolder, ReadsItsFiles) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  folders.write("b/1.jpg", "content");
+  const ImageFolder folder(folders.path());
+  EXPECT_EQ(folder.open(1), testing::bytes_of("content"));
+  std::vector<std::uint8_t> bytes(100'000, 7);
+  folder.open(1, bytes);
+  EXPECT_EQ(bytes, testing::bytes_of("content"));
+  folders.write("a/1.jpg", "");
+  EXPECT_TRUE(ImageFolder(folders.path()).open(0).empty());
+}
+
+TEST(ImageFolder, ReadsFromManyThreads) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  folders.write("b/1.jpg", std::string(100'000, 'x'));
+  const ImageFolder folder(folders.path());
+  const auto expected = folder.open(1);
+  std::vector<std::jthread> threads;
+  std::atomic<int> equal = 0;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, folder] {
+      for (int i = 0; i < 50; ++i) equal += folder.open(1) == expected ? 1 : 0;
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(equal, 200);
+}
+
+TEST(ImageFolder, RefusesOtherIndices) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  const ImageFolder folder(folders.path());
+  for (const std::int64_t index : {-1, 2}) {
+    EXPECT_THROW(folder.label(index), InvalidArgument);
+    EXPECT_THROW(folder.path(index), InvalidArgument);
+    EXPECT_THROW(folder.open(index), InvalidArgument);
+  }
+}
+
+TEST(ImageFolder, RefusesFoldersWithoutClasses) {
+  const ClassFolders none({"1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{none.path()}; }),
+      none.path().string() + ": no class folder; each class is a folder of images");
+  const ClassFolders one({"cats/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{one.path()}; }),
+      one.path().string() + ": only one class folder, cats; at least two are needed");
+  const ClassFolders empty({"cats/1.jpg", "dogs/readme.txt", "dogs/2.webp", "eels/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{empty.path()}; }),
+      (empty.path() / "dogs").string() +
+          ": the class has no JPEG or PNG file, but 2 others; remove the folder or convert them");
+}
+
+TEST(ImageFolder, RefusesWhatIsNoFolder) {
+  const ClassFolders folders({"file"});
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{folders.path() / "absent"}; }),
+      (folders.path() / "absent").string() +
+          ": cannot be opened: No such file or directory; check the path");
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{folders.path() / "file"}; }),
+      (folders.path() / "file").string() + ": a folder of class folders is needed");
+}
+
+TEST(ImageFolder, FollowsLinksToFilesInside) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  folders.write("a/1.jpg", "one");
+  fs::create_symlink("../a/1.jpg", folders.path() / "b/0.jpg");
+  const ImageFolder folder(folders.path());
+  EXPECT_THAT(paths(folder), ElementsAre("a/1.jpg", "a/1.jpg", "b/1.jpg"));
+  EXPECT_THAT(folder.labels(), ElementsAre(0, 1, 1));
+  EXPECT_EQ(folder.open(1), testing::bytes_of("one"));
+}
+
+TEST(ImageFolder, RefusesLinksThatLeaveIt) {
+  const ClassFolders outside({"a/secret.jpg"});
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  const fs::path link = folders.path() / "b/0.jpg";
+  fs::create_symlink(outside.path() / "a/secret.jpg", link);
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{folders.path()}; }),
+      link.string() + ": a link that leaves the folder, to " +
+          (outside.path() / "a/secret.jpg").string() + "; copy the file here");
+  // A folder whose name only begins alike is another.
+  fs::remove(link);
+  const fs::path neighbour = folders.path().string() + "x";
+  fs::create_directory(neighbour);
+  std::ofstream(neighbour / "1.jpg");
+  fs::create_symlink(neighbour / "1.jpg", link);
+  EXPECT_THAT(
+      refusal([&] { ImageFolder{folders.path()}; }), HasSubstr("a link that leaves the folder"));
+  fs::remove_all(neighbour);
+}
+
+TEST(ImageFolder, RefusesLinksThatLeadNowhere) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  const fs::path link = folders.path() / "b/0.jpg";
+  fs::create_symlink("absent.jpg", link);
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{folders.path()}; }),
+      link.string() + ": a link that leads to no file: No such file or directory; remove it");
+  fs::remove(link);
+  fs::create_symlink("0.jpg", link);
+  EXPECT_THAT(refusal([&] { ImageFolder{folders.path()}; }), HasSubstr("levels of symbolic links"));
+}
+
+TEST(ImageFolder, RefusesLinksToFolders) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  fs::create_directory_symlink("..", folders.path() / "b/loop");
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{folders.path()}; }),
+      (folders.path() / "b/loop").string() +
+          ": a link to a folder is not followed; put the folder itself there");
+}
+
+TEST(ImageFolder, RefusesWhatIsNoRegularFile) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  ASSERT_EQ(::mkfifo((folders.path() / "b/0.jpg").c_str(), 0600), 0);
+  EXPECT_EQ(
+      refusal([&] { ImageFolder{folders.path()}; }),
+      (folders.path() / "b/0.jpg").string() + ": a regular file is needed");
+}
+
+TEST(ImageFolder, SeesThatAFileIsGone) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  const ImageFolder folder(folders.path());
+  fs::remove(folder.path(0));
+  const std::string reason = folder.name(0) + ": is gone since the folder was scanned: ";
+  const std::string advice = "; do not change a data set while it is read";
+  EXPECT_EQ(refusal([&] { folder.open(0); }), reason + "No such file or directory" + advice);
+  fs::create_symlink(folder.path(1), folder.path(0));
+  EXPECT_EQ(
+      refusal([&] { folder.open(0); }), reason + "Too many levels of symbolic links" + advice);
+}
+
+TEST(ImageFolder, SeesThatAFileWasChanged) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  folders.write("a/1.jpg", "before");
+  const ImageFolder folder(folders.path());
+  const auto time = fs::last_write_time(folder.path(0));
+  folders.write("a/1.jpg", "after it");
+  fs::last_write_time(folder.path(0), time);
+  EXPECT_EQ(
+      refusal([&] { folder.open(0); }),
+      folder.name(0) +
+          ": was changed since the folder was scanned: 6 bytes then, 8 now; do not change a data "
+          "set while it is read");
+  folders.write("a/1.jpg", "before");
+  fs::last_write_time(folder.path(0), time + std::chrono::nanoseconds(1));
+  EXPECT_THAT(refusal([&] { folder.open(0); }), HasSubstr("6 bytes then, 6 now"));
+  fs::last_write_time(folder.path(0), time);
+  EXPECT_EQ(folder.open(0), testing::bytes_of("before"));
+  fs::remove(folder.path(0));
+  ASSERT_EQ(::mkfifo(folder.path(0).c_str(), 0600), 0);
+  EXPECT_THAT(refusal([&] { folder.open(0); }), HasSubstr("was changed since"));
+}
+
+TEST(ImageFolder, RefusesFilesBeyondItsLimit) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  fs::resize_file(folders.path() / "b/1.jpg", (256 << 20) + 1);  // a hole, no bytes on disk
+  const ImageFolder folder(folders.path());
+  EXPECT_EQ(
+      refusal([&] { folder.open(1); }),
+      folder.name(1) + ": the file has 268435457 bytes, more than the limit of 268435456");
+}
+
+TEST(ImageFolder, ShowsNamesThatAreNoTextEscaped) {
+  const ClassFolders folders({"a/1.jpg", "b\n/\xff.jpg"});
+  const ImageFolder folder(folders.path());
+  EXPECT_THAT(folder.class_names(), ElementsAre("a", "b\n"));
+  EXPECT_THAT(folder.name(1), EndsWith("/b\\n/\\xff.jpg"));
+  fs::remove(folder.path(1));
+  EXPECT_THAT(refusal([&] { folder.open(1); }), HasSubstr("/b\\n/\\xff.jpg: is gone"));
+}
+
+/// Takes root's right to read everything from the calling thread, as long as it lives.
+class AsNobody {
+ public:
+  AsNobody() { EXPECT_TRUE(::geteuid() != 0 || ::seteuid(65534) == 0); }
+  AsNobody(const AsNobody&) = delete;
+  AsNobody& operator=(const AsNobody&) = delete;
+  ~AsNobody() { EXPECT_TRUE(::getuid() != 0 || ::seteuid(0) == 0); }
+};
+
+TEST(ImageFolder, SaysWhichFileCannotBeRead) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  fs::permissions(folders.path(), fs::perms::all);
+  const ImageFolder folder(folders.path());
+  fs::permissions(folder.path(0), fs::perms::none);
+  fs::permissions(folders.path() / "b", fs::perms::none);
+  const AsNobody nobody;
+  EXPECT_THROW(ImageFolder{folders.path()}, std::system_error);
+  try {
+    folder.open(0);
+    FAIL() << "nothing was thrown";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), std::errc::permission_denied);
+    EXPECT_THAT(error.what(), HasSubstr("open " + folder.name(0)));
+  }
+}
+
+TEST(ImageFolder, KeepsThePathsOfManyFilesApart) {
+  constexpr int kFiles = 300;
+  std::vector<std::string> names{"b/1.jpg"};
+  for (int i = 0; i < kFiles; ++i) names.push_back("a/" + std::to_string(i) + ".jpg");
+  const ClassFolders folders(names);
+  const ImageFolder folder(folders.path());
+  EXPECT_EQ(folder.size(), kFiles + 1);
+  EXPECT_EQ(folder.path(0).filename(), "0.jpg");
+  EXPECT_EQ(folder.path(kFiles - 1).filename(), "99.jpg");
+  EXPECT_EQ(folder.label(kFiles - 1), 0);
+  EXPECT_EQ(folder.label(kFiles), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::data

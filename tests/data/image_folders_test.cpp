@@ -1,0 +1,88 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/data/image_folder.h"
+
+#include "tests/data/class_folders.h"
+
+namespace lockstep::data {
+namespace {
+
+using testing::ClassFolders;
+using testing::refusal;
+
+TEST(ImageFolders, OpensTheParts) {
+  for (const std::string name : {"val", "valid", "validation"}) {
+    const ClassFolders folders(
+        {"train/a/1.jpg",
+         "train/a/2.jpg",
+         "train/b/1.jpg",
+         name + "/a/1.jpg",
+         name + "/b/1.jpg",
+         "test/a/1.jpg",
+         "test/b/1.jpg",
+         "test/b/2.jpg",
+         "test/b/3.jpg",
+         "README"});
+    const auto parts = open_image_folders(folders.path());
+    EXPECT_EQ(parts.train.size(), 3);
+    ASSERT_TRUE(parts.validation && parts.test);
+    EXPECT_EQ(parts.validation->size(), 2);
+    EXPECT_EQ(parts.test->size(), 4);
+  }
+}
+
+TEST(ImageFolders, OpensOneFolderOfClasses) {
+  const ClassFolders flat({"a/1.jpg", "b/1.jpg", "b/2.jpg"});
+  const auto parts = open_image_folders(flat.path());
+  EXPECT_EQ(parts.train.size(), 3);
+  EXPECT_FALSE(parts.validation || parts.test);
+  const ClassFolders alone({"train/a/1.jpg", "train/b/1.jpg"});
+  EXPECT_EQ(open_image_folders(alone.path()).train.size(), 2);
+  EXPECT_FALSE(open_image_folders(alone.path()).validation);
+}
+
+TEST(ImageFolders, RefusesPartsWithOtherClasses) {
+  const ClassFolders missing(
+      {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/a/1.jpg", "val/c/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { open_image_folders(missing.path()); }),
+      (missing.path() / "val").string() + ": the classes must be those of train: b is missing");
+  const ClassFolders extra(
+      {"train/a/1.jpg", "train/c/1.jpg", "test/a/1.jpg", "test/b/1.jpg", "test/c/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { open_image_folders(extra.path()); }),
+      (extra.path() / "test").string() + ": the classes must be those of train: b is not there");
+  const ClassFolders last(
+      {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "val/d/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { open_image_folders(last.path()); }),
+      (last.path() / "val").string() + ": the classes must be those of train: d is not there");
+  const ClassFolders fewer(
+      {"train/a/1.jpg", "train/b/1.jpg", "train/d/1.jpg", "val/a/1.jpg", "val/b/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { open_image_folders(fewer.path()); }),
+      (fewer.path() / "val").string() + ": the classes must be those of train: d is missing");
+}
+
+TEST(ImageFolders, RefusesLayoutsWithTwoMeanings) {
+  const ClassFolders both({"train/a/1.jpg", "train/b/1.jpg", "plane/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { open_image_folders(both.path()); }),
+      both.path().string() +
+          ": the folder plane stands beside the folder train; a set has either parts (train, val, "
+          "test) or classes");
+  const ClassFolders twice(
+      {"train/a/1.jpg",
+       "train/b/1.jpg",
+       "val/a/1.jpg",
+       "val/b/1.jpg",
+       "valid/a/1.jpg",
+       "valid/b/1.jpg"});
+  EXPECT_EQ(
+      refusal([&] { open_image_folders(twice.path()); }),
+      twice.path().string() + ": two folders to validate with: val and valid");
+}
+
+}  // namespace
+}  // namespace lockstep::data

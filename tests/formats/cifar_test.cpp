@@ -1,0 +1,146 @@
+#include "lockstep/formats/cifar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+
+#include "tests/formats/cifar_bytes.h"
+#include "tests/formats/idx_bytes.h"
+#include "tests/formats/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Bytes;
+using testing::cifar_record;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::joined;
+
+constexpr CifarVariant k10 = CifarVariant::kCifar10;
+constexpr CifarVariant k100 = CifarVariant::kCifar100;
+
+CifarImages parse(
+    const Bytes& bytes, CifarVariant variant, std::uint64_t maximum_bytes = kMaximumCifarBytes) {
+  MemorySource source(bytes, "FILE");
+  CifarImages images;
+  parse_cifar(source, variant, images, maximum_bytes);
+  return images;
+}
+
+std::string refusal(
+    const Bytes& bytes, CifarVariant variant, std::uint64_t maximum_bytes = kMaximumCifarBytes) {
+  try {
+    parse(bytes, variant, maximum_bytes);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Cifar, GivesPixelsWithTheirChannelsTogether) {
+  const auto images = parse(joined(cifar_record({7}, 10, 60), cifar_record({3}, 20, 70)), k10);
+  EXPECT_THAT(images.labels, ElementsAre(7, 3));
+  EXPECT_TRUE(images.coarse_labels.empty());
+  ASSERT_EQ(images.pixels.size(), 2U * 32 * 32 * 3);
+  for (std::size_t i = 0; i < 1024; ++i) {
+    EXPECT_EQ(images.pixels[3 * i], static_cast<std::uint8_t>(10 + i));
+    EXPECT_EQ(images.pixels[3 * i + 1], static_cast<std::uint8_t>(60 + 2 * i));
+    EXPECT_EQ(images.pixels[3 * i + 2], static_cast<std::uint8_t>(200 + 3 * i));
+    EXPECT_EQ(images.pixels[3072 + 3 * i], static_cast<std::uint8_t>(20 + i));
+    EXPECT_EQ(images.pixels[3072 + 3 * i + 1], static_cast<std::uint8_t>(70 + 2 * i));
+  }
+}
+
+TEST(Cifar, GivesBothLabelsOf100) {
+  const auto images = parse(joined(cifar_record({19, 99}), cifar_record({0, 1})), k100);
+  EXPECT_THAT(images.coarse_labels, ElementsAre(19, 0));
+  EXPECT_THAT(images.labels, ElementsAre(99, 1));
+  EXPECT_EQ(images.pixels[0], 0);
+  EXPECT_EQ(images.pixels[1], 100);
+}
+
+TEST(Cifar, RefusesAnEmptyFile) {
+  EXPECT_EQ(refusal({}, k10), "FILE: offset 0: the file is empty");
+}
+
+TEST(Cifar, RefusesASizeThatIsNoMultipleOfARecord) {
+  const Bytes two = joined(cifar_record({1}), cifar_record({2}));
+  EXPECT_EQ(
+      refusal(Bytes(two.begin(), two.end() - 1), k10),
+      "FILE: offset 3073: the file ends inside a record: 6145 bytes are no multiple of CIFAR-10's "
+      "3073; it was cut or is another file");
+  EXPECT_THAT(refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
+  EXPECT_THAT(refusal({1}, k100), HasSubstr("no multiple of CIFAR-100's 3074"));
+}
+
+TEST(Cifar, RefusesTruncationAtEveryByte) {
+  const Bytes whole = cifar_record({1, 2});
+  for (std::size_t size = 0; size < whole.size(); size += size < 8 ? 1 : 61) {
+    const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_THAT(refusal(cut, k100), HasSubstr("FILE: offset 0: the file ")) << size;
+  }
+}
+
+TEST(Cifar, TellsTheOtherVariant) {
+  EXPECT_EQ(
+      refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
+      "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; name it "
+      "as that set");
+  EXPECT_EQ(
+      refusal(cifar_record({1}), k100),
+      "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; name it "
+      "as that set");
+}
+
+TEST(Cifar, RefusesLabelsOutOfRange) {
+  for (const int label : {10, 11, 100, 255}) {
+    const Bytes bytes = joined(cifar_record({9}), cifar_record({static_cast<std::uint8_t>(label)}));
+    EXPECT_EQ(
+        refusal(bytes, k10),
+        concat("FILE: offset 3073: label out of range (>= 10) of image 1: ", label));
+  }
+  EXPECT_EQ(
+      refusal(cifar_record({20, 99}), k100),
+      "FILE: offset 0: coarse label out of range (>= 20) of image 0: 20");
+  EXPECT_EQ(
+      refusal(cifar_record({19, 100}), k100),
+      "FILE: offset 1: label out of range (>= 100) of image 0: 100");
+}
+
+TEST(Cifar, StopsAtItsLimit) {
+  const Bytes two = joined(cifar_record({1}), cifar_record({2}));
+  EXPECT_EQ(parse(two, k10, two.size()).labels.size(), 2U);
+  EXPECT_EQ(
+      refusal(two, k10, two.size() - 1),
+      "FILE: offset 6145: the file goes on after the limit of 6145 bytes");
+  EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
+}
+
+TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {
+  const testing::TemporaryDirectory directory;
+  const std::vector<std::filesystem::path> files{
+      directory.write("a.bin", cifar_record({1}, 5)),
+      directory.write("b.bin", testing::gzip(cifar_record({2}, 6)))};
+  const auto images = read_cifar(files, k10);
+  EXPECT_THAT(images.labels, ElementsAre(1, 2));
+  EXPECT_EQ(images.pixels[0], 5);
+  EXPECT_EQ(images.pixels[3072], 6);
+  EXPECT_THROW(read_cifar(files, k10, 2 * 3073 - 2), DataError);
+}
+
+TEST(Cifar, NamesTheFileThatItRefuses) {
+  const testing::TemporaryDirectory directory;
+  const std::vector<std::filesystem::path> files{
+      directory.write("a.bin", cifar_record({1})), directory.write("b.bin", cifar_record({77}))};
+  try {
+    read_cifar(files, k10);
+    FAIL() << "nothing was thrown";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(files[1].string() + ": offset 0: label out of range"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
