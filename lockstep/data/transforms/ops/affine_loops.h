@@ -4,23 +4,19 @@
 // set. A vector holds the channels of one pixel. Everything is computed in doubles and in the order
 // of Pillow's Geometry.c: it cuts levels off instead of rounding them, so the last bit counts.
 
-#include <cstring>
-
 #include "lockstep/data/transforms/ops/affine_kernel.h"
 
 namespace lockstep::data {
 namespace {
 
-using Floats = float __attribute__((vector_size(16)));
+using Floats = float __attribute__((vector_size(16), aligned(4)));
 using Doubles = double __attribute__((vector_size(32)));
 using Words = std::int32_t __attribute__((vector_size(16)));
 
 constexpr std::int64_t kPixelFloats = 4;
 
 inline Doubles load(const float* pixel) {
-  Floats colours;
-  std::memcpy(&colours, pixel, sizeof colours);
-  return __builtin_convertvector(colours, Doubles);
+  return __builtin_convertvector(*reinterpret_cast<const Floats*>(pixel), Doubles);
 }
 
 inline void store(Doubles colours, std::uint8_t* out) {
@@ -102,7 +98,13 @@ inline Doubles bicubic(const Place& place) {
 
 template <Doubles (*interpolate)(const Place&)>
 inline void map_row(
-    const AffineSource& source, const AffineMap& map, std::int64_t y, std::uint8_t* out) {
+    const AffineSource& shared_source,
+    const AffineMap& shared_map,
+    std::int64_t y,
+    std::uint8_t* out) {
+  // Copies: `out` could point to the originals, for all that the compiler knows.
+  const AffineSource source = shared_source;
+  const AffineMap map = shared_map;
   const auto width = static_cast<double>(source.width);
   const auto height = static_cast<double>(source.height);
   const double y_out = static_cast<double>(y) + 0.5;

@@ -85,6 +85,14 @@ __m128i bytes_of(const Sums& sums) {
   return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 
+void store_bytes(__m128i bytes, std::int64_t left, std::uint8_t* out) {
+  if (left >= 16) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), bytes);
+  } else {
+    std::memcpy(out, &bytes, static_cast<std::size_t>(left));
+  }
+}
+
 void sum_rows(const RowColumn& rows, const TapView& taps, std::int64_t position) {
   const TapRange range = taps.ranges[position];
   const std::int64_t weights = position * taps.stride;
@@ -99,9 +107,7 @@ void sum_rows(const RowColumn& rows, const TapView& taps, std::int64_t position)
           word(taps.upper[weights + pair]),
           word(taps.lower[weights + pair]));
     }
-    const __m128i bytes = bytes_of(sums);
-    const std::int64_t left = rows.bytes - column;
-    std::memcpy(rows.out + column, &bytes, static_cast<std::size_t>(left < 16 ? left : 16));
+    store_bytes(bytes_of(sums), rows.bytes - column, rows.out + column);
   }
 }
 

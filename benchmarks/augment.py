@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Times timm's augmentation in Lockstep and in timm itself on one core, in turn, and prints the ratio of medians.
+
+    python3 benchmarks/augment.py --peer-python VENV/bin/python         # 32 x 32 images and JPEGs to 224, 7 rounds each
+
+Both make normalised numbers of the same images: 512 of 32 x 32 that lie in memory, and 64 JPEGs of 500 x 375 (4:2:0,
+quality 90) that lie in memory as files. The pictures are made here, of waves and noise. The peer runs with one thread, with
+malloc as it comes and with glibc's malloc tuned; its better median counts. Seconds are the processor's own (on an idle
+machine those of the clock): other programs take turns on a busy core, but are not counted. Needs a Python with torch 2.15, timm 1.0.31,
+Pillow 12, numpy, and Lockstep built by ./dev build. Beside each figure stands the machine's load.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "1073741824", "MALLOC_TOP_PAD_": "67108864"}
+
+# Run by the peer's Python, which has what it needs. Octaves of noise make pictures that compress like photographs.
+MAKE_IMAGES = """
+import io, sys
+import numpy
+from PIL import Image
+
+numbers = numpy.random.default_rng(1)
+
+def picture(width, height):
+    total = numpy.zeros((height, width, 3))
+    for cells, strength in ((3, 70), (9, 45), (40, 20), (150, 9)):
+        noise = numbers.uniform(-1, 1, (cells * height // width + 1, cells, 3)) + numbers.uniform(-1, 1, (1, cells, 1))
+        for c in range(3):
+            layer = Image.fromarray(noise[:, :, c].astype(numpy.float32)).resize((width, height), Image.Resampling.BICUBIC)
+            total[:, :, c] += strength * numpy.asarray(layer)
+    return Image.fromarray((120 + total + numbers.normal(0, 6, total.shape)).clip(0, 255).astype(numpy.uint8))
+
+with open(sys.argv[1] + "/pixels", "wb") as file:
+    for _ in range(512):
+        file.write(picture(128, 128).resize((32, 32), Image.Resampling.BICUBIC).tobytes())
+with open(sys.argv[1] + "/jpegs", "wb") as file:
+    for _ in range(64):
+        data = io.BytesIO()
+        picture(500, 375).save(data, "JPEG", quality=90, subsampling="4:2:0")
+        file.write(len(data.getvalue()).to_bytes(4, "little") + data.getvalue())
+"""
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", required=True, help="a Python that can import timm 1.0.31 and Pillow 12")
+    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/augment_benchmark"))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2, help="of each measurement")
+    parser.add_argument("--core", default="0", help="the core that all run on")
+    return parser.parse_args()
+
+
+def images_per_second(command, core, environment=None):
+    done = subprocess.run(
+        ["taskset", "-c", core, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.strip().split("\n")[-1])["images_per_second"]
+
+
+def compare(arguments, name, flags):
+    flags = [*flags, "--seconds", str(arguments.seconds)]
+    peer = [arguments.peer_python, str(ROOT / "benchmarks/peers/augment_timm.py"), *flags]
+    rates = {"lockstep": [], "timm": [], "timm, malloc tuned": []}
+    for _ in range(arguments.rounds):
+        rates["lockstep"].append(images_per_second([arguments.lockstep, *flags], arguments.core))
+        rates["timm"].append(images_per_second(peer, arguments.core))
+        rates["timm, malloc tuned"].append(images_per_second(peer, arguments.core, MALLOC))
+    print(f"{name}, {arguments.rounds} rounds, load {os.getloadavg()[0]:.2f}")
+    for side, values in rates.items():
+        print(f"  {side:20} {statistics.median(values):9.1f} images/s ({min(values):.1f} to {max(values):.1f})")
+    best = max(("timm", "timm, malloc tuned"), key=lambda side: statistics.median(rates[side]))
+    pairs = [own / other for own, other in zip(rates["lockstep"], rates[best])]
+    ratio = statistics.median(rates["lockstep"]) / statistics.median(rates[best])
+    print(f"  ratio of medians to {best}: {ratio:.2f}; by round {min(pairs):.2f} to {max(pairs):.2f}", flush=True)
+
+
+def cpu_model():
+    lines = Path("/proc/cpuinfo").read_text().split("\n")
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def main():
+    arguments = parse_arguments()
+    print(f"{cpu_model()}, core {arguments.core} of {os.cpu_count()}")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([arguments.peer_python, "-c", MAKE_IMAGES, folder], check=True)
+        jpegs = Path(folder, "jpegs").stat().st_size / 64 / 1024
+        compare(arguments, "32 x 32 to 32 x 32", ["--pixels", f"{folder}/pixels"])
+        compare(arguments, f"JPEG of {jpegs:.0f} KiB to 224 x 224", ["--jpegs", f"{folder}/jpegs", "--output", "224"])
+
+
+if __name__ == "__main__":
+    main()
