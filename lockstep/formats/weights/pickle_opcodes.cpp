@@ -181,6 +181,7 @@ constexpr std::array kNotRead{
 
 constexpr auto kTable = [] {
   std::array<Opcode, 256> table{};
+  table.fill(Opcode{});
   for (const Row& row : kNotRead) table[row.code] = row.opcode;
   for (const Row& row : kRead) table[row.code] = row.opcode;
   return table;

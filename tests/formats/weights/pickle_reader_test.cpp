@@ -1,0 +1,174 @@
+#include "lockstep/formats/weights/pickle_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+
+#include "tests/formats/largest_allocation.h"
+#include "tests/formats/weights/torch_bytes.h"
+
+namespace lockstep::pickle {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::pickle_of;
+using testing::text;
+using std::string_literals::operator""s;
+
+Pickle read(const std::string& bytes) {
+  return read_pickle(
+      {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "FILE", 100);
+}
+
+std::string refusal(const std::string& bytes) {
+  testing::take_largest_allocation();
+  try {
+    read(bytes);
+  } catch (const DataError& error) {
+    EXPECT_LE(testing::take_largest_allocation(), 64U * 1024 + 4 * bytes.size());
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+std::int64_t integer_in(const std::string& opcodes) {
+  return std::get<std::int64_t>(read(pickle_of(opcodes)).root);
+}
+
+TEST(PickleReader, ReadsIntegersOfEveryForm) {
+  EXPECT_EQ(integer_in("K\xff"), 255);
+  EXPECT_EQ(integer_in("M\x01\x02"), 0x201);
+  EXPECT_EQ(integer_in("J\xfe\xff\xff\xff"), -2);
+  EXPECT_EQ(integer_in("J\x01\x02\x03\x04"), 0x04030201);
+  EXPECT_EQ(integer_in("\x8a\0"s), 0);
+  EXPECT_EQ(integer_in("\x8a\x01\x80"), -128);
+  EXPECT_EQ(integer_in("\x8a\x02\x80\0"s), 128);
+  EXPECT_EQ(integer_in("\x8a\x05\xff\xff\xff\xff\xff"), -1);
+  EXPECT_EQ(integer_in("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"), INT64_MAX);
+  EXPECT_EQ(integer_in("\x8a\x08\0\0\0\0\0\0\0\x80"s), INT64_MIN);
+  EXPECT_THAT(
+      refusal(pickle_of("\x8a\x09\0\0\0\0\0\0\0\0\x01"s)),
+      HasSubstr("FILE: offset 102: an integer of 9 bytes; 64 bits are read"));
+}
+
+TEST(PickleReader, ReadsFloatsAndTexts) {
+  EXPECT_EQ(std::get<double>(read(pickle_of("G\x3f\xe0\0\0\0\0\0\0"s)).root), 0.5);
+  const auto long_text = read(pickle_of("\x8d\x02\0\0\0\0\0\0\0ab"s));
+  EXPECT_EQ(*std::get<Text>(long_text.root), "ab");
+  const auto short_text = read(pickle_of("\x8c\x02"s + "ab"));
+  EXPECT_EQ(*std::get<Text>(short_text.root), "ab");
+}
+
+TEST(PickleReader, LengthsAreNotBelieved) {
+  EXPECT_THAT(
+      refusal(pickle_of("X\xff\xff\xff\xff")),
+      HasSubstr("FILE: offset 102: the pickle ends: 4294967295 bytes are needed, 1 are left"));
+  EXPECT_THAT(
+      refusal(pickle_of("\x8d\xff\xff\xff\xff\xff\xff\xff\xff")),
+      HasSubstr("18446744073709551615 bytes are needed, 1 are left"));
+  EXPECT_THAT(
+      refusal(pickle_of("\x95\xff\xff\xff\xff\xff\xff\xff\xff")),
+      HasSubstr("a frame of 18446744073709551615 bytes, 1 are left"));
+  EXPECT_THAT(refusal("\x80\x02\x8c"), HasSubstr("1 bytes are needed, 0 are left"));
+}
+
+TEST(PickleReader, TheProtocolComesFirstAndOnce) {
+  EXPECT_THAT(refusal(""), HasSubstr("FILE: offset 100: the pickle ends: 1 bytes are needed"));
+  EXPECT_THAT(refusal("N."), HasSubstr("no pickle: it does not begin with its protocol"));
+  for (const char protocol : {'\0', '\1', '\6', '\xff'}) {
+    EXPECT_THAT(
+        refusal("\x80"s + protocol + "N."), HasSubstr("where one of 2 to 5 begins a pickle"));
+  }
+  EXPECT_THAT(refusal(pickle_of("\x80\x02N")), HasSubstr("protocol 2 where one of 2 to 5 begins"));
+}
+
+TEST(PickleReader, RefusesOpcodesThatNoStateDictNeeds) {
+  EXPECT_THAT(
+      refusal(pickle_of("N0N")),
+      HasSubstr("FILE: offset 103: the opcode POP is not read; no state dict needs it"));
+  EXPECT_THAT(refusal(pickle_of("\x81")), HasSubstr("the opcode NEWOBJ is not read"));
+  EXPECT_THAT(refusal(pickle_of("(i")), HasSubstr("the opcode INST is not read"));
+  EXPECT_THAT(refusal(pickle_of("\xfe")), HasSubstr("the opcode without a meaning is not read"));
+  const std::string read_codes =
+      "\x80\x95.(N\x88\x89JKM\x8aGX\x8c\x8d)t\x85\x86\x87]ae}suqr\x94hjc\x93RbQ";
+  int refused = 0;
+  for (int code = 0; code < 256; ++code) {
+    if (read_codes.find(static_cast<char>(code)) != std::string::npos) continue;
+    EXPECT_THAT(
+        refusal(pickle_of(std::string(1, static_cast<char>(code)))), HasSubstr("is not read"))
+        << code;
+    ++refused;
+  }
+  EXPECT_EQ(refused, 256 - 36);
+}
+
+TEST(PickleReader, TheStackCannotRunEmpty) {
+  const auto nothing = HasSubstr("a value is taken where none is");
+  for (const char* opcodes :
+       {"",
+        "s",
+        "a",
+        "\x85",
+        "N\x86",
+        "NN\x87",
+        "R",
+        "NR",
+        "b",
+        "Q",
+        "q\x01",
+        "\x94",
+        "\x93",
+        "(\x85",
+        "](a",
+        "N(R"}) {
+    EXPECT_NE(refusal(pickle_of(opcodes)), "nothing was thrown") << opcodes;
+  }
+  EXPECT_THAT(refusal(pickle_of("N(\x85")), nothing);
+  EXPECT_THAT(refusal(pickle_of("N(q\x01")), nothing);
+  EXPECT_THAT(refusal(pickle_of("t")), HasSubstr("no mark is left"));
+  EXPECT_THAT(refusal(pickle_of("](t")), HasSubstr("the pickle leaves more than a value"));
+  EXPECT_THAT(refusal(pickle_of("NN")), HasSubstr("the pickle leaves more than a value"));
+  EXPECT_THAT(refusal(pickle_of("N(")), HasSubstr("the pickle leaves more than a value"));
+  EXPECT_THAT(
+      refusal(pickle_of("N") + "N"),
+      HasSubstr("FILE: offset 104: the pickle goes on after its end"));
+}
+
+TEST(PickleReader, OnlyWhatWasKeptIsFetched) {
+  EXPECT_THAT(refusal(pickle_of("h\0"s)), HasSubstr("nothing was kept as number 0"));
+  EXPECT_THAT(refusal(pickle_of("Nq\x05h\x04")), HasSubstr("nothing was kept as number 4"));
+  EXPECT_THAT(
+      refusal(pickle_of("j\xff\xff\xff\xff")), HasSubstr("nothing was kept as number 4294967295"));
+  EXPECT_EQ(refusal(pickle_of("]r\xff\xff\xff\xffj\xff\xff\xff\xff\x86")), "nothing was thrown");
+  const auto kept = read(pickle_of("K\x05\x94K\x06\x94h\x01\x87"));
+  EXPECT_EQ(std::get<std::int64_t>(std::get<const Tuple*>(kept.root)->items[2]), 6);
+}
+
+TEST(PickleReader, ItemsGoIntoContainersOnly) {
+  EXPECT_THAT(refusal(pickle_of("NNNs")), HasSubstr("entries are put into None"));
+  EXPECT_THAT(refusal(pickle_of("](NNu")), HasSubstr("entries are put into a list"));
+  EXPECT_THAT(refusal(pickle_of("}(Nu")), HasSubstr("a dict gets a key without a value"));
+  EXPECT_THAT(refusal(pickle_of("}Na")), HasSubstr("items are appended to a dict"));
+  EXPECT_THAT(refusal(pickle_of(")(Ne")), HasSubstr("items are appended to a tuple"));
+}
+
+TEST(PickleReader, AttributesAreThoseOfAnOrderedDict) {
+  EXPECT_EQ(refusal(pickle_of(testing::empty_ordered_dict() + "}b")), "nothing was thrown");
+  EXPECT_THAT(refusal(pickle_of("}}b")), HasSubstr("attributes (a dict) are set on a dict"));
+  EXPECT_THAT(refusal(pickle_of("]}b")), HasSubstr("attributes (a dict) are set on a list"));
+  EXPECT_THAT(
+      refusal(pickle_of(testing::empty_ordered_dict() + "Nb")),
+      HasSubstr("attributes (None) are set on a dict"));
+}
+
+TEST(PickleReader, NamesAndTextsAreBoundedAndUtf8) {
+  EXPECT_THAT(
+      refusal(pickle_of("c" + std::string(2000, 'x') + "\n")), HasSubstr("a name does not end"));
+  EXPECT_THAT(refusal(pickle_of("ctorch")), HasSubstr("a name does not end"));
+  EXPECT_THAT(refusal(pickle_of(text("\xff"))), HasSubstr("the text \"\\xff\" is not UTF-8"));
+  EXPECT_THAT(refusal(pickle_of(text("\xed\xa0\x80"))), HasSubstr("is not UTF-8"));
+}
+
+}  // namespace
+}  // namespace lockstep::pickle

@@ -1,0 +1,282 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/torch_file.h"
+
+#include "tests/formats/largest_allocation.h"
+#include "tests/formats/weights/torch_bytes.h"
+#include "tests/formats/weights/zip_bytes.h"
+
+namespace lockstep {
+namespace {
+
+using testing::dict_of;
+using testing::empty_ordered_dict;
+using ::testing::HasSubstr;
+using testing::integer;
+using testing::name;
+using testing::pickle_of;
+using testing::tensor;
+using testing::text;
+using testing::torch_bytes;
+using testing::tuple;
+using testing::ZipPart;
+
+const std::string kStorage(24, 'x');
+
+std::string refusal_of_bytes(const std::vector<std::uint8_t>& bytes) {
+  testing::take_largest_allocation();
+  try {
+    parse_torch_file(bytes, "FILE");
+  } catch (const DataError& error) {
+    const std::string message = error.what();
+    EXPECT_LE(testing::take_largest_allocation(), 32 * bytes.size() + 64 * 1024) << message;
+    EXPECT_THAT(message, ::testing::StartsWith("FILE: offset "));
+    return message;
+  }
+  return "nothing was thrown";
+}
+
+/// Gives the refusal of a file with this pickle.
+std::string refusal(const std::string& pickle) {
+  return refusal_of_bytes(torch_bytes(pickle, kStorage));
+}
+
+std::string refusal_of_tensor(const testing::TensorParts& parts) {
+  return refusal(dict_of(tensor(parts)));
+}
+
+TEST(TorchRefusal, TheUnbrokenTensorIsRead) {
+  const auto bytes = torch_bytes(dict_of(tensor()), kStorage);
+  const TorchFile file = parse_torch_file(bytes, "FILE");
+  EXPECT_EQ(tensors_of(file).find("a")->bytes.size(), 24U);
+}
+
+// A file of 1 KB that claimed two million floats made LibTorch's reader run over its heap.
+TEST(TorchRefusal, StorageSizesMustBeThoseOfTheFile) {
+  EXPECT_EQ(
+      refusal_of_tensor(
+          {.storage_size = integer(2'000'000), .shape = tuple({2'000'000}), .strides = tuple({1})})
+          .substr(0, 16),
+      "FILE: offset 293");
+  for (const std::int64_t size : {5LL, 7LL, 2'000'000LL}) {
+    const auto wrong = refusal_of_tensor(
+        {.storage_size = integer(size), .shape = tuple({1}), .strides = tuple({1})});
+    EXPECT_THAT(
+        wrong,
+        HasSubstr(concat("storage \"0\" has 24 bytes, not the ", 4 * size, " that data.pkl says")));
+  }
+  EXPECT_THAT(
+      refusal_of_tensor({.storage_size = integer(-1)}), HasSubstr("a storage's size is -1"));
+  EXPECT_THAT(
+      refusal_of_tensor({.storage_size = integer(1LL << 62)}),
+      HasSubstr("a storage's size is 4611686018427387904"));
+  EXPECT_THAT(
+      refusal_of_tensor({.storage_size = text("6")}), HasSubstr("a storage's size is a text"));
+}
+
+TEST(TorchRefusal, ViewsMustStayWithinTheirStorage) {
+  const auto beyond = HasSubstr("reaches beyond the 6 elements of its storage \"0\"");
+  EXPECT_THAT(refusal_of_tensor({.offset = integer(1)}), beyond);
+  EXPECT_THAT(refusal_of_tensor({.strides = tuple({4, 1})}), beyond);
+  EXPECT_THAT(refusal_of_tensor({.shape = tuple({7}), .strides = tuple({1})}), beyond);
+  EXPECT_THAT(
+      refusal_of_tensor({.offset = integer(7), .shape = tuple({0}), .strides = tuple({1})}),
+      beyond);
+  EXPECT_THAT(
+      refusal_of_tensor({.offset = integer(INT64_MAX), .shape = tuple({1}), .strides = tuple({1})}),
+      beyond);
+  EXPECT_THAT(refusal_of_tensor({.strides = tuple({INT64_MAX, INT64_MAX})}), beyond);
+  EXPECT_THAT(refusal_of_tensor({.strides = tuple({INT64_MAX, 1})}), beyond);
+  EXPECT_EQ(
+      refusal_of_tensor({.offset = integer(6), .shape = tuple({0}), .strides = tuple({1})}),
+      "nothing was thrown");
+  EXPECT_EQ(
+      refusal_of_tensor({.shape = tuple({1, 3}), .strides = tuple({INT64_MAX, 2})}),
+      "nothing was thrown");
+}
+
+TEST(TorchRefusal, OffsetsShapesAndStridesCannotBeNegative) {
+  EXPECT_THAT(
+      refusal_of_tensor({.offset = integer(-1)}),
+      HasSubstr("a tensor's offset is the negative number -1"));
+  EXPECT_THAT(
+      refusal_of_tensor({.shape = tuple({-2, 3})}),
+      HasSubstr("a tensor's shape has the negative number -2"));
+  EXPECT_THAT(
+      refusal_of_tensor({.strides = tuple({-3, 1})}),
+      HasSubstr("a tensor's strides has the negative number -3"));
+}
+
+TEST(TorchRefusal, ShapesMustFitStridesAndMemory) {
+  EXPECT_THAT(
+      refusal_of_tensor({.strides = tuple({1})}),
+      HasSubstr("float32 of shape (2, 3), has 1 strides"));
+  EXPECT_THAT(
+      refusal_of_tensor({.shape = tuple({1LL << 32, 1LL << 32}), .strides = tuple({0, 0})}),
+      HasSubstr("has too many elements"));
+  EXPECT_THAT(
+      refusal_of_tensor(
+          {.shape = tuple(std::vector<std::int64_t>(65, 1)),
+           .strides = tuple(std::vector<std::int64_t>(65, 1))}),
+      HasSubstr("float32 of shape (65 dimensions), has too many elements"));
+  // Four bytes that stand for 4 TB.
+  EXPECT_THAT(
+      refusal_of_tensor({.shape = tuple({1LL << 40}), .strides = tuple({0})}),
+      HasSubstr("repeats or reorders its storage and is much larger than the file; in Python, save "
+                "tensor.contiguous()"));
+}
+
+TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
+  // 48 MiB each; what the copies may need beyond the file is 64 MiB.
+  const std::string copy = tensor({.shape = tuple({12 << 20}), .strides = tuple({0})});
+  const auto bytes = torch_bytes(pickle_of("](" + copy + copy + "e"), kStorage);
+  try {
+    parse_torch_file(bytes, "FILE");
+    FAIL() << "nothing was thrown";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is much larger than the file"));
+  }
+  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle_of(copy), kStorage), "FILE"));
+}
+
+TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
+  EXPECT_THAT(refusal_of_tensor({.offset = "N"}), HasSubstr("a tensor's offset is None"));
+  EXPECT_THAT(refusal_of_tensor({.shape = "]"}), HasSubstr("a tensor's shape is a list"));
+  EXPECT_THAT(
+      refusal_of_tensor({.strides = "(" + text("1") + "\x85t"}),
+      HasSubstr("a tensor's strides is a tuple"));
+  EXPECT_THAT(
+      refusal_of_tensor({.requires_grad = "K\x01"}), HasSubstr("requires_grad is an integer"));
+  EXPECT_THAT(refusal_of_tensor({.hooks = "N"}), HasSubstr("a tensor's hooks is None"));
+  EXPECT_THAT(
+      refusal_of_tensor({.hooks = "}" + text("k") + "Ns"}),
+      HasSubstr("a tensor has backward hooks"));
+  EXPECT_THAT(
+      refusal_of_tensor({.more = "}" + text("conj") + "\x88s"}),
+      HasSubstr("a tensor has metadata (conj, neg)"));
+  EXPECT_EQ(refusal_of_tensor({.more = "N"}), "nothing was thrown");
+  EXPECT_THAT(refusal_of_tensor({.more = "NN"}), HasSubstr("_rebuild_tensor_v2 is given 8 values"));
+  EXPECT_THAT(refusal_of_tensor({.hooks = ""}), HasSubstr("_rebuild_tensor_v2 is given 5 values"));
+  EXPECT_THAT(
+      refusal_of_tensor({.storage_type = name("torch", "float32")}),
+      HasSubstr("\"torch float32\" is no type of storage"));
+  EXPECT_THAT(
+      refusal_of_tensor(
+          {.storage_type = name("torch.storage", "UntypedStorage"), .storage_size = integer(24)}),
+      HasSubstr("a tensor's type is not said"));
+  EXPECT_THAT(refusal(dict_of(text("x") + "Q")), HasSubstr("what a callable is given is a text"));
+  EXPECT_THAT(
+      refusal(dict_of("(" + text("module") + "NNNNtQ")),
+      HasSubstr("a persistent id is of the kind \"module\""));
+}
+
+TEST(TorchRefusal, OtherCallablesAreNamed) {
+  for (const auto& [module, function] : std::vector<std::pair<std::string, std::string>>{
+           {"os", "system"},
+           {"builtins", "eval"},
+           {"torch._utils", "_rebuild_qtensor"},
+           {"torch._utils", "_rebuild_sparse_tensor"},
+           {"torch._utils", "_rebuild_parameter_with_state"},
+           {"torch", "device"},
+           {"torch", "Size"},
+           {"__builtin__", "set"},
+           {"collections", "Counter"},
+           {"collections", "OrderedDict.fromkeys"},
+           {"torch", "QInt8Storage"},
+           {"torch", "float33"}}) {
+    EXPECT_THAT(
+        refusal(dict_of(name(module, function))),
+        HasSubstr("the file asks for \"" + module + ' ' + function + '"'));
+    EXPECT_THAT(
+        refusal(dict_of(text(module) + text(function) + "\x93")), HasSubstr("the file asks for"));
+  }
+  EXPECT_THAT(
+      refusal(dict_of(name("torch", "float32") + ")R")),
+      HasSubstr("\"torch float32\" is called, and is no function"));
+  EXPECT_THAT(refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
+  EXPECT_THAT(
+      refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
+      HasSubstr("OrderedDict is given 1 values"));
+  EXPECT_THAT(
+      refusal(dict_of(name("torch", "float32"))),
+      HasSubstr("data.pkl holds the name \"torch float32\", which is no value"));
+  EXPECT_THAT(
+      refusal(dict_of("N" + text("x") + "\x93")), HasSubstr("a name is made of None and a text"));
+}
+
+TEST(TorchRefusal, StoragesMustBeThere) {
+  EXPECT_THAT(
+      refusal_of_bytes(testing::zip_bytes(
+          {{.name = "x/data.pkl", .content = dict_of(tensor())},
+           {.name = "x/version", .content = "3\n"}})),
+      HasSubstr("the file has no storage \"0\""));
+}
+
+TEST(TorchRefusal, ArchivesOfAnotherKind) {
+  const ZipPart pickle{.name = "x/data.pkl", .content = dict_of("N")};
+  const ZipPart version{.name = "x/version", .content = "3\n"};
+  const auto with = [&](const ZipPart& other) {
+    return refusal_of_bytes(testing::zip_bytes({pickle, version, other}));
+  };
+  EXPECT_EQ(with({.name = "x/more"}), "nothing was thrown");
+  EXPECT_THAT(
+      with({.name = "x/constants.pkl"}),
+      HasSubstr("TorchScript, which holds code: in Python, "
+                "torch.save(torch.jit.load(...).state_dict())"));
+  EXPECT_THAT(with({.name = "x/code/a.py"}), HasSubstr("TorchScript"));
+  EXPECT_THAT(
+      with({.name = "x/byteorder", .content = "big"}),
+      HasSubstr("the byte order is \"big\"; only little is read"));
+  EXPECT_THAT(with({.name = "y/data/0"}), HasSubstr("\"y/data/0\" is not in the folder x/"));
+  EXPECT_THAT(refusal_of_bytes(testing::zip_bytes({pickle})), HasSubstr("has no version"));
+  EXPECT_THAT(refusal_of_bytes(testing::zip_bytes({version})), HasSubstr("has no FOLDER/data.pkl"));
+  for (const char* text : {"", "0", "11\n", "3\n\n", "x", "-3", "003"}) {
+    EXPECT_THAT(
+        refusal_of_bytes(testing::zip_bytes({pickle, {.name = "x/version", .content = text}})),
+        HasSubstr("1 to 10 are known"))
+        << text;
+  }
+  EXPECT_THAT(refusal_of_bytes({}), HasSubstr("FILE: offset 0: the file is empty"));
+  EXPECT_THAT(refusal_of_bytes({'x', 'y'}), HasSubstr("neither a zip archive of torch.save nor"));
+}
+
+TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
+  EXPECT_THAT(
+      refusal(pickle_of("}(" + text("a") + "N" + text("a") + "Nu")),
+      HasSubstr("a dict has a key twice"));
+  EXPECT_THAT(refusal(pickle_of("}(K\x01NK\x01Nu")), HasSubstr("a dict has a key twice"));
+  EXPECT_THAT(
+      refusal(pickle_of("}NNs")), HasSubstr("a dict's key is None; only texts and integers"));
+  EXPECT_THAT(refusal(pickle_of("})Ns")), HasSubstr("a dict's key is a tuple"));
+  const auto bytes = torch_bytes(
+      pickle_of("}(" + text("a") + "}" + text("b") + tensor() + "s" + text("a.b") + tensor() + "u"),
+      kStorage);
+  const TorchFile file = parse_torch_file(bytes, "FILE");
+  EXPECT_THROW(tensors_of(file), DataError);
+}
+
+TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
+  // Each level is twice the one before: 2^60 values in 300 bytes.
+  std::string doubling = "]q\x01";
+  for (char i = 2; i < 62; ++i)
+    doubling += std::string("h") + char(i - 1) + "h" + char(i - 1) + "\x86q" + i;
+  EXPECT_THAT(
+      refusal(pickle_of("](" + doubling + "e")),
+      HasSubstr("a small pickle stands for too many values"));
+  EXPECT_THAT(
+      refusal(pickle_of("]q\x01h\x01"
+                        "a")),
+      HasSubstr("a small pickle stands for too many values"));
+  EXPECT_THAT(
+      refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
+      HasSubstr("values lie deeper than 100 levels"));
+  std::string repeated = "](" + text(std::string(100'000, 'x')) + "q\x01";
+  for (int i = 0; i < 1000; ++i) repeated += "h\x01";
+  EXPECT_THAT(
+      refusal(pickle_of(repeated + "e")), HasSubstr("a small pickle stands for too many values"));
+}
+
+}  // namespace
+}  // namespace lockstep
