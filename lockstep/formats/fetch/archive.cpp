@@ -37,11 +37,13 @@ const char* refusal_of(const ArchiveEntry& entry) {
 /// Writes the entries of one archive.
 class Extraction {
  public:
-  Extraction(const fs::path& archive, fs::path folder, const ArchiveLimits& limits)
+  Extraction(
+      const fs::path& archive, fs::path folder, const ArchiveLimits& limits, const std::string& top)
       : reader_(archive, limits.ratio),
         name_(archive.string()),
         folder_(std::move(folder)),
-        limits_(limits) {}
+        limits_(limits),
+        top_(top) {}
 
   Unpacked run() {
     while (auto entry = reader_.next()) {
@@ -62,10 +64,18 @@ class Extraction {
  private:
   fs::path safe_path() const {
     try {
-      return path_in_archive(entry_.name, limits_.path_bytes, limits_.depth);
+      return below_top(path_in_archive(entry_.name, limits_.path_bytes, limits_.depth));
     } catch (const DataError& error) {
       refuse(error.what());
     }
+  }
+
+  fs::path below_top(const fs::path& path) const {
+    if (top_.empty()) return path;
+    if (path.empty() || *path.begin() != top_) {
+      throw DataError(concat("it lies outside of the folder ", top_));
+    }
+    return path.lexically_relative(top_) == "." ? fs::path() : path.lexically_relative(top_);
   }
 
   void make_folder(const fs::path& path) {
@@ -104,6 +114,7 @@ class Extraction {
   std::string name_;
   fs::path folder_;
   const ArchiveLimits& limits_;
+  const std::string& top_;
   ArchiveEntry entry_;
   std::uint64_t entries_ = 0;
   Unpacked unpacked_;
@@ -112,12 +123,15 @@ class Extraction {
 }  // namespace
 
 Unpacked extract_archive(
-    const fs::path& archive, const fs::path& folder, const ArchiveLimits& limits) {
+    const fs::path& archive,
+    const fs::path& folder,
+    const ArchiveLimits& limits,
+    const std::string& top) {
   check(
       fs::is_directory(folder) && fs::is_empty(folder),
       "archive: the folder to unpack into must be empty: ",
       folder.string());
-  return Extraction(archive, folder, limits).run();
+  return Extraction(archive, folder, limits, top).run();
 }
 
 }  // namespace lockstep

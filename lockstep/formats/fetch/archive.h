@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace lockstep {
 
@@ -24,12 +25,14 @@ struct Unpacked {
 /// Unpacks a tar file, plain or gzip, or a zip file into an empty folder.
 ///
 /// Only regular files (0644, or 0755 if executable) and folders come out, nothing outside the
-/// folder. A link, device, FIFO, setuid file, sparse file, a name that is there twice, leaves the
-/// folder or is too long, and whatever passes the limits is a DataError that names archive and
-/// entry. What was written until then stays.
+/// folder; with `top` every entry must lie in that folder of the archive, which is left out. A
+/// link, device, FIFO, setuid file, sparse file, a name that is there twice, leaves the folder or
+/// is too long, and whatever passes the limits is a DataError that names archive and entry. What
+/// was written until then stays.
 Unpacked extract_archive(
     const std::filesystem::path& archive,
     const std::filesystem::path& folder,
-    const ArchiveLimits& limits = {});
+    const ArchiveLimits& limits = {},
+    const std::string& top = "");
 
 }  // namespace lockstep

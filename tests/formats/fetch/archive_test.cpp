@@ -104,6 +104,18 @@ TEST_F(Archive, KeepsNamesThatAreSaidToBeUtf8InEveryLocale) {
   EXPECT_TRUE(fs::exists(root() / "\xc3\xa4pfel"));
 }
 
+TEST_F(Archive, LeavesOutTheTopFolder) {
+  const auto archive = directory_.write(
+      "archive", tar_bytes({{.name = "set/", .type = '5'}, {.name = "./set/a", .data = "a"}}));
+  fs::create_directory(root());
+  EXPECT_EQ(extract_archive(archive, root(), {}, "set").files, 1U);
+  EXPECT_EQ(text_of("a"), "a");
+  fs::remove_all(root());
+  fs::create_directory(root());
+  EXPECT_THROW(extract_archive(archive, root(), {}, "other"), DataError);
+  EXPECT_TRUE(fs::is_empty(root()));
+}
+
 TEST_F(Archive, RefusesNamesThatLeaveTheFolder) {
   EXPECT_EQ(
       refusal(tar_bytes({{.name = "a"}, {.name = "../x", .data = "x"}})),
