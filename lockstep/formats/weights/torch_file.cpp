@@ -66,8 +66,8 @@ class TreeBuilder {
     TorchDict result;
     std::set<TorchKey> keys;
     for (const auto& [key, value] : dict->items) {
-      result.items.emplace_back(key_of(key), build(value, depth));
-      if (!keys.insert(result.items.back().first).second) {
+      result.items.push_back({key_of(key), build(value, depth)});
+      if (!keys.insert(result.items.back().key).second) {
         refuse(file_, offset_, "a dict has a key twice");
       }
     }

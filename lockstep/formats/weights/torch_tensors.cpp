@@ -89,7 +89,7 @@ class Collector {
   std::vector<std::string> top_names() const {
     std::vector<std::string> names;
     if (const auto* dict = std::get_if<TorchDict>(&file_.value.content)) {
-      for (const auto& item : dict->items) names.push_back(printable(text_of(item.first)));
+      for (const auto& item : dict->items) names.push_back(printable(text_of(item.key)));
     }
     return names;
   }

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,6 +11,7 @@
 namespace lockstep {
 
 struct TorchValue;
+struct TorchItem;
 
 /// Shows a tensor that torch.save wrote: row-major without gaps, whatever strides it had there.
 struct TorchTensor {
@@ -30,7 +30,7 @@ using TorchKey = std::variant<std::int64_t, std::string>;
 
 /// Holds a dict or an OrderedDict of Python, in its order; no key comes twice.
 struct TorchDict {
-  std::vector<std::pair<TorchKey, TorchValue>> items;
+  std::vector<TorchItem> items;
 };
 
 /// Is a value that torch.save wrote; monostate is Python's None.
@@ -45,6 +45,12 @@ struct TorchValue {
       TorchDict,
       TorchTensor>
       content;
+};
+
+/// Is an entry of a dict.
+struct TorchItem {
+  TorchKey key;
+  TorchValue value;
 };
 
 }  // namespace lockstep

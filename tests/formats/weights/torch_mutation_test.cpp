@@ -79,7 +79,7 @@ struct Soundness {
     for (const TorchValue& item : list.items) std::visit(*this, item.content);
   }
   void operator()(const TorchDict& dict) const {
-    for (const auto& item : dict.items) std::visit(*this, item.second.content);
+    for (const auto& item : dict.items) std::visit(*this, item.value.content);
   }
 };
 

@@ -1,0 +1,50 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/safetensors.h"
+
+#include "tests/formats/temporary_directory.h"
+#include "tests/formats/weights/safetensors_reference.h"
+
+namespace {
+
+using lockstep::TensorEntry;
+using lockstep::TensorFile;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+bool is_same(const TensorEntry& left, const TensorEntry& right) {
+  return left.name == right.name && left.type == right.type && left.shape == right.shape &&
+         std::ranges::equal(left.bytes, right.bytes);
+}
+
+/// What was read is written, and reads the same again.
+void check_round_trip(const TensorFile& file) {
+  static const lockstep::testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "again.safetensors";
+  lockstep::write_safetensors(path, file.entries(), file.metadata());
+  const TensorFile again = lockstep::read_safetensors(path);
+  require(std::ranges::equal(again.entries(), file.entries(), is_same));
+  require(again.metadata() == file.metadata());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto expected = lockstep::testing::reference_safetensors({data, data + size});
+  try {
+    const TensorFile file = lockstep::parse_safetensors({data, size}, "fuzz");
+    require(expected.has_value() && expected->size() == file.entries().size());
+    for (const TensorEntry& entry : file.entries()) {
+      const auto& tensor = expected->at(entry.name);
+      require(tensor.shape == entry.shape && std::ranges::equal(tensor.bytes, entry.bytes));
+    }
+    check_round_trip(file);
+  } catch (const lockstep::DataError&) {
+    require(!expected.has_value());
+  }
+  return 0;
+}
