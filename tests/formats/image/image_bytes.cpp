@@ -132,6 +132,21 @@ Bytes with_chunk(const Bytes& png, const std::string& type, const Bytes& content
   return inserted(png, kAfterHeaderChunk, chunk(type, content));
 }
 
+Bytes with_true_checksums(Bytes bytes) {
+  std::size_t at = 8;
+  while (at + 12 <= bytes.size()) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | bytes[at + i];
+    if (length > bytes.size() - at - 12) break;
+    const auto checksum = crc32_z(0, bytes.data() + at + 4, length + 4);
+    for (std::size_t i = 0; i < 4; ++i) {
+      bytes[at + 8 + length + i] = static_cast<std::uint8_t>(checksum >> (24 - 8 * i));
+    }
+    at += 12 + length;
+  }
+  return bytes;
+}
+
 Bytes exif(int orientation, bool is_little) {
   const auto value = static_cast<std::uint8_t>(orientation);
   Bytes bytes = is_little

@@ -57,6 +57,10 @@ Bytes png_of_chunks(const std::vector<Bytes>& chunks);
 /// Puts a chunk behind the first chunk of a PNG file.
 Bytes with_chunk(const Bytes& png, const std::string& type, const Bytes& content);
 
+/// Gives each chunk of a PNG file the checksum of what it holds, as long as chunks follow each
+/// other.
+Bytes with_true_checksums(Bytes png);
+
 /// Makes EXIF data with nothing but an orientation.
 Bytes exif(int orientation, bool is_little = true);
 

@@ -2,7 +2,6 @@
 #include <optional>
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include "lockstep/formats/image/image_reader.h"
 
@@ -77,22 +76,6 @@ TEST(ImageMutation, PngFilesAreReadOrRefused) {
   expect_some_are_read(samples, 1032 * 8 * 3, 0.05);
 }
 
-/// Gives each chunk the checksum of what it holds now, as long as chunks follow each other.
-Bytes with_true_checksums(Bytes bytes) {
-  std::size_t at = 8;
-  while (at + 12 <= bytes.size()) {
-    std::size_t length = 0;
-    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | bytes[at + i];
-    if (length > bytes.size() - at - 12) break;
-    const auto checksum = crc32_z(0, bytes.data() + at + 4, length + 4);
-    for (std::size_t i = 0; i < 4; ++i) {
-      bytes[at + 8 + length + i] = static_cast<std::uint8_t>(checksum >> (24 - 8 * i));
-    }
-    at += 12 + length;
-  }
-  return bytes;
-}
-
 TEST(ImageMutation, PngFilesWithTrueChecksumsAreReadOrRefused) {
   std::mt19937 engine(2);
   Bytes palette;
@@ -105,7 +88,7 @@ TEST(ImageMutation, PngFilesWithTrueChecksumsAreReadOrRefused) {
   for (int i = 0; i < kMutations && !HasFailure(); ++i) {
     SCOPED_TRACE(concat("mutation ", i));
     const Bytes& sample = samples[static_cast<std::size_t>(i) % samples.size()];
-    const Bytes bytes = with_true_checksums(testing::mutated(sample, 60, engine));
+    const Bytes bytes = testing::with_true_checksums(testing::mutated(sample, 60, engine));
     count += is_read(bytes, 1032 * 8 * 3) ? 1 : 0;
   }
   EXPECT_GT(count, kMutations / 20);
