@@ -128,7 +128,8 @@ Draws erasing_draws(const std::string& name, ImageSize size, std::int64_t count)
     const auto zeros = static_cast<double>(std::count(image.begin(), image.end(), 0));
     draws[name + "_share"].push_back(zeros / static_cast<double>(pixels));
     draws[name + "_any"].push_back(zeros > 0);
-    if (zeros > 0) draws[name + "_top"].push_back(static_cast<double>(first / size.width));
+    const std::int64_t top = first / size.width;
+    if (zeros > 0) draws[name + "_top"].push_back(static_cast<double>(top));
     erase_randomly(image, size, {1, ErasingMode::kPixel}, stream);
     const float middle =
         image[static_cast<std::size_t>(size.height / 2 * size.width + size.width / 2)];

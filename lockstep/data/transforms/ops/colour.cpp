@@ -24,13 +24,14 @@ LevelTable blend_table(std::uint8_t from, double factor) {
   return table;
 }
 
+// Rounded to nearest, halves up.
 std::uint8_t mean_brightness(const ImageView& image) {
   std::int64_t sum = 0;
   for (std::size_t at = 0; at < image.pixels.size(); at += 3) {
     sum += brightness_of(image.pixels.data() + at);
   }
-  const auto count = static_cast<double>(image.size.width * image.size.height);
-  return static_cast<std::uint8_t>(static_cast<double>(sum) / count + 0.5);
+  const std::int64_t count = image.size.width * image.size.height;
+  return static_cast<std::uint8_t>((2 * sum + count) / (2 * count));
 }
 
 void check_colours(const char* operation, std::int64_t channels) {

@@ -33,9 +33,11 @@ struct Window {
   double center;
   double support;
 
+  // Ends move to the nearest middle of a pixel; towards 0 below 0, which is cut off anyway.
   TapRange range(std::int64_t input) const {
-    const auto start = std::max(static_cast<std::int32_t>(center - support + 0.5), 0);
-    const auto end = static_cast<std::int64_t>(center + support + 0.5);
+    constexpr double kHalf = 0.5;
+    const auto start = std::max(static_cast<std::int32_t>(center - support + kHalf), 0);
+    const auto end = static_cast<std::int64_t>(center + support + kHalf);
     return {start, static_cast<std::int32_t>(std::min(end, input)) - start};
   }
 };
