@@ -17,6 +17,7 @@ packages=(
 )
 packages_for_check=(clang-format-14 clang-tidy-14 shellcheck)
 packages_for_fuzz=(clang-14 libclang-rt-14-dev)
+packages_for_round_trip=(python3-venv)
 
 missing_packages() {
   local installed package
