@@ -50,6 +50,15 @@ TEST(LrPlateau, FallsWhenAccuraciesStopRising) {
       testing::kPlateauOfAccuracies);
 }
 
+TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
+  const PlateauRule losses{.patience = 0};
+  EXPECT_EQ(rates({1, 0.9998}, losses).back(), 0.1);
+  EXPECT_LT(rates({1, 0.99995}, losses).back(), 0.1);
+  const PlateauRule accuracies{.patience = 0, .larger_is_better = true};
+  EXPECT_EQ(rates({1, 1.0002}, accuracies).back(), 0.1);
+  EXPECT_LT(rates({1, 1.00005}, accuracies).back(), 0.1);
+}
+
 TEST(LrPlateau, DoesNotFallByNextToNothing) {
   expect_rates(std::vector<double>(40, 1.0), {.patience = 0}, testing::kPlateauToNothing);
 }

@@ -1,0 +1,68 @@
+// Holds docs/training.md to the command: its lines can be given, its table is what the schedules
+// do.
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/cli/train_flags.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/lr_settings.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::vector<std::string> lines_with(const std::string& beginning) {
+  std::ifstream page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/training.md");
+  std::vector<std::string> found;
+  for (std::string line; std::getline(page, line);)
+    if (line.starts_with(beginning)) found.push_back(line.substr(beginning.size()));
+  return found;
+}
+
+TrainOptions options_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return parse_train_flags(words, {.world_size = 1, .local_world_size = 1, .unix_time = 0})
+      .value()
+      .options;
+}
+
+TEST(TrainingPage, ItsCommandsCanBeGiven) {
+  const auto commands = lines_with("    lockstep train ");
+  EXPECT_GE(commands.size(), 3U);
+  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+}
+
+// The row as the page must have it, with epochs of one step.
+std::string row_of(const std::string& flags) {
+  constexpr std::int64_t kEpochs = 6;
+  const TrainOptions options = options_of(flags + " --lr 0.1 --epochs " + std::to_string(kEpochs));
+  const LrSchedule schedule =
+      make_lr_schedule(options.optimizer.schedule, options.optimizer.lr, options.limits, 1);
+  std::string row = flags + "` |";
+  for (std::int64_t step = 0; step < kEpochs; ++step) {
+    char rate[32];
+    std::snprintf(rate, sizeof rate, " %.4g |", lr_at(schedule, step));
+    row += rate;
+  }
+  return row;
+}
+
+TEST(TrainingPage, ItsTableIsThatOfTheSchedules) {
+  const auto rows = lines_with("| `--sched ");
+  EXPECT_EQ(rows.size(), 8U);
+  for (const auto& rest : rows) {
+    const std::string row = "--sched " + rest;
+    EXPECT_EQ(row, row_of(row.substr(0, row.find('`'))));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli
