@@ -25,12 +25,26 @@ void add_what_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
   const char* group = "What to train";
   app.add_option("--model", options.model)
       ->type_name("NAME")
-      ->description("toy, mnist-small, mnist-large, resnet18-cifar, resnet18/34/50 [mnist-small]")
+      ->description(
+          "toy, mnist-small, mnist-large, resnet18-cifar, resnet18/34/50, vgg11/13/16/19[-bn] "
+          "[mnist-small]")
+      ->group(group);
+  app.add_option("--pretrained", options.pretrained)
+      ->type_name("FILE")
+      ->description("begin with these weights: .safetensors, or .pt, .pth of Python")
+      ->group(group);
+  app.add_option("--freeze", texts.freeze)
+      ->type_name("PATTERN[,PATTERN]")
+      ->description("do not train the parameters of these names, as features.*")
       ->group(group);
   app.add_option("--data", texts.data)
       ->type_name("NAME[:DIR]")
       ->description(
           "fashion-mnist, mnist, cifar10, cifar100, images, mock; from DIR [fashion-mnist]")
+      ->group(group);
+  app.add_option("--num-classes", options.classes)
+      ->type_name("N")
+      ->description("of the model [those of the data]")
       ->group(group);
   app.add_option("--repeat", options.repeat)
       ->type_name("N")
@@ -71,7 +85,7 @@ void add_parallel_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) 
       ->group(group);
   app.add_option("--precision", texts.precision)
       ->type_name("P")
-      ->description("32, bf16-mixed [32]")
+      ->description("32, bf16-mixed, 16-mixed [32]")
       ->group(group);
   app.add_option("--backend", options.backend)
       ->type_name("NAME")

@@ -18,7 +18,7 @@ struct FlagTexts {
   std::string data = "fashion-mnist";
   std::string log_dir, grace_period;
   bool no_pin = false;
-  std::optional<std::string> parallel, schedule, max_time, nproc_per_node;
+  std::optional<std::string> freeze, parallel, schedule, max_time, nproc_per_node;
   std::string precision = "32", progress = "auto", resume = "never", balance = "time",
               checkpoint = "never";
   LoadingTexts loading;

@@ -50,11 +50,22 @@ PipelineSettings pipeline_of(const FlagTexts& texts) {
 }
 
 Precision precision_of(const std::string& word) {
-  check(
-      word != "16-mixed",
-      "train: --precision 16-mixed is for GPUs: on a CPU float16 is slow and overflows; use "
-      "bf16-mixed");
-  return choose("--precision", word, {Precision::k32, Precision::kBf16Mixed});
+  return choose("--precision", word, {Precision::k32, Precision::kBf16Mixed, Precision::k16Mixed});
+}
+
+std::vector<std::string> patterns_of(const std::optional<std::string>& text) {
+  std::vector<std::string> patterns;
+  if (!text) return patterns;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text->find(',', begin);
+    patterns.push_back(text->substr(begin, end - begin));
+    check(
+        !patterns.back().empty(),
+        "train: --freeze takes patterns with a comma between them: '",
+        *text,
+        "'");
+  }
+  return patterns;
 }
 
 DataSource data_of(const std::string& text) {
@@ -127,6 +138,7 @@ void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundi
   options.parallel =
       parallel_of(texts.parallel, around.world_size > 1 || options.places.value_or(1) > 1);
   options.pipeline = pipeline_of(texts);
+  options.freeze = patterns_of(texts.freeze);
   options.precision = precision_of(texts.precision);
   options.optimizer = optimizer_of(texts.optimizer);
   options.ema = ema_of(texts.averages);

@@ -49,6 +49,14 @@ bool is_taken(const WeightsReport::Mismatch& both, const torch::Tensor& tensor, 
   return both.in_model == both.in_file && from && is_convertible(*from, tensor.scalar_type());
 }
 
+// The number of classes is the first dimension of a head's weight and of its bias.
+bool is_resized(const WeightsReport::Mismatch& both) {
+  auto resized = both.in_file;
+  if (resized.empty() || both.in_model.empty()) return false;
+  resized.front() = both.in_model.front();
+  return resized == both.in_model;
+}
+
 torch::Tensor tensor_of(const TensorEntry& entry) {
   auto tensor = at::empty(entry.shape, *scalar_type_of(entry.type));
   if (!entry.bytes.empty())
@@ -67,7 +75,7 @@ bool is_finite(const torch::Tensor& tensor) {
 class Pairing {
  public:
   Pairing(NamedTensors state, const TensorFile& file, const LoadWeightsOptions& options)
-      : state_(std::move(state)), replaceable_(options.replaceable) {
+      : state_(std::move(state)), resizable_(options.resizable) {
     report_.prefix = prefix_of(file, state_);
     for (const auto& item : state_) {
       pair(item.key(), item.value(), file.find(report_.prefix + item.key()));
@@ -104,7 +112,7 @@ class Pairing {
       if (both.type_in_file != both.type_in_model)
         report_.converted.push_back({name, both.type_in_file, both.type_in_model});
       pairs_.push_back({name, tensor, entry});
-    } else if (may_keep(name, entry)) {
+    } else if (may_keep(both, entry)) {
       report_.kept.push_back(std::move(both));
     } else if (entry == nullptr) {
       report_.missing.push_back(name);
@@ -113,20 +121,20 @@ class Pairing {
     }
   }
 
-  bool may_keep(const std::string& name, const TensorEntry* entry) const {
-    if (std::ranges::find(replaceable_, name) != replaceable_.end()) return true;
-    return entry == nullptr && name.ends_with("num_batches_tracked");
+  bool may_keep(const WeightsReport::Mismatch& both, const TensorEntry* entry) const {
+    if (entry == nullptr) return both.name.ends_with("num_batches_tracked");
+    return std::ranges::find(resizable_, both.name) != resizable_.end() && is_resized(both);
   }
 
   NamedTensors state_;
-  std::vector<std::string> replaceable_;
+  std::vector<std::string> resizable_;
   std::vector<Pair> pairs_;
   WeightsReport report_;
 };
 
 void check_names(const NamedTensors& state, const std::vector<std::string>& names) {
   for (const auto& name : names) {
-    check(state.contains(name), "load_weights: the model has no tensor ", name, " to be replaced");
+    check(state.contains(name), "load_weights: the model has no tensor ", name, " to be resized");
   }
 }
 
@@ -137,7 +145,7 @@ WeightsReport load_weights(
     const std::filesystem::path& path,
     const LoadWeightsOptions& options) {
   const NamedTensors state = named_state(module);
-  check_names(state, options.replaceable);
+  check_names(state, options.resizable);
   const TensorFile file = read_weights(path, options.only);
   Pairing pairing(state, file, options);
   if (!pairing.report().fits()) {

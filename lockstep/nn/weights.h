@@ -14,9 +14,10 @@ namespace lockstep::nn {
 
 /// Says how far a file may differ from the model.
 struct LoadWeightsOptions {
-  /// Names tensors that keep the model's values where the file has another shape or none: those of
-  /// a new head. The report tells which did.
-  std::vector<std::string> replaceable = {};
+  /// Names tensors that keep the model's values where those of the file have another first
+  /// dimension: weight and bias of a head with another number of classes. The report tells which
+  /// did.
+  std::vector<std::string> resizable = {};
   /// Takes a part of the file: `state_dict` of `{"state_dict": {...}, "epoch": 3}`.
   std::string only = {};
 };
@@ -31,7 +32,7 @@ struct LoadWeightsOptions {
 /// those of PyTorch before 0.4.1 do: it keeps its value.
 ///
 ///     auto model = make_model("resnet50", 20);
-///     auto report = load_weights(*model, "resnet50.pth", {.replaceable = {"fc.weight",
+///     auto report = load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight",
 ///     "fc.bias"}});
 WeightsReport load_weights(
     torch::nn::Module& module,

@@ -38,6 +38,13 @@ std::string real(double value) {
   return number.find_first_of(".e") == std::string::npos ? number + ".0" : number;
 }
 
+// As the flag takes them.
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
 class Lines {
  public:
   void add(const char* key, const std::string& value) { put(key, quoted(value)); }
@@ -125,8 +132,11 @@ std::string config_toml(const TrainOptions& options) {
   Lines lines;
   const DataSource& data = options.data;
   lines.add("model", options.model);
+  if (!options.pretrained.empty()) lines.add("pretrained", options.pretrained);
+  if (!options.freeze.empty()) lines.add("freeze", joined(options.freeze));
   lines.add("data", data.directory.empty() ? data.name : data.name + ":" + data.directory);
   lines.add("repeat", options.repeat);
+  lines.add("num-classes", options.classes);
   add_loading(lines, options.loading);
   lines.add("parallel", name_of(options.parallel));
   if (options.places) lines.add("places", std::int64_t{*options.places});

@@ -62,4 +62,17 @@ Datasets load_datasets(const TrainOptions& options) {
       .bytes_in_memory = source.bytes_in_memory};
 }
 
+std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
+  const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
+  check(
+      asked >= needed,
+      "train: --num-classes ",
+      asked,
+      " is less than the ",
+      needed,
+      " classes of ",
+      options.data.name);
+  return asked;
+}
+
 }  // namespace lockstep

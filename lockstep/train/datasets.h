@@ -29,4 +29,8 @@ struct Datasets {
 /// DataError for bad files.
 Datasets load_datasets(const TrainOptions& options);
 
+/// Gives how many classes the model tells apart: those of the data, or as many as asked for. Fewer
+/// than the data have is an InvalidArgument.
+std::int64_t model_classes(const TrainOptions& options, const Datasets& data);
+
 }  // namespace lockstep

@@ -54,7 +54,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   const TrainPlan plan{
       .options = options,
       .world_size = world_size,
-      .parameters = parameters_of(options.model, data.train->classes()),
+      .parameters = parameters_of(options.model, model_classes(options, data)),
       .train_samples = data.train->size(),
       .test_samples = data.test->size(),
       .data_bytes = data.bytes_in_memory,

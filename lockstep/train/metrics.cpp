@@ -44,6 +44,7 @@ std::string json_line(const MetricRecord& record, const std::string& utc_time) {
   put(line, nonfinite, "step_ms", record.step_ms);
   put(line, nonfinite, "data_ms", record.data_ms);
   put(line, nonfinite, "comm_ms", record.comm_ms);
+  if (record.loss_scale) line["loss_scale"] = *record.loss_scale;
   if (!nonfinite.empty()) line["nonfinite"] = nonfinite;
   return line.dump();
 }

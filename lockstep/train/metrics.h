@@ -24,6 +24,7 @@ struct MetricRecord {
   std::optional<double> step_ms = {};
   std::optional<double> data_ms = {};
   std::optional<double> comm_ms = {};
+  std::optional<double> loss_scale = {};  ///< of float16; the only one that is left out there, too
 };
 
 /// Writes a record as one JSON object; a value that JSON cannot hold is `null` and named in

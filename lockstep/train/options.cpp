@@ -32,8 +32,6 @@ const char* name_of(Balance value) {
   return value == Balance::kSize ? "size" : "time";
 }
 
-const char* name_of(Precision value) { return value == Precision::k32 ? "32" : "bf16-mixed"; }
-
 const char* name_of(ProgressStyle value) {
   switch (value) {
     case ProgressStyle::kAuto:
@@ -71,6 +69,7 @@ void check_learning(const TrainOptions& options) {
 
 void check_options(const TrainOptions& options, int world_size) {
   check_at_least("--repeat", 1, options.repeat);
+  check_at_least("--num-classes", 1, options.classes.value_or(1));
   check_at_least("--batch-size", 1, options.batch_size);
   check_at_least("--seed", 0, options.seed);
   check_at_least("--epochs", 1, options.limits.epochs.value_or(1));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/parallel/schedule/checkpoint_rule.h"
 #include "lockstep/parallel/schedule/schedule.h"
@@ -10,18 +11,17 @@
 #include "lockstep/train/eval_metric.h"
 #include "lockstep/train/loading_settings.h"
 #include "lockstep/train/optimizer_settings.h"
+#include "lockstep/train/precision.h"
 #include "lockstep/train/train_limits.h"
 
 namespace lockstep {
 
 enum class Parallel { kSerial, kDp, kDdp, kMp, kPp, kDdpMp, kDdpPp };
 enum class Balance { kCount, kSize, kTime };
-enum class Precision { k32, kBf16Mixed };
 enum class ProgressStyle { kAuto, kBar, kLine, kNone };
 
 const char* name_of(Parallel value);
 const char* name_of(Balance value);
-const char* name_of(Precision value);
 const char* name_of(ProgressStyle value);
 
 /// Names a data set and the folder that holds it; an empty folder means the set's usual place.
@@ -46,8 +46,11 @@ struct PipelineSettings {
 ///     lockstep::TrainOptions options{.model = "toy", .batch_size = 64, .limits = {.epochs = 1}};
 struct TrainOptions {
   std::string model = "mnist-small";
+  std::string pretrained = {};           ///< file of weights to begin with
+  std::vector<std::string> freeze = {};  ///< patterns of parameters that are not trained
   DataSource data;
   std::int64_t repeat = 1;
+  std::optional<std::int64_t> classes = {};  ///< of the model; absent: those of the data
   LoadingSettings loading;
   Parallel parallel = Parallel::kSerial;
   std::optional<int> places = {};  ///< of this process

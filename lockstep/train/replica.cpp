@@ -3,13 +3,14 @@
 #include <mutex>
 #include <utility>
 
-#include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optimizer.h"
+#include "lockstep/train/precision_scope.h"
 #include "lockstep/train/replica_kinds.h"
 #include "lockstep/train/stage_balance.h"
+#include "lockstep/train/training_loss.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +23,25 @@ nn::Model seeded_model(const TrainOptions& options, std::int64_t classes) {
   return nn::make_model(options.model, classes);
 }
 
+std::unique_ptr<Replica> spread(
+    const nn::Model& model,
+    const TrainOptions& options,
+    const Layout& layout,
+    const Task& task,
+    const RankGroups& groups,
+    const std::vector<Place>& places) {
+  if (layout.stages > 1) {
+    const std::vector<int> balance =
+        stage_balance(options, layout, model, task.image, groups.world);
+    if (layout.stages_over_ranks)
+      return std::make_unique<StageReplica>(options, model, balance, groups);
+    return std::make_unique<PipelineReplica>(options, model, balance, groups, places);
+  }
+  if (options.parallel == Parallel::kDp)
+    return std::make_unique<DataParallelReplica>(options, model, groups, places);
+  return std::make_unique<ModuleReplica>(options, model, groups);
+}
+
 }  // namespace
 
 RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
@@ -30,35 +50,54 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
   return {world, std::move(grid.replicas), std::move(grid.stages)};
 }
 
-Replica::Replica(const TrainOptions& options, const Layout& layout, const RankGroups& groups)
-    : bf16_(options.precision == Precision::kBf16Mixed),
+Replica::Replica(const TrainOptions& options, const RankGroups& groups)
+    : precision_(options.precision),
       settings_(options.optimizer),
-      replicas_(layout.replicas),
-      groups_(groups) {}
+      smoothing_(options.smoothing),
+      groups_(groups),
+      scaler_(
+          nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed), groups.world) {
+}
+
+void Replica::set_training(bool training) {
+  train(training);
+  if (training) keep_in_evaluation(start_.frozen);
+}
+
+torch::ScalarType Replica::image_type() const {
+  return precision_ == Precision::kBf16Mixed ? torch::kBFloat16 : torch::kFloat;
+}
 
 void Replica::make_optimizer() {
-  optimizer_ = lockstep::make_optimizer(settings_, parameters(), replicas_);
+  optimizer_ = lockstep::make_optimizer(settings_, parameters());
   if (settings_.sharded)
     optimizer_ = std::make_unique<ShardedOptimizer>(std::move(optimizer_), groups_.replicas);
 }
 
 torch::Tensor Replica::scores(const torch::Tensor& images) {
-  const nn::Autocast autocast(at::kCPU, at::kBFloat16, bf16_);
+  const nn::Autocast autocast = autocast_of(precision_);
   return evaluate(images).to(torch::kFloat);
 }
 
-torch::Tensor Replica::step(const Batch& batch) {
-  optimizer_->zero_grad();
-  torch::Tensor loss;
-  {
-    const nn::Autocast autocast(at::kCPU, at::kBFloat16, bf16_);
-    loss = forward_and_backward(batch);
-  }
+torch::Tensor Replica::backward(const Batch& batch, const StepPart& part) {
+  if (part.is_first) optimizer_->zero_grad();
+  const double factor = part.share;
+  const LossFunction loss = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
+    const torch::Tensor mean = training_loss(scores, labels, smoothing_);
+    return scaler_.scale(factor == 1 ? mean : mean * factor);
+  };
+  const nn::Autocast autocast = autocast_of(precision_);
+  return forward_and_backward(batch, loss, part.is_last) / (factor * scaler_.scale_factor());
+}
+
+void Replica::update(double lr) {
+  scaler_.unscale_(*optimizer_);
   if (settings_.clip_grad) {
     clip_grad_norm(parameters(), *settings_.clip_grad, groups_.stages, NonFiniteNorm::kSpread);
   }
-  optimizer_->step();
-  return loss;
+  set_lr(*optimizer_, lr);
+  if (!scaler_.step(*optimizer_)) ++skipped_steps_;
+  scaler_.update();
 }
 
 std::unique_ptr<Replica> make_replica(
@@ -68,16 +107,10 @@ std::unique_ptr<Replica> make_replica(
     const RankGroups& groups,
     const std::vector<Place>& places) {
   nn::Model model = seeded_model(options, task.classes);
-  if (layout.stages > 1) {
-    const std::vector<int> balance =
-        stage_balance(options, layout, model, task.image, groups.world);
-    if (layout.stages_over_ranks)
-      return std::make_unique<StageReplica>(options, layout, model, balance, groups);
-    return std::make_unique<PipelineReplica>(options, layout, model, balance, groups, places);
-  }
-  if (options.parallel == Parallel::kDp)
-    return std::make_unique<DataParallelReplica>(options, layout, model, groups, places);
-  return std::make_unique<ModuleReplica>(options, layout, model, groups);
+  StartWeights start = start_with(model, options);
+  auto replica = spread(model, options, layout, task, groups, places);
+  replica->begin_with(std::move(start));
+  return replica;
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
@@ -9,9 +10,14 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/nn/grad_scaler.h"
+#include "lockstep/nn/named_state.h"
+#include "lockstep/parallel/pipeline/pipeline_options.h"
 #include "lockstep/parallel/place/place.h"
+#include "lockstep/train/accumulation.h"
 #include "lockstep/train/layout.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/start_weights.h"
 
 namespace lockstep {
 
@@ -35,39 +41,63 @@ struct Task {
 /// Is what one rank trains: the model or its part of it, with its optimizer, spread as asked.
 class Replica {
  public:
-  Replica(const TrainOptions& options, const Layout& layout, const RankGroups& groups);
+  Replica(const TrainOptions& options, const RankGroups& groups);
   virtual ~Replica() = default;
 
   /// Gives the scores of images, as float whatever the precision; for evaluation. A collective of
   /// the stages.
   torch::Tensor scores(const torch::Tensor& images);
 
-  /// Makes one optimizer step and gives the mean loss over the batch. A collective.
-  torch::Tensor step(const Batch& batch);
+  /// Computes the gradients of a part of an optimizer step, in addition to those of the parts
+  /// before it, and gives the loss of the batch. A collective.
+  torch::Tensor backward(const Batch& batch, const StepPart& part);
 
-  virtual void set_training(bool training) = 0;
+  /// Makes the optimizer step with the gradients of all its parts, unless one of any rank
+  /// overflowed in float16. A collective.
+  void update(double lr);
+
+  /// Counts the steps that were left out since the start.
+  std::int64_t skipped_steps() const { return skipped_steps_; }
+
+  /// Gives what the loss is multiplied by; 1 but for float16.
+  double loss_scale() const { return scaler_.scale_factor(); }
+
+  /// Remembers what the model began with: frozen batch norms stay in evaluation mode.
+  void begin_with(StartWeights start) { start_ = std::move(start); }
+  const StartWeights& start() const { return start_; }
+
+  void set_training(bool training);
 
   /// Gives the parameters that this rank holds.
   virtual std::vector<torch::Tensor> parameters() const = 0;
+
+  /// Gives the parameters and buffers that this rank holds, under the model's names.
+  virtual nn::NamedTensors state() const = 0;
 
   /// Counts the seconds that this rank has waited for others since the start.
   virtual double communication_seconds() const { return 0; }
 
   /// Gives the type of images that the model computes fastest with.
-  torch::ScalarType image_type() const { return bf16_ ? torch::kBFloat16 : torch::kFloat; }
+  torch::ScalarType image_type() const;
 
  protected:
   /// Makes the optimizer once the parameters are there.
   void make_optimizer();
 
  private:
+  virtual void train(bool on) = 0;
   virtual torch::Tensor evaluate(const torch::Tensor& images) = 0;
-  virtual torch::Tensor forward_and_backward(const Batch& batch) = 0;
+  // Gives the loss detached; unless the part is the last, gradients stay on this replica.
+  virtual torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
 
-  bool bf16_;
+  Precision precision_;
   OptimizerSettings settings_;
-  int replicas_;
+  double smoothing_;
   RankGroups groups_;
+  nn::GradScaler scaler_;  // of all ranks, be they replicas or stages
+  std::int64_t skipped_steps_ = 0;
+  StartWeights start_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

@@ -1,15 +1,10 @@
 #include "lockstep/train/replica_kinds.h"
 
+#include <optional>
 #include <utility>
-
-#include <ATen/ops/cross_entropy_loss.h>
 
 namespace lockstep {
 namespace {
-
-torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) {
-  return at::cross_entropy_loss(scores.to(torch::kFloat), labels);
-}
 
 PipelineOptions pipeline_options(const TrainOptions& options) {
   return PipelineOptions()
@@ -21,9 +16,8 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
 
 }  // namespace
 
-ModuleReplica::ModuleReplica(
-    const TrainOptions& options, const Layout& layout, nn::Model model, const RankGroups& groups)
-    : Replica(options, layout, groups), model_(std::move(model)) {
+ModuleReplica::ModuleReplica(const TrainOptions& options, nn::Model model, const RankGroups& groups)
+    : Replica(options, groups), model_(std::move(model)) {
   if (options.parallel == Parallel::kDdp) {
     parallel_.emplace(
         model_,
@@ -33,11 +27,14 @@ ModuleReplica::ModuleReplica(
   make_optimizer();
 }
 
-torch::Tensor ModuleReplica::forward_and_backward(const Batch& batch) {
+torch::Tensor ModuleReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<NoSync> accumulation;
+  if (parallel_ && !is_last_part) accumulation.emplace(parallel_->no_sync());
   const torch::Tensor scores = parallel_ ? (*parallel_)(batch.data) : model_(batch.data);
-  const torch::Tensor loss = loss_of(scores, batch.target);
-  loss.backward();
-  return loss.detach();
+  const torch::Tensor value = loss(scores, batch.target);
+  value.backward();
+  return value.detach();
 }
 
 double ModuleReplica::communication_seconds() const {
@@ -46,51 +43,56 @@ double ModuleReplica::communication_seconds() const {
 
 DataParallelReplica::DataParallelReplica(
     const TrainOptions& options,
-    const Layout& layout,
     nn::Model model,
     const RankGroups& groups,
     const std::vector<Place>& places)
-    : Replica(options, layout, groups), model_(std::move(model)), parallel_(model_, places) {
+    : Replica(options, groups), model_(std::move(model)), parallel_(model_, places) {
   make_optimizer();
 }
 
-torch::Tensor DataParallelReplica::forward_and_backward(const Batch& batch) {
-  const torch::Tensor loss = loss_of(parallel_(batch.data), batch.target);
-  loss.backward();
-  return loss.detach();
+torch::Tensor DataParallelReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool /*is_last_part*/) {
+  const torch::Tensor value = loss(parallel_(batch.data), batch.target);
+  value.backward();
+  return value.detach();
 }
 
 PipelineReplica::PipelineReplica(
     const TrainOptions& options,
-    const Layout& layout,
     const nn::Model& model,
     const std::vector<int>& balance,
     const RankGroups& groups,
     const std::vector<Place>& places)
-    : Replica(options, layout, groups),
-      pipeline_(model->layers(), balance, places, pipeline_options(options), groups.replicas) {
+    : Replica(options, groups),
+      layers_(model->layers()),
+      pipeline_(layers_, balance, places, pipeline_options(options), groups.replicas) {
   make_optimizer();
 }
 
-torch::Tensor PipelineReplica::forward_and_backward(const Batch& batch) {
-  return pipeline_.step(batch.data, batch.target, loss_of);
+torch::Tensor PipelineReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<StageReplicas::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
+  return pipeline_.step(batch.data, batch.target, loss);
 }
 
 StageReplica::StageReplica(
     const TrainOptions& options,
-    const Layout& layout,
     const nn::Model& model,
     const std::vector<int>& balance,
     const RankGroups& groups)
-    : Replica(options, layout, groups),
+    : Replica(options, groups),
       stage_(model->layers(), balance, groups.stages, pipeline_options(options), groups.replicas) {
   make_optimizer();
 }
 
-torch::Tensor StageReplica::forward_and_backward(const Batch& batch) {
-  const torch::Tensor loss = stage_.step(batch.data, batch.target, loss_of);
+torch::Tensor StageReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<StageReplicas::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(stage_.no_sync());
+  torch::Tensor value = stage_.step(batch.data, batch.target, loss);
   waited_seconds_ += stage_.timing().waited;
-  return loss;
+  return value;
 }
 
 }  // namespace lockstep

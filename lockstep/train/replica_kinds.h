@@ -17,15 +17,16 @@ namespace lockstep {
 /// Is a whole model: alone, or one of those that DistributedDataParallel keeps alike.
 class ModuleReplica final : public Replica {
  public:
-  ModuleReplica(
-      const TrainOptions& options, const Layout& layout, nn::Model model, const RankGroups& groups);
-  void set_training(bool training) override { model_->train(training); }
+  ModuleReplica(const TrainOptions& options, nn::Model model, const RankGroups& groups);
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(*model_); }
   double communication_seconds() const override;
 
  private:
+  void train(bool on) override { model_->train(on); }
   torch::Tensor evaluate(const torch::Tensor& images) override { return model_(images); }
-  torch::Tensor forward_and_backward(const Batch& batch) override;
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 
   nn::Model model_;
   std::optional<DistributedDataParallel<nn::Model>> parallel_;
@@ -36,16 +37,17 @@ class DataParallelReplica final : public Replica {
  public:
   DataParallelReplica(
       const TrainOptions& options,
-      const Layout& layout,
       nn::Model model,
       const RankGroups& groups,
       const std::vector<Place>& places);
-  void set_training(bool training) override { model_->train(training); }
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(*model_); }
 
  private:
+  void train(bool on) override { model_->train(on); }
   torch::Tensor evaluate(const torch::Tensor& images) override { return parallel_(images); }
-  torch::Tensor forward_and_backward(const Batch& batch) override;
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 
   nn::Model model_;
   DataParallel<nn::Model> parallel_;
@@ -56,18 +58,20 @@ class PipelineReplica final : public Replica {
  public:
   PipelineReplica(
       const TrainOptions& options,
-      const Layout& layout,
       const nn::Model& model,
       const std::vector<int>& balance,
       const RankGroups& groups,
       const std::vector<Place>& places);
-  void set_training(bool training) override { pipeline_.train(training); }
   std::vector<torch::Tensor> parameters() const override { return pipeline_.parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(layers_); }
 
  private:
+  void train(bool on) override { pipeline_.train(on); }
   torch::Tensor evaluate(const torch::Tensor& images) override { return pipeline_(images); }
-  torch::Tensor forward_and_backward(const Batch& batch) override;
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 
+  Layers layers_;
   Pipeline pipeline_;
 };
 
@@ -76,17 +80,18 @@ class StageReplica final : public Replica {
  public:
   StageReplica(
       const TrainOptions& options,
-      const Layout& layout,
       const nn::Model& model,
       const std::vector<int>& balance,
       const RankGroups& groups);
-  void set_training(bool training) override { stage_.train(training); }
   std::vector<torch::Tensor> parameters() const override { return stage_.parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(stage_.layers()); }
   double communication_seconds() const override { return waited_seconds_; }
 
  private:
+  void train(bool on) override { stage_.train(on); }
   torch::Tensor evaluate(const torch::Tensor& images) override { return stage_(images); }
-  torch::Tensor forward_and_backward(const Batch& batch) override;
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 
   PipelineStage stage_;
   double waited_seconds_ = 0;

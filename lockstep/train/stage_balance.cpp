@@ -5,9 +5,9 @@
 #include <ATen/ops/rand.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/schedule/partition.h"
+#include "lockstep/train/precision_scope.h"
 
 namespace lockstep {
 namespace {
@@ -34,7 +34,7 @@ std::vector<int> measured(
     const Layout& layout,
     const nn::Model& model,
     const std::vector<std::int64_t>& image) {
-  const nn::Autocast autocast(at::kCPU, at::kBFloat16, options.precision == Precision::kBf16Mixed);
+  const nn::Autocast autocast = autocast_of(options.precision);
   const auto layers = model->layers();
   const auto sample = [&] { return sample_of(options, layout, image); };
   switch (options.pipeline.balance) {

@@ -99,6 +99,7 @@ std::string to_json(const RunSummary& summary) {
       {"test_accuracy", number(summary.test_accuracy)},
       {"test_accuracy5", number(summary.test_accuracy5)},
       {"steps", summary.steps},
+      {"skipped_steps", summary.skipped_steps},
       {"bad_images", summary.bad_images},
       {"stopped_by", summary.stopped_by},
       {"parameters_hash", summary.parameters_hash},

@@ -42,9 +42,10 @@ struct RunSummary {
   std::optional<double> test_accuracy = {};
   std::optional<double> test_accuracy5 = {};
   std::int64_t steps = 0;
-  std::int64_t bad_images = 0;  ///< files that could not be read and were skipped
-  std::string stopped_by;       ///< `epochs`, `max-steps`, `max-time` or `error`
-  std::string parameters_hash;  ///< the same on every rank, or the run would have failed
+  std::int64_t skipped_steps = 0;  ///< of them, left out because a gradient overflowed in float16
+  std::int64_t bad_images = 0;     ///< files that could not be read and were skipped
+  std::string stopped_by;          ///< `epochs`, `max-steps`, `max-time` or `error`
+  std::string parameters_hash;     ///< the same on every rank, or the run would have failed
   int exit = 0;
 };
 

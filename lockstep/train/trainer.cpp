@@ -82,6 +82,18 @@ Trainer::Trainer(
     recorder_.emplace(options_, command, environment_report(world));
     progress_.announce(concat(
         options_.model, ", ", name_of(options_.parallel), ": ", describe(options_, layout_)));
+    tell_of_start();
+  }
+}
+
+void Trainer::tell_of_start() {
+  const StartWeights& start = replica_->start();
+  if (!start.remark.empty()) progress_.announce(start.remark);
+  if (!start.warning.empty()) progress_.warn(start.warning);
+  if (options_.precision == Precision::k16Mixed) {
+    progress_.warn(
+        "--precision 16-mixed is for GPUs: on a CPU bf16-mixed is the quicker one, and does not "
+        "overflow");
   }
 }
 
@@ -115,7 +127,9 @@ void Trainer::train() {
     progress_.end_epoch(result);
   }
   test();
+  save_model("model.safetensors", {{"step", concat(step_)}});
   summary_.steps = step_;
+  summary_.skipped_steps = replica_->skipped_steps();
   summary_.bad_images = bad_images_.count(groups_.world);
   summary_.parameters_hash =
       agreed_parameters_hash(replica_->parameters(), groups_.replicas, groups_.stages);
@@ -163,6 +177,11 @@ void Trainer::make_step() {
   progress_.step();
 }
 
+std::optional<double> Trainer::loss_scale() const {
+  if (options_.precision != Precision::k16Mixed) return std::nullopt;
+  return replica_->loss_scale();
+}
+
 bool Trainer::finished() {
   if (step_ == options_.limits.steps) summary_.stopped_by = "max-steps";
   if (budget_->spent()) summary_.stopped_by = "max-time";
@@ -184,7 +203,8 @@ MeterReading Trainer::log_interval(std::int64_t epoch) {
          .samples_per_s = reading.samples_per_second(),
          .step_ms = reading.milliseconds_a_step(reading.seconds),
          .data_ms = reading.milliseconds_a_step(reading.data_seconds),
-         .comm_ms = reading.milliseconds_a_step(reading.comm_seconds)});
+         .comm_ms = reading.milliseconds_a_step(reading.comm_seconds),
+         .loss_scale = loss_scale()});
   }
   // The sum is over all ranks, so all of them leave here together.
   if (!std::isfinite(reading.loss())) {

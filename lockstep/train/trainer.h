@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,10 +52,12 @@ class Trainer {
   RunSummary run();
 
  private:
+  void tell_of_start();
   void train();
   EpochSummary train_epoch(std::int64_t epoch);
   MeterReading train_steps(const Loader& loader, std::int64_t epoch);
   void make_step();
+  std::optional<double> loss_scale() const;
   bool finished();
   MeterReading log_interval(std::int64_t epoch);
   void evaluate_epoch(EpochSummary& epoch);
@@ -62,6 +65,7 @@ class Trainer {
       const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch);
   void judge(std::int64_t epoch, double value);
   void save_best();
+  void save_model(const std::string& name, const std::map<std::string, std::string>& metadata);
   void test();
   void fail(const std::exception& error);
 

@@ -64,16 +64,19 @@ void Trainer::judge(std::int64_t epoch, double value) {
   save_best();
 }
 
-// The stages of the first replica bring together what they hold.
 void Trainer::save_best() {
-  if (groups_.replicas.rank() != 0) return;
-  const nn::NamedTensors state = gathered_state(replica_->state(), groups_.stages);
-  if (!recorder_) return;
-  nn::save_weights(
-      state,
-      recorder_->file("best.safetensors"),
+  save_model(
+      "best.safetensors",
       {{"epoch", concat(summary_.best->epoch)},
        {summary_.eval_metric, concat(summary_.best->value)}});
+}
+
+// The stages of the first replica bring together what they hold.
+void Trainer::save_model(
+    const std::string& name, const std::map<std::string, std::string>& metadata) {
+  if (groups_.replicas.rank() != 0) return;
+  const nn::NamedTensors state = gathered_state(replica_->state(), groups_.stages);
+  if (recorder_) nn::save_weights(state, recorder_->file(name), metadata);
 }
 
 void Trainer::test() {

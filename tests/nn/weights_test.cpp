@@ -177,7 +177,7 @@ TEST_F(Weights, OfANewHeadAreKept) {
   const auto before = copies(named_state(*model));
   save_weights(*saved, file());
   const auto report =
-      load_weights(*model, file(), {.replaceable = {"net2.weight", "net2.bias"}, .only = {}});
+      load_weights(*model, file(), {.resizable = {"net2.weight", "net2.bias"}, .only = {}});
   EXPECT_EQ(report.loaded, 2);
   EXPECT_EQ(
       remarks_text(report),
@@ -188,20 +188,40 @@ TEST_F(Weights, OfANewHeadAreKept) {
   EXPECT_TRUE(after["net2.weight"].equal(before["net2.weight"]));
 }
 
+// A head may have other classes, not other features, another type, or be absent.
+TEST_F(Weights, OfANewHeadAreRefusedIfMoreDiffersW5) {
+  auto model = make_model("toy", 5);
+  const LoadWeightsOptions options{.resizable = {"net2.weight", "net2.bias"}, .only = {}};
+  const auto message = [&](const torch::Tensor& weight) {
+    auto state = copies(named_state(*make_model("toy", 7)));
+    NamedTensors other("Tensor");
+    for (const auto& item : state) {
+      if (item.key() != "net2.weight") other.insert(item.key(), item.value());
+    }
+    if (weight.defined()) other.insert("net2.weight", weight);
+    return message_of([&] { load_weights(*model, written(other), options); });
+  };
+  EXPECT_THAT(message(at::ones({7, 11})), HasSubstr("other: net2.weight: here [5, 10] float32"));
+  EXPECT_THAT(message(at::ones({7, 10, 1})), HasSubstr("other: net2.weight"));
+  EXPECT_THAT(message(at::ones({})), HasSubstr("other: net2.weight"));
+  EXPECT_THAT(message({}), HasSubstr("missing in the file: net2.weight"));
+  EXPECT_EQ(message(at::ones({7, 10})), "nothing was thrown");
+}
+
 TEST_F(Weights, OfAHeadThatFitsAreLoaded) {
   auto saved = make_model("toy", 5), model = make_model("toy", 5);
   save_weights(*saved, file());
-  const auto report = load_weights(*model, file(), {.replaceable = {"net2.weight"}, .only = {}});
+  const auto report = load_weights(*model, file(), {.resizable = {"net2.weight"}, .only = {}});
   EXPECT_EQ(report.loaded, 4);
   EXPECT_THAT(report.kept, IsEmpty());
   expect_equal_state(*model, named_state(*saved));
 }
 
-TEST_F(Weights, ThatAreReplaceableMustBeTheModels) {
+TEST_F(Weights, ThatMayDifferInSizeMustBeTheModels) {
   auto model = make_model("toy", 5);
   save_weights(*model, file());
   EXPECT_THROW(
-      load_weights(*model, file(), {.replaceable = {"fc.weight"}, .only = {}}), InvalidArgument);
+      load_weights(*model, file(), {.resizable = {"fc.weight"}, .only = {}}), InvalidArgument);
 }
 
 TEST_F(Weights, OfPythonsDdpLoseTheirPrefixW9) {
@@ -279,7 +299,7 @@ TEST_F(Weights, CanBeAPartOfAFile) {
   auto state = copies(named_state(*saved), "state_dict.");
   state.insert("ema.net1.bias", at::ones({10}));
   const auto path = written(state);
-  EXPECT_EQ(load_weights(*model, path, {.replaceable = {}, .only = "state_dict"}).loaded, 4);
+  EXPECT_EQ(load_weights(*model, path, {.resizable = {}, .only = "state_dict"}).loaded, 4);
   expect_equal_state(*model, named_state(*saved));
 }
 

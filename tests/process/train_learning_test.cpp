@@ -31,7 +31,7 @@ class TrainLearning : public ::testing::Test {
   // 36 samples a step, so the last of 8 steps has only 4; with 12 a batch that is a third of one.
   void expect_accumulated_as_alone(const Words& words) const {
     const Words common = {"--epochs", "1"};
-    const TrainedRun alone = run(common, {"--batch-size", "36"});
+    static const TrainedRun alone = run(common, {"--batch-size", "36"});  // once for all ways
     const TrainedRun spread = run(common, words);
     ASSERT_EQ(spread.ended.code, 0) << spread.ended.err;
     expect_same(spread.losses(), alone.losses(), 8);
@@ -152,7 +152,8 @@ TEST_F(TrainLearning, AllSettingsDoTheSameWhateverTheWay) {
 }
 
 TEST_F(TrainLearning, EachStepTellsTheRateThatItUsed) {
-  const Words common = {"--epochs", "4", "--limit-train-batches", "2", "--lr", "0.1"};
+  const Words common = {
+      "--epochs", "4", "--limit-train-batches", "2", "--batch-size", "32", "--lr", "0.1"};
   const TrainedRun epochs =
       run(common, {"--sched", "step", "--decay-epochs", "1", "--decay-rate", "0.5"});
   EXPECT_THAT(

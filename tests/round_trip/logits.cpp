@@ -2,7 +2,8 @@
 //
 //     round_trip_logits MODEL CLASSES read FILE     the logits of two images, one number a line
 //     round_trip_logits MODEL CLASSES write FILE    the same, after writing fresh weights there
-//     round_trip_logits MODEL CLASSES copy FROM TO  the same, after reading one and writing the other
+//     round_trip_logits MODEL CLASSES copy FROM TO  the same, after reading one and writing the
+//     other
 
 #include <cstdint>
 #include <iomanip>

@@ -39,6 +39,12 @@ TEST(Metrics, LineHasExactlyTheKeysOfTheFormat) {
       R"("step_ms":2.5,"data_ms":0.5,"comm_ms":0.25})");
 }
 
+TEST(Metrics, LossScaleIsThereForFloat16Only) {
+  MetricRecord scaled = record();
+  scaled.loss_scale = 65536;
+  EXPECT_EQ(nlohmann::json::parse(json_line(scaled, ""))["loss_scale"], 65536);
+}
+
 TEST(Metrics, WhatJsonCannotHoldIsNullAndNamed) {
   MetricRecord bad = record();
   bad.loss = std::nan("");

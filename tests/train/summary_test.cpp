@@ -41,7 +41,7 @@ TEST(Summary, HasTheKeysOfTheFormat) {
        {"v",         "model",         "data",           "parallel",     "world_size",  "stages",
         "chunks",    "batch_size",    "precision",      "epochs",       "eval_metric", "best",
         "test_loss", "test_accuracy", "test_accuracy5", "resumed_from", "restarts",    "snapshot",
-        "exit",      "stopped_by"}) {
+        "exit",      "stopped_by",    "skipped_steps"}) {
     EXPECT_TRUE(object.contains(key)) << key;
   }
   const auto& epoch = object["epochs"][1];
