@@ -12,13 +12,21 @@ namespace {
 using Verb = int (*)(const std::vector<std::string>&);
 
 const std::map<std::string, Verb> kVerbs{
-    {"run", run}, {"train", train}, {"convert", convert}, {"env", env}, {"help", help}};
+    {"run", run},
+    {"train", train},
+    {"data", data},
+    {"convert", convert},
+    {"env", env},
+    {"help", help}};
 
-const std::vector<std::string> kLater{"bench", "report", "plan", "data"};
+const std::vector<std::string> kLater{"bench", "report", "plan"};
 
 [[noreturn]] void refuse(const std::string& word) {
   for (const std::string& verb : kLater) {
-    check(word != verb, verb, ": comes later; this version has run, train, convert, env and help");
+    check(
+        word != verb,
+        verb,
+        ": comes later; this version has run, train, data, convert, env and help");
   }
   std::vector<std::string> known{"--version", "--help"};
   for (const auto& verb : kVerbs) known.push_back(verb.first);

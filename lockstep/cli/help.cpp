@@ -12,6 +12,7 @@ Spreads training over devices, processes and hosts.
 
   run --nproc-per-node N PROGRAM    start a program once per rank, as torchrun does
   train [flags]                     train a model on a data set, on one rank or several
+  data fetch|check|synthesize       download, check or draw a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
   env [--json]                      show what this host and this build are
   help [VERB]                       explain a verb; lockstep VERB --help does too

@@ -12,6 +12,9 @@ int run(const std::vector<std::string>& arguments);
 /// `--nproc-per-node`.
 int train(const std::vector<std::string>& arguments);
 
+/// Fetches, checks or synthesizes a data set.
+int data(const std::vector<std::string>& arguments);
+
 /// Converts weights between safetensors and PyTorch's files.
 int convert(const std::vector<std::string>& arguments);
 

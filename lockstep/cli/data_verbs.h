@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// Each is what stands after `lockstep data`.
+int data_fetch(const std::vector<std::string>& arguments);
+int data_check(const std::vector<std::string>& arguments);
+int data_synthesize(const std::vector<std::string>& arguments);
+
+/// Names a set and where it lies.
+struct DataPlace {
+  std::string name;
+  std::filesystem::path directory;
+};
+
+/// Takes `NAME DIR` and `NAME:DIR`, as `lockstep train --data` has it; without a folder there is
+/// none. A folder that is empty or given twice is an InvalidArgument.
+DataPlace data_place(const std::string& verb, const std::string& set, const std::string& directory);
+
+}  // namespace lockstep::cli
