@@ -8,16 +8,16 @@
 
 namespace lockstep::testing {
 
-/// Runs file_server.py, which serves one file on loopback, well or badly, as long as it lives.
+/// Runs file_server.py, which serves a folder on loopback, well or badly, as long as it lives.
 class FileServer {
  public:
-  /// Serves FOLDER/content by http, or by https with a certificate and its key.
+  /// Serves by http, or by https with a certificate and its key.
   explicit FileServer(
       const std::filesystem::path& folder,
       const std::filesystem::path& certificate = {},
       const std::filesystem::path& key = {});
 
-  /// Gives the address of a behaviour: `good`, `cut/1000`, ...
+  /// Gives the address of a file, or of a behaviour of FOLDER/content: `good`, `cut/1000`, ...
   std::string address(const std::string& behaviour) const;
 
   int port() const { return port_; }

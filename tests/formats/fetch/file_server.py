@@ -1,5 +1,6 @@
-"""Serves FOLDER/content on loopback, well or badly, as the address asks: file_server.py FOLDER [CERTIFICATE KEY].
+"""Serves a folder on loopback: file_server.py FOLDER [CERTIFICATE KEY].
 
+An address names a file of the folder, or a behaviour below: how well or badly FOLDER/content is served.
 Prints `port N`, then a line for each request: its path, Range and If-Range. Ends when it is killed.
 """
 
@@ -19,10 +20,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         behaviour, _, argument = self.path.strip("/").partition("/")
-        self.content = (FOLDER / "content").read_bytes()
+        named = (FOLDER / behaviour).is_file()
+        self.content = (FOLDER / (behaviour if named else "content")).read_bytes()
         self.times = seen[self.path] = seen.get(self.path, 0) + 1
         print(self.path, self.headers.get("Range", "-"), self.headers.get("If-Range", "-"), flush=True)
-        getattr(self, behaviour)(argument)
+        getattr(self, "good" if named else behaviour)(argument)
 
     def asked_from(self):
         """Returns where the asked part begins; the whole file if it changed since."""
@@ -86,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
             self.part(0)
 
     def status(self, number):
-        self.answer(int(number), b"<html>an error page</html>" * 1000)
+        self.answer(int(number.split("/")[0]), b"<html>an error page</html>" * 1000)
 
     def busy(self, times):
         if self.times <= int(times):
