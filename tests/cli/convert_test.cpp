@@ -1,0 +1,132 @@
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/torch_file.h"
+
+#include "tests/formats/temporary_directory.h"
+
+namespace lockstep::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+class Convert : public ::testing::Test {
+ protected:
+  Convert() {
+    const std::vector<TensorEntry> entries{
+        {"net.b", ElementType::kUint8, {2}, std::span(bytes_).first(2)},
+        {"net.a", ElementType::kFloat64, {}, bytes_}};
+    write_torch_file(input_, entries);
+    write_safetensors(path("in.safetensors"), entries, {{"format", "pt"}, {"note", "x"}});
+  }
+
+  std::string path(const std::string& name) const { return (directory_.path() / name).string(); }
+
+  /// Runs the verb and gives what it printed.
+  static std::string output_of(const std::vector<std::string>& arguments) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(convert(arguments), 0);
+    return ::testing::internal::GetCapturedStdout();
+  }
+
+  template <typename Exception>
+  static std::string refusal(const std::vector<std::string>& arguments) {
+    try {
+      convert(arguments);
+    } catch (const Exception& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::vector<std::uint8_t> bytes_{1, 2, 3, 4, 5, 6, 7, 8};
+  std::string input_ = path("in.pt");
+};
+
+TEST_F(Convert, SaysHowManyTensorsAndBytes) {
+  const std::string out = path("out.safetensors");
+  EXPECT_EQ(output_of({input_, out}), out + ": 2 tensors, 10 bytes\n");
+  const TensorFile file = read_safetensors(out);
+  EXPECT_EQ(file.entries().front().name, "net.b");
+  EXPECT_THAT(file.metadata(), ElementsAre(Pair("format", "pt")));
+}
+
+TEST_F(Convert, PrintsOneJsonObject) {
+  const auto object =
+      nlohmann::json::parse(output_of({"--json", path("in.safetensors"), path("out.pth")}));
+  EXPECT_EQ(object["v"], 1);
+  EXPECT_EQ(object["input"], path("in.safetensors"));
+  EXPECT_EQ(object["output"], path("out.pth"));
+  EXPECT_EQ(object["tensors"], 2);
+  EXPECT_EQ(object["bytes"], 10);
+  EXPECT_EQ(object["metadata_left_out"], (nlohmann::json{"format", "note"}));
+}
+
+TEST_F(Convert, SaysWhatMetadataItLeavesOut) {
+  EXPECT_THAT(
+      output_of({path("in.safetensors"), path("out.pt")}),
+      HasSubstr("left out, as a file of PyTorch has no place for metadata: format note\n"));
+  output_of({path("in.safetensors"), path("out.safetensors")});
+  EXPECT_EQ(read_safetensors(path("out.safetensors")).metadata().at("note"), "x");
+}
+
+TEST_F(Convert, TakesAPart) {
+  EXPECT_THAT(output_of({input_, path("out.pt"), "--only", "net"}), HasSubstr("2 tensors"));
+  const TensorFile file = tensors_of(read_torch_file(path("out.pt")));
+  EXPECT_THAT(file.find("a")->bytes, ::testing::ElementsAreArray(bytes_));
+  EXPECT_THAT(
+      refusal<InvalidArgument>({input_, path("x.pt"), "--only", "ne"}),
+      HasSubstr("no tensor's name begins with ne."));
+}
+
+TEST_F(Convert, NeverWritesOverAFileUnlessForced) {
+  const std::string out = path("in.safetensors");
+  EXPECT_EQ(
+      refusal<InvalidArgument>({input_, out}),
+      "convert: " + out + " is there already; --force writes over it");
+  EXPECT_EQ(read_safetensors(out).metadata().size(), 2U);
+  output_of({input_, out, "--force"});
+  EXPECT_EQ(read_safetensors(out).metadata().size(), 1U);
+  std::filesystem::create_symlink("nowhere", path("link.pt"));
+  EXPECT_THAT(refusal<InvalidArgument>({input_, path("link.pt")}), HasSubstr("is there already"));
+}
+
+TEST_F(Convert, ConvertsAFileInItsPlace) {
+  output_of({input_, input_, "--force", "--only", "net"});
+  EXPECT_NE(tensors_of(read_torch_file(input_)).find("a"), nullptr);
+}
+
+TEST_F(Convert, RefusesExtensionsAndFilesThatItDoesNotKnow) {
+  EXPECT_THAT(
+      refusal<InvalidArgument>({input_, path("out.npz")}),
+      HasSubstr("the extension \".npz\" says no format"));
+  EXPECT_THAT(refusal<DataError>({path("none.pt"), path("out.pt")}), HasSubstr("cannot be opened"));
+  EXPECT_THAT(refusal<InvalidArgument>({input_}), HasSubstr("OUT is required"));
+  EXPECT_FALSE(std::filesystem::exists(path("out.npz")));
+}
+
+TEST_F(Convert, NamesTheFlagThatTakesAPart) {
+  EXPECT_THAT(
+      refusal<DataError>({LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt", path("out.pt")}),
+      HasSubstr("\"best\""));
+  EXPECT_THAT(
+      refusal<DataError>({LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt", path("out.pt")}),
+      HasSubstr("; --only PREFIX takes a part"));
+  EXPECT_FALSE(std::filesystem::exists(path("out.pt")));
+}
+
+TEST_F(Convert, ExplainsItself) {
+  EXPECT_THAT(output_of({"--help"}), HasSubstr("Usage: lockstep convert IN OUT"));
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,88 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/formats/weights/zip_reader.h"
+
+#include "tests/formats/temporary_directory.h"
+#include "tests/formats/weights/expected_tensors.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TorchFileWriter : public ::testing::Test {
+ protected:
+  testing::TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_.path() / "out.pt";
+};
+
+TEST_F(TorchFileWriter, WritesWhatItReads) {
+  for (const char* name :
+       {"types.pt", "views.pt", "nested.pt", "parameter.pt", "complex128.pt", "empty.pt"}) {
+    const TensorFile original = tensors_of(read_torch_file(testing::python_file(name)));
+    write_torch_file(path_, original.entries());
+    const TensorFile again = tensors_of(read_torch_file(path_));
+    ASSERT_EQ(again.entries().size(), original.entries().size());
+    for (std::size_t i = 0; i < again.entries().size(); ++i) {
+      const TensorEntry& left = again.entries()[i];
+      const TensorEntry& right = original.entries()[i];
+      EXPECT_EQ(left.name, right.name);
+      EXPECT_EQ(left.type, right.type);
+      EXPECT_EQ(left.shape, right.shape);
+      EXPECT_TRUE(std::ranges::equal(left.bytes, right.bytes)) << left.name;
+    }
+  }
+}
+
+TEST_F(TorchFileWriter, LaysEveryPartAtAMultipleOf64AsPyTorchDoes) {
+  const TensorFile original = tensors_of(read_torch_file(testing::python_file("types.pt")));
+  write_torch_file(path_, original.entries());
+  const auto bytes = testing::file_bytes(path_);
+  const auto entries = read_zip(bytes, "FILE");
+  EXPECT_EQ(entries.size(), original.entries().size() + 5);
+  for (const ZipEntry& entry : entries) EXPECT_EQ(entry.offset % 64, 0U) << entry.name;
+}
+
+TEST_F(TorchFileWriter, NumbersOfEverySizeComeBack) {
+  std::vector<TensorEntry> entries;
+  const std::vector<std::uint8_t> zeros(70'000);
+  for (const std::int64_t size : {0, 1, 255, 256, 65'535, 65'536}) {
+    entries.push_back(
+        {std::to_string(size),
+         ElementType::kUint8,
+         {size},
+         std::span(zeros).first(static_cast<std::size_t>(size))});
+  }
+  entries.push_back({"wide", ElementType::kUint8, {0, 1LL << 40, 1LL << 20}, {}});
+  write_torch_file(path_, entries);
+  const TensorFile again = tensors_of(read_torch_file(path_));
+  for (const TensorEntry& entry : entries) EXPECT_EQ(again.find(entry.name)->shape, entry.shape);
+}
+
+TEST_F(TorchFileWriter, MoreFilesThanANarrowCountHolds) {
+  std::vector<TensorEntry> entries;
+  for (int i = 0; i < 70'000; ++i)
+    entries.push_back({std::to_string(i), ElementType::kUint8, {0}, {}});
+  write_torch_file(path_, entries);
+  EXPECT_EQ(tensors_of(read_torch_file(path_)).entries().size(), entries.size());
+}
+
+TEST_F(TorchFileWriter, RefusesEntriesThatLie) {
+  const std::vector<std::uint8_t> bytes(4);
+  try {
+    write_torch_file(path_, std::vector<TensorEntry>{{"a", ElementType::kFloat32, {2}, bytes}});
+    FAIL() << "nothing was thrown";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(
+        error.what(), HasSubstr("write_torch_file: tensor \"a\" has 4 bytes, which is not"));
+  }
+  const TensorEntry twice{"a", ElementType::kFloat32, {1}, bytes};
+  EXPECT_THROW(write_torch_file(path_, std::vector{twice, twice}), InvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+}  // namespace
+}  // namespace lockstep

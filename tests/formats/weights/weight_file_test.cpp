@@ -1,0 +1,74 @@
+#include "lockstep/formats/weights/weight_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+
+#include "tests/formats/temporary_directory.h"
+#include "tests/formats/weights/expected_tensors.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> names(const TensorFile& file) {
+  std::vector<std::string> result;
+  for (const TensorEntry& entry : file.entries()) result.push_back(entry.name);
+  return result;
+}
+
+TEST(WeightFile, IsKnownByItsContentWhateverItsName) {
+  const testing::TemporaryDirectory directory;
+  const auto torch =
+      directory.write("a.safetensors", testing::file_bytes(testing::python_file("types.pt")));
+  const auto safetensors =
+      directory.write("a.pt", testing::file_bytes(testing::python_file("types.safetensors")));
+  EXPECT_EQ(read_weights(torch).entries().size(), 19U);
+  EXPECT_EQ(read_weights(safetensors).entries().size(), 22U);
+  EXPECT_THROW(read_weights(testing::python_file("legacy.pt")), DataError);
+  EXPECT_THROW(read_weights(directory.write("empty", {})), DataError);
+}
+
+TEST(WeightFile, IsWrittenAsItsExtensionSays) {
+  const testing::TemporaryDirectory directory;
+  const TensorFile nested = read_weights(testing::python_file("nested.pt"));
+  for (const char* name : {"a.safetensors", "a.pt", "a.pth", "a.bin"}) {
+    write_weights(directory.path() / name, nested.entries());
+    EXPECT_EQ(names(read_weights(directory.path() / name)), names(nested));
+    EXPECT_EQ(weight_format_of_content(directory.path() / name), weight_format_of_extension(name));
+  }
+  EXPECT_THROW(write_weights(directory.path() / "a.npz", nested.entries()), InvalidArgument);
+  EXPECT_THROW(write_weights(directory.path() / "a", nested.entries()), InvalidArgument);
+  EXPECT_THROW(
+      write_weights(directory.path() / "b.pt", nested.entries(), {{"k", "v"}}), InvalidArgument);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 4);
+}
+
+TEST(WeightFile, GivesAPartOfEitherKind) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "a.safetensors";
+  write_weights(path, read_weights(testing::python_file("nested.pt")).entries());
+  for (const auto& file : {path, testing::python_file("nested.pt")}) {
+    EXPECT_EQ(names(read_weights(file, "a")), (std::vector<std::string>{"b.c"}));
+    EXPECT_EQ(names(read_weights(file, "list.1")), (std::vector<std::string>{"x"}));
+    EXPECT_THROW(read_weights(file, "lis"), InvalidArgument);
+    EXPECT_THROW(read_weights(file, "7"), InvalidArgument);
+  }
+  try {
+    read_weights(path, "none");
+    FAIL() << "nothing was thrown";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(
+        error.what(), HasSubstr("no tensor's name begins with none. (names begin with: a, list)"));
+  }
+}
+
+TEST(TensorFile, RefusesANameThatComesTwice) {
+  const TensorEntry entry{"a", ElementType::kUint8, {0}, {}};
+  EXPECT_THROW(TensorFile({entry, entry}, {}, nullptr), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep
