@@ -212,12 +212,13 @@ class Augmentation : public ImageTransform {
   Image with_colours(Image image, const SampleKey& key) const {
     if (!needs_colours()) return image;
     RandomStream stream(key, Draw::kColour);
-    if (rand_augment_) {
-      for (const AugmentStep& step : draw_steps(*rand_augment_, stream)) {
-        image = apply_step(std::move(image), step, affine_);
-      }
-    }
-    if (jitters_) image = jitter_colours(std::move(image), options_.colour_jitter, stream);
+    if (rand_augment_) image = after(std::move(image), draw_steps(*rand_augment_, stream));
+    if (jitters_) image = after(std::move(image), draw_jitter(options_.colour_jitter, stream));
+    return image;
+  }
+
+  Image after(Image image, const std::vector<AugmentStep>& steps) const {
+    for (const AugmentStep& step : steps) image = apply_step(std::move(image), step, affine_);
     return image;
   }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <vector>
+
+#include "lockstep/data/transforms/augment_step.h"
 #include "lockstep/data/transforms/random_stream.h"
-#include "lockstep/formats/image/image.h"
 
 namespace lockstep::data {
 
@@ -15,8 +17,8 @@ struct ColourJitter {
   bool any() const { return brightness > 0 || contrast > 0 || saturation > 0; }
 };
 
-/// Changes brightness, contrast and saturation by random factors in random order, as torchvision's
-/// ColorJitter does.
-Image jitter_colours(Image image, const ColourJitter& jitter, RandomStream& stream);
+/// Draws the steps that change brightness, contrast and saturation in random order, as
+/// torchvision's ColorJitter does.
+std::vector<AugmentStep> draw_jitter(const ColourJitter& jitter, RandomStream& stream);
 
 }  // namespace lockstep::data

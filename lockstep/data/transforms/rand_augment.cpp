@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
-
-#include "lockstep/data/transforms/ops/colour.h"
-#include "lockstep/data/transforms/ops/levels.h"
 
 namespace lockstep::data {
 namespace {
@@ -26,21 +22,6 @@ double draw_magnitude(const RandAugmentOptions& options, RandomStream& stream) {
     magnitude = stream.normal(magnitude, options.deviation);
   }
   return std::clamp(magnitude, 0., options.maximum);
-}
-
-AffineMap affine_map(const AugmentStep& step, ImageSize size) {
-  switch (step.op) {
-    case AugmentOp::kShearX:
-      return {.xy = step.argument};
-    case AugmentOp::kShearY:
-      return {.yx = step.argument};
-    case AugmentOp::kTranslateX:
-      return {.x0 = step.argument * static_cast<double>(size.width)};
-    case AugmentOp::kTranslateY:
-      return {.y0 = step.argument * static_cast<double>(size.height)};
-    default:
-      return rotation(size, step.argument);
-  }
 }
 
 }  // namespace
@@ -85,33 +66,6 @@ std::vector<AugmentStep> draw_steps(const RandAugmentOptions& options, RandomStr
     steps.push_back({op, augment_argument(op, magnitude, options.increasing, negated)});
   }
   return steps;
-}
-
-Image apply_step(Image image, const AugmentStep& step, const AffineOptions& options) {
-  switch (step.op) {
-    case AugmentOp::kAutoContrast:
-      return auto_contrast(std::move(image));
-    case AugmentOp::kEqualize:
-      return equalize(std::move(image));
-    case AugmentOp::kInvert:
-      return invert(std::move(image));
-    case AugmentOp::kPosterize:
-      return posterize(std::move(image), static_cast<int>(step.argument));
-    case AugmentOp::kSolarize:
-      return solarize(std::move(image), static_cast<int>(step.argument));
-    case AugmentOp::kSolarizeAdd:
-      return solarize_add(std::move(image), static_cast<int>(step.argument));
-    case AugmentOp::kSaturation:
-      return saturation(std::move(image), step.argument);
-    case AugmentOp::kContrast:
-      return contrast(std::move(image), step.argument);
-    case AugmentOp::kBrightness:
-      return brightness(std::move(image), step.argument);
-    case AugmentOp::kSharpness:
-      return sharpness(image.view(), step.argument);
-    default:
-      return transform_affine(image.view(), affine_map(step, image.size), options);
-  }
 }
 
 }  // namespace lockstep::data

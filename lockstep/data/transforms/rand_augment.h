@@ -2,39 +2,11 @@
 
 #include <vector>
 
-#include "lockstep/data/transforms/ops/affine.h"
+#include "lockstep/data/transforms/augment_step.h"
 #include "lockstep/data/transforms/rand_augment_options.h"
 #include "lockstep/data/transforms/random_stream.h"
 
 namespace lockstep::data {
-
-/// Lists RandAugment's operations, in timm's order.
-enum class AugmentOp {
-  kAutoContrast,
-  kEqualize,
-  kInvert,
-  kRotate,
-  kPosterize,
-  kSolarize,
-  kSolarizeAdd,
-  kSaturation,
-  kContrast,
-  kBrightness,
-  kSharpness,
-  kShearX,
-  kShearY,
-  kTranslateX,
-  kTranslateY,
-};
-
-inline constexpr std::int64_t kAugmentOps = 15;
-
-/// Is an operation with its argument: degrees, bits to keep, a threshold, an addition, a factor,
-/// a shear, or a translation in units of the image's side; none for the first three.
-struct AugmentStep {
-  AugmentOp op = AugmentOp::kAutoContrast;
-  double argument = 0;
-};
 
 /// Gives an operation's argument for a magnitude; `negated` turns the direction of those that have
 /// two round.
@@ -42,8 +14,5 @@ double augment_argument(AugmentOp op, double magnitude, bool increasing, bool ne
 
 /// Draws what happens to one image; chosen operations that are not applied are left out.
 std::vector<AugmentStep> draw_steps(const RandAugmentOptions& options, RandomStream& stream);
-
-/// Applies one operation to an image of three channels.
-Image apply_step(Image image, const AugmentStep& step, const AffineOptions& options);
 
 }  // namespace lockstep::data

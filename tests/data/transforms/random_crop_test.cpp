@@ -31,6 +31,14 @@ TEST(RandomAreaBox, StaysInTheImageAndInItsBounds) {
   }
 }
 
+TEST(RandomAreaBox, CountsRatiosAsWidthByHeight) {
+  for (std::int64_t index = 0; index < 50; ++index) {
+    auto stream = stream_of(index);
+    const Box box = random_area_box({100, 100}, {0.1, 0.2, 2, 3}, stream);
+    EXPECT_GT(box.width, 3 * box.height / 2);
+  }
+}
+
 TEST(RandomAreaBox, TakesTheWholeIfNothingElseIsAllowed) {
   auto stream = stream_of(0);
   EXPECT_EQ(random_area_box({40, 30}, {1, 1, 4. / 3., 4. / 3.}, stream), (Box{0, 0, 40, 30}));
