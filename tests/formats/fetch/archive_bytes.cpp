@@ -89,6 +89,18 @@ Bytes tar_bytes(const std::vector<TarEntry>& entries) {
   return bytes;
 }
 
+Bytes with_true_tar_checksums(Bytes bytes) {
+  for (std::size_t at = 0; at + kBlock <= bytes.size(); at += kBlock) {
+    const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+    Bytes block(begin, begin + kBlock);
+    const std::string magic(block.begin() + 257, block.begin() + 262);
+    if (magic != "ustar") continue;
+    put_checksum(block);
+    std::copy(block.begin(), block.end(), begin);
+  }
+  return bytes;
+}
+
 Bytes sparse_tar_bytes(const std::string& name, std::uint64_t size) {
   Bytes header = tar_header({.name = name, .type = 'S'}, kBlock);
   put(header, 257, std::string("ustar  \0", 8));  // GNU's own magic
