@@ -67,10 +67,17 @@ class Scanner {
   }
 
  private:
+  static fs::directory_iterator entries(const fs::path& folder) {
+    std::error_code error;
+    fs::directory_iterator found(folder, error);
+    if (error) throw std::system_error(error, "list " + printable(folder.native()));
+    return found;
+  }
+
   Contents contents(const std::string& below) const {
     Contents found;
     std::error_code ignored;  // a link to nothing is refused where its target is looked for
-    for (const auto& entry : fs::directory_iterator(list_.directory / below)) {
+    for (const auto& entry : entries(list_.directory / below)) {
       const std::string name = entry.path().filename().native();
       const fs::file_type type = entry.symlink_status().type();
       if (is_hidden(name)) {

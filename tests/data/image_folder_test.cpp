@@ -158,7 +158,7 @@ TEST(ImageFolder, RefusesLinksThatLeaveIt) {
   fs::remove(link);
   const fs::path neighbour = folders.path().string() + "x";
   fs::create_directory(neighbour);
-  std::ofstream(neighbour / "1.jpg");
+  std::ofstream{neighbour / "1.jpg"}.close();
   fs::create_symlink(neighbour / "1.jpg", link);
   EXPECT_THAT(
       refusal([&] { ImageFolder{folders.path()}; }), HasSubstr("a link that leaves the folder"));
@@ -223,9 +223,17 @@ TEST(ImageFolder, SeesThatAFileWasChanged) {
   EXPECT_THAT(refusal([&] { folder.open(0); }), HasSubstr("6 bytes then, 6 now"));
   fs::last_write_time(folder.path(0), time);
   EXPECT_EQ(folder.open(0), testing::bytes_of("before"));
+}
+
+TEST(ImageFolder, SeesThatAFileIsNoFileAnyMore) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  folders.write("a/1.jpg", "");
+  const ImageFolder folder(folders.path());
+  const auto time = fs::last_write_time(folder.path(0));
   fs::remove(folder.path(0));
   ASSERT_EQ(::mkfifo(folder.path(0).c_str(), 0600), 0);
-  EXPECT_THAT(refusal([&] { folder.open(0); }), HasSubstr("was changed since"));
+  fs::last_write_time(folder.path(0), time);
+  EXPECT_THAT(refusal([&] { folder.open(0); }), HasSubstr("was changed since the folder"));
 }
 
 TEST(ImageFolder, RefusesFilesBeyondItsLimit) {
@@ -262,7 +270,13 @@ TEST(ImageFolder, SaysWhichFileCannotBeRead) {
   fs::permissions(folder.path(0), fs::perms::none);
   fs::permissions(folders.path() / "b", fs::perms::none);
   const AsNobody nobody;
-  EXPECT_THROW(ImageFolder{folders.path()}, std::system_error);
+  try {
+    const ImageFolder again(folders.path());
+    FAIL() << "nothing was thrown";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), std::errc::permission_denied);
+    EXPECT_THAT(error.what(), HasSubstr("list " + (folders.path() / "b").string()));
+  }
   try {
     folder.open(0);
     FAIL() << "nothing was thrown";

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
@@ -13,7 +12,6 @@
 namespace lockstep::data {
 namespace {
 
-using ::testing::ElementsAre;
 using Parts = std::vector<std::vector<std::int64_t>>;
 
 void expect_each_index_once(const Parts& parts, std::int64_t size) {

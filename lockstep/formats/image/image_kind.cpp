@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 struct Signature {
   std::size_t offset;

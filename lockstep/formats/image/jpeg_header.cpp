@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 // Codes of ITU T.81, table B.1; each follows a byte 0xff.
 constexpr int kStartOfImage = 0xd8;
@@ -66,7 +66,7 @@ class HeaderParser {
   }
 
   int byte() {
-    if (at_ == bytes_.size()) {
+    if (at_ >= bytes_.size()) {
       marker_offset_ = at_;
       fail("the file ends inside its JPEG header");
     }

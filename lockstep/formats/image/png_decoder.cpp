@@ -86,7 +86,6 @@ void start(PngReader& reader, const PngHeader& header) {
         png,
         static_cast<png_uint_32>(header.size.width),
         static_cast<png_uint_32>(header.size.height));
-    png_set_benign_errors(png, 0);
     // check_png_checksums() has compared them all.
     png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
     leave_out_other_chunks(png);
@@ -193,7 +192,7 @@ void decode_png(
   header.interlaced ? read_interlaced(reader, header, box, converter, out)
                     : read_rows(reader, header, box, converter, out);
   if (box.top + box.height == header.size.height || header.interlaced) {
-    reader.run([&] { png_read_end(reader.png(), nullptr); });
+    reader.run([&] { png_read_end(reader.png(), reader.info()); });
   }
 }
 

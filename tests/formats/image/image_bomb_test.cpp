@@ -15,7 +15,7 @@ using testing::append;
 using testing::Bytes;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kLittle = 64 * 1024;
+constexpr std::size_t kLittle = 256 * 1024;
 
 std::string refusal(const Bytes& bytes) {
   testing::take_largest_allocation();
@@ -53,15 +53,33 @@ TEST(ImageBomb, JpegTooShortForItsBlocksIsRefused) {
 }
 
 TEST(ImageBomb, JpegIsMeasuredByItsLargestComponent) {
-  Bytes bytes = tiny_jpeg(0xc0, 240 * 8, 16);
-  bytes[2 + 11] = 0x41;  // four times as wide as the others, which have 60 blocks a row
-  EXPECT_THAT(refusal(bytes), HasSubstr("cannot hold"));
+  // The first has all columns and half of the rows, the second a quarter of the columns, all rows.
+  const auto file = [](std::uint32_t width) {
+    Bytes bytes = tiny_jpeg(0xc0, width, 16);
+    bytes[13] = 0x41;
+    bytes[16] = 0x12;
+    return bytes;
+  };
+  EXPECT_THAT(refusal(file(120 * 8)), HasSubstr("damaged or cut"));
+  EXPECT_THAT(refusal(file(120 * 8 + 1)), HasSubstr("cannot hold"));
 }
 
 TEST(ImageBomb, PngTooShortForItsPixelsIsRefused) {
   const Bytes bytes = testing::png_file(testing::png_header(8192, 8192), {}, Bytes(100));
   EXPECT_THAT(refusal(bytes), HasSubstr("FILE: offset 8: the IDAT chunks are too short: "));
   EXPECT_THAT(refusal(bytes), HasSubstr("bytes cannot hold an image of 8192 x 8192 pixels"));
+}
+
+TEST(ImageBomb, PngIsMeasuredByDeflatesBestRatio) {
+  // A row of 1031 grey pixels and its filter: 1032 bytes, which take one byte at least.
+  const auto file = [](std::uint32_t rows) {
+    return testing::png_of_chunks(
+        {testing::png_header(1031, rows, 8, 0),
+         testing::chunk("IDAT", Bytes(40)),
+         testing::chunk("IEND", {})});
+  };
+  EXPECT_THAT(refusal(file(40)), HasSubstr("the PNG image is damaged"));
+  EXPECT_THAT(refusal(file(41)), HasSubstr("40 bytes cannot hold an image of 1031 x 41 pixels"));
 }
 
 TEST(ImageBomb, PngWithTheBestRatioIsSound) {

@@ -58,6 +58,19 @@ TEST(JpegMalformed, CutAtEveryByteIsRefused) {
   }
 }
 
+TEST(JpegMalformed, CutInASegmentNamesIt) {
+  const Bytes whole = jpeg({24, 16});
+  const std::size_t table = find_segment(whole, 0xdb);
+  const std::size_t end =
+      table + 2 + static_cast<std::size_t>(whole[table + 2] << 8 | whole[table + 3]);
+  EXPECT_EQ(
+      refusal(cut(whole, end - 1)),
+      concat("FILE: offset ", table, ": the file ends inside a JPEG segment of 67 bytes"));
+  EXPECT_EQ(
+      refusal(cut(whole, end)),
+      concat("FILE: offset ", end, ": the file ends inside its JPEG header"));
+}
+
 TEST(JpegMalformed, CutInItsScanNamesTheEnd) {
   const Bytes whole = jpeg();
   const std::size_t size = whole.size() - 300;

@@ -41,8 +41,22 @@ TEST(PngMalformed, CutAtEveryByteIsRefused) {
   }
 }
 
+TEST(PngMalformed, CutInItsPixelsNamesTheChunk) {
+  const Bytes whole = png({24, 16});
+  constexpr std::size_t kEndChunk = 12;
+  for (std::size_t missing = 1; missing <= 20; ++missing) {
+    Bytes bytes = whole;
+    bytes.resize(whole.size() - kEndChunk - missing);
+    EXPECT_THAT(
+        refusal(bytes), StartsWith("FILE: offset 46: the file ends inside a PNG chunk IDAT"));
+  }
+  Bytes bytes = whole;
+  bytes.resize(whole.size() - 1);
+  EXPECT_THAT(refusal(bytes), HasSubstr("the file ends before its IEND chunk: it was cut"));
+}
+
 TEST(PngMalformed, AWrongChecksumNamesItsChunk) {
-  const Bytes whole = with_chunk(png({24, 16}), "tEXt", bytes_of("Author\0me"));
+  const Bytes whole = with_chunk(png({24, 16}), "tEXt", bytes_of(std::string("Author\0me", 9)));
   for (std::size_t at = 8; at < whole.size();) {
     const std::size_t length = static_cast<std::size_t>(whole[at + 2] << 8 | whole[at + 3]);
     const std::string type(
@@ -139,6 +153,19 @@ TEST(PngMalformed, PalettesThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal(png_file(header, {}, {0, 0, 0})), HasSubstr("the PNG image is damaged: "));
   EXPECT_THAT(
       refusal(png_file(header, chunk("PLTE", {1, 2}), {0, 0, 0})), HasSubstr("damaged: PLTE: "));
+}
+
+TEST(PngMalformed, ChunksOutOfPlaceAreRefused) {
+  const Bytes header = png_header(2, 4, 8, 0);
+  const Bytes pixels = chunk("IDAT", testing::deflated(grey_rows(4)));
+  const Bytes text = chunk("tEXt", {'a', 0, 'b'});
+  const Bytes end = chunk("IEND", {});
+  const auto file = [&](const Bytes& last) {
+    return testing::png_of_chunks({header, pixels, text, last, end});
+  };
+  EXPECT_EQ(decode_image(file(text), "FILE").size, (ImageSize{2, 4}));
+  EXPECT_THAT(refusal(file(pixels)), HasSubstr("the PNG image is damaged: "));
+  EXPECT_THAT(refusal(file(header)), HasSubstr("IHDR: out of place"));
 }
 
 TEST(PngMalformed, UnknownCriticalChunksAreRefused) {
