@@ -81,16 +81,17 @@ TEST_F(FolderSamplesTest, ThatAreBadEndTheWalkByName) {
 }
 
 TEST_F(FolderSamplesTest, ThatAreBadGiveWayToTheNextWithItsClass) {
-  make({"cat/30.png", "dog/130.png"});
+  make({"cat/20.png", "cat/30.png", "dog/130.png"});
   const auto set = samples(OnBadImage::kReplace);
   for (int walk = 0; walk < 2; ++walk) {
     const Loader loader(set, kAll, 6, {.workers = walk});
     auto batch = loader.begin();
-    EXPECT_EQ(levels(*batch), (std::vector<std::int64_t>{10, 20, 110, 110, 120, 10}));
-    EXPECT_EQ(targets(*batch), (std::vector<std::int64_t>{0, 0, 1, 1, 1, 0}));
+    EXPECT_EQ(levels(*batch), (std::vector<std::int64_t>{10, 110, 110, 110, 120, 10}));
+    EXPECT_EQ(targets(*batch), (std::vector<std::int64_t>{0, 1, 1, 1, 1, 0}));
   }
   const auto bad = set->bad();
-  ASSERT_EQ(bad.size(), 2U);
+  ASSERT_EQ(bad.size(), 3U);
+  EXPECT_THAT(bad.at(1), HasSubstr("cat/20.png"));
   EXPECT_THAT(bad.at(2), HasSubstr("cat/30.png"));
   EXPECT_THAT(bad.at(5), HasSubstr("dog/130.png"));
 }
@@ -103,6 +104,11 @@ TEST_F(FolderSamplesTest, ThatAreBadCountForNothingWhenIgnored) {
   EXPECT_EQ(levels(*batch), (std::vector<std::int64_t>{10, 20, 0, 110, 120, 130}));
   EXPECT_EQ(targets(*batch), (std::vector<std::int64_t>{0, 0, kIgnoredTarget, 1, 1, 1}));
   EXPECT_EQ(set->bad().size(), 1U);
+  // Memory that held another image before is black, too.
+  const Loader one_by_one(set, {1, 2}, 1);
+  auto second = one_by_one.begin();
+  ++second;
+  EXPECT_EQ(levels(*second), (std::vector<std::int64_t>{0}));
 }
 
 TEST_F(FolderSamplesTest, OfWhichNoneCanBeReadEndTheWalk) {

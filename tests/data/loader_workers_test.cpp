@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -73,6 +74,18 @@ TEST(LoaderWorkers, DoNotChangeTheBatches) {
       expect_equal(
           walk({.dtype = dtype, .seed = 7, .epoch = 3, .workers = workers, .prefetch = 1}),
           expected);
+    }
+  }
+}
+
+TEST(LoaderWorkers, ReadTheRegionThatTheTransformAsksFor) {
+  const auto stored = images();
+  const auto left = walk({.epoch = 2})[0].data, right = walk({.epoch = 3})[0].data;
+  for (const std::int64_t y : {0, 1, 2, 3}) {
+    for (const std::int64_t x : {0, 1}) {
+      const std::uint8_t* row = stored.pixels(kIndices[1]) + 4 * y;
+      EXPECT_EQ(std::floor(left[1][0][y][x].item<float>()), row[x]);
+      EXPECT_EQ(std::floor(right[1][0][y][x].item<float>()), row[2 + x]);
     }
   }
 }
