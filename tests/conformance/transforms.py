@@ -11,14 +11,13 @@ formulas, so that C++ can make the same: see image(). Files:
 No byte may differ, so hashes are enough.
 """
 
-import math
 import random
 import sys
 from pathlib import Path
 
 import numpy
 import torch
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image
 from timm.data import auto_augment, create_transform
 from timm.data.random_erasing import RandomErasing
 from timm.data.transforms import RandomResizedCropAndInterpolation
@@ -162,6 +161,7 @@ def cases():
     for box in ((0, 0, 20, 30), (10, 5, 54, 35), (63, 39, 1, 1), (0, 0, 64, 40), (7, 3, 32, 32)):
         yield "resized_crop_bicubic", 64, 40, 3, (*box, 32, 32)
         yield "resized_crop_bilinear", 64, 40, 3, (*box, 32, 32)
+    yield "grey", 640, 400, 3, ()
     yield "rotate_bicubic", 120, 112, 3, (-26.1,)
     yield "shear_x_bicubic", 120, 112, 3, (0.28,)
     yield "shear_y_bicubic", 120, 112, 3, (-0.26,)

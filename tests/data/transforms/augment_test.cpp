@@ -180,6 +180,16 @@ TEST(Augment, CropsPaddedImagesAnywhere) {
   for (const auto& [numbers, count] : expected) EXPECT_GT(count, 5);
 }
 
+TEST(Augment, FlipsPaddedCrops) {
+  const Image image = image_of("noise", {8, 8});
+  AugmentOptions options = augment_options(AugmentKind::kCropFlip, {8, 8}, {});
+  options.padding = 0;
+  options.flip = 1;
+  EXPECT_EQ(
+      applied(options, image, key_of(0)),
+      applied(AugmentOptions{.output = {8, 8}, .normalization = {}}, flip(image.view()), {}));
+}
+
 TEST(Augment, NormalisesAsPyTorchDoes) {
   const Image image = image_of("noise", {8, 8});
   const Normalization scale = imagenet_normalization();

@@ -50,6 +50,13 @@ TEST(ResampleKernels, FlipAsFlippedAfterwards) {
   }
 }
 
+// Very tall images take another way; the flip must not be done on both of its legs.
+TEST(Resize, FlipsTallImagesOnce) {
+  const Image image = image_of("noise", {3, 301});
+  const Image plain = resize(image.view(), {5, 40}, {.flip = false});
+  EXPECT_EQ(resize(image.view(), {5, 40}, {.flip = true}).pixels, flip(plain.view()).pixels);
+}
+
 TEST(Resize, GivesAPartAsOfTheWhole) {
   const Image image = image_of("noise", {60, 45});
   for (const ImageSize size : {ImageSize{60, 45}, {40, 30}, {100, 80}, {60, 80}, {80, 45}}) {
