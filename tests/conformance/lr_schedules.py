@@ -88,7 +88,7 @@ def plateaus():
 
 def main():
     print("#pragma once\n")
-    print(f"// Made by tests/conformance/lr_schedules.py with torch {torch.__version__}; do not edit.\n")
+    print(f"// Made by tests/conformance/lr_schedules.py with torch {torch.__version__}; do not edit.\n// Long because it has every rate.\n")
     print("#include <vector>\n\nnamespace lockstep::testing {\n")
     for name, values in {**schedules(), **plateaus()}.items():
         print(f"inline const std::vector<double> k{name} = {{")

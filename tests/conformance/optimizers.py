@@ -45,7 +45,7 @@ def long_run(make):
 
 def main():
     print("#pragma once\n")
-    print(f"// Made by tests/conformance/optimizers.py with torch {torch.__version__}; do not edit.\n")
+    print(f"// Made by tests/conformance/optimizers.py with torch {torch.__version__}; do not edit.\n// Long because it has every parameter of every run.\n")
     print("#include <vector>\n\nnamespace lockstep::testing {\n")
     for name, make in OPTIMIZERS.items():
         print(f"inline const std::vector<double> kLong{name} = {{")

@@ -1,6 +1,7 @@
 #pragma once
 
 // Made by tests/conformance/optimizers.py with torch 2.15.0+cu132; do not edit.
+// Long because it has every parameter of every run.
 
 #include <vector>
 

@@ -1,6 +1,7 @@
 #pragma once
 
 // Made by tests/conformance/lr_schedules.py with torch 2.15.0+cu132; do not edit.
+// Long because it has every rate.
 
 #include <vector>
 
