@@ -15,6 +15,9 @@ namespace {
 // CIFAR has 32, Tiny ImageNet 64.
 constexpr std::int64_t kSmallOutput = 64;
 
+// As that of the images that are read; products of sizes stay far from overflow.
+constexpr std::int64_t kLongestSide = 16'384;
+
 bool is_small(ImageSize size) { return std::max(size.width, size.height) <= kSmallOutput; }
 
 void check_share(const char* what, double share) {
@@ -49,14 +52,22 @@ void check_erasing(const RandomErasing& erasing) {
 }
 
 void check_options(const AugmentOptions& options) {
+  const auto [width, height] = options.output;
   check(
-      options.output.width > 0 && options.output.height > 0,
-      "AugmentOptions: the output must have pixels: ",
-      options.output.width,
+      0 < width && width <= kLongestSide && 0 < height && height <= kLongestSide,
+      "AugmentOptions: the output must have 1 to ",
+      kLongestSide,
+      " pixels a side: ",
+      width,
       " x ",
-      options.output.height);
+      height);
   check_range("the fraction of the centre", options.centre_fraction, 1);
-  check(options.padding >= 0, "AugmentOptions: padding must not be negative: ", options.padding);
+  check(
+      0 <= options.padding && options.padding <= kLongestSide,
+      "AugmentOptions: padding must be 0 to ",
+      kLongestSide,
+      ": ",
+      options.padding);
   check_range("the area's share", options.area.least_share, options.area.most_share);
   check_range("the area's ratio", options.area.least_ratio, options.area.most_ratio);
   check_share("the probability of a flip", options.flip);

@@ -60,7 +60,10 @@ TEST(AugmentOptions, OfNoneAreThoseOfEvaluation) {
 }
 
 TEST(AugmentOptions, RefuseWhatCannotBe) {
-  EXPECT_THAT(refusal({.output = {0, 5}}), HasSubstr("the output must have pixels: 0 x 5"));
+  EXPECT_THAT(
+      refusal({.output = {0, 5}}),
+      HasSubstr("the output must have 1 to 16384 pixels a side: 0 x 5"));
+  EXPECT_THAT(refusal({.output = {5, 16'385}}), HasSubstr("pixels a side: 5 x 16385"));
   EXPECT_THAT(
       refusal({.normalization = {.mean = {0.5F, 0.5F}}}),
       HasSubstr("mean and std must have a value for 1 or for 3 channels: 2 and 0"));
@@ -69,7 +72,7 @@ TEST(AugmentOptions, RefuseWhatCannotBe) {
       HasSubstr("mean and std must have a value for 1 or for 3 channels: 1 and 3"));
   EXPECT_THAT(refusal({.centre_fraction = 0}), HasSubstr("the fraction of the centre"));
   EXPECT_THAT(refusal({.centre_fraction = 1.5}), HasSubstr("the fraction of the centre"));
-  EXPECT_THAT(refusal({.padding = -1}), HasSubstr("padding must not be negative: -1"));
+  EXPECT_THAT(refusal({.padding = -1}), HasSubstr("padding must be 0 to 16384: -1"));
   EXPECT_THAT(refusal({.area = {.least_share = 0}}), HasSubstr("the area's share"));
   EXPECT_THAT(
       refusal({.area = {.least_ratio = 2}}),
