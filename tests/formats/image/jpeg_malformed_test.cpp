@@ -174,9 +174,11 @@ TEST(JpegMalformed, MarkersOutOfOrderAreRefused) {
 
 TEST(JpegMalformed, FillBytesAndLoneMarkersAreSound) {
   const Bytes whole = jpeg({24, 16});
-  EXPECT_EQ(
-      decode_image(testing::inserted(whole, 2, {0xff, 0xff, 0xff}), "FILE").pixels,
-      decode_image(whole, "FILE").pixels);
+  for (const Bytes& more : {Bytes{0xff, 0xff, 0xff}, Bytes{0xff, 0x01}, Bytes{0xff, 0xd3}}) {
+    EXPECT_EQ(
+        decode_image(testing::inserted(whole, 2, more), "FILE").pixels,
+        decode_image(whole, "FILE").pixels);
+  }
 }
 
 TEST(JpegMalformed, MissingQuantizationTablesAreRefused) {

@@ -178,7 +178,7 @@ TEST(PngMalformed, ChunksThatAreNoPixelsAreLeftOut) {
   const Bytes whole = png({24, 16});
   const Image image = decode_image(whole, "FILE");
   Bytes compressed = bytes_of(std::string("Comment\0\0", 9));
-  append(compressed, testing::deflated(Bytes(100 * kMebibyte, 'a')));
+  append(compressed, testing::deflated(Bytes(30 * kMebibyte, 'a')));
   Bytes profile = bytes_of(std::string("profile\0\0", 9));
   append(profile, testing::deflated(Bytes(20 * kMebibyte, 0)));
   for (const auto& [type, content] :
