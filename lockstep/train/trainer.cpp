@@ -127,7 +127,7 @@ void Trainer::train() {
     progress_.end_epoch(result);
   }
   test();
-  save_model("model.safetensors", {{"step", concat(step_)}});
+  save_last();
   summary_.steps = step_;
   summary_.skipped_steps = replica_->skipped_steps();
   summary_.bad_images = bad_images_.count(groups_.world);

@@ -65,6 +65,7 @@ class Trainer {
       const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch);
   void judge(std::int64_t epoch, double value);
   void save_best();
+  void save_last();
   void save_model(const std::string& name, const std::map<std::string, std::string>& metadata);
   void test();
   void fail(const std::exception& error);

@@ -71,6 +71,12 @@ void Trainer::save_best() {
        {summary_.eval_metric, concat(summary_.best->value)}});
 }
 
+void Trainer::save_last() {
+  const std::map<std::string, std::string> metadata = {{"step", concat(step_)}};
+  save_model("model.safetensors", metadata);
+  if (ema_) ema_->with_averages([&] { save_model("model-ema.safetensors", metadata); });
+}
+
 // The stages of the first replica bring together what they hold.
 void Trainer::save_model(
     const std::string& name, const std::map<std::string, std::string>& metadata) {

@@ -31,11 +31,11 @@ class TrainLearning : public ::testing::Test {
   // 36 samples a step, so the last of 8 steps has only 4; with 12 a batch that is a third of one.
   void expect_accumulated_as_alone(const Words& words) const {
     const Words common = {"--epochs", "1"};
-    static const TrainedRun alone = run(common, {"--batch-size", "36"});  // once for all ways
+    static const TrainedRun kAlone = run(common, {"--batch-size", "36"});  // once for all ways
     const TrainedRun spread = run(common, words);
     ASSERT_EQ(spread.ended.code, 0) << spread.ended.err;
-    expect_same(spread.losses(), alone.losses(), 8);
-    expect_same(spread.values("val", "loss"), alone.values("val", "loss"), 1);
+    expect_same(spread.losses(), kAlone.losses(), 8);
+    expect_same(spread.values("val", "loss"), kAlone.values("val", "loss"), 1);
   }
 
   static void expect_same(
@@ -202,7 +202,19 @@ TEST_F(TrainLearning, AveragesThatForgetAtOnceAreTheWeights) {
     ASSERT_EQ(averaged.ended.code, 0) << averaged.ended.err;
     EXPECT_EQ(averaged.values("val-ema", "loss"), averaged.values("val", "loss"));
     EXPECT_EQ(averaged.summary["epochs"][1]["ema_loss"], averaged.summary["epochs"][1]["val_loss"]);
+    EXPECT_THAT(averaged.last, ::testing::Not(::testing::IsEmpty()));
+    EXPECT_EQ(averaged.last_ema, averaged.last) << "other bytes";
   }
+}
+
+TEST_F(TrainLearning, TheBestWeightsAreTheAveragesWhereThereAreAny) {
+  const TrainedRun averaged =
+      run({"--epochs", "1", "--model-ema"}, {"--model-ema-decay", "0.5", "--batch-size", "32"});
+  ASSERT_EQ(averaged.ended.code, 0) << averaged.ended.err;
+  EXPECT_EQ(averaged.best, averaged.last_ema);
+  EXPECT_NE(averaged.best, averaged.last);
+  EXPECT_EQ(averaged.summary["best"]["value"], averaged.values("val-ema", "loss")[0]);
+  EXPECT_NE(averaged.summary["best"]["value"], averaged.values("val", "loss")[0]);
 }
 
 TEST_F(TrainLearning, KeepsTheWeightsOfTheBestEpoch) {
@@ -215,6 +227,8 @@ TEST_F(TrainLearning, KeepsTheWeightsOfTheBestEpoch) {
   ASSERT_GT(losses[1], losses[0]) << "the test needs a run that gets worse";
   EXPECT_EQ(worse.summary["best"]["epoch"], 1);
   EXPECT_EQ(worse.summary["best"]["value"], losses[0]);
+  EXPECT_NE(worse.best, worse.last);
+  EXPECT_TRUE(worse.last_ema.empty());
 }
 
 TEST_F(TrainLearning, TheBestWeightsAreWholeWhereverTheStagesAre) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/train/temporary_folder.h"
@@ -12,7 +13,9 @@ namespace {
 using Json = nlohmann::json;
 
 // A length, that many bytes of JSON, the tensors' bytes.
-std::map<std::string, std::string> tensors_of(const std::string& file) {
+std::map<std::string, std::string> tensors_of(const std::string& path) {
+  if (!std::filesystem::exists(path)) return {};
+  const std::string file = contents(path);
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), sizeof length);
   const Json header = Json::parse(file.substr(sizeof length, length));
@@ -45,7 +48,9 @@ TrainedRun trained_run(const std::vector<std::string>& arguments) {
   std::ifstream file(output + "/metrics.jsonl");
   for (std::string line; std::getline(file, line);) run.records.push_back(Json::parse(line));
   run.summary = Json::parse(contents(output + "/summary.json"));
-  run.best = tensors_of(contents(output + "/best.safetensors"));
+  run.best = tensors_of(output + "/best.safetensors");
+  run.last = tensors_of(output + "/model.safetensors");
+  run.last_ema = tensors_of(output + "/model-ema.safetensors");
   return run;
 }
 

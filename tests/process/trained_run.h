@@ -15,7 +15,8 @@ struct TrainedRun {
   Ended ended;
   std::vector<nlohmann::json> records;  ///< the lines of metrics.jsonl
   nlohmann::json summary;
-  std::map<std::string, std::string> best;  ///< bytes of best.safetensors by the tensors' names
+  // Bytes of the tensors in best, model and model-ema.safetensors, by their names.
+  std::map<std::string, std::string> best, last, last_ema;
 
   /// Gives a field of all records of a split, in order.
   std::vector<double> values(const std::string& split, const std::string& field) const;
