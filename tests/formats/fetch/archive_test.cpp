@@ -1,16 +1,12 @@
 #include "lockstep/formats/fetch/archive.h"
 
-#include <fstream>
-#include <iterator>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
 
 #include "tests/formats/fetch/archive_bytes.h"
-#include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/formats/fetch/archive_fixture.h"
 
 namespace lockstep {
 namespace {
@@ -22,41 +18,7 @@ using testing::sparse_tar_bytes;
 using testing::tar_bytes;
 using testing::zip_bytes;
 
-/// Unpacks bytes into a folder of its own, beside which nothing may appear.
-class Archive : public ::testing::Test {
- protected:
-  Unpacked extract(const Bytes& bytes, const ArchiveLimits& limits = {}) {
-    archive_ = directory_.write("archive", bytes);
-    fs::remove_all(root());
-    fs::create_directory(root());
-    return extract_archive(archive_, root(), limits);
-  }
-
-  /// Gives the message without the archive's path.
-  std::string refusal(const Bytes& bytes, const ArchiveLimits& limits = {}) {
-    std::string text = "nothing was thrown";
-    try {
-      extract(bytes, limits);
-    } catch (const DataError& error) {
-      text = error.what();
-      const std::string path = archive_.string() + ": ";
-      EXPECT_EQ(text.substr(0, path.size()), path);
-      text = text.substr(path.size());
-    }
-    EXPECT_EQ(std::distance(fs::directory_iterator(directory_.path()), {}), 2);
-    return text;
-  }
-
-  fs::path root() const { return directory_.path() / "root"; }
-
-  std::string text_of(const std::string& name) const {
-    std::ifstream file(root() / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  testing::TemporaryDirectory directory_;
-  fs::path archive_;
-};
+using Archive = testing::ArchiveTest;
 
 TEST_F(Archive, GivesFilesAndFoldersOfATarFile) {
   const auto bytes = tar_bytes(
@@ -221,80 +183,11 @@ TEST_F(Archive, RefusesAndShowsControlCharacters) {
       "entry 1 (a\\x0ab\\x1b[2J): its name holds a control character");
 }
 
-TEST_F(Archive, RefusesBombs) {
-  const auto bomb =
-      testing::gzip(tar_bytes({{.name = "a", .data = std::string(20'000'000, '\0')}}), 9);
-  ASSERT_LT(bomb.size(), 40'000U);
-  EXPECT_THAT(refusal(bomb), HasSubstr("the archive grows to more than 100 times its size"));
-  EXPECT_LT(fs::file_size(root() / "a"), 7'000'000U);
-  EXPECT_EQ(extract(bomb, {.ratio = 2000}).bytes, 20'000'000U);
-  // Zeros that belong to no entry cost time, too.
-  auto padded = tar_bytes({{.name = "a"}});
-  padded.resize(20'000'000);
-  EXPECT_THAT(
-      refusal(testing::gzip(padded, 9)),
-      HasSubstr("the archive grows to more than 100 times its size"));
-}
-
-TEST_F(Archive, TakesWhatIsSmallAtAnyRatio) {
-  EXPECT_EQ(
-      extract(testing::gzip(tar_bytes({{.name = "a", .data = std::string(1'000'000, 'a')}}), 9))
-          .bytes,
-      1'000'000U);
-}
-
 TEST_F(Archive, UnpacksNoArchiveWithinAnArchive) {
   const auto inner = zip_bytes({{.name = "x", .data = "x"}});
   const std::string data(inner.begin(), inner.end());
   EXPECT_EQ(extract(zip_bytes({{.name = "archive.zip", .data = data}})).files, 1U);
   EXPECT_EQ(text_of("archive.zip"), data);
-}
-
-TEST_F(Archive, RefusesTruncationAtEveryBlockAndMore) {
-  const auto whole = tar_bytes({{.name = "a", .data = "aaa"}, {.name = "b", .data = "bbb"}});
-  const auto packed = testing::gzip(whole);
-  for (std::size_t size = 0; size < whole.size(); size += 64) {
-    const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_NE(refusal(cut), "nothing was thrown") << size;
-  }
-  for (std::size_t size = 0; size < packed.size(); ++size) {
-    const Bytes cut(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_NE(refusal(cut), "nothing was thrown") << size;
-  }
-  EXPECT_EQ(
-      refusal(Bytes(whole.begin(), whole.begin() + 2048)),
-      "offset 2048: the archive ends too early, without its end mark");
-}
-
-TEST_F(Archive, RefusesOtherBytesAfterTheEnd) {
-  auto bytes = tar_bytes({{.name = "a"}});
-  const std::size_t end = bytes.size();
-  bytes.resize(10'240);
-  EXPECT_EQ(extract(bytes).files, 1U);  // tar pads to 10 KiB
-  for (const std::size_t at : {end, end + 100, std::size_t{10'239}, std::size_t{200'000}}) {
-    auto more = bytes;
-    more.resize(std::max(more.size(), at + 1));
-    more[at] = 1;
-    EXPECT_THAT(refusal(more), HasSubstr("other bytes come after the archive's end")) << at;
-  }
-}
-
-TEST_F(Archive, RefusesDamage) {
-  auto bytes = tar_bytes({{.name = "a", .data = "aaa"}});
-  auto packed = testing::gzip(bytes);
-  packed[packed.size() - 6] ^= 1;  // gzip's checksum
-  EXPECT_THAT(refusal(packed), HasSubstr("the gzip stream is damaged: incorrect data check"));
-  bytes[10] ^= 1;  // under the header's checksum
-  EXPECT_THAT(refusal(bytes), HasSubstr("no archive that can be read"));
-  EXPECT_THAT(
-      refusal(zip_bytes({{.name = "a", .data = "aaa", .wrong_checksum = true}})), HasSubstr("CRC"));
-}
-
-TEST_F(Archive, RefusesWhatIsNoArchive) {
-  EXPECT_THAT(refusal({}), HasSubstr("no archive that can be read"));
-  const std::string page = "<html><body>404 Not Found</body></html>";
-  EXPECT_THAT(refusal(Bytes(page.begin(), page.end())), HasSubstr("no archive that can be read"));
-  EXPECT_THAT(refusal(Bytes(5000, 0x42)), HasSubstr("no archive that can be read"));
 }
 
 TEST_F(Archive, NeedsAnEmptyFolder) {

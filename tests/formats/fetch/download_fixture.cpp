@@ -32,10 +32,18 @@ std::string text_of(const std::filesystem::path& path) {
 
 }  // namespace
 
+Origin::Origin() : content(random_text()), server(with_content(directory, content)) {}
+
+Origin& DownloadTest::origin() {
+  static Origin origin;
+  return origin;
+}
+
 DownloadTest::DownloadTest()
     : target_(directory_.path() / "data" / "target"),
-      content_(random_text()),
-      server_(with_content(directory_, content_)) {
+      content_(origin().content),
+      server_(origin().server) {
+  server_.requests();  // those of other tests
   options_.transfer.plain_on_loopback = true;
   options_.attempts = 3;
   options_.first_pause = std::chrono::milliseconds(1);
@@ -47,7 +55,7 @@ Download DownloadTest::wanted(const std::vector<std::string>& behaviours) const 
       .name = "set.bin",
       .addresses = {},
       .bytes = content_.size(),
-      .sha256 = sha256_of_file(directory_.path() / "content")};
+      .sha256 = sha256_of_file(origin().directory.path() / "content")};
   for (const auto& behaviour : behaviours) {
     const bool whole = behaviour.starts_with("http");
     wanted.addresses.push_back(whole ? behaviour : server_.address(behaviour));

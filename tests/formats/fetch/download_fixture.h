@@ -9,10 +9,21 @@
 
 namespace lockstep::testing {
 
-/// Downloads the content of a server of its own into a folder of its own.
+/// Is a server of some random bytes, started once for all tests that ask for one.
+struct Origin {
+  Origin();
+
+  TemporaryDirectory directory;
+  std::string content;
+  FileServer server;
+};
+
+/// Downloads what the server has into a folder of its own.
 class DownloadTest : public ::testing::Test {
  protected:
   DownloadTest();
+
+  static Origin& origin();
 
   /// Describes the content as it is, at these behaviours of the server.
   Download wanted(const std::vector<std::string>& behaviours) const;
@@ -34,8 +45,8 @@ class DownloadTest : public ::testing::Test {
 
   TemporaryDirectory directory_;
   std::filesystem::path target_;
-  std::string content_;
-  FileServer server_;
+  const std::string& content_;
+  FileServer& server_;
   DownloadOptions options_;
   std::vector<std::string> notices_;
 };

@@ -9,20 +9,32 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Has a server that speaks https beside the plain one.
+/// Is a server of the same bytes that speaks https.
+struct SecureOrigin {
+  explicit SecureOrigin(const std::filesystem::path& folder)
+      : certificate(testing::make_certificate(folder, "ours")),
+        server(folder, certificate.certificate, certificate.key) {}
+
+  testing::Certificate certificate;
+  testing::FileServer server;
+};
+
 class DownloadTls : public testing::DownloadTest {
  protected:
-  DownloadTls()
-      : certificate_(testing::make_certificate(directory_.path(), "ours")),
-        secure_(directory_.path(), certificate_.certificate, certificate_.key) {
+  DownloadTls() : secure_(secure_origin().server) {
     options_.transfer.plain_on_loopback = false;
-    options_.transfer.certificates = certificate_.certificate;
+    options_.transfer.certificates = secure_origin().certificate.certificate;
+    secure_.requests();  // those of other tests
+  }
+
+  static SecureOrigin& secure_origin() {
+    static SecureOrigin secure(origin().directory.path());
+    return secure;
   }
 
   std::string secure(const std::string& behaviour) const { return secure_.address(behaviour); }
 
-  testing::Certificate certificate_;
-  testing::FileServer secure_;
+  testing::FileServer& secure_;
 };
 
 TEST_F(DownloadTls, BringsAFile) {

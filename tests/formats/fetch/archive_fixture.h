@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/fetch/archive.h"
+
+#include "tests/formats/idx_bytes.h"
+#include "tests/formats/temporary_directory.h"
+
+namespace lockstep::testing {
+
+/// Unpacks bytes into a folder of its own, beside which nothing may appear.
+class ArchiveTest : public ::testing::Test {
+ protected:
+  Unpacked extract(const Bytes& bytes, const ArchiveLimits& limits = {}) {
+    archive_ = directory_.write("archive", bytes);
+    std::filesystem::remove_all(root());
+    std::filesystem::create_directory(root());
+    return extract_archive(archive_, root(), limits);
+  }
+
+  /// Gives the message without the archive's path.
+  std::string refusal(const Bytes& bytes, const ArchiveLimits& limits = {}) {
+    std::string text = "nothing was thrown";
+    try {
+      extract(bytes, limits);
+    } catch (const DataError& error) {
+      text = error.what();
+      const std::string path = archive_.string() + ": ";
+      EXPECT_EQ(text.substr(0, path.size()), path);
+      text = text.substr(path.size());
+    }
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 2);
+    return text;
+  }
+
+  std::filesystem::path root() const { return directory_.path() / "root"; }
+
+  std::string text_of(const std::string& name) const {
+    std::ifstream file(root() / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  TemporaryDirectory directory_;
+  std::filesystem::path archive_;
+};
+
+}  // namespace lockstep::testing
