@@ -158,6 +158,7 @@ def cases():
         yield "resized_crop_bilinear", width, height, 3, (80, 5, 75, 75, 112, 112)
         yield "evaluation", width, height, 3, (112, 112, 0.875)
         yield "evaluation", width, height, 3, (96, 64, 0.9)
+        yield "evaluation", width, height, 3, (64, 96, 0.9)
     for box in ((0, 0, 20, 30), (10, 5, 54, 35), (63, 39, 1, 1), (0, 0, 64, 40), (7, 3, 32, 32)):
         yield "resized_crop_bicubic", 64, 40, 3, (*box, 32, 32)
         yield "resized_crop_bilinear", 64, 40, 3, (*box, 32, 32)

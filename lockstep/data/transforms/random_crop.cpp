@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "lockstep/core/error.h"
-
 namespace lockstep::data {
 namespace {
 
@@ -43,24 +41,6 @@ Box random_box(ImageSize size, ImageSize part, RandomStream& stream) {
   const std::int64_t top = stream.integer(0, size.height - part.height);
   const std::int64_t left = stream.integer(0, size.width - part.width);
   return {left, top, part.width, part.height};
-}
-
-Box centre_box(ImageSize size, ImageSize part) {
-  check(
-      part.width <= size.width && part.height <= size.height,
-      "centre_box: the image of ",
-      size.width,
-      " x ",
-      size.height,
-      " must hold ",
-      part.width,
-      " x ",
-      part.height);
-  return {
-      rounded(as_double(size.width - part.width) / 2),
-      rounded(as_double(size.height - part.height) / 2),
-      part.width,
-      part.height};
 }
 
 }  // namespace lockstep::data

@@ -20,7 +20,4 @@ Box random_area_box(ImageSize size, const RandomArea& area, RandomStream& stream
 /// Draws the place of a part of that size, each equally likely; it must fit.
 Box random_box(ImageSize size, ImageSize part, RandomStream& stream);
 
-/// Gives the part of that size in the centre; halves are rounded to even, as torchvision does.
-Box centre_box(ImageSize size, ImageSize part);
-
 }  // namespace lockstep::data

@@ -76,7 +76,8 @@ TEST(AugmentOptions, RefuseWhatCannotBe) {
   EXPECT_THAT(refusal({.area = {.least_share = 0}}), HasSubstr("the area's share"));
   EXPECT_THAT(
       refusal({.area = {.least_ratio = 2}}),
-      HasSubstr("the area's ratio must be a range of positive numbers: 2 to 1.33333"));
+      HasSubstr("the area's ratio must be a range between 0.001 and 1000: 2 to 1.33333"));
+  EXPECT_THAT(refusal({.area = {.most_ratio = 1e9}}), HasSubstr("the area's ratio"));
   EXPECT_THAT(refusal({.flip = 1.5}), HasSubstr("a flip must be from 0 to 1: 1.5"));
   EXPECT_THAT(refusal({.rand_augment = "rand-x9"}), HasSubstr("an unknown section: \"x9\""));
   EXPECT_THAT(

@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 namespace lockstep::data {
 namespace {
 
@@ -77,14 +75,6 @@ TEST(RandomBox, ReachesEveryPlace) {
   EXPECT_EQ(places.size(), 6U);
   EXPECT_EQ(*places.begin(), std::pair(0L, 0L));
   EXPECT_EQ(*places.rbegin(), std::pair(2L, 1L));
-}
-
-TEST(CentreBox, RoundsHalvesToEven) {
-  EXPECT_EQ(centre_box({10, 11}, {4, 4}), (Box{3, 4, 4, 4}));
-  EXPECT_EQ(centre_box({9, 7}, {4, 4}), (Box{2, 2, 4, 4}));
-  EXPECT_EQ(centre_box({4, 4}, {4, 4}), (Box{0, 0, 4, 4}));
-  EXPECT_THROW(centre_box({3, 4}, {4, 4}), InvalidArgument);
-  EXPECT_THROW(centre_box({4, 3}, {4, 4}), InvalidArgument);
 }
 
 }  // namespace
