@@ -1,10 +1,9 @@
-// The cases W5 and W9 of the conformance list, and that files do not depend on how tensors lie in
+// The case W9 of the conformance list, and that files do not depend on how tensors lie in
 // memory. What Python reads and writes is tried in tests/round_trip.
 
 #include "lockstep/nn/weights.h"
 
 #include <cmath>
-#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,56 +20,15 @@
 #include "lockstep/formats/weights/weight_file.h"
 #include "lockstep/nn/models/model.h"
 
-#include "tests/formats/temporary_directory.h"
 #include "tests/nn/model_inputs.h"
+#include "tests/nn/weights_fixture.h"
 
 namespace lockstep::nn {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-class Weights : public ::testing::Test {
- protected:
-  Weights() { torch::manual_seed(3); }
-
-  std::string file(const std::string& name = "w.safetensors") const {
-    return (folder_.path() / name).string();
-  }
-
-  // Writes tensors as they are, under any names.
-  std::string written(const NamedTensors& state) const {
-    save_weights(state, file());
-    return file();
-  }
-
-  testing::TemporaryDirectory folder_;
-};
-
-NamedTensors copies(const NamedTensors& state, const std::string& prefix = "") {
-  NamedTensors result("Tensor");
-  for (const auto& item : state) result.insert(prefix + item.key(), item.value().detach().clone());
-  return result;
-}
-
-void expect_equal_state(const torch::nn::Module& ours, const NamedTensors& expected) {
-  const auto state = named_state(ours);
-  ASSERT_EQ(state.keys(), expected.keys());
-  for (const auto& item : state) {
-    EXPECT_TRUE(item.value().equal(expected[item.key()])) << item.key();
-  }
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST_F(Weights, AreListedInPythonsOrderW9) {
   const auto keys = named_state(*make_model("resnet18", 3)).keys();
@@ -147,81 +105,6 @@ TEST_F(Weights, LeaveParametersWhatTheyAre) {
   }
   EXPECT_FALSE(model->parameters()[0].requires_grad());
   EXPECT_TRUE(model->parameters()[1].requires_grad());
-}
-
-// toy: net1.weight [10, 10], net1.bias [10], net2.weight [5, 10], net2.bias [5].
-TEST_F(Weights, EveryDifferenceIsListedAndNothingLoadedW5) {
-  auto model = make_model("toy", 5);
-  const auto before = copies(named_state(*model));
-  NamedTensors other("Tensor");
-  other.insert("net1.weight", at::ones({10, 10}));
-  other.insert("net1.bias", at::ones({2, 5}));
-  other.insert("net2.bias", at::ones({5}, at::kLong));
-  other.insert("net3.bias", at::ones({1}));
-  const std::string path = written(other);
-  EXPECT_EQ(
-      message_of([&] { load_weights(*model, path); }),
-      "load_weights: " + path +
-          ": the weights do not fit the model; nothing was loaded:\n"
-          "  missing in the file: net2.weight\n"
-          "  not in the model: net3.bias\n"
-          "  other: net1.bias: here [10] float32, in the file [2, 5] float32\n"
-          "  other: net2.bias: here [5] float32, in the file [5] int64\n"
-          "choose the model that the file was made with, or let the tensors of a new head keep "
-          "their values");
-  expect_equal_state(*model, before);
-}
-
-TEST_F(Weights, OfANewHeadAreKept) {
-  auto saved = make_model("toy", 7), model = make_model("toy", 5);
-  const auto before = copies(named_state(*model));
-  save_weights(*saved, file());
-  const auto report =
-      load_weights(*model, file(), {.resizable = {"net2.weight", "net2.bias"}, .only = {}});
-  EXPECT_EQ(report.loaded, 2);
-  EXPECT_EQ(
-      remarks_text(report),
-      "  kept the model's net2.weight: here [5, 10] float32, in the file [7, 10] float32\n"
-      "  kept the model's net2.bias: here [5] float32, in the file [7] float32\n");
-  const auto after = named_state(*model);
-  EXPECT_TRUE(after["net1.weight"].equal(named_state(*saved)["net1.weight"]));
-  EXPECT_TRUE(after["net2.weight"].equal(before["net2.weight"]));
-}
-
-// A head may have other classes, not other features, another type, or be absent.
-TEST_F(Weights, OfANewHeadAreRefusedIfMoreDiffersW5) {
-  auto model = make_model("toy", 5);
-  const LoadWeightsOptions options{.resizable = {"net2.weight", "net2.bias"}, .only = {}};
-  const auto message = [&](const torch::Tensor& weight) {
-    auto state = copies(named_state(*make_model("toy", 7)));
-    NamedTensors other("Tensor");
-    for (const auto& item : state) {
-      if (item.key() != "net2.weight") other.insert(item.key(), item.value());
-    }
-    if (weight.defined()) other.insert("net2.weight", weight);
-    return message_of([&] { load_weights(*model, written(other), options); });
-  };
-  EXPECT_THAT(message(at::ones({7, 11})), HasSubstr("other: net2.weight: here [5, 10] float32"));
-  EXPECT_THAT(message(at::ones({7, 10, 1})), HasSubstr("other: net2.weight"));
-  EXPECT_THAT(message(at::ones({})), HasSubstr("other: net2.weight"));
-  EXPECT_THAT(message({}), HasSubstr("missing in the file: net2.weight"));
-  EXPECT_EQ(message(at::ones({7, 10})), "nothing was thrown");
-}
-
-TEST_F(Weights, OfAHeadThatFitsAreLoaded) {
-  auto saved = make_model("toy", 5), model = make_model("toy", 5);
-  save_weights(*saved, file());
-  const auto report = load_weights(*model, file(), {.resizable = {"net2.weight"}, .only = {}});
-  EXPECT_EQ(report.loaded, 4);
-  EXPECT_THAT(report.kept, IsEmpty());
-  expect_equal_state(*model, named_state(*saved));
-}
-
-TEST_F(Weights, ThatMayDifferInSizeMustBeTheModels) {
-  auto model = make_model("toy", 5);
-  save_weights(*model, file());
-  EXPECT_THROW(
-      load_weights(*model, file(), {.resizable = {"fc.weight"}, .only = {}}), InvalidArgument);
 }
 
 TEST_F(Weights, OfPythonsDdpLoseTheirPrefixW9) {

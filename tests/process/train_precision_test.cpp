@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/process/train_command.h"
-#include "tests/process/train_idx_files.h"
 #include "tests/train/temporary_folder.h"
 
 namespace lockstep::testing {
@@ -31,24 +30,24 @@ struct PrecisionRun {
 
 class TrainPrecision : public ::testing::TestWithParam<Way> {
  protected:
-  void SetUp() override { write_idx_files(data_.path(), 512, 64); }
-
-  PrecisionRun run(const Words& words) const {
+  // The toy net on its one batch: a CPU without instructions for float16 takes seconds for a step
+  // of convolutions.
+  static PrecisionRun run(const Words& words) {
     const TemporaryFolder folder;
     const std::string output = folder.path() + "/run";
     Words all = {
+        "--model",
+        "toy",
         "--data",
-        "mnist:" + data_.path(),
+        "mock",
         "--output",
         output,
         "--log-interval",
         "1",
         "--max-steps",
-        "24",
-        "--opt",
-        "sgd",
+        "60",
         "--lr",
-        "0.05"};
+        "0.02"};
     all.insert(all.end(), words.begin(), words.end());
     PrecisionRun result{.ended = train(all), .steps = {}, .summary = {}};
     if (result.ended.code != 0) return result;
@@ -60,8 +59,6 @@ class TrainPrecision : public ::testing::TestWithParam<Way> {
     result.summary = Json::parse(contents(output + "/summary.json"));
     return result;
   }
-
-  TemporaryFolder data_;
 };
 
 Words with(Words words, const Words& more) {
@@ -75,13 +72,14 @@ TEST_P(TrainPrecision, Float16LearnsAsFloat32) {
       run(with(GetParam().words, {"--precision", "16-mixed", "--clip-grad", "5"}));
   ASSERT_EQ(half.ended.code, 0) << half.ended.err;
   const PrecisionRun full = run(with(GetParam().words, {"--clip-grad", "5"}));
-  ASSERT_EQ(half.steps.size(), 24U);
+  ASSERT_EQ(half.steps.size(), 60U);
   EXPECT_THAT(half.ended.err, HasSubstr("warning: --precision 16-mixed is for GPUs"));
-  for (std::size_t i = 0; i < 6; ++i) {
+  for (std::size_t i = 0; i < 20; ++i) {
     const double expected = full.steps[i]["loss"];
-    EXPECT_NEAR(half.steps[i]["loss"].get<double>(), expected, 0.02) << i;
+    EXPECT_NEAR(half.steps[i]["loss"].get<double>(), expected, 0.01) << i;
   }
-  EXPECT_LT(half.steps.back()["loss"].get<double>(), 0.3);
+  const double first = half.steps.front()["loss"], last = half.steps.back()["loss"];
+  EXPECT_LT(last, first - 0.1);
   EXPECT_EQ(half.summary["precision"], "16-mixed");
   EXPECT_EQ(half.summary["skipped_steps"], 0);
   EXPECT_EQ(half.steps.back()["loss_scale"], 65536);

@@ -175,37 +175,5 @@ TEST_F(TrainStart, APatternThatMatchesNothingEndsWithCodeTwo) {
       ended.err, HasSubstr("--freeze matches no parameter: features.*; their names are 0.*, 4.*"));
 }
 
-// Statistics belong to the weights that stay.
-TEST_F(TrainStart, FrozenBatchNormsKeepTheirStatistics) {
-  const Words net = {
-      "--model",
-      "resnet18-cifar",
-      "--data",
-      "mock",
-      "--max-steps",
-      "2",
-      "--val-interval",
-      "0",
-      "--opt",
-      "sgd"};
-  const auto into = [&](const std::string& name) { return Words{"--output", run_folder(name)}; };
-  ASSERT_EQ(train(net + into("start") + Words{"--batch-size", "4", "--max-steps", "1"}).code, 0);
-  const std::string start = run_folder("start") + "/model.safetensors";
-  const Words frozen = {"--pretrained", start, "--freeze", "conv1.*,bn1.*,layer1.*"};
-  const std::vector<Way> ways = {
-      {"serial", {"--batch-size", "4"}},
-      {"dp", {"--parallel", "dp", "--places", "2", "--batch-size", "2"}},
-      {"pp", {"--parallel", "pp", "--nproc-per-node", "2", "--chunks", "2", "--batch-size", "4"}}};
-  for (const Way& way : ways) {
-    const Ended ended = train(net + frozen + into(way.name) + way.words);
-    ASSERT_EQ(ended.code, 0) << ended.err;
-    const TensorFile before = read_weights(start);
-    const TensorFile after = read_weights(run_folder(way.name) + "/model.safetensors");
-    EXPECT_TRUE(are_equal(before, after, "layer1.0.bn1.running_mean")) << way.name;
-    EXPECT_TRUE(are_equal(before, after, "bn1.num_batches_tracked")) << way.name;
-    EXPECT_FALSE(are_equal(before, after, "layer2.0.bn1.running_mean")) << way.name;
-  }
-}
-
 }  // namespace
 }  // namespace lockstep::testing

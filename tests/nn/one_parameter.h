@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/optim/sgd.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/grad_scaler.h"
+
+namespace lockstep::nn {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// Is one parameter of two numbers with an optimizer, and a gradient that is set by hand.
+struct OneParameter {
+  OneParameter() : parameter(at::zeros({2}).set_requires_grad(true)), optimizer({parameter}, 1.0) {}
+  void set_gradient(double second) {
+    parameter.mutable_grad() = at::tensor({1.0, second}).to(at::kFloat);
+  }
+  double moved() const { return -parameter[0].item<double>(); }
+
+  torch::Tensor parameter;
+  torch::optim::SGD optimizer;
+};
+
+/// Does what every iteration begins with.
+inline void scale_something(GradScaler& scaler) { scaler.scale(at::ones({})); }
+
+/// Gives the message of the InvalidArgument that the body throws.
+inline std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <torch/utils.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/weights.h"
+
+#include "tests/formats/temporary_directory.h"
+
+namespace lockstep::nn {
+
+/// Has a folder for files of weights.
+class Weights : public ::testing::Test {
+ protected:
+  Weights() { torch::manual_seed(3); }
+
+  std::string file(const std::string& name = "w.safetensors") const {
+    return (folder_.path() / name).string();
+  }
+
+  // Writes tensors as they are, under any names.
+  std::string written(const NamedTensors& state) const {
+    save_weights(state, file());
+    return file();
+  }
+
+  testing::TemporaryDirectory folder_;
+};
+
+/// Copies tensors, so that a test may change them.
+inline NamedTensors copies(const NamedTensors& state, const std::string& prefix = "") {
+  NamedTensors result("Tensor");
+  for (const auto& item : state) result.insert(prefix + item.key(), item.value().detach().clone());
+  return result;
+}
+
+inline void expect_equal_state(const torch::nn::Module& ours, const NamedTensors& expected) {
+  const auto state = named_state(ours);
+  ASSERT_EQ(state.keys(), expected.keys());
+  for (const auto& item : state) {
+    EXPECT_TRUE(item.value().equal(expected[item.key()])) << item.key();
+  }
+}
+
+/// Gives the message of the DataError that the body throws.
+inline std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace lockstep::nn
