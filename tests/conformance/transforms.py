@@ -156,9 +156,8 @@ def cases():
         yield "resize_bilinear", width, height, 3, (112, 112)
         yield "resized_crop_bicubic", width, height, 3, (31, 77, 149, 110, 112, 112)
         yield "resized_crop_bilinear", width, height, 3, (80, 5, 75, 75, 112, 112)
-        yield "evaluation", width, height, 3, (112, 112, 0.875)
-        yield "evaluation", width, height, 3, (96, 64, 0.9)
-        yield "evaluation", width, height, 3, (64, 96, 0.9)
+        for output in ((112, 112, 0.875), (96, 64, 0.9), (64, 96, 0.9)):
+            yield "evaluation", width, height, 3, output
     for box in ((0, 0, 20, 30), (10, 5, 54, 35), (63, 39, 1, 1), (0, 0, 64, 40), (7, 3, 32, 32)):
         yield "resized_crop_bicubic", 64, 40, 3, (*box, 32, 32)
         yield "resized_crop_bilinear", 64, 40, 3, (*box, 32, 32)
