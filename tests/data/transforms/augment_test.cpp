@@ -12,6 +12,8 @@
 #include "lockstep/data/transforms/ops/levels.h"
 #include "lockstep/data/transforms/ops/place.h"
 #include "lockstep/data/transforms/rand_augment.h"
+#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/image_reader.h"
 
 #include "tests/data/transforms/test_images.h"
 
@@ -118,6 +120,20 @@ TEST(Augment, AsksForTheCropAlone) {
   EXPECT_TRUE(smaller);
   const auto padded = make_train_transform(augment_options(AugmentKind::kCropFlip, {32, 32}));
   EXPECT_EQ(padded->region({32, 32}, key_of(0)), (Box{0, 0, 32, 32}));
+}
+
+// What is decoded for the crop alone gives the numbers that the crop of the whole image gives.
+TEST(Augment, AgreesOnPartsAndWholesOfFiles) {
+  const auto transform = make_train_transform(augment_options(AugmentKind::kTimm, {40, 40}));
+  const auto file = encode_jpeg(image_of("photo", {90, 70}).view());
+  const ImageReader reader(file, "photo.jpg");
+  const Image whole = reader.read();
+  for (std::int64_t index = 0; index < 50; ++index) {
+    const Image part = reader.read(transform->region(reader.size(), key_of(index)));
+    Numbers out(40 * 40 * 3);
+    transform->apply(part.view(), key_of(index), out);
+    ASSERT_EQ(out, applied(*transform, whole, key_of(index)));
+  }
 }
 
 TEST(Augment, TurnsJitterOffBesideRandAugment) {
