@@ -4,9 +4,9 @@
 namespace lockstep::data {
 
 const std::vector<std::string>& checked_set_names() {
-  static const std::vector<std::string> names{
+  static const std::vector<std::string> kNames{
       "mnist", "fashion-mnist", "cifar10", "cifar100", "images"};
-  return names;
+  return kNames;
 }
 
 SetReport check_set(

@@ -99,8 +99,8 @@ KnownSet cifar100() {
 }  // namespace
 
 const std::vector<KnownSet>& known_sets() {
-  static const std::vector<KnownSet> all{mnist(), fashion_mnist(), cifar10(), cifar100()};
-  return all;
+  static const std::vector<KnownSet> kAll{mnist(), fashion_mnist(), cifar10(), cifar100()};
+  return kAll;
 }
 
 const KnownSet& known_set(const std::string& name) {

@@ -32,13 +32,13 @@ constexpr std::int64_t kMostImages = 10'000'000;
 constexpr std::int64_t kLongestSide = 4096;
 
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{
+  static const std::vector<Kind> kAll{
       {"mnist", 60'000, 10'000, 10, 1, kMostMnist, write_mnist_files},
       {"fashion-mnist", 60'000, 10'000, 10, 1, kMostMnist, write_mnist_files},
       {"cifar10", 50'000, 10'000, 10, 5, kMostCifar, write_cifar10_files},
       {"cifar100", 50'000, 10'000, 100, 1, kMostCifar, write_cifar100_files},
       {"images", 2'000, 500, 20, 2, kMostImages, write_image_files}};
-  return all;
+  return kAll;
 }
 
 const Kind& kind_of(const std::string& name) {
@@ -115,12 +115,12 @@ SetPlan plan_of(const Kind& kind, const SyntheticOptions& options) {
 }  // namespace
 
 const std::vector<std::string>& synthetic_set_names() {
-  static const std::vector<std::string> names = [] {
+  static const std::vector<std::string> kNames = [] {
     std::vector<std::string> all;
     for (const Kind& kind : kinds()) all.push_back(kind.name);
     return all;
   }();
-  return names;
+  return kNames;
 }
 
 SyntheticSummary write_synthetic_set(

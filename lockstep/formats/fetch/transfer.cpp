@@ -64,8 +64,8 @@ void set(CURL* handle, CURLoption option, Value value) {
 }
 
 void start_curl_once() {
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (started != CURLE_OK) throw Error("download: curl cannot be started");
+  static const CURLcode kStarted = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (kStarted != CURLE_OK) throw Error("download: curl cannot be started");
 }
 
 /// Is what the callback needs of one request.
@@ -114,8 +114,8 @@ std::size_t receive(char* bytes, std::size_t /*one*/, std::size_t size, void* us
 }  // namespace
 
 const std::error_category& transfer_errors() {
-  static const TransferErrors category;
-  return category;
+  static const TransferErrors kCategory;
+  return kCategory;
 }
 
 struct Transfer::Handle {

@@ -5,6 +5,8 @@
 
 #include <zlib.h>
 
+#include "tests/formats/idx_bytes.h"
+
 namespace lockstep::testing {
 namespace {
 
@@ -48,12 +50,23 @@ std::uint32_t checksum_of(const ZipEntry& entry) {
   return static_cast<std::uint32_t>(sum) ^ (entry.wrong_checksum ? 1U : 0U);
 }
 
+/// Gives the entry's data as the file holds them: gzip's deflate stream without its frame.
+std::string packed_data(const ZipEntry& entry) {
+  if (!entry.deflated) return entry.data;
+  constexpr std::size_t kHeader = 10;
+  constexpr std::size_t kTrailer = 8;
+  const Bytes member = gzip({entry.data.begin(), entry.data.end()}, 9);
+  return {member.begin() + kHeader, member.end() - kTrailer};
+}
+
 /// Appends what the local and the central header have in common.
-void append_zip_fields(Bytes& bytes, const ZipEntry& entry) {
+void append_zip_fields(Bytes& bytes, const ZipEntry& entry, std::size_t packed) {
   number(bytes, 20, 2);  // version needed
-  number(bytes, 0, 8);   // flags, stored, time and date
+  number(bytes, 0, 2);   // flags
+  number(bytes, entry.deflated ? 8 : 0, 2);
+  number(bytes, 0, 4);  // time and date
   number(bytes, checksum_of(entry), 4);
-  number(bytes, entry.data.size(), 4);
+  number(bytes, packed, 4);
   number(bytes, entry.data.size(), 4);
   number(bytes, entry.name.size(), 2);
   number(bytes, 0, 2);  // no extra field
@@ -119,16 +132,17 @@ Bytes zip_bytes(const std::vector<ZipEntry>& entries) {
   Bytes bytes;
   Bytes directory;
   for (const ZipEntry& entry : entries) {
+    const std::string packed = packed_data(entry);
     append(directory, "PK\x01\x02");
     number(directory, 3 << 8 | 20, 2);  // made on Unix
-    append_zip_fields(directory, entry);
+    append_zip_fields(directory, entry, packed.size());
     number(directory, 0, 6);  // no comment, disk 0, inner attributes
     number(directory, std::uint64_t{entry.mode} << 16, 4);
     number(directory, bytes.size(), 4);
     append(directory, entry.name);
     append(bytes, "PK\x03\x04");
-    append_zip_fields(bytes, entry);
-    append(bytes, entry.name + entry.data);
+    append_zip_fields(bytes, entry, packed.size());
+    append(bytes, entry.name + packed);
   }
   const std::size_t start = bytes.size();
   bytes.insert(bytes.end(), directory.begin(), directory.end());

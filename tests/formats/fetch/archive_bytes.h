@@ -35,9 +35,10 @@ struct ZipEntry {
   std::string data = {};
   unsigned mode = 0100644;
   bool wrong_checksum = false;
+  bool deflated = false;  ///< else stored
 };
 
-/// Makes a zip file whose entries are stored.
+/// Makes a zip file, hostile ones too.
 Bytes zip_bytes(const std::vector<ZipEntry>& entries);
 
 }  // namespace lockstep::testing

@@ -29,6 +29,15 @@ TEST_F(ArchiveDamage, RefusesBombs) {
       HasSubstr("the archive grows to more than 100 times its size"));
 }
 
+TEST_F(ArchiveDamage, RefusesZipBombs) {
+  const auto bomb =
+      zip_bytes({{.name = "a", .data = std::string(20'000'000, '\0'), .deflated = true}});
+  ASSERT_LT(bomb.size(), 40'000U);
+  EXPECT_EQ(refusal(bomb), "the archive grows to more than 100 times its size");
+  EXPECT_LT(fs::file_size(root() / "a"), 4'500'000U);
+  EXPECT_EQ(extract(bomb, {.ratio = 2000}).bytes, 20'000'000U);
+}
+
 TEST_F(ArchiveDamage, TakesWhatIsSmallAtAnyRatio) {
   EXPECT_EQ(
       extract(testing::gzip(tar_bytes({{.name = "a", .data = std::string(1'000'000, 'a')}}), 9))
