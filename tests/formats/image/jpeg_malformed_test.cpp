@@ -117,6 +117,10 @@ TEST(JpegMalformed, FramesThatDoNotFitTheirLengthAreRefused) {
   frame[9] = 4;
   EXPECT_THAT(
       refusal(with_frame(frame)), HasSubstr("does not have the length of its 4 components"));
+  frame = jpeg_frame(0xc0, 24, 16, 8, 4);
+  frame[9] = 3;
+  EXPECT_THAT(
+      refusal(with_frame(frame)), HasSubstr("does not have the length of its 3 components"));
   EXPECT_THAT(refusal(with_frame(segment(0xc0, {8, 0, 1}))), HasSubstr("frame is too short"));
   for (const int sampling : {0x00, 0x10, 0x01, 0x51, 0x15}) {
     frame = jpeg_frame(0xc0, 24, 16);

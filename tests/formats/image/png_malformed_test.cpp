@@ -123,6 +123,16 @@ TEST(PngMalformed, HeadersThatCannotBeAreRefused) {
       HasSubstr("offset 8: the first chunk of the PNG image is no IHDR of 13 bytes"));
 }
 
+TEST(PngMalformed, UnknownMethodsAreRefused) {
+  for (const std::size_t method : {26U, 27U}) {  // of compression and of filtering
+    Bytes bytes = png({24, 16});
+    bytes[method] = 1;
+    EXPECT_THAT(
+        refusal(testing::with_true_checksums(bytes)),
+        HasSubstr("offset 26: the PNG image is compressed, filtered or interlaced in an unknown"));
+  }
+}
+
 TEST(PngMalformed, PixelsThatDoNotFitTheHeaderAreRefused) {
   const Bytes header = png_header(2, 4, 8, 0);
   EXPECT_EQ(decode_image(png_file(header, {}, grey_rows(4)), "FILE").size, (ImageSize{2, 4}));
