@@ -39,7 +39,7 @@ FileDescriptor open_directory(const fs::path& path) {
 
 }  // namespace
 
-AtomicDirectory::AtomicDirectory(fs::path target) : target_(without_slash(target)) {
+AtomicDirectory::AtomicDirectory(const fs::path& target) : target_(without_slash(target)) {
   check(
       !target_.empty() && target_.filename() != "." && target_.filename() != "..",
       "the folder to make must have a name of its own: ",

@@ -17,7 +17,7 @@ class AtomicDirectory {
  public:
   /// Makes the fresh directory, and the target's parents if they are missing. A target that is
   /// there and is no empty directory is an InvalidArgument.
-  explicit AtomicDirectory(std::filesystem::path target);
+  explicit AtomicDirectory(const std::filesystem::path& target);
   AtomicDirectory(const AtomicDirectory&) = delete;
   AtomicDirectory& operator=(const AtomicDirectory&) = delete;
   ~AtomicDirectory();
