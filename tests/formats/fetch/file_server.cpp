@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include <poll.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "lockstep/launch/worker_environment.h"
@@ -38,6 +39,7 @@ FileServer::FileServer(
     : process_(options_for(folder, certificate, key)),
       output_(process_.take_output()),
       scheme_(certificate.empty() ? "http" : "https") {
+  ::setenv("no_proxy", "127.0.0.1,localhost", 1);  // whoever asks it must not ask a proxy
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (text_.find('\n') == std::string::npos) {
     if (std::chrono::steady_clock::now() > end || process_.status()) {
