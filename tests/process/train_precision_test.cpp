@@ -45,9 +45,9 @@ class TrainPrecision : public ::testing::TestWithParam<Way> {
         "--log-interval",
         "1",
         "--max-steps",
-        "60",
+        "100",
         "--lr",
-        "0.02"};
+        "0.05"};
     all.insert(all.end(), words.begin(), words.end());
     PrecisionRun result{.ended = train(all), .steps = {}, .summary = {}};
     if (result.ended.code != 0) return result;
@@ -66,20 +66,25 @@ Words with(Words words, const Words& more) {
   return words;
 }
 
+double mean_loss(const PrecisionRun& run, std::size_t first, std::size_t last) {
+  double sum = 0;
+  for (std::size_t i = first; i < last; ++i) sum += run.steps[i]["loss"].get<double>();
+  return sum / static_cast<double>(last - first);
+}
+
 // As in fp32 but for the rounding, and it learns.
 TEST_P(TrainPrecision, Float16LearnsAsFloat32) {
   const PrecisionRun half =
       run(with(GetParam().words, {"--precision", "16-mixed", "--clip-grad", "5"}));
   ASSERT_EQ(half.ended.code, 0) << half.ended.err;
   const PrecisionRun full = run(with(GetParam().words, {"--clip-grad", "5"}));
-  ASSERT_EQ(half.steps.size(), 60U);
+  ASSERT_EQ(half.steps.size(), 100U);
   EXPECT_THAT(half.ended.err, HasSubstr("warning: --precision 16-mixed is for GPUs"));
   for (std::size_t i = 0; i < 20; ++i) {
     const double expected = full.steps[i]["loss"];
-    EXPECT_NEAR(half.steps[i]["loss"].get<double>(), expected, 0.01) << i;
+    EXPECT_NEAR(half.steps[i]["loss"].get<double>(), expected, 0.02) << i;
   }
-  const double first = half.steps.front()["loss"], last = half.steps.back()["loss"];
-  EXPECT_LT(last, first - 0.1);
+  EXPECT_LT(mean_loss(half, 80, 100), mean_loss(half, 0, 20) - 0.1);
   EXPECT_EQ(half.summary["precision"], "16-mixed");
   EXPECT_EQ(half.summary["skipped_steps"], 0);
   EXPECT_EQ(half.steps.back()["loss_scale"], 65536);
@@ -90,12 +95,12 @@ INSTANTIATE_TEST_SUITE_P(
     Ways,
     TrainPrecision,
     ::testing::Values(
-        Way{"Serial", {"--batch-size", "32"}},
-        Way{"DataParallel", {"--parallel", "dp", "--places", "2", "--batch-size", "16"}},
-        Way{"Ddp", {"--parallel", "ddp", "--nproc-per-node", "2", "--batch-size", "16"}},
-        Way{"Pipeline", {"--parallel", "pp", "--places", "2", "--batch-size", "32"}},
+        Way{"Serial", {"--batch-size", "128"}},
+        Way{"DataParallel", {"--parallel", "dp", "--places", "2", "--batch-size", "64"}},
+        Way{"Ddp", {"--parallel", "ddp", "--nproc-per-node", "2", "--batch-size", "64"}},
+        Way{"Pipeline", {"--parallel", "pp", "--places", "2", "--batch-size", "128"}},
         Way{"PipelineOverRanks",
-            {"--parallel", "pp", "--nproc-per-node", "2", "--batch-size", "32"}}),
+            {"--parallel", "pp", "--nproc-per-node", "2", "--batch-size", "128"}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace
