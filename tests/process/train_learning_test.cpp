@@ -178,6 +178,9 @@ TEST_F(TrainLearning, EachStepTellsTheRateThatItUsed) {
   EXPECT_DOUBLE_EQ(rates[1], 0.125) << "half way up to 0.2, the rate for two ranks";
   EXPECT_DOUBLE_EQ(rates[2], 0.2);
   EXPECT_DOUBLE_EQ(rates[7], 0.2 / 6);
+  const TrainedRun accumulated =
+      run(common, {"--lr-scale", "sqrt", "--grad-accum-steps", "4", "--max-steps", "1"});
+  EXPECT_THAT(accumulated.values("train", "lr"), ElementsAre(0.2)) << accumulated.ended.err;
 }
 
 TEST_F(TrainLearning, ARateFallsWhereNothingImproves) {
