@@ -89,6 +89,10 @@ TEST(TorchRefusal, ViewsMustStayWithinTheirStorage) {
       beyond);
   EXPECT_THAT(refusal_of_tensor({.strides = tuple({INT64_MAX, INT64_MAX})}), beyond);
   EXPECT_THAT(refusal_of_tensor({.strides = tuple({INT64_MAX, 1})}), beyond);
+  // Together 2^64 + 5.
+  EXPECT_THAT(
+      refusal_of_tensor({.shape = tuple({2, 2, 2}), .strides = tuple({INT64_MAX, INT64_MAX, 7})}),
+      beyond);
   EXPECT_EQ(
       refusal_of_tensor({.offset = integer(6), .shape = tuple({0}), .strides = tuple({1})}),
       "nothing was thrown");
@@ -257,6 +261,12 @@ TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
   EXPECT_THROW(tensors_of(file), DataError);
 }
 
+TEST(TorchRefusal, PicklesThatNoStateDictNeeds) {
+  EXPECT_THAT(
+      refusal(std::string((16 << 20) + 1, 'N')),
+      HasSubstr("data.pkl has more than 16777216 bytes"));
+}
+
 TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
   // Each level is twice the one before: 2^60 values in 300 bytes.
   std::string doubling = "]q\x01";
@@ -269,6 +279,14 @@ TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
       refusal(pickle_of("]q\x01h\x01"
                         "a")),
       HasSubstr("a small pickle stands for too many values"));
+  const auto nested = [](std::size_t depth) {
+    // The blanks of a text make the pickle long enough for its values.
+    return pickle_of(
+        "](" + text(std::string(1000, ' ')) + std::string(depth, ']') +
+        std::string(depth - 1, 'a') + "e");
+  };
+  EXPECT_EQ(refusal(nested(100)), "nothing was thrown");
+  EXPECT_THAT(refusal(nested(101)), HasSubstr("values lie deeper than 100 levels"));
   EXPECT_THAT(
       refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
       HasSubstr("values lie deeper than 100 levels"));
