@@ -154,7 +154,8 @@ TEST(Synthetic, ShowsTheShapeOfItsClass) {
 std::array<double, 3> mean_colour(const Image& image) {
   std::array<double, 3> sum{};
   for (std::size_t i = 0; i < image.pixels.size(); ++i) sum[i % 3] += image.pixels[i];
-  for (double& channel : sum) channel /= static_cast<double>(image.pixels.size() / 3);
+  const std::size_t pixels = image.pixels.size() / 3;
+  for (double& channel : sum) channel /= static_cast<double>(pixels);
   return sum;
 }
 

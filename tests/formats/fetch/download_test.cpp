@@ -153,6 +153,12 @@ TEST_F(DownloadTest, AsksTheNextAddress) {
   EXPECT_THAT(notices_[1], HasSubstr("; trying the next address"));
 }
 
+TEST_F(DownloadTest, KeepsNothingOfAnAddressWhoseContentIsWrong) {
+  EXPECT_TRUE(bring({"longer", "good"}));
+  EXPECT_TRUE(is_complete());
+  EXPECT_THAT(server_.requests(), ElementsAre("/longer - -", "/good - -"));
+}
+
 TEST_F(DownloadTest, KeepsAcrossAddressesWhatCame) {
   options_.attempts = 1;
   EXPECT_TRUE(bring({"cut/100000", "good"}));
