@@ -71,7 +71,7 @@ TEST_F(TrainRefusal, AFolderThatCannotBeMade) {
 
 TEST_F(TrainRefusal, ADiskThatFillsUpInTheRun) {
   const FileSizeLimit limit(2000);
-  const auto ended = run({"--max-steps", "1000", "--log-interval", "1"});
+  const auto ended = run({"--max-steps", "1000", "--log-interval", "1", "--val-interval", "0"});
   EXPECT_EQ(ended.code, 4) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("metrics.jsonl"));
 }

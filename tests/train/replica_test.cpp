@@ -70,6 +70,10 @@ void expect_one_skipped_step(Parallel way) {
     replica->update(kRate);
     EXPECT_EQ(replica->skipped_steps(), 1);
     for (const auto& item : replica->state()) EXPECT_FALSE(item.value().equal(start[item.key()]));
+    replica->backward(good, {});
+    if (world.rank() == 0) replica->parameters().front().mutable_grad().fill_(INFINITY);
+    replica->update(kRate);
+    EXPECT_EQ(replica->skipped_steps(), 2) << "the other rank's own gradients are finite";
   });
 }
 
