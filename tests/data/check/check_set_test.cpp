@@ -119,6 +119,16 @@ TEST_F(CheckSet, DecodesEveryImage) {
   }
 }
 
+TEST_F(CheckSet, ListsBadFilesByName) {
+  const auto folder = write("images", {.train = 4, .test = 4, .classes = 2});
+  fs::copy(folder / "val", folder / "test", fs::copy_options::recursive);
+  for (const char* part : {"train", "test"}) std::ofstream(folder / part / "disc" / "z.jpg") << "x";
+  const auto report = check_set("images", folder);
+  ASSERT_THAT(report.bad, SizeIs(2));
+  EXPECT_THAT(report.bad[0].name, ::testing::EndsWith("test/disc/z.jpg"));
+  EXPECT_THAT(report.bad[1].name, ::testing::EndsWith("train/disc/z.jpg"));
+}
+
 TEST_F(CheckSet, FindsImagesThatAreThereTwice) {
   const auto folder = write("images", {.train = 4, .test = 4, .classes = 2});
   fs::copy(folder / "train/disc/000000.jpg", folder / "train/ring/a.jpg");
