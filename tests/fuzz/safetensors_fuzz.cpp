@@ -23,8 +23,8 @@ bool is_same(const TensorEntry& left, const TensorEntry& right) {
 
 /// What was read is written, and reads the same again.
 void check_round_trip(const TensorFile& file) {
-  static const lockstep::testing::TemporaryDirectory directory;
-  const auto path = directory.path() / "again.safetensors";
+  static const lockstep::testing::TemporaryDirectory kDirectory;
+  const auto path = kDirectory.path() / "again.safetensors";
   lockstep::write_safetensors(path, file.entries(), file.metadata());
   const TensorFile again = lockstep::read_safetensors(path);
   require(std::ranges::equal(again.entries(), file.entries(), is_same));

@@ -23,8 +23,8 @@ void require(bool condition) {
 
 /// What was read is written, and reads the same again.
 void check_round_trip(const TensorFile& file) {
-  static const lockstep::testing::TemporaryDirectory directory;
-  const auto path = directory.path() / "again.pt";
+  static const lockstep::testing::TemporaryDirectory kDirectory;
+  const auto path = kDirectory.path() / "again.pt";
   lockstep::write_torch_file(path, file.entries());
   const TensorFile again = lockstep::tensors_of(lockstep::read_torch_file(path));
   require(again.entries().size() == file.entries().size());

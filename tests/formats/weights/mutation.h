@@ -29,14 +29,14 @@ class Dice {
 inline void mutate_bytes(std::string& bytes, std::size_t begin, std::size_t end, Dice& dice) {
   end = std::min(end, bytes.size());
   if (begin >= end) return;
-  static const std::string telling("\0\1\2\7\x08\x7f\x80\xfe\xff", 9);
+  static const std::string kTelling("\0\1\2\7\x08\x7f\x80\xfe\xff", 9);
   const std::size_t at = begin + dice.below(end - begin);
   switch (dice.below(7)) {
     case 0:
       bytes[at] = static_cast<char>(dice.below(256));
       break;
     case 1:
-      bytes[at] = telling[dice.below(telling.size())];
+      bytes[at] = kTelling[dice.below(kTelling.size())];
       break;
     case 2:
       bytes[at] = static_cast<char>(bytes[at] ^ (1 << dice.below(8)));

@@ -51,7 +51,7 @@ std::string sample_header() {
 
 /// Replaces one of the words of the format by another, so that the JSON stays whole.
 void mutate_words(std::string& header, Dice& dice) {
-  static const std::vector<std::string> words{
+  static const std::vector<std::string> kWords{
       "0",
       "2",
       "3",
@@ -90,13 +90,13 @@ void mutate_words(std::string& header, Dice& dice) {
       "]",
       ":",
       " "};
-  const std::string& from = dice.one_of(words);
+  const std::string& from = dice.one_of(kWords);
   std::vector<std::size_t> places;
   for (std::size_t at = header.find(from); at != std::string::npos;
        at = header.find(from, at + 1)) {
     places.push_back(at);
   }
-  if (!places.empty()) header.replace(dice.one_of(places), from.size(), dice.one_of(words));
+  if (!places.empty()) header.replace(dice.one_of(places), from.size(), dice.one_of(kWords));
 }
 
 void compare(const Bytes& bytes, int& read) {

@@ -43,7 +43,7 @@ inline std::optional<nlohmann::json> json_without_repeated_keys(const std::strin
 
 /// Gives the bytes of an element; 0 if the type is unknown.
 inline int reference_width(const std::string& dtype) {
-  static const std::map<std::string, int> widths{
+  static const std::map<std::string, int> kWidths{
       {"BOOL", 1},
       {"U8", 1},
       {"I8", 1},
@@ -63,8 +63,8 @@ inline int reference_width(const std::string& dtype) {
       {"F64", 8},
       {"I64", 8},
       {"U64", 8}};
-  const auto found = widths.find(dtype);
-  return found == widths.end() ? 0 : found->second;
+  const auto found = kWidths.find(dtype);
+  return found == kWidths.end() ? 0 : found->second;
 }
 
 /// Reads one tensor and paints the bytes that it owns; nothing if its entry breaks a rule.

@@ -166,11 +166,11 @@ TEST(TorchMutation, ArchivesWithOneLieAreNeverRead) {
 
 /// Changes opcodes and their arguments: whole pieces of the pickle are moved, repeated, left out.
 void mutate_pickle(std::string& pickle, Dice& dice) {
-  static const std::string opcodes(".(NK\x88\x89JMX)t\x85\x86\x87]ae}suqrhjRbQ\x93\x94\x95", 32);
+  static const std::string kOpcodes = ".(NK\x88\x89JMX)t\x85\x86\x87]ae}suqrhjRbQ\x93\x94\x95";
   const std::size_t at = 2 + dice.below(pickle.size() - 2);
   switch (dice.below(4)) {
     case 0:
-      pickle[at] = opcodes[dice.below(opcodes.size())];
+      pickle[at] = kOpcodes[dice.below(kOpcodes.size())];
       break;
     case 1: {  // a small number somewhere becomes another
       const std::size_t number = pickle.find('K', at);
