@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/formats/temporary_directory.h"
+
 namespace lockstep {
 namespace {
 
@@ -86,6 +88,23 @@ TEST(Examples, AFlagThatIsNotThereIsRefused) {
   const auto [status, output] = run_example("pipeline --split 3");
   EXPECT_EQ(status, 2) << output;
   EXPECT_THAT(output, ::testing::HasSubstr("--split-size 1,2,3,4,6,12")) << output;
+}
+
+TEST(Examples, ImagesAreLearntAndTheWeightsGoOn) {
+  const testing::TemporaryDirectory folder;
+  const std::string photos = folder.path() / "photos", weights = folder.path() / "w.safetensors";
+  const auto drawn = run_example(
+      "lockstep data synthesize images " + photos +
+      " --classes 2 --train 16 --test 8 --size 40x40");
+  ASSERT_EQ(drawn.status, 0) << drawn.output;
+  const std::string train =
+      "images --epochs 1 --batch-size 8 --image-size 32 --data " + photos + " --output " + weights;
+  for (const std::string& more : {std::string(), " --workers 2 --pretrained " + weights}) {
+    const auto [status, output] = run_example(train + more);
+    EXPECT_EQ(status, 0) << output;
+    EXPECT_EQ(numbers_in(output, "epoch 1: accuracy ([0-9.]+)").size(), 1U) << output;
+  }
+  EXPECT_NE(run_example(train + " --pretrained " + photos).status, 0);
 }
 
 }  // namespace
