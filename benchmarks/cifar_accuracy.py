@@ -2,7 +2,7 @@
 """Trains ResNet18 on a synthesized CIFAR-100 by Lockstep and by Python PyTorch, and compares the accuracies they reach.
 
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python
-    python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --train 20000 --epochs 15 --seeds 1,2,3
+    python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --classes 100 --train 50000 --epochs 30
 
 Both train resnet18-cifar with timm's augmentation, 2 ranks, bf16 autocast, SGD with momentum, a warm-up and a cosine, the
 same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
@@ -26,11 +26,12 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", required=True, help="a Python that can import torch, torchvision and timm")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
-    parser.add_argument("--train", type=int, default=10000, help="images to train with")
-    parser.add_argument("--test", type=int, default=5000, help="images to test with")
+    parser.add_argument("--train", type=int, default=5000, help="images to train with")
+    parser.add_argument("--test", type=int, default=2000, help="images to test with")
+    parser.add_argument("--classes", type=int, default=10, help="how many of the 100 classes; all need many times the images")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
-    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
     return parser.parse_args()
 
@@ -40,6 +41,21 @@ def output_of(command):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
     return done.stdout
+
+
+def keep_classes(path, classes):
+    """Leaves in a file of CIFAR-100 the images whose fine label, the second byte, is below that."""
+    data, length = path.read_bytes(), 3074
+    records = (data[at:at + length] for at in range(0, len(data), length))
+    path.write_bytes(b"".join(record for record in records if record[1] < classes))
+
+
+def synthesize(arguments, data):
+    """The set draws its classes in turn, so as many images are left as asked."""
+    counts = [str(count * 100 // arguments.classes) for count in (arguments.train, arguments.test)]
+    output_of([arguments.lockstep, "data", "synthesize", "cifar100", data, "--train", counts[0], "--test", counts[1]])
+    for name in ("train", "test"):
+        keep_classes(Path(data) / "cifar-100-binary" / f"{name}.bin", arguments.classes)
 
 
 def train_lockstep(arguments, data, seed, run):
@@ -71,9 +87,9 @@ def main():
     ours, peers = [], []
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/cifar100"
-        output_of([arguments.lockstep, "data", "synthesize", "cifar100", data,
-                   "--train", str(arguments.train), "--test", str(arguments.test)])
-        print(f"{arguments.train} images to train with, {arguments.test} to test with; load {os.getloadavg()[0]:.2f}", flush=True)
+        synthesize(arguments, data)
+        print(f"{arguments.train} images of {arguments.classes} classes to train with, {arguments.test} to test with; "
+              f"load {os.getloadavg()[0]:.2f}", flush=True)
         for seed in arguments.seeds.split(","):
             ours.append(train_lockstep(arguments, data, seed, f"{folder}/run-{seed}"))
             show("lockstep", seed, ours[-1])
