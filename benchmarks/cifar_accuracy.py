@@ -2,9 +2,9 @@
 """Trains ResNet18 on a synthesized CIFAR-100 by Lockstep and by Python PyTorch, and compares the accuracies they reach.
 
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python
-    python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --classes 100 --train 50000 --epochs 30
+    python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --augment timm --classes 100 --train 50000 --epochs 30
 
-Both train resnet18-cifar with timm's augmentation, 2 ranks, bf16 autocast, SGD with momentum, a warm-up and a cosine, the
+Both train resnet18-cifar with the same augmentation, 2 ranks, bf16 autocast, SGD with momentum, a warm-up and a cosine, the
 same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
 torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run and the
 difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing).
@@ -29,9 +29,12 @@ def parse_arguments():
     parser.add_argument("--train", type=int, default=5000, help="images to train with")
     parser.add_argument("--test", type=int, default=2000, help="images to test with")
     parser.add_argument("--classes", type=int, default=10, help="how many of the 100 classes; all need many times the images")
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch-size", type=int, default=64, help="per rank")
+    parser.add_argument("--augment", choices=["timm", "crop-flip", "none"], default="crop-flip",
+                        help="timm's takes several times the epochs to the same accuracy")
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=32, help="per rank")
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--output", help="a folder in which Lockstep's runs stay")
     parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
     return parser.parse_args()
 
@@ -59,7 +62,8 @@ def synthesize(arguments, data):
 
 
 def train_lockstep(arguments, data, seed, run):
-    command = [arguments.lockstep, "train", "--model", "resnet18-cifar", "--data", f"cifar100:{data}", "--augment", "timm"]
+    command = [arguments.lockstep, "train", "--model", "resnet18-cifar", "--data", f"cifar100:{data}"]
+    command += ["--augment", arguments.augment]
     command += ["--nproc-per-node", "2", "--batch-size", str(arguments.batch_size), "--precision", "bf16-mixed"]
     command += ["--opt", "sgd", "--lr", str(arguments.lr), "--weight-decay", "0.0005"]
     command += ["--sched", "cosine", "--sched-on-updates", "--warmup-epochs", "1", "--epochs", str(arguments.epochs), "--seed", str(seed)]
@@ -71,7 +75,7 @@ def train_lockstep(arguments, data, seed, run):
 def train_peer(arguments, data, seed):
     command = [arguments.peer_python, str(ROOT / "benchmarks/peers/cifar_resnet18.py"), "--data", data]
     command += ["--batch-size", str(arguments.batch_size), "--lr", str(arguments.lr), "--seed", str(seed)]
-    command += ["--epochs", str(arguments.epochs)]
+    command += ["--epochs", str(arguments.epochs), "--augment", arguments.augment]
     epochs = [json.loads(line) for line in output_of(command).split("\n") if line.startswith("{")]
     return [(epoch["test_accuracy"], epoch["train_loss"], epoch["seconds"]) for epoch in epochs]
 
@@ -91,7 +95,7 @@ def main():
         print(f"{arguments.train} images of {arguments.classes} classes to train with, {arguments.test} to test with; "
               f"load {os.getloadavg()[0]:.2f}", flush=True)
         for seed in arguments.seeds.split(","):
-            ours.append(train_lockstep(arguments, data, seed, f"{folder}/run-{seed}"))
+            ours.append(train_lockstep(arguments, data, seed, f"{arguments.output or folder}/run-{seed}"))
             show("lockstep", seed, ours[-1])
             peers.append(train_peer(arguments, data, seed))
             show("pytorch", seed, peers[-1])

@@ -27,7 +27,7 @@ MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
-    parser.add_argument("--augment", choices=["timm", "none"], default="timm")
+    parser.add_argument("--augment", choices=["timm", "crop-flip", "none"], default="timm")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
     parser.add_argument("--nproc-per-node", type=int, default=2)
@@ -60,6 +60,7 @@ from timm.data import create_transform
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torchvision import transforms
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
@@ -77,12 +78,20 @@ def normalised(images):
     return scaled.sub_(torch.tensor(MEAN).view(3, 1, 1)).div_(torch.tensor(STD).view(3, 1, 1))
 
 
+def transform_of(augment):
+    if augment == "timm":
+        return create_transform(
+            input_size=(3, 32, 32), is_training=True, color_jitter=0.4, auto_augment="rand-m9-mstd0.5-inc1",
+            interpolation="bicubic", re_prob=0.25, re_mode="pixel", re_count=1, mean=MEAN, std=STD)
+    return transforms.Compose([
+        transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
+        transforms.Normalize(MEAN, STD)])
+
+
 class Augmented(Dataset):
     def __init__(self, images, labels):
         self.images, self.labels = images, labels
-        self.transform = create_transform(
-            input_size=(3, 32, 32), is_training=True, color_jitter=0.4, auto_augment="rand-m9-mstd0.5-inc1",
-            interpolation="bicubic", re_prob=0.25, re_mode="pixel", re_count=1, mean=MEAN, std=STD)
+        self.transform = transform_of(arguments.augment)
 
     def __len__(self):
         return len(self.images)
@@ -140,7 +149,7 @@ def main():
     model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
     optimizer = torch.optim.SGD(
         net.parameters(), lr=arguments.lr, momentum=0.9, weight_decay=arguments.weight_decay, fused=True)
-    data = (Augmented if arguments.augment == "timm" else Plain)(images, labels)
+    data = (Plain if arguments.augment == "none" else Augmented)(images, labels)
     sampler = DistributedSampler(data, WORLD, RANK, shuffle=True, seed=arguments.seed)
     loader = DataLoader(data, arguments.batch_size, sampler=sampler, num_workers=arguments.workers)
     loss_function, step = nn.CrossEntropyLoss(), 0

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::pickle_of;
 using testing::text;
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 Pickle read(const std::string& bytes) {
   return read_pickle(

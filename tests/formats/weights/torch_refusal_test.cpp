@@ -12,7 +12,6 @@ namespace lockstep {
 namespace {
 
 using testing::dict_of;
-using testing::empty_ordered_dict;
 using ::testing::HasSubstr;
 using testing::integer;
 using testing::name;
