@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/parallel/place/cores.h"
 #include "lockstep/train/environment_report.h"
 #include "lockstep/train/loader_warning.h"
 #include "lockstep/train/parameters_hash.h"
@@ -47,7 +47,8 @@ RunSummary begun_summary(const TrainOptions& options, const Layout& layout) {
   return summary;
 }
 
-int usable_cores() { return static_cast<int>(std::thread::hardware_concurrency()); }
+// Of this thread: a rank that is pinned to one core has one.
+int usable_cores() { return static_cast<int>(place::allowed_cores().size()); }
 
 ProgressStyle style_of(const TrainOptions& options, int rank) {
   return rank == 0 ? options.progress : ProgressStyle::kNone;
@@ -191,7 +192,8 @@ bool Trainer::finished() {
 MeterReading Trainer::log_interval(std::int64_t epoch) {
   const MeterReading reading = meter_.read(replica_->communication_seconds());
   progress_.measured(reading.loss(), reading.samples_per_second());
-  tell_of_images(reading);
+  tell_of_bad_images();
+  tell_of_slow_loader(reading);
   if (recorder_) {
     recorder_->append(
         {.elapsed = since_start_.seconds(),
@@ -246,9 +248,12 @@ Loader Trainer::train_loader(std::int64_t epoch) const {
        .workers = workers_}};
 }
 
-// Bad files by the rank that met them, a slow loader once.
-void Trainer::tell_of_images(const MeterReading& reading) {
+// By the rank that met them.
+void Trainer::tell_of_bad_images() {
   for (const std::string& line : bad_images_.news()) progress_.warn(line);
+}
+
+void Trainer::tell_of_slow_loader(const MeterReading& reading) {
   if (told_of_slow_loader_ || groups_.world.rank() != 0) return;
   if (const auto warning = slow_loader_warning(reading, workers_)) {
     progress_.warn(*warning);

@@ -72,7 +72,8 @@ class Trainer {
 
   Loader train_loader(std::int64_t epoch) const;
   Loader evaluation_loader(const data::SamplesPointer& samples) const;
-  void tell_of_images(const MeterReading& reading);
+  void tell_of_bad_images();
+  void tell_of_slow_loader(const MeterReading& reading);
 
   std::int64_t batch_size() const;
   EpochBatches epoch_batches() const;

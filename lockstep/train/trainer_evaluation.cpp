@@ -26,6 +26,7 @@ Evaluation Trainer::measure(
   const Evaluation result = evaluate(scores, evaluation_loader(samples), groups_.replicas);
   const double seconds = watch.seconds();
   progress_.evaluated(seconds);
+  tell_of_bad_images();
   if (recorder_)
     recorder_->append(
         {.elapsed = since_start_.seconds(),

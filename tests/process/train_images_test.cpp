@@ -1,0 +1,74 @@
+// Trains on folders of images by the real command: files that cannot be read end the run, or are
+// told and counted.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/data/image_files.h"
+#include "tests/process/trained_run.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Eight images in each of two classes, to train with and to validate on, one of each part bad.
+class TrainImages : public ::testing::Test {
+ protected:
+  TrainImages() {
+    for (const char* part : {"train", "val"}) {
+      for (int i = 0; i < 16; ++i) {
+        const std::string name =
+            std::string(part) + (i < 8 ? "/cat/" : "/dog/") + std::to_string(10 + i) + ".png";
+        write_flat_png(folder_, name, static_cast<std::uint8_t>(10 * i), 8);
+      }
+    }
+    write_no_image(folder_, "train/cat/13.png");
+    write_no_image(folder_, "val/dog/20.png");
+  }
+
+  std::vector<std::string> with(std::vector<std::string> words) const {
+    words.insert(
+        words.end(),
+        {"--model",
+         "resnet18-cifar",
+         "--data",
+         "images:" + folder_.path().string(),
+         "--image-size",
+         "8",
+         "--batch-size",
+         "4",
+         "--epochs",
+         "1"});
+    return words;
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(TrainImages, ThatAreBadEndTheRunByName) {
+  const Ended ended = train(with({"--output", (folder_.path() / "run").string()}));
+  EXPECT_EQ(ended.code, 3);
+  EXPECT_THAT(ended.err, HasSubstr("train/cat/13.png"));
+}
+
+TEST_F(TrainImages, ThatAreBadAreToldAndCounted) {
+  const auto run = trained_run(with({"--bad-images", "skip", "--nproc-per-node", "2"}));
+  EXPECT_EQ(run.ended.code, 0) << run.ended.err;
+  EXPECT_EQ(run.summary["bad_images"], 2);
+  EXPECT_EQ(run.summary["epochs"][0]["samples"], 16);
+}
+
+// The validation is the last that happens: what it met is told all the same.
+TEST_F(TrainImages, ThatAreBadAreEachToldOnce) {
+  const auto run = trained_run(with({"--bad-images", "skip", "--workers", "2"}));
+  EXPECT_EQ(run.ended.code, 0) << run.ended.err;
+  for (const std::string name : {"train/cat/13.png", "val/dog/20.png"}) {
+    const auto at = run.ended.err.find(name);
+    ASSERT_NE(at, std::string::npos) << run.ended.err;
+    EXPECT_EQ(run.ended.err.find(name, at + 1), std::string::npos) << run.ended.err;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing
