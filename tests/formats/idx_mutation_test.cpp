@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include "tests/formats/idx_bytes.h"
 #include "tests/formats/idx_reference.h"
 #include "tests/formats/largest_allocation.h"
+#include "tests/formats/mutated.h"
 
 namespace lockstep {
 namespace {
@@ -45,46 +45,14 @@ void expect_equal(const std::optional<IdxArray>& got, const std::optional<IdxArr
   EXPECT_EQ(got->values, expected->values);
 }
 
-/// Changes, removes, adds or copies a few bytes; half of the changes hit the front, where the
-/// header is.
-Bytes mutated(Bytes bytes, std::mt19937& engine) {
-  constexpr std::uint8_t kTelling[] = {0, 1, 2, 8, 0x1f, 0x7f, 0x80, 0x8b, 0xff};
-  const auto below = [&](std::size_t bound) {
-    return std::uniform_int_distribution<std::size_t>(0, bound - 1)(engine);
-  };
-  for (std::size_t changes = 1 + below(3); changes > 0 && !bytes.empty(); --changes) {
-    const auto at = static_cast<std::ptrdiff_t>(
-        below(below(2) == 0 ? std::min<std::size_t>(bytes.size(), 20) : bytes.size()));
-    const auto place = bytes.begin() + at;
-    switch (below(6)) {
-      case 0:
-        *place = static_cast<std::uint8_t>(engine());
-        break;
-      case 1:
-        *place = kTelling[below(std::size(kTelling))];
-        break;
-      case 2:
-        *place = static_cast<std::uint8_t>(*place ^ (1U << below(8)));
-        break;
-      case 3:
-        bytes.erase(place);
-        break;
-      case 4:
-        bytes.insert(place, static_cast<std::uint8_t>(engine()));
-        break;
-      default:
-        bytes.resize(static_cast<std::size_t>(at));
-        break;
-    }
-  }
-  return bytes;
-}
+// The header and the first values.
+constexpr std::size_t kFront = 20;
 
 TEST(IdxMutation, PlainFilesReadAsTheFormatSaysOrNotAtAll) {
   std::mt19937 engine(1);
   int read = 0;
   for (int i = 0; i < kMutations && !HasFailure(); ++i) {
-    const auto bytes = mutated(sample(), engine);
+    const auto bytes = testing::mutated(sample(), kFront, engine);
     const auto expected = testing::reference_idx(bytes, 3);
     SCOPED_TRACE(concat("mutation ", i));
     expect_equal(parse(bytes), expected);
@@ -103,7 +71,7 @@ TEST(IdxMutation, CompressedFilesReadAsBeforeOrNotAtAll) {
   for (int i = 0; i < kMutations && !HasFailure(); ++i) {
     SCOPED_TRACE(concat("mutation ", i));
     // A checksum guards the values, so what is read at all is the original.
-    if (const auto array = parse(mutated(whole, engine))) {
+    if (const auto array = parse(testing::mutated(whole, kFront, engine))) {
       expect_equal(array, expected);
       ++read;
     }
@@ -115,7 +83,7 @@ TEST(IdxMutation, CompressedFilesWithWrongContentsReadAsTheFormatSays) {
   std::mt19937 engine(3);
   for (int i = 0; i < kMutations / 4 && !HasFailure(); ++i) {
     SCOPED_TRACE(concat("mutation ", i));
-    const auto bytes = mutated(sample(), engine);
+    const auto bytes = testing::mutated(sample(), kFront, engine);
     expect_equal(parse(testing::gzip(bytes)), testing::reference_idx(bytes, 3));
   }
 }
