@@ -1,0 +1,163 @@
+#include "lockstep/core/progress_page.h"
+
+#include <algorithm>
+#include <ctime>
+#include <new>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "processes share these numbers");
+
+constexpr std::uint64_t kMagic = 0x31474f5250534cULL;  // "LSPROG1", the 1 is the version
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// What a page begins with; the slots follow.
+struct alignas(64) Header {
+  std::uint64_t magic = 0;
+  std::int64_t slots = 0;
+};
+
+std::size_t size_for(std::int64_t slots) {
+  return sizeof(Header) + static_cast<std::size_t>(slots) * sizeof(ProgressSlot);
+}
+
+Header* header_of(const ProgressMemory& memory) { return static_cast<Header*>(memory.data()); }
+
+ProgressSlot* slots_of(const ProgressMemory& memory) {
+  return reinterpret_cast<ProgressSlot*>(header_of(memory) + 1);
+}
+
+FileDescriptor make_file(std::size_t size) {
+  FileDescriptor file(::memfd_create("lockstep-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) throw_errno("launch: make the ranks' progress page");
+  // Sealed, so that whoever has mapped it can never be struck by SIGBUS.
+  if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
+    throw_errno("launch: size the ranks' progress page");
+  }
+  return file;
+}
+
+/// Gives the size of what may be a page: a sealed memfd of this user that has room for a header.
+std::optional<std::size_t> size_of_page(const FileDescriptor& file) {
+  struct stat facts {};
+  if (!file || ::fstat(file.get(), &facts) != 0) return std::nullopt;
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid()) return std::nullopt;
+  if (::fcntl(file.get(), F_GET_SEALS) != kSeals) return std::nullopt;
+  const auto size = static_cast<std::size_t>(facts.st_size);
+  return size < sizeof(Header) ? std::nullopt : std::optional(size);
+}
+
+}  // namespace
+
+std::int64_t monotonic_nanoseconds() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+ProgressMemory::ProgressMemory(const FileDescriptor& file, std::size_t size)
+    : data_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)), size_(size) {
+  if (data_ != MAP_FAILED) return;
+  data_ = nullptr;
+  throw_errno("map the ranks' progress page");
+}
+
+ProgressMemory::ProgressMemory(ProgressMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+
+ProgressMemory& ProgressMemory::operator=(ProgressMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+ProgressMemory::~ProgressMemory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+ProgressPage::ProgressPage(ProgressMemory memory, ProgressSlot* slot)
+    : memory_(std::move(memory)), slot_(slot) {
+  if (slot_->step.load(std::memory_order_relaxed) < 0) {
+    slot_->step.store(0, std::memory_order_relaxed);
+  }
+}
+
+std::optional<ProgressPage> ProgressPage::from_environment() {
+  const auto path = environment("LOCKSTEP_PROGRESS");
+  if (!path) return std::nullopt;
+  return attach(*path, environment_number("LOCAL_RANK").value_or(0));
+}
+
+std::optional<ProgressPage> ProgressPage::attach(const std::string& path, std::int64_t local_rank) {
+  // A variable that outlived its launcher may name any file by now, even one that would block.
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  const auto size = size_of_page(file);
+  if (!size) return std::nullopt;
+  try {
+    ProgressMemory memory(file, *size);
+    const Header* header = header_of(memory);
+    if (header->magic != kMagic || local_rank < 0 || local_rank >= header->slots) {
+      return std::nullopt;
+    }
+    if (*size != size_for(header->slots)) return std::nullopt;
+    ProgressSlot* slot = slots_of(memory) + local_rank;
+    return ProgressPage(std::move(memory), slot);
+  } catch (const std::system_error&) {
+    return std::nullopt;
+  }
+}
+
+void ProgressPage::note_first_step() noexcept {
+  first_step_ns_ = monotonic_nanoseconds();
+  slot_->first_step_ns.store(first_step_ns_, std::memory_order_relaxed);
+}
+
+std::optional<double> ProgressPage::recovery_seconds() const {
+  const auto death = environment_number("LOCKSTEP_DEATH_NS");
+  if (!death || first_step_ns_ == 0) return std::nullopt;
+  return static_cast<double>(first_step_ns_ - *death) * 1e-9;
+}
+
+SharedProgress::SharedProgress(int local_ranks)
+    : local_ranks_(local_ranks),
+      file_(make_file(size_for(local_ranks))),
+      memory_(file_, size_for(local_ranks)) {
+  for (int rank = 0; rank < local_ranks_; ++rank) new (slots_of(memory_) + rank) ProgressSlot;
+  new (header_of(memory_)) Header{kMagic, local_ranks_};
+}
+
+std::string SharedProgress::path() const {
+  return concat("/proc/", ::getpid(), "/fd/", file_.get());
+}
+
+std::optional<std::int64_t> SharedProgress::furthest_step() const {
+  std::int64_t furthest = -1;
+  for (const ProgressSlot& slot : std::span(slots_of(memory_), local_ranks_)) {
+    furthest = std::max(furthest, slot.step.load(std::memory_order_relaxed));
+  }
+  return furthest < 0 ? std::nullopt : std::optional(furthest);
+}
+
+std::optional<std::int64_t> SharedProgress::first_step_ns() const {
+  std::optional<std::int64_t> first;
+  for (const ProgressSlot& slot : std::span(slots_of(memory_), local_ranks_)) {
+    const std::int64_t time = slot.first_step_ns.load(std::memory_order_relaxed);
+    if (time > 0) first = first ? std::min(*first, time) : time;
+  }
+  return first;
+}
+
+}  // namespace lockstep
