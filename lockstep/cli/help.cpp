@@ -14,6 +14,7 @@ Spreads training over devices, processes and hosts.
   train [flags]                     train a model on a data set, on one rank or several
   data fetch|check|synthesize       download, check or draw a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
+  report RUN...                     show what runs recorded, restarts joined to one curve
   env [--json]                      show what this host and this build are
   help [VERB]                       explain a verb; lockstep VERB --help does too
   --version                         print the version

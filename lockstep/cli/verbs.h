@@ -18,6 +18,9 @@ int data(const std::vector<std::string>& arguments);
 /// Converts weights between safetensors and PyTorch's files.
 int convert(const std::vector<std::string>& arguments);
 
+/// Shows what runs recorded: epochs, and where they went on after their processes had ended.
+int report(const std::vector<std::string>& arguments);
+
 /// Prints what this host and this build are.
 int env(const std::vector<std::string>& arguments);
 

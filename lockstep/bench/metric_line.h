@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "lockstep/bench/metrics_reader.h"
+
+namespace lockstep::bench {
+
+/// Reads one line of metrics.jsonl; nothing if it is no JSON. `where` begins the DataError that
+/// tells what else is wrong with it.
+std::optional<MetricLine> parse_metric_line(std::string_view text, const std::string& where);
+
+/// Reads a time as the writer gives it, `2026-01-31T12:00:00.123Z`, in seconds since 1970; nothing
+/// if it is none.
+std::optional<double> parse_utc(const std::string& text);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/train/metrics.h"
+
+namespace lockstep::bench {
+
+/// Is a line of metrics.jsonl as it was read: what stands there in `nonfinite` is NaN here.
+struct MetricLine {
+  MetricRecord record;
+  std::optional<double> unix_seconds = {};  ///< when it was written
+};
+
+/// Holds what a metrics.jsonl says, in the file's order.
+struct MetricsFile {
+  std::vector<MetricLine> lines;
+  std::vector<std::string> left_out;  ///< torn lines, each as `FILE: line N: ...`
+};
+
+/// Reads the text of a metrics.jsonl.
+///
+/// Unknown keys are ignored. A line that is no JSON is left out where a writer that was killed can
+/// have torn it: at the end, and before a line of a later restart. Anything else that is not as the
+/// format says is a DataError that names file, line and reason.
+MetricsFile parse_metrics(std::string_view text, const std::string& file);
+
+/// Reads a metrics.jsonl.
+MetricsFile read_metrics(const std::filesystem::path& path);
+
+/// Gives the curve that a run made over its restarts: of each rank, split and step the line of the
+/// highest restart, of equals the last; sorted by rank, then step, then split.
+std::vector<MetricLine> merged(const std::vector<MetricLine>& lines);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/metrics_reader.h"
+
+namespace lockstep::bench {
+
+/// Holds what a run's summary.json says and a report shows; fields that it lacks are empty.
+struct SummaryFacts {
+  std::string model;
+  std::string data;
+  std::string parallel;
+  std::string precision;
+  std::optional<std::int64_t> world_size = {};
+  std::optional<std::int64_t> batch_size = {};
+  std::optional<std::int64_t> steps = {};
+  std::string eval_metric;
+  std::optional<std::int64_t> best_epoch = {};
+  std::optional<double> best_value = {};
+  std::optional<double> test_loss = {};
+  std::optional<double> test_accuracy = {};
+  std::string stopped_by;
+  std::string parameters_hash;
+  std::string resumed_from;
+  std::optional<std::int64_t> restarts = {};
+  std::optional<std::int64_t> exit = {};
+};
+
+/// Holds what is in a run's folder.
+struct RunFolder {
+  std::filesystem::path path;
+  MetricsFile metrics;
+  std::optional<SummaryFacts> summary = {};  ///< there is none before a run has ended
+  std::vector<std::int64_t> snapshots;       ///< steps of those that were finished, ascending
+  std::optional<std::int64_t> best_snapshot = {};
+};
+
+/// Reads the text of a summary.json; what is not as the format says is a DataError that begins
+/// with `file`. Unknown keys are ignored.
+SummaryFacts parse_summary(const std::string& text, const std::string& file);
+
+/// Reads a run's folder. Without metrics.jsonl it is none: a DataError. Snapshots are listed by
+/// their names, their bytes are not verified.
+RunFolder read_run_folder(const std::filesystem::path& path);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,120 @@
+// Reads summary.json.
+
+#include <cstdint>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/bench/run_folder.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kDeepest = 16;
+constexpr std::int64_t kVersion = 1;
+
+json parsed(const std::string& text, const std::string& file) {
+  const auto shallow = [&](int depth, json::parse_event_t, json&) {
+    if (depth > kDeepest) throw DataError(concat(file, ": more than ", kDeepest, " levels deep"));
+    return true;
+  };
+  try {
+    json object = json::parse(text, shallow);
+    if (object.is_object()) return object;
+  } catch (const json::exception&) {
+    throw DataError(concat(file, ": is not JSON in UTF-8"));
+  }
+  throw DataError(concat(file, ": is no JSON object"));
+}
+
+/// Takes fields out of an object; null is as if the field were missing.
+class Fields {
+ public:
+  Fields(const json& object, std::string file) : object_(object), file_(std::move(file)) {}
+
+  std::string text(const char* name) const {
+    const json* value = find(name);
+    if (value == nullptr) return "";
+    if (!value->is_string()) refuse(name, "a text");
+    return value->get<std::string>();
+  }
+
+  std::optional<double> number(const char* name) const {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number()) refuse(name, "a number");
+    return value->get<double>();
+  }
+
+  std::optional<std::int64_t> count(const char* name) const {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    if (!value->is_number_unsigned() || value->get<std::uint64_t>() > kMost) {
+      refuse(name, "a whole number of at least 0");
+    }
+    return value->get<std::int64_t>();
+  }
+
+  const json* object(const char* name) const {
+    const json* value = find(name);
+    if (value != nullptr && !value->is_object()) refuse(name, "an object");
+    return value;
+  }
+
+ private:
+  const json* find(const char* name) const {
+    const auto found = object_.find(name);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  [[noreturn]] void refuse(const char* name, const char* expected) const {
+    throw DataError(concat(file_, ": ", name, " must be ", expected));
+  }
+
+  const json& object_;
+  std::string file_;
+};
+
+}  // namespace
+
+SummaryFacts parse_summary(const std::string& text, const std::string& file) {
+  const json object = parsed(text, file);
+  const Fields fields(object, file);
+  const auto version = fields.count("v");
+  if (version != kVersion) {
+    throw DataError(concat(
+        file,
+        ": v is ",
+        version ? concat(*version) : "missing",
+        "; this program reads ",
+        kVersion));
+  }
+  SummaryFacts facts{
+      .model = fields.text("model"),
+      .data = fields.text("data"),
+      .parallel = fields.text("parallel"),
+      .precision = fields.text("precision"),
+      .world_size = fields.count("world_size"),
+      .batch_size = fields.count("batch_size"),
+      .steps = fields.count("steps"),
+      .eval_metric = fields.text("eval_metric"),
+      .test_loss = fields.number("test_loss"),
+      .test_accuracy = fields.number("test_accuracy"),
+      .stopped_by = fields.text("stopped_by"),
+      .parameters_hash = fields.text("parameters_hash"),
+      .resumed_from = fields.text("resumed_from"),
+      .restarts = fields.count("restarts"),
+      .exit = fields.count("exit")};
+  if (const json* best = fields.object("best")) {
+    const Fields best_fields(*best, file + ": best");
+    facts.best_epoch = best_fields.count("epoch");
+    facts.best_value = best_fields.number("value");
+  }
+  return facts;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+
+/// Sets rows in columns of equal width, numbers to the right.
+///
+///     TextTable table({"epoch", "loss"});
+///     table.add_row({"1", "0.5910"});
+///     std::cout << table.text();
+class TextTable {
+ public:
+  /// Takes the heads; the first column is set to the left if asked for, as names are.
+  explicit TextTable(std::vector<std::string> heads, bool names_first = false);
+
+  /// Adds a row of as many cells as there are heads.
+  void add_row(std::vector<std::string> cells);
+
+  /// Adds a line of its own between the rows.
+  void add_line(const std::string& line);
+
+  /// Gives the table; columns without any value but `-` are left out.
+  std::string text() const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;  // none: a line of its own
+    std::string line;
+  };
+
+  bool is_shown(std::size_t column) const;
+  std::size_t width(std::size_t column) const;
+
+  std::vector<Row> rows_;
+  bool names_first_;
+};
+
+/// Gives a value with so many digits after the point, or `-`; what is not finite as `nan` or `inf`.
+std::string cell(const std::optional<double>& value, int digits);
+
+/// Gives a value with four digits that count, or `-`: for rates, which fall over many sizes.
+std::string short_cell(const std::optional<double>& value);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,61 @@
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/bench/run_report.h"
+#include "lockstep/core/error.h"
+
+namespace {
+
+using lockstep::bench::MetricLine;
+using lockstep::bench::MetricsFile;
+using lockstep::bench::RunReport;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+std::string text_of(const std::vector<MetricLine>& lines) {
+  std::string text;
+  for (const MetricLine& line : lines)
+    text += lockstep::json_line(line.record, lockstep::utc_now()) + "\n";
+  return text;
+}
+
+/// What was read is written, and reads the same again; a curve's curve is itself.
+void check_round_trip(const MetricsFile& file) {
+  const std::string text = text_of(file.lines);
+  const MetricsFile again = lockstep::bench::parse_metrics(text, "again");
+  require(again.left_out.empty() && text_of(again.lines).size() == text.size());
+  const auto curve = lockstep::bench::merged(file.lines);
+  require(curve.size() <= file.lines.size());
+  require(lockstep::bench::merged(curve).size() == curve.size());
+}
+
+/// Tables and JSON can be made of whatever a file may say.
+void check_report(const MetricsFile& file) {
+  RunReport run{.folder = {.path = "run", .metrics = file, .snapshots = {}}, .history = {}};
+  run.history = lockstep::bench::run_history(file.lines);
+  require(!lockstep::bench::report_text({run}).empty());
+  require(!lockstep::bench::report_text({run, run}).empty());
+  require(nlohmann::json::accept(lockstep::bench::report_json({run})));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  try {
+    const MetricsFile file = lockstep::bench::parse_metrics(text, "fuzz");
+    check_round_trip(file);
+    check_report(file);
+  } catch (const lockstep::DataError&) {
+  }
+  try {
+    lockstep::bench::parse_summary(text, "fuzz");
+  } catch (const lockstep::DataError&) {
+  }
+  return 0;
+}
