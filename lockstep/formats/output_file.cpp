@@ -5,30 +5,43 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace lockstep {
+#include "lockstep/formats/retried.h"
 
-OutputFile::OutputFile(const std::filesystem::path& path)
-    : name_(path.string()),
-      file_(::open(
-          path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_t{0644})) {
-  if (!file_) throw_errno("make the file", name_);
+namespace lockstep {
+namespace {
+
+FileDescriptor make_file(int folder, const char* path, const std::string& name) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  FileDescriptor file(retried([&] { return ::openat(folder, path, kFlags, mode_t{0644}); }));
+  if (!file) throw_errno("make the file", name);
+  return file;
 }
 
-void OutputFile::write(std::span<const std::uint8_t> bytes) {
+}  // namespace
+
+void write_all(int descriptor, std::span<const std::uint8_t> bytes, const std::string& name) {
   while (!bytes.empty()) {
-    const ssize_t count = ::write(file_.get(), bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno("write", name_);
+    const ssize_t count = retried([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
+    if (count < 0) throw_errno("write", name);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
 }
 
-void OutputFile::write(const std::string& text) {
-  write(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+OutputFile::OutputFile(const std::filesystem::path& path)
+    : name_(path.string()), file_(make_file(AT_FDCWD, path.c_str(), name_)) {}
+
+OutputFile::OutputFile(const OpenDirectory& folder, const std::string& name)
+    : name_(folder.path_of(name)), file_(make_file(folder.descriptor(), name.c_str(), name_)) {}
+
+void OutputFile::put(std::span<const std::uint8_t> bytes) { write_all(file_.get(), bytes, name_); }
+
+void OutputFile::sync() {
+  if (retried([&] { return ::fsync(file_.get()); }) != 0) throw_errno("sync", name_);
 }
 
 void OutputFile::close() {
-  if (::close(file_.release()) != 0) throw_errno("close", name_);
+  // Linux closes the file also when a signal interrupts it; to close it again might hit another.
+  if (::close(file_.release()) != 0 && errno != EINTR) throw_errno("close", name_);
 }
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/check/check_parts.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 #include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep::data {

@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/fetch/archive_path.h"
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep {

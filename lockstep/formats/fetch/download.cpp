@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 #include "lockstep/formats/fetch/partial_file.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 
 namespace lockstep {
 namespace {

@@ -3,68 +3,70 @@
 #include <cerrno>
 #include <cstdio>
 #include <random>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/output_file.h"
+#include "lockstep/formats/retried.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int kAttempts = 100;
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
-
-// The name of a file is safe only when its folder is on the disk, too.
-void sync_folder(const std::filesystem::path& folder) {
-  const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY));
-  if (!file) throw_errno("open", folder.string());
-  if (::fsync(file.get()) != 0) throw_errno("fsync", folder.string());
+OpenDirectory folder_of(const std::filesystem::path& path) {
+  return OpenDirectory::open(path.has_parent_path() ? path.parent_path() : ".");
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path) { open_aside(); }
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : AtomicFile(folder_of(path), path.filename().string()) {}
+
+AtomicFile::AtomicFile(OpenDirectory folder, const std::string& name)
+    : folder_(std::move(folder)), name_(name) {
+  open_aside();
+}
 
 AtomicFile::~AtomicFile() {
-  if (!aside_.empty()) ::unlink(aside_.c_str());
+  if (!aside_.empty()) ::unlinkat(folder_.descriptor(), aside_.c_str(), 0);
 }
 
 void AtomicFile::open_aside() {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   std::random_device random;
   for (int attempt = 0; attempt < kAttempts && !file_; ++attempt) {
-    auto aside = folder_of(path_) / concat('.', path_.filename().string(), '.', random(), ".part");
-    file_ = FileDescriptor(
-        ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
-    if (!file_ && errno != EEXIST) throw_errno("create", aside.string());
-    if (file_) aside_ = std::move(aside);
+    const std::string aside = concat('.', name_, '.', random(), ".part");
+    file_ = FileDescriptor(retried(
+        [&] { return ::openat(folder_.descriptor(), aside.c_str(), kFlags, mode_t{0666}); }));
+    if (!file_ && errno != EEXIST) throw_errno("create", folder_.path_of(aside));
+    if (file_) aside_ = aside;
   }
-  if (!file_) throw_errno("create a file beside", path_.string());
+  if (!file_) throw_errno("create a file beside", folder_.path_of(name_));
 }
 
-void AtomicFile::write(std::span<const std::uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(file_.get(), bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno("write", aside_.string());
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
-}
-
-void AtomicFile::write(const std::string& bytes) {
-  write(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
+void AtomicFile::put(std::span<const std::uint8_t> bytes) {
+  write_all(file_.get(), bytes, folder_.path_of(aside_));
 }
 
 void AtomicFile::commit() {
-  if (::fsync(file_.get()) != 0) throw_errno("fsync", aside_.string());
+  if (retried([&] { return ::fsync(file_.get()); }) != 0) {
+    throw_errno("sync", folder_.path_of(aside_));
+  }
   // Some file systems tell only now that the disk is full.
-  if (::close(file_.release()) != 0) throw_errno("close", aside_.string());
-  if (::rename(aside_.c_str(), path_.c_str()) != 0) throw_errno("rename to", path_.string());
+  if (::close(file_.release()) != 0 && errno != EINTR) {
+    throw_errno("close", folder_.path_of(aside_));
+  }
+  const int folder = folder_.descriptor();
+  if (::renameat(folder, aside_.c_str(), folder, name_.c_str()) != 0) {
+    throw_errno("rename to", folder_.path_of(name_));
+  }
   aside_.clear();
-  sync_folder(folder_of(path_));
+  // The name of a file is safe only when its folder is on the disk, too.
+  folder_.sync();
 }
 
 }  // namespace lockstep

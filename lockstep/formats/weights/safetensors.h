@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "lockstep/formats/byte_sink.h"
 #include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
@@ -29,6 +30,12 @@ TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::str
 /// InvalidArgument.
 void write_safetensors(
     const std::filesystem::path& path,
+    std::span<const TensorEntry> entries,
+    const std::map<std::string, std::string>& metadata = {});
+
+/// Does the same into a sink, piece by piece: no tensor is copied.
+void write_safetensors(
+    ByteSink& sink,
     std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata = {});
 

@@ -92,7 +92,7 @@ std::string header_text(
 }  // namespace
 
 void write_safetensors(
-    const std::filesystem::path& path,
+    ByteSink& sink,
     std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   check_writable(entries, metadata);
@@ -104,12 +104,19 @@ void write_safetensors(
       header.size(),
       " bytes; the format allows ",
       kMostHeaderBytes);
-  AtomicFile file(path);
   std::string length;
   append_little_endian(length, header.size(), 8);
-  file.write(length);
-  file.write(header);
-  for (const std::size_t place : order) file.write(entries[place].bytes);
+  sink.write(length);
+  sink.write(header);
+  for (const std::size_t place : order) sink.write(entries[place].bytes);
+}
+
+void write_safetensors(
+    const std::filesystem::path& path,
+    std::span<const TensorEntry> entries,
+    const std::map<std::string, std::string>& metadata) {
+  AtomicFile file(path);
+  write_safetensors(file, entries, metadata);
   file.commit();
 }
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 
 #include "tests/formats/fetch/archive_bytes.h"
 #include "tests/formats/fetch/file_server.h"

@@ -13,7 +13,7 @@
 #include "lockstep/data/synthetic/shape.h"
 #include "lockstep/data/synthetic/stream.h"
 #include "lockstep/data/synthetic/texture.h"
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 
 namespace lockstep::testing {
 namespace {

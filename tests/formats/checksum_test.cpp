@@ -1,4 +1,4 @@
-#include "lockstep/formats/fetch/checksum.h"
+#include "lockstep/formats/checksum.h"
 
 #include <gtest/gtest.h>
 

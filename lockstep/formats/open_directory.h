@@ -1,0 +1,55 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/file_descriptor.h"
+
+namespace lockstep {
+
+/// Is an open folder; what is done relative to it stays in it, whatever becomes of its path.
+///
+/// The path by which one begins is the user's: open() follows links in it. Below it nothing is
+/// followed, and everything must belong to the user of this process or to root: a link, another
+/// user's folder or file, or something that is no regular file is a DataError that names it, and
+/// nothing blocks (a FIFO). What the operating system refuses is a std::system_error. Copies share
+/// the descriptor.
+class OpenDirectory {
+ public:
+  static OpenDirectory open(const std::filesystem::path& path);
+
+  /// Opens a folder in this one. All names here are single names: one that leads elsewhere (`..`,
+  /// `a/b`) is an InvalidArgument.
+  OpenDirectory child(const std::string& name) const;
+
+  /// Opens a regular file to read. One that is missing is a DataError.
+  FileDescriptor file(const std::string& name) const;
+
+  /// Tells whether the name is taken, be it by a link to nowhere.
+  bool has(const std::string& name) const;
+
+  /// Lists all names but `.` and `..`, sorted.
+  std::vector<std::string> names() const;
+
+  /// Waits until the disk has the names.
+  void sync() const;
+
+  /// Removes a file, a link, or a folder with all that is in it.
+  void remove(const std::string& name) const;
+
+  int descriptor() const { return folder_->get(); }
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Gives the path of an entry, for messages.
+  std::string path_of(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  OpenDirectory(FileDescriptor folder, std::filesystem::path path);
+
+  std::shared_ptr<const FileDescriptor> folder_;
+  std::filesystem::path path_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,228 @@
+#include "lockstep/formats/snapshot/pending_snapshot.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/snapshot/hashed_file.h"
+#include "lockstep/formats/snapshot/snapshot_check.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/formats/weights/atomic_file.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/utf8.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAttempts = 100;
+
+/// Opens RUN/snapshots and makes it first if it is missing.
+OpenDirectory made_snapshots(const fs::path& run) {
+  fs::create_directories(run);
+  const OpenDirectory folder = OpenDirectory::open(run);
+  if (!folder.has(kSnapshots)) {
+    if (::mkdirat(folder.descriptor(), kSnapshots, mode_t{0755}) != 0 && errno != EEXIST) {
+      throw_errno("make the folder", folder.path_of(kSnapshots));
+    }
+    folder.sync();
+  }
+  return folder.child(kSnapshots);
+}
+
+std::string make_aside(const OpenDirectory& snapshots, std::int64_t step) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string name = aside_name(step);
+    if (::mkdirat(snapshots.descriptor(), name.c_str(), mode_t{0700}) == 0) return name;
+    if (errno != EEXIST) throw_errno("make the folder", snapshots.path_of(name));
+  }
+  throw_errno("make a folder in", snapshots.path().string());
+}
+
+int rename_in(const OpenDirectory& folder, const std::string& from, const std::string& to) {
+  return ::renameat(folder.descriptor(), from.c_str(), folder.descriptor(), to.c_str());
+}
+
+int exchange_in(const OpenDirectory& folder, const std::string& one, const std::string& other) {
+  const int descriptor = folder.descriptor();
+  return ::renameat2(descriptor, one.c_str(), descriptor, other.c_str(), RENAME_EXCHANGE);
+}
+
+}  // namespace
+
+PendingSnapshot::PendingSnapshot(OpenDirectory snapshots, OpenDirectory folder, std::int64_t step)
+    : snapshots_(std::move(snapshots)), folder_(std::move(folder)), step_(step) {}
+
+PendingSnapshot::PendingSnapshot(PendingSnapshot&& other) noexcept
+    : snapshots_(other.snapshots_),
+      folder_(other.folder_),
+      step_(other.step_),
+      aside_(std::exchange(other.aside_, std::string())),
+      is_mine_(other.is_mine_),
+      failed_(std::exchange(other.failed_, true)) {}
+
+PendingSnapshot::~PendingSnapshot() { remove_aside(); }
+
+PendingSnapshot PendingSnapshot::begin(const SnapshotFolder& folder, std::int64_t step) {
+  const std::string name = snapshot_name(step);
+  OpenDirectory snapshots = made_snapshots(folder.run());
+  // What has that name must be a folder of ours: it will be exchanged.
+  if (snapshots.has(name)) snapshots.child(name);
+  const std::string aside = make_aside(snapshots, step);
+  try {
+    PendingSnapshot pending(snapshots, snapshots.child(aside), step);
+    pending.aside_ = aside;
+    pending.is_mine_ = true;
+    return pending;
+  } catch (...) {
+    ::unlinkat(snapshots.descriptor(), aside.c_str(), AT_REMOVEDIR);
+    throw;
+  }
+}
+
+PendingSnapshot PendingSnapshot::join(const fs::path& aside) {
+  const std::string name = aside.filename().string();
+  const auto step = step_of_aside(name);
+  if (!step || aside.parent_path().filename() != kSnapshots) {
+    throw DataError(aside.string() + ": is no folder in which a snapshot is written");
+  }
+  OpenDirectory snapshots =
+      OpenDirectory::open(aside.parent_path().parent_path()).child(kSnapshots);
+  OpenDirectory folder = snapshots.child(name);
+  return {std::move(snapshots), std::move(folder), *step};
+}
+
+template <typename Fill>
+SnapshotFile PendingSnapshot::write_file(const std::string& name, Fill fill) {
+  check(!failed_, "a snapshot that failed or was committed takes no more: ", path().string());
+  failed_ = true;
+  HashedFile file(folder_, name);
+  fill(file);
+  SnapshotFile facts = file.finish();
+  failed_ = false;
+  return facts;
+}
+
+SnapshotFile PendingSnapshot::write(const std::string& name, std::string_view text) {
+  check(is_file_name(name), "a file of a snapshot cannot have the name ", printable(name));
+  return write_file(name, [&](ByteSink& sink) { sink.write(text); });
+}
+
+SnapshotFile PendingSnapshot::write_tensors(
+    const std::string& name,
+    std::span<const TensorEntry> entries,
+    const std::map<std::string, std::string>& metadata) {
+  check(is_file_name(name), "a file of a snapshot cannot have the name ", printable(name));
+  return write_file(name, [&](ByteSink& sink) { write_safetensors(sink, entries, metadata); });
+}
+
+fs::path PendingSnapshot::commit(SnapshotManifest manifest) {
+  check(is_mine_, "only the rank that began a snapshot commits it: ", path().string());
+  check(
+      manifest.step == step_,
+      "the manifest is that of step ",
+      manifest.step,
+      ", the snapshot that of step ",
+      step_);
+  if (manifest.lockstep.empty()) manifest.lockstep = LOCKSTEP_VERSION;
+  write_manifest(manifest);
+  failed_ = true;  // whatever comes, nothing more is written here
+  verify(manifest);
+  const std::string name = snapshot_name(step_);
+  const bool is_new = publish(name);
+  if (!is_new) remove_aside();
+  AtomicFile latest(snapshots_, kLatest);
+  latest.write(name + '\n');
+  latest.commit();
+  return snapshots_.path() / name;
+}
+
+void PendingSnapshot::write_manifest(const SnapshotManifest& manifest) {
+  const std::string json = to_json(manifest);
+  write_file(kManifest, [&](ByteSink& sink) { sink.write(json); });
+  if (::fchmod(folder_.descriptor(), 0755) != 0) throw_errno("set the mode of", path().string());
+  folder_.sync();
+}
+
+void PendingSnapshot::verify(const SnapshotManifest& manifest) const {
+  try {
+    if (verify_files(folder_, ReadFrom::kDisk) == manifest) return;
+    throw DataError(folder_.path_of(kManifest) + ": differs");
+  } catch (const DataError& error) {
+    // Nobody but the disk can have changed it.
+    throw std::system_error(
+        EIO, std::generic_category(), concat("read back what was just written: ", error.what()));
+  }
+}
+
+/// Gives the folder the snapshot's name. Returns false if something is left under the aside name.
+bool PendingSnapshot::publish(const std::string& name) {
+  // Takes the place of an empty folder, and of nothing else.
+  if (rename_in(snapshots_, aside_, name) != 0) {
+    if (errno != EEXIST && errno != ENOTEMPTY) {
+      throw_errno("rename to", snapshots_.path_of(name));
+    }
+    if (exchange(name)) return false;
+    if (give_way(name)) return false;
+  }
+  const std::string aside = std::exchange(aside_, std::string());
+  try {
+    snapshots_.sync();
+  } catch (...) {
+    // Who asks now must not find what a power cut may take away.
+    if (rename_in(snapshots_, name, aside) == 0) aside_ = aside;
+    throw;
+  }
+  return true;
+}
+
+/// Swaps the folder with the older one of its name, so that there is never none of that name.
+/// Returns false if the file system cannot do that.
+bool PendingSnapshot::exchange(const std::string& name) {
+  if (exchange_in(snapshots_, aside_, name) != 0) {
+    if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
+    throw_errno("exchange with the older one", snapshots_.path_of(name));
+  }
+  try {
+    snapshots_.sync();
+  } catch (...) {
+    // The older one must not be removed before the disk has the newer one's name.
+    if (exchange_in(snapshots_, aside_, name) != 0) aside_.clear();
+    throw;
+  }
+  return true;
+}
+
+/// Without an exchange there would be a moment without either. So an older one that is good stays:
+/// both are the state after the same steps. Returns true then. A broken one is put out of the way.
+bool PendingSnapshot::give_way(const std::string& name) {
+  try {
+    if (verify_files(snapshots_.child(name), ReadFrom::kAnywhere).step == step_) return true;
+  } catch (const DataError&) {
+    // It serves nobody.
+  }
+  const std::string broken = aside_name(step_);
+  if (rename_in(snapshots_, name, broken) != 0 || rename_in(snapshots_, aside_, name) != 0) {
+    throw_errno("replace the broken snapshot", snapshots_.path_of(name));
+  }
+  snapshots_.remove(broken);
+  return false;
+}
+
+void PendingSnapshot::remove_aside() noexcept {
+  if (aside_.empty()) return;
+  try {
+    snapshots_.remove(std::exchange(aside_, std::string()));
+  } catch (const std::exception&) {
+    // Left over; remove_leftovers() of the next life takes it.
+  }
+}
+
+}  // namespace lockstep

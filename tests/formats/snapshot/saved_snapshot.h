@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/formats/snapshot/pending_snapshot.h"
+
+namespace lockstep::testing {
+
+/// Saves a small snapshot whose files depend on `seed`: tensors, a part of rank 0, a state.
+inline std::filesystem::path save_snapshot(
+    const std::filesystem::path& run, std::int64_t step, std::uint8_t seed) {
+  const std::vector<std::uint8_t> weight(4 * 6, seed);
+  const std::vector<std::uint8_t> bias(4, static_cast<std::uint8_t>(seed + 1));
+  const std::vector<TensorEntry> model{
+      {"weight", ElementType::kFloat32, {2, 3}, weight},
+      {"bias", ElementType::kFloat32, {1}, bias}};
+  auto pending = PendingSnapshot::begin(SnapshotFolder(run), step);
+  SnapshotManifest manifest{.step = step, .libtorch = "2.15.0", .lockstep = {}, .files = {}};
+  manifest.files.push_back(pending.write_tensors("model.safetensors", model, {{"format", "pt"}}));
+  manifest.files.push_back(pending.write("rank-00000.safetensors", std::string(100, 'r')));
+  manifest.files.push_back(
+      pending.write("state.json", R"({"v":1,"seed":)" + std::to_string(seed) + "}"));
+  return pending.commit(manifest);
+}
+
+}  // namespace lockstep::testing
