@@ -39,6 +39,9 @@ class ShardedOptimizer final : public torch::optim::Optimizer {
   /// Gives, per group and parameter, the rank that updates it and keeps its state.
   std::vector<std::vector<int>> owners() const;
 
+  /// Gives this rank's place among the owners.
+  int rank() const { return group_.rank(); }
+
   /// Brings the whole state to one rank, so that state() and save() there are those of the plain
   /// optimizer; the next step forgets what others own. A collective.
   void consolidate_state(int to);

@@ -1,0 +1,100 @@
+#include "lockstep/train/snapshot/background_thread.h"
+
+#include <ctime>
+#include <utility>
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int kNice = 19;
+
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Linux keeps the niceness of each thread by itself. If it refuses, the job only disturbs more.
+void give_way() {
+  ::pthread_setname_np(::pthread_self(), "snapshot");
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+}
+
+}  // namespace
+
+BackgroundThread::~BackgroundThread() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void BackgroundThread::start(std::function<void()> job) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    job_ = std::move(job);
+    failure_ = nullptr;
+  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  changed_.notify_all();
+}
+
+bool BackgroundThread::is_busy() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return job_ != nullptr;
+}
+
+void BackgroundThread::wait_for(std::chrono::milliseconds most) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, most, [this] { return job_ == nullptr; });
+}
+
+void BackgroundThread::wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return job_ == nullptr; });
+}
+
+std::exception_ptr BackgroundThread::take_failure() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(failure_, nullptr);
+}
+
+double BackgroundThread::job_seconds() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return job_seconds_;
+}
+
+void BackgroundThread::run() {
+  give_way();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return job_ != nullptr || ends_; });
+    if (job_ == nullptr) return;
+    do_job(lock);
+    changed_.notify_all();
+  }
+}
+
+void BackgroundThread::do_job(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  const double before = thread_seconds();
+  std::exception_ptr failure;
+  try {
+    job_();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const double seconds = thread_seconds() - before;
+  lock.lock();
+  job_ = nullptr;
+  failure_ = failure;
+  job_seconds_ = seconds;
+}
+
+}  // namespace lockstep

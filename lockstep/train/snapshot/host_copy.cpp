@@ -1,0 +1,162 @@
+#include "lockstep/train/snapshot/host_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/strided_copy.h"
+#include "lockstep/nn/weight_types.h"
+#include "lockstep/train/snapshot/row_major.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kAlignment = 64;
+// Large enough that a thread's start does not count, small enough that all have something to do.
+constexpr std::uint64_t kBytesPerTask = std::uint64_t{4} << 20;
+
+std::uint64_t aligned(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Fewer, larger pages: a copy of many megabytes misses the address cache less.
+void prefer_huge_pages(const torch::Tensor& buffer) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(buffer.mutable_data_ptr());
+  const std::uintptr_t first = (begin + page - 1) / page * page;
+  const std::uintptr_t last = (begin + buffer.nbytes()) / page * page;
+  // A kernel without huge pages refuses, which costs only speed.
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+}
+
+}  // namespace
+
+void HostCopy::take(const std::vector<nn::NamedTensors>& lists) {
+  const torch::NoGradGuard no_gradients;
+  lay_out(lists);
+  make_room();
+  copy_from_host();
+  if (on_devices_) copy_from_devices();
+  for (Piece& piece : pieces_) piece.source = torch::Tensor();
+}
+
+void HostCopy::lay_out(const std::vector<nn::NamedTensors>& lists) {
+  pieces_.clear();
+  bytes_ = 0;
+  on_devices_ = false;
+  std::uint64_t end = 0;
+  for (std::size_t list = 0; list < lists.size(); ++list) {
+    for (const auto& item : lists[list]) {
+      const auto type = nn::element_type_of(item.value().scalar_type());
+      check(
+          type && safetensors_name(*type) && item.value().layout() == torch::kStrided,
+          "HostCopy: ",
+          item.key(),
+          " has a type that files of tensors do not have: ",
+          c10::toString(item.value().scalar_type()));
+      torch::Tensor source = item.value().detach();
+      // Gaps and repeated elements are rare (views of larger tensors): these are copied twice.
+      if (!source.is_non_overlapping_and_dense()) source = source.contiguous();
+      Piece piece;
+      piece.list = list;
+      piece.name = item.key();
+      piece.source = source;
+      piece.type = *type;
+      piece.shape = source.sizes().vec();
+      piece.strides = source.strides().vec();
+      piece.offset = end;
+      piece.bytes = source.nbytes();
+      piece.in_order = source.is_contiguous();
+      bytes_ += piece.bytes;
+      end = aligned(end + piece.bytes);
+      on_devices_ = on_devices_ || !source.is_cpu();
+      pieces_.push_back(std::move(piece));
+    }
+  }
+}
+
+void HostCopy::make_room() {
+  const std::uint64_t needed =
+      pieces_.empty() ? 0 : aligned(pieces_.back().offset + pieces_.back().bytes);
+  const bool has_room =
+      buffer_.defined() && buffer_.nbytes() >= needed && (!on_devices_ || buffer_.is_pinned());
+  if (has_room) return;
+  buffer_ = torch::Tensor();  // before the new one is there, or both would count
+  buffer_ = at::empty(
+      {static_cast<std::int64_t>(needed)}, torch::dtype(torch::kByte).pinned_memory(on_devices_));
+  if (!on_devices_) prefer_huge_pages(buffer_);
+}
+
+// Tasks of about equal size, whatever the sizes of the tensors: one large one is cut.
+void HostCopy::copy_from_host() {
+  struct Task {
+    std::uint8_t* to;
+    const std::uint8_t* from;
+    std::size_t bytes;
+  };
+  std::vector<Task> tasks;
+  auto* const base = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr());
+  for (const Piece& piece : pieces_) {
+    if (!piece.source.is_cpu()) continue;
+    const auto* const from = static_cast<const std::uint8_t*>(piece.source.const_data_ptr());
+    for (std::uint64_t at = 0; at < piece.bytes; at += kBytesPerTask) {
+      const std::uint64_t bytes = std::min(kBytesPerTask, piece.bytes - at);
+      tasks.push_back({base + piece.offset + at, from + at, bytes});
+    }
+  }
+  at::parallel_for(0, std::ssize(tasks), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const auto& [to, from, bytes] = tasks[static_cast<std::size_t>(task)];
+      std::memcpy(to, from, bytes);
+    }
+  });
+}
+
+void HostCopy::copy_from_devices() {
+  std::set<std::pair<c10::DeviceType, c10::DeviceIndex>> devices;
+  auto* const base = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr());
+  for (const Piece& piece : pieces_) {
+    if (piece.source.is_cpu()) continue;
+    const auto target = at::from_blob(
+        base + piece.offset,
+        piece.shape,
+        piece.strides,
+        torch::dtype(piece.source.scalar_type()).pinned_memory(true));
+    target.copy_(piece.source, /*non_blocking=*/true);
+    devices.emplace(piece.source.device().type(), piece.source.device().index());
+  }
+  for (const auto& [type, index] : devices) {
+    const c10::impl::VirtualGuardImpl guard(type);
+    guard.synchronizeStream(guard.getStream(torch::Device(type, index)));
+  }
+}
+
+std::vector<std::vector<TensorEntry>> HostCopy::row_major() {
+  std::vector<std::vector<TensorEntry>> lists;
+  for (Piece& piece : pieces_) {
+    auto* const at = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr()) + piece.offset;
+    const std::span<std::uint8_t> bytes(at, piece.bytes);
+    if (!piece.in_order) {
+      spare_.assign(bytes.begin(), bytes.end());
+      copy_row_major(bytes, spare_, piece.shape, piece.strides, bytes_of(piece.type));
+      piece.in_order = true;
+    }
+    lists.resize(std::max(lists.size(), piece.list + 1));
+    lists[piece.list].push_back(
+        {.name = piece.name, .type = piece.type, .shape = piece.shape, .bytes = bytes});
+  }
+  return lists;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/formats/weights/tensor_file.h"
+#include "lockstep/nn/named_state.h"
+
+namespace lockstep {
+
+/// Holds a copy of tensors in one buffer of host memory, which serves again: pinned if a tensor is
+/// on a CUDA device.
+///
+/// Note [Host copy]
+/// take() is the time in which training stands still, so it only moves bytes, in the order in which
+/// they lie. row_major() puts them into the order of files later, in another thread. The buffer
+/// grows with the largest copy; only the first one, or a larger one, pays for new memory.
+class HostCopy {
+ public:
+  /// Copies the tensors of several lists as they are now; replaces what was held. A type that files
+  /// of tensors do not have is an InvalidArgument.
+  void take(const std::vector<nn::NamedTensors>& lists);
+
+  /// Brings the copies into row-major order and shows them, list by list. The bytes are valid until
+  /// the next take(). Uses no thread but the caller's.
+  std::vector<std::vector<TensorEntry>> row_major();
+
+  /// Counts the bytes that were taken last.
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Piece {
+    std::size_t list = 0;
+    std::string name;
+    torch::Tensor source;  // only while it is copied
+    ElementType type = ElementType::kFloat32;
+    std::vector<std::int64_t> shape, strides;
+    std::uint64_t offset = 0, bytes = 0;
+    bool in_order = true;
+  };
+
+  void lay_out(const std::vector<nn::NamedTensors>& lists);
+  void make_room();
+  void copy_from_host();
+  void copy_from_devices();
+
+  std::vector<Piece> pieces_;
+  torch::Tensor buffer_;
+  std::vector<std::uint8_t> spare_;  // of the largest tensor that is put in order
+  std::uint64_t bytes_ = 0;
+  bool on_devices_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,297 @@
+#include "lockstep/train/snapshot/optimizer_state.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/strict_json.h"
+#include "lockstep/parallel/optim/sharded_optimizer.h"
+#include "lockstep/train/snapshot/optimizer_kind.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+using torch::Tensor;
+using torch::optim::Optimizer;
+using torch::optim::OptimizerOptions;
+using torch::optim::OptimizerParamState;
+using Values = OptimizerKind::Values;
+
+const std::string kOptionsName = "the options of the optimizer";
+constexpr JsonLimits kOptionsLimits{.bytes = std::size_t{64} << 20, .depth = 8};
+
+/// Is a parameter of an optimizer.
+struct Parameter {
+  std::string name;
+  Tensor tensor;
+  std::size_t group = 0;
+  bool is_own = true;  // this rank keeps its state
+};
+
+// The first name counts: tied parameters have several.
+std::string name_of(
+    const Tensor& tensor, const std::unordered_map<const void*, std::string>& names) {
+  const auto found = names.find(tensor.unsafeGetTensorImpl());
+  check(
+      found != names.end(),
+      "optimizer_state: the optimizer has a parameter ",
+      type_and_shape(tensor),
+      " that the module does not have; pass the module that the optimizer was made for");
+  return found->second;
+}
+
+std::vector<Parameter> parameters_of(const Optimizer& optimizer, const nn::NamedTensors& named) {
+  std::unordered_map<const void*, std::string> names;
+  for (const auto& item : named) names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  const auto* const sharded = dynamic_cast<const ShardedOptimizer*>(&optimizer);
+  const auto owners = sharded ? sharded->owners() : std::vector<std::vector<int>>();
+  std::vector<Parameter> parameters;
+  for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
+    const auto& tensors = optimizer.param_groups()[group].params();
+    for (std::size_t index = 0; index < tensors.size(); ++index) {
+      const bool is_own = sharded == nullptr || owners[group][index] == sharded->rank();
+      parameters.push_back({name_of(tensors[index], names), tensors[index], group, is_own});
+    }
+  }
+  return parameters;
+}
+
+std::string options_text(
+    const OptimizerKind& kind,
+    const Optimizer& optimizer,
+    const std::vector<Parameter>& parameters) {
+  json groups = json::array();
+  for (const auto& group : optimizer.param_groups()) {
+    groups.push_back(
+        {{"parameters", json::array()}, {"options", kind.options_json(group.options())}});
+  }
+  for (const Parameter& parameter : parameters)
+    groups[parameter.group]["parameters"].push_back(parameter.name);
+  return json{{"kind", kind.name()}, {"groups", std::move(groups)}}.dump();
+}
+
+/// Is the part of OptimizerState::options that restoring needs.
+struct SavedOptions {
+  std::string kind;
+  std::map<std::string, json> by_parameter;
+};
+
+SavedOptions read_saved_options(const std::string& text) {
+  const json read = parse_strict_json(text, kOptionsName, kOptionsLimits);
+  SavedOptions saved;
+  try {
+    saved.kind = read.at("kind").get<std::string>();
+    for (const json& group : read.at("groups")) {
+      for (const json& name : group.at("parameters")) {
+        const auto [place, is_new] =
+            saved.by_parameter.emplace(name.get<std::string>(), group.at("options"));
+        if (!is_new && place->second != group.at("options"))
+          throw DataError("the options of the optimizer: two for " + name.get<std::string>());
+      }
+    }
+  } catch (const json::exception& error) {
+    throw DataError(concat("the options of the optimizer are not whole: ", error.what()));
+  }
+  return saved;
+}
+
+/// Compares a saved state with an optimizer, and holds what this would be given.
+class Restoring {
+ public:
+  Restoring(
+      Optimizer& optimizer,
+      const nn::NamedTensors& named,
+      const OptimizerState& state,
+      Others others)
+      : optimizer_(optimizer),
+        kind_(optimizer_kind(optimizer)),
+        parameters_(parameters_of(optimizer, named)),
+        saved_(read_saved_options(state.options)) {
+    if (saved_.kind != kind_.name()) {
+      throw DataError(concat(
+          "restore_optimizer: the state of ", saved_.kind, " was saved, this is ", kind_.name()));
+    }
+    read_options();
+    sort_values(state.tensors, others);
+    for (const Parameter& parameter : parameters_) read_state(parameter);
+  }
+
+  const std::string& differences() const { return differences_; }
+
+  void apply() {
+    for (std::size_t group = 0; group < options_.size(); ++group) {
+      if (options_[group]) optimizer_.param_groups()[group].set_options(std::move(options_[group]));
+    }
+    for (const Parameter& parameter : parameters_)
+      optimizer_.state().erase(parameter.tensor.unsafeGetTensorImpl());
+    for (auto& [key, state] : states_) optimizer_.state()[key] = std::move(state);
+  }
+
+ private:
+  void read_options() {
+    options_.resize(optimizer_.param_groups().size());
+    std::vector<const Parameter*> firsts(options_.size(), nullptr);
+    for (const Parameter& parameter : parameters_) {
+      const auto found = saved_.by_parameter.find(parameter.name);
+      if (found == saved_.by_parameter.end()) {
+        differences_ += "  missing: the options of " + parameter.name + "\n";
+        continue;
+      }
+      const Parameter*& first = firsts[parameter.group];
+      if (first == nullptr) {
+        first = &parameter;
+        options_[parameter.group] = kind_.read_options(found->second);
+      } else if (saved_.by_parameter.at(first->name) != found->second) {
+        differences_ += "  " + parameter.name + " and " + first->name +
+                        " had different options, and are one param group now\n";
+      }
+    }
+  }
+
+  // The last slash ends the parameter's name: names of values have none.
+  void sort_values(const nn::NamedTensors& tensors, Others others) {
+    const auto known = kind_.known();
+    std::map<std::string, const Parameter*> by_name;
+    for (const Parameter& parameter : parameters_) by_name.emplace(parameter.name, &parameter);
+    for (const auto& item : tensors) {
+      const std::size_t slash = item.key().rfind('/');
+      const std::string name = item.key().substr(0, slash);
+      const std::string value = slash == std::string::npos ? "" : item.key().substr(slash + 1);
+      const bool is_known = std::ranges::find(known, value) != known.end();
+      if (is_known && by_name.contains(name)) {
+        values_[name].emplace(value, item.value());
+      } else if (!is_known || others == Others::kRefused) {
+        differences_ += "  unexpected: " + item.key() + "\n";
+      }
+    }
+  }
+
+  void read_state(const Parameter& parameter) {
+    const auto found = values_.find(parameter.name);
+    if (found == values_.end()) {
+      if (kind_.is_state_made_at_once())
+        differences_ += "  missing: the state of " + parameter.name + "\n";
+      return;
+    }
+    const std::size_t before = differences_.size();
+    check_required(parameter, found->second);
+    for (const auto& [name, value] : found->second) check_value(parameter, name, value);
+    if (differences_.size() == before && parameter.is_own)
+      states_.emplace_back(
+          parameter.tensor.unsafeGetTensorImpl(), copied(parameter, found->second));
+  }
+
+  void check_required(const Parameter& parameter, const Values& values) {
+    const auto& options = options_[parameter.group];
+    if (!options) return;  // is a difference already
+    for (const std::string& name : kind_.required(*options)) {
+      if (!values.contains(name))
+        differences_ += "  missing: " + parameter.name + "/" + name + "\n";
+    }
+  }
+
+  void check_value(const Parameter& parameter, const std::string& name, const Tensor& value) {
+    const bool is_step = name == "step";
+    const auto type = is_step ? torch::kLong : parameter.tensor.scalar_type();
+    const auto shape = is_step ? torch::IntArrayRef() : parameter.tensor.sizes();
+    if (value.scalar_type() == type && value.sizes() == shape) return;
+    differences_ += "  " + parameter.name + "/" + name + ": " + type_and_shape(value) +
+                    " was saved, " + (is_step ? "int64 ()" : type_and_shape(parameter.tensor)) +
+                    " is needed\n";
+  }
+
+  // In the memory format of the parameter, as the optimizer itself would have made them.
+  std::unique_ptr<OptimizerParamState> copied(const Parameter& parameter, const Values& values) {
+    Values copies;
+    for (const auto& [name, value] : values) {
+      const bool is_step = name == "step";
+      Tensor copy = at::empty_like(is_step ? value : parameter.tensor.detach());
+      copies.emplace(name, copy.copy_(value));
+    }
+    return kind_.make_state(copies);
+  }
+
+  Optimizer& optimizer_;
+  const OptimizerKind& kind_;
+  std::vector<Parameter> parameters_;
+  SavedOptions saved_;
+  std::map<std::string, Values> values_;
+  std::string differences_;
+  std::vector<std::unique_ptr<OptimizerOptions>> options_;  // per group
+  std::vector<std::pair<void*, std::unique_ptr<OptimizerParamState>>> states_;
+};
+
+}  // namespace
+
+OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensors& named) {
+  const OptimizerKind& kind = optimizer_kind(optimizer);
+  const auto parameters = parameters_of(optimizer, named);
+  OptimizerState state;
+  state.options = options_text(kind, optimizer, parameters);
+  for (const Parameter& parameter : parameters) {
+    const auto found = optimizer.state().find(parameter.tensor.unsafeGetTensorImpl());
+    if (!parameter.is_own || found == optimizer.state().end()) continue;
+    for (const auto& [name, value] : kind.values(*found->second)) {
+      check(
+          value.layout() == torch::kStrided,
+          "optimizer_state: ",
+          parameter.name,
+          "/",
+          name,
+          " is sparse, which files of tensors are not; use an optimizer without momentum for it");
+      state.tensors.insert(parameter.name + "/" + name, value);
+    }
+  }
+  return state;
+}
+
+void restore_optimizer(
+    Optimizer& optimizer,
+    const nn::NamedTensors& named,
+    const OptimizerState& state,
+    Others others) {
+  const torch::NoGradGuard no_gradients;
+  Restoring restoring(optimizer, named, state, others);
+  if (!restoring.differences().empty()) {
+    throw DataError(
+        "restore_optimizer: what was saved does not fit; the optimizer is as it was:\n" +
+        restoring.differences() +
+        "continue with the model and the configuration that the snapshot was taken of");
+  }
+  restoring.apply();
+}
+
+OptimizerState joined(const std::vector<OptimizerState>& parts) {
+  OptimizerState all;
+  json groups = json::array();
+  std::string kind;
+  for (const OptimizerState& part : parts) {
+    json read = parse_strict_json(part.options, kOptionsName, kOptionsLimits);
+    try {
+      const auto own = read.at("kind").get<std::string>();
+      if (!kind.empty() && kind != own)
+        throw DataError("the options of the optimizer: parts of " + kind + " and of " + own);
+      kind = own;
+      for (json& group : read.at("groups")) groups.push_back(std::move(group));
+    } catch (const json::exception& error) {
+      throw DataError(concat("the options of the optimizer are not whole: ", error.what()));
+    }
+    for (const auto& item : part.tensors) {
+      if (all.tensors.contains(item.key()))
+        throw DataError("the optimizer's state: " + item.key() + " comes twice");
+      all.tensors.insert(item.key(), item.value());
+    }
+  }
+  all.options = json{{"kind", kind}, {"groups", std::move(groups)}}.dump();
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,206 @@
+#include "lockstep/train/snapshot/snapshot.h"
+
+#include <iostream>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/strict_json.h"
+#include "lockstep/parallel/optim/sharded_optimizer.h"
+#include "lockstep/train/snapshot/random_state.h"
+#include "lockstep/train/snapshot/snapshot_choice.h"
+#include "lockstep/train/snapshot/snapshot_files.h"
+#include "lockstep/train/snapshot/snapshot_reader.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+constexpr JsonLimits kLimits{.bytes = std::size_t{64} << 20, .depth = 8};
+constexpr const char* kKind = "library";  // as opposed to those of `lockstep train`
+
+json json_of(const nn::GradScalerState& state) {
+  return {
+      {"scale", state.scale},
+      {"growth_factor", state.growth_factor},
+      {"backoff_factor", state.backoff_factor},
+      {"growth_interval", state.growth_interval},
+      {"growth_tracker", state.growth_tracker}};
+}
+
+nn::GradScalerState scaler_state_of(const json& state) {
+  return {
+      .scale = state.at("scale").get<double>(),
+      .growth_factor = state.at("growth_factor").get<double>(),
+      .backoff_factor = state.at("backoff_factor").get<double>(),
+      .growth_interval = state.at("growth_interval").get<std::int64_t>(),
+      .growth_tracker = state.at("growth_tracker").get<std::int64_t>()};
+}
+
+std::string state_text(const SnapshotMoment& moment, std::int64_t step, int ranks) {
+  const auto scaler = moment.scaler ? moment.scaler->state() : std::nullopt;
+  const json state{
+      {"v", 1},
+      {"kind", kKind},
+      {"epoch", moment.epoch},
+      {"step", step},
+      {"world_size", ranks},
+      {"scaler", scaler ? json_of(*scaler) : json()},
+      {"values", moment.values}};
+  try {
+    return state.dump(2) + "\n";
+  } catch (const json::type_error&) {
+    throw InvalidArgument("Snapshot::save: a value is not UTF-8");
+  }
+}
+
+/// Is state.json, read.
+struct State {
+  SnapshotPosition position;
+  std::optional<nn::GradScalerState> scaler;
+  std::map<std::string, std::string> values;
+};
+
+State read_state(const SnapshotReader& reader) {
+  const std::string file = (reader.path() / "state.json").string();
+  const json read = parse_strict_json(reader.state(), file, kLimits);
+  try {
+    if (read.value("kind", "") != kKind) {
+      throw DataError(
+          file +
+          ": another program saved this, such as `lockstep train`, which continues it "
+          "with --resume; choose another folder for this run");
+    }
+    State state;
+    state.position = {read.at("epoch").get<std::int64_t>(), read.at("step").get<std::int64_t>()};
+    state.values = read.at("values").get<std::map<std::string, std::string>>();
+    if (!read.at("scaler").is_null()) state.scaler = scaler_state_of(read.at("scaler"));
+    return state;
+  } catch (const json::exception& error) {
+    throw DataError(concat(file, ": not the state of a Snapshot: ", error.what()));
+  }
+}
+
+void restore_scaler(
+    const std::optional<nn::GradScalerState>& saved,
+    nn::GradScaler* scaler,
+    const std::string& path) {
+  const bool is_wanted = scaler != nullptr && scaler->is_enabled();
+  if (saved.has_value() != is_wanted) {
+    throw DataError(concat(
+        path,
+        saved ? ": was saved with a GradScaler: pass it to load()"
+              : ": was saved without a GradScaler: do not pass one to load()"));
+  }
+  if (saved) scaler->load(saved);
+}
+
+std::vector<torch::Device> devices_of(const torch::nn::Module& module) {
+  std::set<std::string> names;
+  std::vector<torch::Device> devices;
+  for (const auto& item : nn::named_state(module)) {
+    const torch::Device device = item.value().device();
+    if (names.insert(device.str()).second) devices.push_back(device);
+  }
+  return devices;
+}
+
+void say(const ProcessGroup& world, const std::string& text) {
+  if (world.rank() == 0) std::cerr << text << std::endl;
+}
+
+void remove_leftovers(const std::filesystem::path& run, const ProcessGroup& world) {
+  if (world.rank() != 0) return;
+  try {
+    SnapshotFolder(run).remove_leftovers();
+  } catch (const std::exception& error) {
+    say(world, concat("warning: what an earlier run left unfinished stays: ", error.what()));
+  }
+}
+
+}  // namespace
+
+Snapshot::Snapshot(std::filesystem::path run, ProcessGroup world, SnapshotOptions options)
+    : run_(std::move(run)),
+      world_(std::move(world)),
+      saver_({.run = run_, .keep = options.keep, .required = options.required}, world_) {}
+
+SnapshotPosition Snapshot::load(
+    torch::nn::Module& module, torch::optim::Optimizer& optimizer, nn::GradScaler* scaler) {
+  saver_.finish();
+  remove_leftovers(run_, world_);
+  const SnapshotChoice choice = newest_snapshot(run_, world_);
+  for (const auto& [name, reason] : choice.refused)
+    say(world_, concat("warning: ", run_.string(), ": ", name, " cannot be used: ", reason));
+  if (choice.path.empty()) {
+    say(world_, run_.string() + ": there is no snapshot, the run begins");
+    last_step_ = 0;
+    return {};
+  }
+  const SnapshotReader reader(choice);
+  const State state = read_state(reader);
+  const auto named = nn::named_state(module);
+  restore_tensors(named, reader.model(), choice.path.string());
+  restore_optimizer(optimizer, named, reader.optimizer());
+  restore_scaler(state.scaler, scaler, choice.path.string());
+  if (const auto own = reader.rank(world_.rank()); !own.is_empty())
+    restore_random_state(own, devices_of(module));
+  values_ = state.values;
+  last_step_ = state.position.step;
+  say(world_,
+      concat(
+          choice.path.string(),
+          ": goes on with epoch ",
+          state.position.epoch,
+          ", step ",
+          state.position.step));
+  return state.position;
+}
+
+void Snapshot::save(
+    const torch::nn::Module& module,
+    const torch::optim::Optimizer& optimizer,
+    const SnapshotMoment& moment) {
+  check(
+      last_step_.has_value(),
+      "Snapshot::save: call load() first, or this run could be mixed up with an earlier one in ",
+      run_.string());
+  const std::int64_t step = moment.step.value_or(*last_step_ + 1);
+  check(
+      step >= *last_step_,
+      "Snapshot::save: steps cannot fall, the highest is the newest: ",
+      step,
+      " after ",
+      *last_step_);
+  const auto named = nn::named_state(module);
+  const bool is_sharded = dynamic_cast<const ShardedOptimizer*>(&optimizer) != nullptr;
+  const auto names = snapshot_file_names(
+      {.rank = world_.rank(),
+       .replica = world_.rank(),
+       .ranks = world_.size(),
+       .sharded_optimizer = is_sharded});
+  SnapshotPart part{.best = moment.best};
+  if (!names.model.empty()) part.files[names.model] = {.tensors = named};
+  if (!names.optimizer.empty())
+    part.files[names.optimizer] = content_of(optimizer_state(optimizer, named));
+  part.files[names.rank] = {.tensors = random_state(devices_of(module))};
+  if (world_.rank() == 0) part.state = state_text(moment, step, world_.size());
+  saver_.save(step, part);
+  last_step_ = step;
+  say_warnings();
+}
+
+void Snapshot::wait() {
+  saver_.finish();
+  say_warnings();
+}
+
+void Snapshot::say_warnings() {
+  for (const std::string& warning : saver_.take_warnings()) say(world_, "warning: " + warning);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/nn/grad_scaler.h"
+#include "lockstep/train/snapshot/snapshot_saver.h"
+
+namespace lockstep {
+
+/// Is how a run keeps its snapshots.
+struct SnapshotOptions {
+  int keep = 2;           ///< the newest ones; the best one comes on top
+  bool required = false;  ///< one that cannot be written throws, instead of a warning on stderr
+};
+
+/// Is where a run goes on.
+struct SnapshotPosition {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+};
+
+/// Is what is saved beside the model and the optimizer.
+struct SnapshotMoment {
+  std::int64_t epoch = 0;                 ///< that is under way or begins next
+  std::optional<std::int64_t> step = {};  ///< of the run; without it one more than the last one's
+  const nn::GradScaler* scaler = nullptr;
+  std::map<std::string, std::string> values = {};  ///< the program's own, UTF-8
+  bool best = false;  ///< none was better so far: it stays until a better one comes
+};
+
+/// Saves what a training loop needs to go on bit for bit, and gives it back: parameters, buffers,
+/// the optimizer with its options, the generators of every rank.
+///
+///     lockstep::Snapshot snapshot("hello-run", world);
+///     auto [epoch, step] = snapshot.load(*net, optimizer);  // {0, 0} the first time
+///     for (; epoch < 10; ++epoch) {
+///       ...
+///       snapshot.save(*net, optimizer, {.epoch = epoch + 1});
+///     }
+///
+/// Pass the module itself, not what wraps it. All ranks hold it whole, with the same parameters, as
+/// DistributedDataParallel keeps them; rank 0 writes it, and its buffers. The state of a
+/// ShardedOptimizer is written by its owners; another number of ranks may go on with it. Everything
+/// lies in RUN/snapshots, which all ranks must see; each folder there is complete or not there.
+///
+/// Files are written while training goes on, one snapshot at a time. One that cannot be written is
+/// a warning of rank 0 on stderr, and those before stay.
+class Snapshot {
+ public:
+  /// All ranks give the same arguments; nothing is read or written yet.
+  Snapshot(std::filesystem::path run, ProcessGroup world, SnapshotOptions options = {});
+
+  /// Goes on from the newest snapshot that is whole, on all ranks; from the beginning if there is
+  /// none. Rank 0 says on stderr which it is, and names those that are broken. A collective; before
+  /// save().
+  ///
+  /// A snapshot of another model or optimizer is a DataError that lists the differences. Ranks
+  /// beyond those that saved keep the generators that they have. A scaler must be passed if, and
+  /// only if, one was saved.
+  SnapshotPosition load(
+      torch::nn::Module& module,
+      torch::optim::Optimizer& optimizer,
+      nn::GradScaler* scaler = nullptr);
+
+  /// Gives SnapshotMoment::values of the snapshot that load() took.
+  const std::map<std::string, std::string>& values() const { return values_; }
+
+  /// Copies everything and returns; training may go on while it is written. Waits for the one
+  /// before first. Between optimizer steps, a collective.
+  void save(
+      const torch::nn::Module& module,
+      const torch::optim::Optimizer& optimizer,
+      const SnapshotMoment& moment);
+
+  /// Waits until the last one is durable, and warns if it is not. A collective. The destructor
+  /// waits as well, but for the other ranks no longer than a minute, and throws nothing.
+  void wait();
+
+ private:
+  void say_warnings();
+
+  std::filesystem::path run_;
+  ProcessGroup world_;
+  std::map<std::string, std::string> values_;
+  std::optional<std::int64_t> last_step_;  // nothing before load()
+  SnapshotSaver saver_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+#include "lockstep/train/snapshot/snapshot_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/nn/weight_types.h"
+#include "lockstep/train/snapshot/snapshot_files.h"
+
+namespace lockstep {
+namespace {
+
+// As large as a list of all epochs of a long run may be, and more.
+constexpr std::size_t kMostStateBytes = std::size_t{64} << 20;
+
+torch::Tensor tensor_of(const TensorEntry& entry, const TensorFile& file) {
+  const auto type = *nn::scalar_type_of(entry.type);
+  const auto address = reinterpret_cast<std::uintptr_t>(entry.bytes.data());
+  if (!entry.bytes.empty() && address % bytes_of(entry.type) == 0) {
+    // The mapping is read-only, which LibTorch cannot say.
+    auto* const data = const_cast<std::uint8_t*>(entry.bytes.data());
+    return at::from_blob(
+        data, entry.shape, [file](void*) {}, torch::dtype(type));
+  }
+  torch::Tensor copy = at::empty(entry.shape, type);
+  if (!entry.bytes.empty())
+    std::memcpy(copy.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
+  return copy;
+}
+
+void add_tensors(const TensorFile& file, const std::string& name, nn::NamedTensors& tensors) {
+  for (const TensorEntry& entry : file.entries()) {
+    if (tensors.contains(entry.name))
+      throw DataError(concat(name, ": the tensor ", entry.name, " is in another part, too"));
+    if (!nn::scalar_type_of(entry.type)) {
+      throw DataError(concat(
+          name,
+          ": the tensor ",
+          entry.name,
+          " has a type that LibTorch lacks: ",
+          torch_name(entry.type)));
+    }
+    tensors.insert(entry.name, tensor_of(entry, file));
+  }
+}
+
+}  // namespace
+
+SnapshotReader::SnapshotReader(const SnapshotChoice& choice)
+    : path_(choice.path), step_(choice.manifest.step) {
+  check(!path_.empty(), "SnapshotReader: there is no snapshot to read");
+  for (const SnapshotFile& file : choice.manifest.files) files_.push_back(file.name);
+  for (const std::string& file : files_) {
+    if (const auto name = parse_snapshot_file_name(file)) (void)parts_of(name->group);
+  }
+}
+
+// All parts of a group are there, and all are parts of the same whole; or there is none.
+std::vector<std::string> SnapshotReader::parts_of(const std::string& group) const {
+  std::vector<std::string> parts;
+  std::optional<int> number;
+  for (const std::string& file : files_) {
+    const auto name = parse_snapshot_file_name(file);
+    if (!name || name->group != group) continue;
+    if (number && *number != name->parts) {
+      throw DataError(concat(
+          path_.string(), ": ", group, " is there in ", *number, " parts and in ", name->parts));
+    }
+    number = name->parts;
+    parts.push_back(file);
+  }
+  if (number && std::ssize(parts) != *number) {
+    throw DataError(concat(
+        path_.string(),
+        ": ",
+        group,
+        " has ",
+        *number,
+        " parts, of which ",
+        parts.size(),
+        " are there"));
+  }
+  std::ranges::sort(parts);
+  return parts;
+}
+
+std::string SnapshotReader::state() const {
+  const std::filesystem::path file = path_ / "state.json";
+  InputFile input(file);
+  std::string text;
+  std::array<std::uint8_t, 1 << 16> piece{};
+  while (const std::size_t bytes = input.read(piece)) {
+    text.append(reinterpret_cast<const char*>(piece.data()), bytes);
+    if (text.size() > kMostStateBytes)
+      throw DataError(concat(file.string(), ": more than ", kMostStateBytes, " bytes"));
+  }
+  return text;
+}
+
+nn::NamedTensors SnapshotReader::group(const std::string& name) const {
+  nn::NamedTensors tensors("Tensor");
+  for (const std::string& part : parts_of(name)) {
+    const auto file = path_ / part;
+    add_tensors(read_safetensors(file), file.string(), tensors);
+  }
+  return tensors;
+}
+
+OptimizerState SnapshotReader::optimizer() const {
+  std::vector<OptimizerState> states;
+  for (const std::string& part : parts_of("optimizer")) {
+    const auto path = path_ / part;
+    const TensorFile file = read_safetensors(path);
+    const auto options = file.metadata().find(kOptimizerOptions);
+    if (options == file.metadata().end())
+      throw DataError(concat(path.string(), ": the options of the optimizer are missing"));
+    OptimizerState state;
+    state.options = options->second;
+    add_tensors(file, path.string(), state.tensors);
+    states.push_back(std::move(state));
+  }
+  if (states.empty()) throw DataError(path_.string() + ": there is no state of an optimizer");
+  return joined(states);
+}
+
+nn::NamedTensors SnapshotReader::rank(int rank) const {
+  const std::string file = snapshot_rank_file_name(rank);
+  const auto name = parse_snapshot_file_name(file);
+  return group(name->group);
+}
+
+int SnapshotReader::ranks() const {
+  int ranks = 0;
+  while (std::ranges::find(files_, snapshot_rank_file_name(ranks)) != files_.end()) ++ranks;
+  return ranks;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/nn/named_state.h"
+#include "lockstep/train/snapshot/optimizer_state.h"
+
+namespace lockstep {
+
+/// Reads a snapshot that was verified, whatever the number of ranks that wrote it.
+///
+/// Tensors are the files themselves, mapped into memory: copy from them, never write to them. They
+/// may outlive the reader, and the snapshot being pruned.
+///
+///     SnapshotReader reader(newest_snapshot("runs/7", world));
+///     restore_tensors(nn::named_state(*model), reader.model(), reader.path().string());
+class SnapshotReader {
+ public:
+  /// Takes the names of the files; an empty choice is an InvalidArgument, a part that is missing a
+  /// DataError.
+  explicit SnapshotReader(const SnapshotChoice& choice);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::int64_t step() const { return step_; }
+
+  /// Gives the text of state.json.
+  std::string state() const;
+
+  /// Gives all tensors of a group, such as `model`, from all its parts; none if there is none of
+  /// the group. A name in two parts is a DataError.
+  nn::NamedTensors group(const std::string& name) const;
+
+  nn::NamedTensors model() const { return group("model"); }
+  nn::NamedTensors model_ema() const { return group("model-ema"); }
+
+  /// Gives the whole state of the optimizer. A snapshot without one is a DataError.
+  OptimizerState optimizer() const;
+
+  /// Gives what one rank alone knew; nothing if the world was smaller.
+  nn::NamedTensors rank(int rank) const;
+
+  /// Counts the ranks that wrote a file of their own.
+  int ranks() const;
+
+ private:
+  std::vector<std::string> parts_of(const std::string& group) const;
+
+  std::filesystem::path path_;
+  std::int64_t step_;
+  std::vector<std::string> files_;
+};
+
+}  // namespace lockstep

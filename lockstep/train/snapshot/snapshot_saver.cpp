@@ -1,0 +1,265 @@
+#include "lockstep/train/snapshot/snapshot_saver.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <iostream>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <torch/version.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/train/snapshot/group_text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+constexpr std::chrono::milliseconds kPatience{60'000};  // with other ranks, at the end
+// What rank 0 sends in front of a path, or instead of one.
+constexpr char kBegun = '+', kNotBegun = '-';
+
+// What a rank has written stands here until rank 0 has read it; it is no file of a snapshot.
+std::string list_name(int rank) { return concat("written-", rank, ".json"); }
+
+std::string text_of(const std::exception_ptr& failure, int& code) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::system_error& error) {
+    code = error.code().value();
+    return error.what();
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+// A std::system_error says the reason behind the text by itself.
+std::string without_reason(std::string text, const std::error_code& code) {
+  const std::string reason = ": " + code.message();
+  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
+  return text;
+}
+
+}  // namespace
+
+SnapshotSaver::SnapshotSaver(SnapshotSaverOptions options, ProcessGroup world)
+    : options_(std::move(options)),
+      world_(std::move(world)),
+      folder_(options_.run),
+      exceptions_(std::uncaught_exceptions()) {
+  check(options_.keep >= 1, "SnapshotSaver: at least 1 snapshot must be kept: ", options_.keep);
+}
+
+SnapshotSaver::~SnapshotSaver() {
+  if (!in_flight_) return;
+  const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
+  if (world_.size() > 1 && is_unwinding) is_given_up_ = true;
+  thread_.wait_for(kPatience);
+  if (world_.size() > 1 && world_.rank() == 0) is_given_up_ = true;
+  thread_.wait();
+  say_how_it_ended();
+}
+
+// Nobody will ask any more.
+void SnapshotSaver::say_how_it_ended() {
+  if (const auto failure = thread_.take_failure()) note_failure(failure);
+  if (failure_) {
+    note_ = concat("the snapshot of step ", step_, " could not be written: ", failure_->text);
+  } else if (world_.rank() == 0 && !is_committed_) {
+    note_ = concat("the snapshot of step ", step_, " is given up: not all ranks wrote their part");
+  }
+  if (!note_.empty()) std::cerr << "warning: " << note_ << std::endl;
+}
+
+void SnapshotSaver::save(std::int64_t step, const SnapshotPart& part) {
+  finish();
+  const Stopwatch watch;
+  step_ = step;
+  best_ = part.best;
+  failure_.reset();
+  note_.clear();
+  is_given_up_ = false;
+  is_committed_ = false;
+  in_flight_ = true;
+  if (!begin()) return give_up();
+  copy(part);
+  if (!failure_) thread_.start([this] { work(); });
+  stall_seconds_ = watch.seconds();
+}
+
+// False on all ranks alike if rank 0 could not; what fails on another rank is agreed on later.
+bool SnapshotSaver::begin() {
+  std::string message;
+  if (world_.rank() == 0) {
+    try {
+      pending_.emplace(PendingSnapshot::begin(folder_, step_));
+      message = kBegun + std::filesystem::absolute(pending_->path()).string();
+    } catch (const std::exception&) {
+      note_failure(std::current_exception());
+      message = kNotBegun;
+    }
+  }
+  message = broadcast_text(message, 0, world_);
+  if (message[0] == kNotBegun) return false;
+  if (world_.rank() == 0) return true;
+  try {
+    pending_.emplace(PendingSnapshot::join(message.substr(1)));
+  } catch (const std::exception&) {
+    note_failure(std::current_exception());
+  }
+  return true;
+}
+
+void SnapshotSaver::copy(const SnapshotPart& part) {
+  names_.clear();
+  metadata_.clear();
+  written_.clear();
+  state_ = part.state;
+  std::vector<nn::NamedTensors> lists;
+  for (const auto& [name, content] : part.files) {
+    names_.push_back(name);
+    metadata_.push_back(content.metadata);
+    metadata_.back().emplace("format", "pt");  // Python's libraries want to know
+    lists.push_back(content.tensors);
+  }
+  try {
+    copy_.take(lists);
+  } catch (const std::exception&) {
+    note_failure(std::current_exception());
+  }
+}
+
+// In the thread, as all down to set_best_and_prune().
+void SnapshotSaver::work() {
+  write_files();
+  if (is_given_up_) return;
+  if (world_.rank() != 0) {
+    pending_->write(list_name(world_.rank()), to_json(written_));
+    return;
+  }
+  while (!is_given_up_) {
+    if (auto files = files_of_all()) return commit(std::move(*files));
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+void SnapshotSaver::write_files() {
+  auto lists = copy_.row_major();
+  lists.resize(names_.size());
+  for (std::size_t i = 0; i < names_.size() && !is_given_up_; ++i) {
+    SnapshotFile file = pending_->write_tensors(names_[i], lists[i], metadata_[i]);
+    written_.push_back(written_file(std::move(file), lists[i]));
+  }
+  if (!state_.empty()) written_.push_back({.file = pending_->write("state.json", state_)});
+}
+
+// Nothing until the list of each rank is there, and whole.
+std::optional<std::vector<WrittenFile>> SnapshotSaver::files_of_all() const {
+  std::vector<WrittenFile> files = written_;
+  for (int rank = 1; rank < world_.size(); ++rank) {
+    const auto list = read_written_files(pending_->path() / list_name(rank));
+    if (!list) return std::nullopt;
+    files.insert(files.end(), list->begin(), list->end());
+  }
+  for (int rank = 1; rank < world_.size(); ++rank)
+    std::filesystem::remove(pending_->path() / list_name(rank));
+  return files;
+}
+
+void SnapshotSaver::commit(std::vector<WrittenFile> files) {
+  for (const IndexFile& index : index_files(files))
+    files.push_back({.file = pending_->write(index.name, index.text)});
+  SnapshotManifest manifest{.step = step_, .libtorch = TORCH_VERSION, .lockstep = {}, .files = {}};
+  for (WrittenFile& written : files) manifest.files.push_back(std::move(written.file));
+  pending_->commit(std::move(manifest));
+  is_committed_ = true;
+  try {
+    set_best_and_prune();
+  } catch (const std::exception& error) {
+    note_ = concat(
+        "the snapshot of step ", step_, " is complete, but older ones may be left: ", error.what());
+  }
+}
+
+void SnapshotSaver::set_best_and_prune() {
+  if (best_) folder_.set_best(step_);
+  folder_.prune(options_.keep, step_);
+}
+
+void SnapshotSaver::note_failure(const std::exception_ptr& failure) {
+  Failure noted;
+  const std::string text = text_of(failure, noted.code);
+  noted.text = world_.size() > 1 ? concat("rank ", world_.rank(), ": ", text) : text;
+  if (!failure_) failure_ = std::move(noted);
+}
+
+SnapshotReport SnapshotSaver::report() {
+  if (!in_flight_) return {};
+  const bool is_busy = thread_.is_busy();
+  if (!is_busy) {
+    if (const auto failure = thread_.take_failure()) note_failure(failure);
+  }
+  const double seconds = is_busy ? 0 : thread_.job_seconds();
+  return {is_busy ? 1.0 : 0.0, failure_ ? 1.0 : 0.0, stall_seconds_, seconds};
+}
+
+void SnapshotSaver::advance(const SnapshotReport& agreed) {
+  const auto [busy, failed, stall, background] = agreed;
+  if (!in_flight_) return;
+  if (failed > 0) is_given_up_ = true;  // rank 0 waits for a list that never comes
+  if (busy > 0) return;
+  if (failed > 0) return give_up();
+  in_flight_ = false;
+  pending_.reset();
+  cost_ = SnapshotCost{stall, background};
+  last_saved_ = step_;
+  if (!note_.empty()) warnings_.push_back(std::exchange(note_, {}));
+}
+
+// On all ranks, whoever failed: the same reasons reach all.
+void SnapshotSaver::give_up() {
+  in_flight_ = false;
+  const torch::Tensor code = at::full({1}, failure_ ? failure_->code : 0, torch::kLong);
+  world_.all_reduce(code, ReduceOp::kMax).wait();
+  std::string reasons;
+  for (const auto& text : gather_texts(failure_ ? failure_->text : "", 0, world_)) {
+    if (!text.empty()) reasons += (reasons.empty() ? "" : "; ") + text;
+  }
+  reasons = broadcast_text(reasons, 0, world_);
+  pending_.reset();
+  failure_.reset();
+  const auto text = concat("the snapshot of step ", step_, " could not be written: ", reasons);
+  if (options_.required) {
+    const auto number = static_cast<int>(code.item<std::int64_t>());
+    const std::error_code reason(number != 0 ? number : EIO, std::generic_category());
+    throw std::system_error(reason, without_reason(text, reason));
+  }
+  warnings_.push_back(text + "; training goes on, and the snapshots before stay");
+}
+
+void SnapshotSaver::poll() {
+  if (!in_flight_) return;
+  SnapshotReport agreed = report();
+  const torch::Tensor numbers = at::empty({std::ssize(agreed)}, torch::kDouble);
+  std::copy(agreed.begin(), agreed.end(), numbers.data_ptr<double>());
+  world_.all_reduce(numbers, ReduceOp::kMax).wait();
+  std::copy_n(numbers.const_data_ptr<double>(), agreed.size(), agreed.begin());
+  advance(agreed);
+}
+
+void SnapshotSaver::finish() {
+  while (in_flight_) {
+    thread_.wait_for(kBetweenLooks);
+    poll();
+  }
+}
+
+std::vector<std::string> SnapshotSaver::take_warnings() { return std::exchange(warnings_, {}); }
+
+}  // namespace lockstep
