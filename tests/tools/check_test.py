@@ -93,7 +93,7 @@ class StyleTest(CheckerTest):
     def test_accepts_a_tidy_tree(self):
         self.assert_clean({
             "CMakeLists.txt": "add_library(core lockstep/core/error.cpp)\n",
-            "lockstep/core/error.cpp": "",
+            "lockstep/core/error.cpp": '#include "lockstep/core/error.h"\n\n#include <string>\n',
             "lockstep/core/error.h": HEADER,
             "lockstep/core/table.h": "// Long because it is a table.\n" + HEADER + "\n" * 400,
         })
@@ -112,6 +112,13 @@ class StyleTest(CheckerTest):
 
     def test_refuses_a_header_without_guard(self):
         self.assert_complaint("lockstep/core/log.h: no #pragma once", {"lockstep/core/log.h": "int log();\n"})
+
+    def test_refuses_a_source_that_includes_something_before_its_own_header(self):
+        for text in ("", '#include <string>\n#include "lockstep/core/log.h"\n'):
+            with self.subTest(text):
+                self.assert_complaint(
+                    'lockstep/core/log.cpp: must include "lockstep/core/log.h" before all else',
+                    {"lockstep/core/log.cpp": text, "lockstep/core/log.h": HEADER, "CMakeLists.txt": "lockstep/core/log.cpp\n"})
 
     def test_refuses_a_source_that_is_never_built(self):
         self.assert_complaint(
