@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/input_file.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 
 namespace lockstep::bench {
 namespace {
@@ -27,29 +27,18 @@ std::string text_of(const fs::path& path) {
   return text;
 }
 
-// `step-00001200`; what is being written or was never finished has another name.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  constexpr std::string_view kStart = "step-";
-  if (!name.starts_with(kStart)) return std::nullopt;
-  std::int64_t step = 0;
-  const char* const end = name.data() + name.size();
-  const auto [last, error] = std::from_chars(name.data() + kStart.size(), end, step);
-  if (error != std::errc() || last != end || step < 0) return std::nullopt;
-  return step;
-}
-
 void find_snapshots(RunFolder& run) {
-  const fs::path folder = run.path / "snapshots";
+  const fs::path folder = run.path / kSnapshots;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
-    const auto step = step_of(entry.path().filename());
-    if (step && fs::is_regular_file(entry.path() / "manifest.json", none)) {
+    const auto step = step_of(entry.path().filename().string());
+    if (step && fs::is_regular_file(entry.path() / kManifest, none)) {
       run.snapshots.push_back(*step);
     }
   }
   std::sort(run.snapshots.begin(), run.snapshots.end());
-  if (!fs::is_regular_file(folder / "best", none)) return;
-  std::string best = text_of(folder / "best");
+  if (!fs::is_regular_file(folder / kBest, none)) return;
+  std::string best = text_of(folder / kBest);
   if (best.ends_with('\n')) best.pop_back();
   run.best_snapshot = step_of(best);
 }
