@@ -12,6 +12,7 @@ constexpr const char* kExamples = R"(Examples:
   lockstep run -np auto python3 train.py                  a rank for each GPU, or else for each core
   lockstep run -np 4 --log-dir logs ./hello               show all; files logs/rank-0.log, ...
   lockstep run -np 4 --log-dir logs --tee 0:3 ./hello     show all; rank 0's two streams to files
+  lockstep run -np 2 --max-restarts 3 ./hello             start all again when a rank fails
   lockstep run --nproc-per-node 8 --nnodes 2 --node-rank 1 --master-addr node0 ./hello
                                                           the second of two hosts; each starts as
                                                           many ranks
@@ -21,6 +22,11 @@ Notes:
   names that torchrun sets; a program written for torchrun runs as it is. Rank 0 serves the store.
   The first rank that fails, in time, ends the run within a second; its code is ours (128+n for a
   signal n), and what it said last is shown. What ranks have started and left is ended with the run.
+  With --max-restarts N all ranks are ended and started again, up to N times in all: with
+  TORCHELASTIC_RESTART_COUNT one higher and on another free port; logs are continued. A program that
+  reports its steps (core/progress_page.h, as lockstep train does) is given up, whatever N is, when
+  it fails again without a step more than before. The last failure's code is ours; a signal to us
+  while a restart is due ends the run with 128+n.
   On another node the failure is seen as lost connections, by the ranks there, after which their
   launcher ends them too.
   SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on; a second one kills at once.
@@ -87,7 +93,7 @@ void add_end_flags(CLI::App& app, RunFlagTexts& texts) {
   const char* group = "How it ends";
   with_variable(app.add_option("--max-restarts", texts.max_restarts), "MAX_RESTARTS")
       ->type_name("N")
-      ->description("only 0 for now: a failure ends the run [0]")
+      ->description("starts of all ranks again after a failure, on one host [0]")
       ->group(group);
   app.add_option("--grace-period", texts.grace_seconds)
       ->type_name("SECONDS")

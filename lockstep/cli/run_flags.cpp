@@ -43,7 +43,7 @@ int node_count(const std::string& text) {
       text.find(':') == std::string::npos,
       "run: --nnodes: a range (",
       text,
-      ") comes later, with restarts; now give the number of hosts that take part");
+      ") comes later; now give the number of hosts that take part");
   return whole_number("--nnodes", text);
 }
 
@@ -61,11 +61,6 @@ std::vector<int> signals_of(const std::string& text) {
 }
 
 void check_what_comes_later(const RunFlagTexts& texts) {
-  check(
-      texts.max_restarts == 0,
-      "run: --max-restarts ",
-      texts.max_restarts,
-      ": restarts come later; now a failure ends the run, so give 0 or leave it out");
   check(
       texts.rendezvous_backend == "static" || texts.standalone,
       "run: --rdzv-backend ",
@@ -126,6 +121,7 @@ launch::LaunchOptions options_of(const RunFlagTexts& texts) {
   options.role = texts.role;
   options.pin = !texts.no_pin;
   options.grace_period = std::chrono::milliseconds(static_cast<long>(texts.grace_seconds * 1000));
+  options.max_restarts = texts.max_restarts;
   options.signals = signals_of(texts.signals);
   options.output = output_of(texts);
   options.verbose = texts.verbose;

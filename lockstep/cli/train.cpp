@@ -45,7 +45,7 @@ int train(const std::vector<std::string>& arguments) {
   TrainLaunch plan = parse_train_launch(arguments);
   const std::string program = train_program();
   const bool inside_a_launcher = environment("RANK").has_value();
-  if (inside_a_launcher || plan.options.workers == 1) become(program, plan.rest);
+  if (inside_a_launcher || !plan.needs_a_launcher()) become(program, plan.rest);
   keep_logs_with_run(plan);
   launch::LaunchOptions options = plan.options;
   options.program = program;

@@ -12,10 +12,14 @@ namespace lockstep::cli {
 struct TrainLaunch {
   launch::LaunchOptions options;
   std::vector<std::string> rest;  ///< for lockstep-train, unchanged
+
+  /// Says whether a launcher is of use: one rank that is not to be restarted is run as it is.
+  bool needs_a_launcher() const { return options.workers > 1 || options.max_restarts > 0; }
 };
 
-/// Takes `--nproc-per-node`, `--no-pin`, `--grace-period` and `--log-dir` out of the flags of
-/// `lockstep train`. Rank 0 writes to our terminal itself, the others are shown when they fail.
+/// Takes `--nproc-per-node`, `--no-pin`, `--grace-period`, `--max-restarts` and `--log-dir` out of
+/// the flags of `lockstep train`. Several ranks are restarted up to 3 times unless it says
+/// otherwise. Rank 0 writes to our terminal itself, the others are shown when they fail.
 TrainLaunch parse_train_launch(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::cli

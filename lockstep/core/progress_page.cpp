@@ -122,7 +122,9 @@ std::optional<ProgressPage> ProgressPage::attach(const std::string& path, std::i
 
 void ProgressPage::note_first_step() noexcept {
   first_step_ns_ = monotonic_nanoseconds();
-  slot_->first_step_ns.store(first_step_ns_, std::memory_order_relaxed);
+  if (slot_->first_step_ns.load(std::memory_order_relaxed) == 0) {
+    slot_->first_step_ns.store(first_step_ns_, std::memory_order_relaxed);
+  }
 }
 
 std::optional<double> ProgressPage::recovery_seconds() const {

@@ -51,8 +51,8 @@ std::string failure_headline(const Failure& failure) {
       failure.status.text());
 }
 
-std::string failure_report(const Failure& failure) {
-  std::string text = "lockstep: the run failed: " + failure_headline(failure) + "\n";
+std::string failure_report(const Failure& failure, const std::string& consequence) {
+  std::string text = concat("lockstep: ", consequence, ": ", failure_headline(failure), "\n");
   text += memory_verdict(failure);
   if (!failure.message.empty()) text += "lockstep: it said:\n" + quoted(failure.message);
   if (!failure.last_lines.empty()) text += "lockstep: its last lines:\n";

@@ -29,7 +29,7 @@ struct Failure {
 std::string failure_headline(const Failure& failure);
 
 /// Explains it over several lines, each begun by `lockstep: ` or, for the worker's own words, by `
-/// | `.
-std::string failure_report(const Failure& failure);
+/// | `. The first says what follows from it: `the run failed`, `restart 1 of 3`.
+std::string failure_report(const Failure& failure, const std::string& consequence);
 
 }  // namespace lockstep::launch

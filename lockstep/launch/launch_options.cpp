@@ -78,6 +78,14 @@ void check_options(const LaunchOptions& options) {
       options.nodes == 1 || options.master_port > 0,
       "--master-port: with several nodes all must be told the same port");
   check(options.grace_period.count() >= 0, "--grace-period: must not be negative");
+  check(options.max_restarts >= 0, "--max-restarts: must not be negative: ", options.max_restarts);
+  check(
+      options.max_restarts == 0 || options.nodes == 1,
+      "--max-restarts: a group on ",
+      options.nodes,
+      " nodes cannot be started again yet: each launcher sees its own node alone; give 0 or leave "
+      "it "
+      "out, and start all of them again after a failure");
   for (const int rank : options.output.shown_ranks) {
     check(
         rank >= 0 && rank < options.workers,
@@ -86,7 +94,7 @@ void check_options(const LaunchOptions& options) {
         ": ",
         rank);
   }
-  check_log_dir(options.output.log_dir);
+  check_log_dir(options.output.log_dir, options.output.append);
 }
 
 }  // namespace lockstep::launch

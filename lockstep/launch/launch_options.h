@@ -22,7 +22,10 @@ struct LaunchOptions {
   std::string run_id = "none";
   std::string role = "default";
   bool pin = true;  ///< each worker to its share of the cores, if there is one core for each
-  std::chrono::milliseconds grace_period{30000};  ///< between a passed-on signal and SIGKILL
+  std::chrono::milliseconds grace_period{30000};       ///< between a passed-on signal and SIGKILL
+  std::chrono::milliseconds grace_after_failure{500};  ///< for the others; 0: SIGKILL at once
+  int max_restarts = 0;                                ///< of the whole group, on one node only
+  bool lockstep_codes = false;  ///< the program's exit codes mean what ExitCode says
   std::vector<int> signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   OutputOptions output;
   bool verbose = false;

@@ -6,9 +6,10 @@ namespace lockstep::launch {
 
 /// Runs a program once per rank on this node, waits for all, and returns the run's exit code.
 ///
-/// The first worker that fails, in time, decides: its code is returned (128+n for a signal n) and
-/// the others are ended, within a second. A signal from outside is passed on; workers that have not
-/// ended after the grace period, or at a second signal, are killed. Nothing that the workers
+/// The first worker that fails, in time, decides: the others are ended, within a second, and the
+/// group is started again where the options allow it and it is of use (next_life()); otherwise its
+/// code is returned (128+n for a signal n). A signal from outside is passed on; workers that have
+/// not ended after the grace period, or at a second signal, are killed. Nothing that the workers
 /// started is left behind.
 ///
 /// Call it from the main thread of a process that has no other children. Throws InvalidArgument and

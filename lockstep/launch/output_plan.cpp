@@ -58,13 +58,13 @@ std::string fill_prefix(std::string pattern, int rank, int local_rank, const std
   return pattern;
 }
 
-void check_log_dir(const std::string& log_dir) {
+void check_log_dir(const std::string& log_dir, bool append) {
   namespace fs = std::filesystem;
   if (log_dir.empty()) return;
   check(fs::exists(log_dir), "--log-dir: there is no folder ", log_dir, "; make it first");
   check(fs::is_directory(log_dir), "--log-dir: ", log_dir, " is not a folder");
   check(
-      fs::is_empty(log_dir),
+      append || fs::is_empty(log_dir),
       "--log-dir: ",
       log_dir,
       " is not empty; name an empty folder, so that no earlier log is overwritten");

@@ -46,12 +46,14 @@ std::vector<std::pair<std::string, std::string>> names_of(const WorkerPlace& pla
       {"ROLE_WORLD_SIZE", world_size},
       {"MASTER_ADDR", place.master_address},
       {"MASTER_PORT", std::to_string(place.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", "0"},
-      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(place.restart)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts)},
       {"TORCHELASTIC_RUN_ID", place.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       {"TORCHELASTIC_ERROR_FILE", place.error_file},
-      {"TORCHELASTIC_SIGNALS_TO_HANDLE", place.signals_to_handle}};
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", place.signals_to_handle},
+      {"LOCKSTEP_PROGRESS", place.progress},
+      {"LOCKSTEP_DEATH_NS", place.death_ns > 0 ? std::to_string(place.death_ns) : ""}};
 }
 
 }  // namespace

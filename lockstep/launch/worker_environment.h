@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,11 @@ struct WorkerPlace {
   int master_port = 0;
   std::string run_id = "none";
   std::string role = "default";
-  std::string error_file;  ///< where a worker may write what failed, as torch's `record` does
+  int restart = 0;
+  int max_restarts = 0;
+  std::int64_t death_ns = 0;  ///< of the life before, on the monotonic clock; 0: this is the first
+  std::string progress;       ///< where a worker may say how far it is (core/progress_page.h)
+  std::string error_file;     ///< where a worker may write what failed, as torch's `record` does
   std::string signals_to_handle;  ///< names, separated by commas
 
   int rank() const { return node_rank * local_size + local_rank; }
@@ -23,6 +28,7 @@ struct WorkerPlace {
 };
 
 /// Gives a worker's whole environment: what it inherits, torchrun's names for its place, and
+/// our own LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, and
 /// defaults for what the user has not set: OMP_NUM_THREADS=1 with several workers, NCCL's error
 /// handling, unbuffered Python, the allocator.
 std::vector<std::string> worker_environment(

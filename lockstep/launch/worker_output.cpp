@@ -11,10 +11,10 @@
 namespace lockstep::launch {
 namespace {
 
-std::shared_ptr<FileDescriptor> open_log(const std::string& path) {
+std::shared_ptr<FileDescriptor> open_log(const std::string& path, bool keep) {
   if (path.empty()) return nullptr;
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
-  auto file = std::make_shared<FileDescriptor>(::open(path.c_str(), kFlags, 0644));
+  const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC);
+  auto file = std::make_shared<FileDescriptor>(::open(path.c_str(), flags, 0644));
   if (!*file) throw_errno("launch: open the log", path);
   return file;
 }
@@ -29,13 +29,26 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
+bool ends_within_a_line(int file) {
+  const off_t size = ::lseek(file, 0, SEEK_END);
+  char last = '\n';
+  return size > 0 && ::pread(file, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+void begin(const FileDescriptor& file, const std::string& heading) {
+  const std::string start = ends_within_a_line(file.get()) ? "\n" : "";
+  write_all(file.get(), start + heading);  // a log that is full is told with the first lines
+}
+
 }  // namespace
 
-WorkerOutput::WorkerOutput(const Route& output, const Route& errors)
+WorkerOutput::WorkerOutput(const Route& output, const Route& errors, const std::string& heading)
     : channels_{
-          Channel{Stream::kOutput, output, {}, open_log(output.file)},
+          Channel{Stream::kOutput, output, {}, open_log(output.file, !heading.empty())},
           Channel{Stream::kErrors, errors, {}, nullptr}} {
-  channels_[1].file = errors.file == output.file ? channels_[0].file : open_log(errors.file);
+  channels_[1].file =
+      errors.file == output.file ? channels_[0].file : open_log(errors.file, !heading.empty());
+  if (channels_[1].file && !heading.empty()) begin(*channels_[1].file, heading);
 }
 
 void WorkerOutput::connect(FileDescriptor output, FileDescriptor errors) {

@@ -18,8 +18,10 @@ namespace lockstep::launch {
 /// last lines.
 class WorkerOutput {
  public:
-  /// Opens the log files. Throws std::system_error that names the file.
-  WorkerOutput(const Route& output, const Route& errors);
+  /// Opens the log files. With a heading they keep what they hold, and those that take the errors
+  /// go on with it; those that take the output alone stay exactly what the worker wrote. Throws
+  /// std::system_error that names the file.
+  WorkerOutput(const Route& output, const Route& errors, const std::string& heading = "");
 
   /// Takes over the reading ends of the worker's pipes.
   void connect(FileDescriptor output, FileDescriptor errors);

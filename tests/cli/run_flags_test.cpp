@@ -96,13 +96,18 @@ TEST(RunFlags, RefuseAndSuggest) {
   EXPECT_THAT(refusal({"--nproc-per-node", "many", "x"}), HasSubstr("--nproc-per-node"));
   EXPECT_THAT(refusal({"--nproc-per-node"}), HasSubstr("--nproc-per-node"));
   EXPECT_THAT(refusal({"--nnodes", "1:2", "x"}), HasSubstr("comes later"));
-  EXPECT_THAT(refusal({"--max-restarts", "3", "x"}), HasSubstr("restarts come later"));
   EXPECT_THAT(refusal({"--rdzv-backend", "c10d", "x"}), HasSubstr("comes later"));
   EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--master-addr"));
   EXPECT_THAT(refusal({"--signals-to-handle", "SIGKILL", "x"}), HasSubstr("SIGKILL"));
   EXPECT_THAT(refusal({"--tee", "0:1,", "x"}), HasSubstr("--tee"));
   EXPECT_THAT(refusal({"--local-ranks-filter", "a", "x"}), HasSubstr("--local-ranks-filter"));
   EXPECT_THAT(refusal({}), HasSubstr("which program"));
+}
+
+TEST(RunFlags, RestartNothingByDefault) {
+  EXPECT_EQ(parse_run({"x"})->max_restarts, 0);
+  EXPECT_EQ(parse_run({"--max_restarts", "7", "x"})->max_restarts, 7);
+  EXPECT_FALSE(parse_run({"x"})->lockstep_codes);
 }
 
 TEST(RunFlags, HelpFitsIntoAHundredColumns) {
@@ -128,6 +133,22 @@ TEST(TrainLaunch, StartsOneRankByDefaultAndForHelp) {
   EXPECT_EQ(parse_train_launch({"--nproc-per-node", "4", "--help"}).options.workers, 1);
   EXPECT_THROW(parse_train_launch({"--nproc-per-node", "x"}), InvalidArgument);
   EXPECT_THROW(parse_train_launch({"--log-dir", "x"}), InvalidArgument);
+}
+
+TEST(TrainLaunch, RestartsSeveralRanksThreeTimesAndOneOnlyWhenAsked) {
+  const auto restarts = [](const std::vector<std::string>& arguments) {
+    return parse_train_launch(arguments).options.max_restarts;
+  };
+  EXPECT_EQ(restarts({}), 0);
+  EXPECT_EQ(restarts({"--nproc-per-node", "2"}), 3);
+  EXPECT_EQ(restarts({"--nproc-per-node", "2", "--max-restarts", "0"}), 0);
+  EXPECT_EQ(restarts({"--max-restarts", "5"}), 5);
+  EXPECT_EQ(restarts({"--max-restarts", "5", "--help"}), 0);
+  EXPECT_FALSE(parse_train_launch({}).needs_a_launcher());
+  EXPECT_TRUE(parse_train_launch({"--max-restarts", "5"}).needs_a_launcher());
+  EXPECT_TRUE(parse_train_launch({"-np", "2", "--max-restarts", "0"}).needs_a_launcher());
+  EXPECT_THAT(parse_train_launch({"--max-restarts", "5"}).rest, ElementsAre());
+  EXPECT_TRUE(parse_train_launch({}).options.lockstep_codes);
 }
 
 }  // namespace

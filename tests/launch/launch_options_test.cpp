@@ -66,6 +66,12 @@ TEST(LaunchOptions, RefuseWhatCannotBe) {
   refused([](auto& options) { options.nodes = 2; });  // and no port
   refused([](auto& options) { options.grace_period = std::chrono::milliseconds(-1); });
   refused([](auto& options) { options.output.shown_ranks = {1}; });
+  refused([](auto& options) { options.max_restarts = -1; });
+  refused([](auto& options) {
+    options.nodes = 2;
+    options.master_port = 29500;
+    options.max_restarts = 1;
+  });
 }
 
 TEST(Cgroup, FindsAKey) {

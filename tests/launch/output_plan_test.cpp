@@ -90,6 +90,8 @@ TEST(OutputPlan, RefusesALogFolderThatIsMissingAFileOrNotEmpty) {
   std::ofstream(folder + "/file") << "text";
   EXPECT_THROW(check_log_dir(folder + "/file"), InvalidArgument);
   EXPECT_THROW(check_log_dir(folder), InvalidArgument);
+  EXPECT_NO_THROW(check_log_dir(folder, true)) << "its logs are continued";
+  EXPECT_THROW(check_log_dir(folder + "/file", true), InvalidArgument);
   fs::remove_all(folder);
 }
 

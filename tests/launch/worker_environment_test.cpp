@@ -20,6 +20,10 @@ TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
       .master_port = 29500,
       .run_id = "job",
       .role = "trainer",
+      .restart = 2,
+      .max_restarts = 5,
+      .death_ns = 17,
+      .progress = "/proc/1/fd/2",
       .error_file = "/tmp/error",
       .signals_to_handle = "SIGTERM"};
   const std::vector<std::string> expected{
@@ -34,12 +38,14 @@ TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
       "ROLE_WORLD_SIZE=12",
       "MASTER_ADDR=node0",
       "MASTER_PORT=29500",
-      "TORCHELASTIC_RESTART_COUNT=0",
-      "TORCHELASTIC_MAX_RESTARTS=0",
+      "TORCHELASTIC_RESTART_COUNT=2",
+      "TORCHELASTIC_MAX_RESTARTS=5",
       "TORCHELASTIC_RUN_ID=job",
       "TORCHELASTIC_USE_AGENT_STORE=False",
       "TORCHELASTIC_ERROR_FILE=/tmp/error",
       "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM",
+      "LOCKSTEP_PROGRESS=/proc/1/fd/2",
+      "LOCKSTEP_DEATH_NS=17",
       "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
       "OMP_NUM_THREADS=1"};
   EXPECT_THAT(worker_environment({"HOME=/root"}, place), IsSupersetOf(expected));
@@ -47,7 +53,8 @@ TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
 }
 
 TEST(WorkerEnvironment, KeepsWhatTheUserSet) {
-  const WorkerPlace place{.local_size = 2, .error_file = {}, .signals_to_handle = {}};
+  const WorkerPlace place{
+      .local_size = 2, .progress = {}, .error_file = {}, .signals_to_handle = {}};
   const auto environment = worker_environment(
       {"OMP_NUM_THREADS=8", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0", "PYTHONUNBUFFERED="}, place);
   EXPECT_THAT(environment, Contains("OMP_NUM_THREADS=8"));
@@ -61,6 +68,7 @@ TEST(WorkerEnvironment, ReplacesTheRankOfAnOuterLauncher) {
   EXPECT_THAT(environment, Contains("RANK=0"));
   EXPECT_THAT(environment, Contains("WORLD_SIZE=1"));
   EXPECT_THAT(environment, Contains("RANKS=5"));
+  EXPECT_THAT(worker_environment({"LOCKSTEP_DEATH_NS=9"}, {}), Contains("LOCKSTEP_DEATH_NS="));
   EXPECT_THAT(environment, Not(Contains("RANK=7")));
 }
 

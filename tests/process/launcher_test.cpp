@@ -175,7 +175,10 @@ TEST(Launcher, RefusesBeforeAnythingStarts) {
   refused(shell("2", touch, {"--log-dir", folder.path()}), "not empty");
   refused(shell("2", touch, {"--tee", "0:1,"}), "--tee");
   refused(shell("two", touch), "--nproc-per-node");
-  refused(shell("2", touch, {"--max-restarts", "1"}), "restarts come later");
+  refused(shell("2", touch, {"--max-restarts", "-1"}), "--max-restarts");
+  refused(
+      shell("2", touch, {"--nnodes", "2", "--master-addr", "127.0.0.1", "--max-restarts", "1"}),
+      "--max-restarts: a group on 2 nodes");
   refused(shell("2", touch, {"--nproc-per-nod", "1"}), "did you mean --nproc-per-node?");
   refused({"rnu"}, "did you mean run?");
   EXPECT_THAT(folder.names(), ElementsAre("file"));

@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 namespace lockstep::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -65,6 +67,77 @@ TEST(TrainVerb, StartsNoRanksInsideALauncher) {
   const auto run =
       installed.train({"--nproc-per-node", "2", "--model", "toy"}, {"RANK=1", "WORLD_SIZE=2"});
   EXPECT_EQ(run.output, "1 of 2 --output " + installed.output() + " --model toy\n");
+}
+
+TEST(TrainRestart, FollowsWhatMayGoBetterNextTime) {
+  for (const std::string end : {"exit 1", "exit 5", "exit 134", "kill -9 $$"}) {
+    Installed installed(
+        "[ $RANK = 0 ] && echo life $TORCHELASTIC_RESTART_COUNT; "
+        "[ $TORCHELASTIC_RESTART_COUNT$RANK = 01 ] && " +
+        end + "; [ $RANK = 0 ] && sleep 0.1; exit 0");
+    const auto run = installed.train({"--nproc-per-node", "2"});
+    EXPECT_EQ(run.status.result(), 0) << end << run.errors;
+    EXPECT_THAT(run.errors, HasSubstr("restart 1 of 3: rank 1 of 2")) << end;
+  }
+}
+
+TEST(TrainRestart, DoesNotFollowWhatWouldEndInTheSameWay) {
+  for (const std::string code : {"2", "3", "4", "6"}) {
+    Installed installed("[ $RANK = 1 ] && exit " + code + "; exec sleep 600");
+    const auto run = installed.train({"--nproc-per-node", "2"});
+    EXPECT_EQ(std::to_string(run.status.code), code);
+    EXPECT_THAT(run.errors, HasSubstr("not started again")) << code;
+  }
+}
+
+TEST(TrainRestart, WaitsForAllRanksThatStopWithASnapshot) {
+  const TemporaryFolder folder;
+  Installed installed(
+      "[ $RANK = 0 ] && { sleep 0.3; touch " + folder.path("saved") + "; }; exit 75");
+  const auto run = installed.train({"--nproc-per-node", "2"});
+  EXPECT_EQ(run.status.code, 75);
+  EXPECT_THAT(run.errors, Not(HasSubstr("failed")));
+  EXPECT_THAT(folder.names(), ElementsAre("saved"));
+}
+
+TEST(TrainRestart, PassesOnTheOrderToSave) {
+  const TemporaryFolder folder;
+  Installed installed(
+      "trap 'exit 75' USR1; [ $RANK = 0 ] && touch " + folder.path("ready") + "; while [ ! -e " +
+      folder.path("ready") +
+      " ]; do sleep 0.01; done; [ $RANK = 1 ] && kill -USR1 $PPID; while :; do sleep 0.01; done");
+  const auto run = installed.train({"--nproc-per-node", "2"});
+  EXPECT_EQ(run.status.code, 75);
+  EXPECT_THAT(run.errors, HasSubstr("passing SIGUSR1 on to all ranks"));
+}
+
+TEST(TrainRestart, AsksNoRankToSaveWhenAnotherHasDied) {
+  const TemporaryFolder folder;
+  Installed installed(
+      "trap 'touch " + folder.path("asked") +
+      "' TERM; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit "
+      "1; }; "
+      "while :; do sleep 0.01; done");
+  const auto run = installed.train({"--nproc-per-node", "2"});
+  EXPECT_EQ(run.status.result(), 0) << run.errors;
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
+TEST(TrainRestart, UsesOneFolderAndContinuesItsLogs) {
+  Installed installed("echo \"$RANK: $*\"; [ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT = 1 ]");
+  const auto run = installed.train({"--nproc-per-node", "2"});
+  EXPECT_EQ(run.status.result(), 0) << run.errors;
+  const std::string said = "1: --output " + installed.output() + "\n";
+  std::ostringstream log;
+  log << std::ifstream(installed.output() + "/logs/rank-1.log").rdbuf();
+  EXPECT_EQ(log.str(), said + "lockstep: restart 1 of 3\n" + said);
+}
+
+TEST(TrainRestart, WatchesOverOneRankWhenAsked) {
+  Installed installed("echo $RANK of $WORLD_SIZE; [ $TORCHELASTIC_RESTART_COUNT = 2 ]");
+  const auto run = installed.train({"--max-restarts", "2"});
+  EXPECT_EQ(run.status.result(), 0) << run.errors;
+  EXPECT_EQ(run.output, "0 of 1\n0 of 1\n0 of 1\n");
 }
 
 TEST(TrainVerb, NamesTheTrainerThatIsMissing) {

@@ -62,6 +62,8 @@ TEST_P(TrainDeath, ARankKilledInMidStepEndsTheRun) {
       folder_.path(),
       {"--nproc-per-node",
        "2",
+       "--max-restarts",
+       "0",
        "--data",
        "mnist:" + folder_.path(),
        "--output",

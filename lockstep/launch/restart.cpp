@@ -1,0 +1,83 @@
+#include "lockstep/launch/restart.h"
+
+#include <algorithm>
+
+#include <signal.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+
+namespace lockstep::launch {
+namespace {
+
+bool made_progress(const RestartHistory& history, const LifeEnd& end) {
+  return !history.furthest || (end.step && *end.step > *history.furthest);
+}
+
+std::string place(std::int64_t step) {
+  return step > 0 ? concat("at step ", step) : "before its first step";
+}
+
+std::string no_progress(const RestartHistory& history, const LifeEnd& end) {
+  const std::int64_t step = end.step.value_or(0);
+  const std::int64_t before = *history.furthest;
+  std::string text =
+      step == before
+          ? concat("no progress: died again ", place(step), ", as before")
+          : concat("no progress: died ", place(step), ", and had come to step ", before, " before");
+  if (history.code_at_furthest != end.code) {
+    text += concat("; the first of these deaths gives the code ", history.code_at_furthest);
+  }
+  return text;
+}
+
+RestartHistory with(RestartHistory history, const LifeEnd& end) {
+  if (end.step && made_progress(history, end)) {
+    history.furthest = end.step;
+    history.code_at_furthest = end.code;
+  }
+  return history;
+}
+
+}  // namespace
+
+bool is_worth_a_restart(const ExitStatus& status) {
+  switch (status.result()) {
+    case static_cast<int>(ExitCode::kUsage):
+    case static_cast<int>(ExitCode::kData):
+    case static_cast<int>(ExitCode::kEnvironment):
+    case static_cast<int>(ExitCode::kDiverged):
+    case static_cast<int>(ExitCode::kStopped):
+    case 128 + SIGHUP:
+    case 128 + SIGINT:
+    case 128 + SIGQUIT:
+    case 128 + SIGTERM:
+      return false;
+    default:
+      return true;
+  }
+}
+
+NextLife next_life(const RestartRules& rules, const RestartHistory& history, const LifeEnd& end) {
+  const auto over = [&](int code, const std::string& reason = "") {
+    return NextLife{.starts = false, .code = code, .reason = reason, .history = with(history, end)};
+  };
+  if (!end.failure || rules.most == 0) return over(end.code);
+  if (rules.lockstep_codes && !is_worth_a_restart(*end.failure)) {
+    return over(end.code, "not started again: that would end in the same way");
+  }
+  if (!made_progress(history, end)) {
+    return over(history.code_at_furthest, no_progress(history, end));
+  }
+  if (history.restarts >= rules.most) {
+    return over(end.code, concat("restarted ", rules.most, " times, as --max-restarts allows"));
+  }
+  if (end.signal) {
+    return over(128 + *end.signal, concat("not started again: ", signal_name(*end.signal)));
+  }
+  NextLife next{.starts = true, .code = end.code, .reason = "", .history = with(history, end)};
+  ++next.history.restarts;
+  return next;
+}
+
+}  // namespace lockstep::launch

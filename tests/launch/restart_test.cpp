@@ -1,0 +1,130 @@
+#include "lockstep/launch/restart.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace lockstep::launch {
+namespace {
+
+using Step = std::optional<std::int64_t>;
+
+LifeEnd failed(const ExitStatus& status, Step step = {}, std::optional<int> signal = {}) {
+  return {.code = status.result(), .failure = status, .signal = signal, .step = step};
+}
+
+LifeEnd killed(Step step = {}) { return failed({.signal = SIGKILL}, step); }
+
+/// Is what became of a run whose lives ended so.
+struct Outcome {
+  int restarts;
+  int code;
+  std::string reason;
+  bool operator==(const Outcome&) const = default;
+};
+
+void PrintTo(const Outcome& outcome, std::ostream* out) {
+  *out << outcome.restarts << " restarts, code " << outcome.code << ", \"" << outcome.reason << '"';
+}
+
+/// Lets lives end as listed until none starts; lives that were not needed are an error.
+Outcome outcome(const RestartRules& rules, const std::vector<LifeEnd>& lives) {
+  RestartHistory history;
+  for (std::size_t i = 0; i < lives.size(); ++i) {
+    const NextLife next = next_life(rules, history, lives[i]);
+    if (!next.starts) {
+      EXPECT_EQ(i + 1, lives.size()) << "it ended too early: " << next.reason;
+      return {history.restarts, next.code, next.reason};
+    }
+    EXPECT_EQ(next.history.restarts, history.restarts + 1);
+    history = next.history;
+  }
+  return {history.restarts, -1, "another life starts"};
+}
+
+const LifeEnd kDone{};
+const RestartRules kThree{.most = 3};
+
+TEST(Restart, FollowsAFailureSoOftenAndNoMore) {
+  const std::string used = "restarted 3 times, as --max-restarts allows";
+  EXPECT_EQ(outcome({}, {killed()}), (Outcome{0, 137, ""}));
+  EXPECT_EQ(outcome(kThree, {kDone}), (Outcome{0, 0, ""}));
+  EXPECT_EQ(outcome(kThree, {killed(), kDone}), (Outcome{1, 0, ""}));
+  EXPECT_EQ(
+      outcome(kThree, {killed(), killed(), killed()}), (Outcome{3, -1, "another life starts"}));
+  EXPECT_EQ(
+      outcome(kThree, {killed(), killed(), killed(), failed({.code = 7})}), (Outcome{3, 7, used}));
+}
+
+TEST(Restart, IsNotGivenBackAfterProgress) {
+  EXPECT_EQ(
+      outcome(kThree, {killed(10), killed(20), killed(30), killed(40)}),
+      (Outcome{3, 137, "restarted 3 times, as --max-restarts allows"}));
+}
+
+TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
+  const RestartRules many{.most = 1000};
+  EXPECT_EQ(
+      outcome(many, {killed(500), killed(500)}),
+      (Outcome{1, 137, "no progress: died again at step 500, as before"}));
+  EXPECT_EQ(
+      outcome(many, {killed(0), failed({.code = 1}, 0)}),
+      (Outcome{
+          1,
+          137,
+          "no progress: died again before its first step, as before; the first of these deaths "
+          "gives the code 137"}));
+  EXPECT_EQ(
+      outcome(many, {killed(100), failed({.signal = SIGSEGV}, 500), killed(501), killed(460)}),
+      (Outcome{3, 137, "no progress: died at step 460, and had come to step 501 before"}));
+  EXPECT_EQ(
+      outcome(many, {killed(100), failed({.code = 1}, 500), killed(500)}),
+      (Outcome{
+          2,
+          1,
+          "no progress: died again at step 500, as before; the first of these deaths gives the "
+          "code 1"}));
+}
+
+TEST(Restart, TakesALifeThatReportedNothingForNoProgressOnceOthersDid) {
+  EXPECT_EQ(
+      outcome(kThree, {killed(500), killed()}),
+      (Outcome{
+          1, 137, "no progress: died before its first step, and had come to step 500 before"}));
+  EXPECT_EQ(
+      outcome(kThree, {killed(), killed(0), killed(0)}),
+      (Outcome{2, 137, "no progress: died again before its first step, as before"}));
+}
+
+TEST(Restart, NeedsACodeThatAnotherLifeMayChange) {
+  const RestartRules ours{.most = 3, .lockstep_codes = true};
+  for (const int code : {2, 3, 4, 6, 75, 129, 130, 131, 143}) {
+    const Outcome refused = outcome(ours, {failed({.code = code})});
+    EXPECT_EQ(refused.code, code);
+    EXPECT_NE(refused.reason, "");
+    EXPECT_EQ(outcome(kThree, {failed({.code = code}), kDone}), (Outcome{1, 0, ""}))
+        << "codes of other programs mean nothing to us";
+  }
+  for (const int code : {1, 5, 7, 127, 134, 137, 139}) {
+    EXPECT_EQ(outcome(ours, {failed({.code = code}), kDone}), (Outcome{1, 0, ""})) << code;
+  }
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    EXPECT_FALSE(is_worth_a_restart({.signal = signal})) << "somebody asked it to end";
+  }
+  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE}) {
+    EXPECT_TRUE(is_worth_a_restart({.signal = signal})) << signal;
+  }
+}
+
+TEST(Restart, IsCalledOffByASignalWhichThenGivesTheCode) {
+  const auto struck = failed({.signal = SIGKILL}, {}, SIGTERM);
+  EXPECT_EQ(outcome(kThree, {struck}), (Outcome{0, 143, "not started again: SIGTERM"}));
+  EXPECT_EQ(outcome({}, {struck}), (Outcome{0, 137, ""})) << "nothing was called off";
+  EXPECT_EQ(outcome({.most = 1}, {killed(), struck}).code, 137);
+  const LifeEnd stopped{.code = 75, .failure = {}, .signal = SIGTERM, .step = 9};
+  EXPECT_EQ(outcome(kThree, {killed(5), stopped}), (Outcome{1, 75, ""}));
+}
+
+}  // namespace
+}  // namespace lockstep::launch
