@@ -1,5 +1,6 @@
 // Trains a small net on Fashion-MNIST with as many ranks as the launcher starts; alone, it trains
-// serially.
+// serially. Ended at any time and started again, also with another number of ranks, it goes on with
+// the last epoch that it did not finish; remove the folder hello-run to begin anew.
 //
 //     lockstep run --nproc-per-node 2 ./hello
 
@@ -16,11 +17,13 @@ int train(int, char**) {
   torch::nn::Sequential net(
       torch::nn::Linear(784, 128), torch::nn::ReLU(), torch::nn::Linear(128, 10));
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  lockstep::Snapshot snapshot("hello-run", world);
+  auto [epoch, step] = snapshot.load(*net, optimizer);  // {0, 0} the first time
   lockstep::DistributedDataParallel model(net, world);
 
   auto clothes = lockstep::data::fashion_mnist();  // uint8 in memory, checked
   lockstep::DistributedSampler sampler(clothes.size(), world);
-  for (int epoch = 0; epoch < 2; ++epoch) {
+  for (; epoch < 2; ++epoch) {
     torch::Tensor loss;
     for (auto& batch : lockstep::Loader(clothes, sampler.epoch(epoch), 64)) {
       optimizer.zero_grad();
@@ -31,6 +34,7 @@ int train(int, char**) {
     world.all_reduce(loss.detach(), lockstep::ReduceOp::kMean).wait();
     if (world.rank() == 0)
       std::cout << "epoch " << epoch << ": last loss " << loss.item<float>() << std::endl;
+    snapshot.save(*net, optimizer, {.epoch = epoch + 1});  // written while the next epoch trains
   }
   return 0;
 }

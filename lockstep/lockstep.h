@@ -32,3 +32,4 @@
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/parallel/sync_batch_norm/sync_batch_norm.h"
 #include "lockstep/parallel/sync_batch_norm/sync_batch_norm_module.h"
+#include "lockstep/train/snapshot/snapshot.h"

@@ -38,6 +38,14 @@ SnapshotChoice choice_of(const json& message) {
   return choice;
 }
 
+// The exception that the others throw says the reason behind the text again.
+std::string without_reason(const std::system_error& error) {
+  std::string text = error.what();
+  const std::string reason = ": " + error.code().message();
+  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
+  return text;
+}
+
 // Errors travel as well: a rank that threw alone would leave the others waiting.
 SnapshotChoice chosen_by_root(
     const std::function<SnapshotChoice()>& choose, const ProcessGroup& world) {
@@ -46,7 +54,7 @@ SnapshotChoice chosen_by_root(
     try {
       message = json_of(choose());
     } catch (const std::system_error& error) {
-      message = {{"error", error.what()}, {"code", error.code().value()}};
+      message = {{"error", without_reason(error)}, {"code", error.code().value()}};
     } catch (const std::exception& error) {
       message = {{"error", error.what()}};
     }

@@ -1,0 +1,87 @@
+#include "lockstep/train/snapshot/snapshot_reader.h"
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include <gtest/gtest.h>
+
+#include <torch/torch.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/snapshot/snapshot_choice.h"
+
+#include "tests/train/snapshot/snapshot_parts.h"
+#include "tests/train/snapshot/training_steps.h"
+#include "tests/train/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::expect_same_bits;
+using testing::named;
+using testing::part_of;
+using testing::TemporaryFolder;
+
+TEST(SnapshotChoice, IsTheSameOnAllRanksAndSoAreErrors) {
+  const TemporaryFolder folder;
+  const fs::path run = folder.path();
+  run_ranks(2, [&](const ProcessGroup& world) {
+    EXPECT_TRUE(newest_snapshot(run, world).path.empty());
+    SnapshotSaver saver({.run = run}, world);
+    for (const std::int64_t step : {1, 2}) saver.save(step, part_of(world, step));
+    saver.finish();
+    world.barrier().wait();
+    if (world.rank() == 0) {
+      fs::resize_file(run / "snapshots/step-00000002/rank-00001.safetensors", 10);
+    }
+    const SnapshotChoice choice = newest_snapshot(run, world);
+    EXPECT_EQ(choice.path, run / "snapshots/step-00000001");
+    EXPECT_EQ(choice.manifest.step, 1);
+    ASSERT_EQ(choice.refused.size(), 1);
+    EXPECT_EQ(choice.refused[0].name, "step-00000002");
+    EXPECT_EQ(verified_snapshot(choice.path, world).manifest, choice.manifest);
+    EXPECT_THROW((void)verified_snapshot(run / "snapshots/step-00000002", world), DataError);
+    EXPECT_THROW((void)verified_snapshot(run / "nothing", world), std::system_error);
+  });
+}
+
+TEST(SnapshotReader, RefusesPartsThatAreNotWhole) {
+  const TemporaryFolder folder;
+  const auto save = [&](const std::vector<std::string>& files) {
+    SnapshotSaver saver({.run = folder.path()}, ProcessGroup());
+    SnapshotPart part;
+    for (const std::string& file : files)
+      part.files[file] = {.tensors = named("weight", torch::ones({2}))};
+    saver.save(1, part);
+    saver.finish();
+    return SnapshotFolder(folder.path()).newest();
+  };
+  EXPECT_THROW(SnapshotReader{SnapshotChoice{}}, InvalidArgument);
+  EXPECT_THROW(SnapshotReader{save({"model-00002-of-00003.safetensors"})}, DataError);
+  EXPECT_THROW(
+      SnapshotReader(save({"model.safetensors", "model-00001-of-00002.safetensors"})), DataError);
+  const SnapshotReader twice(
+      save({"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}));
+  EXPECT_THROW((void)twice.model(), DataError);
+  EXPECT_THROW((void)twice.optimizer(), DataError);
+  EXPECT_TRUE(twice.model_ema().is_empty());
+}
+
+TEST(SnapshotReader, ItsTensorsOutliveItAndTheSnapshot) {
+  const TemporaryFolder run;
+  nn::NamedTensors model("Tensor");
+  {
+    SnapshotSaver saver({.run = run.path()}, ProcessGroup());
+    saver.save(1, part_of(ProcessGroup(), 1));
+    saver.finish();
+    model = SnapshotReader(SnapshotFolder(run.path()).newest()).model();
+    fs::remove_all(fs::path(run.path()) / "snapshots");
+  }
+  expect_same_bits(model["weight0"], torch::full({100}, 10.0));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <torch/torch.h>
+
+#include "lockstep/nn/named_state.h"
+
+namespace lockstep::testing {
+
+/// Is a small net with a parameter that channels last reorders, with buffers and with dropout.
+struct SmallNetImpl : torch::nn::Module {
+  SmallNetImpl() {
+    torch::manual_seed(7);
+    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 3, 2)));
+    norm = register_module("norm", torch::nn::BatchNorm2d(3));
+    fc = register_module("fc", torch::nn::Linear(27, 2));
+    conv->to(torch::kFloat);
+    conv->weight.set_data(conv->weight.data().clone(torch::MemoryFormat::ChannelsLast));
+  }
+
+  torch::Tensor forward(const torch::Tensor& input) {
+    return fc(torch::dropout(norm(conv(input)).flatten(1), 0.25, is_training()));
+  }
+
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+  torch::nn::Linear fc{nullptr};
+};
+TORCH_MODULE(SmallNet);
+
+/// Makes steps `first` to `last`, the last one excluded; their inputs depend on their numbers only.
+inline void train_steps(SmallNet& net, torch::optim::Optimizer& optimizer, int first, int last) {
+  for (int step = first; step < last; ++step) {
+    const auto numbers = torch::arange(4 * 2 * 4 * 4, torch::kFloat) * (step + 1) * 0.37;
+    optimizer.zero_grad();
+    net(numbers.sin().view({4, 2, 4, 4})).square().mean().backward();
+    optimizer.step();
+  }
+}
+
+inline void expect_same_bits(const torch::Tensor& a, const torch::Tensor& b) {
+  ASSERT_EQ(a.scalar_type(), b.scalar_type());
+  ASSERT_EQ(a.sizes(), b.sizes());
+  const auto left = a.detach().contiguous(), right = b.detach().contiguous();
+  EXPECT_EQ(std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()), 0);
+}
+
+inline void expect_same_bits(const nn::NamedTensors& a, const nn::NamedTensors& b) {
+  ASSERT_EQ(a.keys(), b.keys());
+  for (const auto& item : a) {
+    SCOPED_TRACE(item.key());
+    expect_same_bits(item.value(), b[item.key()]);
+  }
+}
+
+/// Gives what a file would hold: tensors of their own memory, in rows.
+inline nn::NamedTensors copy_of(const nn::NamedTensors& state) {
+  nn::NamedTensors copy("Tensor");
+  for (const auto& item : state)
+    copy.insert(item.key(), item.value().detach().clone().contiguous());
+  return copy;
+}
+
+}  // namespace lockstep::testing
