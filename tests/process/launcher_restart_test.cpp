@@ -146,29 +146,36 @@ TEST(LauncherRestart, LosesNoLine) {
   EXPECT_EQ(count_of("\n1:", "\n" + run.output), 60000);
 }
 
-TEST(LauncherRestart, DoesNotWaitForWhoReadsTheOutput) {
-  // Nobody reads, so rank 0 soon waits for room, and what it wrote waits too.
+TEST(LauncherRestart, DoesNotWaitForWhoReadsTheOutputAndLosesNoneOfIt) {
+  // Nobody reads, so rank 0 soon waits for room, and a pipe full of its lines waits with it.
   const TemporaryFolder folder;
+  const std::string written = folder.path("written");
   LauncherRun running(shell(
       "1",
-      "[ $n = 1 ] && { touch " + folder.path() +
-          "/$RANK; exit 0; }; "
-          "[ $RANK = 0 ] && exec seq 1 10000000; sleep 0.5; exit 9"));
-  for (int i = 0; i < 6000 && folder.names().size() < 2; ++i) {
+      "[ $n = 1 ] && { touch " + folder.path("again-$RANK") +
+          "; exit 0; }; [ $RANK = 0 ] && "
+          "while :; do echo line 1 " +
+          std::string(1000, 'x') + "; echo >> " + written +
+          "; done; "
+          "until [ 0$(wc -l < " +
+          written + ") -ge 1110 ]; do sleep 0.05; done; sleep 0.3; exit 9"));
+  for (int i = 0; i < 6000 && folder.names().size() < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_THAT(folder.names(), ElementsAre("0", "1"));
+  EXPECT_THAT(folder.names(), ElementsAre("again-0", "again-1", "written"));
   const auto run = running.finish();
   EXPECT_EQ(run.status.result(), 0) << run.errors;
+  EXPECT_GE(numbers_after("line", run.output).size(), folder.text_of("written").size());
 }
 
 TEST(LauncherRestart, EndsWhatTheDeadLifeHadStarted) {
   const TemporaryFolder folder;
+  const std::string left = folder.path("$RANK");
   const auto run = run_launcher(shell(
       "1",
-      "left=" + folder.path() +
-          "/$RANK; [ $n = 1 ] && { kill -0 $(cat $left) 2>/dev/null && echo alive; exit 0; }; "
-          "setsid sleep 600 & echo $! > $left; exit 1"));
+      "[ $n = 1 ] && { kill -0 $(cat " + left +
+          ") && echo alive; exit 0; }; setsid sh -c 'echo $$ > " + left +
+          "; exec sleep 600' & while [ ! -s " + left + " ]; do sleep 0.01; done; exit 1"));
   EXPECT_EQ(run.status.result(), 0) << run.errors;
   EXPECT_EQ(run.output, "");
 }
