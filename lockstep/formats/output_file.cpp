@@ -22,7 +22,8 @@ FileDescriptor make_file(int folder, const char* path, const std::string& name) 
 void write_all(int descriptor, std::span<const std::uint8_t> bytes, const std::string& name) {
   while (!bytes.empty()) {
     const ssize_t count = retried([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
-    if (count < 0) throw_errno("write", name);
+    if (count == 0) errno = EIO;  // or it would be asked for ever
+    if (count <= 0) throw_errno("write", name);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
 }

@@ -46,6 +46,8 @@ bool is_whole(const OpenDirectory& snapshots, std::int64_t step) {
     return verify_sizes(snapshots.child(snapshot_name(step))).step == step;
   } catch (const DataError&) {
     return false;
+  } catch (const std::system_error&) {
+    return false;  // a file that cannot be read serves nobody, and must not keep others from going
   }
 }
 

@@ -24,9 +24,7 @@ using ::testing::HasSubstr;
 
 class PendingSnapshotTest : public ::testing::Test {
  protected:
-  std::vector<std::string> names() const {
-    return OpenDirectory::open(folder_.path()).names();
-  }
+  std::vector<std::string> names() const { return OpenDirectory::open(folder_.path()).names(); }
   static std::string text_of(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};

@@ -2,12 +2,25 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "lockstep/formats/snapshot/pending_snapshot.h"
+#include "lockstep/formats/weights/safetensors.h"
 
 namespace lockstep::testing {
+
+/// Tells by which seed a snapshot was saved; all its files must say the same.
+inline int seed_of(const std::filesystem::path& snapshot) {
+  const TensorFile model = read_safetensors(snapshot / "model.safetensors");
+  const int seed = model.find("weight")->bytes[0];
+  std::string state;
+  std::getline(std::ifstream(snapshot / "state.json"), state);
+  const bool is_same = model.find("bias")->bytes[0] == seed + 1 &&
+                       state == R"({"v":1,"seed":)" + std::to_string(seed) + "}";
+  return is_same ? seed : -1;
+}
 
 /// Saves a small snapshot whose files depend on `seed`: tensors, a part of rank 0, a state.
 inline std::filesystem::path save_snapshot(
