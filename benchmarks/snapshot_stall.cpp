@@ -139,7 +139,7 @@ void print_ratio(
 }
 
 struct Times {
-  std::vector<double> copy, stall, quiet_step, busy_step, background;
+  std::vector<double> copy, stall, quiet_step, busy_step, background, durable;
 };
 
 double seconds_of_step(Training& training) {
@@ -162,6 +162,7 @@ void measure_once(
     steps.push_back(seconds_of_step(training));
     saver.poll();
   }
+  times.durable.push_back(watch.seconds());
   times.busy_step.push_back(median(steps));
   times.background.push_back(saver.cost()->background_seconds);
 }
@@ -196,11 +197,12 @@ int run(int argc, char** argv) {
       flags.saves);
   std::printf(
       "memcpy %.2f ms, stall %.2f ms (the first, which makes the buffer: %.2f), in the background "
-      "%.3f s of a core; medians\n",
+      "%.3f s of a core, durable after %.1f s; medians\n",
       median(times.copy) * 1e3,
       median(times.stall) * 1e3,
       first.stall[0] * 1e3,
-      median(times.background));
+      median(times.background),
+      median(times.durable));
   print_ratio("stall / memcpy of the same bytes", times.stall, times.copy);
   print_ratio("step while a snapshot is written / otherwise", times.busy_step, times.quiet_step);
   std::printf(
