@@ -25,8 +25,8 @@ Notes:
   With --max-restarts N all ranks are ended and started again, up to N times in all: with
   TORCHELASTIC_RESTART_COUNT one higher and on another free port; logs are continued. A program that
   reports its steps (core/progress_page.h, as lockstep train does) is given up, whatever N is, when
-  it fails again without a step more than before. The last failure's code is ours; a signal to us
-  while a restart is due ends the run with 128+n.
+  it dies again before a first step or at the same step. The last failure's code is ours; a signal
+  to us while a restart is due ends the run with 128+n.
   On another node the failure is seen as lost connections, by the ranks there, after which their
   launcher ends them too.
   SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on; a second one kills at once.

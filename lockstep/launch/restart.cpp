@@ -10,8 +10,10 @@
 namespace lockstep::launch {
 namespace {
 
-bool made_progress(const RestartHistory& history, const LifeEnd& end) {
-  return !history.furthest || (end.step && *end.step > *history.furthest);
+bool is_stuck(const RestartHistory& history, const LifeEnd& end) {
+  if (!history.furthest) return false;
+  const std::int64_t step = end.step.value_or(0);
+  return step == 0 || step == *history.furthest;
 }
 
 std::string place(std::int64_t step) {
@@ -32,7 +34,7 @@ std::string no_progress(const RestartHistory& history, const LifeEnd& end) {
 }
 
 RestartHistory with(RestartHistory history, const LifeEnd& end) {
-  if (end.step && made_progress(history, end)) {
+  if (end.step && end.step > history.furthest) {
     history.furthest = end.step;
     history.code_at_furthest = end.code;
   }
@@ -66,11 +68,11 @@ NextLife next_life(const RestartRules& rules, const RestartHistory& history, con
   if (rules.lockstep_codes && !is_worth_a_restart(*end.failure)) {
     return over(end.code, "not started again: that would end in the same way");
   }
-  if (!made_progress(history, end)) {
+  if (is_stuck(history, end)) {
     return over(history.code_at_furthest, no_progress(history, end));
   }
   if (history.restarts >= rules.most) {
-    return over(end.code, concat("restarted ", rules.most, " times, as --max-restarts allows"));
+    return over(end.code, concat("restarts used up: --max-restarts ", rules.most));
   }
   if (end.signal) {
     return over(128 + *end.signal, concat("not started again: ", signal_name(*end.signal)));

@@ -42,9 +42,11 @@ struct NextLife {
 
 /// Decides whether the group is started again.
 ///
-/// A life that came no further than an earlier one has made no progress, and a further one would
-/// not either: the run ends, with the code of the life that came so far first. So a large number of
-/// restarts never becomes an endless loop, and restarts are not given back after progress.
+/// A life that did no step of its own, or died at the very step at which the furthest one died, has
+/// made no progress, and another would not either: the run ends, with the code of the life that
+/// came so far first. So a large number of restarts never becomes an endless loop, and restarts are
+/// not given back after progress. A life that was struck on its way back to that step only counts:
+/// that is chance.
 /// Programs that report no steps are only counted. A signal from outside ends the run with 128+n
 /// where a restart would have followed.
 NextLife next_life(const RestartRules& rules, const RestartHistory& history, const LifeEnd& end);

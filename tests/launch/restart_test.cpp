@@ -47,7 +47,7 @@ const LifeEnd kDone{};
 const RestartRules kThree{.most = 3};
 
 TEST(Restart, FollowsAFailureSoOftenAndNoMore) {
-  const std::string used = "restarted 3 times, as --max-restarts allows";
+  const std::string used = "restarts used up: --max-restarts 3";
   EXPECT_EQ(outcome({}, {killed()}), (Outcome{0, 137, ""}));
   EXPECT_EQ(outcome(kThree, {kDone}), (Outcome{0, 0, ""}));
   EXPECT_EQ(outcome(kThree, {killed(), kDone}), (Outcome{1, 0, ""}));
@@ -60,7 +60,7 @@ TEST(Restart, FollowsAFailureSoOftenAndNoMore) {
 TEST(Restart, IsNotGivenBackAfterProgress) {
   EXPECT_EQ(
       outcome(kThree, {killed(10), killed(20), killed(30), killed(40)}),
-      (Outcome{3, 137, "restarted 3 times, as --max-restarts allows"}));
+      (Outcome{3, 137, "restarts used up: --max-restarts 3"}));
 }
 
 TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
@@ -76,8 +76,12 @@ TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
           "no progress: died again before its first step, as before; the first of these deaths "
           "gives the code 137"}));
   EXPECT_EQ(
-      outcome(many, {killed(100), failed({.signal = SIGSEGV}, 500), killed(501), killed(460)}),
-      (Outcome{3, 137, "no progress: died at step 460, and had come to step 501 before"}));
+      outcome(many, {killed(100), failed({.signal = SIGSEGV}, 500), killed(460), killed(500)}),
+      (Outcome{
+          3,
+          139,
+          "no progress: died again at step 500, as before; the first of these deaths gives the "
+          "code 139"}));
   EXPECT_EQ(
       outcome(many, {killed(100), failed({.code = 1}, 500), killed(500)}),
       (Outcome{
@@ -85,6 +89,13 @@ TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
           1,
           "no progress: died again at step 500, as before; the first of these deaths gives the "
           "code 1"}));
+}
+
+TEST(Restart, OnlyCountsALifeThatWasStruckBeforeItWasBackAtItsStep) {
+  EXPECT_EQ(outcome(kThree, {killed(500), killed(450), killed(499), kDone}), (Outcome{3, 0, ""}));
+  EXPECT_EQ(
+      outcome({.most = 1}, {killed(500), killed(450)}),
+      (Outcome{1, 137, "restarts used up: --max-restarts 1"}));
 }
 
 TEST(Restart, TakesALifeThatReportedNothingForNoProgressOnceOthersDid) {

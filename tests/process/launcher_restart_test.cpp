@@ -57,7 +57,7 @@ TEST(LauncherRestart, HappensAsOftenAsAllowed) {
   EXPECT_EQ(run.status.code, 5) << "the code of the last life";
   EXPECT_THAT(numbers_after("life", run.output), ElementsAre(0, 1, 2));
   EXPECT_THAT(run.errors, HasSubstr("the run failed: rank 1 of 2 (host "));
-  EXPECT_THAT(run.errors, HasSubstr("lockstep: restarted 2 times, as --max-restarts allows\n"));
+  EXPECT_THAT(run.errors, HasSubstr("lockstep: restarts used up: --max-restarts 2\n"));
   EXPECT_EQ(count_of("the run failed", run.errors), 1);
 }
 
