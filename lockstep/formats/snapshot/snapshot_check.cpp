@@ -108,6 +108,7 @@ SnapshotManifest verify_sizes(const OpenDirectory& snapshot) {
 }
 
 SnapshotManifest verify_files(const OpenDirectory& snapshot, ReadFrom from) {
+  if (from == ReadFrom::kDisk) FileReader(snapshot, kManifest).forget_cached();
   SnapshotManifest manifest = verify_sizes(snapshot);
   for (const SnapshotFile& file : manifest.files) require_bytes(snapshot, file, from);
   return manifest;
