@@ -9,6 +9,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include "lockstep/core/error.h"
@@ -32,6 +33,8 @@ std::string text_of(const std::exception_ptr& failure, int& code) {
   } catch (const std::system_error& error) {
     code = error.code().value();
     return error.what();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
