@@ -17,9 +17,12 @@ constexpr const char* kExamples = R"(Examples:
   lockstep train --parallel ddp+pp --nproc-per-node 4 --stages 2
                                                     two pipelines of two ranks
   lockstep train --model mnist-large --max-time 30m --output runs/large
+  lockstep train --model mnist-large --max-time 2h --output runs/large --resume auto
+                                                    go on with that run, from its newest snapshot
   lockstep train --nproc-per-node 2 --dry-run       say what would be done, and stop
 
-Exit codes: 0 done, 2 bad flags, 3 bad data, 4 disk or memory, 5 peers lost, 6 loss became NaN or Inf.)";
+Exit codes: 0 done, 2 bad flags, 3 bad data or snapshot, 4 disk or memory, 5 peers lost, 6 loss became NaN or Inf,
+75 stopped by a signal with a complete snapshot: run again with --resume auto.)";
 
 void add_what_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
   const char* group = "What to train";
@@ -53,10 +56,6 @@ void add_what_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
   app.add_option("--seed", options.seed)
       ->type_name("N")
       ->description("start of weights and shuffling [42]")
-      ->group(group);
-  app.add_option("--resume", texts.resume)
-      ->type_name("WHEN")
-      ->description("never: start anew [never]")
       ->group(group);
 }
 
@@ -150,7 +149,7 @@ void add_limit_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) {
       ->group(group);
   app.add_option("--max-time", texts.max_time)
       ->type_name("TIME")
-      ->description("of training: 90s, 30m, 2h, 1h30m")
+      ->description("of training, restarts included: 90s, 30m, 2h, 1h30m")
       ->group(group);
   app.add_option("--limit-train-batches", options.limit_train_batches)
       ->type_name("N")
@@ -163,7 +162,9 @@ void add_output_flags(
   const char* group = "What it tells";
   app.add_option("--output", options.output)
       ->type_name("DIR")
-      ->description("the run's folder, new or empty [runs/TIME-MODEL-HOW]")
+      ->description(
+          "the run's folder: new, empty, or with --resume auto that of a run "
+          "[runs/TIME-MODEL-HOW]")
       ->group(group);
   app.add_option("--val-interval", options.val_interval)
       ->type_name("N")
@@ -191,6 +192,11 @@ void add_launch_flags(CLI::App& app, FlagTexts& texts) {
       ->type_name("DIR")
       ->description("an empty folder for the other ranks' output")
       ->group(group);
+  app.add_option("--max-restarts", texts.max_restarts)
+      ->type_name("N")
+      ->description(
+          "starts of all ranks again, from the newest snapshot, when one dies [3; one rank: 0]")
+      ->group(group);
   app.add_option("--grace-period", texts.grace_period)
       ->type_name("SECONDS")
       ->description("from a passed-on signal to SIGKILL [30]")
@@ -213,6 +219,7 @@ void add_train_flags(CLI::App& app, FlagTexts& texts, TrainCommand& command) {
   add_step_flags(app, command.options);
   add_average_flags(app, texts.averages);
   add_limit_flags(app, texts, command.options);
+  add_snapshot_flags(app, texts.snapshots);
   add_output_flags(app, texts, command.options, command);
 }
 

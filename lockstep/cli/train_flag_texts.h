@@ -9,6 +9,7 @@
 #include "lockstep/cli/average_flags.h"
 #include "lockstep/cli/loading_flags.h"
 #include "lockstep/cli/optimizer_flags.h"
+#include "lockstep/cli/snapshot_flags.h"
 #include "lockstep/cli/train_flags.h"
 
 namespace lockstep::cli {
@@ -16,14 +17,14 @@ namespace lockstep::cli {
 /// Is what the flags say, as text where only our own reader knows the words.
 struct FlagTexts {
   std::string data = "fashion-mnist";
-  std::string log_dir, grace_period;
+  std::string log_dir, grace_period, max_restarts;
   bool no_pin = false;
   std::optional<std::string> freeze, parallel, schedule, max_time, nproc_per_node;
-  std::string precision = "32", progress = "auto", resume = "never", balance = "time",
-              checkpoint = "never";
+  std::string precision = "32", progress = "auto", balance = "time", checkpoint = "never";
   LoadingTexts loading;
   OptimizerTexts optimizer;
   AverageTexts averages;
+  SnapshotTexts snapshots;
   PipelineSettings pipeline;  // but for the words above
   std::optional<std::int64_t> epochs, max_steps;
 };

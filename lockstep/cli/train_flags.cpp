@@ -117,12 +117,7 @@ void check_ranks_started(const std::optional<std::string>& asked, const TrainSur
       ranks);
 }
 
-void check_names(const TrainOptions& options, const std::string& resume) {
-  check(
-      resume == "never",
-      "train: --resume ",
-      resume,
-      " comes later, with snapshots; now there is only never");
+void check_names(const TrainOptions& options) {
   const std::vector<std::string> backends = {"auto", "shm", "gloo"};
   if (std::find(backends.begin(), backends.end(), options.backend) == backends.end()) {
     refuse_word("--backend", options.backend, backends);
@@ -132,7 +127,7 @@ void check_names(const TrainOptions& options, const std::string& resume) {
 void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundings& around) {
   TrainOptions& options = command.options;
   check_ranks_started(texts.nproc_per_node, around);
-  check_names(options, texts.resume);
+  check_names(options);
   options.data = data_of(texts.data);
   options.loading = loading_of(texts.loading);
   options.parallel =
@@ -144,6 +139,8 @@ void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundi
   options.ema = ema_of(texts.averages);
   options.eval_metric = eval_metric_of(texts.averages);
   options.limits = limits_of(texts);
+  options.snapshots = snapshots_of(texts.snapshots);
+  options.resume = resume_of(texts.snapshots, around.restart_count);
   options.progress = choose(
       "--progress",
       texts.progress,

@@ -21,6 +21,7 @@ struct TrainSurroundings {
   int world_size = 1;
   int local_world_size = 1;
   std::int64_t unix_time = 0;
+  int restart_count = 0;  ///< lives of this group of ranks before this one
 };
 
 /// Gives the text of `lockstep train --help`.

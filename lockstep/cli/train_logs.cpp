@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a start left that came to no run; check_run_directory() has seen that there is none.
+// What a start left that came to no run.
 void remove_old_logs(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().filename().string().starts_with("rank-")) fs::remove(entry.path());
@@ -35,12 +35,13 @@ void keep_logs_with_run(TrainLaunch& plan) {
       plan.rest, {.world_size = ranks, .local_world_size = ranks, .unix_time = std::time(nullptr)});
   if (!command || command->dry_run) return;
   const std::string& output = command->options.output;
-  check_run_directory(output);
+  check_run_directory(output, command->options.resume);
   if (!names_output(plan.rest)) plan.rest.insert(plan.rest.end(), {"--output", output});
   if (!plan.options.output.log_dir.empty()) return;
   const fs::path logs = fs::path(output) / "logs";
   fs::create_directories(logs);
-  remove_old_logs(logs);
+  plan.options.output.append = holds_run(output);
+  if (!plan.options.output.append) remove_old_logs(logs);
   plan.options.output.log_dir = logs;
 }
 

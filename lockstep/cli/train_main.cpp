@@ -1,5 +1,6 @@
 // Trains as one rank of a run; `lockstep train` starts as many of them as asked.
 
+#include <atomic>
 #include <chrono>
 #include <iostream>
 
@@ -13,10 +14,12 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/progress_page.h"
 #include "lockstep/parallel/place/place_worker.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/layout.h"
 #include "lockstep/train/run_directory.h"
+#include "lockstep/train/stop_signal.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::cli {
@@ -32,7 +35,8 @@ TrainSurroundings surroundings() {
   return {
       .world_size = world_size,
       .local_world_size = number_or("LOCAL_WORLD_SIZE", world_size),
-      .unix_time = std::chrono::duration_cast<std::chrono::seconds>(now).count()};
+      .unix_time = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+      .restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0)};
 }
 
 // The launcher has taken --nproc-per-node out; with it the command can be given again.
@@ -56,44 +60,49 @@ void report(const RunSummary& summary, const TrainCommand& command) {
   ::_exit(static_cast<int>(exit_code_of(error)));
 }
 
-void train_rank(
+int train_rank(
     const TrainCommand& command,
     const ProcessGroup& world,
     const std::vector<std::string>& words,
     const std::vector<Place>& places) {
   Trainer trainer(command.options, world, words, places);
+  // Before, there is nothing to save.
+  handle_stop_signals();
   const RunSummary summary = trainer.run();
   if (world.rank() == 0) report(summary, command);
+  return summary.exit;
 }
 
 // Each rank a thread in its place, or above the places of its stages.
-void train_threads(
+int train_threads(
     const TrainCommand& command, const std::vector<std::string>& words, const Layout& layout) {
   const std::vector<Place> places = cpu_places(layout.thread_ranks * layout.places);
+  std::atomic<int> code{0};  // the same of all
   run_ranks(layout.thread_ranks, [&](const ProcessGroup& world) {
     const auto first = places.begin() + world.rank() * layout.places;
     const std::vector<Place> own(first, first + layout.places);
     PlaceWorker worker(own.size() == 1 ? own.front() : Place(), concat("rank ", world.rank()));
-    worker.begin([&] { train_rank(command, world, words, own); });
+    worker.begin([&] { code = train_rank(command, world, words, own); });
     worker.wait();
   });
+  return code;
 }
 
-void train(const TrainCommand& command, const std::vector<std::string>& words) {
+int train(const TrainCommand& command, const std::vector<std::string>& words) {
+  // Early, so that the launcher knows of a life that ends before its first step.
+  const auto page = ProgressPage::from_environment();
   // On every rank, so that all refuse alike; the folder is made after they have met.
-  check_run_directory(command.options.output);
+  check_run_directory(command.options.output, command.options.resume);
   const ProcessGroup world = init_process_group({.backend = command.options.backend});
   try {
     const Layout layout = plan_layout(command.options, world.size());
     // The places have all cores; OpenMP's threads of the caller would spin on them between its own
     // few loops, which made a step of mnist-small in two places four times as long.
     if (layout.places > 1) at::set_num_threads(1);
-    if (layout.thread_ranks > 1) {
-      train_threads(command, words, layout);
-    } else {
-      const bool divided = layout.places > 1;
-      train_rank(command, world, words, divided ? cpu_places(layout.places) : std::vector<Place>());
-    }
+    if (layout.thread_ranks > 1) return train_threads(command, words, layout);
+    const bool divided = layout.places > 1;
+    return train_rank(
+        command, world, words, divided ? cpu_places(layout.places) : std::vector<Place>());
   } catch (const std::exception& error) {
     leave(error);
   }
@@ -111,7 +120,7 @@ int body(int count, char** values) {
       std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));
     }
   } else {
-    train(*command, command_line(arguments, around.local_world_size));
+    return train(*command, command_line(arguments, around.local_world_size));
   }
   return static_cast<int>(ExitCode::kDone);
 }

@@ -4,6 +4,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/run_directory.h"
+#include "lockstep/train/snapshot/snapshot_interval.h"
 
 namespace lockstep {
 namespace {
@@ -126,6 +127,22 @@ void add_ema(Lines& lines, const std::optional<EmaSettings>& ema) {
   if (ema->warmup) lines.add("model-ema-warmup", true);
 }
 
+void add_snapshots(Lines& lines, const SnapshotSettings& settings) {
+  if (settings.unit == SnapshotUnit::kOverhead) {
+    lines.add("snapshot-overhead", shortest(100 * settings.count) + "%");
+  } else {
+    lines.add("snapshot-interval", snapshot_interval_text({settings.unit, settings.count}));
+  }
+  lines.add("keep", std::int64_t{settings.keep});
+  if (settings.required) lines.add("snapshot-required", true);
+}
+
+// As the flag takes it.
+std::string resume_text(const ResumeSettings& settings) {
+  if (settings.kind == Resume::kFrom) return settings.from;
+  return settings.kind == Resume::kAuto ? "auto" : "never";
+}
+
 }  // namespace
 
 std::string config_toml(const TrainOptions& options) {
@@ -160,6 +177,8 @@ std::string config_toml(const TrainOptions& options) {
   lines.add("log-interval", options.log_interval);
   lines.add("progress", name_of(options.progress));
   lines.add("output", options.output);
+  lines.add("resume", resume_text(options.resume));
+  add_snapshots(lines, options.snapshots);
   return lines.text();
 }
 

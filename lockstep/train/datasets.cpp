@@ -5,6 +5,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/sample_view.h"
 #include "lockstep/data/split.h"
+#include "lockstep/train/data_fingerprint.h"
 #include "lockstep/train/dataset_sources.h"
 
 namespace lockstep {
@@ -49,6 +50,7 @@ void need_a_test(DatasetSource& source, const TrainOptions& options) {
 
 Datasets load_datasets(const TrainOptions& options) {
   DatasetSource source = open_source(options);
+  std::string fingerprint = data_fingerprint(source);
   hold_out(source, options);
   need_a_test(source, options);
   const bool once = options.repeat == 1;
@@ -59,7 +61,8 @@ Datasets load_datasets(const TrainOptions& options) {
       .test = source.test,
       .folders = std::move(source.folders),
       .is_mere_copy = source.is_mere_copy,
-      .bytes_in_memory = source.bytes_in_memory};
+      .bytes_in_memory = source.bytes_in_memory,
+      .fingerprint = std::move(fingerprint)};
 }
 
 std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/data/folder_samples.h"
@@ -19,6 +20,7 @@ struct Datasets {
       folders;                ///< those that may have bad files
   bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
   std::int64_t bytes_in_memory = 0;
+  std::string fingerprint = {};  ///< of the labels and some images of the training set, as it lies
 };
 
 /// Opens the data set of these options: in memory, or a folder of images that are read when their

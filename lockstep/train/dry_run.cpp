@@ -49,7 +49,7 @@ void check_memory(const TrainPlan& plan, int local_world_size) {
 
 TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_size) {
   check_options(options, world_size);
-  check_run_directory(options.output);
+  check_run_directory(options.output, options.resume);
   const Datasets data = load_datasets(options);
   const TrainPlan plan{
       .options = options,

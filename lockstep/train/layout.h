@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/train/options.h"
 
@@ -18,6 +19,8 @@ struct Layout {
   int places = 1;
   bool stages_over_ranks = false;
   int micro_batches = 1;
+  /// Layers of each stage, where that is known already: of a run that goes on. Else empty.
+  std::vector<int> balance = {};
 
   int ranks_a_replica() const { return stages_over_ranks ? workers : 1; }
 };

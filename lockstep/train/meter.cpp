@@ -4,16 +4,6 @@
 
 namespace lockstep {
 
-MeterReading& MeterReading::operator+=(const MeterReading& later) {
-  steps += later.steps;
-  samples += later.samples;
-  loss_sum += later.loss_sum;
-  seconds += later.seconds;
-  data_seconds += later.data_seconds;
-  comm_seconds += later.comm_seconds;
-  return *this;
-}
-
 // Doubles, so that thousands of losses add up without rounding away the last ones.
 Meter::Meter(ProcessGroup world)
     : world_(std::move(world)), loss_sum_(at::zeros({}, torch::kDouble)) {}
@@ -23,7 +13,26 @@ void Meter::restart() {
   steps_ = 0;
   samples_ = 0;
   data_seconds_ = 0;
+  seconds_before_ = 0;
   watch_.restart();
+}
+
+MeterReading Meter::part() const {
+  return {
+      .steps = steps_,
+      .samples = samples_,
+      .loss_sum = loss_sum_.item<double>(),
+      .seconds = seconds_before_ + watch_.seconds(),
+      .data_seconds = data_seconds_};
+}
+
+void Meter::restore(const MeterReading& part) {
+  restart();
+  loss_sum_.fill_(part.loss_sum);
+  steps_ = part.steps;
+  samples_ = part.samples;
+  data_seconds_ = part.data_seconds;
+  seconds_before_ = part.seconds;
 }
 
 void Meter::add(const torch::Tensor& loss, std::int64_t samples) {
@@ -40,7 +49,7 @@ MeterReading Meter::read(double comm_seconds) {
       .steps = steps_,
       .samples = sums[1].item<std::int64_t>(),
       .loss_sum = sums[0].item<double>(),
-      .seconds = watch_.seconds(),
+      .seconds = seconds_before_ + watch_.seconds(),
       .data_seconds = data_seconds_,
       .comm_seconds = comm_seconds - comm_seconds_read_};
   comm_seconds_read_ = comm_seconds;

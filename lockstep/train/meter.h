@@ -6,25 +6,9 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/train/meter_reading.h"
 
 namespace lockstep {
-
-/// Is what some steps came to, over all ranks.
-struct MeterReading {
-  std::int64_t steps = 0;
-  std::int64_t samples = 0;  ///< of all ranks together
-  double loss_sum = 0;       ///< over these samples
-  double seconds = 0;        ///< on this rank
-  double data_seconds = 0;   ///< of them, waiting for data
-  double comm_seconds = 0;   ///< of them, waiting for other ranks in backward
-
-  double loss() const { return loss_sum / static_cast<double>(samples); }
-  double samples_per_second() const { return static_cast<double>(samples) / seconds; }
-  double milliseconds_a_step(double part) const { return 1e3 * part / static_cast<double>(steps); }
-
-  /// Adds what later steps came to.
-  MeterReading& operator+=(const MeterReading& later);
-};
 
 /// Adds up losses and times of steps without looking at them: nothing waits for a device until
 /// read().
@@ -43,6 +27,13 @@ class Meter {
 
   std::int64_t steps() const { return steps_; }
 
+  /// Gives what this rank has added up since it last restarted, without the others: what a snapshot
+  /// keeps of an interval that is not over.
+  MeterReading part() const;
+
+  /// Goes on from what part() gave.
+  void restore(const MeterReading& part);
+
   /// Sums over all ranks and restarts. A collective. `comm_seconds` counts from the start of the
   /// run.
   MeterReading read(double comm_seconds);
@@ -54,6 +45,7 @@ class Meter {
   std::int64_t samples_ = 0;
   double data_seconds_ = 0;
   double comm_seconds_read_ = 0;
+  double seconds_before_ = 0;  // of the interval, in an earlier life
   Stopwatch watch_;
 };
 

@@ -65,6 +65,14 @@ void check_learning(const TrainOptions& options) {
       "end");
 }
 
+void check_snapshots(const SnapshotSettings& settings) {
+  check_at_least("--keep", 1, settings.keep);
+  check(
+      settings.unit == SnapshotUnit::kNone || settings.count > 0,
+      "train: the time between snapshots must be above 0: ",
+      settings.count);
+}
+
 }  // namespace
 
 void check_options(const TrainOptions& options, int world_size) {
@@ -84,6 +92,7 @@ void check_options(const TrainOptions& options, int world_size) {
   check_optimizer(options.optimizer, options.limits);
   check_learning(options);
   check_loading(options.loading);
+  check_snapshots(options.snapshots);
   plan_layout(options, world_size);
 }
 

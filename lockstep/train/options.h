@@ -12,6 +12,7 @@
 #include "lockstep/train/loading_settings.h"
 #include "lockstep/train/optimizer_settings.h"
 #include "lockstep/train/precision.h"
+#include "lockstep/train/snapshot_settings.h"
 #include "lockstep/train/train_limits.h"
 
 namespace lockstep {
@@ -71,6 +72,8 @@ struct TrainOptions {
   std::optional<std::int64_t> limit_train_batches = {};
   ProgressStyle progress = ProgressStyle::kAuto;
   std::string output;  ///< the run's folder
+  SnapshotSettings snapshots;
+  ResumeSettings resume;
 };
 
 /// Says whether there are several pipelines.

@@ -42,12 +42,12 @@ void Progress::warn(const std::string& text) {
 }
 
 void Progress::begin_epoch(
-    std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps) {
+    std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps, std::int64_t made) {
   state_.epoch = epoch;
   state_.epochs = epochs;
-  state_.step = 0;
+  state_.step = made;
   state_.steps = steps;
-  drawn_step_ = 0;
+  drawn_step_ = made;
   since_drawn_.restart();
 }
 

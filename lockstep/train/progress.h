@@ -29,7 +29,12 @@ class Progress {
   /// Says something that needs attention, on a line that stays; on every rank and in every style.
   void warn(const std::string& text);
 
-  void begin_epoch(std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps);
+  /// Begins an epoch of so many steps, of which some were made in an earlier life.
+  void begin_epoch(
+      std::int64_t epoch,
+      std::optional<std::int64_t> epochs,
+      std::int64_t steps,
+      std::int64_t made = 0);
 
   /// Says how much training is left after this epoch's steps, for the remaining time.
   void set_later(std::int64_t steps, std::int64_t evaluations);

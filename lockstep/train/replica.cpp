@@ -1,6 +1,7 @@
 #include "lockstep/train/replica.h"
 
 #include <mutex>
+#include <unordered_set>
 #include <utility>
 
 #include "lockstep/parallel/optim/clip_grad_norm.h"
@@ -33,9 +34,13 @@ std::unique_ptr<Replica> spread(
   if (layout.stages > 1) {
     const std::vector<int> balance =
         stage_balance(options, layout, model, task.image, groups.world);
+    std::unique_ptr<Replica> replica;
     if (layout.stages_over_ranks)
-      return std::make_unique<StageReplica>(options, model, balance, groups);
-    return std::make_unique<PipelineReplica>(options, model, balance, groups, places);
+      replica = std::make_unique<StageReplica>(options, model, balance, groups);
+    else
+      replica = std::make_unique<PipelineReplica>(options, model, balance, groups, places);
+    replica->cut_by(balance);
+    return replica;
   }
   if (options.parallel == Parallel::kDp)
     return std::make_unique<DataParallelReplica>(options, model, groups, places);
@@ -62,6 +67,23 @@ Replica::Replica(const TrainOptions& options, const RankGroups& groups)
 void Replica::set_training(bool training) {
   train(training);
   if (training) keep_in_evaluation(start_.frozen);
+}
+
+void Replica::share_buffers() {
+  if (groups_.replicas.size() == 1) return;
+  std::unordered_set<const void*> trained;
+  for (const torch::Tensor& parameter : parameters())
+    trained.insert(parameter.unsafeGetTensorImpl());
+  for (const auto& item : state()) {
+    if (trained.contains(item.value().unsafeGetTensorImpl())) continue;
+    groups_.replicas.broadcast(item.value(), 0).wait();
+  }
+}
+
+void Replica::restore_scaler(
+    const std::optional<nn::GradScalerState>& state, std::int64_t skipped_steps) {
+  scaler_.load(state);
+  skipped_steps_ = skipped_steps;
 }
 
 torch::ScalarType Replica::image_type() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,23 @@ class Replica {
   /// Counts the steps that were left out since the start.
   std::int64_t skipped_steps() const { return skipped_steps_; }
 
+  /// Lets the buffers of all replicas follow those of the first, as training does before each
+  /// forward: so what is evaluated is what is saved. A collective.
+  void share_buffers();
+
+  /// Gives what takes the steps.
+  torch::optim::Optimizer& optimizer() { return *optimizer_; }
+
+  /// Gives what float16 goes on from; nothing with another precision.
+  std::optional<nn::GradScalerState> scaler() const { return scaler_.state(); }
+
+  /// Goes on from what scaler() and skipped_steps() gave.
+  void restore_scaler(const std::optional<nn::GradScalerState>& state, std::int64_t skipped_steps);
+
+  /// Remembers how many layers each stage takes; empty for one that is not cut.
+  void cut_by(std::vector<int> balance) { balance_ = std::move(balance); }
+  const std::vector<int>& balance() const { return balance_; }
+
   /// Gives what the loss is multiplied by; 1 but for float16.
   double loss_scale() const { return scaler_.scale_factor(); }
 
@@ -98,6 +116,7 @@ class Replica {
   nn::GradScaler scaler_;  // of all ranks, be they replicas or stages
   std::int64_t skipped_steps_ = 0;
   StartWeights start_;
+  std::vector<int> balance_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

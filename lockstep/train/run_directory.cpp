@@ -24,9 +24,25 @@ void write_all(const FileDescriptor& file, const std::string& path, const std::s
 
 }  // namespace
 
-void check_run_directory(const std::string& path) {
+bool holds_run(const std::string& path) {
+  for (const char* name : {"metrics.jsonl", "config.toml", "snapshots"})
+    if (std::filesystem::exists(path + "/" + name)) return true;
+  return false;
+}
+
+bool continues(const std::string& path, const ResumeSettings& resume) {
+  if (resume.kind == Resume::kNever) return false;
+  if (resume.kind == Resume::kAuto || resume.again) return true;
+  std::error_code none;
+  const std::filesystem::path run = std::filesystem::weakly_canonical(path, none),
+                              from = std::filesystem::weakly_canonical(resume.from, none);
+  return from == run || from.parent_path() == run / "snapshots";
+}
+
+void check_run_directory(const std::string& path, const ResumeSettings& resume) {
   if (!std::filesystem::exists(path)) return;
   check(std::filesystem::is_directory(path), "train: --output is not a folder: ", path);
+  if (holds_run(path) && continues(path, resume)) return;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     check(
         entry.path().filename() == "logs",
@@ -34,12 +50,13 @@ void check_run_directory(const std::string& path) {
         path,
         " (",
         entry.path().filename().string(),
-        "); name a new or empty folder, or leave --output out");
+        "); name a new or empty folder, or leave --output out; --resume auto goes on with a run");
   }
 }
 
-RunDirectory::RunDirectory(std::string path) : path_(std::move(path)) {
-  check_run_directory(path_);
+RunDirectory::RunDirectory(std::string path, const ResumeSettings& resume)
+    : path_(std::move(path)) {
+  check_run_directory(path_, resume);
   std::filesystem::create_directories(path_);
   std::filesystem::create_directories(file("logs"));
 }

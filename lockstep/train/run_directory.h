@@ -7,9 +7,16 @@
 
 namespace lockstep {
 
-/// Throws InvalidArgument when a folder cannot take a new run: it holds one already, or is a file.
-/// Makes nothing.
-void check_run_directory(const std::string& path);
+/// Says whether a folder holds a run, even one that has only begun.
+bool holds_run(const std::string& path);
+
+/// Says whether these settings may go on with the run that a folder holds: it is what they go on
+/// from, or what they are to look into.
+bool continues(const std::string& path, const ResumeSettings& resume);
+
+/// Throws InvalidArgument when a folder cannot take this run: it holds another one, or other files,
+/// or is a file. Makes nothing.
+void check_run_directory(const std::string& path, const ResumeSettings& resume = {});
 
 /// Is the folder of one run: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
 /// logs/.
@@ -19,8 +26,9 @@ void check_run_directory(const std::string& path);
 class RunDirectory {
  public:
   /// Creates the folder. Throws InvalidArgument when it holds a run already (logs/ alone is none:
-  /// launchers make it), std::system_error when it cannot be made.
-  explicit RunDirectory(std::string path);
+  /// launchers make it) and these settings do not go on with it, std::system_error when it cannot
+  /// be made.
+  explicit RunDirectory(std::string path, const ResumeSettings& resume = {});
 
   const std::string& path() const { return path_; }
 

@@ -6,7 +6,8 @@ RunRecorder::RunRecorder(
     const TrainOptions& options,
     const std::vector<std::string>& command,
     const std::string& environment_json)
-    : directory_(options.output), metrics_(directory_.file("metrics.jsonl")) {
+    : directory_(options.output, options.resume),
+      metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {
   directory_.write("config.toml", config_toml(options));
   directory_.write("command.txt", shell_text(command) + "\n");
   directory_.write("env.json", environment_json + "\n");

@@ -14,7 +14,7 @@ namespace lockstep {
 class RunRecorder {
  public:
   /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
-  /// metrics.jsonl.
+  /// metrics.jsonl; or goes on with the run that it holds, if the options say so.
   RunRecorder(
       const TrainOptions& options,
       const std::vector<std::string>& command,
@@ -23,7 +23,14 @@ class RunRecorder {
   /// Names a file in the folder.
   std::string file(const std::string& name) const { return directory_.file(name); }
 
-  void append(const MetricRecord& record) { metrics_.append(record); }
+  /// Counts the lives of the run before this one.
+  int restarts() const { return metrics_.restarts(); }
+
+  /// Appends to metrics.jsonl, with the number of this life.
+  void append(MetricRecord record) {
+    record.restart = metrics_.restarts();
+    metrics_.append(record);
+  }
 
   /// Writes summary.json.
   void finish(const RunSummary& summary) const;

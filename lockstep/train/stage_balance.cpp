@@ -48,6 +48,16 @@ std::vector<int> measured(
   return {};
 }
 
+// A cut that was measured once: measured again it might come out otherwise, and with it the random
+// numbers of the stages.
+std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
+  std::size_t layers = 0;
+  for (const int of_stage : layout.balance) layers += static_cast<std::size_t>(of_stage);
+  if (layers != model->layers().size() || std::ssize(layout.balance) != layout.stages)
+    throw DataError("train: the snapshot cuts the model into other stages than it has");
+  return layout.balance;
+}
+
 }  // namespace
 
 std::vector<int> stage_balance(
@@ -66,6 +76,7 @@ std::vector<int> stage_balance(
       layout.stages,
       " stages; lower --stages");
   const torch::Tensor balance = torch::zeros({layout.stages}, torch::kInt);
+  if (!layout.balance.empty()) return known_balance(layout, model);
   if (world.rank() == 0) {
     const std::vector<int> own = measured(options, layout, model, image);
     std::copy(own.begin(), own.end(), balance.data_ptr<int>());

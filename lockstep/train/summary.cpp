@@ -17,6 +17,8 @@ Json number(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 Json epoch_json(const EpochSummary& epoch) {
   return {
       {"epoch", epoch.epoch},
@@ -103,9 +105,9 @@ std::string to_json(const RunSummary& summary) {
       {"bad_images", summary.bad_images},
       {"stopped_by", summary.stopped_by},
       {"parameters_hash", summary.parameters_hash},
-      {"resumed_from", nullptr},
-      {"restarts", 0},
-      {"snapshot", nullptr},
+      {"resumed_from", text_or_null(summary.resumed_from)},
+      {"restarts", summary.restarts},
+      {"snapshot", text_or_null(summary.snapshot)},
       {"exit", summary.exit}};
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);

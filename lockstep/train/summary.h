@@ -44,8 +44,11 @@ struct RunSummary {
   std::int64_t steps = 0;
   std::int64_t skipped_steps = 0;  ///< of them, left out because a gradient overflowed in float16
   std::int64_t bad_images = 0;     ///< files that could not be read and were skipped
-  std::string stopped_by;          ///< `epochs`, `max-steps`, `max-time` or `error`
+  std::string stopped_by;          ///< `epochs`, `max-steps`, `time`, `signal` or `error`
   std::string parameters_hash;     ///< the same on every rank, or the run would have failed
+  std::string resumed_from = {};   ///< the snapshot that this life went on from; empty: none
+  int restarts = 0;                ///< lives of the run before this one
+  std::string snapshot = {};       ///< the newest one that is complete; empty: none
   int exit = 0;
 };
 

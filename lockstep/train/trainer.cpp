@@ -1,26 +1,17 @@
 #include "lockstep/train/trainer.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/parallel/place/cores.h"
 #include "lockstep/train/environment_report.h"
-#include "lockstep/train/loader_warning.h"
 #include "lockstep/train/parameters_hash.h"
 
 namespace lockstep {
 namespace {
-
-double maximum(double value, const ProcessGroup& world) {
-  const torch::Tensor tensor = at::full({1}, value, torch::kDouble);
-  world.all_reduce(tensor, ReduceOp::kMax).wait();
-  return tensor.item<double>();
-}
 
 Layout checked_layout(const TrainOptions& options, const ProcessGroup& world) {
   const Layout layout = plan_layout_in(options, world.size(), world.backend_name() == "threads");
@@ -47,6 +38,26 @@ RunSummary begun_summary(const TrainOptions& options, const Layout& layout) {
   return summary;
 }
 
+DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
+  return {
+      .name = options.data.name,
+      .samples = data.train->size(),
+      .classes = data.train->classes(),
+      .fingerprint = data.fingerprint};
+}
+
+// Ranks that are threads have one process, in which one of them reports.
+std::optional<ProgressPage> page_of(const ProcessGroup& world) {
+  if (world.backend_name() == "threads" && world.rank() != 0) return std::nullopt;
+  return ProgressPage::from_environment();
+}
+
+Layout cut_as_before(Layout layout, const RunState& state) {
+  if (std::ssize(state.balance) == layout.stages && layout.stages > 1)
+    layout.balance = state.balance;
+  return layout;
+}
+
 // Of this thread: a rank that is pinned to one core has one.
 int usable_cores() { return static_cast<int>(place::allowed_cores().size()); }
 
@@ -65,29 +76,50 @@ Trainer::Trainer(
     : options_(std::move(options)),
       layout_(checked_layout(options_, world)),
       groups_(make_rank_groups(world, layout_)),
+      page_(page_of(world)),
       data_(load_datasets(options_)),
       workers_(workers_of(options_.loading, usable_cores(), data_.is_mere_copy)),
       bad_images_(data_.folders),
-      replica_(make_replica(options_, layout_, task_of(options_, data_), groups_, places)),
+      start_(find_starting_point(options_, identity_of(options_, data_), world)),
+      replica_(make_replica(
+          options_,
+          cut_as_before(layout_, start_.state),
+          task_of(options_, data_),
+          groups_,
+          places)),
       sampler_(
           data_.train->size(),
           groups_.replicas,
           {.shuffle = true, .seed = static_cast<std::uint64_t>(options_.seed)}),
-      batches_(epoch_batches()),
       scheduler_(make_scheduler()),
       meter_(groups_.replicas),
       progress_(style_of(options_, world.rank())),
+      saver_(
+          {.run = options_.output,
+           .keep = options_.snapshots.keep,
+           .required = options_.snapshots.required},
+          world),
+      agreement_(world),
       summary_(begun_summary(options_, layout_)) {
   if (options_.ema) ema_.emplace(replica_->state().values(), *options_.ema);
   if (world.rank() == 0) {
     recorder_.emplace(options_, command, environment_report(world));
-    progress_.announce(concat(
-        options_.model, ", ", name_of(options_.parallel), ": ", describe(options_, layout_)));
+    summary_.restarts = recorder_->restarts();
+    SnapshotFolder(options_.output).remove_leftovers();
     tell_of_start();
   }
+  restore();
 }
 
 void Trainer::tell_of_start() {
+  progress_.announce(
+      concat(options_.model, ", ", name_of(options_.parallel), ": ", describe(options_, layout_)));
+  for (const std::string& remark : start_.remarks) progress_.warn(remark);
+  if (start_.snapshot) {
+    progress_.announce(start_.announcement);
+  } else if (!start_.announcement.empty()) {
+    progress_.warn(start_.announcement);
+  }
   const StartWeights& start = replica_->start();
   if (!start.remark.empty()) progress_.announce(start.remark);
   if (!start.warning.empty()) progress_.warn(start.warning);
@@ -112,117 +144,66 @@ RunSummary Trainer::run() {
     throw;
   }
   if (recorder_) recorder_->finish(summary_);
+  if (summary_.exit != 0) groups_.world.barrier().wait();  // as above
   return summary_;
 }
 
 void Trainer::train() {
   groups_.world.barrier().wait();
-  budget_.emplace(options_.limits.seconds, groups_.world);
-  for (std::int64_t epoch = 1; summary_.stopped_by.empty(); ++epoch) {
-    EpochSummary result = train_epoch(epoch);
-    if (summary_.stopped_by.empty() && epoch == options_.limits.epochs) {
-      summary_.stopped_by = "epochs";
-    }
-    if (evaluation_due(epoch)) evaluate_epoch(result);
+  since_training_.restart();
+  pass_epochs();
+  if (signal_ == 0) {
+    test();
+    save_last();
+  }
+  end();
+}
+
+// What earlier lives have reached may end the run before it begins: then what is there is measured.
+void Trainer::pass_epochs() {
+  const TrainLimits& limits = options_.limits;
+  if (limits.epochs && position_.epoch > *limits.epochs) summary_.stopped_by = "epochs";
+  if (limits.steps && step_ >= *limits.steps) summary_.stopped_by = "max-steps";
+  if (limits.seconds && seconds_ >= *limits.seconds) summary_.stopped_by = "time";
+  const bool is_measured = position_.samples == 0 && !summary_.epochs.empty();
+  if (!summary_.stopped_by.empty() && is_measured) return;
+  do {
+    EpochSummary result = train_epoch();
+    if (signal_ != 0) return;
+    const bool goes_on = summary_.stopped_by.empty();
+    if (goes_on && position_.epoch == limits.epochs) summary_.stopped_by = "epochs";
+    const bool is_better = evaluation_due() && evaluate_epoch(result);
     summary_.epochs.push_back(result);
     progress_.end_epoch(result);
+    end_epoch(goes_on, is_better);
+  } while (summary_.stopped_by.empty());
+}
+
+// An epoch in which steps or time ran out was saved as it was, so that a longer run goes on in it
+// as if it had never ended.
+void Trainer::end_epoch(bool goes_on, bool is_better) {
+  if (goes_on) {
+    position_ = {.epoch = position_.epoch + 1};
+    epoch_total_ = {};
+    if (is_better || !summary_.stopped_by.empty() || snapshot_due()) save_snapshot(is_better);
+  } else if (is_better) {
+    finish_snapshots();
+    if (recorder_ && saver_.last_saved() == step_) SnapshotFolder(options_.output).set_best(step_);
   }
-  test();
-  save_last();
+}
+
+void Trainer::end() {
+  finish_snapshots();
+  if (const auto step = saver_.last_saved())
+    summary_.snapshot = concat(options_.output, "/snapshots/", snapshot_name(*step));
   summary_.steps = step_;
   summary_.skipped_steps = replica_->skipped_steps();
   summary_.bad_images = bad_images_.count(groups_.world);
   summary_.parameters_hash =
       agreed_parameters_hash(replica_->parameters(), groups_.replicas, groups_.stages);
-}
-
-EpochSummary Trainer::train_epoch(std::int64_t epoch) {
-  replica_->set_training(true);
-  groups_.world.barrier().wait();
-  const Stopwatch watch;
-  const Loader loader = train_loader(epoch);
-  announce_rest(epoch, steps_of(batches_));
-  const MeterReading total = train_steps(loader, epoch);
-  groups_.world.barrier().wait();
-  const double seconds = maximum(watch.seconds(), groups_.world);
-  return {
-      .epoch = epoch,
-      .train_seconds = seconds,
-      .train_loss = total.loss(),
-      .samples = total.samples,
-      .samples_per_s = static_cast<double>(total.samples) / seconds};
-}
-
-MeterReading Trainer::train_steps(const Loader& loader, std::int64_t epoch) {
-  MeterReading total;
-  meter_.restart();
-  Stopwatch waiting;
-  auto batch = loader.begin();
-  for (std::int64_t number = 0;; ++number, waiting.restart(), ++batch) {
-    meter_.add_data_seconds(waiting.seconds());
-    const StepPart part = step_part(batches_, number);
-    meter_.add(replica_->backward(*batch, part), batch->target.size(0));
-    if (!part.is_last) continue;
-    make_step();
-    const bool last = finished() || number + 1 == batches_.batches;
-    if (last || step_ % options_.log_interval == 0) total += log_interval(epoch);
-    if (last) return total;
-  }
-}
-
-void Trainer::make_step() {
-  replica_->update(scheduler_.lr(step_));
-  if (ema_) ema_->update();
-  ++step_;
-  meter_.add_step();
-  progress_.step();
-}
-
-std::optional<double> Trainer::loss_scale() const {
-  if (options_.precision != Precision::k16Mixed) return std::nullopt;
-  return replica_->loss_scale();
-}
-
-bool Trainer::finished() {
-  if (step_ == options_.limits.steps) summary_.stopped_by = "max-steps";
-  if (budget_->spent()) summary_.stopped_by = "max-time";
-  return !summary_.stopped_by.empty();
-}
-
-MeterReading Trainer::log_interval(std::int64_t epoch) {
-  const MeterReading reading = meter_.read(replica_->communication_seconds());
-  progress_.measured(reading.loss(), reading.samples_per_second());
-  tell_of_bad_images();
-  tell_of_slow_loader(reading);
-  if (recorder_) {
-    recorder_->append(
-        {.elapsed = since_start_.seconds(),
-         .epoch = epoch,
-         .step = step_,
-         .split = "train",
-         .loss = reading.loss(),
-         .lr = scheduler_.lr(step_ - 1),
-         .samples_per_s = reading.samples_per_second(),
-         .step_ms = reading.milliseconds_a_step(reading.seconds),
-         .data_ms = reading.milliseconds_a_step(reading.data_seconds),
-         .comm_ms = reading.milliseconds_a_step(reading.comm_seconds),
-         .loss_scale = loss_scale()});
-  }
-  // The sum is over all ranks, so all of them leave here together.
-  if (!std::isfinite(reading.loss())) {
-    throw DivergedError(concat(
-        "train: the loss became ",
-        std::isnan(reading.loss()) ? "NaN" : "infinite",
-        " in epoch ",
-        epoch,
-        ", within the ",
-        reading.steps,
-        " steps up to step ",
-        step_,
-        "; try a smaller --lr than ",
-        options_.optimizer.lr));
-  }
-  return reading;
+  if (signal_ == 0) return;
+  const bool is_saved = saver_.last_saved() == step_;
+  summary_.exit = is_saved ? static_cast<int>(ExitCode::kStopped) : 128 + signal_;
 }
 
 void Trainer::fail(const std::exception& error) {
@@ -237,64 +218,9 @@ void Trainer::fail(const std::exception& error) {
   }
 }
 
-Loader Trainer::train_loader(std::int64_t epoch) const {
-  return {
-      data_.train,
-      sampler_.epoch(epoch - 1),
-      batch_size(),
-      {.dtype = replica_->image_type(),
-       .seed = static_cast<std::uint64_t>(options_.seed),
-       .epoch = epoch - 1,
-       .workers = workers_}};
-}
-
-// By the rank that met them.
-void Trainer::tell_of_bad_images() {
-  for (const std::string& line : bad_images_.news()) progress_.warn(line);
-}
-
-void Trainer::tell_of_slow_loader(const MeterReading& reading) {
-  if (told_of_slow_loader_ || groups_.world.rank() != 0) return;
-  if (const auto warning = slow_loader_warning(reading, workers_)) {
-    progress_.warn(*warning);
-    told_of_slow_loader_ = true;
-  }
-}
-
 // Of this rank: the replicas of `dp` share one.
 std::int64_t Trainer::batch_size() const {
   return options_.batch_size * (options_.parallel == Parallel::kDp ? layout_.replicas : 1);
-}
-
-// The sampler gives every rank equally many samples.
-EpochBatches Trainer::epoch_batches() const {
-  const std::int64_t samples = sampler_.share();
-  const std::int64_t all = samples / batch_size() + (samples % batch_size() != 0 ? 1 : 0);
-  return {
-      .samples = samples,
-      .batch_size = batch_size(),
-      .batches = std::min(all, options_.limit_train_batches.value_or(all)),
-      .batches_a_step = options_.grad_accum_steps};
-}
-
-LrScheduler Trainer::make_scheduler() const {
-  const std::int64_t batches_a_step = options_.grad_accum_steps * layout_.replicas;
-  const double lr = scaled_lr(options_.optimizer, batches_a_step);
-  const LrSettings& settings = options_.optimizer.schedule;
-  return {
-      make_lr_schedule(settings, lr, options_.limits, steps_of(batches_)),
-      plateau_rule(settings, larger_is_better(options_.eval_metric))};
-}
-
-void Trainer::announce_rest(std::int64_t epoch, std::int64_t steps) {
-  progress_.begin_epoch(epoch, options_.limits.epochs, steps);
-  const std::int64_t epochs_left = options_.limits.epochs.value_or(epoch) - epoch;
-  progress_.set_later(epochs_left * steps, options_.val_interval > 0 ? epochs_left + 1 : 1);
-}
-
-bool Trainer::evaluation_due(std::int64_t epoch) const {
-  if (!summary_.stopped_by.empty()) return true;
-  return options_.val_interval > 0 && epoch % options_.val_interval == 0;
 }
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@ Loader Trainer::evaluation_loader(const data::SamplesPointer& samples) const {
 Evaluation Trainer::measure(
     const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch) {
   const Stopwatch watch;
+  replica_->share_buffers();
   replica_->set_training(false);
   const auto scores = [this](const torch::Tensor& images) { return replica_->scores(images); };
   const Evaluation result = evaluate(scores, evaluation_loader(samples), groups_.replicas);
@@ -29,7 +30,7 @@ Evaluation Trainer::measure(
   tell_of_bad_images();
   if (recorder_)
     recorder_->append(
-        {.elapsed = since_start_.seconds(),
+        {.elapsed = elapsed(),
          .epoch = epoch,
          .step = step_,
          .split = split,
@@ -40,7 +41,13 @@ Evaluation Trainer::measure(
   return result;
 }
 
-void Trainer::evaluate_epoch(EpochSummary& epoch) {
+bool Trainer::evaluation_due() const {
+  if (!summary_.stopped_by.empty()) return true;
+  return options_.val_interval > 0 && position_.epoch % options_.val_interval == 0;
+}
+
+// Tells whether it was the best so far.
+bool Trainer::evaluate_epoch(EpochSummary& epoch) {
   epoch.validated = data_.validation != nullptr;
   const data::SamplesPointer& samples = epoch.validated ? data_.validation : data_.test;
   Evaluation result = measure(samples, "val", epoch.epoch);
@@ -48,28 +55,32 @@ void Trainer::evaluate_epoch(EpochSummary& epoch) {
   epoch.val_accuracy = result.accuracy;
   epoch.val_accuracy5 = result.accuracy5;
   if (!ema_) return judge(epoch.epoch, value_of(result, options_.eval_metric));
+  bool is_better = false;
   ema_->with_averages([&] {
     result = measure(samples, "val-ema", epoch.epoch);
     epoch.ema_loss = result.loss;
     epoch.ema_accuracy = result.accuracy;
     epoch.ema_accuracy5 = result.accuracy5;
-    judge(epoch.epoch, value_of(result, options_.eval_metric));
+    is_better = judge(epoch.epoch, value_of(result, options_.eval_metric));
   });
+  return is_better;
 }
 
 // Of the weights that the replica has now, which may be averages.
-void Trainer::judge(std::int64_t epoch, double value) {
-  scheduler_.evaluated(step_, value);
-  if (!is_better(value, summary_.best, options_.eval_metric)) return;
+bool Trainer::judge(std::int64_t epoch, double value) {
+  scheduler_.evaluated(schedule_step_, value);
+  if (!is_better(value, summary_.best, options_.eval_metric)) return false;
   summary_.best = BestEpoch{epoch, value};
   save_best();
+  return true;
 }
 
-void Trainer::save_best() {
-  save_model(
-      "best.safetensors",
-      {{"epoch", concat(summary_.best->epoch)},
-       {summary_.eval_metric, concat(summary_.best->value)}});
+void Trainer::save_best() { save_model("best.safetensors", best_metadata()); }
+
+std::map<std::string, std::string> Trainer::best_metadata() const {
+  return {
+      {"epoch", concat(summary_.best->epoch)},
+      {summary_.eval_metric, concat(summary_.best->value)}};
 }
 
 void Trainer::save_last() {

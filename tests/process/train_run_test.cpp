@@ -152,7 +152,7 @@ TEST_F(TrainRun, StepsEndIt) {
 TEST_F(TrainRun, TimeEndsItOnAllRanks) {
   const auto ended = run({"--nproc-per-node", "2", "--max-time", "0.5s"});
   ASSERT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(summary()["stopped_by"], "max-time");
+  EXPECT_EQ(summary()["stopped_by"], "time");
   EXPECT_GT(summary()["steps"], 0);
 }
 

@@ -194,10 +194,6 @@ TEST(TrainFlags, EveryWayIsRead) {
       HasSubstr("--balance must be one of time, size, count: luck"));
 }
 
-TEST(TrainFlags, WhatComesLaterSaysSo) {
-  EXPECT_THAT(refusal({"--resume", "auto"}), HasSubstr("comes later"));
-}
-
 TEST(TrainFlags, RanksMustBeThoseThatWereStarted) {
   EXPECT_EQ(refusal({"--nproc-per-node", "2"}, 2), "");
   EXPECT_EQ(refusal({"--nproc-per-node", "auto"}, 2), "");

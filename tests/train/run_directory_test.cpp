@@ -1,5 +1,6 @@
 #include "lockstep/train/run_directory.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -48,6 +49,33 @@ TEST(RunDirectory, NeverTouchesAnotherRun) {
   EXPECT_EQ(contents(folder.path() + "/metrics.jsonl"), "precious\n");
 }
 
+TEST(RunDirectory, GoesOnWithARunIfAsked) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path() + "/run", snapshot = run + "/snapshots/step-00000004";
+  std::filesystem::create_directories(snapshot);
+  const auto takes = [&run](const ResumeSettings& resume) {
+    try {
+      check_run_directory(run, resume);
+      return true;
+    } catch (const InvalidArgument&) {
+      return false;
+    }
+  };
+  EXPECT_FALSE(takes({.kind = Resume::kNever}));
+  EXPECT_TRUE(takes({.kind = Resume::kAuto}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = run}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = run + "/../run/"}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = snapshot}));
+  EXPECT_FALSE(takes({.kind = Resume::kFrom, .from = folder.path() + "/other"}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = "/other", .again = true}));
+}
+
+TEST(RunDirectory, OtherFilesAreNoRunToGoOnWith) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.path() + "/thesis.tex") << "precious\n";
+  EXPECT_THROW(check_run_directory(folder.path(), {.kind = Resume::kAuto}), InvalidArgument);
+}
+
 TEST(RunDirectory, AFileInItsPlaceIsRefused) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.path() + "/file") << "x";
@@ -78,6 +106,41 @@ TEST(RunRecorder, FilesAreThereFromTheStartAndAtTheEnd) {
   EXPECT_FALSE(std::filesystem::exists(options.output + "/summary.json"));
   recorder.finish({});
   EXPECT_EQ(contents(options.output + "/summary.json"), to_json({}) + "\n");
+}
+
+TEST(RunRecorder, GoesOnInTheFilesOfTheLifeBefore) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.path() + "/run";
+  {
+    RunRecorder first(options, {"lockstep"}, "{}");
+    EXPECT_EQ(first.restarts(), 0);
+    first.append({.step = 1, .split = "train"});
+  }
+  options.resume.kind = Resume::kAuto;
+  for (int life = 1; life < 3; ++life) {
+    RunRecorder later(options, {"lockstep"}, "{}");
+    EXPECT_EQ(later.restarts(), life);
+    later.append({.step = 1 + life, .split = "train"});
+  }
+  const std::string text = contents(options.output + "/metrics.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":0,\"epoch\":0,\"step\":1,"));
+  EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":2,\"epoch\":0,\"step\":3,"));
+}
+
+TEST(RunRecorder, HalfALineOfTheLifeBeforeSpoilsNone) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.path() + "/run";
+  { RunRecorder(options, {"lockstep"}, "{}").append({.step = 1, .split = "train"}); }
+  const std::string path = options.output + "/metrics.jsonl";
+  std::ofstream(path, std::ios::app) << "{\"v\":1,\"resta";
+  options.resume.kind = Resume::kAuto;
+  RunRecorder later(options, {"lockstep"}, "{}");
+  EXPECT_EQ(later.restarts(), 1);
+  later.append({.step = 2, .split = "train"});
+  EXPECT_THAT(contents(path), ::testing::HasSubstr("\"resta\n{\"v\":1,"));
 }
 
 TEST(ConfigToml, QuotesTextAndKeepsNumbers) {

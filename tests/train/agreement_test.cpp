@@ -1,0 +1,62 @@
+#include "lockstep/train/agreement.h"
+
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/stopwatch.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Agreement, OneRankLooksAtEveryStep) {
+  Agreement agreement{ProcessGroup()};
+  const Agreement::Numbers numbers{1, 15, 0, 0, 0.5, 0};
+  for (int step = 0; step < 1000; ++step) {
+    ASSERT_TRUE(agreement.is_due());
+    ASSERT_EQ(agreement.maximum(numbers, 2.0), numbers);
+  }
+}
+
+TEST(Agreement, AllRanksHearOfItAfterTheSameStep) {
+  std::array<int, 3> steps{};
+  run_ranks(3, [&steps](const ProcessGroup& world) {
+    Agreement agreement(world);
+    const Stopwatch watch;
+    int& mine = steps[static_cast<std::size_t>(world.rank())];
+    for (bool stopped = false; !stopped;) {
+      // Ranks of unequal speed, and never in step with each other.
+      std::this_thread::sleep_for(std::chrono::microseconds(100 * (world.rank() + 1)));
+      ++mine;
+      if (!agreement.is_due()) continue;
+      // Only rank 1 has reason to stop.
+      const double signal = world.rank() == 1 && watch.seconds() > 0.3 ? 15 : 0;
+      stopped = agreement.maximum({watch.seconds(), signal}, {})[1] == 15;
+    }
+  });
+  EXPECT_GT(steps[0], 2);
+  EXPECT_EQ(steps[0], steps[1]);
+  EXPECT_EQ(steps[0], steps[2]);
+}
+
+TEST(Agreement, NumbersAreEachTheLargest) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    Agreement agreement(world);
+    const double rank = world.rank();
+    const Agreement::Numbers agreed = agreement.maximum({rank, 1 - rank, -rank, 7, 0, rank}, {});
+    EXPECT_EQ(agreed, (Agreement::Numbers{1, 1, 0, 7, 0, 1}));
+  });
+}
+
+TEST(Agreement, ChecksRarelyWhenStepsAreShort) {
+  EXPECT_EQ(steps_to_next_check(0.002, 100), 125);
+  EXPECT_EQ(steps_to_next_check(0.002, 0.02), 10) << "not past the end";
+  EXPECT_EQ(steps_to_next_check(10, 100), 1);
+  EXPECT_EQ(steps_to_next_check(0, 100), 1000);
+}
+
+}  // namespace
+}  // namespace lockstep
