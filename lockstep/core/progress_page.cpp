@@ -39,6 +39,11 @@ ProgressSlot* slots_of(const ProgressMemory& memory) {
   return reinterpret_cast<ProgressSlot*>(header_of(memory) + 1);
 }
 
+// By our own number: the one in the page could be spoiled by any rank.
+std::span<ProgressSlot> slots(const ProgressMemory& memory, int count) {
+  return {slots_of(memory), static_cast<std::size_t>(count)};
+}
+
 FileDescriptor make_file(std::size_t size) {
   FileDescriptor file(::memfd_create("lockstep-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) throw_errno("launch: make the ranks' progress page");
@@ -147,7 +152,7 @@ std::string SharedProgress::path() const {
 
 std::optional<std::int64_t> SharedProgress::furthest_step() const {
   std::int64_t furthest = -1;
-  for (const ProgressSlot& slot : std::span(slots_of(memory_), local_ranks_)) {
+  for (const ProgressSlot& slot : slots(memory_, local_ranks_)) {
     furthest = std::max(furthest, slot.step.load(std::memory_order_relaxed));
   }
   return furthest < 0 ? std::nullopt : std::optional(furthest);
@@ -155,7 +160,7 @@ std::optional<std::int64_t> SharedProgress::furthest_step() const {
 
 std::optional<std::int64_t> SharedProgress::first_step_ns() const {
   std::optional<std::int64_t> first;
-  for (const ProgressSlot& slot : std::span(slots_of(memory_), local_ranks_)) {
+  for (const ProgressSlot& slot : slots(memory_, local_ranks_)) {
     const std::int64_t time = slot.first_step_ns.load(std::memory_order_relaxed);
     if (time > 0) first = first ? std::min(*first, time) : time;
   }
