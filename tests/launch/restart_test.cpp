@@ -1,5 +1,6 @@
 #include "lockstep/launch/restart.h"
 
+#include <ostream>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -24,8 +25,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-void PrintTo(const Outcome& outcome, std::ostream* out) {
-  *out << outcome.restarts << " restarts, code " << outcome.code << ", \"" << outcome.reason << '"';
+std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
+  return out << outcome.restarts << " restarts, code " << outcome.code << ": " << outcome.reason;
 }
 
 /// Lets lives end as listed until none starts; lives that were not needed are an error.
