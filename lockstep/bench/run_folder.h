@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct SummaryFacts {
   std::string resumed_from;
   std::optional<std::int64_t> restarts = {};
   std::optional<std::int64_t> exit = {};
+  std::map<std::int64_t, double> train_losses = {};  ///< by epoch; means over its samples
 };
 
 /// Holds what is in a run's folder.

@@ -1,10 +1,25 @@
 #include "lockstep/bench/run_report.h"
 
 namespace lockstep::bench {
+namespace {
+
+// Lines say nothing of how many samples an interval had; a summary that is not of an earlier stop
+// has the exact means.
+void take_exact_losses(const RunFolder& folder, RunHistory& history) {
+  if (!folder.summary) return;
+  for (EpochHistory& epoch : history.epochs) {
+    const auto loss = folder.summary->train_losses.find(epoch.epoch);
+    const bool covers = folder.summary->steps.value_or(-1) >= epoch.step;
+    if (covers && loss != folder.summary->train_losses.end()) epoch.train_loss = loss->second;
+  }
+}
+
+}  // namespace
 
 RunReport read_run_report(const std::filesystem::path& path) {
   RunReport report{.folder = read_run_folder(path), .history = {}};
   report.history = run_history(report.folder.metrics.lines);
+  take_exact_losses(report.folder, report.history);
   return report;
 }
 

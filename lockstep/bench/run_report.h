@@ -14,7 +14,8 @@ struct RunReport {
   RunHistory history;
 };
 
-/// Reads a run's folder; throws as read_run_folder() does.
+/// Reads a run's folder; throws as read_run_folder() does. Losses of epochs that summary.json
+/// covers are its own, exact ones.
 RunReport read_run_report(const std::filesystem::path& path);
 
 /// Writes runs as tables: one with all its epochs, several side by side.

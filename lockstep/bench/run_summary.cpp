@@ -46,6 +46,13 @@ class Fields {
     return value->get<std::int64_t>();
   }
 
+  std::vector<json> list(const char* name) const {
+    const json* value = find(name);
+    if (value == nullptr) return {};
+    if (!value->is_array()) refuse(name, "a list");
+    return value->get<std::vector<json>>();
+  }
+
   const json* object(const char* name) const {
     const json* value = find(name);
     if (value != nullptr && !value->is_object()) refuse(name, "an object");
@@ -65,6 +72,16 @@ class Fields {
   const json& object_;
   std::string file_;
 };
+
+void add_epochs(const Fields& fields, const std::string& file, SummaryFacts& facts) {
+  for (const json& epoch : fields.list("epochs")) {
+    if (!epoch.is_object()) throw DataError(concat(file, ": epochs must be a list of objects"));
+    const Fields epoch_fields(epoch, file + ": epochs");
+    const auto number = epoch_fields.count("epoch");
+    const auto loss = epoch_fields.number("train_loss");
+    if (number && loss) facts.train_losses[*number] = *loss;
+  }
+}
 
 }  // namespace
 
@@ -97,6 +114,7 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
       .resumed_from = fields.text("resumed_from"),
       .restarts = fields.count("restarts"),
       .exit = fields.count("exit")};
+  add_epochs(fields, file, facts);
   if (const json* best = fields.object("best")) {
     const Fields best_fields(*best, file + ": best");
     facts.best_epoch = best_fields.count("epoch");

@@ -101,6 +101,17 @@ TEST_F(Report, TellsHowTheRunEnded) {
       HasSubstr("at step 6, code 0; that was before the last records, at step 8\n"));
 }
 
+TEST_F(Report, TakesTheExactLossOfAnEpochThatTheSummaryCovers) {
+  const auto path = killed();
+  RunSummary summary;
+  summary.epochs = {{.epoch = 1, .train_loss = 0.75}, {.epoch = 2, .train_loss = 0.25}};
+  summary.steps = 6;
+  std::ofstream(path / "summary.json") << to_json(summary);
+  const auto epochs = read_run_report(path).history.epochs;
+  EXPECT_EQ(epochs.at(0).train_loss, 0.75);
+  EXPECT_NEAR(epochs.at(1).train_loss.value(), 0.35, 1e-12) << "epoch 2 had not ended then";
+}
+
 TEST_F(Report, SetsSeveralRunsSideBySide) {
   const auto first = killed();
   const auto second = run("other", train_line(0, 1, 4, 0.75, 1));
@@ -159,6 +170,11 @@ TEST_F(Report, RefusesASummaryThatIsNotAsTheFormatSays) {
   EXPECT_EQ(why(R"({"v":1,"steps":1.5})"), "s: steps must be a whole number of at least 0");
   EXPECT_EQ(why(R"({"v":1,"model":7})"), "s: model must be a text");
   EXPECT_EQ(why(R"({"v":1,"test_loss":"x"})"), "s: test_loss must be a number");
+  EXPECT_EQ(why(R"({"v":1,"epochs":7})"), "s: epochs must be a list");
+  EXPECT_EQ(why(R"({"v":1,"epochs":[7]})"), "s: epochs must be a list of objects");
+  EXPECT_EQ(
+      why(R"({"v":1,"epochs":[{"epoch":-1}]})"),
+      "s: epochs: epoch must be a whole number of at least 0");
   EXPECT_EQ(why(R"({"v":1,"best":7})"), "s: best must be an object");
   EXPECT_EQ(why(R"({"v":1,"best":{"value":""}})"), "s: best: value must be a number");
   EXPECT_EQ(
