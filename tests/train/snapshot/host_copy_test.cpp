@@ -14,7 +14,7 @@ namespace {
 
 nn::NamedTensors named(const std::vector<torch::Tensor>& tensors) {
   nn::NamedTensors list("Tensor");
-  for (const auto& tensor : tensors) list.insert("t" + std::to_string(list.size()), tensor);
+  for (const auto& tensor : tensors) list.insert(concat("t", list.size()), tensor);
   return list;
 }
 
@@ -54,7 +54,7 @@ TEST(HostCopy, BringsEveryOrderIntoRows) {
   ASSERT_EQ(lists[0].size(), tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     SCOPED_TRACE(i);
-    EXPECT_EQ(lists[0][i].name, "t" + std::to_string(i));
+    EXPECT_EQ(lists[0][i].name, concat("t", i));
     expect_same(lists[0][i], tensors[i]);
   }
 }

@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/core/error.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/train/snapshot/snapshot_files.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
@@ -29,9 +30,9 @@ inline SnapshotPart part_of(const ProcessGroup& world, std::int64_t step, std::i
   const auto names = snapshot_file_names(
       {.rank = world.rank(), .stage = world.rank(), .stages = world.size(), .ranks = world.size()});
   SnapshotPart part;
-  part.files[names.model] = {.tensors = named("weight" + std::to_string(world.rank()), value)};
+  part.files[names.model] = {.tensors = named(concat("weight", world.rank()), value)};
   part.files[names.rank] = {.tensors = named("own", value)};
-  if (world.rank() == 0) part.state = "{\"step\":" + std::to_string(step) + "}";
+  if (world.rank() == 0) part.state = concat("{\"step\":", step, "}");
   return part;
 }
 

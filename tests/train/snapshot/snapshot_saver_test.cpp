@@ -43,13 +43,13 @@ void expect_snapshot(const fs::path& run, std::int64_t step, int ranks, std::int
   EXPECT_THAT(choice.refused, IsEmpty());
   const SnapshotReader reader(choice);
   EXPECT_EQ(reader.step(), step);
-  EXPECT_EQ(reader.state(), "{\"step\":" + std::to_string(step) + "}");
+  EXPECT_EQ(reader.state(), concat("{\"step\":", step, "}"));
   EXPECT_EQ(reader.ranks(), ranks);
   const auto model = reader.model();
   ASSERT_EQ(model.size(), static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     const auto value = torch::full({size}, static_cast<double>(10 * step + rank));
-    expect_same_bits(model["weight" + std::to_string(rank)], value);
+    expect_same_bits(model[concat("weight", rank)], value);
     expect_same_bits(reader.rank(rank)["own"], value);
   }
   EXPECT_TRUE(reader.rank(ranks).is_empty());
@@ -142,8 +142,7 @@ void fail_on(int failing, const std::function<void(SnapshotPart&)>& spoil, bool 
       saver.finish();
       const auto warnings = saver.take_warnings();
       ASSERT_EQ(warnings.size(), 1);
-      EXPECT_THAT(
-          warnings[0], HasSubstr("step 2 could not be written: rank " + std::to_string(failing)));
+      EXPECT_THAT(warnings[0], HasSubstr(concat("step 2 could not be written: rank ", failing)));
     }
     EXPECT_FALSE(saver.in_flight());
     EXPECT_EQ(saver.last_saved(), 1);
