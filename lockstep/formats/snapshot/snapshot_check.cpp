@@ -1,5 +1,6 @@
 #include "lockstep/formats/snapshot/snapshot_check.h"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -71,7 +72,7 @@ void require_bytes(const OpenDirectory& snapshot, const SnapshotFile& file, Read
   const FileReader reader(snapshot, file.name);
   if (from == ReadFrom::kDisk) reader.forget_cached();
   Sha256 digest;
-  std::vector<std::uint8_t> piece(kPiece);
+  std::vector<std::uint8_t> piece(std::min<std::uint64_t>(kPiece, file.bytes + 1));
   std::uint64_t bytes = 0;
   while (const std::size_t count = reader.read(piece)) {
     bytes += count;
@@ -88,10 +89,10 @@ void require_bytes(const OpenDirectory& snapshot, const SnapshotFile& file, Read
 
 std::string short_text(const OpenDirectory& folder, const std::string& name, std::size_t most) {
   const FileReader reader(folder, name);
-  std::vector<std::uint8_t> bytes(most + 1);
+  std::vector<std::uint8_t> bytes(std::min<std::uint64_t>(reader.size(), most) + 1);
   std::size_t filled = 0;
   while (const std::size_t count = reader.read(std::span(bytes).subspan(filled))) filled += count;
-  if (filled > most) {
+  if (filled == bytes.size()) {  // longer, or it grew meanwhile
     throw DataError(concat(reader.name(), ": has more than the ", most, " bytes that it may have"));
   }
   return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(filled)};
