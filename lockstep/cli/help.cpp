@@ -24,7 +24,7 @@ Examples:
   lockstep run --nproc-per-node 4 ./hello            four ranks of a program of yours
   lockstep env --json                                for a report or a script
 
-Exit codes: 0 done, 1 unclassified, 2 bad flags, 3 bad data, 4 environment (port, disk, permission),
+Exit codes: 0 done, 1 unclassified, 2 bad flags, 3 bad data or snapshot, 4 environment (port, disk, permission),
             5 peers lost, 6 loss became NaN or Inf, 75 stopped and can be continued, 128+n signal n
 )";
 }

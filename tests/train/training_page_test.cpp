@@ -1,5 +1,5 @@
-// Holds docs/training.md to the command: its lines can be given, its table is what the schedules
-// do.
+// Holds docs/training.md and docs/snapshots.md to the command: their lines can be given, the table
+// of rates is what the schedules do.
 
 #include <cstdio>
 #include <fstream>
@@ -17,8 +17,8 @@
 namespace lockstep::cli {
 namespace {
 
-std::vector<std::string> lines_with(const std::string& beginning) {
-  std::ifstream page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/training.md");
+std::vector<std::string> lines_with(const std::string& name, const std::string& beginning) {
+  std::ifstream page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/" + name);
   std::vector<std::string> found;
   for (std::string line; std::getline(page, line);)
     if (line.starts_with(beginning)) found.push_back(line.substr(beginning.size()));
@@ -35,8 +35,14 @@ TrainOptions options_of(const std::string& line) {
 }
 
 TEST(TrainingPage, ItsCommandsCanBeGiven) {
-  const auto commands = lines_with("    lockstep train ");
+  const auto commands = lines_with("training.md", "    lockstep train ");
   EXPECT_GE(commands.size(), 3U);
+  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+}
+
+TEST(SnapshotsPage, ItsCommandsCanBeGiven) {
+  const auto commands = lines_with("snapshots.md", "    lockstep train ");
+  EXPECT_EQ(commands.size(), 9U);
   for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
 }
 
@@ -56,7 +62,7 @@ std::string row_of(const std::string& flags) {
 }
 
 TEST(TrainingPage, ItsTableIsThatOfTheSchedules) {
-  const auto rows = lines_with("| `--sched ");
+  const auto rows = lines_with("training.md", "| `--sched ");
   EXPECT_EQ(rows.size(), 8U);
   for (const auto& rest : rows) {
     const std::string row = "--sched " + rest;
