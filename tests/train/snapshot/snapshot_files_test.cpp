@@ -1,9 +1,16 @@
 #include "lockstep/train/snapshot/snapshot_files.h"
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/snapshot/written_file.h"
+
+#include "tests/train/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -52,6 +59,22 @@ TEST(SnapshotFiles, StagesWriteTheirPartsAndOwnersTheirShares) {
       {.rank = 3, .replica = 1, .stage = 1, .stages = 2, .ranks = 4, .sharded_optimizer = true});
   EXPECT_EQ(share.model, "");
   EXPECT_EQ(share.optimizer, "optimizer-00004-of-00004.safetensors");
+}
+
+TEST(SnapshotFiles, AListIsReadOnceItIsWhole) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path list = folder.path() + "/list.json";
+  EXPECT_FALSE(read_written_files(list));
+  WrittenFile written;
+  written.file = {.name = "a", .bytes = 7, .sha256 = "b"};
+  written.tensors = {"c"};
+  const std::string text = to_json(std::vector<WrittenFile>{written, written});
+  for (std::size_t size = 0; size < text.size(); ++size) {
+    std::ofstream(list) << text.substr(0, size);
+    EXPECT_FALSE(read_written_files(list)) << size;
+  }
+  std::ofstream(list) << text;
+  EXPECT_EQ(read_written_files(list), (std::vector<WrittenFile>{written, written}));
 }
 
 TEST(SnapshotFiles, AnIndexSaysWhichPartHasATensor) {
