@@ -75,6 +75,7 @@ void RunUnderFault::expect_that_life_goes_on() const {
     for (const auto& entry : fs::directory_iterator(folder.path())) {
       const std::string name = entry.path().filename().string();
       EXPECT_TRUE(step_of(name) || name == kLatest || name == kBest) << name;
+      if (step_of(name)) verify_snapshot(entry.path());  // half a one must not look like one
     }
     if (fs::exists(folder.path() / kLatest)) {
       std::string latest;
