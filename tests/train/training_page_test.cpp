@@ -28,8 +28,12 @@ std::vector<std::string> lines_with(const std::string& name, const std::string& 
 TrainOptions options_of(const std::string& line) {
   std::istringstream stream(line);
   std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return parse_train_flags(words, {.world_size = 1, .local_world_size = 1, .unix_time = 0})
+  int ranks = 1;  // that the launcher would have started
+  for (std::string word; stream >> word;) {
+    if (!words.empty() && words.back() == "--nproc-per-node") ranks = std::stoi(word);
+    words.push_back(word);
+  }
+  return parse_train_flags(words, {.world_size = ranks, .local_world_size = ranks, .unix_time = 0})
       .value()
       .options;
 }

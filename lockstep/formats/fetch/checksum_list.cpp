@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/archive_path.h"
 #include "lockstep/formats/checksum.h"
+#include "lockstep/formats/fetch/archive_path.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep {
