@@ -9,7 +9,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 option(LOCKSTEP_WERROR "Treat warnings as errors" OFF)
-option(LOCKSTEP_UNITY "Compile files with LibTorch in groups: quicker for all of them, slower for one" OFF)
+option(LOCKSTEP_UNITY "Compile the library's files with LibTorch in groups: quicker for all, slower for one" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING
   "Sanitizers for every target: address,undefined or thread; fuzzer-no-link,address,undefined for tests/fuzz")
 
@@ -59,6 +59,7 @@ function(lockstep_library name)
   if(arg_TORCH)
     target_link_libraries(lockstep_${name} PUBLIC LibTorch::cpu)
     lockstep_use_precompiled_torch(lockstep_${name})
+    lockstep_join_sources(lockstep_${name})
   endif()
   # What belongs to the command serves no other program.
   if(NOT name MATCHES "^cli")
@@ -98,8 +99,7 @@ function(lockstep_test name)
     ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_BINARY_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endfunction()
 
-# LibTorch's headers cost seconds a file; they are parsed once, here. What g++ leaves to the end of each file, thousands of
-# instantiations, still costs half of them: LOCKSTEP_UNITY has it done once for several files.
+# LibTorch's headers cost seconds a file; they are parsed once, here.
 function(lockstep_use_precompiled_torch target)
   if(NOT TARGET lockstep_torch_headers)
     file(WRITE "${PROJECT_BINARY_DIR}/torch_headers.cpp" "")
@@ -110,7 +110,14 @@ function(lockstep_use_precompiled_torch target)
       <chrono> <functional> <memory> <optional> <string> <vector>)
   endif()
   target_precompile_headers(${target} REUSE_FROM lockstep_torch_headers)
+endfunction()
+
+# What g++ leaves to the end of each file, thousands of instantiations, still costs half of those seconds: this has it done
+# once for several files of a library.
+function(lockstep_join_sources target)
   if(LOCKSTEP_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+    # What is in a namespace without name is its own file's, whatever file includes that.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()

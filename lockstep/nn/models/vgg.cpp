@@ -20,9 +20,10 @@ constexpr std::int64_t kFirstWidth = 64, kLargestWidth = 512;
 constexpr std::int64_t kPooledSide = 7;
 constexpr std::int64_t kHiddenUnits = 4096;
 
-torch::Tensor max_pool(torch::Tensor maps) { return at::max_pool2d(maps, 2, 2); }
+// In width and height.
+torch::Tensor halved(torch::Tensor maps) { return at::max_pool2d(maps, 2, 2); }
 
-torch::Tensor average_pool(torch::Tensor maps) {
+torch::Tensor pooled_to_seven(torch::Tensor maps) {
   return at::adaptive_avg_pool2d(maps, {kPooledSide, kPooledSide});
 }
 
@@ -35,7 +36,7 @@ torch::nn::Conv2d convolution_of(std::int64_t inputs, std::int64_t outputs) {
 VggImpl::VggImpl(const VggShape& shape, std::int64_t classes) : shape_(shape), classes_(classes) {
   append("input", colour_image_layer(shape.name));
   append_features();
-  append("avgpool", layer_of(average_pool));
+  append("avgpool", layer_of(pooled_to_seven));
   append("flatten", layer_of(flatten_layer));
   append_classifier();
   initialise();
@@ -56,7 +57,7 @@ void VggImpl::append_features() {
       if (shape_.batch_norm) append_feature(torch::nn::BatchNorm2d(width));
       append(name(), layer_of(relu_layer));
     }
-    append(name(), layer_of(max_pool));
+    append(name(), layer_of(halved));
     width = std::min(2 * width, kLargestWidth);
   }
 }
