@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr JsonLimits kLimits{.bytes = std::size_t{64} << 20, .depth = 8};
+constexpr JsonLimits kChoiceLimits{.bytes = std::size_t{64} << 20, .depth = 8};
 
 json json_of(const SnapshotChoice& choice) {
   json refused = json::array();
@@ -61,7 +61,7 @@ SnapshotChoice chosen_by_root(
   }
   // Paths are bytes, JSON is UTF-8: what is not comes back changed and is then not found.
   const auto text = message.dump(-1, ' ', false, json::error_handler_t::replace);
-  message = parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kLimits);
+  message = parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kChoiceLimits);
   if (!message.contains("error")) return choice_of(message);
   const auto reason = message["error"].get<std::string>();
   if (!message.contains("code")) throw DataError(reason);
