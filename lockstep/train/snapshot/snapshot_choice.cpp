@@ -61,7 +61,8 @@ SnapshotChoice chosen_by_root(
   }
   // Paths are bytes, JSON is UTF-8: what is not comes back changed and is then not found.
   const auto text = message.dump(-1, ' ', false, json::error_handler_t::replace);
-  message = parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kChoiceLimits);
+  message =
+      parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kChoiceLimits);
   if (!message.contains("error")) return choice_of(message);
   const auto reason = message["error"].get<std::string>();
   if (!message.contains("code")) throw DataError(reason);
