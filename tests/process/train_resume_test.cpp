@@ -19,7 +19,7 @@ struct Way {
   int victim = 0;
 };
 
-void PrintTo(const Way& way, std::ostream* stream) { *stream << way.name; }
+std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
 
 class TrainResume : public ResumedRun, public ::testing::WithParamInterface<Way> {};
 

@@ -61,8 +61,8 @@ PendingSnapshot::PendingSnapshot(OpenDirectory snapshots, OpenDirectory folder, 
     : snapshots_(std::move(snapshots)), folder_(std::move(folder)), step_(step) {}
 
 PendingSnapshot::PendingSnapshot(PendingSnapshot&& other) noexcept
-    : snapshots_(other.snapshots_),
-      folder_(other.folder_),
+    : snapshots_(std::move(other.snapshots_)),
+      folder_(std::move(other.folder_)),
       step_(other.step_),
       aside_(std::exchange(other.aside_, std::string())),
       is_mine_(other.is_mine_),

@@ -90,7 +90,7 @@ class CallGate {
   int fate_ = kDone;
 };
 
-WatchedCalls::WatchedCalls(std::filesystem::path folder, Judge judge, Witness witness)
+WatchedCalls::WatchedCalls(const std::filesystem::path& folder, Judge judge, Witness witness)
     : folder_(std::filesystem::canonical(folder).string()),
       judge_(std::move(judge)),
       witness_(std::move(witness)) {
@@ -138,6 +138,7 @@ int openat(int folder, const char* path, int flags, ...) {
 }
 
 // What openat() becomes where the compiler checks its arguments.
+// NOLINTNEXTLINE(readability-identifier-naming): glibc's name
 int __openat_2(int folder, const char* path, int flags) {
   return lockstep::testing::opened(folder, path, flags, 0);
 }

@@ -34,7 +34,7 @@ class WatchedCalls {
   using Witness = std::function<void(const SystemCall&, long result)>;
 
   /// `judge` is asked before each call, `witness` told afterwards.
-  WatchedCalls(std::filesystem::path folder, Judge judge, Witness witness = {});
+  WatchedCalls(const std::filesystem::path& folder, Judge judge, Witness witness = {});
   WatchedCalls(const WatchedCalls&) = delete;
   WatchedCalls& operator=(const WatchedCalls&) = delete;
   ~WatchedCalls();
