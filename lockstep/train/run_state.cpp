@@ -1,37 +1,20 @@
 #include "lockstep/train/run_state.h"
 
-#include <cmath>
-
 #include <nlohmann/json.hpp>
+
+#include "lockstep/train/summary_json.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-
-Json epoch_json(const EpochSummary& epoch) {
-  return {
-      {"epoch", epoch.epoch},
-      {"train_seconds", epoch.train_seconds},
-      {"train_loss", number(epoch.train_loss)},
-      {"val_loss", number(epoch.val_loss)},
-      {"val_accuracy", number(epoch.val_accuracy)},
-      {"val_accuracy5", number(epoch.val_accuracy5)},
-      {"ema_loss", number(epoch.ema_loss)},
-      {"ema_accuracy", number(epoch.ema_accuracy)},
-      {"ema_accuracy5", number(epoch.ema_accuracy5)},
-      {"validated", epoch.validated},
-      {"samples", epoch.samples},
-      {"samples_per_s", number(epoch.samples_per_s)}};
-}
-
 Json epochs_json(const std::vector<EpochSummary>& epochs) {
   Json list = Json::array();
-  for (const EpochSummary& epoch : epochs) list.push_back(epoch_json(epoch));
+  for (const EpochSummary& epoch : epochs) {
+    Json& entry = list.emplace_back(json_of(epoch));
+    entry["validated"] = epoch.validated;
+  }
   return list;
 }
 
@@ -48,7 +31,7 @@ Json scaler_json(const std::optional<ScalerRecord>& scaler) {
 Json plateau_json(const PlateauState& plateau) {
   return {
       {"lr", plateau.lr},
-      {"best", number(plateau.best)},
+      {"best", json_number(plateau.best)},
       {"bad", plateau.bad},
       {"cooldown_left", plateau.cooldown_left}};
 }
@@ -65,7 +48,7 @@ Json reading_json(const MeterReading& reading) {
   return {
       {"steps", reading.steps},
       {"samples", reading.samples},
-      {"loss_sum", number(reading.loss_sum)},
+      {"loss_sum", json_number(reading.loss_sum)},
       {"seconds", reading.seconds},
       {"data_seconds", reading.data_seconds},
       {"comm_seconds", reading.comm_seconds}};
@@ -102,7 +85,6 @@ std::string to_json(const RunState& state) {
       {"balance", state.balance},
       {"config", configuration_json(state.configuration)},
       {"data", data_json(state.data)},
-      {"optimizer", Json::parse(state.optimizer)},
       {"scaler", scaler_json(state.scaler)},
       {"plateau", plateau_json(state.plateau)},
       {"ema_updates", state.ema_updates},

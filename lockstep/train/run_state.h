@@ -48,7 +48,6 @@ struct RunState {
   std::vector<int> balance = {};  ///< layers of each stage
   Configuration configuration = {};
   DataIdentity data = {};
-  std::string optimizer = "null";  ///< kind and options of its groups, as JSON
   std::optional<ScalerRecord> scaler = {};
   PlateauState plateau = {};
   std::int64_t ema_updates = 0;

@@ -77,7 +77,6 @@ class Fields {
     return at(key);
   }
 
-  std::string json(const char* key) const { return at(key).dump(); }
   const Json& items() const { return object_; }
   const std::string& file() const { return file_; }
 
@@ -200,7 +199,6 @@ RunState parse_run_state(std::string_view json, const std::string& file) {
       .balance = balance_of(fields),
       .configuration = configuration_of(fields.object("config")),
       .data = data_of(fields.object("data")),
-      .optimizer = fields.json("optimizer"),
       .scaler = scaler_of(fields),
       .plateau = plateau_of(fields.object("plateau")),
       .ema_updates = fields.count("ema_updates"),

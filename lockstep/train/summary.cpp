@@ -1,38 +1,19 @@
 #include "lockstep/train/summary.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
+#include "lockstep/train/summary_json.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
-Json epoch_json(const EpochSummary& epoch) {
-  return {
-      {"epoch", epoch.epoch},
-      {"train_seconds", number(epoch.train_seconds)},
-      {"train_loss", number(epoch.train_loss)},
-      {"val_loss", number(epoch.val_loss)},
-      {"val_accuracy", number(epoch.val_accuracy)},
-      {"val_accuracy5", number(epoch.val_accuracy5)},
-      {"ema_loss", number(epoch.ema_loss)},
-      {"ema_accuracy", number(epoch.ema_accuracy)},
-      {"ema_accuracy5", number(epoch.ema_accuracy5)},
-      {"samples", epoch.samples},
-      {"samples_per_s", number(epoch.samples_per_s)}};
-}
 
 Json best_json(const std::optional<BestEpoch>& best) {
   if (!best) return nullptr;
@@ -83,7 +64,7 @@ std::string padded(const std::string& text, std::size_t width) {
 
 std::string to_json(const RunSummary& summary) {
   Json epochs = Json::array();
-  for (const auto& epoch : summary.epochs) epochs.push_back(epoch_json(epoch));
+  for (const auto& epoch : summary.epochs) epochs.push_back(json_of(epoch));
   const Json object = {
       {"v", 1},
       {"model", summary.model},
@@ -97,9 +78,9 @@ std::string to_json(const RunSummary& summary) {
       {"epochs", epochs},
       {"eval_metric", summary.eval_metric},
       {"best", best_json(summary.best)},
-      {"test_loss", number(summary.test_loss)},
-      {"test_accuracy", number(summary.test_accuracy)},
-      {"test_accuracy5", number(summary.test_accuracy5)},
+      {"test_loss", json_number(summary.test_loss)},
+      {"test_accuracy", json_number(summary.test_accuracy)},
+      {"test_accuracy5", json_number(summary.test_accuracy5)},
       {"steps", summary.steps},
       {"skipped_steps", summary.skipped_steps},
       {"bad_images", summary.bad_images},

@@ -105,8 +105,7 @@ SnapshotPart Trainer::snapshot_part(bool best) const {
   if (!names.model.empty()) part.files[names.model].tensors = state;
   if (ema_ && !names.model_ema.empty()) part.files[names.model_ema].tensors = named_averages();
   if (!names.optimizer.empty()) {
-    const OptimizerState optimizer = optimizer_state(replica_->optimizer(), state);
-    part.files[names.optimizer] = {optimizer.tensors, {{"optimizer", optimizer.options}}};
+    part.files[names.optimizer] = content_of(optimizer_state(replica_->optimizer(), state));
   }
   nn::NamedTensors own = random_state();
   own.insert("meter", tensor_of(meter_.part()));
