@@ -59,6 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
              "1",
              "--val-split",
              "0.1"}},
+        // Nothing improves, so the rate falls after every evaluation but the first.
+        Way{"FallingRate",
+            {"--opt", "sgd", "--lr", "2e-7", "--sched", "plateau", "--patience-epochs", "0"}},
         Way{"Momentum", {"--opt", "sgd", "--sched", "cosine", "--sched-on-updates"}},
         Way{"DataParallel", {"--parallel", "dp", "--places", "2"}},
         Way{"Threads", {"--parallel", "ddp", "--places", "2"}},
