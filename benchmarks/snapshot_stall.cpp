@@ -167,28 +167,7 @@ void measure_once(
   times.background.push_back(saver.cost()->background_seconds);
 }
 
-int run(int argc, char** argv) {
-  Flags flags;
-  CLI::App parser("Times how long a snapshot stops training.");
-  parser.add_option("--model", flags.model, "one of lockstep's models")->capture_default_str();
-  parser.add_option("--folder", flags.folder, "where to write")->capture_default_str();
-  parser.add_option("--batch-size", flags.batch_size, "images of a step")->capture_default_str();
-  parser.add_option("--image-size", flags.image_size, "their side")->capture_default_str();
-  parser.add_option("--saves", flags.saves, "to measure")->capture_default_str();
-  parser.add_option("--threads", flags.threads, "that compute")->capture_default_str();
-  parser.add_option("--interval", flags.interval, "seconds from one to the next, for the share")
-      ->capture_default_str();
-  CLI11_PARSE(parser, argc, argv);
-  at::set_num_threads(flags.threads);
-  const Folder folder(flags.folder);
-  Training training(flags);
-  training.step();
-  const std::size_t bytes = bytes_of(training.part());
-  PlainCopy plain(bytes);
-  SnapshotSaver saver({.run = folder.path(), .required = true}, ProcessGroup());
-  Times first, times;
-  measure_once(training, plain, saver, 0, first);  // makes the buffer
-  for (int save = 1; save <= flags.saves; ++save) measure_once(training, plain, saver, save, times);
+void print_results(const Flags& flags, std::size_t bytes, const Times& first, const Times& times) {
   std::printf(
       "%s, %.1f MB, %d thread(s), %d saves\n",
       flags.model.c_str(),
@@ -211,6 +190,31 @@ int run(int argc, char** argv) {
       flags.interval,
       median(times.stall) / flags.interval * 100,
       (median(times.stall) + median(times.background)) / flags.interval * 100);
+}
+
+int run(int argc, char** argv) {
+  Flags flags;
+  CLI::App parser("Times how long a snapshot stops training.");
+  parser.add_option("--model", flags.model, "one of lockstep's models")->capture_default_str();
+  parser.add_option("--folder", flags.folder, "where to write")->capture_default_str();
+  parser.add_option("--batch-size", flags.batch_size, "images of a step")->capture_default_str();
+  parser.add_option("--image-size", flags.image_size, "their side")->capture_default_str();
+  parser.add_option("--saves", flags.saves, "to measure")->capture_default_str();
+  parser.add_option("--threads", flags.threads, "that compute")->capture_default_str();
+  parser.add_option("--interval", flags.interval, "seconds from one to the next, for the share")
+      ->capture_default_str();
+  CLI11_PARSE(parser, argc, argv);
+  at::set_num_threads(flags.threads);
+  const Folder folder(flags.folder);
+  Training training(flags);
+  training.step();
+  const std::size_t bytes = bytes_of(training.part());
+  PlainCopy plain(bytes);
+  SnapshotSaver saver({.run = folder.path(), .required = true}, ProcessGroup());
+  Times first, times;
+  measure_once(training, plain, saver, 0, first);  // makes the buffer
+  for (int save = 1; save <= flags.saves; ++save) measure_once(training, plain, saver, save, times);
+  print_results(flags, bytes, first, times);
   return 0;
 }
 
