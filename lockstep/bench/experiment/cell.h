@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+
+/// Is one coordinate of a cell in its study's grid, as `{"batch_size", "128"}`.
+struct Setting {
+  std::string name;
+  std::string value;
+
+  bool operator==(const Setting&) const = default;
+};
+
+/// Is one way of doing the work: a point of a study's grid.
+struct StudyCell {
+  std::string
+      id;  ///< unique in its study; letters, digits, `.`, `_` and `-`: files are named by it
+  std::vector<Setting> settings;  ///< in the order in which tables show them; names are unique
+  /// What follows the program's name, as {"train", "--model", "toy"}. The runner adds `--output
+  /// FOLDER`; what the run is to leave there is what the study's `values` reads.
+  std::vector<std::string> command;
+  int places = 1;              ///< how many compute at a time; more than cores: oversubscribed
+  std::string not_measurable;  ///< why this cannot be measured here; empty: it can
+};
+
+}  // namespace lockstep::bench

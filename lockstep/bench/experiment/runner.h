@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/experiment/study.h"
+
+namespace lockstep::bench {
+
+/// Says where and how a study is run.
+struct RunnerOptions {
+  std::filesystem::path output;  ///< made if missing; what it holds of this study is gone on with
+  std::string program;           ///< path of `lockstep`
+  std::uint64_t seed = 42;       ///< of the order of the cells in each round
+  int cores = 0;                 ///< above them places are oversubscribed; 0: those usable here
+  bool keep_runs = false;        ///< keeps OUTPUT/runs/CELL-ROUND/ after its values were read
+  bool retry_failed = false;     ///< takes samples that failed earlier again
+  /// Takes one line at a time, without newline: progress, failures. Empty: stderr, each line begun
+  /// by `lockstep bench: `.
+  std::function<void(const std::string& line)> say;
+};
+
+/// Is what running a study came to.
+struct RunnerResult {
+  std::vector<Sample> samples;  ///< of this study, also of earlier runs; one a cell and round
+  int signal = 0;               ///< that stopped it before all was measured; 0: none did
+
+  /// Gives 128 + the signal, or 1 if a sample failed, or 0.
+  int exit_code() const;
+};
+
+/// Measures what OUTPUT/samples.jsonl lacks of the study: round by round, in an order drawn from
+/// the seed, each sample one child process with its output in OUTPUT/runs/CELL-ROUND.log.
+///
+/// A sample that fails (exit code, signal, time limit, unreadable results) is recorded with its
+/// reason, and the rest goes on. A cell that cannot be measured gets one sample that says why.
+/// SIGINT, SIGTERM and SIGHUP kill the child's process group and end it; calling it again goes on.
+/// Call it in the main thread: a child dies with the thread that started it.
+///
+/// Throws InvalidArgument when the folder holds samples of this study that are not of its cells or
+/// were made by another command; DataError, std::system_error.
+RunnerResult run_study(const Study& study, const RunnerOptions& options);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/bench/experiment/sample.h"
+#include "lockstep/core/file_descriptor.h"
+
+namespace lockstep::bench {
+
+/// Holds what a samples.jsonl says, in the file's order.
+struct SampleFile {
+  std::vector<Sample> samples;
+  std::string torn;  ///< tells of a last line that was left out, `FILE: line N: ...`; or empty
+  std::size_t torn_at = 0;  ///< how many bytes are whole
+};
+
+/// Reads the text of a samples.jsonl. A last line that is no JSON was torn when its writer was
+/// killed: it is left out and told. Anything else that is not as the format says is a DataError
+/// that names file, line and reason.
+SampleFile parse_samples(std::string_view text, const std::string& file);
+
+/// Reads a samples.jsonl; one that is missing is a DataError.
+SampleFile read_samples(const std::filesystem::path& path);
+
+/// Leaves of samples of the same study, cell and round the last one: a failed one may have been
+/// tried again.
+std::vector<Sample> latest(const std::vector<Sample>& samples);
+
+/// Appends samples to a file, each durable before append() returns.
+class SampleLog {
+ public:
+  /// Opens the file, or makes it, and reads the samples that it holds; a torn last line is cut off.
+  /// A file that another process appends to is an InvalidArgument. Throws DataError as
+  /// parse_samples(), std::system_error.
+  explicit SampleLog(const std::filesystem::path& path);
+
+  /// Gives all samples, those of earlier runs first.
+  const std::vector<Sample>& samples() const { return samples_; }
+
+  /// Tells of a torn line that was cut off; empty: there was none.
+  const std::string& torn() const { return torn_; }
+
+  /// Throws std::system_error, for one when the disk is full; the file may then end within a line.
+  void append(const Sample& sample);
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+  std::vector<Sample> samples_;
+  std::string torn_;
+};
+
+}  // namespace lockstep::bench

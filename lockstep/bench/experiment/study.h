@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/experiment/cell.h"
+#include "lockstep/bench/experiment/sample.h"
+
+namespace lockstep::bench {
+
+namespace page {
+struct Section;
+}
+
+/// Is one experiment: a question, the cells that answer it, and how it is told.
+struct Study {
+  std::string name;      ///< as on the command line: `data-parallel`
+  std::string title;     ///< of its section
+  std::string question;  ///< that it answers
+  std::vector<StudyCell> cells;
+  int rounds = 3;               ///< samples of each cell
+  double limit_seconds = 1800;  ///< a sample that takes longer is ended, and has failed
+
+  /// Reads the values of a sample, by name, from the folder that its run left. What it throws is
+  /// the sample's failure.
+  std::function<std::map<std::string, double>(const std::filesystem::path& run)> values;
+
+  /// Makes tables, figures and a conclusion of samples. Include page/section.h to call or set it.
+  std::function<page::Section(const Study&, std::span<const Sample>)> tell;
+};
+
+/// Throws InvalidArgument that names the study and the cell where something cannot be: no or equal
+/// ids, an id that is no file's name, a name of a setting twice, no command, rounds or places less
+/// than 1, no `values`.
+void check_study(const Study& study);
+
+}  // namespace lockstep::bench
