@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/page/section.h"
+
+namespace lockstep::bench::page {
+
+/// Is a whole report.
+struct Page {
+  std::string title;
+  std::vector<Section> sections;
+  std::string environment = "";  ///< machine and programs; its lines are kept
+};
+
+/// Throws InvalidArgument for tables and figures that cannot be shown, as check_table() and
+/// plot::check_figure() do, and for two of one id: they would be one file.
+void check_page(const Page& page);
+
+}  // namespace lockstep::bench::page

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::bench::plot {
+
+/// Is one value of a series, with the ends of its interval where they are known.
+struct Point {
+  double x = 0;  ///< with categories: the index of one
+  double y = 0;
+  std::optional<double> low = std::nullopt;   ///< lower end of the interval, at most y
+  std::optional<double> high = std::nullopt;  ///< upper end of the interval, at least y
+};
+
+/// Is a row of values that belong together, with a name for the reader.
+struct Series {
+  /// Says how the values are drawn: measured values as kLine or kMarkers, what was predicted or
+  /// published as kDashed, which has no markers.
+  enum class Style { kLine, kMarkers, kBars, kDashed };
+
+  std::string name;
+  std::vector<Point> points;  ///< in the order in which a line joins them
+  Style style = Style::kLine;
+};
+
+/// Says what a direction of the picture means.
+struct Axis {
+  std::string label;                         ///< with the unit, as in "epoch time [s]"
+  bool logarithmic = false;                  ///< all values must be above zero
+  std::vector<std::string> categories = {};  ///< names instead of numbers; only of the x axis
+  bool bytes = false;                        ///< ticks as KiB, MiB, at powers of two
+};
+
+/// Is a picture as data: what is in it, not where. `to_svg()` draws it.
+///
+///     Figure figure{
+///         .id = "epoch_time",
+///         .title = "Epoch time over places",
+///         .x = {.label = "places"},
+///         .y = {.label = "second epoch [s]"},
+///         .series = {{"ddp", {{1, 10.1, 9.9, 10.4}, {2, 5.6, 5.4, 5.9}}}}};
+struct Figure {
+  std::string id;     ///< the name of its file: letters, digits, `-` and `_`
+  std::string title;  ///< one sentence or name; long ones are set in several lines
+  Axis x;
+  Axis y;
+  std::vector<Series> series;
+  std::string note = "";  ///< a line under the picture: rounds, intervals, what is marked
+};
+
+/// Throws InvalidArgument, naming figure, series and point, for what cannot be drawn: values that
+/// are not finite, intervals that do not hold their value, values of zero or less on a logarithmic
+/// axis, an x that is no category's index, bars without categories or on a logarithmic axis,
+/// two series of one name, an id that is no file name.
+void check_figure(const Figure& figure);
+
+}  // namespace lockstep::bench::plot
