@@ -21,8 +21,11 @@ struct StudyCell {
   /// What follows the program's name, as {"train", "--model", "toy"}. The runner adds `--output
   /// FOLDER`; what the run is to leave there is what the study's `values` reads.
   std::vector<std::string> command;
-  int places = 1;              ///< how many compute at a time; more than cores: oversubscribed
-  std::string not_measurable;  ///< why this cannot be measured here; empty: it can
+  int places = 1;                        ///< how many compute at a time
+  int cores = 0;                         ///< it may use the first so many of ours; 0: all
+  std::vector<std::string> environment;  ///< NAME=VALUE, instead of what we inherited of that name
+  int rounds = 0;                        ///< at most so many of the study's; 0: all
+  std::string not_measurable;            ///< why this cannot be measured here; empty: it can
 };
 
 }  // namespace lockstep::bench

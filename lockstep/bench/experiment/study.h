@@ -25,9 +25,10 @@ struct Study {
   int rounds = 3;               ///< samples of each cell
   double limit_seconds = 1800;  ///< a sample that takes longer is ended, and has failed
 
-  /// Reads the values of a sample, by name, from the folder that its run left. What it throws is
-  /// the sample's failure.
-  std::function<std::map<std::string, double>(const std::filesystem::path& run)> values;
+  /// Reads the values of a sample, by name, from the folder that its run left. It is called when
+  /// the run has ended with code 0; what it throws is the sample's failure.
+  std::function<std::map<std::string, double>(const StudyCell&, const std::filesystem::path& run)>
+      values;
 
   /// Makes tables, figures and a conclusion of samples. Include page/section.h to call or set it.
   std::function<page::Section(const Study&, std::span<const Sample>)> tell;
@@ -35,7 +36,7 @@ struct Study {
 
 /// Throws InvalidArgument that names the study and the cell where something cannot be: no or equal
 /// ids, an id that is no file's name, a name of a setting twice, no command, rounds or places less
-/// than 1, no `values`.
+/// than 1, a variable without `=`, no `values`.
 void check_study(const Study& study);
 
 }  // namespace lockstep::bench
