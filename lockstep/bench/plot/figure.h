@@ -12,6 +12,7 @@ struct Point {
   double y = 0;
   std::optional<double> low = std::nullopt;   ///< lower end of the interval, at most y
   std::optional<double> high = std::nullopt;  ///< upper end of the interval, at least y
+  bool hollow = false;  ///< drawn hollow, to set it apart; the figure's note says why
 };
 
 /// Is a row of values that belong together, with a name for the reader.
@@ -21,7 +22,7 @@ struct Series {
   enum class Style { kLine, kMarkers, kBars, kDashed };
 
   std::string name;
-  std::vector<Point> points;  ///< in the order in which a line joins them
+  std::vector<Point> points = {};  ///< in the order in which a line joins them
   Style style = Style::kLine;
 };
 
@@ -44,16 +45,16 @@ struct Axis {
 struct Figure {
   std::string id;     ///< the name of its file: letters, digits, `-` and `_`
   std::string title;  ///< one sentence or name; long ones are set in several lines
-  Axis x;
-  Axis y;
-  std::vector<Series> series;
+  Axis x = {};
+  Axis y = {};
+  std::vector<Series> series = {};
   std::string note = "";  ///< a line under the picture: rounds, intervals, what is marked
 };
 
 /// Throws InvalidArgument, naming figure, series and point, for what cannot be drawn: values that
 /// are not finite, intervals that do not hold their value, values of zero or less on a logarithmic
 /// axis, an x that is no category's index, bars without categories or on a logarithmic axis,
-/// two series of one name, an id that is no file name.
+/// two series of one name, several series and one without a name, an id that is no file name.
 void check_figure(const Figure& figure);
 
 }  // namespace lockstep::bench::plot

@@ -1,0 +1,148 @@
+#include "lockstep/bench/plot/axis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <set>
+
+#include "lockstep/bench/plot/number_text.h"
+#include "lockstep/bench/plot/text_width.h"
+
+namespace lockstep::bench::plot {
+namespace {
+
+// One more than the steps that y_range() makes at most: so the ticks are at its own steps.
+constexpr int kMostStepsUp = 6;
+constexpr int kMostPowersUp = 8;
+constexpr int kMostTicksAcross = 9;
+constexpr std::size_t kMostValues = 12;
+constexpr double kGap = 7;
+constexpr std::size_t kMostLines = 3;
+// Upright labels, by and by longer until their lines fit side by side.
+constexpr double kUprightWidths[] = {110, 150, 200, 260};
+
+std::vector<std::string> texts_of(const Axis& axis, const std::vector<double>& values) {
+  return axis.bytes ? byte_texts(values) : tick_texts(values, axis.logarithmic);
+}
+
+std::vector<double> nice_ticks(const Axis& axis, Range range, int most) {
+  if (axis.bytes) {
+    return axis.logarithmic ? logarithmic_byte_ticks(range, most) : linear_byte_ticks(range, most);
+  }
+  return axis.logarithmic ? logarithmic_ticks(range, most) : linear_ticks(range, most);
+}
+
+std::vector<Tick> placed(const Axis& axis, const Scale& scale, const std::vector<double>& values) {
+  const std::vector<std::string> texts = texts_of(axis, values);
+  std::vector<Tick> ticks;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ticks.push_back({scale.place(values[i]), {texts[i]}});
+  }
+  return ticks;
+}
+
+bool collide(const std::vector<Tick>& ticks) {
+  for (std::size_t i = 1; i < ticks.size(); ++i) {
+    const double widths = text_width(ticks[i - 1].lines.front(), {kTickSize}) +
+                          text_width(ticks[i].lines.front(), {kTickSize});
+    if (ticks[i].place - ticks[i - 1].place < widths / 2 + kGap) return true;
+  }
+  return false;
+}
+
+std::vector<Tick> number_ticks(const Figure& figure, const Scale& scale) {
+  std::set<double> values;
+  for (const Series& series : figure.series) {
+    for (const Point& point : series.points) values.insert(point.x);
+  }
+  if (!values.empty() && values.size() <= kMostValues) {
+    std::vector<Tick> ticks = placed(figure.x, scale, {values.begin(), values.end()});
+    if (!collide(ticks)) return ticks;
+  }
+  for (int most = kMostTicksAcross; most > 1; --most) {
+    std::vector<Tick> ticks = placed(figure.x, scale, nice_ticks(figure.x, scale.range, most));
+    if (!collide(ticks)) return ticks;
+  }
+  return placed(figure.x, scale, nice_ticks(figure.x, scale.range, 1));
+}
+
+bool breaks_words(const std::string& text, double width) {
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    if (text_width(text.substr(begin, end - begin), {kTickSize}) > width) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+std::vector<std::string> shortened(std::vector<std::string> lines, std::size_t most) {
+  if (lines.size() <= most) return lines;
+  lines.resize(most);
+  lines.back() += "\u2026";
+  return lines;
+}
+
+std::vector<std::string> upright_lines(const std::string& text, std::size_t most) {
+  std::vector<std::string> lines;
+  for (const double width : kUprightWidths) {
+    lines = wrap(text, width, {kTickSize});
+    if (lines.size() <= most) break;
+  }
+  return shortened(lines, most);
+}
+
+void label_categories(const std::vector<std::string>& categories, PlacedAxis& axis) {
+  const double slot = axis.scale.place(1) - axis.scale.place(0);
+  for (const std::string& category : categories) {
+    const bool fits = !breaks_words(category, slot - kGap) &&
+                      wrap(category, slot - kGap, {kTickSize}).size() <= kMostLines;
+    axis.upright = axis.upright || !fits;
+  }
+  const auto most = static_cast<std::size_t>(std::max(1.0, std::floor((slot - 2) / kTickLine)));
+  // Of very many categories only every so many-th can be named.
+  const auto every = static_cast<std::size_t>(std::ceil(kTickLine / slot));
+  for (std::size_t i = 0; i < categories.size(); ++i) {
+    if (axis.upright && i % every != 0) continue;
+    axis.ticks.push_back(
+        {axis.scale.place(static_cast<double>(i)),
+         axis.upright ? upright_lines(categories[i], most)
+                      : wrap(categories[i], slot - kGap, {kTickSize})});
+  }
+}
+
+}  // namespace
+
+double Scale::place(double value) const {
+  const double share = logarithmic ? std::log(value / range.low) / std::log(range.high / range.low)
+                                   : (value - range.low) / (range.high - range.low);
+  return from + share * (to - from);
+}
+
+PlacedAxis y_axis(const Figure& figure, double bottom, double top) {
+  const Scale scale{y_range(figure), figure.y.logarithmic, bottom, top};
+  const int most = figure.y.logarithmic ? kMostPowersUp : kMostStepsUp;
+  return {scale, placed(figure.y, scale, nice_ticks(figure.y, scale.range, most))};
+}
+
+PlacedAxis x_axis(const Figure& figure, double left, double right) {
+  PlacedAxis axis{{x_range(figure), figure.x.logarithmic, left, right}, {}};
+  if (figure.x.categories.empty()) {
+    axis.ticks = number_ticks(figure, axis.scale);
+  } else {
+    label_categories(figure.x.categories, axis);
+  }
+  return axis;
+}
+
+double widest_label(const PlacedAxis& axis) {
+  double widest = 0;
+  for (const Tick& tick : axis.ticks) {
+    for (const std::string& line : tick.lines) {
+      widest = std::max(widest, text_width(line, {kTickSize}));
+    }
+  }
+  return widest;
+}
+
+}  // namespace lockstep::bench::plot

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/plot/axis.h"
+#include "lockstep/bench/plot/bars.h"
+#include "lockstep/bench/plot/figure.h"
+#include "lockstep/bench/plot/legend.h"
+#include "lockstep/bench/plot/text_width.h"
+
+namespace lockstep::bench::plot {
+
+/// Is the width of every picture, in pixels of its own, and the height of what is inside the axes.
+constexpr double kWidth = 720;
+constexpr double kPlotHeight = 290;
+
+/// Is a line of text in the picture.
+struct PlacedText {
+  enum class Anchor { kStart, kMiddle, kEnd };
+
+  std::string text;
+  double x = 0;  ///< of the anchor
+  double y = 0;  ///< of the baseline
+  Anchor anchor = Anchor::kStart;
+  TextSize size = {};
+  bool muted = false;
+  bool upright = false;  ///< turned by 90 degrees against the clock around the anchor
+};
+
+/// Is a picture with all places: what remains is to draw it.
+struct Layout {
+  double height = 0;
+  double left = 0;  ///< sides of what is inside the axes
+  double right = 0;
+  double top = 0;
+  double bottom = 0;
+  PlacedAxis x;
+  PlacedAxis y;
+  Legend legend;
+  std::vector<Bar> bars;
+  std::vector<PlacedText> texts;
+};
+
+/// Gives everything of a figure that has passed check_figure() its place; no two texts overlap.
+Layout lay_out(const Figure& figure);
+
+}  // namespace lockstep::bench::plot

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::bench::plot {
+
+/// Says how a text is set.
+struct TextSize {
+  double pixels = 12;
+  bool bold = false;
+};
+
+/// Estimates how wide a text is, in pixels, never less than in the usual sans serif fonts: the
+/// widths of DejaVu Sans, the widest of them, and a margin of 3 %.
+double text_width(std::string_view text, TextSize size = {});
+
+/// Cuts a text into lines no wider than `width` pixels, at spaces where possible. At least one
+/// line; a line holds at least one character, whatever the width.
+std::vector<std::string> wrap(std::string_view text, double width, TextSize size = {});
+
+}  // namespace lockstep::bench::plot
