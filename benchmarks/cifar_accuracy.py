@@ -4,7 +4,7 @@
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --augment timm --classes 100 --train 50000 --epochs 30
 
-Both train resnet18-cifar with the same augmentation, 2 ranks, bf16 autocast, SGD with momentum, a warm-up and a cosine, the
+Both train resnet18-cifar with the same augmentation, 2 ranks, SGD with momentum, a warm-up and a cosine, the
 same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
 torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run and the
 difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing).
@@ -34,6 +34,8 @@ def parse_arguments():
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32, help="per rank")
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="bf16-mixed",
+                        help="without instructions for bf16 32 is the quicker")
     parser.add_argument("--output", help="a folder in which Lockstep's runs stay")
     parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
     return parser.parse_args()
@@ -64,7 +66,7 @@ def synthesize(arguments, data):
 def train_lockstep(arguments, data, seed, run):
     command = [arguments.lockstep, "train", "--model", "resnet18-cifar", "--data", f"cifar100:{data}"]
     command += ["--augment", arguments.augment]
-    command += ["--nproc-per-node", "2", "--batch-size", str(arguments.batch_size), "--precision", "bf16-mixed"]
+    command += ["--nproc-per-node", "2", "--batch-size", str(arguments.batch_size), "--precision", arguments.precision]
     command += ["--opt", "sgd", "--lr", str(arguments.lr), "--weight-decay", "0.0005"]
     command += ["--sched", "cosine", "--sched-on-updates", "--warmup-epochs", "1", "--epochs", str(arguments.epochs), "--seed", str(seed)]
     command += ["--progress", "none", "--json", "--output", run]
@@ -75,7 +77,7 @@ def train_lockstep(arguments, data, seed, run):
 def train_peer(arguments, data, seed):
     command = [arguments.peer_python, str(ROOT / "benchmarks/peers/cifar_resnet18.py"), "--data", data]
     command += ["--batch-size", str(arguments.batch_size), "--lr", str(arguments.lr), "--seed", str(seed)]
-    command += ["--epochs", str(arguments.epochs), "--augment", arguments.augment]
+    command += ["--epochs", str(arguments.epochs), "--augment", arguments.augment, "--precision", arguments.precision]
     epochs = [json.loads(line) for line in output_of(command).split("\n") if line.startswith("{")]
     return [(epoch["test_accuracy"], epoch["train_loss"], epoch["seconds"]) for epoch in epochs]
 

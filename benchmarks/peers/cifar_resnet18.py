@@ -35,6 +35,7 @@ def parse_arguments():
     parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--warmup-epochs", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0, help="processes of each rank that prepare batches")
+    parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="bf16-mixed")
     parser.add_argument("--seed", type=int, default=42)
     return parser.parse_args()
 
@@ -127,11 +128,15 @@ def learning_rate(step, steps_an_epoch):
     return arguments.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / (total - warm)))
 
 
+def half_precision():
+    return torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "bf16-mixed")
+
+
 def evaluate(net, images, labels):
     net.eval()
     own_images, own_labels = normalised(images[RANK::WORLD]), labels[RANK::WORLD]
     hits = torch.zeros(2, dtype=torch.double)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+    with torch.no_grad(), half_precision():
         for batch, target in zip(own_images.split(200), own_labels.split(200)):
             scores = net(batch.contiguous(memory_format=torch.channels_last))
             hits += torch.tensor([(scores.argmax(1) == target).sum(), len(target)])
@@ -163,7 +168,7 @@ def main():
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, len(loader))
             optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
+            with half_precision():
                 loss = loss_function(model(batch.contiguous(memory_format=torch.channels_last)), target)
             loss.backward()
             optimizer.step()

@@ -1,0 +1,104 @@
+"""The restart of `lockstep train --nproc-per-node 2 --model mnist-small` in Python PyTorch: a checkpoint by steps, read at a start.
+
+    python mnist_restart.py --folder RUN --interval 50       # starts its own ranks by torchrun, three restarts
+    python mnist_restart.py --folder RUN --shared-store      # as torchrun comes: the store outlives a group
+
+After each step rank 0 appends a line to RUN/steps.jsonl: the restart and the step. What costs a start and is not needed is left
+out: torchvision, a DataLoader, compilation. A checkpoint holds model, optimizer and step; the position in the epoch is the step's.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--interval", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument("--batch-size", type=int, default=128, help="per rank")
+    parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("--shared-store", action="store_true", help="keep the agent's store over a restart")
+    return parser.parse_args()
+
+
+arguments = parse_arguments()
+if "RANK" not in os.environ:
+    # By default torchrun looks for dead workers every 0.1 s.
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--monitor-interval", "0.02"]
+    command += ["--nproc-per-node", "2", "--max-restarts", "3", *sys.argv]
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    if not arguments.shared_store:
+        # In the agent's store the new ranks may find the addresses of dead ones: Gloo then cannot connect.
+        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    os.execve(sys.executable, command, environment)
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+RANK, WORLD, RESTART = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"))
+CHECKPOINT = arguments.folder / "checkpoint.pt"
+
+
+def read_idx(name, header):
+    with gzip.open(os.path.join(arguments.data, name)) as file:
+        return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
+
+
+def make_net():
+    block = [nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*block, nn.Flatten(), nn.Linear(6272, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def restore(net, optimizer):
+    if not CHECKPOINT.exists():
+        return 0
+    state = torch.load(CHECKPOINT, weights_only=True)
+    net.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["step"]
+
+
+def save(net, optimizer, step):
+    aside = CHECKPOINT.with_suffix(".new")
+    torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, aside)
+    os.replace(aside, CHECKPOINT)
+
+
+def batches_from(step, images, labels):
+    """Endless; the order is the epoch's alone, as a DistributedSampler's."""
+    per_epoch = len(images) // WORLD // arguments.batch_size
+    while True:
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(step // per_epoch))[RANK::WORLD]
+        for batch in order.split(arguments.batch_size)[step % per_epoch:per_epoch]:
+            yield images[batch].view(-1, 1, 28, 28).float().div_(255), labels[batch]
+            step += 1
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    images, labels = read_idx("train-images-idx3-ubyte.gz", 16).view(-1, 784), read_idx("train-labels-idx1-ubyte.gz", 8).long()
+    torch.manual_seed(42)
+    net = make_net()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, eps=1e-7, fused=True)
+    step = restore(net, optimizer)
+    model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
+    with open(arguments.folder / "steps.jsonl", "a", buffering=1) as lines:
+        for batch, target in batches_from(step, images, labels):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(batch), target).backward()
+            optimizer.step()
+            step += 1
+            if RANK == 0:
+                lines.write(json.dumps({"restart": RESTART, "step": step}) + "\n")
+                if step % arguments.interval == 0:
+                    save(net, optimizer, step)
+
+
+main()

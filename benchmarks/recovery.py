@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Times how long training stands still when a rank is killed: from the death to the next step of the group started again.
+
+    benchmarks/recovery.py                                        Lockstep alone
+    benchmarks/recovery.py --peer-python VENV/bin/python          and torchrun, in turn
+    benchmarks/recovery.py --peer-python VENV/bin/python --peer-flags=--shared-store
+
+Each round starts mnist-small on Fashion-MNIST with two ranks that save every 50 steps, kills one of them by SIGKILL at a
+random moment, waits for the first step of the next life, and ends the run. Both sides are seen from outside in the same
+way: by the line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INTERVAL = 50
+LONGEST_SECONDS = 120
+TAIL_BYTES = 4096  # more than one line
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--peer-python", help="a Python that can import torch")
+    parser.add_argument("--peer-flags", default="", help="of peers/mnist_restart.py")
+    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    return parser.parse_args()
+
+
+def lockstep_side(arguments, folder):
+    command = [arguments.lockstep, "train", "--model", "mnist-small", "--data", "fashion-mnist", "--nproc-per-node", "2"]
+    command += ["--epochs", "1000", "--batch-size", "128", "--log-interval", "1", "--progress", "none"]
+    command += ["--snapshot-interval", f"{INTERVAL}steps", "--max-restarts", "3", "--output", str(folder / "run")]
+    return command, folder / "run/metrics.jsonl", "lockstep-train"
+
+
+def peer_side(arguments, folder):
+    command = [arguments.peer_python, str(ROOT / "benchmarks/peers/mnist_restart.py"), "--folder", str(folder)]
+    command += ["--interval", str(INTERVAL), *arguments.peer_flags.split()]
+    return command, folder / "steps.jsonl", "mnist_restart.py"
+
+
+def last_line(path):
+    """Gives the newest whole line, by its restart and step; (-1, 0) before there is one."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            text = file.read()
+    except FileNotFoundError:
+        return -1, 0
+    lines = text[:text.rfind(b"\n") + 1].splitlines()
+    if not lines:
+        return -1, 0
+    line = json.loads(lines[-1])
+    return line["restart"], line["step"]
+
+
+def wait_for(process, path, condition):
+    """Looks every millisecond; ends the benchmark when it takes too long."""
+    begin = time.monotonic()
+    while not condition(last_line(path)):
+        if process.poll() is not None or time.monotonic() - begin > LONGEST_SECONDS:
+            raise RuntimeError(f"no such step; the run ended with {process.poll()}")
+        time.sleep(0.001)
+    return time.monotonic()
+
+
+def ranks_below(launcher, name):
+    """Gives the processes of the ranks: those below the launcher with this name and a RANK."""
+    ranks = {}
+    for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        command = Path(f"/proc/{pid}/cmdline").read_text()
+        variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        found = [variable[5:] for variable in variables if variable.startswith("RANK=")]
+        if name in command and found:
+            ranks[int(found[0])] = int(pid)
+    return ranks
+
+
+def end(process):
+    """Ends what the round started: its own session, no process of others."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def seconds_to_next_step(side, arguments, source):
+    with tempfile.TemporaryDirectory() as name:
+        command, lines, ranks = side(arguments, Path(name))
+        errors = Path(name) / "errors"
+        with errors.open("wb") as stream:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stream,
+                                       start_new_session=True)
+        victims = {}
+        try:
+            wait_for(process, lines, lambda line: line[1] > INTERVAL)
+            time.sleep(source.uniform(0, 1))
+            victims = ranks_below(process.pid, ranks)
+            begin = time.monotonic()
+            os.kill(victims[source.randrange(2)], signal.SIGKILL)
+            return wait_for(process, lines, lambda line: line[0] >= 1) - begin
+        except (RuntimeError, KeyError) as error:
+            print(f"{side.__name__}: {error}; ranks {victims}\n{errors.read_text(errors='replace')[-2000:]}", file=sys.stderr)
+            return None
+        finally:
+            for pid in ranks_below(process.pid, ranks).values() if process.poll() is None else ():
+                os.kill(pid, signal.SIGKILL)
+            end(process)
+
+
+def show(name, samples):
+    good = sorted(sample for sample in samples if sample is not None)
+    if not good:
+        sys.exit(f"{name}: went on after none of {len(samples)} kills")
+    failed = f", {len(samples) - len(good)} failed to go on" if len(good) < len(samples) else ""
+    print(f"{name:9} median {statistics.median(good):.2f} s, {good[0]:.2f} to {good[-1]:.2f}, {len(samples)} kills{failed}")
+    return statistics.median(good)
+
+
+def main():
+    arguments = parse_arguments()
+    source = random.Random(arguments.seed)
+    sides = {"lockstep": lockstep_side} | ({"torchrun": peer_side} if arguments.peer_python else {})
+    samples = {name: [] for name in sides}
+    for number in range(arguments.rounds):
+        for name, side in sides.items():
+            samples[name].append(seconds_to_next_step(side, arguments, source))
+        latest = ", ".join(f"{name} {list_[-1]:.2f} s" if list_[-1] else f"{name} failed" for name, list_ in samples.items())
+        print(f"round {number + 1}: {latest}; load {os.getloadavg()[0]:.2f}", flush=True)
+    medians = [show(name, list_) for name, list_ in samples.items()]
+    if len(medians) == 2:
+        print(f"ratio of medians {medians[1] / medians[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
