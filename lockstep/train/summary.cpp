@@ -88,6 +88,7 @@ std::string to_json(const RunSummary& summary) {
       {"parameters_hash", summary.parameters_hash},
       {"resumed_from", text_or_null(summary.resumed_from)},
       {"restarts", summary.restarts},
+      {"recovery_seconds", json_number(summary.recovery_seconds)},
       {"snapshot", text_or_null(summary.snapshot)},
       {"exit", summary.exit}};
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.

@@ -48,7 +48,10 @@ struct RunSummary {
   std::string parameters_hash;     ///< the same on every rank, or the run would have failed
   std::string resumed_from = {};   ///< the snapshot that this life went on from; empty: none
   int restarts = 0;                ///< lives of the run before this one
-  std::string snapshot = {};       ///< the newest one that is complete; empty: none
+  /// From the death that ended the life before to the first step of this one, as rank 0 saw it;
+  /// nothing when no launcher of ours started it again.
+  std::optional<double> recovery_seconds = {};
+  std::string snapshot = {};  ///< the newest one that is complete; empty: none
   int exit = 0;
 };
 

@@ -199,6 +199,7 @@ void Trainer::end() {
   summary_.steps = step_;
   summary_.skipped_steps = replica_->skipped_steps();
   summary_.bad_images = bad_images_.count(groups_.world);
+  if (page_) summary_.recovery_seconds = page_->recovery_seconds();
   summary_.parameters_hash =
       agreed_parameters_hash(replica_->parameters(), groups_.replicas, groups_.stages);
   if (signal_ == 0) return;

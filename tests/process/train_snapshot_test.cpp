@@ -260,6 +260,9 @@ TEST_P(TrainRestart, TheLauncherGoesOnAfterARankHasDied) {
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("rank " + std::to_string(GetParam())));
   EXPECT_EQ(summary_of(run)["restarts"], 1);
+  EXPECT_TRUE(summary_of(undisturbed)["recovery_seconds"].is_null());
+  ASSERT_TRUE(summary_of(run)["recovery_seconds"].is_number()) << summary_of(run);
+  EXPECT_GT(summary_of(run)["recovery_seconds"], 0);
   EXPECT_TRUE(run.outcome() == undisturbed.outcome());
   EXPECT_TRUE(run.processes().empty()) << "a process was left";
 }

@@ -37,11 +37,28 @@ RunSummary summary() {
 
 TEST(Summary, HasTheKeysOfTheFormat) {
   const auto object = nlohmann::json::parse(to_json(summary()));
-  for (const char* key :
-       {"v",         "model",         "data",           "parallel",     "world_size",  "stages",
-        "chunks",    "batch_size",    "precision",      "epochs",       "eval_metric", "best",
-        "test_loss", "test_accuracy", "test_accuracy5", "resumed_from", "restarts",    "snapshot",
-        "exit",      "stopped_by",    "skipped_steps"}) {
+  for (const char* key : {"v",
+                          "model",
+                          "data",
+                          "parallel",
+                          "world_size",
+                          "stages",
+                          "chunks",
+                          "batch_size",
+                          "precision",
+                          "epochs",
+                          "eval_metric",
+                          "best",
+                          "test_loss",
+                          "test_accuracy",
+                          "test_accuracy5",
+                          "resumed_from",
+                          "restarts",
+                          "snapshot",
+                          "exit",
+                          "stopped_by",
+                          "skipped_steps",
+                          "recovery_seconds"}) {
     EXPECT_TRUE(object.contains(key)) << key;
   }
   const auto& epoch = object["epochs"][1];
