@@ -4,7 +4,7 @@
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --augment timm --classes 100 --train 50000 --epochs 30
 
-Both train resnet18-cifar with the same augmentation, 2 ranks, SGD with momentum, a warm-up and a cosine, the
+Both train ResNet18 with the same augmentation, 2 ranks, SGD with momentum, a warm-up and a cosine, the
 same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
 torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run and the
 difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing).
@@ -29,6 +29,8 @@ def parse_arguments():
     parser.add_argument("--train", type=int, default=5000, help="images to train with")
     parser.add_argument("--test", type=int, default=2000, help="images to test with")
     parser.add_argument("--classes", type=int, default=10, help="how many of the 100 classes; all need many times the images")
+    parser.add_argument("--model", choices=["resnet18-cifar", "resnet18"], default="resnet18-cifar",
+                        help="resnet18 has the stem for large images: a fifteenth of the arithmetic")
     parser.add_argument("--augment", choices=["timm", "crop-flip", "none"], default="crop-flip",
                         help="timm's takes several times the epochs to the same accuracy")
     parser.add_argument("--epochs", type=int, default=8)
@@ -64,7 +66,7 @@ def synthesize(arguments, data):
 
 
 def train_lockstep(arguments, data, seed, run):
-    command = [arguments.lockstep, "train", "--model", "resnet18-cifar", "--data", f"cifar100:{data}"]
+    command = [arguments.lockstep, "train", "--model", arguments.model, "--data", f"cifar100:{data}"]
     command += ["--augment", arguments.augment]
     command += ["--nproc-per-node", "2", "--batch-size", str(arguments.batch_size), "--precision", arguments.precision]
     command += ["--opt", "sgd", "--lr", str(arguments.lr), "--weight-decay", "0.0005"]
@@ -76,7 +78,7 @@ def train_lockstep(arguments, data, seed, run):
 
 def train_peer(arguments, data, seed):
     command = [arguments.peer_python, str(ROOT / "benchmarks/peers/cifar_resnet18.py"), "--data", data]
-    command += ["--batch-size", str(arguments.batch_size), "--lr", str(arguments.lr), "--seed", str(seed)]
+    command += ["--model", arguments.model, "--batch-size", str(arguments.batch_size), "--lr", str(arguments.lr), "--seed", str(seed)]
     command += ["--epochs", str(arguments.epochs), "--augment", arguments.augment, "--precision", arguments.precision]
     epochs = [json.loads(line) for line in output_of(command).split("\n") if line.startswith("{")]
     return [(epoch["test_accuracy"], epoch["train_loss"], epoch["seconds"]) for epoch in epochs]

@@ -27,6 +27,8 @@ MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
+    parser.add_argument("--model", choices=["resnet18-cifar", "resnet18"], default="resnet18-cifar",
+                        help="resnet18 has the stem for large images: a fifteenth of the arithmetic")
     parser.add_argument("--augment", choices=["timm", "crop-flip", "none"], default="timm")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
@@ -114,9 +116,10 @@ class Plain(Dataset):
 
 def make_net(classes):
     net = torchvision.models.resnet18(num_classes=classes)
-    net.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-    nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
-    net.maxpool = nn.Identity()
+    if arguments.model == "resnet18-cifar":
+        net.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
+        net.maxpool = nn.Identity()
     return net.to(memory_format=torch.channels_last)
 
 
