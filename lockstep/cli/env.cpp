@@ -3,11 +3,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "lockstep/cli/build_facts.h"
+#include "lockstep/cli/environment_facts.h"
 #include "lockstep/cli/flag_parser.h"
-#include "lockstep/cli/host_facts.h"
 #include "lockstep/cli/verbs.h"
-#include "lockstep/core/environment.h"
 
 namespace lockstep::cli {
 namespace {
@@ -15,25 +13,6 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   lockstep env                    to read, or to paste into a report
   lockstep env --json | jq .processor.extensions)";
-
-/// Lists the variables that change how fast or where ranks run.
-Facts variables() {
-  Facts facts = Facts::object();
-  for (const char* name :
-       {"OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OMP_PROC_BIND",
-        "KMP_AFFINITY",
-        "LD_PRELOAD",
-        "GLIBC_TUNABLES",
-        "CUDA_VISIBLE_DEVICES",
-        "ONEDNN_MAX_CPU_ISA",
-        "RANK",
-        "WORLD_SIZE"}) {
-    if (const auto value = environment(name)) facts[name] = *value;
-  }
-  return facts;
-}
 
 bool is_bytes(const std::string& name) {
   constexpr std::string_view kEnding = "_bytes";
@@ -87,9 +66,7 @@ int env(const std::vector<std::string>& arguments) {
     std::cout << app.help();
     return 0;
   }
-  Facts facts{{"v", 1}, {"build", build_facts()}};
-  facts.update(host_facts());
-  facts["variables"] = variables();
+  Facts facts = environment_facts();
   if (json) {
     std::cout << facts.dump() << '\n';
     return 0;
