@@ -11,6 +11,13 @@
 
 namespace lockstep::bench {
 
+/// Holds what a run's summary.json says of one epoch.
+struct EpochFacts {
+  std::optional<double> train_seconds = {};
+  std::optional<double> train_loss = {};  ///< mean over its samples
+  std::optional<std::int64_t> samples = {};
+};
+
 /// Holds what a run's summary.json says and a report shows; fields that it lacks are empty.
 struct SummaryFacts {
   std::string model;
@@ -30,7 +37,7 @@ struct SummaryFacts {
   std::string resumed_from;
   std::optional<std::int64_t> restarts = {};
   std::optional<std::int64_t> exit = {};
-  std::map<std::int64_t, double> train_losses = {};  ///< by epoch; means over its samples
+  std::map<std::int64_t, EpochFacts> epochs = {};  ///< by number, from 1
 };
 
 /// Holds what is in a run's folder.

@@ -8,9 +8,11 @@ namespace {
 void take_exact_losses(const RunFolder& folder, RunHistory& history) {
   if (!folder.summary) return;
   for (EpochHistory& epoch : history.epochs) {
-    const auto loss = folder.summary->train_losses.find(epoch.epoch);
+    const auto facts = folder.summary->epochs.find(epoch.epoch);
     const bool covers = folder.summary->steps.value_or(-1) >= epoch.step;
-    if (covers && loss != folder.summary->train_losses.end()) epoch.train_loss = loss->second;
+    if (covers && facts != folder.summary->epochs.end() && facts->second.train_loss) {
+      epoch.train_loss = facts->second.train_loss;
+    }
   }
 }
 

@@ -78,8 +78,11 @@ void add_epochs(const Fields& fields, const std::string& file, SummaryFacts& fac
     if (!epoch.is_object()) throw DataError(concat(file, ": epochs must be a list of objects"));
     const Fields epoch_fields(epoch, file + ": epochs");
     const auto number = epoch_fields.count("epoch");
-    const auto loss = epoch_fields.number("train_loss");
-    if (number && loss) facts.train_losses[*number] = *loss;
+    if (!number) continue;
+    facts.epochs[*number] = {
+        .train_seconds = epoch_fields.number("train_seconds"),
+        .train_loss = epoch_fields.number("train_loss"),
+        .samples = epoch_fields.count("samples")};
   }
 }
 
