@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/studies/bench_request.h"
+
+namespace lockstep::bench {
+
+/// Is a bench's folder as it was read: all that is told of it comes from its samples.jsonl.
+struct BenchReport {
+  std::filesystem::path folder;
+  std::vector<Study> studies;
+  std::vector<Sample> samples;  ///< one for each study, cell and round
+  page::Page page;
+  std::string torn;  ///< tells of a line that was left out; empty: none
+
+  /// Counts samples that failed.
+  int failures() const;
+};
+
+/// Reads bench.json, samples.jsonl and environment.json and makes tables, figures and conclusions.
+/// Throws DataError that names the file; a folder without bench.json is none of a bench.
+BenchReport read_bench_report(const std::filesystem::path& folder);
+
+/// Writes report.md, report.html, figures/*.svg and, of the study data-parallel,
+/// pytorch_results.txt into the folder.
+void write_bench_report(const BenchReport& report);
+
+/// Writes tables and conclusions for a terminal; the tables of all samples are left to the page.
+std::string bench_text(const BenchReport& report);
+
+/// Writes all estimates as one JSON object on one line.
+std::string bench_json(const BenchReport& report);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,102 @@
+#include "lockstep/bench/studies/bench_request.h"
+
+#include <fstream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/studies/replace_file.h"
+#include "lockstep/core/error.h"
+#include "lockstep/formats/strict_json.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr const char* kFile = "bench.json";
+constexpr int kVersion = 1;
+
+BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
+  const int version = object.at("v").get<int>();
+  if (version != kVersion)
+    throw DataError(concat(file, ": v is ", version, "; this program reads ", kVersion));
+  return {
+      .studies = object.at("studies").get<std::vector<std::string>>(),
+      .options = {
+          .full = object.at("full").get<bool>(),
+          .cores = object.at("cores").get<int>(),
+          .data = object.at("data").get<std::string>(),
+          .rounds = object.at("rounds").get<int>()}};
+}
+
+std::string names_of(const BenchRequest& request) {
+  std::string names;
+  for (const std::string& name : request.studies) names += (names.empty() ? "" : " ") + name;
+  return names;
+}
+
+template <typename Value>
+void check_same(const char* what, const Value& before, const Value& now) {
+  check(
+      before == now,
+      "bench: --output holds a bench with another ",
+      what,
+      ": '",
+      before,
+      "' there, '",
+      now,
+      "' now; ask for the same to go on with it, or name another folder");
+}
+
+}  // namespace
+
+std::vector<Study> BenchRequest::make() const {
+  std::vector<Study> made;
+  for (const std::string& name : studies) {
+    const StudyEntry* entry = find_study(name);
+    if (entry == nullptr) throw DataError(concat(kFile, ": this program has no study ", name));
+    made.push_back(entry->make(options));
+  }
+  return made;
+}
+
+void write_request(const std::filesystem::path& folder, const BenchRequest& request) {
+  const nlohmann::ordered_json object = {
+      {"v", kVersion},
+      {"studies", request.studies},
+      {"full", request.options.full},
+      {"data", request.options.data},
+      {"cores", request.options.cores},
+      {"rounds", request.options.rounds}};
+  replace_file(
+      folder / kFile,
+      object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::optional<BenchRequest> read_request(const std::filesystem::path& folder) {
+  std::ifstream file(folder / kFile, std::ios::binary);
+  if (!file) return std::nullopt;
+  const std::string name = (folder / kFile).string();
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    return request_of(parse_strict_json(text, name), name);
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(concat(name, ": is not as a bench writes it: ", error.what()));
+  }
+}
+
+bool is_bench_folder(const std::filesystem::path& folder) {
+  return std::filesystem::is_regular_file(folder / kFile);
+}
+
+void check_continues(const BenchRequest& before, const BenchRequest& now) {
+  const auto grid = [](const BenchRequest& request) {
+    return std::string(request.options.full ? "--full" : "--quick");
+  };
+  check_same("study", names_of(before), names_of(now));
+  check_same("grid", grid(before), grid(now));
+  check_same("--data", before.options.data, now.options.data);
+  check_same("number of cores", before.options.cores, now.options.cores);
+}
+
+}  // namespace lockstep::bench

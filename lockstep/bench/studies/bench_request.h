@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/experiment/study.h"
+#include "lockstep/bench/studies/study_options.h"
+
+namespace lockstep::bench {
+
+/// Says what a bench was asked for: with it, and samples.jsonl, its folder can be told again.
+struct BenchRequest {
+  std::vector<std::string> studies;  ///< by name
+  StudyOptions options;
+
+  /// Makes the studies. A name that this program does not know is a DataError.
+  std::vector<Study> make() const;
+};
+
+/// Writes FOLDER/bench.json, or reads it; nothing where there is none. A file of another form is a
+/// DataError.
+void write_request(const std::filesystem::path& folder, const BenchRequest& request);
+std::optional<BenchRequest> read_request(const std::filesystem::path& folder);
+
+/// Tells whether a folder is that of a bench.
+bool is_bench_folder(const std::filesystem::path& folder);
+
+/// Throws InvalidArgument, saying what differs, unless a bench that was asked for so may go on with
+/// what `before` began. More rounds are no difference.
+void check_continues(const BenchRequest& before, const BenchRequest& now);
+
+}  // namespace lockstep::bench

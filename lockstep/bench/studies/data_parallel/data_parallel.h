@@ -1,0 +1,14 @@
+#pragma once
+
+#include "lockstep/bench/experiment/study.h"
+#include "lockstep/bench/studies/study_options.h"
+
+namespace lockstep::bench {
+
+/// Makes the study "does a second device pay, with DataParallel or with DDP": two nets on MNIST's
+/// like, two epochs, batch sizes per replica, places, both ways. Its samples have the values
+/// `first_epoch_seconds`, `second_epoch_seconds`, `epoch_share` (below 1: the times are
+/// extrapolated from that part of an epoch), `samples_per_s`, `train_loss`, `test_accuracy`.
+Study data_parallel_study(const StudyOptions& options);
+
+}  // namespace lockstep::bench

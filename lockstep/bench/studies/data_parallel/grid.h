@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/experiment/cell.h"
+#include "lockstep/bench/studies/study_options.h"
+
+namespace lockstep::bench {
+
+/// Is a point of the data-parallel study's grid.
+struct GridPoint {
+  std::string model = "mnist-small";
+  int repeat = 1;            ///< passes over the set that make an epoch
+  int batch = 128;           ///< images a step on each replica
+  int places = 1;            ///< replicas
+  std::string way = "none";  ///< dp, ddp, or none for the one place that both begin from
+  int steps = 0;             ///< an epoch is cut after so many; 0: it is whole
+};
+
+/// Lists the grid: the study's own, or the part of it that a hundred seconds on two cores allow.
+std::vector<GridPoint> data_parallel_grid(bool full);
+
+/// Says how many cores a place is: a fourth of them, so that up to four places differ in nothing
+/// else, and at least one.
+int cores_a_place(int cores);
+
+/// Makes the cell of a point.
+StudyCell cell_of(const GridPoint& point, const StudyOptions& options);
+
+}  // namespace lockstep::bench

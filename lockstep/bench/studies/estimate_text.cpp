@@ -1,0 +1,47 @@
+#include "lockstep/bench/studies/estimate_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace lockstep::bench {
+namespace {
+
+std::string with_digits(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string interval(const Estimate& estimate, std::string (*text)(double)) {
+  if (estimate.count < 2) return "-";
+  return text(estimate.low) + " to " + text(estimate.high);
+}
+
+}  // namespace
+
+std::string seconds_text(double seconds) {
+  const double size = std::abs(seconds);
+  const int before = size < 1 ? 0 : static_cast<int>(std::floor(std::log10(size))) + 1;
+  return with_digits(seconds, std::clamp(3 - before, 0, 3));
+}
+
+std::string ratio_text(double ratio) { return with_digits(ratio, 2); }
+
+std::string percent_text(double share) {
+  return with_digits(100 * share, share < 0.1 ? 1 : 0) + " %";
+}
+
+std::string seconds_interval(const Estimate& estimate) { return interval(estimate, seconds_text); }
+
+std::string ratio_interval(const Estimate& estimate) { return interval(estimate, ratio_text); }
+
+bool above_one(const std::optional<Estimate>& ratio) {
+  return ratio && ratio->count > 1 && ratio->low > 1;
+}
+
+bool below_one(const std::optional<Estimate>& ratio) {
+  return ratio && ratio->count > 1 && ratio->high < 1;
+}
+
+}  // namespace lockstep::bench

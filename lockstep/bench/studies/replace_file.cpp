@@ -1,0 +1,22 @@
+#include "lockstep/bench/studies/replace_file.h"
+
+#include <cstdint>
+#include <span>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/formats/output_file.h"
+
+namespace lockstep::bench {
+
+void replace_file(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path fresh =
+      path.parent_path() / ("." + path.filename().string() + ".new");
+  std::filesystem::remove(fresh);  // of a writer that was killed
+  OutputFile file(fresh);
+  file.write(text);
+  file.sync();
+  file.close();
+  std::filesystem::rename(fresh, path);
+}
+
+}  // namespace lockstep::bench
