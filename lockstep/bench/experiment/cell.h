@@ -15,17 +15,16 @@ struct Setting {
 
 /// Is one way of doing the work: a point of a study's grid.
 struct StudyCell {
-  std::string
-      id;  ///< unique in its study; letters, digits, `.`, `_` and `-`: files are named by it
-  std::vector<Setting> settings;  ///< in the order in which tables show them; names are unique
+  std::string id;  ///< unique in its study; letters, digits, `.`, `_`, `-`: files are named by it
+  std::vector<Setting> settings = {};  ///< in the order in which tables show them; names are unique
   /// What follows the program's name, as {"train", "--model", "toy"}. The runner adds `--output
   /// FOLDER`; what the run is to leave there is what the study's `values` reads.
-  std::vector<std::string> command;
-  int places = 1;                        ///< how many compute at a time
-  int cores = 0;                         ///< it may use the first so many of ours; 0: all
-  std::vector<std::string> environment;  ///< NAME=VALUE, instead of what we inherited of that name
-  int rounds = 0;                        ///< at most so many of the study's; 0: all
-  std::string not_measurable;            ///< why this cannot be measured here; empty: it can
+  std::vector<std::string> command = {};
+  int places = 1;                             ///< how many compute at a time
+  int cores = 0;                              ///< it may use the first so many of ours; 0: all
+  std::vector<std::string> environment = {};  ///< NAME=VALUE, for what we inherited of that name
+  int rounds = 0;                             ///< at most so many of the study's; 0: all
+  std::string not_measurable = {};            ///< why this cannot be measured here; empty: it can
 };
 
 }  // namespace lockstep::bench

@@ -13,19 +13,19 @@ namespace lockstep::bench {
 struct Sample {
   std::string study;
   std::string cell;
-  int round = 0;                                ///< counted from 1
-  std::string time;                             ///< when it began, `2026-01-31T12:00:00.123Z`
-  std::map<std::string, std::string> settings;  ///< of the cell, by name
-  std::vector<std::string> command;             ///< of the cell
+  int round = 0;                                     ///< counted from 1
+  std::string time = {};                             ///< when it began, `2026-01-31T12:00:00.123Z`
+  std::map<std::string, std::string> settings = {};  ///< of the cell, by name
+  std::vector<std::string> command = {};             ///< of the cell
   int places = 1;
-  bool oversubscribed = false;           ///< more places than cores
-  std::map<std::string, double> values;  ///< by name; NaN: measured and not finite
-  double seconds = 0;                    ///< the whole child process took
-  double calibration_seconds = 0;        ///< of a fixed piece of arithmetic, just before
-  double other_share = 0;      ///< of the cores that others used meanwhile; NaN: not known
-  int code = 0;                ///< the child's exit code, or 128 + the signal
-  std::string failure;         ///< what went wrong; empty: nothing
-  std::string not_measurable;  ///< why it was not tried; empty: it was
+  bool oversubscribed = false;                ///< more places than cores
+  std::map<std::string, double> values = {};  ///< by name; NaN: measured and not finite
+  double seconds = 0;                         ///< the whole child process took
+  double calibration_seconds = 0;             ///< of a fixed piece of arithmetic, just before
+  double other_share = 0;           ///< of the cores that others used meanwhile; NaN: not known
+  int code = 0;                     ///< the child's exit code, or 128 + the signal
+  std::string failure = {};         ///< what went wrong; empty: nothing
+  std::string not_measurable = {};  ///< why it was not tried; empty: it was
 
   /// Tells whether it has values.
   bool worked() const { return failure.empty() && not_measurable.empty(); }

@@ -13,8 +13,8 @@ namespace lockstep::bench {
 /// Holds what a samples.jsonl says, in the file's order.
 struct SampleFile {
   std::vector<Sample> samples;
-  std::string torn;  ///< tells of a last line that was left out, `FILE: line N: ...`; or empty
-  std::size_t torn_at = 0;  ///< how many bytes are whole
+  std::string torn;       ///< tells of a last line that was left out, `FILE: line N: ...`; or empty
+  std::size_t whole = 0;  ///< bytes before that line
 };
 
 /// Reads the text of a samples.jsonl. A last line that is no JSON was torn when its writer was
@@ -43,12 +43,16 @@ class SampleLog {
   /// Tells of a torn line that was cut off; empty: there was none.
   const std::string& torn() const { return torn_; }
 
-  /// Throws std::system_error, for one when the disk is full; the file may then end within a line.
+  /// Throws std::system_error, for one when the disk is full.
   void append(const Sample& sample);
 
  private:
+  void write(const std::string& text);
+  void cut() const;
+
   std::string path_;
   FileDescriptor file_;
+  std::size_t size_ = 0;  // of whole lines
   std::vector<Sample> samples_;
   std::string torn_;
 };

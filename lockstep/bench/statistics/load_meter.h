@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
+
+#include "lockstep/core/stopwatch.h"
 
 namespace lockstep::bench {
 
@@ -11,6 +14,11 @@ struct CpuUse {
   double other_cpu = 0;    ///< CPU seconds of all others, a hypervisor's other guests included
   double other_share = 0;  ///< other_cpu / (seconds * cores); NaN where the system does not tell
 };
+
+/// Divides the CPU seconds for which so many cores were busy into own and others'. Where the cores
+/// were busy for less than half of what we ourselves computed, their counters tell nothing, as in
+/// some sandboxes, and what others used is NaN.
+CpuUse cpu_use(double seconds, double busy_cpu, double own_cpu, std::size_t cores);
 
 /// Measures how much others use the cores that this process may use.
 ///
@@ -25,8 +33,8 @@ class LoadMeter {
 
  private:
   std::vector<int> cpus_;
-  double start_ = 0;  // seconds on the monotonic clock
-  double busy_ = 0;   // CPU seconds of the cores; NaN: not known
+  Stopwatch watch_;
+  double busy_ = 0;  // CPU seconds of the cores; NaN: not known
   double own_ = 0;
 };
 
