@@ -4,8 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/core/file_descriptor.h"
-
 namespace lockstep {
 
 /// Is one line of metrics.jsonl; what was not measured is left out here and `null` there.
@@ -33,26 +31,5 @@ std::string json_line(const MetricRecord& record, const std::string& utc_time);
 
 /// Gives the time now as `2026-01-31T12:00:00.123Z`.
 std::string utc_now();
-
-/// Appends records to a file, each by one write, so that a reader never sees half a line.
-class MetricsLog {
- public:
-  /// Creates the file; it must not exist yet, unless `goes_on`: then records come after those that
-  /// it has. Throws std::system_error.
-  explicit MetricsLog(const std::string& path, bool goes_on = false);
-
-  /// Counts the lives of the run that have written records into the file before.
-  int restarts() const { return restarts_; }
-
-  /// Throws std::system_error, for one when the disk is full.
-  void append(const MetricRecord& record);
-
- private:
-  void write(const std::string& line) const;
-
-  std::string path_;
-  FileDescriptor file_;
-  int restarts_ = 0;
-};
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/train/metrics.h"
+#include "lockstep/train/metrics_log.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/run_directory.h"
 #include "lockstep/train/summary.h"
@@ -31,6 +31,12 @@ class RunRecorder {
     record.restart = metrics_.restarts();
     metrics_.append(record);
   }
+
+  /// Writes the lines that a full disk has left. Throws std::system_error when it still is.
+  void flush() { metrics_.flush(); }
+
+  /// Says why lines wait, as MetricsLog does.
+  std::string take_warning() { return metrics_.take_warning(); }
 
   /// Writes summary.json.
   void finish(const RunSummary& summary) const;

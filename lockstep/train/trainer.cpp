@@ -104,6 +104,7 @@ Trainer::Trainer(
   if (options_.ema) ema_.emplace(replica_->state().values(), *options_.ema);
   if (world.rank() == 0) {
     recorder_.emplace(options_, command, environment_report(world));
+    best_weights_.emplace(recorder_->file("best.safetensors"));
     summary_.restarts = recorder_->restarts();
     SnapshotFolder(options_.output).remove_leftovers();
     tell_of_start();
@@ -202,9 +203,23 @@ void Trainer::end() {
   if (page_) summary_.recovery_seconds = page_->recovery_seconds();
   summary_.parameters_hash =
       agreed_parameters_hash(replica_->parameters(), groups_.replicas, groups_.stages);
-  if (signal_ == 0) return;
-  const bool is_saved = saver_.last_saved() == step_;
-  summary_.exit = is_saved ? static_cast<int>(ExitCode::kStopped) : 128 + signal_;
+  if (signal_ != 0) {
+    const bool is_saved = saver_.last_saved() == step_;
+    summary_.exit = is_saved ? static_cast<int>(ExitCode::kStopped) : 128 + signal_;
+  }
+  write_what_waits();
+}
+
+// A run that was stopped is to go on, and most likely with a disk that has room again.
+void Trainer::write_what_waits() {
+  if (!recorder_) return;
+  try {
+    best_weights_->finish();
+    recorder_->flush();
+  } catch (const std::system_error& error) {
+    if (signal_ == 0) throw;
+    progress_.warn(error.what());
+  }
 }
 
 void Trainer::fail(const std::exception& error) {

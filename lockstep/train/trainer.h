@@ -13,6 +13,7 @@
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/bad_image_watch.h"
+#include "lockstep/train/best_weights.h"
 #include "lockstep/train/datasets.h"
 #include "lockstep/train/ema.h"
 #include "lockstep/train/epoch_position.h"
@@ -64,6 +65,7 @@ class Trainer {
   void pass_epochs();
   void end_epoch(bool goes_on, bool is_better);
   void end();
+  void write_what_waits();
   void fail(const std::exception& error);
 
   // trainer_epoch.cpp: one pass over the data
@@ -86,6 +88,7 @@ class Trainer {
   Evaluation measure(
       const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch);
   bool judge(std::int64_t epoch, double value);
+  void record(const MetricRecord& record);
   void save_best();
   std::map<std::string, std::string> best_metadata() const;
   void save_last();
@@ -132,7 +135,8 @@ class Trainer {
   std::optional<ModelEma> ema_;
   Meter meter_;
   Progress progress_;
-  std::optional<RunRecorder> recorder_;
+  std::optional<RunRecorder> recorder_;      // of rank 0
+  std::optional<BestWeights> best_weights_;  // likewise
   SnapshotSaver saver_;
   Agreement agreement_;
   Stopwatch since_start_, since_training_, since_epoch_;

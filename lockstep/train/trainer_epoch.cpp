@@ -104,20 +104,18 @@ void Trainer::log_interval() {
   progress_.measured(reading.loss(), reading.samples_per_second());
   tell_of_bad_images();
   tell_of_slow_loader(reading);
-  if (recorder_) {
-    recorder_->append(
-        {.elapsed = elapsed(),
-         .epoch = position_.epoch,
-         .step = step_,
-         .split = "train",
-         .loss = reading.loss(),
-         .lr = scheduler_.lr(schedule_step_ - 1),
-         .samples_per_s = reading.samples_per_second(),
-         .step_ms = reading.milliseconds_a_step(reading.seconds),
-         .data_ms = reading.milliseconds_a_step(reading.data_seconds),
-         .comm_ms = reading.milliseconds_a_step(reading.comm_seconds),
-         .loss_scale = loss_scale()});
-  }
+  record(
+      {.elapsed = elapsed(),
+       .epoch = position_.epoch,
+       .step = step_,
+       .split = "train",
+       .loss = reading.loss(),
+       .lr = scheduler_.lr(schedule_step_ - 1),
+       .samples_per_s = reading.samples_per_second(),
+       .step_ms = reading.milliseconds_a_step(reading.seconds),
+       .data_ms = reading.milliseconds_a_step(reading.data_seconds),
+       .comm_ms = reading.milliseconds_a_step(reading.comm_seconds),
+       .loss_scale = loss_scale()});
   // The sum is over all ranks, so all of them leave here together.
   if (!std::isfinite(reading.loss())) {
     throw DivergedError(concat(

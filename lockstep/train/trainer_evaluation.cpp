@@ -28,17 +28,23 @@ Evaluation Trainer::measure(
   const double seconds = watch.seconds();
   progress_.evaluated(seconds);
   tell_of_bad_images();
-  if (recorder_)
-    recorder_->append(
-        {.elapsed = elapsed(),
-         .epoch = epoch,
-         .step = step_,
-         .split = split,
-         .loss = result.loss,
-         .accuracy = result.accuracy,
-         .accuracy5 = result.accuracy5,
-         .samples_per_s = static_cast<double>(result.samples) / seconds});
+  record(
+      {.elapsed = elapsed(),
+       .epoch = epoch,
+       .step = step_,
+       .split = split,
+       .loss = result.loss,
+       .accuracy = result.accuracy,
+       .accuracy5 = result.accuracy5,
+       .samples_per_s = static_cast<double>(result.samples) / seconds});
   return result;
+}
+
+void Trainer::record(const MetricRecord& record) {
+  if (!recorder_) return;
+  recorder_->append(record);
+  const std::string warning = recorder_->take_warning();
+  if (!warning.empty()) progress_.warn(warning);
 }
 
 bool Trainer::evaluation_due() const {
@@ -75,7 +81,13 @@ bool Trainer::judge(std::int64_t epoch, double value) {
   return true;
 }
 
-void Trainer::save_best() { save_model("best.safetensors", best_metadata()); }
+void Trainer::save_best() {
+  if (groups_.replicas.rank() != 0) return;
+  const nn::NamedTensors state = gathered_state(replica_->state(), groups_.stages);
+  if (!best_weights_) return;
+  const std::string warning = best_weights_->save(state, best_metadata());
+  if (!warning.empty()) progress_.warn(warning);
+}
 
 std::map<std::string, std::string> Trainer::best_metadata() const {
   return {

@@ -19,8 +19,6 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kBestWeights = "best.safetensors";
-
 MeterReading reading_of(const nn::NamedTensors& rank) {
   const torch::Tensor* const meter = rank.find("meter");
   if (meter == nullptr || meter->scalar_type() != torch::kDouble || meter->numel() != 5)
@@ -135,7 +133,7 @@ void Trainer::restore_rank(const SnapshotReader& snapshot) {
 // A life that was lost may have written a better epoch's weights, which this one does not know; and
 // a new folder has none yet.
 void Trainer::restore_best(const std::filesystem::path& run) {
-  const std::string file = recorder_->file(kBestWeights);
+  const std::filesystem::path& file = best_weights_->file();
   if (!summary_.best) {
     std::filesystem::remove(file);
     return;

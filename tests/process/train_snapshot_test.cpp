@@ -4,10 +4,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
 
 #include "tests/process/resumable_run.h"
 #include "tests/process/train_idx_files.h"
@@ -173,6 +175,27 @@ TEST_F(TrainSnapshot, AFullDiskCostsAWarningOnly) {
   EXPECT_EQ(summary_of(run)["steps"], 40);
   EXPECT_EQ(run.newest().path, before.path) << "the last good one stays";
   EXPECT_THAT(run.snapshot_names(), Each(Not(StartsWith(".step"))));
+}
+
+// No file of weights has room until the limit is lifted, nor the later metric lines of the epoch;
+// in the end nothing is missing. The second epoch is long enough to lift it in.
+TEST_F(TrainSnapshot, ADiskThatIsFullForAWhileCostsNothing) {
+  const Words words = flags({"--repeat", "20", "--snapshot-interval", "200steps"});
+  const ResumableRun undisturbed(words), run(words);
+  ASSERT_EQ(undisturbed.live().code, 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::optional<FileSizeLimit> limit(20'000);
+  TrainCommand command = run.start();
+  limit.reset();
+  ASSERT_TRUE(eventually([&] {
+    return contents(command.err_path()).find("the weights of the best epoch wait") !=
+           std::string::npos;
+  })) << contents(command.err_path());
+  ASSERT_EQ(::prlimit(command.pid(), RLIMIT_FSIZE, &before, nullptr), 0);
+  const Ended ended = command.wait();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(run.outcome() == undisturbed.outcome());
 }
 
 TEST_F(TrainSnapshot, AFullDiskEndsARunThatRequiresSnapshots) {

@@ -1,19 +1,23 @@
-#include "lockstep/train/metrics.h"
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <system_error>
+#include <vector>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+
+#include "lockstep/train/metrics_log.h"
 
 #include "tests/train/file_size_limit.h"
 #include "tests/train/temporary_folder.h"
 
 namespace lockstep {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 MetricRecord record() {
   return {
@@ -81,15 +85,61 @@ TEST(Metrics, LogRefusesAnExistingFile) {
   EXPECT_THROW(MetricsLog{path}, std::system_error);
 }
 
-TEST(Metrics, FullDiskIsAnErrorOfTheSystem) {
+std::vector<std::int64_t> steps_in(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::int64_t> steps;
+  for (std::string line; std::getline(file, line);)
+    steps.push_back(nlohmann::json::parse(line)["step"]);
+  return steps;
+}
+
+TEST(Metrics, WhatAFullDiskDoesNotTakeComesLater) {
   const testing::TemporaryFolder folder;
-  MetricsLog log(folder.path() + "/metrics.jsonl");
+  const std::string path = folder.path() + "/metrics.jsonl";
+  MetricsLog log(path);
+  MetricRecord each = record();
+  const auto append = [&](std::int64_t step) {
+    each.step = step;
+    log.append(each);
+  };
   {
     const testing::FileSizeLimit partial(100);
-    EXPECT_THROW(log.append(record()), std::system_error) << "a part of the line was taken";
-    EXPECT_THROW(log.append(record()), std::system_error) << "nothing of it was taken";
+    append(1);
+    EXPECT_THAT(log.take_warning(), AllOf(HasSubstr(path), HasSubstr("File too large")));
+    append(2);
+    EXPECT_EQ(log.take_warning(), "") << "it was told";
+    EXPECT_THROW(log.flush(), std::system_error);
   }
-  EXPECT_NO_THROW(log.append(record()));
+  append(3);
+  EXPECT_EQ(steps_in(path), (std::vector<std::int64_t>{1, 2, 3}));
+  const testing::FileSizeLimit again(std::filesystem::file_size(path));
+  append(4);
+  EXPECT_NE(log.take_warning(), "") << "it is full anew";
+}
+
+TEST(Metrics, FlushWritesWhatWaits) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  MetricsLog log(path);
+  {
+    const testing::FileSizeLimit none(0);
+    log.append(record());
+  }
+  log.flush();
+  EXPECT_EQ(steps_in(path).size(), 1U);
+}
+
+TEST(Metrics, HalfALineOfALifeBeforeSpoilsNone) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  std::ofstream(path) << json_line(record(), "") << "\n{\"v\":1,\"ti";
+  MetricsLog log(path, true);
+  EXPECT_EQ(log.restarts(), 1);
+  log.append(record());
+  std::ifstream file(path);
+  std::string line;
+  for (int number = 0; number < 3; ++number) ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(nlohmann::json::parse(line)["step"], 300);
 }
 
 TEST(Metrics, TimeIsUtc) {
