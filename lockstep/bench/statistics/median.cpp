@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "lockstep/core/error.h"
@@ -24,7 +25,7 @@ std::vector<double> sorted(std::span<const double> values, const char* operation
 double middle(const std::vector<double>& ascending) {
   const std::size_t half = ascending.size() / 2;
   if (ascending.size() % 2 == 1) return ascending[half];
-  return ascending[half - 1] + (ascending[half] - ascending[half - 1]) / 2;
+  return std::midpoint(ascending[half - 1], ascending[half]);
 }
 
 /// Is an interval from the value with so many below it to the one with so many above it.

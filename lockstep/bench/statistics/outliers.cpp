@@ -28,7 +28,8 @@ std::vector<bool> outliers(std::span<const double> values, double limit) {
   const double center = median(values);
   if (values.size() < kFewest) return found;
   std::vector<double> distances;
-  for (const double value : values) distances.push_back(std::abs(value - center));
+  // Halves, as the distance of two doubles may be none; only their ratios count.
+  for (const double value : values) distances.push_back(std::abs(value / 2 - center / 2));
   const double scale = deviation(distances);
   if (scale == 0) return found;
   for (std::size_t i = 0; i < values.size(); ++i) found[i] = distances[i] / scale > limit;

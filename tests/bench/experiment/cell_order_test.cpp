@@ -1,0 +1,122 @@
+#include "lockstep/bench/experiment/cell_order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Study study_of(std::size_t cells, int rounds) {
+  Study study;
+  study.name = "s";
+  study.rounds = rounds;
+  for (std::size_t i = 0; i < cells; ++i) {
+    StudyCell cell;
+    cell.id = concat("c", i);
+    study.cells.push_back(cell);
+  }
+  return study;
+}
+
+Sample sample_of(const Study& study, const Turn& turn) {
+  return {.study = study.name, .cell = study.cells[turn.cell].id, .round = turn.round};
+}
+
+TEST(RoundOrder, HasEachCellOnce) {
+  for (std::size_t cells = 0; cells < 20; ++cells) {
+    for (int round = 1; round <= 20; ++round) {
+      auto order = round_order(42, round, cells);
+      std::sort(order.begin(), order.end());
+      std::vector<std::size_t> all(cells);
+      std::iota(all.begin(), all.end(), std::size_t{0});
+      EXPECT_EQ(order, all);
+    }
+  }
+}
+
+TEST(RoundOrder, IsTheSameOnAllMachines) {
+  EXPECT_THAT(round_order(42, 1, 6), ElementsAre(5, 1, 3, 0, 4, 2));
+  EXPECT_THAT(round_order(42, 2, 6), ElementsAre(3, 2, 1, 0, 4, 5));
+  EXPECT_THAT(round_order(43, 1, 6), ElementsAre(0, 1, 4, 2, 5, 3));
+}
+
+// Each cell stands in each place equally often: none is always measured last, on a warm machine.
+TEST(RoundOrder, IsFair) {
+  constexpr int kRounds = 6000;
+  std::vector<std::vector<int>> counts(6, std::vector<int>(6, 0));
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto order = round_order(42, round, 6);
+    for (std::size_t place = 0; place < 6; ++place) ++counts[place][order[place]];
+  }
+  for (const auto& of_place : counts) {
+    for (const int count : of_place) EXPECT_NEAR(count, kRounds / 6, 150) << "5 deviations of 29";
+  }
+}
+
+TEST(MissingTurns, GoRoundByRound) {
+  const auto turns = missing_turns(study_of(3, 2), {}, 42, false);
+  ASSERT_EQ(turns.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(turns[i].round, i < 3 ? 1 : 2);
+}
+
+// Whatever is there already, the rest keeps its order and nothing is taken twice.
+TEST(MissingTurns, AreAllThatIsNotThere) {
+  std::mt19937_64 engine(1);
+  for (int trial = 0; trial < 500; ++trial) {
+    const Study study = study_of(1 + engine() % 7, 1 + static_cast<int>(engine() % 4));
+    const auto all = missing_turns(study, {}, 42, false);
+    std::vector<Sample> there;
+    std::vector<Turn> rest;
+    for (const Turn& turn : all) {
+      if (engine() % 2 == 0) {
+        there.push_back(sample_of(study, turn));
+      } else {
+        rest.push_back(turn);
+      }
+    }
+    std::shuffle(there.begin(), there.end(), engine);
+    EXPECT_EQ(missing_turns(study, there, 42, false), rest);
+  }
+}
+
+TEST(MissingTurns, LeaveOutWhatIsNotWanted) {
+  Study study = study_of(3, 3);
+  study.cells[0].not_measurable = "needs root";
+  study.cells[1].rounds = 1;
+  const auto turns = missing_turns(study, {}, 42, false);
+  EXPECT_EQ(turns.size(), 4U) << "one of cell 1, three of cell 2";
+  EXPECT_TRUE(std::none_of(turns.begin(), turns.end(), [](const Turn& turn) {
+    return turn.cell == 0 || (turn.cell == 1 && turn.round > 1);
+  }));
+}
+
+TEST(MissingTurns, TakeFailedSamplesAgainWhenAsked) {
+  const Study study = study_of(1, 1);
+  Sample failed = sample_of(study, {0, 1});
+  failed.failure = "was killed";
+  EXPECT_THAT(missing_turns(study, std::vector{failed}, 42, false), IsEmpty());
+  EXPECT_THAT(missing_turns(study, std::vector{failed}, 42, true), ElementsAre(Turn{0, 1}));
+  const Sample worked = sample_of(study, {0, 1});
+  EXPECT_THAT(missing_turns(study, std::vector{failed, worked}, 42, true), IsEmpty());
+}
+
+TEST(MissingTurns, WhatCouldNotBeMeasuredThenMayBeNow) {
+  const Study study = study_of(1, 1);
+  Sample noted = sample_of(study, {0, 1});
+  noted.not_measurable = "needs root";
+  EXPECT_THAT(missing_turns(study, std::vector{noted}, 42, false), ElementsAre(Turn{0, 1}));
+  Sample of_another_study = sample_of(study, {0, 1});
+  of_another_study.study = "t";
+  EXPECT_EQ(missing_turns(study, std::vector{of_another_study}, 42, false).size(), 1U);
+}
+
+}  // namespace
+}  // namespace lockstep::bench

@@ -1,0 +1,188 @@
+#include "lockstep/bench/experiment/runner.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "lockstep/bench/experiment/cell_order.h"
+#include "lockstep/bench/experiment/sample_log.h"
+#include "lockstep/core/error.h"
+#include "lockstep/launch/cpu_share.h"
+
+#include "../../formats/temporary_directory.h"
+#include "shell_study.h"
+
+namespace lockstep::bench {
+namespace {
+
+using lockstep::testing::TemporaryDirectory;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::names;
+using testing::shell_cell;
+using testing::shell_study;
+using testing::ShellRunner;
+using ::testing::SizeIs;
+using testing::text_of;
+using testing::value_cell;
+
+TEST(RunStudy, TakesEachSampleInTheDrawnOrder) {
+  const TemporaryDirectory folder;
+  const Study study = shell_study({value_cell("a", 1), value_cell("b", 2), value_cell("c", 3)}, 2);
+  std::vector<std::string> expected;
+  for (const Turn& turn : missing_turns(study, {}, 42, false)) {
+    expected.push_back(concat(study.cells[turn.cell].id, "-", turn.round));
+  }
+  ShellRunner runner(folder.path() / "new" / "bench");
+  const RunnerResult result = runner.run(study);
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_EQ(names(result.samples), expected);
+  EXPECT_EQ(read_samples(runner.options.output / "samples.jsonl").samples, result.samples);
+  EXPECT_EQ(result.samples.front().values.at("seconds"), result.samples.front().cell[0] - 'a' + 1);
+}
+
+TEST(RunStudy, NotesWhatSurroundsASample) {
+  const TemporaryDirectory folder;
+  Study study = shell_study({value_cell("a", 1)}, 1);
+  study.cells[0].places = 2;
+  ShellRunner runner(folder.path());
+  runner.options.cores = 2;
+  const Sample sample = runner.run(study).samples.front();
+  EXPECT_EQ(sample.study, "shell");
+  EXPECT_EQ(sample.round, 1);
+  EXPECT_THAT(sample.time, ::testing::MatchesRegex("....-..-..T..:..:..\\....Z"));
+  EXPECT_EQ(sample.settings.at("name"), "a");
+  EXPECT_EQ(sample.command, study.cells[0].command);
+  EXPECT_EQ(sample.places, 2);
+  EXPECT_FALSE(sample.oversubscribed);
+  EXPECT_GT(sample.seconds, 0);
+  EXPECT_GT(sample.calibration_seconds, 0);
+  EXPECT_TRUE(std::isnan(sample.other_share) || sample.other_share <= 1);
+}
+
+TEST(RunStudy, MarksMorePlacesThanCores) {
+  const TemporaryDirectory folder;
+  Study study = shell_study({value_cell("a", 1), value_cell("b", 1), value_cell("c", 1)}, 1);
+  study.cells[0].places = 3;
+  study.cells[1].places = 2;
+  study.cells[2].places = 2;
+  study.cells[2].cores = 1;
+  ShellRunner runner(folder.path());
+  runner.options.cores = 2;
+  for (const Sample& sample : runner.run(study).samples) {
+    EXPECT_EQ(sample.oversubscribed, sample.cell != "b") << sample.cell;
+  }
+}
+
+TEST(RunStudy, KeepsTheOutputAndRemovesTheRun) {
+  const TemporaryDirectory folder;
+  StudyCell cell = value_cell("a", 1);
+  cell.command[1] += "; echo out; echo err >&2";
+  const Study study = shell_study({cell}, 1);
+  ShellRunner runner(folder.path());
+  runner.run(study);
+  EXPECT_THAT(text_of(folder.path() / "runs/a-1.log"), HasSubstr("out\n"));
+  EXPECT_THAT(text_of(folder.path() / "runs/a-1.log"), HasSubstr("err\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "runs/a-1"));
+}
+
+TEST(RunStudy, KeepsTheRunWhenAsked) {
+  const TemporaryDirectory folder;
+  ShellRunner runner(folder.path());
+  runner.options.keep_runs = true;
+  runner.run(shell_study({value_cell("a", 5)}, 1));
+  EXPECT_EQ(text_of(folder.path() / "runs/a-1/value"), "5\n");
+}
+
+// A trainer goes on with the run that it finds.
+TEST(RunStudy, BeginsWithoutWhatAStoppedBenchLeft) {
+  const TemporaryDirectory folder;
+  std::filesystem::create_directories(folder.path() / "runs/a-1/snapshots");
+  const StudyCell cell = shell_cell("a", "test ! -e \"$RUN/snapshots\" && echo 1 > \"$RUN/value\"");
+  ShellRunner runner(folder.path());
+  EXPECT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
+}
+
+TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
+  const TemporaryDirectory folder;
+  StudyCell cell =
+      shell_cell("a", "echo 1 > \"$RUN/value\"; echo \"PATH=$PATH. NEW=$NEW. HOME=$HOME.\"; nproc");
+  cell.environment = {"PATH=/usr/bin:/bin", "NEW=a=b"};
+  cell.cores = 1;
+  ::setenv("HOME", "/inherited", 1);
+  ShellRunner runner(folder.path());
+  ASSERT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
+  EXPECT_EQ(
+      text_of(folder.path() / "runs/a-1.log"),
+      "PATH=/usr/bin:/bin. NEW=a=b. HOME=/inherited.\n1\n");
+  cell.id = "b";
+  cell.cores = 100000;
+  ShellRunner more(folder.path() / "more");
+  more.run(shell_study({cell}, 1));
+  EXPECT_THAT(
+      text_of(folder.path() / "more/runs/b-1.log"),
+      HasSubstr(concat(".\n", launch::available_cpus().size(), "\n")));
+}
+
+TEST(RunStudy, NotesWhatCannotBeMeasured) {
+  const TemporaryDirectory folder;
+  Study study = shell_study({value_cell("a", 1), value_cell("b", 1)}, 2);
+  study.cells[0].not_measurable = "needs root";
+  ShellRunner runner(folder.path());
+  const RunnerResult result = runner.run(study);
+  EXPECT_EQ(result.exit_code(), 0) << "it is no failure";
+  EXPECT_THAT(names(result.samples), ElementsAre("a-1", "b-1", "b-2"));
+  EXPECT_EQ(result.samples[0].not_measurable, "needs root");
+  EXPECT_THAT(runner.said, Contains("shell: a cannot be measured here: needs root"));
+  EXPECT_THAT(runner.run(study).samples, SizeIs(3)) << "noted once";
+  study.cells[0].not_measurable = "";
+  const RunnerResult now = runner.run(study);
+  EXPECT_THAT(names(now.samples), ElementsAre("b-1", "b-2", "a-1", "a-2"));
+}
+
+TEST(RunStudy, TellsHowFarItIs) {
+  const TemporaryDirectory folder;
+  ShellRunner runner(folder.path());
+  runner.run(shell_study({value_cell("a", 1)}, 2));
+  ASSERT_THAT(runner.said, SizeIs(4));
+  EXPECT_EQ(runner.said[0], "shell: sample 1 of 2, round 1: a");
+  EXPECT_THAT(runner.said[1], HasSubstr("a: 0."));
+  EXPECT_THAT(runner.said[2], HasSubstr("shell: sample 2 of 2, round 2: a; about 0."));
+}
+
+TEST(RunStudy, RefusesSamplesOfOtherWork) {
+  const TemporaryDirectory folder;
+  ShellRunner runner(folder.path());
+  runner.run(shell_study({value_cell("a", 1)}, 1));
+  const auto complaint = [&](const Study& study) {
+    try {
+      runner.run(study);
+      return std::string();
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_THAT(
+      complaint(shell_study({value_cell("a", 2)}, 1)),
+      HasSubstr("samples.jsonl holds samples of shell's cell a, made by another command; go on"));
+  EXPECT_THAT(
+      complaint(shell_study({value_cell("b", 1)}, 1)),
+      HasSubstr("cell a, which is not measured now"));
+  Study other = shell_study({value_cell("b", 1)}, 1);
+  other.name = "other";
+  EXPECT_EQ(complaint(other), "") << "studies may share a folder";
+  EXPECT_THAT(complaint(Study()), HasSubstr("nothing reads the values")) << "what cannot be";
+}
+
+TEST(RunStudy, RefusesAProgramThatIsNotThere) {
+  const TemporaryDirectory folder;
+  ShellRunner runner(folder.path() / "out");
+  runner.options.program = "/nonexistent/lockstep";
+  EXPECT_THROW(runner.run(shell_study({value_cell("a", 1)}, 1)), InvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "out"));
+}
+
+}  // namespace
+}  // namespace lockstep::bench

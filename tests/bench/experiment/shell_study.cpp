@@ -1,0 +1,60 @@
+#include "shell_study.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench::testing {
+
+StudyCell shell_cell(const std::string& id, const std::string& script) {
+  // What the runner adds, `--output FOLDER`, becomes $1 and $2.
+  return {
+      .id = id,
+      .settings = {{"name", id}},
+      .command = {"-c", "RUN=$2; mkdir -p \"$RUN\"; " + script, "sh"},
+      .environment = {},
+      .not_measurable = {}};
+}
+
+StudyCell value_cell(const std::string& id, double value) {
+  return shell_cell(id, concat("echo ", value, " > \"$RUN/value\""));
+}
+
+Study shell_study(std::vector<StudyCell> cells, int rounds) {
+  Study study;
+  study.name = "shell";
+  study.cells = std::move(cells);
+  study.rounds = rounds;
+  study.limit_seconds = 600;
+  study.values = [](const StudyCell&, const std::filesystem::path& run) {
+    std::ifstream file(run / "value");
+    double value = 0;
+    if (!(file >> value)) throw DataError((run / "value").string() + ": holds no number");
+    return std::map<std::string, double>{{"seconds", value}};
+  };
+  return study;
+}
+
+ShellRunner::ShellRunner(const std::filesystem::path& output) {
+  options.output = output;
+  options.program = "/bin/sh";
+  options.say = [this](const std::string& line) { said.push_back(line); };
+}
+
+RunnerResult ShellRunner::run(const Study& study) { return run_study(study, options); }
+
+std::vector<std::string> names(const std::vector<Sample>& samples) {
+  std::vector<std::string> result;
+  for (const Sample& sample : samples) result.push_back(concat(sample.cell, "-", sample.round));
+  return result;
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace lockstep::bench::testing
