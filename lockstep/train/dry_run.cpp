@@ -8,6 +8,7 @@
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/datasets.h"
 #include "lockstep/train/run_directory.h"
+#include "lockstep/train/start_weights.h"
 
 namespace lockstep {
 namespace {
@@ -23,12 +24,15 @@ std::int64_t available_memory() {
   return 0;
 }
 
-std::int64_t parameters_of(const std::string& model, std::int64_t classes) {
+std::int64_t parameters_of(const torch::nn::Module& model) {
   std::int64_t count = 0;
-  for (const auto& parameter : nn::make_model(model, classes)->parameters()) {
-    count += parameter.numel();
-  }
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
   return count;
+}
+
+std::string text_of(const StartWeights& start) {
+  const bool has_both = !start.remark.empty() && !start.warning.empty();
+  return concat(start.remark, has_both ? "\n" : "", start.warning);
 }
 
 void check_memory(const TrainPlan& plan, int local_world_size) {
@@ -51,14 +55,17 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   check_options(options, world_size);
   check_run_directory(options.output, options.resume);
   const Datasets data = load_datasets(options);
+  nn::Model model = nn::make_model(options.model, model_classes(options, data));
+  const StartWeights start = start_with(model, options);
   const TrainPlan plan{
       .options = options,
       .world_size = world_size,
-      .parameters = parameters_of(options.model, model_classes(options, data)),
+      .parameters = parameters_of(*model),
       .train_samples = data.train->size(),
       .test_samples = data.test->size(),
       .data_bytes = data.bytes_in_memory,
-      .available_bytes = available_memory()};
+      .available_bytes = available_memory(),
+      .start = text_of(start)};
   check_memory(plan, local_world_size);
   return plan;
 }

@@ -95,9 +95,13 @@ std::string where(const TrainPlan& plan, const Layout& layout) {
   return concat(ranks, plan.world_size == 1 ? " in " : ", each in ", places, " places");
 }
 
-std::string row(const char* name, const std::string& value) {
+// Further lines of the value stand below its first.
+std::string row(const char* name, std::string value) {
   char text[32];
-  std::snprintf(text, sizeof text, "  %-10s ", name);
+  const int width = std::snprintf(text, sizeof text, "  %-10s ", name);
+  const std::string margin(static_cast<std::size_t>(width), ' ');
+  for (std::size_t end = 0; (end = value.find('\n', end)) != std::string::npos; ++end)
+    value.insert(end + 1, margin);
   return text + value + "\n";
 }
 
@@ -136,6 +140,7 @@ std::string plan_text(const TrainPlan& plan) {
       duration_of(plan),
       ".\n",
       row("model", concat(options.model, ", ", plan.parameters, " parameters")),
+      plan.start.empty() ? "" : row("start", plan.start),
       row("data",
           concat(
               plan.train_samples, " images to train with, ", plan.test_samples, " to test with")),

@@ -104,6 +104,18 @@ TEST_F(TrainRefusal, ADryRunWritesNothing) {
   EXPECT_EQ(run({"--dry-run"}).code, 3);
 }
 
+TEST_F(TrainRefusal, ADryRunTriesWeightsAndFrozenParameters) {
+  const auto frozen = run({"--dry-run", "--freeze", "0.*"});
+  EXPECT_EQ(frozen.code, 0) << frozen.err;
+  EXPECT_THAT(frozen.out, HasSubstr("frozen: 2 of 6 parameters"));
+  const auto unknown = run({"--dry-run", "--freeze", "layer9.*"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("--freeze matches no parameter: layer9.*"));
+  const auto missing = run({"--dry-run", "--pretrained", folder_.path() + "/none.safetensors"});
+  EXPECT_NE(missing.code, 0);
+  EXPECT_THAT(missing.err, HasSubstr("none.safetensors"));
+}
+
 TEST_F(TrainRefusal, HelpIsNone) {
   const auto ended = train({"--help"});
   EXPECT_EQ(ended.code, 0);

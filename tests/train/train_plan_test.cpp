@@ -36,6 +36,17 @@ TEST(TrainPlan, SaysWhatTheRunWouldDo) {
       "  output     runs/x\n");
 }
 
+TEST(TrainPlan, SaysWhatItBeginsWith) {
+  TrainPlan tuned = plan();
+  EXPECT_THAT(plan_text(tuned), ::testing::Not(::testing::HasSubstr("start")));
+  tuned.start = "38 tensors from F\nweights of F:\n  fc.weight";
+  EXPECT_THAT(
+      plan_text(tuned),
+      ::testing::HasSubstr(
+          "\n  start      38 tensors from F\n             weights of F:\n             "
+          "  fc.weight\n"));
+}
+
 TEST(TrainPlan, NamesEveryLimit) {
   TrainPlan limited = plan();
   limited.options.limits = {.epochs = 1, .steps = 10, .seconds = 5400.0};
