@@ -7,9 +7,18 @@
 namespace lockstep::bench {
 namespace {
 
+constexpr double kMostInFull = 1e9;
+
 std::string with_digits(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+// What a column cannot hold.
+std::string with_exponent(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2e", value);
   return text;
 }
 
@@ -22,11 +31,14 @@ std::string interval(const Estimate& estimate, std::string (*text)(double)) {
 
 std::string seconds_text(double seconds) {
   const double size = std::abs(seconds);
+  if (size >= kMostInFull) return with_exponent(seconds);
   const int before = size < 1 ? 0 : static_cast<int>(std::floor(std::log10(size))) + 1;
   return with_digits(seconds, std::clamp(3 - before, 0, 3));
 }
 
-std::string ratio_text(double ratio) { return with_digits(ratio, 2); }
+std::string ratio_text(double ratio) {
+  return std::abs(ratio) < kMostInFull ? with_digits(ratio, 2) : with_exponent(ratio);
+}
 
 std::string percent_text(double share) {
   return with_digits(100 * share, share < 0.1 ? 1 : 0) + " %";

@@ -23,6 +23,11 @@ struct Ratios {
     below += below_one(ratio) ? 1 : 0;
   }
 
+  /// Tells whether any has an interval.
+  bool has_intervals() const {
+    return std::any_of(all.begin(), all.end(), [](const Estimate& each) { return each.count > 1; });
+  }
+
   double least() const {
     double value = all.front().median;
     for (const Estimate& each : all) value = std::min(value, each.median);
@@ -83,13 +88,14 @@ Ratios of_both(const std::vector<EpochCell>& cells, const std::string& model, in
 
 std::string paid_text(const char* way, const Ratios& ratios) {
   if (ratios.all.empty()) return concat(way, " has no number");
+  const std::string range = range_text(ratios.least(), ratios.most(), ratio_text);
+  const std::string text = concat(way, " is ", range, " times as fast as one place");
+  if (!ratios.has_intervals()) return text;
   return concat(
-      way,
-      " ",
-      range_text(ratios.least(), ratios.most(), ratio_text),
-      " times as fast as one place, surely faster in ",
+      text,
+      ": surely faster in ",
       ratios.above,
-      " and surely slower in ",
+      ", surely slower in ",
       ratios.below,
       " of ",
       ratios.all.size(),
@@ -99,10 +105,11 @@ std::string paid_text(const char* way, const Ratios& ratios) {
 std::string choice_text(const Ratios& ratios) {
   if (ratios.all.empty()) return "";
   const std::string range = range_text(ratios.least(), ratios.most(), ratio_text);
+  const std::string took = concat("An epoch of dp took ", range, " times as long as one of ddp");
+  if (!ratios.has_intervals()) return took + ". ";
   const std::string counts = concat(
-      "dp took ",
-      range,
-      " times as long as ddp; ddp was surely the quicker in ",
+      took,
+      ": ddp was surely the quicker in ",
       ratios.above,
       ", dp in ",
       ratios.below,
@@ -111,7 +118,7 @@ std::string choice_text(const Ratios& ratios) {
       ". ");
   if (ratios.above > 0 && ratios.below == 0) return counts + "Take ddp. ";
   if (ratios.below > 0 && ratios.above == 0) return counts + "Take dp. ";
-  return counts + "Neither is always the quicker. ";
+  return counts + "Neither is surely the quicker. ";
 }
 
 std::string of_model(const std::vector<EpochCell>& cells, const std::string& model) {

@@ -39,7 +39,7 @@ const EpochCell* sibling(
 }
 
 std::optional<Estimate> speed_up(const std::vector<EpochCell>& cells, const EpochCell& cell) {
-  const EpochCell* one = sibling(cells, cell, 1, "none");
+  const EpochCell* one = sibling(cells, cell, 1, "serial");
   if (one == nullptr || cell.places == 1) return std::nullopt;
   return ratio_of(one->result, cell.result, kSecondEpoch);
 }

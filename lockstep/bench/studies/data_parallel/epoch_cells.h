@@ -18,7 +18,7 @@ struct EpochCell {
   int repeat = 1;
   int batch = 128;
   int places = 1;
-  std::string way;  ///< none, dp, ddp
+  std::string way;  ///< serial, dp, ddp
   CellResult result;
 
   /// Gives the part of an epoch that its times are extrapolated from, or 1.

@@ -66,9 +66,9 @@ Row speed_up_row(const std::vector<EpochCell>& cells, const EpochCell& cell) {
   row.push_back(faster ? percent_text(faster->median / cell.places) : kNone);
   row.push_back(published ? ratio_text(*published) : kNone);
   std::string note = note_of(cell);
-  const EpochCell* one = sibling(cells, cell, 1, "none");
+  const EpochCell* one = sibling(cells, cell, 1, "serial");
   const bool lacks_one = cell.result.reason.empty() && !faster && one != nullptr;
-  if (lacks_one) note = concat("one place has no number: ", one->result.reason);
+  if (lacks_one) note = concat("one place: ", note_of(*one));
   row.push_back(note);
   return row;
 }
@@ -78,6 +78,11 @@ std::string quicker(const std::optional<Estimate>& ratio) {
   if (above_one(ratio)) return "ddp";
   if (below_one(ratio)) return "dp";
   return ratio->count < 2 ? "one round" : "not told apart";
+}
+
+std::string both_notes(const std::string& dp, const std::string& ddp) {
+  if (dp == kNone) return "ddp: " + ddp;
+  return ddp == kNone ? "dp: " + dp : concat("dp: ", dp, "; ddp: ", ddp);
 }
 
 Row dp_or_ddp_row(const std::vector<EpochCell>& cells, const EpochCell& dp, const EpochCell& ddp) {
@@ -90,7 +95,7 @@ Row dp_or_ddp_row(const std::vector<EpochCell>& cells, const EpochCell& dp, cons
   row.push_back(ratio ? ratio_interval(*ratio) : kNone);
   row.push_back(quicker(ratio));
   const std::string first = note_of(dp), second = note_of(ddp);
-  row.push_back(first == second ? first : concat("dp: ", first, "; ddp: ", second));
+  row.push_back(first == second ? first : both_notes(first, second));
   return row;
 }
 
@@ -126,6 +131,9 @@ page::Table epoch_table(const std::vector<EpochCell>& cells) {
     table.rows.push_back(row);
   }
   table.notes.push_back(concat("interval: of the second epoch; published: ", kPublishedWith));
+  std::vector<CellResult> results;
+  for (const EpochCell& cell : cells) results.push_back(cell.result);
+  for (const std::string& reason : whole_reasons(results)) table.notes.push_back(reason);
   return table;
 }
 

@@ -88,7 +88,7 @@ std::vector<std::string> command_of(const GridPoint& point, const StudyOptions& 
       "--progress",
       "none",
       "--parallel",
-      point.places == 1 ? "serial" : point.way};
+      point.way};
   const std::string places = std::to_string(point.places);
   if (point.way == "dp") command.insert(command.end(), {"--places", places});
   if (point.way == "ddp") {

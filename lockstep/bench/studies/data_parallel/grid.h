@@ -11,11 +11,11 @@ namespace lockstep::bench {
 /// Is a point of the data-parallel study's grid.
 struct GridPoint {
   std::string model = "mnist-small";
-  int repeat = 1;            ///< passes over the set that make an epoch
-  int batch = 128;           ///< images a step on each replica
-  int places = 1;            ///< replicas
-  std::string way = "none";  ///< dp, ddp, or none for the one place that both begin from
-  int steps = 0;             ///< an epoch is cut after so many; 0: it is whole
+  int repeat = 1;              ///< passes over the set that make an epoch
+  int batch = 128;             ///< images a step on each replica
+  int places = 1;              ///< replicas
+  std::string way = "serial";  ///< dp, ddp, or serial: the one place that both begin from
+  int steps = 0;               ///< an epoch is cut after so many; 0: it is whole
 };
 
 /// Lists the grid: the study's own, or the part of it that a hundred seconds on two cores allow.

@@ -1,5 +1,6 @@
 #include "lockstep/bench/studies/data_parallel/results_file.h"
 
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t kMostCount = 1'000'000;
+constexpr double kMostSeconds = 1e9;  // of an epoch
 
 /// Takes what a line must have.
 class LineFields {
@@ -35,8 +37,8 @@ class LineFields {
 
   double seconds(const char* name) const {
     const Json& value = at(name);
-    const bool fits =
-        value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
+    const bool fits = value.is_number() && std::isfinite(value.get<double>()) &&
+                      value.get<double>() > 0 && value.get<double>() < kMostSeconds;
     if (!fits) refuse(concat("'", name, "' must be seconds above 0: ", value.dump()));
     return value.get<double>();
   }
@@ -77,13 +79,13 @@ ResultsLine line_of(const LineFields& fields) {
       .repeat = fields.count("n_dataset_repeat"),
       .batch = fields.count("batch_size"),
       .places = fields.count("n_gpus"),
-      .way = fields.word("parallel", {"none", "dp", "ddp"}),
+      .way = fields.word("parallel", {"serial", "dp", "ddp"}),
       .first_seconds = fields.seconds("first epoch time"),
       .second_seconds = fields.seconds("second epoch time"),
       .extrapolated = fields.flag("extrapolated"),
       .oversubscribed = fields.flag("oversubscribed")};
   if (!line.model.empty()) line.model = "mnist-" + line.model;
-  if (line.way.empty()) line.way = line.places == 1 ? "none" : "dp";
+  if (line.way.empty()) line.way = line.places == 1 ? "serial" : "dp";
   return line;
 }
 
@@ -100,6 +102,23 @@ void name_models_by_order(ResultsFile& file, const std::string& name) {
       concat(name, ": lines without model_size are taken for mnist-small and mnist-large in turn"));
 }
 
+// A hand may have been in samples.jsonl.
+std::string setting(const Sample& sample, const char* name) {
+  const auto found = sample.settings.find(name);
+  if (found != sample.settings.end()) return found->second;
+  throw DataError(
+      concat("samples.jsonl: a sample of ", sample.cell, " has no setting '", name, "'"));
+}
+
+int count(const Sample& sample, const char* name) {
+  const std::string text = setting(sample, name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  throw DataError(
+      concat("samples.jsonl: a sample of ", sample.cell, " has ", name, " '", text, "'"));
+}
+
 Json number(const Sample& sample, const char* name) {
   const auto value = sample.values.find(name);
   return value != sample.values.end() && std::isfinite(value->second) ? Json(value->second)
@@ -109,22 +128,23 @@ Json number(const Sample& sample, const char* name) {
 }  // namespace
 
 std::string results_line(const Sample& sample) {
-  const std::string& model = sample.settings.at("model");
+  const std::string model = setting(sample, "model");
+  const Json share = number(sample, "epoch_share");
   const nlohmann::ordered_json line = {
-      {"n_dataset_repeat", std::stoi(sample.settings.at("repeat"))},
-      {"batch_size", std::stoi(sample.settings.at("batch"))},
+      {"n_dataset_repeat", count(sample, "repeat")},
+      {"batch_size", count(sample, "batch")},
       {"n_gpus", sample.places},
       {"model_size", model.substr(model.find('-') + 1)},
       {"first epoch time", number(sample, "first_epoch_seconds")},
       {"second epoch time", number(sample, "second_epoch_seconds")},
-      {"parallel", sample.settings.at("way")},
+      {"parallel", setting(sample, "way")},
       {"round", sample.round},
       {"time", sample.time},
       {"train_loss", number(sample, "train_loss")},
       {"test_accuracy", number(sample, "test_accuracy")},
       {"samples_per_s", number(sample, "samples_per_s")},
-      {"epoch_share", number(sample, "epoch_share")},
-      {"extrapolated", sample.values.at("epoch_share") < 1},
+      {"epoch_share", share},
+      {"extrapolated", share.is_number() && share.get<double>() < 1},
       {"oversubscribed", sample.oversubscribed}};
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

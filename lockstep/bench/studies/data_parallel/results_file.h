@@ -15,7 +15,7 @@ struct ResultsLine {
   int repeat = 1;
   int batch = 128;
   int places = 1;
-  std::string way;  ///< none with one place, dp, ddp; the notebook's are DataParallel's
+  std::string way;  ///< serial with one place, dp, ddp; the notebook's are DataParallel's
   double first_seconds = 0;
   double second_seconds = 0;
   bool extrapolated = false;    ///< from a part of an epoch

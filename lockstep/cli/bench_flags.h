@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/studies/bench_request.h"
+
+namespace lockstep::cli {
+
+/// Is what `lockstep bench` was asked for.
+struct BenchCommand {
+  bench::BenchRequest request;
+  std::string name;    ///< of the study, or `all`; empty: only the list
+  std::string output;  ///< folder
+  std::uint64_t seed = 42;
+  bool keep_runs = false;
+  bool retry_failed = false;
+  bool list = false;
+  bool json = false;
+};
+
+/// Gives the help of `lockstep bench`.
+std::string bench_help();
+
+/// Reads the flags; nothing when they ask for help. Throws InvalidArgument that proposes the study
+/// or flag that was meant.
+std::optional<BenchCommand> parse_bench(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli

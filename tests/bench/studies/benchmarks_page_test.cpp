@@ -1,0 +1,31 @@
+// Holds docs/benchmarks.md to the command: its lines can be given.
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/cli/bench_flags.h"
+
+namespace lockstep::cli {
+namespace {
+
+TEST(BenchmarksPage, ItsCommandsCanBeGiven) {
+  std::ifstream page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/benchmarks.md");
+  const std::string beginning = "    lockstep bench ";
+  int commands = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with(beginning)) continue;
+    std::istringstream stream(line.substr(beginning.size()));
+    std::vector<std::string> words;
+    for (std::string word; stream >> word;) words.push_back(word);
+    EXPECT_NO_THROW(EXPECT_TRUE(parse_bench(words).has_value())) << line;
+    ++commands;
+  }
+  EXPECT_EQ(commands, 4);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,212 @@
+#include "lockstep/bench/studies/data_parallel/data_parallel.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/page/section.h"
+#include "lockstep/bench/studies/estimate_text.h"
+
+#include "tests/bench/studies/made_samples.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::made_sample;
+using ::testing::Not;
+
+// The part of the whole grid with the small net, the set once and batch 128.
+Study small_study(int cores) {
+  Study study = data_parallel_study({.full = true, .cores = cores});
+  std::erase_if(study.cells, [](const StudyCell& cell) {
+    return !cell.id.starts_with("mnist-small-r1-b128-");
+  });
+  return study;
+}
+
+// Three rounds; the times of one place, dp and ddp on two.
+std::vector<Sample> three_rounds(double one, double dp, double ddp) {
+  std::vector<Sample> samples;
+  for (int round = 1; round <= 3; ++round) {
+    const double noise = 1 + 0.01 * round;
+    samples.push_back(made_sample("mnist-small", 128, 1, "serial", round, one * noise));
+    samples.push_back(made_sample("mnist-small", 128, 2, "dp", round, dp * noise));
+    samples.push_back(made_sample("mnist-small", 128, 2, "ddp", round, ddp * noise));
+  }
+  return samples;
+}
+
+void add_four_places(std::vector<Sample>& samples) {
+  for (const char* way : {"dp", "ddp"}) {
+    samples.push_back(made_sample("mnist-small", 128, 4, way, 1, 5));
+    samples.back().oversubscribed = true;
+  }
+}
+
+page::Section told(const Study& study, const std::vector<Sample>& samples) {
+  return study.tell(study, samples);
+}
+
+const page::Table& table(const page::Section& section, const std::string& id) {
+  const auto found =
+      std::find_if(section.tables.begin(), section.tables.end(), [&](const auto& each) {
+        return each.id == id;
+      });
+  if (found == section.tables.end()) throw std::runtime_error("no table " + id);
+  return *found;
+}
+
+std::string row_text(const page::Table& table, std::size_t row) {
+  std::string text;
+  for (const std::string& cell : table.rows.at(row)) text += cell + "|";
+  return text;
+}
+
+TEST(DataParallelStudy, SetsHereBesidePublished) {
+  auto samples = three_rounds(4, 2.5, 2);
+  add_four_places(samples);
+  const auto section = told(small_study(2), samples);
+  const auto& epochs = table(section, "data-parallel-epochs");
+  ASSERT_EQ(epochs.rows.size(), 5U);
+  EXPECT_EQ(row_text(epochs, 0), "mnist-small|1|128|1|serial|5.08|4.08|4.04 to 4.12|9.39|9.45|-|");
+  EXPECT_EQ(row_text(epochs, 1), "mnist-small|1|128|2|dp|3.55|2.55|2.52 to 2.58|10.9|8.29|-|");
+  EXPECT_EQ(row_text(epochs, 2), "mnist-small|1|128|2|ddp|3.04|2.04|2.02 to 2.06|-|-|-|");
+  EXPECT_EQ(row_text(epochs, 4), "mnist-small|1|128|4|ddp|6.00|5.00|-|-|-|oversubscribed|");
+  const auto& faster = table(section, "data-parallel-speed-up");
+  EXPECT_EQ(row_text(faster, 0), "mnist-small|1|128|2|dp|1.60|1.60 to 1.60|80 %|1.14|-|");
+  const auto& choice = table(section, "data-parallel-dp-or-ddp");
+  EXPECT_EQ(row_text(choice, 0), "mnist-small|1|128|2|2.55|2.04|1.25|1.25 to 1.25|ddp|-|");
+  EXPECT_EQ(row_text(choice, 1), "mnist-small|1|128|4|5.00|5.00|1.00|-|one round|oversubscribed|");
+  EXPECT_EQ(table(section, "data-parallel-samples").rows.size(), 11U);
+}
+
+TEST(DataParallelStudy, EveryTableMarksTheOversubscribed) {
+  auto samples = three_rounds(4, 2.5, 2);
+  add_four_places(samples);
+  for (const page::Table& each : told(small_study(2), samples).tables) {
+    const bool marks = std::any_of(each.rows.begin(), each.rows.end(), [](const auto& row) {
+      return row.back() == "oversubscribed";
+    });
+    EXPECT_TRUE(marks) << each.id;
+  }
+}
+
+TEST(DataParallelStudy, ConcludesWhichWayPaidByHowMuchAndHowSure) {
+  auto samples = three_rounds(4, 2.5, 2);
+  add_four_places(samples);
+  const std::string text = told(small_study(2), samples).conclusion;
+  EXPECT_THAT(
+      text,
+      HasSubstr("ddp is 2.00 times as fast as one place: surely faster in 1, surely slower in 0 of "
+                "1 cell"));
+  EXPECT_THAT(text, HasSubstr("dp is 1.60 times as fast as one place"));
+  EXPECT_THAT(text, HasSubstr("dp took 1.25 times as long as one of ddp"));
+  EXPECT_THAT(text, HasSubstr("Take ddp."));
+  EXPECT_THAT(text, HasSubstr("over 3 rounds"));
+  EXPECT_THAT(text, HasSubstr("a probability of 75 %"));
+  EXPECT_THAT(text, HasSubstr("4 places are more than there are cores"));
+  EXPECT_THAT(text, HasSubstr("1.14 (mnist-small, 2 GPUs, batch 128)"));
+}
+
+TEST(DataParallelStudy, ConcludesTheOtherWayFromOtherNumbers) {
+  const std::string slow = told(small_study(2), three_rounds(2, 2.5, 4)).conclusion;
+  EXPECT_THAT(
+      slow,
+      HasSubstr("ddp is 0.50 times as fast as one place: surely faster in 0, surely slower in 1 of "
+                "1 cell"));
+  EXPECT_THAT(slow, HasSubstr("Take dp."));
+  auto samples = three_rounds(4, 2, 2);
+  for (Sample& sample : samples) {
+    const bool odd = sample.settings.at("way") == "dp" && sample.round == 2;
+    if (odd) sample.values["second_epoch_seconds"] = 1.9;
+  }
+  const std::string open = told(small_study(2), samples).conclusion;
+  EXPECT_THAT(open, HasSubstr("Neither is surely the quicker."));
+}
+
+TEST(DataParallelStudy, IsNotSureOfOneRound) {
+  std::vector<Sample> samples{
+      made_sample("mnist-small", 128, 1, "serial", 1, 4),
+      made_sample("mnist-small", 128, 2, "ddp", 1, 2)};
+  const std::string text = told(small_study(2), samples).conclusion;
+  EXPECT_THAT(text, HasSubstr("ddp is 2.00 times as fast as one place; "));
+  EXPECT_THAT(text, HasSubstr("nothing is sure"));
+  EXPECT_THAT(text, Not(HasSubstr("Take")));
+}
+
+TEST(DataParallelStudy, SaysWhyACellHasNoNumber) {
+  auto samples = three_rounds(4, 2.5, 2);
+  for (Sample& sample : samples) {
+    if (sample.settings.at("way") != "ddp") continue;
+    sample.values.clear();
+    sample.failure = "killed by SIGKILL";
+    sample.code = 137;
+  }
+  const auto section = told(small_study(2), samples);
+  EXPECT_THAT(row_text(table(section, "data-parallel-epochs"), 2), HasSubstr("SIGKILL"));
+  EXPECT_THAT(row_text(table(section, "data-parallel-dp-or-ddp"), 0), HasSubstr("SIGKILL"));
+  EXPECT_THAT(section.conclusion, HasSubstr("3 of 5 cells have no number"));
+  EXPECT_THAT(section.conclusion, HasSubstr("ddp has no number"));
+  for (const page::Table& each : section.tables) page::check_table(each);
+}
+
+TEST(DataParallelStudy, SaysWhatIsExtrapolated) {
+  auto samples = three_rounds(4, 2.5, 2);
+  for (Sample& sample : samples) sample.values["epoch_share"] = 0.256;
+  const auto section = told(small_study(2), samples);
+  EXPECT_THAT(
+      row_text(table(section, "data-parallel-epochs"), 0), HasSubstr("extrapolated from 26 %"));
+  EXPECT_THAT(section.conclusion, HasSubstr("extrapolated: mnist-small from 26 % of an epoch"));
+  for (const plot::Figure& figure : section.figures) {
+    EXPECT_THAT(figure.note, HasSubstr("Extrapolated from 26 %")) << figure.id;
+  }
+}
+
+TEST(DataParallelStudy, TellsEvenWhatHasNoSamples) {
+  const auto section = told(data_parallel_study({.full = true, .cores = 2}), {});
+  for (const page::Table& each : section.tables) page::check_table(each);
+  for (const plot::Figure& figure : section.figures) plot::check_figure(figure);
+  EXPECT_THAT(section.conclusion, HasSubstr("no cell with several places has a number"));
+  EXPECT_THAT(section.conclusion, HasSubstr("90 of 90 cells have no number"));
+}
+
+TEST(DataParallelStudy, DrawsTheEstimatesOfTheTables) {
+  const auto section = told(small_study(2), three_rounds(4, 2.5, 2));
+  ASSERT_EQ(section.figures.size(), 4U);
+  for (const plot::Figure& figure : section.figures) plot::check_figure(figure);
+  const auto& second = section.figures.at(1);
+  EXPECT_EQ(second.id, "data-parallel-second-epoch-mnist-small-r1");
+  ASSERT_EQ(second.series.size(), 3U);
+  EXPECT_EQ(second.series[0].name, "dp, batch 128");
+  ASSERT_EQ(second.series[0].points.size(), 2U);
+  EXPECT_NEAR(second.series[0].points[0].y, 4.08, 1e-9);
+  EXPECT_NEAR(second.series[0].points[1].y, 2.55, 1e-9);
+  EXPECT_EQ(second.series[2].name, "published, batch 128");
+  EXPECT_NEAR(second.series[2].points[1].y, 8.288, 1e-9);
+  EXPECT_EQ(section.figures.at(3).series[1].points.size(), 1U);
+}
+
+TEST(EstimateText, HasAboutThreeDigits) {
+  EXPECT_EQ(seconds_text(0.9434), "0.943");
+  EXPECT_EQ(seconds_text(12.44), "12.4");
+  EXPECT_EQ(seconds_text(555.1), "555");
+  EXPECT_EQ(seconds_text(0), "0.000");
+  EXPECT_EQ(percent_text(0.017), "1.7 %");
+  EXPECT_EQ(percent_text(0.26), "26 %");
+  EXPECT_EQ(ratio_interval({1.5, 1.5, 1.5, 0, 1}), "-");
+  EXPECT_EQ(ratio_interval({1.5, 1.4, 1.6, 0.5, 2}), "1.40 to 1.60");
+}
+
+TEST(EstimateText, IsSureOnlyWhenTheWholeIntervalIsOnOneSide) {
+  EXPECT_TRUE(above_one(Estimate{1.5, 1.01, 1.6, 0.75, 3}));
+  EXPECT_FALSE(above_one(Estimate{1.5, 1.0, 1.6, 0.75, 3}));
+  EXPECT_FALSE(above_one(Estimate{1.5, 1.5, 1.5, 0, 1}));
+  EXPECT_TRUE(below_one(Estimate{0.5, 0.4, 0.99, 0.75, 3}));
+  EXPECT_FALSE(below_one(std::nullopt));
+}
+
+}  // namespace
+}  // namespace lockstep::bench
