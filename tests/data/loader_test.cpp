@@ -16,7 +16,7 @@ data::InMemoryImages digits() {
       {.size = 10, .shape = {.channels = 1, .height = 4, .width = 4}, .classes = 10, .seed = 1});
 }
 
-const std::vector<std::int64_t> kIndices{3, 1, 4, 1, 5, 9, 2};
+const std::vector<std::int64_t> kSevenIndices{3, 1, 4, 1, 5, 9, 2};
 
 torch::Tensor images_at(
     const std::vector<std::int64_t>& indices, torch::ScalarType dtype = torch::kFloat) {
@@ -25,7 +25,7 @@ torch::Tensor images_at(
 
 TEST(Loader, CutsTheIndicesIntoBatches) {
   const std::vector<std::vector<std::int64_t>> expected{{3, 1, 4}, {1, 5, 9}, {2}};
-  const Loader loader(digits(), kIndices, 3);
+  const Loader loader(digits(), kSevenIndices, 3);
   EXPECT_EQ(loader.size(), 3);
   std::size_t number = 0;
   for (auto& batch : loader) {
@@ -39,7 +39,7 @@ TEST(Loader, CutsTheIndicesIntoBatches) {
 
 TEST(Loader, CanDropALastBatchThatIsNotFull) {
   std::int64_t samples = 0;
-  for (auto& batch : Loader(digits(), kIndices, 3, {.drop_last = true}))
+  for (auto& batch : Loader(digits(), kSevenIndices, 3, {.drop_last = true}))
     samples += batch.target.size(0);
   EXPECT_EQ(samples, 6);
   EXPECT_EQ(Loader(digits(), {1, 2, 3}, 3, {.drop_last = true}).size(), 1);
@@ -62,20 +62,20 @@ TEST(Loader, TakesTypeAndNormalization) {
 }
 
 TEST(Loader, GivesChannelsLastStrides) {
-  for (auto& batch : Loader(digits(), kIndices, 2)) {
+  for (auto& batch : Loader(digits(), kSevenIndices, 2)) {
     EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({16, 1, 4, 1}));
   }
 }
 
 TEST(Loader, UsesTheMemoryOfABatchThatNobodyHolds) {
   std::set<const void*> memory;
-  for (auto& batch : Loader(digits(), kIndices, 1)) memory.insert(batch.data.data_ptr());
+  for (auto& batch : Loader(digits(), kSevenIndices, 1)) memory.insert(batch.data.data_ptr());
   EXPECT_EQ(memory.size(), 1U);
 }
 
 TEST(Loader, LeavesABatchAloneThatSomeoneHolds) {
   std::vector<Batch> held;
-  for (auto& batch : Loader(digits(), kIndices, 2)) held.push_back(batch);
+  for (auto& batch : Loader(digits(), kSevenIndices, 2)) held.push_back(batch);
   ASSERT_EQ(held.size(), 4U);
   EXPECT_TRUE(torch::equal(held[0].data, images_at({3, 1})));
   EXPECT_TRUE(torch::equal(held[1].data, images_at({4, 1})));
@@ -86,13 +86,13 @@ TEST(Loader, LeavesABatchAloneThatSomeoneHolds) {
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsAView) {
   std::vector<torch::Tensor> views;
   std::vector<torch::Tensor> targets;
-  for (auto& batch : Loader(digits(), kIndices, 1)) {
+  for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
     views.push_back(batch.data.flatten(1));
     targets.push_back(batch.target.view({1, 1}));
   }
   for (std::size_t i = 0; i < views.size(); ++i) {
-    EXPECT_TRUE(torch::equal(views[i], images_at({kIndices[i]}).flatten(1))) << i;
-    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kIndices[i])) << i;
+    EXPECT_TRUE(torch::equal(views[i], images_at({kSevenIndices[i]}).flatten(1))) << i;
+    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kSevenIndices[i])) << i;
   }
 }
 
@@ -100,39 +100,39 @@ TEST(Loader, LeavesABatchAloneWhoseStorageSomeoneHolds) {
   // Unlike a view, such an alias does not keep the tensor that it came from.
   std::vector<torch::Tensor> images;
   std::vector<torch::Tensor> targets;
-  for (auto& batch : Loader(digits(), kIndices, 1)) {
+  for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
     images.push_back(batch.data.variable_data());
     targets.push_back(batch.target.variable_data());
   }
   for (std::size_t i = 0; i < images.size(); ++i) {
-    EXPECT_TRUE(torch::equal(images[i], images_at({kIndices[i]}))) << i;
-    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kIndices[i])) << i;
+    EXPECT_TRUE(torch::equal(images[i], images_at({kSevenIndices[i]}))) << i;
+    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kSevenIndices[i])) << i;
   }
 }
 
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsTheTargets) {
   std::vector<torch::Tensor> targets;
-  for (auto& batch : Loader(digits(), kIndices, 1)) targets.push_back(batch.target);
+  for (auto& batch : Loader(digits(), kSevenIndices, 1)) targets.push_back(batch.target);
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kIndices[i])) << i;
+    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kSevenIndices[i])) << i;
   }
 }
 
 TEST(Loader, LeavesABatchAloneThatAutogradHolds) {
   const auto weight = torch::ones({16, 1}, torch::requires_grad());
   std::vector<torch::Tensor> losses;
-  for (auto& batch : Loader(digits(), kIndices, 1))
+  for (auto& batch : Loader(digits(), kSevenIndices, 1))
     losses.push_back(batch.data.flatten(1).mm(weight).sum());
   auto total = torch::zeros({16, 1});
   for (const auto& loss : losses) loss.backward();
-  for (const std::int64_t index : kIndices) total += images_at({index}).flatten(1).t();
+  for (const std::int64_t index : kSevenIndices) total += images_at({index}).flatten(1).t();
   EXPECT_TRUE(torch::allclose(weight.grad(), total, 0, 1e-5));
 }
 
 TEST(Loader, ForgivesWhatTheLoopDoesToItsBatch) {
   std::vector<std::int64_t> seen;
-  for (auto& batch : Loader(digits(), kIndices, 1)) {
-    EXPECT_TRUE(torch::equal(batch.data, images_at({kIndices[seen.size()]})));
+  for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
+    EXPECT_TRUE(torch::equal(batch.data, images_at({kSevenIndices[seen.size()]})));
     EXPECT_FALSE(batch.data.requires_grad());
     seen.push_back(batch.target.item<std::int64_t>());
     switch (seen.size()) {
@@ -156,11 +156,12 @@ TEST(Loader, ForgivesWhatTheLoopDoesToItsBatch) {
         break;
     }
   }
-  for (std::size_t i = 0; i < kIndices.size(); ++i) EXPECT_EQ(seen[i], digits().label(kIndices[i]));
+  for (std::size_t i = 0; i < kSevenIndices.size(); ++i)
+    EXPECT_EQ(seen[i], digits().label(kSevenIndices[i]));
 }
 
 TEST(Loader, CanBeWalkedTwice) {
-  const Loader loader(digits(), kIndices, 2);
+  const Loader loader(digits(), kSevenIndices, 2);
   for (int pass = 0; pass < 2; ++pass) {
     std::int64_t samples = 0;
     for (auto& batch : loader) samples += batch.target.size(0);
@@ -169,8 +170,8 @@ TEST(Loader, CanBeWalkedTwice) {
 }
 
 TEST(Loader, RefusesWhatCannotBe) {
-  EXPECT_THROW(Loader(digits(), kIndices, 0), InvalidArgument);
-  EXPECT_THROW(Loader(digits(), kIndices, 2, {.dtype = torch::kDouble}), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), kSevenIndices, 0), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), kSevenIndices, 2, {.dtype = torch::kDouble}), InvalidArgument);
   EXPECT_THROW(Loader(digits(), {0, 10}, 2).begin(), InvalidArgument);
 }
 

@@ -41,12 +41,12 @@ data::SamplesPointer transformed() {
   return std::make_shared<data::TransformedSamples>(images(), std::make_unique<HalfAndNoise>());
 }
 
-const std::vector<std::int64_t> kIndices{3, 1, 4, 1, 5, 9, 2, 6, 0, 7, 8};
+const std::vector<std::int64_t> kElevenIndices{3, 1, 4, 1, 5, 9, 2, 6, 0, 7, 8};
 
 std::vector<Batch> walk(
     const LoaderOptions& options, data::SamplesPointer samples = transformed()) {
   std::vector<Batch> seen;
-  for (auto& batch : Loader(std::move(samples), kIndices, 2, options)) {
+  for (auto& batch : Loader(std::move(samples), kElevenIndices, 2, options)) {
     seen.push_back({batch.data.clone(), batch.target.clone()});
   }
   return seen;
@@ -83,7 +83,7 @@ TEST(LoaderWorkers, ReadTheRegionThatTheTransformAsksFor) {
   const auto left = walk({.epoch = 2})[0].data, right = walk({.epoch = 3})[0].data;
   for (const std::int64_t y : {0, 1, 2, 3}) {
     for (const std::int64_t x : {0, 1}) {
-      const std::uint8_t* row = stored.pixels(kIndices[1]) + 4 * y;
+      const std::uint8_t* row = stored.pixels(kElevenIndices[1]) + 4 * y;
       EXPECT_EQ(std::floor(left[1][0][y][x].item<float>()), row[x]);
       EXPECT_EQ(std::floor(right[1][0][y][x].item<float>()), row[2 + x]);
     }
@@ -109,7 +109,8 @@ TEST(LoaderWorkers, GoOnWhereAWalkWasLeft) {
   const auto expected = walk({.seed = 7, .epoch = 1});
   for (const int workers : {0, 1, 3}) {
     for (std::int64_t stop = 0; stop <= std::ssize(expected); ++stop) {
-      const Loader loader(transformed(), kIndices, 2, {.seed = 7, .epoch = 1, .workers = workers});
+      const Loader loader(
+          transformed(), kElevenIndices, 2, {.seed = 7, .epoch = 1, .workers = workers});
       auto first = loader.begin();
       while (first.position() < stop) ++first;
       const auto rest = walk(
@@ -123,7 +124,7 @@ TEST(LoaderWorkers, LeaveBatchesAloneThatSomeoneHolds) {
   const auto expected = walk({.seed = 7});
   std::vector<Batch> held;
   std::vector<torch::Tensor> views;
-  for (auto& batch : Loader(transformed(), kIndices, 2, {.seed = 7, .workers = 2})) {
+  for (auto& batch : Loader(transformed(), kElevenIndices, 2, {.seed = 7, .workers = 2})) {
     if (held.size() % 2 == 0) views.push_back(batch.data.flatten(1));
     held.push_back(batch);
   }
@@ -163,7 +164,7 @@ class OneBad final : public data::SingleSamples {
 
 TEST(LoaderWorkers, NameTheSampleThatIsBadWhenItsTurnComes) {
   for (const int workers : {0, 2}) {
-    const Loader loader(std::make_shared<OneBad>(), kIndices, 2, {.workers = workers});
+    const Loader loader(std::make_shared<OneBad>(), kElevenIndices, 2, {.workers = workers});
     auto batch = loader.begin();
     ++batch;
     EXPECT_EQ(batch->target[0].item<std::int64_t>(), 4);
@@ -178,18 +179,18 @@ TEST(LoaderWorkers, NameTheSampleThatIsBadWhenItsTurnComes) {
 
 TEST(LoaderWorkers, AreLeftInTheMiddleOfAnEpoch) {
   for (int i = 0; i < 20; ++i) {
-    for (auto& batch : Loader(transformed(), kIndices, 2, {.workers = 3})) {
+    for (auto& batch : Loader(transformed(), kElevenIndices, 2, {.workers = 3})) {
       if (batch.target.defined()) break;
     }
   }
 }
 
 TEST(Loader, RefusesOptionsThatCannotBe) {
-  EXPECT_THROW(Loader(images(), kIndices, 2, {.workers = -1}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kIndices, 2, {.prefetch = 0}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kIndices, 2, {.first_batch = 7}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kIndices, 2, {.first_batch = -1}), InvalidArgument);
-  EXPECT_EQ(Loader(images(), kIndices, 2, {.first_batch = 6}).begin(), std::default_sentinel);
+  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.workers = -1}), InvalidArgument);
+  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.prefetch = 0}), InvalidArgument);
+  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.first_batch = 7}), InvalidArgument);
+  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.first_batch = -1}), InvalidArgument);
+  EXPECT_EQ(Loader(images(), kElevenIndices, 2, {.first_batch = 6}).begin(), std::default_sentinel);
 }
 
 TEST(SampleSubset, IsASetOfItsOwn) {

@@ -14,6 +14,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"
+#include "three_layers.h"
 
 namespace lockstep {
 namespace {
@@ -24,8 +25,7 @@ using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
-
-Linear scalar_layer() { return Linear(LinearOptions(1, 1).bias(false)); }
+using testing::scalar_layer;
 
 TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
   run_ranks(3, [](ProcessGroup group) {

@@ -62,7 +62,7 @@ Problem share_of(const Problem& whole, const ProcessGroup& group) {
 }
 
 template <typename Model>
-void train(Model& model, torch::nn::Module& net, const Problem& problem, int steps) {
+void train_on(Model& model, torch::nn::Module& net, const Problem& problem, int steps) {
   torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   for (int step = 0; step < steps; ++step) {
     optimizer.zero_grad();
@@ -74,7 +74,7 @@ void train(Model& model, torch::nn::Module& net, const Problem& problem, int ste
 std::vector<torch::Tensor> serial_parameters(at::ScalarType type, std::int64_t samples, int steps) {
   auto net = make_net(1, type);
   auto forward = [&](const torch::Tensor& input) { return net->forward(input); };
-  train(forward, *net, make_problem(samples, type), steps);
+  train_on(forward, *net, make_problem(samples, type), steps);
   return net->parameters();
 }
 
@@ -99,7 +99,7 @@ TEST(DistributedDataParallel, D2EqualsOneProcessOnTheWholeBatch) {
           auto net = make_net(1, type);
           DistributedDataParallel model(
               net, group, Options().bucket_bytes(bytes).first_bucket_bytes(bytes));
-          train(model, *net, share_of(make_problem(24, type), group), 5);
+          train_on(model, *net, share_of(make_problem(24, type), group), 5);
           const auto& expected = type == torch::kDouble ? doubles : floats;
           const double tolerance = type == torch::kDouble ? 1e-10 : 1e-5;
           const auto parameters = net->parameters();

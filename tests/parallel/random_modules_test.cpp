@@ -88,7 +88,8 @@ torch::Tensor inputs(const Case& drawn, int step, std::int64_t micro, int rank, 
 }
 
 template <typename Pass>
-std::vector<torch::Tensor> train(const Case& drawn, torch::nn::Module& net, Pass pass) {
+std::vector<torch::Tensor> trained_parameters(
+    const Case& drawn, torch::nn::Module& net, Pass pass) {
   torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
@@ -100,7 +101,7 @@ std::vector<torch::Tensor> train(const Case& drawn, torch::nn::Module& net, Pass
 
 std::vector<torch::Tensor> serial(const Case& drawn) {
   auto net = random_net(drawn.draw);
-  return train(drawn, *net, [&](int step, std::int64_t micro) {
+  return trained_parameters(drawn, *net, [&](int step, std::int64_t micro) {
     net->forward(inputs(drawn, step, micro, 0, 1)).pow(2).mean().backward();
   });
 }
@@ -108,7 +109,7 @@ std::vector<torch::Tensor> serial(const Case& drawn) {
 std::vector<torch::Tensor> parallel(const Case& drawn, const ProcessGroup& group) {
   auto net = random_net(drawn.draw);
   DistributedDataParallel model(net, group, drawn.options);
-  return train(drawn, *net, [&](int step, std::int64_t micro) {
+  return trained_parameters(drawn, *net, [&](int step, std::int64_t micro) {
     const bool is_last = micro + 1 == drawn.micro_batches;
     const auto backward = [&] {
       model(inputs(drawn, step, micro, group.rank(), group.size())).pow(2).mean().backward();

@@ -8,21 +8,15 @@
 #include <gtest/gtest.h>
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
-#include <torch/utils.h>
 
 #include "lockstep/comm/run_ranks.h"
+
+#include "tests/train/random_batch.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double kRate = 0.1;
-
-Batch random_batch(const std::vector<std::int64_t>& sizes) {
-  torch::manual_seed(3);
-  return {at::randn(sizes), at::randint(5, {sizes.front()}, torch::kLong)};
-}
 
 std::unique_ptr<Replica> replica_of(
     const TrainOptions& options, const Task& task, const ProcessGroup& world) {
@@ -55,7 +49,7 @@ void expect_one_skipped_step(Parallel way) {
   run_ranks(2, [way](const ProcessGroup& world) {
     const auto replica = replica_of(half_toy(way), kToyTask, world);
     replica->set_training(true);
-    const Batch good = random_batch({8, 10});
+    const Batch good = testing::random_batch({8, 10});
     Batch bad = good;
     if (world.rank() == 0) bad.data = at::full({8, 10}, 1e30);
     const auto start = copy_of(replica->state());
@@ -83,7 +77,7 @@ TEST(Replica, StagesLeaveOutTheSameStepsG11) { expect_one_skipped_step(Parallel:
 
 // Adam does not see how long gradients are, plain SGD with clipped ones does.
 TEST(Replica, ClipsGradientsWithoutTheScale) {
-  const Batch batch = random_batch({8, 10});
+  const Batch batch = testing::random_batch({8, 10});
   const auto trained = [&](Precision precision) {
     TrainOptions options = half_toy(Parallel::kSerial);
     options.precision = precision;
@@ -115,10 +109,10 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
   const auto start = copy_of(replica->state());
   for (int epoch = 0; epoch < 2; ++epoch) {
     replica->set_training(true);
-    replica->backward(random_batch({4, 3, 32, 32}), {});
+    replica->backward(testing::random_batch({4, 3, 32, 32}), {});
     replica->update(kRate);
     replica->set_training(false);
-    replica->scores(random_batch({4, 3, 32, 32}).data);
+    replica->scores(testing::random_batch({4, 3, 32, 32}).data);
   }
   for (const auto& item : replica->state()) {
     const bool is_frozen = item.key().starts_with("conv1.") || item.key().starts_with("bn1.") ||

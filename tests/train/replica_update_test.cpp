@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
-#include <torch/utils.h>
-
 #include "lockstep/train/replica.h"
+
+#include "tests/train/random_batch.h"
 
 namespace lockstep {
 namespace {
@@ -24,11 +22,6 @@ std::unique_ptr<Replica> toy_replica() {
       options, layout, {.image = {10}, .classes = 5}, make_rank_groups(alone, layout), {});
   replica->set_training(true);
   return replica;
-}
-
-Batch random_batch() {
-  torch::manual_seed(5);
-  return {at::randn({kSamples, 10}), at::randint(5, {kSamples}, torch::kLong)};
 }
 
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t end) {
@@ -51,7 +44,7 @@ TEST(ReplicaUpdate, UsesTheRateOfItsStep) {
     std::vector<torch::Tensor> before;
     for (const auto& parameter : replica->parameters())
       before.push_back(parameter.detach().clone());
-    replica->backward(random_batch(), {});
+    replica->backward(testing::random_batch({kSamples, 10}), {});
     const auto gradients = gradients_of(*replica);
     replica->update(rate);
     const auto after = replica->parameters();
@@ -63,7 +56,7 @@ TEST(ReplicaUpdate, UsesTheRateOfItsStep) {
 }
 
 TEST(ReplicaUpdate, PartsOfAStepAddUpToTheWhole) {
-  const Batch batch = random_batch();
+  const Batch batch = testing::random_batch({kSamples, 10});
   const auto whole = toy_replica(), parts = toy_replica();
   const torch::Tensor loss_of_rest = whole->backward(part_of(batch, 7, kSamples), {});
   whole->backward(batch, {});

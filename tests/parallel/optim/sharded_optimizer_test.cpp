@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
 
@@ -23,11 +22,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using torch::Tensor;
-using torch::optim::AdamOptions;
-
-std::unique_ptr<torch::optim::Optimizer> adam(const std::vector<Tensor>& parameters) {
-  return std::make_unique<torch::optim::Adam>(parameters, AdamOptions(0.1));
-}
 
 void expect_own_state_only(ShardedOptimizer& optimizer, const ProcessGroup& world) {
   const auto owners = optimizer.owners();

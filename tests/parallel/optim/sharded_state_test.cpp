@@ -22,12 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using torch::Tensor;
-using torch::optim::AdamOptions;
 using torch::optim::AdamParamState;
-
-std::unique_ptr<torch::optim::Optimizer> adam(const std::vector<Tensor>& parameters) {
-  return std::make_unique<torch::optim::Adam>(parameters, AdamOptions(0.1));
-}
 
 std::string saved(const torch::optim::Optimizer& optimizer) {
   torch::serialize::OutputArchive archive;

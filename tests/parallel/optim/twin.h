@@ -8,7 +8,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/sin.h>
-#include <torch/optim/optimizer.h>
+#include <torch/optim/adam.h>
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
@@ -32,6 +32,10 @@ inline std::vector<torch::Tensor> some_parameters() {
     parameters.push_back(wave(shape, static_cast<double>(parameters.size())).requires_grad_());
   }
   return parameters;
+}
+
+inline std::unique_ptr<torch::optim::Optimizer> adam(const std::vector<torch::Tensor>& parameters) {
+  return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(0.1));
 }
 
 /// Gives every parameter the gradient of a step; the `without`-th gets none.

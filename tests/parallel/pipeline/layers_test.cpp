@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
+#include "refusal.h"
 #include "serial_reference.h"
 
 namespace lockstep {
@@ -12,17 +11,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::string refusal_of_cut(const Layers& layers, const std::vector<int>& balance) {
-  return refusal([&] { cut(layers, balance); });
+  return testing::refusal([&] { cut(layers, balance); });
 }
 
 TEST(Layers, AreNamedAsTheChildrenOfASequential) {

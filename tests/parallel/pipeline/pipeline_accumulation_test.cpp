@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <ATen/ops/randn.h>
-
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
@@ -14,23 +12,15 @@
 namespace lockstep {
 namespace {
 
+using testing::Problem;
+
 constexpr int kReplicas = 2;
 
-struct Problem {
-  torch::nn::Sequential net;
-  torch::Tensor input, target;  // of all replicas and parts together
-};
-
-Problem make_problem() {
-  torch::manual_seed(13);
-  return {
-      testing::make_chain({5, 7, 6, 3}),
-      torch::randn({24, 5}, torch::kDouble),
-      torch::randn({24, 3}, torch::kDouble)};
-}
+// The batch is that of all replicas and parts together.
+Problem whole_problem() { return testing::make_problem({5, 7, 6, 3}, 24); }
 
 torch::nn::Sequential with_serial_gradients(const Problem& problem) {
-  auto serial = testing::copy_of(problem.net);
+  auto serial = problem.serial;
   testing::mean_loss(serial->forward(problem.input), problem.target).backward();
   return serial;
 }
@@ -58,7 +48,7 @@ void accumulate(AnyPipeline& pipeline, const Problem& problem, const ProcessGrou
 }
 
 TEST(PipelineAccumulation, OverPlacesGivesTheGradientsOfAllPartsTogether) {
-  const Problem problem = make_problem();
+  const Problem problem = whole_problem();
   const auto serial = with_serial_gradients(problem);
   run_ranks(kReplicas, [&](const ProcessGroup& replicas) {
     const auto net = testing::copy_of(problem.net);
@@ -69,7 +59,7 @@ TEST(PipelineAccumulation, OverPlacesGivesTheGradientsOfAllPartsTogether) {
 }
 
 TEST(PipelineAccumulation, OverRanksGivesTheGradientsOfAllPartsTogether) {
-  const Problem problem = make_problem();
+  const Problem problem = whole_problem();
   const auto serial = with_serial_gradients(problem);
   const auto expected = serial->named_parameters();
   run_ranks(2 * kReplicas, [&](const ProcessGroup& world) {

@@ -9,31 +9,21 @@
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/skip.h"
 
+#include "refusal.h"
 #include "serial_reference.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-struct Problem {
-  torch::nn::Sequential net;
-  torch::Tensor input, target;
-};
-
-Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch) {
-  torch::manual_seed(11);
-  return {
-      testing::make_chain(widths),
-      torch::randn({batch, widths.front()}, torch::kDouble),
-      torch::randn({batch, widths.back()}, torch::kDouble)};
-}
+using testing::make_problem;
+using testing::Problem;
 
 constexpr int kSteps = 5;
 
 // The serial net after kSteps, trained on batches of `replicas` times the pipeline's.
 torch::nn::Sequential trained_serially(const Problem& problem) {
-  auto serial = testing::copy_of(problem.net);
+  auto serial = problem.serial;
   torch::optim::SGD optimizer(serial->parameters(), 0.1);
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
@@ -54,7 +44,7 @@ void expect_own_layers_as(
   }
 }
 
-void expect_training_as_serially(
+void expect_stages_train_as_serially(
     const std::vector<int>& balance, int ranks, int replicas, const PipelineOptions& options) {
   // Replicas take equal shares, so the mean of their losses is the batch's.
   const Problem problem = make_problem({5, 7, 6, 8, 3}, 6 * replicas);
@@ -85,8 +75,8 @@ TEST(PipelineStage, TrainsAsTheSerialModel) {
         ScheduleKind::kZeroBubble}) {
     for (const int chunks : {1, 3, 4}) {
       const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-      expect_training_as_serially({3, 4}, 2, 1, options);
-      expect_training_as_serially({2, 2, 3}, 3, 1, options);
+      expect_stages_train_as_serially({3, 4}, 2, 1, options);
+      expect_stages_train_as_serially({2, 2, 3}, 3, 1, options);
     }
   }
 }
@@ -95,7 +85,7 @@ TEST(PipelineStage, InterleavedTrainsAsTheSerialModel) {
   for (const auto kind : {ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
     for (const int chunks : {1, 2, 4, 5}) {
       const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-      expect_training_as_serially({2, 2, 2, 1}, 2, 1, options);
+      expect_stages_train_as_serially({2, 2, 2, 1}, 2, 1, options);
     }
   }
 }
@@ -103,10 +93,10 @@ TEST(PipelineStage, InterleavedTrainsAsTheSerialModel) {
 TEST(PipelineStage, ReplicasOfPipelinesTrainAsTheSerialModel) {
   for (const auto kind : {ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
     const auto options = PipelineOptions().chunks(3).schedule(kind);
-    expect_training_as_serially({3, 4}, 2, 2, options);
-    expect_training_as_serially({2, 2, 3}, 3, 2, options);
+    expect_stages_train_as_serially({3, 4}, 2, 2, options);
+    expect_stages_train_as_serially({2, 2, 3}, 3, 2, options);
   }
-  expect_training_as_serially(
+  expect_stages_train_as_serially(
       {3, 4}, 2, 2, PipelineOptions().chunks(1).schedule(ScheduleKind::kSequential));
 }
 
@@ -168,17 +158,12 @@ TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
   EXPECT_THAT(errors[0], HasSubstr("rank 1 failed: the loss fails"));
 }
 
-std::string refusal(int ranks, const std::function<void(const ProcessGroup&)>& body) {
-  try {
-    run_ranks(ranks, body);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
+std::string refusal_on_ranks(int ranks, const std::function<void(const ProcessGroup&)>& body) {
+  return testing::refusal([&] { run_ranks(ranks, body); });
 }
 
 TEST(PipelineStage, RanksThatDifferInTheBalanceAreToldSo) {
-  const auto text = refusal(2, [](const ProcessGroup& world) {
+  const auto text = refusal_on_ranks(2, [](const ProcessGroup& world) {
     const auto net = testing::make_chain({3, 4, 2});
     const std::vector<int> balance =
         world.rank() == 0 ? std::vector<int>{1, 2} : std::vector<int>{2, 1};
@@ -188,7 +173,7 @@ TEST(PipelineStage, RanksThatDifferInTheBalanceAreToldSo) {
 }
 
 TEST(PipelineStage, RanksThatDifferInTheScheduleAreToldSo) {
-  const auto text = refusal(2, [](const ProcessGroup& world) {
+  const auto text = refusal_on_ranks(2, [](const ProcessGroup& world) {
     const auto net = testing::make_chain({3, 4, 2});
     const auto kind = world.rank() == 0 ? ScheduleKind::kGPipe : ScheduleKind::k1F1B;
     const PipelineStage stage(layers_of(net), {1, 2}, world, PipelineOptions().schedule(kind));
@@ -197,7 +182,8 @@ TEST(PipelineStage, RanksThatDifferInTheScheduleAreToldSo) {
 }
 
 TEST(PipelineStage, RanksThatDoNotComeOutEvenAreRefused) {
-  const auto text = refusal(3, [](const ProcessGroup& world) { make_pipeline_grid(world, 2); });
+  const auto text =
+      refusal_on_ranks(3, [](const ProcessGroup& world) { make_pipeline_grid(world, 2); });
   EXPECT_THAT(text, HasSubstr("3 ranks cannot be divided into pipelines of 2"));
 }
 

@@ -8,32 +8,21 @@
 
 #include "lockstep/core/error.h"
 
+#include "refusal.h"
 #include "serial_reference.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::make_problem;
+using testing::Problem;
 
 constexpr ScheduleKind kPlain[] = {
     ScheduleKind::kSequential,
     ScheduleKind::kGPipe,
     ScheduleKind::k1F1B,
     ScheduleKind::kZeroBubble};
-
-struct Problem {
-  torch::nn::Sequential net, serial;
-  torch::Tensor input, target;
-};
-
-Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch) {
-  const auto net = testing::make_chain(widths);
-  return {
-      net,
-      testing::copy_of(net),
-      torch::randn({batch, widths.front()}, torch::kDouble),
-      torch::randn({batch, widths.back()}, torch::kDouble)};
-}
 
 // P1: Linear 1-2-4-2-1, batch 8, 4 chunks, mean loss.
 TEST(Pipeline, P1Transparency) {
@@ -59,7 +48,7 @@ void train_serially(const Problem& problem, int steps, const LossFunction& loss)
 }
 
 // Stages, places, schedules, chunks that divide the batch and that do not, both losses.
-void expect_training_as_serially(
+void expect_pipeline_trains_as_serially(
     const std::vector<int>& balance, int places, const PipelineOptions& options) {
   auto problem = make_problem({5, 7, 6, 8, 3}, 7);
   const auto loss =
@@ -79,10 +68,10 @@ TEST(Pipeline, P2TrainsAsTheSerialModel) {
   for (const auto kind : kPlain) {
     for (const int chunks : {1, 2, 3, 7, 9}) {
       const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-      expect_training_as_serially({3, 4}, 2, options);
-      expect_training_as_serially({2, 2, 3}, 3, options);
+      expect_pipeline_trains_as_serially({3, 4}, 2, options);
+      expect_pipeline_trains_as_serially({2, 2, 3}, 3, options);
     }
-    expect_training_as_serially(
+    expect_pipeline_trains_as_serially(
         {3, 4}, 2, PipelineOptions().schedule(kind).reduction(LossReduction::kSum));
   }
 }
@@ -91,8 +80,8 @@ TEST(Pipeline, P2InterleavedStagesTrainAsTheSerialModel) {
   for (const auto kind : {ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
     for (const int chunks : {1, 2, 3, 4, 7}) {
       const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-      expect_training_as_serially({2, 2, 2, 1}, 2, options);
-      expect_training_as_serially({1, 1, 1, 1, 2, 1}, 3, options);
+      expect_pipeline_trains_as_serially({2, 2, 2, 1}, 2, options);
+      expect_pipeline_trains_as_serially({1, 1, 1, 1, 2, 1}, 3, options);
     }
   }
 }
@@ -180,32 +169,29 @@ TEST(Pipeline, LayersMayWorkInPlaceAfterACut) {
   testing::expect_same_gradients(*net, *serial, 1e-6);
 }
 
-std::string refusal(
+std::string refusal_of_pipeline(
     const std::vector<int>& balance, int places, const PipelineOptions& options = {}) {
-  auto problem = make_problem({3, 4, 2}, 5);
-  try {
+  const auto problem = make_problem({3, 4, 2}, 5);
+  return testing::refusal([&] {
     const Pipeline pipeline(layers_of(problem.net), balance, cpu_places(places), options);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
+  });
 }
 
 TEST(Pipeline, FewerPlacesThanStagesIsRefused) {
-  EXPECT_THAT(refusal({1, 1, 1}, 2), HasSubstr("3"));
-  EXPECT_THAT(refusal({1, 1, 1}, 2), HasSubstr("1f1b"));
+  EXPECT_THAT(refusal_of_pipeline({1, 1, 1}, 2), HasSubstr("3"));
+  EXPECT_THAT(refusal_of_pipeline({1, 1, 1}, 2), HasSubstr("1f1b"));
 }
 
 TEST(Pipeline, MorePlacesThanStagesIsRefused) {
-  EXPECT_THAT(refusal({3}, 2), HasSubstr("2 places cannot share 1 stage"));
+  EXPECT_THAT(refusal_of_pipeline({3}, 2), HasSubstr("2 places cannot share 1 stage"));
 }
 
 TEST(Pipeline, WrongBalanceIsRefused) {
-  EXPECT_THAT(refusal({1, 1}, 2), HasSubstr("adds up to 2 layers, the model has 3"));
+  EXPECT_THAT(refusal_of_pipeline({1, 1}, 2), HasSubstr("adds up to 2 layers, the model has 3"));
 }
 
 TEST(Pipeline, ChunksBelowOneAreRefused) {
-  EXPECT_THAT(refusal({1, 2}, 2, PipelineOptions().chunks(0)), HasSubstr("chunks"));
+  EXPECT_THAT(refusal_of_pipeline({1, 2}, 2, PipelineOptions().chunks(0)), HasSubstr("chunks"));
 }
 
 TEST(Pipeline, BatchAndTargetMustFit) {

@@ -56,4 +56,13 @@ inline void expect_same_parameters(
 /// Makes linear layers with tanh between them: widths {a, b, c} are two layers and one tanh.
 torch::nn::Sequential make_chain(const std::vector<std::int64_t>& widths);
 
+/// Is a net to train in stages, its copy to train alone, and a batch.
+struct Problem {
+  torch::nn::Sequential net, serial;
+  torch::Tensor input, target;
+};
+
+/// Makes a chain and a batch of doubles for it: the same ones each time.
+Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch);
+
 }  // namespace lockstep::testing

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-nn::NamedTensors named(const std::vector<torch::Tensor>& tensors) {
+nn::NamedTensors numbered(const std::vector<torch::Tensor>& tensors) {
   nn::NamedTensors list("Tensor");
   for (const auto& tensor : tensors) list.insert(concat("t", list.size()), tensor);
   return list;
@@ -48,7 +48,7 @@ TEST(HostCopy, BringsEveryOrderIntoRows) {
       torch::arange(10),
       torch::randn({3, 3}, torch::requires_grad())};
   HostCopy copy;
-  copy.take({named(tensors)});
+  copy.take({numbered(tensors)});
   const auto lists = copy.row_major();
   ASSERT_EQ(lists.size(), 1);
   ASSERT_EQ(lists[0].size(), tensors.size());
@@ -62,7 +62,7 @@ TEST(HostCopy, BringsEveryOrderIntoRows) {
 TEST(HostCopy, TheTensorsMayChangeAfterwards) {
   auto tensor = torch::ones({1000});
   HostCopy copy;
-  copy.take({named({tensor})});
+  copy.take({numbered({tensor})});
   tensor.zero_();
   expect_same(copy.row_major()[0][0], torch::ones({1000}));
 }
@@ -72,7 +72,7 @@ TEST(HostCopy, ServesAgainForSmallerAndLargerOnes) {
   const std::uint8_t* first = nullptr;
   for (const std::int64_t size : {1000, 10, 1000, 3'000'000, 500}) {
     const auto a = torch::randn({size}), b = torch::randn({3, size});
-    copy.take({named({a}), named({b, a})});
+    copy.take({numbered({a}), numbered({b, a})});
     const auto lists = copy.row_major();
     ASSERT_EQ(lists.size(), 2);
     expect_same(lists[0][0], a);
@@ -89,7 +89,7 @@ TEST(HostCopy, ServesAgainForSmallerAndLargerOnes) {
 TEST(HostCopy, AsksTwiceForTheSame) {
   const auto tensor = torch::randn({2, 3, 4, 5}).clone(torch::MemoryFormat::ChannelsLast);
   HostCopy copy;
-  copy.take({named({tensor})});
+  copy.take({numbered({tensor})});
   (void)copy.row_major();
   expect_same(copy.row_major()[0][0], tensor);
 }
@@ -104,8 +104,8 @@ TEST(HostCopy, HasNothingToCopy) {
 
 TEST(HostCopy, RefusesWhatFilesDoNotHave) {
   HostCopy copy;
-  EXPECT_THROW(copy.take({named({torch::eye(2).to_sparse()})}), InvalidArgument);
-  EXPECT_THROW(copy.take({named({torch::zeros({2}, torch::kComplexDouble)})}), InvalidArgument);
+  EXPECT_THROW(copy.take({numbered({torch::eye(2).to_sparse()})}), InvalidArgument);
+  EXPECT_THROW(copy.take({numbered({torch::zeros({2}, torch::kComplexDouble)})}), InvalidArgument);
 }
 
 }  // namespace
