@@ -21,7 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using torch::nn::Linear;
-using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
