@@ -11,15 +11,39 @@ namespace {
 
 constexpr const char* kNothing = "-";
 
+// In characters: of those in UTF-8 only the first byte counts.
+std::size_t letters(const std::string& cell) {
+  return static_cast<std::size_t>(
+      std::count_if(cell.begin(), cell.end(), [](char byte) { return (byte & '\xc0') != '\x80'; }));
+}
+
 void append(std::string& line, const std::string& cell, std::size_t width, bool left) {
-  const std::string space(width - std::min(width, cell.size()), ' ');
+  const std::string space(width - std::min(width, letters(cell)), ' ');
   if (!line.empty()) line += "  ";
   line += left ? cell + space : space + cell;
 }
 
+std::vector<bool> only_first(std::size_t columns, bool left) {
+  std::vector<bool> to_the_left(columns, false);
+  if (columns != 0) to_the_left.front() = left;
+  return to_the_left;
+}
+
 }  // namespace
 
-TextTable::TextTable(std::vector<std::string> heads, bool names_first) : names_first_(names_first) {
+TextTable::TextTable(std::vector<std::string> heads, bool names_first)
+    : to_the_left_(only_first(heads.size(), names_first)) {
+  rows_.push_back({std::move(heads), ""});
+}
+
+TextTable::TextTable(std::vector<std::string> heads, std::vector<bool> to_the_left)
+    : to_the_left_(std::move(to_the_left)) {
+  check(
+      to_the_left_.size() == heads.size(),
+      "table: ",
+      heads.size(),
+      " heads, but sides for ",
+      to_the_left_.size());
   rows_.push_back({std::move(heads), ""});
 }
 
@@ -49,7 +73,7 @@ bool TextTable::is_shown(std::size_t column) const {
 std::size_t TextTable::width(std::size_t column) const {
   std::size_t widest = 0;
   for (const Row& row : rows_) {
-    if (!row.cells.empty()) widest = std::max(widest, row.cells[column].size());
+    if (!row.cells.empty()) widest = std::max(widest, letters(row.cells[column]));
   }
   return widest;
 }
@@ -64,7 +88,7 @@ std::string TextTable::text() const {
     std::string line = row.line;
     for (std::size_t column = 0; column < row.cells.size(); ++column) {
       if (widths[column] == 0) continue;
-      append(line, row.cells[column], widths[column], names_first_ && column == 0);
+      append(line, row.cells[column], widths[column], to_the_left_[column]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';

@@ -16,6 +16,9 @@ class TextTable {
   /// Takes the heads; the first column is set to the left if asked for, as names are.
   explicit TextTable(std::vector<std::string> heads, bool names_first = false);
 
+  /// Takes the heads and, for each, whether its column is set to the left.
+  TextTable(std::vector<std::string> heads, std::vector<bool> to_the_left);
+
   /// Adds a row of as many cells as there are heads.
   void add_row(std::vector<std::string> cells);
 
@@ -35,7 +38,7 @@ class TextTable {
   std::size_t width(std::size_t column) const;
 
   std::vector<Row> rows_;
-  bool names_first_;
+  std::vector<bool> to_the_left_;
 };
 
 /// Gives a value with so many digits after the point, or `-`; what is not finite as `nan` or `inf`.

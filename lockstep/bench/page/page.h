@@ -15,7 +15,7 @@ struct Page {
 };
 
 /// Throws InvalidArgument for tables and figures that cannot be shown, as check_table() and
-/// plot::check_figure() do, and for two of one id: they would be one file.
+/// plot::check_figure() do, and for two tables or two figures of one id: they would be one file.
 void check_page(const Page& page);
 
 }  // namespace lockstep::bench::page

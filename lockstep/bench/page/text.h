@@ -6,7 +6,7 @@
 
 namespace lockstep::bench::page {
 
-/// Writes a table for a terminal; what could steer one is written as escapes. Throws as
+/// Writes a table for a terminal; what could steer one is replaced. Throws as
 /// check_table().
 std::string to_text(const Table& table);
 

@@ -1,0 +1,106 @@
+#include "lockstep/bench/page/html_page.h"
+
+#include <cstddef>
+#include <sstream>
+
+#include "lockstep/bench/page/html_style.h"
+#include "lockstep/bench/plot/code_points.h"
+#include "lockstep/bench/plot/svg.h"
+
+namespace lockstep::bench::page {
+namespace {
+
+using plot::escape_markup;
+
+std::string element(const std::string& name, const std::string& text) {
+  return text.empty() ? "" : "<" + name + ">" + escape_markup(text) + "</" + name + ">\n";
+}
+
+std::string paragraph(const char* kind, const std::string& text) {
+  return text.empty() ? ""
+                      : std::string("<p class=\"") + kind + "\">" + escape_markup(text) + "</p>\n";
+}
+
+// The policy has the browser refuse whatever would come from the network, and all scripts.
+std::string head(const Page& page) {
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+         "<meta name=\"color-scheme\" content=\"light dark\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+         "style-src 'unsafe-inline'\">\n" +
+         element("title", page.title) + "<style>\n" + html_style() + "</style>\n</head>\n";
+}
+
+std::string anchor(std::size_t section) { return "section." + std::to_string(section + 1); }
+
+std::string in_short(const Page& page) {
+  std::string list;
+  for (std::size_t i = 0; i < page.sections.size(); ++i) {
+    const Section& section = page.sections[i];
+    list += "<li><a href=\"#" + anchor(i) + "\">" + escape_markup(section.title) + "</a>";
+    if (!section.conclusion.empty()) list += ": " + escape_markup(section.conclusion);
+    list += "</li>\n";
+  }
+  return list.empty() ? "" : "<nav>\n<h2>In short</h2>\n<ul>\n" + list + "</ul>\n</nav>\n";
+}
+
+std::string head_row(const Table& table) {
+  std::string row = "<thead><tr>";
+  for (const Column& column : table.columns) {
+    row += column.is_text ? "<th scope=\"col\" class=\"text\">" : "<th scope=\"col\">";
+    row += escape_markup(column.head) + "</th>";
+  }
+  return row + "</tr></thead>\n";
+}
+
+std::string body_row(const Table& table, const std::vector<std::string>& cells) {
+  std::string row = "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    row += table.columns[i].is_text ? "<td class=\"text\">" : "<td>";
+    row += escape_markup(cells[i]) + "</td>";
+  }
+  return row + "</tr>\n";
+}
+
+// Wide tables scroll in a box of their own, which the keyboard reaches, too.
+std::string table_element(const Table& table) {
+  std::string text = "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"" +
+                     escape_markup(table.title) + "\">\n<table id=\"table." + table.id + "\">\n" +
+                     element("caption", table.title) + head_row(table) + "<tbody>\n";
+  for (const std::vector<std::string>& cells : table.rows) text += body_row(table, cells);
+  text += "</tbody>\n</table>\n</div>\n";
+  for (const std::string& note : table.notes) text += paragraph("note", note);
+  return text;
+}
+
+std::string section_element(const Section& section, std::size_t index) {
+  std::string text = "<section id=\"" + anchor(index) + "\">\n" + element("h2", section.title) +
+                     paragraph("question", section.question) +
+                     paragraph("conclusion", section.conclusion);
+  for (const plot::Figure& figure : section.figures) {
+    text += "<figure>\n" + plot::to_svg(figure) + "</figure>\n";
+  }
+  for (const Table& table : section.tables) text += table_element(table);
+  return text + "</section>\n";
+}
+
+std::string environment_element(const std::string& environment) {
+  if (environment.empty()) return "";
+  std::istringstream lines(environment);
+  std::string text = "<section>\n<h2>Environment</h2>\n<pre>";
+  for (std::string line; std::getline(lines, line);) text += escape_markup(line) + '\n';
+  return text + "</pre>\n</section>\n";
+}
+
+}  // namespace
+
+std::string to_html(const Page& page) {
+  check_page(page);
+  std::string html = head(page) + "<body>\n<main>\n" + element("h1", page.title) + in_short(page);
+  for (std::size_t i = 0; i < page.sections.size(); ++i) {
+    html += section_element(page.sections[i], i);
+  }
+  return html + environment_element(page.environment) + "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace lockstep::bench::page
