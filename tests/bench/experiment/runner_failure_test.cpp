@@ -6,8 +6,8 @@
 #include "lockstep/bench/experiment/sample_process.h"
 #include "lockstep/core/error.h"
 
-#include "../../formats/temporary_directory.h"
-#include "shell_study.h"
+#include "tests/bench/experiment/shell_study.h"
+#include "tests/formats/temporary_directory.h"
 
 namespace lockstep::bench {
 namespace {

@@ -12,8 +12,8 @@
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/strays.h"
 
-#include "../../formats/temporary_directory.h"
-#include "shell_study.h"
+#include "tests/bench/experiment/shell_study.h"
+#include "tests/formats/temporary_directory.h"
 
 namespace lockstep::bench {
 namespace {
@@ -31,7 +31,7 @@ using testing::value_cell;
 constexpr int kRounds = 3;
 
 /// Makes a study whose samples each add a letter to a file; when it has so many, one sends a signal
-/// to the bench, once, and goes on for long.
+/// to the bench, once, and goes on for long, as does a process that it started.
 Study striking_study(
     const std::filesystem::path& folder, int strike_at, const std::string& signal) {
   const std::string count = (folder / "count").string();
@@ -44,11 +44,11 @@ Study striking_study(
       count,
       ") = ",
       strike_at,
-      "; then echo $$ > ",
+      "; then sleep 600 & echo $! > ",
       pid,
       "; kill -",
       signal,
-      " $PPID; sleep 600; fi");
+      " $PPID; wait; fi");
   return shell_study(
       {shell_cell("a", script), shell_cell("b", script), shell_cell("c", script)}, kRounds);
 }
@@ -73,8 +73,8 @@ std::vector<std::string> undisturbed_names() {
   return names(runner.run(striking_study(folder.path(), 0, "KILL")).samples);
 }
 
-/// Waits until the process that wrote its id has gone: the kernel kills it soon after its parent,
-/// and it becomes our child.
+/// Waits until the process of that id has gone: the guardian kills it soon after the bench, and it
+/// becomes our child.
 bool is_gone(const std::filesystem::path& file) {
   const pid_t pid = std::stoi(text_of(file));
   for (int i = 0; i < 6000 && ::kill(pid, 0) == 0; ++i) {

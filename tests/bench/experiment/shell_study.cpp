@@ -1,4 +1,4 @@
-#include "shell_study.h"
+#include "tests/bench/experiment/shell_study.h"
 
 #include <fstream>
 #include <sstream>

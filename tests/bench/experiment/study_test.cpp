@@ -4,7 +4,7 @@
 
 #include "lockstep/core/error.h"
 
-#include "shell_study.h"
+#include "tests/bench/experiment/shell_study.h"
 
 namespace lockstep::bench {
 namespace {

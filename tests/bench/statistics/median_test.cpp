@@ -9,7 +9,7 @@
 
 #include "lockstep/core/error.h"
 
-#include "coverage.h"
+#include "tests/bench/statistics/coverage.h"
 
 namespace lockstep::bench {
 namespace {
@@ -43,9 +43,9 @@ TEST(Median, RefusesWhatHasNone) {
 
 // Which of the ordered values bound the interval at 95 %: the tables of the sign test.
 TEST(EstimateMedian, IsTheTablesInterval) {
-  const std::vector<std::pair<int, int>> kFirst{
+  const std::vector<std::pair<int, int>> first_of{
       {6, 1}, {8, 1}, {9, 2}, {11, 2}, {12, 3}, {15, 4}, {20, 6}, {25, 8}, {30, 10}, {50, 18}};
-  for (const auto& [count, first] : kFirst) {
+  for (const auto& [count, first] : first_of) {
     const Estimate estimate = estimate_median(one_to(count));
     EXPECT_EQ(estimate.low, first) << count;
     EXPECT_EQ(estimate.high, count + 1 - first) << count;
@@ -55,12 +55,12 @@ TEST(EstimateMedian, IsTheTablesInterval) {
 }
 
 TEST(EstimateMedian, SaysHowSureFewValuesAre) {
-  const std::vector<double> kConfidences{0, 0.5, 0.75, 0.875, 0.9375};
+  const std::vector<double> confidences{0, 0.5, 0.75, 0.875, 0.9375};
   for (int count = 1; count <= 5; ++count) {
     const Estimate estimate = estimate_median(one_to(count));
     EXPECT_EQ(estimate.low, 1);
     EXPECT_EQ(estimate.high, count);
-    EXPECT_NEAR(estimate.confidence, kConfidences[static_cast<std::size_t>(count - 1)], 1e-12);
+    EXPECT_NEAR(estimate.confidence, confidences[static_cast<std::size_t>(count - 1)], 1e-12);
   }
 }
 

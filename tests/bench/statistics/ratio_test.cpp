@@ -7,7 +7,7 @@
 
 #include "lockstep/core/error.h"
 
-#include "coverage.h"
+#include "tests/bench/statistics/coverage.h"
 
 namespace lockstep::bench {
 namespace {
