@@ -26,7 +26,7 @@ struct Outcome {
   std::vector<std::uint8_t> codes;
 };
 
-Outcome run(const ConvReluPoolKernel& kernel) {
+Outcome outcome_of(const ConvReluPoolKernel& kernel) {
   const auto images = random_floats(kImages * 11 * 45, 1), weight = random_floats(6 * 9, 2);
   const auto bias = random_floats(6, 3), gradient = random_floats(kPooled, 4);
   Outcome outcome{
@@ -59,10 +59,10 @@ Outcome run(const ConvReluPoolKernel& kernel) {
 
 // Builds differ only in how they round: fused multiply-adds, and the order of the last sum.
 TEST(ConvReluPoolKernel, AllBuildsAgree) {
-  const Outcome plain = run(conv_relu_pool_plain());
+  const Outcome plain = outcome_of(conv_relu_pool_plain());
   const ConvReluPoolKernels found = conv_relu_pool_kernels();
   for (int i = 0; i < found.count; ++i) {
-    const Outcome other = run(*found.kernels[i]);
+    const Outcome other = outcome_of(*found.kernels[i]);
     EXPECT_EQ(other.codes, plain.codes) << found.kernels[i]->name;
     for (std::size_t at = 0; at < plain.pooled.size(); ++at) {
       ASSERT_NEAR(other.pooled[at], plain.pooled[at], 1e-5) << found.kernels[i]->name << at;

@@ -41,7 +41,7 @@ struct Result {
   at::Tensor pooled, weight_gradient, bias_gradient;
 };
 
-Result run(const at::Tensor& pooled, const Layer& layer, const at::Tensor& pooled_gradient) {
+Result result_of(const at::Tensor& pooled, const Layer& layer, const at::Tensor& pooled_gradient) {
   layer.forget_gradients();
   pooled.backward(pooled_gradient.to(pooled.scalar_type()));
   return {pooled.detach(), layer.weight.grad().clone(), layer.bias.grad().clone()};
@@ -62,7 +62,7 @@ void expect_near(const Result& a, const Result& b, double tolerance) {
 
 Result fused_result(const at::Tensor& images, const Layer& layer, const at::Tensor& gradient) {
   EXPECT_TRUE(is_conv_relu_pool_fused(images, layer.weight, layer.bias));
-  return run(conv_relu_pool(images, layer.weight, layer.bias), layer, gradient);
+  return result_of(conv_relu_pool(images, layer.weight, layer.bias), layer, gradient);
 }
 
 class Sizes : public ::testing::TestWithParam<std::vector<std::int64_t>> {};
@@ -73,7 +73,7 @@ TEST_P(Sizes, AgreesWithAtenInFloat) {
   const Layer layer(sizes[3]);
   const auto images = at::randn({sizes[0], 1, sizes[1], sizes[2]});
   const auto gradient = at::randn({sizes[0], sizes[3], sizes[1] / 2, sizes[2] / 2});
-  const auto expected = run(plain_chain(images, layer), layer, gradient);
+  const auto expected = result_of(plain_chain(images, layer), layer, gradient);
   expect_near(fused_result(images, layer, gradient), expected, 1e-5);
 }
 
@@ -98,7 +98,7 @@ TEST(ConvReluPool, AgreesWithFullPrecisionUnderAutocast) {
   const auto images = at::rand({40, 1, 28, 28}).to(at::kBFloat16);
   const auto gradient = at::randn({40, 32, 14, 14}).to(at::kBFloat16);
   const auto expected =
-      run(plain_chain(images.to(at::kFloat), layer), layer, gradient.to(at::kFloat));
+      result_of(plain_chain(images.to(at::kFloat), layer), layer, gradient.to(at::kFloat));
   for (const auto& stored : {images, images.to(at::kFloat)}) {
     const Autocast autocast(at::kCPU);
     const auto result = fused_result(stored, layer, gradient);
@@ -134,9 +134,9 @@ TEST(ConvReluPool, IsNearerToFullPrecisionThanAtensAutocast) {
   const Layer layer(32);
   const auto images = at::rand({40, 1, 28, 28}).to(at::kBFloat16);
   const auto gradient = at::randn({40, 32, 14, 14}).to(at::kBFloat16);
-  const auto full = run(plain_chain(images.to(at::kFloat), layer), layer, gradient);
+  const auto full = result_of(plain_chain(images.to(at::kFloat), layer), layer, gradient);
   const Autocast autocast(at::kCPU);
-  const auto theirs = run(plain_chain(images, layer), layer, gradient);
+  const auto theirs = result_of(plain_chain(images, layer), layer, gradient);
   const auto ours = fused_result(images, layer, gradient);
   expect_near(ours.pooled, theirs.pooled, 0.02, "pooled");
   EXPECT_LT(distance(ours.pooled, full.pooled), distance(theirs.pooled, full.pooled));
@@ -153,7 +153,7 @@ TEST(ConvReluPool, GivesTheFirstOfEqualsTheGradient) {
   layer.bias.detach().copy_(at::randint(-1, 2, {6}));
   const auto images = at::randint(0, 2, {16, 1, 12, 20}).to(at::kFloat);
   const auto gradient = at::randint(-4, 5, {16, 6, 6, 10}).to(at::kFloat);
-  const auto expected = run(plain_chain(images, layer), layer, gradient);
+  const auto expected = result_of(plain_chain(images, layer), layer, gradient);
   expect_near(fused_result(images, layer, gradient), expected, 0);
 }
 
@@ -174,7 +174,7 @@ TEST(ConvReluPool, SpreadsNaNAsAten) {
     const auto images = at::randn({1, 1, 8, 8});
     images[0][0][3][2] = bad;
     const auto gradient = at::randn({1, 3, 4, 4});
-    const auto theirs = run(plain_chain(images, layer), layer, gradient);
+    const auto theirs = result_of(plain_chain(images, layer), layer, gradient);
     const auto ours = fused_result(images, layer, gradient);
     EXPECT_TRUE(ours.pooled.isnan().equal(theirs.pooled.isnan())) << bad;
     EXPECT_TRUE(ours.pooled.isinf().equal(theirs.pooled.isinf())) << bad;
@@ -193,7 +193,7 @@ TEST(ConvReluPool, TakesAnyStrides) {
   const auto images = wide.slice(3, 0, 20, 2);
   const auto wide_gradient = at::randn({3, 3, 5, 4});
   const auto gradient = wide_gradient.permute({0, 3, 1, 2});
-  const auto expected = run(plain_chain(images.contiguous(), layer), layer, gradient);
+  const auto expected = result_of(plain_chain(images.contiguous(), layer), layer, gradient);
   expect_near(fused_result(images, layer, gradient), expected, 1e-5);
   const auto nhwc = images.contiguous().view({3, 6, 10, 1}).permute({0, 3, 1, 2});
   expect_near(fused_result(nhwc, layer, gradient), expected, 1e-5);

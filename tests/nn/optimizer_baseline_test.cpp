@@ -26,7 +26,7 @@ using torch::optim::AdamOptions;
 using torch::optim::AdamWOptions;
 using torch::optim::SGDOptions;
 
-at::Tensor formula(at::IntArrayRef sizes, double start) {
+at::Tensor start_values(at::IntArrayRef sizes, double start) {
   const auto count = at::arange(c10::multiply_integers(sizes), at::kDouble);
   return at::sin(count * count * 0.37 + start).view(sizes);
 }
@@ -37,7 +37,7 @@ std::vector<at::Tensor> parameters() {
   std::vector<at::Tensor> result;
   for (std::size_t place = 0; place < shapes.size(); ++place)
     result.push_back(
-        (formula(shapes[place], static_cast<double>(place)) * 0.5).set_requires_grad(true));
+        (start_values(shapes[place], static_cast<double>(place)) * 0.5).set_requires_grad(true));
   return result;
 }
 

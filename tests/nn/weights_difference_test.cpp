@@ -27,7 +27,7 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
   other.insert("net3.bias", at::ones({1}));
   const std::string path = written(other);
   EXPECT_EQ(
-      message_of([&] { load_weights(*model, path); }),
+      data_error_of([&] { load_weights(*model, path); }),
       "load_weights: " + path +
           ": the weights do not fit the model; nothing was loaded:\n"
           "  missing in the file: net2.weight\n"
@@ -66,7 +66,7 @@ TEST_F(WeightsThatDiffer, OfANewHeadAreRefusedIfMoreDiffersW5) {
       if (item.key() != "net2.weight") other.insert(item.key(), item.value());
     }
     if (weight.defined()) other.insert("net2.weight", weight);
-    return message_of([&] { load_weights(*model, written(other), options); });
+    return data_error_of([&] { load_weights(*model, written(other), options); });
   };
   EXPECT_THAT(message(at::ones({7, 11})), HasSubstr("other: net2.weight: here [5, 10] float32"));
   EXPECT_THAT(message(at::ones({7, 10, 1})), HasSubstr("other: net2.weight"));

@@ -127,7 +127,7 @@ TEST_F(Weights, WithThePrefixOnSomeNamesOnlyAreRefused) {
   auto mixed = copies(named_state(*model), "module.");
   mixed.insert("extra", at::ones({1}));
   EXPECT_THAT(
-      message_of([&] { load_weights(*model, written(mixed)); }),
+      data_error_of([&] { load_weights(*model, written(mixed)); }),
       HasSubstr("missing in the file: net1.weight"));
 }
 
