@@ -1,10 +1,11 @@
 #include "tests/process/resumable_run.h"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
+#include <gtest/gtest.h>
 
 namespace lockstep::testing {
 namespace {
@@ -30,14 +31,14 @@ void add_metrics(const std::string& path, Outcome& outcome) {
   }
 }
 
-void add_summary(const std::string& path, Outcome& outcome) {
-  Json summary = Json::parse(contents(path));
+void add_summary(Json summary, Outcome& outcome) {
   for (auto& epoch : summary["epochs"]) {
     epoch.erase("train_seconds");
     epoch.erase("samples_per_s");
   }
   for (const char* field :
        {"epochs",
+        "best",
         "steps",
         "skipped_steps",
         "test_loss",
@@ -52,13 +53,39 @@ void add_summary(const std::string& path, Outcome& outcome) {
 
 }  // namespace
 
+void expect_same(const Outcome& expected, const Outcome& found) {
+  for (const auto& [name, value] : expected) {
+    const auto place = found.find(name);
+    if (place == found.end()) {
+      ADD_FAILURE() << name << " is missing";
+      continue;
+    }
+    // Bytes of weights are nothing to print.
+    EXPECT_TRUE(place->second == value)
+        << name << (name.ends_with("tensors") ? "" : ": " + place->second + ", not " + value);
+  }
+  EXPECT_EQ(expected.size(), found.size());
+}
+
 ResumableRun::ResumableRun(std::vector<std::string> flags) : flags_(std::move(flags)) {}
 
 TrainCommand ResumableRun::start(const std::vector<std::string>& more) const {
   std::vector<std::string> words = flags_;
-  words.insert(words.end(), {"--output", output(), "--resume", "auto", "--progress", "none"});
+  words.insert(words.end(), {"--output", output(), "--resume", "auto"});
   words.insert(words.end(), more.begin(), more.end());
   return {folder_.path(), words};
+}
+
+Ended ResumableRun::interrupted(int signal, int victim, std::size_t after_lines) const {
+  TrainCommand command = start();
+  EXPECT_TRUE(eventually([&] { return lines() >= after_lines; })) << contents(command.err_path());
+  const pid_t process = rank(victim);
+  if (process <= 0) {
+    ADD_FAILURE() << "the run was over before the signal: " << contents(command.err_path());
+  } else {
+    EXPECT_EQ(::kill(process, signal), 0);
+  }
+  return command.wait();
 }
 
 Outcome ResumableRun::outcome() const {
@@ -67,7 +94,7 @@ Outcome ResumableRun::outcome() const {
     if (fs::exists(file(name))) outcome[name] = contents(file(name));
   }
   add_metrics(file("metrics.jsonl"), outcome);
-  add_summary(file("summary.json"), outcome);
+  add_summary(summary(), outcome);
   return outcome;
 }
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include <nlohmann/json.hpp>
 #include <sys/types.h>
 
 #include "lockstep/formats/snapshot/snapshot_folder.h"
@@ -15,20 +14,12 @@
 
 namespace lockstep::testing {
 
-/// Waits, with a guard against waiting for ever.
-template <typename Condition>
-bool eventually(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
 /// Is what must not depend on whether a run was stopped: weights, metric lines joined over the
 /// restarts, the summary without its times. By name.
 using Outcome = std::map<std::string, std::string>;
+
+/// Expects the same of both, and names what differs.
+void expect_same(const Outcome& expected, const Outcome& found);
 
 /// Is a run that is started again and again by the same command, until it ends.
 class ResumableRun {
@@ -46,7 +37,12 @@ class ResumableRun {
   /// Makes a life from its start to its end.
   Ended live(const std::vector<std::string>& more = {}) const { return start(more).wait(); }
 
+  /// Starts a life and sends this signal to a rank, the victim, once metrics.jsonl has so many
+  /// lines.
+  Ended interrupted(int signal, int victim, std::size_t after_lines) const;
+
   Outcome outcome() const;
+  nlohmann::json summary() const { return nlohmann::json::parse(contents(file("summary.json"))); }
 
   /// Finds its newest whole snapshot, and those that are not.
   SnapshotChoice newest() const { return SnapshotFolder(output()).newest(); }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/types.h>
@@ -50,5 +51,17 @@ std::string variable_of(pid_t process, const std::string& name);
 
 /// Reads a whole file.
 std::string contents(const std::string& path);
+
+/// Waits for the condition; after two minutes, which are a guard against waiting for ever, it is
+/// false.
+template <typename Condition>
+bool eventually(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 }  // namespace lockstep::testing

@@ -1,10 +1,8 @@
 // Kills ranks in mid-step: the run ends, says who died of what, and leaves nothing.
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <set>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,17 +15,6 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Waits, with a guard against waiting for ever.
-template <typename Condition>
-bool eventually(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 std::set<std::string> our_shared_memory() {
   std::set<std::string> names;

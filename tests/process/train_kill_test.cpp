@@ -171,14 +171,7 @@ TEST_P(TrainKill, AtARandomMomentChangesNothing) {
     const auto outcome = killed_run(moment);
     if (!outcome) continue;
     ++kills;
-    for (const auto& [name, value] : expected_) {
-      const auto found = outcome->find(name);
-      ASSERT_NE(found, outcome->end()) << name << " is missing";
-      // Bytes of weights are nothing to print.
-      EXPECT_TRUE(found->second == value)
-          << name << (name.ends_with("tensors") ? "" : ": " + found->second + ", not " + value);
-    }
-    EXPECT_EQ(outcome->size(), expected_.size());
+    expect_same(expected_, *outcome);
   }
   EXPECT_EQ(kills, GetParam().kills) << "too many runs ended before they were killed";
 }
@@ -191,7 +184,21 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{"dp", {"--parallel", "dp", "--places", "2", "--opt", "sgd"}, 1, 3},
         Kind{"ddp", {"--shard-optimizer", "--model-ema"}, 2, 4},
         Kind{"pp", {"--parallel", "pp", "--chunks", "4", "--balance", "count"}, 2, 4},
-        Kind{"bf16", {"--precision", "bf16-mixed", "--grad-accum-steps", "2"}, 2, 3},
+        // Few processors compute convolutions in bfloat16 themselves.
+        Kind{
+            "bf16",
+            {"--precision",
+             "bf16-mixed",
+             "--grad-accum-steps",
+             "2",
+             "--model",
+             "toy",
+             "--data",
+             "mock",
+             "--limit-train-batches",
+             "20"},
+            2,
+            3},
         Kind{"workers", {"--augment", "crop-flip", "--workers", "2"}, 2, 3}),
     [](const auto& kind) { return kind.param.name; });
 

@@ -1,12 +1,12 @@
 // Kills `lockstep train` in the middle and goes on: the end has the same bits as without.
 
 #include <csignal>
-#include <filesystem>
 #include <ostream>
 
 #include <gmock/gmock.h>
 
-#include "tests/process/resumed_run.h"
+#include "tests/process/resumable_run.h"
+#include "tests/process/short_runs.h"
 
 namespace lockstep::testing {
 namespace {
@@ -17,27 +17,40 @@ struct Way {
   std::string name;
   std::vector<std::string> words;
   int victim = 0;
+  bool skips_steps = false;
 };
+
+// Few processors compute convolutions in half precision themselves; without them steps are short.
+std::vector<std::string> half_precision(std::vector<std::string> words) {
+  words.insert(
+      words.end(),
+      {"--model", "toy", "--data", "mock", "--limit-train-batches", "26", "--epochs", "20"});
+  return words;
+}
 
 std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
 
-class TrainResume : public ResumedRun, public ::testing::WithParamInterface<Way> {};
+class TrainResume : public ShortRuns, public ::testing::WithParamInterface<Way> {};
 
 // The launcher may start killed ranks again itself; of one process we do it.
 TEST_P(TrainResume, EndsWithTheBitsOfARunThatWasNotKilled) {
   const Way& way = GetParam();
-  const Ended whole = train(words("whole", way.words));
-  ASSERT_EQ(whole.code, 0) << whole.err;
-  const Ended killed = interrupt("killed", way.words, SIGKILL, way.victim, 9);
-  if (killed.code != 0) {
-    ASSERT_EQ(killed.code, 137) << killed.err;
-    const Ended ended = go_on("killed", way.words);
+  const ResumableRun whole(flags(way.words)), killed(flags(way.words));
+  const Ended undisturbed = whole.live();
+  ASSERT_EQ(undisturbed.code, 0) << undisturbed.err;
+  const Ended first = killed.interrupted(SIGKILL, way.victim, 9);
+  if (first.code != 0) {
+    ASSERT_EQ(first.code, 137) << first.err;
+    const Ended ended = killed.live();
     ASSERT_EQ(ended.code, 0) << ended.err;
     EXPECT_THAT(ended.err, HasSubstr("going on from"));
   }
-  EXPECT_GE(summary("killed")["restarts"], 1);
-  EXPECT_THAT(summary("killed")["resumed_from"].dump(), HasSubstr("snapshots/step-"));
-  expect_same("whole", "killed");
+  EXPECT_GE(killed.summary()["restarts"], 1);
+  EXPECT_THAT(killed.summary()["resumed_from"].dump(), HasSubstr("snapshots/step-"));
+  expect_same(whole.outcome(), killed.outcome());
+  if (way.skips_steps) {
+    EXPECT_GT(whole.summary()["skipped_steps"], 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -46,8 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Way{"Serial", {}},
         Way{"Accumulation", {"--grad-accum-steps", "2", "--clip-grad", "0.5"}},
-        Way{"Bfloat16", {"--precision", "bf16-mixed"}},
-        Way{"Float16", {"--precision", "16-mixed"}},
+        Way{"Bfloat16", half_precision({"--precision", "bf16-mixed"})},
+        // The first gradients overflow, so the scale that is restored is not the one to begin with.
+        Way{"Float16", half_precision({"--precision", "16-mixed", "--lr", "1"}), 0, true},
         Way{"Workers", {"--augment", "crop-flip", "--workers", "2"}},
         Way{"AveragesAndPlateau",
             {"--model-ema",

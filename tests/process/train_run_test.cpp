@@ -167,7 +167,7 @@ TEST_F(TrainRun, EveryOptimizerAndPrecisionLearns) {
   for (const Words& way :
        {Words{"--opt", "sgd"}, Words{"--opt", "adamw"}, Words{"--precision", "bf16-mixed"}}) {
     std::filesystem::remove_all(output());
-    Words all = {"--batch-size", "32", "--epochs", "4"};
+    Words all = {"--batch-size", "8", "--epochs", "1"};
     all.insert(all.end(), way.begin(), way.end());
     ASSERT_EQ(run(all).code, 0) << way[1];
     EXPECT_GT(summary()["test_accuracy"].get<double>(), 0.8) << way[1];

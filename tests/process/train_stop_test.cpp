@@ -6,7 +6,8 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/process/resumed_run.h"
+#include "tests/process/resumable_run.h"
+#include "tests/process/short_runs.h"
 
 namespace lockstep::testing {
 namespace {
@@ -14,80 +15,81 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-class TrainStop : public ResumedRun {
- protected:
-  void expect_stop_and_same_bits(const Words& how, int signal, int rank) {
-    const Ended whole = train(words("whole", how));
-    ASSERT_EQ(whole.code, 0) << whole.err;
-    const Ended stopped = interrupt("stopped", how, signal, rank, 7);
-    ASSERT_EQ(stopped.code, 75) << stopped.err;
-    EXPECT_EQ(summary("stopped")["stopped_by"], "signal");
-    EXPECT_EQ(summary("stopped")["exit"], 75);
-    const Json steps = summary("stopped")["steps"];
-    EXPECT_LT(steps, summary("whole")["steps"]);
-    EXPECT_TRUE(std::filesystem::exists(summary("stopped")["snapshot"].get<std::string>()));
-    const Ended ended = go_on("stopped", how);
-    ASSERT_EQ(ended.code, 0) << ended.err;
-    EXPECT_THAT(ended.err, HasSubstr("after step " + steps.dump() + "\n"));
-    expect_same("whole", "stopped");
-  }
-};
+class TrainStop : public ShortRuns {};
 
 TEST_F(TrainStop, ASignalToOneRankStopsAllAfterTheSameStep) {
-  expect_stop_and_same_bits({"--nproc-per-node", "2"}, SIGUSR1, 1);
+  const Words two = {"--nproc-per-node", "2"};
+  const ResumableRun whole(flags(two)), stopped(flags(two));
+  const Ended undisturbed = whole.live();
+  ASSERT_EQ(undisturbed.code, 0) << undisturbed.err;
+  const Ended first = stopped.interrupted(SIGUSR1, 1, 7);
+  ASSERT_EQ(first.code, 75) << first.err;
+  const Json summary = stopped.summary();
+  EXPECT_EQ(summary["stopped_by"], "signal");
+  EXPECT_EQ(summary["exit"], 75);
+  EXPECT_LT(summary["steps"], whole.summary()["steps"]);
+  EXPECT_TRUE(std::filesystem::exists(summary["snapshot"].get<std::string>()));
+  const Ended ended = stopped.live();
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("after step " + summary["steps"].dump() + "\n"));
+  expect_same(whole.outcome(), stopped.outcome());
 }
 
 TEST_F(TrainStop, MoreStepsGoOnAsIfThereHadBeenNoEnd) {
-  ASSERT_EQ(train(words("whole", {"--max-steps", "60"})).code, 0);
-  ASSERT_EQ(train(words("parts", {"--max-steps", "31"})).code, 0);
-  const Ended ended = go_on("parts", {"--max-steps", "60"});
+  const ResumableRun whole(flags()), parts(flags());
+  ASSERT_EQ(whole.live({"--max-steps", "60"}).code, 0);
+  ASSERT_EQ(parts.live({"--max-steps", "31"}).code, 0);
+  const Ended ended = parts.live({"--max-steps", "60"});
   ASSERT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(summary("whole")["parameters_hash"], summary("parts")["parameters_hash"]);
-  EXPECT_EQ(summary("whole")["best"], summary("parts")["best"]);
+  EXPECT_EQ(whole.summary()["parameters_hash"], parts.summary()["parameters_hash"]);
+  EXPECT_EQ(whole.summary()["best"], parts.summary()["best"]);
 }
 
 TEST_F(TrainStop, AFinishedRunIsNotTrainedAgain) {
-  ASSERT_EQ(train(words("run", {})).code, 0);
-  const Json before = summary("run");
-  const Ended again = go_on("run", {});
+  const ResumableRun run(flags());
+  ASSERT_EQ(run.live().code, 0);
+  const Json before = run.summary();
+  const Ended again = run.live();
   ASSERT_EQ(again.code, 0) << again.err;
   for (const char* field :
        {"parameters_hash", "steps", "best", "epochs", "test_accuracy", "snapshot"})
-    EXPECT_EQ(summary("run")[field], before[field]) << field;
+    EXPECT_EQ(run.summary()[field], before[field]) << field;
 }
 
 TEST_F(TrainStop, AnotherFolderGoesOnFromASnapshotOfThisOne) {
-  ASSERT_EQ(train(words("whole", {})).code, 0);
-  ASSERT_EQ(train(words("first", {"--max-steps", "31"})).code, 0);
-  const Ended ended = train(words("second", {"--resume", run("first")}));
+  const ResumableRun whole(flags()), first(flags()), second(flags());
+  ASSERT_EQ(whole.live().code, 0);
+  ASSERT_EQ(first.live({"--max-steps", "31"}).code, 0);
+  const Ended ended = second.live({"--resume", first.output()});
   ASSERT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(summary("second")["parameters_hash"], summary("whole")["parameters_hash"]);
-  EXPECT_EQ(summary("second")["epochs"].size(), 4U);
-  const Ended older =
-      train(words("first", {"--resume", run("first") + "/snapshots/step-00000030"}));
+  EXPECT_EQ(second.summary()["parameters_hash"], whole.summary()["parameters_hash"]);
+  EXPECT_EQ(second.summary()["epochs"].size(), 4U);
+  const Ended older = first.live({"--resume", first.file("snapshots/step-00000030")});
   EXPECT_EQ(older.code, 2) << "a later snapshot would hide what comes now";
   EXPECT_THAT(older.err, HasSubstr("step-00000031"));
 }
 
 TEST_F(TrainStop, OtherNumbersOfRanksTrainOnTheRestOfTheEpoch) {
-  const Words two = {"--nproc-per-node", "2", "--max-steps", "7"};
-  ASSERT_EQ(train(words("two", two)).code, 0);
+  const ResumableRun two(flags({"--nproc-per-node", "2", "--max-steps", "7"}));
+  ASSERT_EQ(two.live().code, 0);
   for (const char* ranks : {"1", "2", "4"}) {
-    const Ended ended =
-        train(words(ranks, {"--resume", run("two"), "--nproc-per-node", ranks, "--epochs", "2"}));
+    const ResumableRun other(flags({"--nproc-per-node", ranks, "--epochs", "2"}));
+    const Ended ended = other.live({"--resume", two.output()});
     ASSERT_EQ(ended.code, 0) << ended.err;
-    for (const Json& epoch : summary(ranks)["epochs"]) EXPECT_EQ(epoch["samples"], 204) << ranks;
-    EXPECT_GT(summary(ranks)["test_accuracy"], 0.2);
+    const Json summary = other.summary();
+    for (const Json& epoch : summary["epochs"]) EXPECT_EQ(epoch["samples"], 204) << ranks;
+    EXPECT_GT(summary["test_accuracy"], 0.2);
   }
 }
 
 TEST_F(TrainStop, AnotherCutOfTheModelTakesTheSameSnapshot) {
-  const Words pipeline = {
-      "--parallel", "pp", "--nproc-per-node", "2", "--chunks", "2", "--max-steps", "7"};
-  ASSERT_EQ(train(words("pipeline", pipeline)).code, 0);
-  const Ended serial = train(words("serial", {"--resume", run("pipeline"), "--max-steps", "7"}));
-  ASSERT_EQ(serial.code, 0) << serial.err;
-  EXPECT_EQ(summary("serial")["parameters_hash"], summary("pipeline")["parameters_hash"]);
+  const ResumableRun serial(flags({"--max-steps", "7"})),
+      pipeline(flags(
+          {"--parallel", "pp", "--nproc-per-node", "2", "--chunks", "2", "--max-steps", "7"}));
+  ASSERT_EQ(pipeline.live().code, 0);
+  const Ended ended = serial.live({"--resume", pipeline.output()});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(serial.summary()["parameters_hash"], pipeline.summary()["parameters_hash"]);
 }
 
 }  // namespace
