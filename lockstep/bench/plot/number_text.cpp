@@ -40,7 +40,7 @@ std::string with_commas(std::string text) {
   const std::size_t point = std::min(text.find('.'), text.size());
   for (std::size_t place = point; place > 3;) {
     place -= 3;
-    text.insert(place, ",");
+    text.insert(place, 1, ',');
   }
   return text;
 }

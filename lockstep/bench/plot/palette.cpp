@@ -64,9 +64,11 @@ std::string marker_path(std::size_t series) {
   std::string path;
   for (int i = 0; i < shape.corners; ++i) {
     const double step = 360.0 / shape.corners;
-    path += (i == 0 ? "M" : "L") + corner(shape.radius, shape.turn + i * step);
+    path += i == 0 ? 'M' : 'L';
+    path += corner(shape.radius, shape.turn + i * step);
     if (shape.waist < 1) {
-      path += "L" + corner(shape.radius * shape.waist, shape.turn + (i + 0.5) * step);
+      path += 'L';
+      path += corner(shape.radius * shape.waist, shape.turn + (i + 0.5) * step);
     }
   }
   return path + "z";
