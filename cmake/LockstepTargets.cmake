@@ -9,7 +9,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 option(LOCKSTEP_WERROR "Treat warnings as errors" OFF)
-option(LOCKSTEP_UNITY "Compile the library's files with LibTorch in groups: quicker for all, slower for one" OFF)
+option(LOCKSTEP_UNITY "Compile files with LibTorch in groups, GoogleTest's headers once: quicker for all, slower for one" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING
   "Sanitizers for every target: address,undefined or thread; fuzzer-no-link,address,undefined for tests/fuzz")
 
@@ -59,7 +59,7 @@ function(lockstep_library name)
   if(arg_TORCH)
     target_link_libraries(lockstep_${name} PUBLIC LibTorch::cpu)
     lockstep_use_precompiled_torch(lockstep_${name})
-    lockstep_join_sources(lockstep_${name})
+    lockstep_join_sources(lockstep_${name} 5)
   endif()
   # What belongs to the command serves no other program.
   if(NOT name MATCHES "^cli")
@@ -79,6 +79,7 @@ function(lockstep_program name)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${name} PRIVATE -fPIC)
     lockstep_use_precompiled_torch(${name})
+    lockstep_join_sources(${name} 8)
   endif()
 endfunction()
 
@@ -91,6 +92,9 @@ function(lockstep_test name)
     set(torch TORCH)
   endif()
   lockstep_program(${name} ${torch} SOURCES ${arg_SOURCES} DEPENDS ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  if(LOCKSTEP_UNITY AND NOT arg_TORCH)
+    lockstep_use_precompiled_googletest(${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
@@ -112,11 +116,30 @@ function(lockstep_use_precompiled_torch target)
   target_precompile_headers(${target} REUSE_FROM lockstep_torch_headers)
 endfunction()
 
+# GoogleTest's headers cost seconds a file, too.
+function(lockstep_use_precompiled_googletest target)
+  if(NOT TARGET lockstep_googletest_headers)
+    file(WRITE "${PROJECT_BINARY_DIR}/googletest_headers.cpp" "")
+    add_library(lockstep_googletest_headers OBJECT "${PROJECT_BINARY_DIR}/googletest_headers.cpp")
+    target_link_libraries(lockstep_googletest_headers PRIVATE GTest::gmock)
+    # As programs are compiled.
+    set_target_properties(lockstep_googletest_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(lockstep_googletest_headers PRIVATE -fPIE)
+    target_precompile_headers(lockstep_googletest_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM lockstep_googletest_headers)
+endfunction()
+
 # What g++ leaves to the end of each file, thousands of instantiations, still costs half of those seconds: this has it done
-# once for several files of a library.
-function(lockstep_join_sources target)
-  if(LOCKSTEP_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+# once for several files of a target, with about as many in each group and not more than `most`: five take 1.2 GB of memory.
+# Their names in unnamed namespaces must differ.
+function(lockstep_join_sources target most)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  if(LOCKSTEP_UNITY AND count GREATER 1)
+    math(EXPR groups "(${count} + ${most} - 1) / ${most}")
+    math(EXPR size "(${count} + ${groups} - 1) / ${groups}")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
     # What is in a namespace without name is its own file's, whatever file includes that.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
