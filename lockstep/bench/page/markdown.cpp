@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "lockstep/bench/plot/code_points.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench::page {
 namespace {
@@ -33,7 +34,7 @@ std::string escaped(std::string_view text) {
 std::string paragraph(const std::string& text) {
   if (text.empty()) return "";
   const bool special = kSpecialAtFront.find(text.front()) != std::string_view::npos;
-  return (special ? "\\" : "") + escaped(text) + "\n\n";
+  return concat(special ? "\\" : "", escaped(text), "\n\n");
 }
 
 std::string emphasised(const std::string& text) {

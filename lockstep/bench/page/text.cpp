@@ -5,6 +5,7 @@
 
 #include "lockstep/bench/plot/code_points.h"
 #include "lockstep/bench/text_table.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench::page {
 namespace {
@@ -41,8 +42,8 @@ std::string to_text(const Table& table) {
 
 std::string to_text(const Section& section) {
   std::string text = paragraph(section.title) + paragraph(section.question);
-  for (const Table& table : section.tables) text += "\n" + to_text(table);
-  if (!section.conclusion.empty()) text += "\n" + paragraph(section.conclusion);
+  for (const Table& table : section.tables) text += concat('\n', to_text(table));
+  if (!section.conclusion.empty()) text += concat('\n', paragraph(section.conclusion));
   return text;
 }
 

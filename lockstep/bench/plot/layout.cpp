@@ -31,6 +31,7 @@ class Composer {
     layout_.right = kWidth - (ends ? ends->size + 8 : kFreeRight);
     add_lines(figure_.title, kTitle, kTitleLine, false);
     if (!ends) add_legend_rows();
+    top_ += 5;
     add_lines(figure_.y.label, kLabel, kLabelLine, true);
     top_ += 10;
     add_plot();

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "lockstep/bench/plot/coordinate.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {
 namespace {
@@ -45,7 +46,7 @@ constexpr std::array kShapes{
 
 std::string corner(double radius, double degrees) {
   const double angle = degrees / 180 * std::numbers::pi;
-  return coordinate(radius * std::cos(angle)) + " " + coordinate(radius * std::sin(angle));
+  return concat(coordinate(radius * std::cos(angle)), ' ', coordinate(radius * std::sin(angle)));
 }
 
 }  // namespace
@@ -58,8 +59,8 @@ std::string marker_path(std::size_t series) {
   const Shape& shape = kShapes[series % kShapes.size()];
   if (shape.corners == 0) {
     const std::string r = coordinate(shape.radius);
-    return "M-" + r + " 0a" + r + " " + r + " 0 1 0 " + coordinate(2 * shape.radius) + " 0a" + r +
-           " " + r + " 0 1 0 -" + coordinate(2 * shape.radius) + " 0z";
+    const std::string d = coordinate(2 * shape.radius);
+    return concat("M-", r, " 0a", r, ' ', r, " 0 1 0 ", d, " 0a", r, ' ', r, " 0 1 0 -", d, " 0z");
   }
   std::string path;
   for (int i = 0; i < shape.corners; ++i) {

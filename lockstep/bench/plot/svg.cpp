@@ -7,6 +7,7 @@
 #include "lockstep/bench/plot/layout.h"
 #include "lockstep/bench/plot/marks.h"
 #include "lockstep/bench/plot/palette.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {
 namespace {
@@ -50,12 +51,14 @@ std::string style() {
 }
 
 std::string described(const Figure& figure) {
-  std::string text = "x: " + figure.x.label + ". y: " + figure.y.label + ".";
+  std::string text = concat("x: ", figure.x.label, ". y: ", figure.y.label, ".");
   for (const Series& series : figure.series) {
-    if (series.points.empty()) text += " " + series.name + ": no values.";
-    for (const Point& point : series.points) text += " " + point_text(figure, series, point) + ";";
+    if (series.points.empty()) text += concat(' ', series.name, ": no values.");
+    for (const Point& point : series.points) {
+      text += concat(' ', point_text(figure, series, point), ';');
+    }
   }
-  return text + " " + figure.note;
+  return concat(text, ' ', figure.note);
 }
 
 std::string opening(const Figure& figure, double height) {
