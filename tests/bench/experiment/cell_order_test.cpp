@@ -57,7 +57,7 @@ TEST(RoundOrder, IsFair) {
     for (std::size_t place = 0; place < 6; ++place) ++counts[place][order[place]];
   }
   for (const auto& of_place : counts) {
-    for (const int count : of_place) EXPECT_NEAR(count, kRounds / 6, 150) << "5 deviations of 29";
+    for (const int count : of_place) EXPECT_NEAR(count, kRounds / 6.0, 150) << "5 deviations of 29";
   }
 }
 

@@ -107,8 +107,10 @@ TEST(RunStudy, BeginsWithoutWhatAStoppedBenchLeft) {
 
 TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   const TemporaryDirectory folder;
-  StudyCell cell =
-      shell_cell("a", "echo 1 > \"$RUN/value\"; echo \"PATH=$PATH. NEW=$NEW. HOME=$HOME.\"; nproc");
+  StudyCell cell = shell_cell(
+      "a",
+      "echo 1 > \"$RUN/value\"; echo \"PATH=$PATH. NEW=$NEW. HOME=$HOME.\"; nproc; "
+      "tr '\\0' '\\n' < /proc/$$/environ | grep -c ^PATH=");
   cell.environment = {"PATH=/usr/bin:/bin", "NEW=a=b"};
   cell.cores = 1;
   ::setenv("HOME", "/inherited", 1);
@@ -116,7 +118,8 @@ TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   ASSERT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
   EXPECT_EQ(
       text_of(folder.path() / "runs/a-1.log"),
-      "PATH=/usr/bin:/bin. NEW=a=b. HOME=/inherited.\n1\n");
+      "PATH=/usr/bin:/bin. NEW=a=b. HOME=/inherited.\n1\n1\n")
+      << "one core, one PATH";
   cell.id = "b";
   cell.cores = 100000;
   ShellRunner more(folder.path() / "more");
