@@ -19,7 +19,6 @@ using lockstep::testing::TemporaryDirectory;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::names;
 using testing::shell_cell;
 using testing::shell_study;
