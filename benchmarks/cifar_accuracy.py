@@ -4,10 +4,14 @@
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --augment timm --classes 100 --train 50000 --epochs 30
 
+    python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --augment none --precision 32 --steps 20
+
 Both train ResNet18 with the same augmentation, 2 ranks, SGD with momentum, a warm-up and a cosine, the
 same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
 torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run and the
-difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing).
+difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing). With --steps both
+begin with the peer's weights, and the loss of each step is compared: the same samples in the same order give the same
+losses until rounding has grown.
 """
 
 import argparse
@@ -38,6 +42,7 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="bf16-mixed",
                         help="without instructions for bf16 32 is the quicker")
+    parser.add_argument("--steps", type=int, help="compare the losses of so many steps from the same weights, and end")
     parser.add_argument("--output", help="a folder in which Lockstep's runs stay")
     parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
     return parser.parse_args()
@@ -65,23 +70,47 @@ def synthesize(arguments, data):
         keep_classes(Path(data) / "cifar-100-binary" / f"{name}.bin", arguments.classes)
 
 
-def train_lockstep(arguments, data, seed, run):
+def lockstep_command(arguments, data, seed, run):
     command = [arguments.lockstep, "train", "--model", arguments.model, "--data", f"cifar100:{data}"]
     command += ["--augment", arguments.augment]
     command += ["--nproc-per-node", "2", "--batch-size", str(arguments.batch_size), "--precision", arguments.precision]
     command += ["--opt", "sgd", "--lr", str(arguments.lr), "--weight-decay", "0.0005"]
     command += ["--sched", "cosine", "--sched-on-updates", "--warmup-epochs", "1", "--epochs", str(arguments.epochs), "--seed", str(seed)]
-    command += ["--progress", "none", "--json", "--output", run]
-    summary = json.loads(output_of(command).strip().split("\n")[-1])
+    return command + ["--progress", "none", "--json", "--output", run]
+
+
+def peer_command(arguments, data, seed):
+    command = [arguments.peer_python, str(ROOT / "benchmarks/peers/cifar_resnet18.py"), "--data", data]
+    command += ["--model", arguments.model, "--batch-size", str(arguments.batch_size), "--lr", str(arguments.lr), "--seed", str(seed)]
+    return command + ["--epochs", str(arguments.epochs), "--augment", arguments.augment, "--precision", arguments.precision]
+
+
+def train_lockstep(arguments, data, seed, run):
+    summary = json.loads(output_of(lockstep_command(arguments, data, seed, run)).strip().split("\n")[-1])
     return [(epoch["val_accuracy"], epoch["train_loss"], epoch["train_seconds"]) for epoch in summary["epochs"]]
 
 
+def records_of(text):
+    return [json.loads(line) for line in text.split("\n") if line.startswith("{")]
+
+
 def train_peer(arguments, data, seed):
-    command = [arguments.peer_python, str(ROOT / "benchmarks/peers/cifar_resnet18.py"), "--data", data]
-    command += ["--model", arguments.model, "--batch-size", str(arguments.batch_size), "--lr", str(arguments.lr), "--seed", str(seed)]
-    command += ["--epochs", str(arguments.epochs), "--augment", arguments.augment, "--precision", arguments.precision]
-    epochs = [json.loads(line) for line in output_of(command).split("\n") if line.startswith("{")]
+    epochs = records_of(output_of(peer_command(arguments, data, seed)))
     return [(epoch["test_accuracy"], epoch["train_loss"], epoch["seconds"]) for epoch in epochs]
+
+
+def compare_steps(arguments, data, seed, folder):
+    start, run = f"{folder}/start.pth", f"{folder}/steps"
+    steps = ["--steps", str(arguments.steps), "--initial-weights", start]
+    peer = [record["loss"] for record in records_of(output_of(peer_command(arguments, data, seed) + steps))]
+    output_of(lockstep_command(arguments, data, seed, run)
+              + ["--pretrained", start, "--max-steps", str(arguments.steps), "--log-interval", "1"])
+    lines = records_of(Path(f"{run}/metrics.jsonl").read_text())
+    own = [line["loss"] for line in lines if line["split"] == "train"]
+    if len(own) != arguments.steps or len(peer) != arguments.steps:
+        sys.exit(f"{len(own)} steps of Lockstep and {len(peer)} of PyTorch instead of {arguments.steps}")
+    for step, (one, other) in enumerate(zip(own, peer), 1):
+        print(f"step {step:3}  lockstep {one:.6f}  pytorch {other:.6f}  relative difference {abs(one - other) / other:.1e}")
 
 
 def show(name, seed, epochs):
@@ -98,6 +127,8 @@ def main():
         synthesize(arguments, data)
         print(f"{arguments.train} images of {arguments.classes} classes to train with, {arguments.test} to test with; "
               f"load {os.getloadavg()[0]:.2f}", flush=True)
+        if arguments.steps:
+            return compare_steps(arguments, data, arguments.seeds.split(",")[0], folder)
         for seed in arguments.seeds.split(","):
             ours.append(train_lockstep(arguments, data, seed, f"{arguments.output or folder}/run-{seed}"))
             show("lockstep", seed, ours[-1])

@@ -38,6 +38,8 @@ def parse_arguments():
     parser.add_argument("--warmup-epochs", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0, help="processes of each rank that prepare batches")
     parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="bf16-mixed")
+    parser.add_argument("--steps", type=int, help="end after so many, with a line of each: its loss over all ranks")
+    parser.add_argument("--initial-weights", help="write the weights that training begins with to this file")
     parser.add_argument("--seed", type=int, default=42)
     return parser.parse_args()
 
@@ -147,6 +149,16 @@ def evaluate(net, images, labels):
     return (hits[0] / hits[1]).item()
 
 
+def tell_of_step(step, loss):
+    loss = loss.detach().clone()
+    dist.all_reduce(loss)
+    if RANK == 0:
+        print(json.dumps({"step": step, "loss": loss.item() / WORLD}), flush=True)
+    if step == arguments.steps:
+        dist.destroy_process_group()
+        sys.exit(0)
+
+
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
@@ -154,6 +166,8 @@ def main():
     images, labels = read_set("train")
     test_images, test_labels = read_set("test")
     net = make_net(100)
+    if arguments.initial_weights and RANK == 0:
+        torch.save(net.state_dict(), arguments.initial_weights)
     model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
     optimizer = torch.optim.SGD(
         net.parameters(), lr=arguments.lr, momentum=0.9, weight_decay=arguments.weight_decay, fused=True)
@@ -177,6 +191,8 @@ def main():
             optimizer.step()
             losses.append(loss.detach())
             step += 1
+            if arguments.steps:
+                tell_of_step(step, loss)
         dist.barrier()
         seconds = time.monotonic() - start
         accuracy = evaluate(net, test_images, test_labels)
