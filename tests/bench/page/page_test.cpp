@@ -1,0 +1,84 @@
+#include "lockstep/bench/page/page.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/page/html_page.h"
+#include "lockstep/bench/page/markdown.h"
+#include "lockstep/bench/page/text.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench::page {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Table table_of(const std::string& value) {
+  return {
+      .id = "times",
+      .title = "Times",
+      .columns = {{"cell", true}, {"here [s]"}},
+      .rows = {{"dp x 2", value}, {"ddp | <b>", "killed by SIGKILL"}},
+      .notes = {"three rounds"}};
+}
+
+Page page_of(const Table& table) {
+  return {
+      .title = "Report",
+      .sections = {
+          {.title = "Study", .question = "Which?", .conclusion = "This one.", .tables = {table}}}};
+}
+
+TEST(Page, ShowsTheSameNumberEverywhere) {
+  for (const std::string value : {"12.375", "7.125"}) {
+    const Page page = page_of(table_of(value));
+    EXPECT_THAT(to_text(page.sections.front()), HasSubstr(value));
+    EXPECT_THAT(to_markdown(page), HasSubstr("| dp x 2 | " + value + " |"));
+    EXPECT_THAT(to_html(page), HasSubstr("<td>" + value + "</td>"));
+  }
+  EXPECT_THAT(to_html(page_of(table_of("7.125"))), Not(HasSubstr("12.375")));
+}
+
+TEST(Page, KeepsMarkupOfCellsAsText) {
+  const Page page = page_of(table_of("1"));
+  EXPECT_THAT(to_markdown(page), HasSubstr("ddp \\| &lt;b&gt;"));
+  EXPECT_THAT(to_html(page), HasSubstr("ddp | &lt;b&gt;"));
+}
+
+TEST(Page, NeedsNeitherNetworkNorScript) {
+  const std::string html = to_html(page_of(table_of("1")));
+  EXPECT_THAT(html, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  EXPECT_THAT(html, Not(HasSubstr("src=\"")));
+}
+
+TEST(Page, RefusesAnEmptyCell) {
+  try {
+    to_html(page_of(table_of("")));
+    FAIL() << "nothing was thrown";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("row 0, column 'here [s]': the cell is empty"));
+  }
+}
+
+TEST(Page, RefusesTwoTablesOfOneId) {
+  Page page = page_of(table_of("1"));
+  page.sections.push_back(page.sections.front());
+  EXPECT_THROW(check_page(page), InvalidArgument);
+}
+
+TEST(Text, TakesControlsFromATerminal) {
+  EXPECT_THAT(to_text(table_of("\x1b[2J")), Not(HasSubstr("\x1b")));
+}
+
+TEST(Text, CountsCharactersNotBytes) {
+  Table table = table_of("1");
+  table.rows = {{"\u00e9\u00e9\u00e9\u00e9", "1"}, {"abcd", "2"}};
+  EXPECT_THAT(to_text(table), HasSubstr("\u00e9\u00e9\u00e9\u00e9         1\nabcd         2\n"));
+}
+
+}  // namespace
+}  // namespace lockstep::bench::page
