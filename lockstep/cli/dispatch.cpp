@@ -16,18 +16,19 @@ const std::map<std::string, Verb> kVerbs{
     {"train", train},
     {"data", data},
     {"convert", convert},
+    {"bench", bench},
     {"report", report},
     {"env", env},
     {"help", help}};
 
-const std::vector<std::string> kLater{"bench", "plan"};
+const std::vector<std::string> kLater{"plan"};
 
 [[noreturn]] void refuse(const std::string& word) {
   for (const std::string& verb : kLater) {
     check(
         word != verb,
         verb,
-        ": comes later; this version has run, train, data, convert, report, env and help");
+        ": comes later; this version has run, train, data, convert, bench, report, env and help");
   }
   std::vector<std::string> known{"--version", "--help"};
   for (const auto& verb : kVerbs) known.push_back(verb.first);

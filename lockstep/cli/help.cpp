@@ -14,7 +14,8 @@ Spreads training over devices, processes and hosts.
   train [flags]                     train a model on a data set, on one rank or several
   data fetch|check|synthesize       download, check or draw a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
-  report RUN...                     show what runs recorded, restarts joined to one curve
+  bench STUDY [--quick|--full]      measure a study: which way of spreading pays here
+  report RUN... | BENCH             show what runs recorded; a bench's tables and figures again
   env [--json]                      show what this host and this build are
   help [VERB]                       explain a verb; lockstep VERB --help does too
   --version                         print the version

@@ -18,7 +18,11 @@ int data(const std::vector<std::string>& arguments);
 /// Converts weights between safetensors and PyTorch's files.
 int convert(const std::vector<std::string>& arguments);
 
-/// Shows what runs recorded: epochs, and where they went on after their processes had ended.
+/// Measures a study: each cell of its grid by processes of its own, then tables and figures.
+int bench(const std::vector<std::string>& arguments);
+
+/// Shows what runs recorded, epochs, and where they went on after their processes had ended; writes
+/// a bench's tables and figures again.
 int report(const std::vector<std::string>& arguments);
 
 /// Prints what this host and this build are.

@@ -38,13 +38,11 @@ TEST(BytesInWords, TakesTheFittingUnit) {
 TEST(Dispatch, RefusesWhatIsNotThere) {
   EXPECT_THROW(dispatch({"rum"}), InvalidArgument);
   EXPECT_THROW(dispatch({"--vresion"}), InvalidArgument);
-  for (const char* later : {"bench", "plan"}) {
-    try {
-      dispatch({later});
-      ADD_FAILURE() << later;
-    } catch (const InvalidArgument& error) {
-      EXPECT_NE(std::string(error.what()).find("comes later"), std::string::npos);
-    }
+  try {
+    dispatch({"plan"});
+    ADD_FAILURE();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("comes later"), std::string::npos);
   }
 }
 

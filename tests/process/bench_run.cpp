@@ -69,7 +69,7 @@ void BenchRun::wait_until(const std::function<bool()>& holds) {
       ADD_FAILURE() << "it did not come to that; it said: " << contents(folder_ + "/stderr");
       return;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 

@@ -3,14 +3,13 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/error.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::bench {
 
 void replace_file(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path fresh =
-      path.parent_path() / ("." + path.filename().string() + ".new");
+  const auto fresh = path.parent_path() / concat(".", path.filename().string(), ".new");
   std::filesystem::remove(fresh);  // of a writer that was killed
   OutputFile file(fresh);
   file.write(text);
