@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include <gmock/gmock.h>
+
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/nn/weights.h"
