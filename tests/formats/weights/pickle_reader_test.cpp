@@ -164,7 +164,8 @@ TEST(PickleReader, AttributesAreThoseOfAnOrderedDict) {
 
 TEST(PickleReader, NamesAndTextsAreBoundedAndUtf8) {
   EXPECT_THAT(
-      refusal(pickle_of("c" + std::string(2000, 'x') + "\n")), HasSubstr("a name does not end"));
+      refusal(pickle_of(concat("c", std::string(2000, 'x'), "\n"))),
+      HasSubstr("a name does not end"));
   EXPECT_THAT(refusal(pickle_of("ctorch")), HasSubstr("a name does not end"));
   EXPECT_THAT(refusal(pickle_of(text("\xff"))), HasSubstr("the text \"\\xff\" is not UTF-8"));
   EXPECT_THAT(refusal(pickle_of(text("\xed\xa0\x80"))), HasSubstr("is not UTF-8"));
