@@ -108,7 +108,8 @@ TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   const TemporaryDirectory folder;
   StudyCell cell = shell_cell(
       "a",
-      "echo 1 > \"$RUN/value\"; echo \"PATH=$PATH. NEW=$NEW. HOME=$HOME.\"; nproc; "
+      "echo 1 > \"$RUN/value\"; echo \"PATH=$PATH. NEW=$NEW. HOME=$HOME.\"; "
+      "env -u OMP_NUM_THREADS nproc; "
       "tr '\\0' '\\n' < /proc/$$/environ | grep -c ^PATH=");
   cell.environment = {"PATH=/usr/bin:/bin", "NEW=a=b"};
   cell.cores = 1;
