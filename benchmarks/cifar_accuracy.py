@@ -18,10 +18,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from commands import output_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,13 +47,6 @@ def parse_arguments():
     parser.add_argument("--output", help="a folder in which Lockstep's runs stay")
     parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
     return parser.parse_args()
-
-
-def output_of(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def keep_classes(path, classes):

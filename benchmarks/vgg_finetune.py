@@ -13,10 +13,11 @@ Needs a Python with torch and safetensors, and Lockstep built by ./dev build.
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from commands import output_of
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 20
@@ -50,13 +51,6 @@ def parse_arguments():
     parser.add_argument("--pretrain-epochs", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=2, help="of fine-tuning, and of training from scratch beside it")
     return parser.parse_args()
-
-
-def output_of(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def synthesize(arguments, folder, seed):
