@@ -50,6 +50,7 @@ struct ChildPlan {
   int output;  // -1: inherited
   int errors;
   int failures;
+  const Guardian* guardian;
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -90,6 +91,8 @@ void connect_streams(const ChildPlan& plan) {
 
 [[noreturn]] void become(const ChildPlan& plan) {
   ::setpgid(0, 0);
+  // Here, not by the parent, which may be killed before it comes to that.
+  if (plan.guardian != nullptr) plan.guardian->watch(::getpid());
   die_with_the_parent(plan);
   connect_streams(plan);
   if (plan.pinned && ::sched_setaffinity(0, sizeof(plan.cpus), &plan.cpus) != 0) {
@@ -138,7 +141,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
       .input = options.inherit_input ? -1 : nothing.get(),
       .output = output.writer.get(),
       .errors = errors.writer.get(),
-      .failures = failures.writer.get()};
+      .failures = failures.writer.get(),
+      .guardian = options.guardian};
 
   pid_ = ::fork();
   if (pid_ < 0) throw_errno("launch: fork for", options.program);

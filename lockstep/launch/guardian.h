@@ -23,7 +23,8 @@ class Guardian {
 
   pid_t pid() const { return pid_; }
 
-  /// Puts one process group under its watch.
+  /// Puts one process group under its watch. Async-signal-safe: a child calls it before it becomes
+  /// its program, so that nothing it starts can come first.
   void watch(pid_t group) const;
 
  private:

@@ -83,8 +83,8 @@ std::vector<Worker> start_workers(
         .environment = worker_environment(current_environment(), place),
         .cpus = cpu_share(cpus, local_rank, options.workers),
         .inherit_input = reads_input(local_rank),
-        .inherit_output = options.output.first_inherits && local_rank == 0});
-    guardian.watch(worker.process->pid());
+        .inherit_output = options.output.first_inherits && local_rank == 0,
+        .guardian = &guardian});
     worker.output.connect(worker.process->take_output(), worker.process->take_errors());
   }
   return workers;

@@ -38,8 +38,8 @@ class Watched {
             {.program = command.program,
              .arguments = command.arguments,
              .environment = command.environment,
-             .cpus = command.cpus}) {
-    guardian_.watch(child_.pid());
+             .cpus = command.cpus,
+             .guardian = &guardian_}) {
     output_.connect(child_.take_output(), child_.take_errors());
   }
 

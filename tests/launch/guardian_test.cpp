@@ -1,0 +1,58 @@
+#include "lockstep/launch/guardian.h"
+
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/launch/child_process.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr int kMostMilliseconds = 60000;
+
+/// Becomes a launcher whose child starts a process of its own; both write into `output`.
+[[noreturn]] void be_a_launcher(int output) {
+  ::dup2(output, STDOUT_FILENO);
+  ::close(output);
+  const Guardian guardian;
+  const ChildProcess child(
+      {.program = "/bin/sh",
+       .arguments = {"-c", "sleep 600 & echo started; wait"},
+       .environment = {"PATH=/usr/bin:/bin"},
+       .cpus = {},
+       .inherit_output = true,
+       .guardian = &guardian});
+  while (true) ::pause();
+}
+
+/// Reads what comes next; empty: all who could write have gone. Fails after a minute of silence.
+std::string next_of(int pipe) {
+  pollfd waited{pipe, POLLIN, 0};
+  EXPECT_EQ(::poll(&waited, 1, kMostMilliseconds), 1) << "a process lives on";
+  char bytes[100];
+  const ssize_t size = waited.revents == 0 ? 0 : ::read(pipe, bytes, sizeof(bytes));
+  return {bytes, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+// The child is under watch before it runs: the launcher does nothing for it after the start.
+TEST(Guardian, KillsWhatTheChildOfAKilledLauncherStarted) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) be_a_launcher(ends[1]);
+  ::close(ends[1]);
+  EXPECT_EQ(next_of(ends[0]), "started\n");
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, nullptr, 0);
+  EXPECT_EQ(next_of(ends[0]), "");
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace lockstep::launch
