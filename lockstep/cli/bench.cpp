@@ -45,7 +45,6 @@ void list_cells(const BenchCommand& command) {
 
 // Before hours of work, not after.
 void prepare(const BenchCommand& command) {
-  bench::training_images(command.request.options.data);
   const fs::path output = command.output;
   check(
       !fs::exists(output) || fs::is_directory(output),
@@ -62,6 +61,10 @@ void prepare(const BenchCommand& command) {
     fs::create_directories(output);
   }
   bench::write_request(output, command.request);
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (study != nullptr && study->prepare) study->prepare(command.request.options, output);
+  }
   bench::replace_file(
       output / "environment.json",
       environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
@@ -98,7 +101,7 @@ void tell(const BenchCommand& command, int code) {
               << " goes on\n";
   } else if (code != 0) {
     std::cerr << "lockstep bench: " << report.failures()
-              << " samples failed; the tables say why, runs/*.log what they said\n";
+              << " samples failed; the tables say why, runs/*/*.log what they said\n";
   }
   if (command.json) std::cout << bench::bench_json(report) << "\n";
   std::cout.flush();

@@ -1,5 +1,6 @@
 #include "lockstep/cli/bench_flags.h"
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 
@@ -57,7 +58,13 @@ void add_flags(CLI::App& app, BenchCommand& command, Texts& texts) {
       ->description("samples of each cell [3; with --quick fewer of slow cells]");
   app.add_option("--data", command.request.options.data)
       ->type_name("NAME[:DIR]")
-      ->description("fashion-mnist, or mnist:DIR [fashion-mnist]");
+      ->description("a set for the studies that take it, may be repeated [each its own]")
+      ->allow_extra_args(false);
+  app.add_option("--nodes", command.request.options.nodes)
+      ->type_name("HOST,HOST,...")
+      ->description("hosts for studies of several [network namespaces of this machine]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--seed", command.seed)
       ->type_name("N")
       ->description("of the order of cells within a round [42]");
@@ -103,6 +110,22 @@ std::string with_absolute_folder(const std::string& data) {
   return data.substr(0, colon + 1) + folder.string();
 }
 
+void check_taken(const std::string& data, const std::vector<std::string>& studies) {
+  std::vector<std::string> known;
+  for (const std::string& study : studies) {
+    const auto& names = bench::find_study(study)->data;
+    known.insert(known.end(), names.begin(), names.end());
+  }
+  const std::string name = bench::data_name(data);
+  check(
+      std::find(known.begin(), known.end(), name) != known.end(),
+      "bench: --data: ",
+      name,
+      " is no set of ",
+      studies.size() == 1 ? studies.front() : "these studies",
+      did_you_mean(name, known));
+}
+
 void resolve(BenchCommand& command, const Texts& texts) {
   auto& options = command.request.options;
   check(!texts.quick || !options.full, "bench: --quick and --full exclude each other");
@@ -116,7 +139,10 @@ void resolve(BenchCommand& command, const Texts& texts) {
   if (!command.name.empty()) command.request.studies = studies_of(command.name);
   options.rounds = texts.rounds.value_or(0);
   options.cores = launch::usable_cpu_count();
-  options.data = with_absolute_folder(options.data);
+  for (std::string& data : options.data) {
+    check_taken(data, command.request.studies);
+    data = with_absolute_folder(data);
+  }
   if (command.output.empty()) command.output = default_output(command.name);
 }
 

@@ -127,7 +127,7 @@ TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
   BenchRun run(folder_.path(), words());
   std::vector<pid_t> ranks;
   run.wait_until([&] {
-    ranks = second_ranks(output() + "/runs/mnist-small-r1-b512-p2-ddp");
+    ranks = second_ranks(output() + "/runs/data-parallel/mnist-small-r1-b512-p2-ddp");
     return !ranks.empty();
   });
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);

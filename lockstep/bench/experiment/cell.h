@@ -5,6 +5,9 @@
 
 namespace lockstep::bench {
 
+/// Stands in a cell's command for the folder of the bench, which may be moved.
+inline constexpr const char* kBenchFolder = "{bench}";
+
 /// Is one coordinate of a cell in its study's grid, as `{"batch_size", "128"}`.
 struct Setting {
   std::string name;
@@ -18,7 +21,8 @@ struct StudyCell {
   std::string id;  ///< unique in its study; letters, digits, `.`, `_`, `-`: files are named by it
   std::vector<Setting> settings = {};  ///< in the order in which tables show them; names are unique
   /// What follows the program's name, as {"train", "--model", "toy"}. The runner adds `--output
-  /// FOLDER`; what the run is to leave there is what the study's `values` reads.
+  /// FOLDER`, and puts the bench's own folder for kBenchFolder; what the run is to leave there is
+  /// what the study's `values` reads.
   std::vector<std::string> command = {};
   int places = 1;                             ///< how many compute at a time
   int cores = 0;                              ///< it may use the first so many of ours; 0: all

@@ -93,7 +93,7 @@ class Runner {
       : study_(study),
         options_(options),
         program_(launch::find_program(options.program, environment("PATH").value_or(""))),
-        runs_(options.output / "runs"),
+        runs_(options.output / "runs" / study.name),
         log_(log_path()) {
     check_goes_on(study, log_, log_path());
     fs::create_directories(runs_);
@@ -191,7 +191,8 @@ class Runner {
 
   SampleCommand command_of(
       const StudyCell& cell, const fs::path& run, const std::string& log) const {
-    std::vector<std::string> arguments = cell.command;
+    std::vector<std::string> arguments;
+    for (const std::string& argument : cell.command) arguments.push_back(placed(argument));
     arguments.insert(arguments.end(), {"--output", run.string()});
     return {
         .program = program_,
@@ -200,6 +201,14 @@ class Runner {
         .cpus = cpus_of(cell),
         .log = log,
         .limit_seconds = study_.limit_seconds};
+  }
+
+  /// Puts the bench's folder where a command names it by kBenchFolder.
+  std::string placed(std::string argument) const {
+    const std::string name = kBenchFolder;
+    const auto at = argument.find(name);
+    if (at == std::string::npos) return argument;
+    return argument.replace(at, name.size(), fs::absolute(options_.output).string());
   }
 
   void read_values(const StudyCell& cell, const fs::path& run, Sample& sample) const {

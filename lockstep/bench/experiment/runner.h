@@ -16,7 +16,7 @@ struct RunnerOptions {
   std::string program;           ///< path of `lockstep`
   std::uint64_t seed = 42;       ///< of the order of the cells in each round
   int cores = 0;                 ///< above them places are oversubscribed; 0: those usable here
-  bool keep_runs = false;        ///< keeps OUTPUT/runs/CELL-ROUND/ after its values were read
+  bool keep_runs = false;        ///< keeps OUTPUT/runs/STUDY/CELL-ROUND/ after its values were read
   bool retry_failed = false;     ///< takes samples that failed earlier again
   /// Takes one line at a time, without newline: progress, failures. Empty: stderr, each line begun
   /// by `lockstep bench: `.
@@ -33,7 +33,7 @@ struct RunnerResult {
 };
 
 /// Measures what OUTPUT/samples.jsonl lacks of the study: round by round, in an order drawn from
-/// the seed, each sample one child process with its output in OUTPUT/runs/CELL-ROUND.log.
+/// the seed, each sample one child process with its output in OUTPUT/runs/STUDY/CELL-ROUND.log.
 ///
 /// A sample that fails (exit code, signal, time limit, unreadable results) is recorded with its
 /// reason, and the rest goes on. A cell that cannot be measured gets one sample that says why.

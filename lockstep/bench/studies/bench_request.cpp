@@ -25,14 +25,15 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
       .options = {
           .full = object.at("full").get<bool>(),
           .cores = object.at("cores").get<int>(),
-          .data = object.at("data").get<std::string>(),
+          .data = object.at("data").get<std::vector<std::string>>(),
+          .nodes = object.at("nodes").get<std::vector<std::string>>(),
           .rounds = object.at("rounds").get<int>()}};
 }
 
-std::string names_of(const BenchRequest& request) {
-  std::string names;
-  for (const std::string& name : request.studies) names += (names.empty() ? "" : " ") + name;
-  return names;
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
 }
 
 template <typename Value>
@@ -66,6 +67,7 @@ void write_request(const std::filesystem::path& folder, const BenchRequest& requ
       {"studies", request.studies},
       {"full", request.options.full},
       {"data", request.options.data},
+      {"nodes", request.options.nodes},
       {"cores", request.options.cores},
       {"rounds", request.options.rounds}};
   replace_file(
@@ -93,9 +95,10 @@ void check_continues(const BenchRequest& before, const BenchRequest& now) {
   const auto grid = [](const BenchRequest& request) {
     return std::string(request.options.full ? "--full" : "--quick");
   };
-  check_same("study", names_of(before), names_of(now));
+  check_same("study", joined(before.studies), joined(now.studies));
   check_same("grid", grid(before), grid(now));
-  check_same("--data", before.options.data, now.options.data);
+  check_same("--data", joined(before.options.data), joined(now.options.data));
+  check_same("--nodes", joined(before.options.nodes), joined(now.options.nodes));
   check_same("number of cores", before.options.cores, now.options.cores);
 }
 

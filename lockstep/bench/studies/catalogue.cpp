@@ -10,7 +10,9 @@ const std::vector<StudyEntry>& study_catalogue() {
   static const std::vector<StudyEntry> kStudies{
       {"data-parallel",
        "epoch times of two nets on Fashion-MNIST: 1, 2, 4 places, DataParallel against DDP",
-       data_parallel_study}};
+       {"fashion-mnist", "mnist"},
+       data_parallel_study,
+       prepare_data_parallel}};
   return kStudies;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,13 @@ namespace lockstep::bench {
 
 /// Is a study that can be run.
 struct StudyEntry {
-  std::string name;   ///< as on the command line
-  std::string about;  ///< what it measures, in a line
+  std::string name;               ///< as on the command line
+  std::string about;              ///< what it measures, in a line
+  std::vector<std::string> data;  ///< names of the sets that it can take
   Study (*make)(const StudyOptions& options);
+  /// Sees before hours of work that what the study needs is there, or makes it in the bench's
+  /// folder; what is already made stays. nullptr: it needs nothing.
+  void (*prepare)(const StudyOptions& options, const std::filesystem::path& output);
 };
 
 /// Lists the studies in the order in which `bench all` runs them.

@@ -1,15 +1,26 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lockstep::bench {
 
 /// Says how much of a study is measured, and on what.
 struct StudyOptions {
-  bool full = false;                   ///< the study's whole grid; else what minutes allow
-  int cores = 1;                       ///< that may be used
-  std::string data = "fashion-mnist";  ///< as `lockstep train --data` takes it: NAME or NAME:DIR
-  int rounds = 0;                      ///< samples of every cell; 0: as many as the study says
+  bool full = false;  ///< the study's whole grid; else what minutes allow
+  int cores = 1;      ///< that may be used
+  /// Sets in place of those that studies take by themselves, as `lockstep train --data` takes them:
+  /// NAME or NAME:DIR. Each study looks for a name that it knows.
+  std::vector<std::string> data = {};
+  /// Hosts to start ranks on; empty: hosts in network namespaces of this machine.
+  std::vector<std::string> nodes = {};
+  int rounds = 0;  ///< samples of every cell; 0: as many as the study says
+
+  /// Gives the set of one of these names; `otherwise` if none was asked for.
+  std::string data_of(const std::vector<std::string>& names, const std::string& otherwise) const;
 };
+
+/// Gives the name of a set: `mnist` of `mnist:DIR`.
+std::string data_name(const std::string& data);
 
 }  // namespace lockstep::bench

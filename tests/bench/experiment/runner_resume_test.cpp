@@ -115,7 +115,8 @@ TEST(StoppedBench, EndsCleanlyAtASignalAndGoesOn) {
     EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
     EXPECT_NE(::kill(std::stoi(text_of(folder.path() / "pid")), 0), 0) << "gone before the bench";
     EXPECT_EQ(read_samples(folder.path() / "out/samples.jsonl").samples.size(), 3U);
-    for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "out/runs")) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder.path() / "out/runs/shell")) {
       EXPECT_FALSE(entry.is_directory()) << entry.path();
     }
     ShellRunner runner(folder.path() / "out");

@@ -82,9 +82,9 @@ TEST(RunStudy, KeepsTheOutputAndRemovesTheRun) {
   const Study study = shell_study({cell}, 1);
   ShellRunner runner(folder.path());
   runner.run(study);
-  EXPECT_THAT(text_of(folder.path() / "runs/a-1.log"), HasSubstr("out\n"));
-  EXPECT_THAT(text_of(folder.path() / "runs/a-1.log"), HasSubstr("err\n"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "runs/a-1"));
+  EXPECT_THAT(text_of(folder.path() / "runs/shell/a-1.log"), HasSubstr("out\n"));
+  EXPECT_THAT(text_of(folder.path() / "runs/shell/a-1.log"), HasSubstr("err\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "runs/shell/a-1"));
 }
 
 TEST(RunStudy, KeepsTheRunWhenAsked) {
@@ -92,13 +92,13 @@ TEST(RunStudy, KeepsTheRunWhenAsked) {
   ShellRunner runner(folder.path());
   runner.options.keep_runs = true;
   runner.run(shell_study({value_cell("a", 5)}, 1));
-  EXPECT_EQ(text_of(folder.path() / "runs/a-1/value"), "5\n");
+  EXPECT_EQ(text_of(folder.path() / "runs/shell/a-1/value"), "5\n");
 }
 
 // A trainer goes on with the run that it finds.
 TEST(RunStudy, BeginsWithoutWhatAStoppedBenchLeft) {
   const TemporaryDirectory folder;
-  std::filesystem::create_directories(folder.path() / "runs/a-1/snapshots");
+  std::filesystem::create_directories(folder.path() / "runs/shell/a-1/snapshots");
   const StudyCell cell = shell_cell("a", "test ! -e \"$RUN/snapshots\" && echo 1 > \"$RUN/value\"");
   ShellRunner runner(folder.path());
   EXPECT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
@@ -117,7 +117,7 @@ TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   ShellRunner runner(folder.path());
   ASSERT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
   EXPECT_EQ(
-      text_of(folder.path() / "runs/a-1.log"),
+      text_of(folder.path() / "runs/shell/a-1.log"),
       "PATH=/usr/bin:/bin. NEW=a=b. HOME=/inherited.\n1\n1\n")
       << "one core, one PATH";
   cell.id = "b";
@@ -125,7 +125,7 @@ TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   ShellRunner more(folder.path() / "more");
   more.run(shell_study({cell}, 1));
   EXPECT_THAT(
-      text_of(folder.path() / "more/runs/b-1.log"),
+      text_of(folder.path() / "more/runs/shell/b-1.log"),
       HasSubstr(concat(".\n", launch::available_cpus().size(), "\n")));
 }
 

@@ -21,7 +21,7 @@ using testing::made_sample;
 using ::testing::Not;
 
 const BenchRequest kRequest{
-    .studies = {"data-parallel"}, .options = {.full = true, .cores = 2, .data = "fashion-mnist"}};
+    .studies = {"data-parallel"}, .options = {.full = true, .cores = 2, .data = {"fashion-mnist"}}};
 
 // The command of a cell must be the study's, as the runner would have written it.
 Sample with_command(Sample sample) {
@@ -158,14 +158,14 @@ TEST(BenchRequest, GoesOnOnlyWithTheSame) {
   write_request(folder.path(), kRequest);
   EXPECT_TRUE(is_bench_folder(folder.path()));
   const auto before = read_request(folder.path()).value();
-  EXPECT_EQ(before.options.data, "fashion-mnist");
+  EXPECT_EQ(before.options.data, std::vector<std::string>{"fashion-mnist"});
   BenchRequest now = kRequest;
   now.options.rounds = 7;
   check_continues(before, now);
   for (const auto& change : std::vector<std::function<void(BenchRequest&)>>{
            [](BenchRequest& request) { request.options.full = false; },
            [](BenchRequest& request) { request.options.cores = 4; },
-           [](BenchRequest& request) { request.options.data = "mnist:/x"; },
+           [](BenchRequest& request) { request.options.data = {"mnist:/x"}; },
            [](BenchRequest& request) { request.studies.clear(); }}) {
     now = kRequest;
     change(now);

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 
 Study study(bool full, int cores, int rounds = 0) {
   return find_study("data-parallel")
-      ->make({.full = full, .cores = cores, .data = "fashion-mnist", .rounds = rounds});
+      ->make({.full = full, .cores = cores, .data = {}, .rounds = rounds});
 }
 
 const StudyCell& cell(const Study& study, const std::string& id) {

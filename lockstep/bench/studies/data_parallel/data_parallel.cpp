@@ -58,7 +58,7 @@ Study data_parallel_study(const StudyOptions& options) {
       .cells = {},
       .rounds = options.rounds > 0 ? options.rounds : 3,
       .limit_seconds = options.full ? kFullLimit : kQuickLimit,
-      .values = [data = options.data](
+      .values = [data = data_parallel_set(options)](
                     const StudyCell& cell,
                     const std::filesystem::path& run) { return values_of(data, cell, run); },
       .tell = tell};
@@ -66,6 +66,10 @@ Study data_parallel_study(const StudyOptions& options) {
     study.cells.push_back(cell_of(point, options));
   }
   return study;
+}
+
+void prepare_data_parallel(const StudyOptions& options, const std::filesystem::path&) {
+  training_images(data_parallel_set(options));  // says what is missing
 }
 
 }  // namespace lockstep::bench

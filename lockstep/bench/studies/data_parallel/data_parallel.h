@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+
 #include "lockstep/bench/experiment/study.h"
 #include "lockstep/bench/studies/study_options.h"
 
@@ -10,5 +12,8 @@ namespace lockstep::bench {
 /// `first_epoch_seconds`, `second_epoch_seconds`, `epoch_share` (below 1: the times are
 /// extrapolated from that part of an epoch), `samples_per_s`, `train_loss`, `test_accuracy`.
 Study data_parallel_study(const StudyOptions& options);
+
+/// Throws DataError or InvalidArgument when the set is not there.
+void prepare_data_parallel(const StudyOptions& options, const std::filesystem::path& output);
 
 }  // namespace lockstep::bench

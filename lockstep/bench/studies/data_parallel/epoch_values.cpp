@@ -1,21 +1,12 @@
 #include "lockstep/bench/studies/data_parallel/epoch_values.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
-#include <limits>
 
-#include "lockstep/bench/run_folder.h"
+#include "lockstep/bench/studies/run_summary_file.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {
-
-SummaryFacts read_summary(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(concat(path.string(), ": the run left no summary"));
-  return parse_summary({std::istreambuf_iterator<char>(file), {}}, path.string());
-}
 
 const EpochFacts& epoch(const SummaryFacts& facts, std::int64_t number, const std::string& file) {
   const auto found = facts.epochs.find(number);
@@ -25,15 +16,11 @@ const EpochFacts& epoch(const SummaryFacts& facts, std::int64_t number, const st
   return found->second;
 }
 
-double or_nan(const std::optional<double>& value) {
-  return value.value_or(std::numeric_limits<double>::quiet_NaN());
-}
-
 }  // namespace
 
 std::map<std::string, double> epoch_values(const std::filesystem::path& run, std::int64_t images) {
   const std::string file = (run / "summary.json").string();
-  const SummaryFacts facts = read_summary(file);
+  const SummaryFacts facts = read_run_summary(run);
   const EpochFacts& first = epoch(facts, 1, file);
   const EpochFacts& second = epoch(facts, 2, file);
   const auto samples = static_cast<double>(*second.samples);

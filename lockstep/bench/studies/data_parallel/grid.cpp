@@ -68,7 +68,7 @@ std::vector<std::string> command_of(const GridPoint& point, const StudyOptions& 
       "--model",
       point.model,
       "--data",
-      options.data,
+      data_parallel_set(options),
       "--repeat",
       std::to_string(point.repeat),
       "--batch-size",
@@ -109,6 +109,10 @@ int rounds_of(const GridPoint& point, const StudyOptions& options) {
 }
 
 }  // namespace
+
+std::string data_parallel_set(const StudyOptions& options) {
+  return options.data_of({"fashion-mnist", "mnist"}, "fashion-mnist");
+}
 
 std::vector<GridPoint> data_parallel_grid(bool full) { return full ? full_grid() : quick_grid(); }
 

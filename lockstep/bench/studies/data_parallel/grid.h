@@ -21,6 +21,9 @@ struct GridPoint {
 /// Lists the grid: the study's own, or the part of it that a hundred seconds on two cores allow.
 std::vector<GridPoint> data_parallel_grid(bool full);
 
+/// Gives the set that the study trains on, as `lockstep train --data` takes it.
+std::string data_parallel_set(const StudyOptions& options);
+
 /// Says how many cores a place is: a fourth of them, so that up to four places differ in nothing
 /// else, and at least one.
 int cores_a_place(int cores);
