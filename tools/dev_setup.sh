@@ -16,7 +16,10 @@ packages=(
   dataset-fashion-mnist
 )
 packages_for_check=(clang-format-14 clang-tidy-14 shellcheck)
-packages_for_test=(chromium fonts-dejavu-core) # figures and reports are looked at as they are shown
+packages_for_test=(
+  chromium fonts-dejavu-core # figures and reports are looked at as they are shown
+  iproute2                   # several hosts within one machine
+)
 packages_for_fuzz=(clang-14 libclang-rt-14-dev)
 packages_for_round_trip=(python3-venv)
 

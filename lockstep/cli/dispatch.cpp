@@ -13,6 +13,7 @@ using Verb = int (*)(const std::vector<std::string>&);
 
 const std::map<std::string, Verb> kVerbs{
     {"run", run},
+    {"hosts", hosts},
     {"train", train},
     {"data", data},
     {"convert", convert},
@@ -28,7 +29,8 @@ const std::vector<std::string> kLater{"plan"};
     check(
         word != verb,
         verb,
-        ": comes later; this version has run, train, data, convert, bench, report, env and help");
+        ": comes later; this version has run, hosts, train, data, convert, bench, report, env and "
+        "help");
   }
   std::vector<std::string> known{"--version", "--help"};
   for (const auto& verb : kVerbs) known.push_back(verb.first);

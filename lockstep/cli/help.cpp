@@ -11,6 +11,7 @@ std::string overview() {
 Spreads training over devices, processes and hosts.
 
   run --nproc-per-node N PROGRAM    start a program once per rank, as torchrun does
+  hosts --count N -- COMMAND        run a command on several hosts, made within this machine or real
   train [flags]                     train a model on a data set, on one rank or several
   data fetch|check|synthesize       download, check or draw a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt

@@ -1,5 +1,6 @@
 #include "lockstep/cli/run_flags.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
@@ -10,6 +11,7 @@
 
 #include "lockstep/cli/flag_parser.h"
 #include "lockstep/cli/run_flag_texts.h"
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/exit_status.h"
@@ -110,6 +112,13 @@ launch::OutputOptions output_of(const RunFlagTexts& texts) {
   return output;
 }
 
+/// Lets a launcher that `lockstep hosts` has started again count on from there.
+void count_on(launch::LaunchOptions& options) {
+  const std::int64_t earlier = environment_number("TORCHELASTIC_RESTART_COUNT").value_or(0);
+  options.earlier_restarts = static_cast<int>(std::clamp<std::int64_t>(earlier, 0, 1'000'000));
+  options.death_ns = environment_number("LOCKSTEP_DEATH_NS").value_or(0);
+}
+
 launch::LaunchOptions options_of(const RunFlagTexts& texts) {
   check_what_comes_later(texts);
   launch::LaunchOptions options;
@@ -123,6 +132,7 @@ launch::LaunchOptions options_of(const RunFlagTexts& texts) {
   options.grace_period = std::chrono::milliseconds(static_cast<long>(texts.grace_seconds * 1000));
   options.max_restarts = texts.max_restarts;
   options.signals = signals_of(texts.signals);
+  count_on(options);
   options.output = output_of(texts);
   options.verbose = texts.verbose;
   options.quiet = texts.quiet;

@@ -8,6 +8,9 @@ namespace lockstep::cli {
 /// Starts a program once per rank. Returns the run's exit code.
 int run(const std::vector<std::string>& arguments);
 
+/// Runs a command on several hosts at once, made within this machine or real ones.
+int hosts(const std::vector<std::string>& arguments);
+
 /// Trains by `lockstep-train`, which lies beside this program: once, or once per rank with
 /// `--nproc-per-node`.
 int train(const std::vector<std::string>& arguments);

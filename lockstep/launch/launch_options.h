@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct LaunchOptions {
   std::chrono::milliseconds grace_period{30000};       ///< between a passed-on signal and SIGKILL
   std::chrono::milliseconds grace_after_failure{500};  ///< for the others; 0: SIGKILL at once
   int max_restarts = 0;                                ///< of the whole group, on one node only
+  int earlier_restarts = 0;  ///< of the run, by who started this launcher: its own are counted on
+  std::int64_t death_ns =
+      0;  ///< of the life before this launcher's, on the monotonic clock; 0: none
   bool lockstep_codes = false;  ///< the program's exit codes mean what ExitCode says
   std::vector<int> signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   OutputOptions output;

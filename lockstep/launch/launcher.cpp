@@ -103,7 +103,7 @@ class Launcher {
   Console console_{STDOUT_FILENO, STDERR_FILENO};
   std::optional<ReservedPort> port_;
   RestartHistory history_;
-  std::int64_t death_ns_ = 0;  // of the life before
+  std::int64_t death_ns_ = options_.death_ns;  // of the life before
 };
 
 /// Makes writing to a closed pipe an error instead of our end.

@@ -1,0 +1,160 @@
+#include "lockstep/launch/hosts/host_process.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/launch/cpu_share.h"
+#include "lockstep/launch/hosts/remote.h"
+#include "lockstep/launch/program_path.h"
+#include "lockstep/launch/worker_environment.h"
+
+namespace lockstep::launch {
+namespace {
+
+std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+std::string search_path() { return environment("PATH").value_or(""); }
+
+std::vector<std::string> command_of(const HostsOptions& options) {
+  std::vector<std::string> command{
+      options.program == "lockstep" ? this_program() : options.program};
+  command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+  return command;
+}
+
+std::string name_of(const std::string& variable) { return variable.substr(0, variable.find('=')); }
+
+/// Lets commands that a command starts find this very program by its bare name, too.
+std::string path_with_ours() {
+  const std::string folder = std::filesystem::path(this_program()).parent_path().string();
+  return concat("PATH=", search_path(), search_path().empty() ? "" : ":", folder);
+}
+
+std::vector<std::string> environment_with(std::vector<std::string> variables) {
+  variables.push_back(path_with_ours());
+  std::vector<std::string> all = current_environment();
+  for (const std::string& variable : variables) {
+    std::erase_if(all, [&](const auto& each) { return name_of(each) == name_of(variable); });
+    all.push_back(variable);
+  }
+  return all;
+}
+
+/// Lists the variables of ours that a command on another machine is to have, too.
+std::vector<std::string> travelling_variables() {
+  std::vector<std::string> result;
+  for (const std::string& variable : current_environment()) {
+    for (const char* start : {"OMP_", "PET_", "NCCL_", "GLOO_", "LOCKSTEP_"}) {
+      if (variable.starts_with(start)) result.push_back(variable);
+    }
+  }
+  return result;
+}
+
+// So many each, in turn; with more hosts than cores they begin again at the first core.
+std::vector<int> cores_of(const HostsOptions& options, int host) {
+  const std::vector<int> all = available_cpus();
+  if (options.cores_a_host == 0) return cpu_share(all, host, options.size());
+  std::vector<int> cores;
+  const auto count = static_cast<std::size_t>(options.cores_a_host);
+  for (std::size_t i = 0; i < std::min(count, all.size()); ++i) {
+    cores.push_back(all[(static_cast<std::size_t>(host) * count + i) % all.size()]);
+  }
+  return cores;
+}
+
+ChildProcess start_here(
+    const HostsOptions& options,
+    const HostsPlan& plan,
+    const HostNetwork& network,
+    const Guardian& guardian,
+    int host) {
+  std::vector<std::string> arguments{"hosts", "--inside", concat("host-", host)};
+  const std::vector<std::string> command = command_of(options);
+  arguments.insert(arguments.end(), command.begin(), command.end());
+  const ChildOptions child{
+      .program = this_program(),
+      .arguments = std::move(arguments),
+      .environment = environment_with(host_variables(options, plan, host)),
+      .cpus = cores_of(options, host),
+      .guardian = &guardian};
+  const HostNetwork::Visit visit(network, host);
+  return ChildProcess(child);
+}
+
+// Its standard input is ours, which must not end before we do.
+ChildProcess start_there(
+    const HostsOptions& options, const HostsPlan& plan, const Guardian& guardian, int host) {
+  std::istringstream by(options.by);
+  std::vector<std::string> words;
+  for (std::string word; by >> word;) words.push_back(word);
+  check(!words.empty(), "hosts: --by must name a program, as ssh");
+  std::vector<std::string> variables = travelling_variables();
+  const auto own = host_variables(options, plan, host);
+  variables.insert(variables.end(), own.begin(), own.end());
+  words.push_back(options.names[static_cast<std::size_t>(host)]);
+  words.push_back(
+      remote_line(std::filesystem::current_path().string(), variables, command_of(options)));
+  return ChildProcess(
+      {.program = find_program(words.front(), search_path()),
+       .arguments = {words.begin() + 1, words.end()},
+       .environment = current_environment(),
+       .cpus = {},
+       .inherit_input = true,
+       .guardian = &guardian});
+}
+
+// What host 0 writes to its standard output are the run's results, for who reads ours.
+WorkerOutput output_of(int host, int hosts) {
+  const std::string prefix = hosts > 1 ? concat("[host ", host, "] ") : "";
+  const Route output{.shown = true, .file = "", .prefix = host == 0 ? "" : prefix};
+  const Route errors{.shown = true, .file = "", .prefix = prefix};
+  return {output, errors};
+}
+
+std::string master_address(const HostsOptions& options) {
+  if (options.count > 0) return HostNetwork::address(0);
+  const std::string& name = options.names.front();
+  return name.substr(name.find('@') + 1);
+}
+
+}  // namespace
+
+std::vector<std::string> host_variables(
+    const HostsOptions& options, const HostsPlan& plan, int host) {
+  std::vector<std::string> variables{
+      concat("PET_NNODES=", options.size()),
+      concat("PET_NODE_RANK=", host),
+      concat("PET_MASTER_ADDR=", master_address(options)),
+      // Another with each life, so that no process of an earlier one is met.
+      concat("PET_MASTER_PORT=", options.master_port + plan.restart),
+      concat("TORCHELASTIC_RESTART_COUNT=", plan.restart)};
+  if (options.count == 0) return variables;
+  variables.push_back(concat("GLOO_SOCKET_IFNAME=", HostNetwork::kInterface));
+  // Made hosts have one clock.
+  if (plan.death_ns > 0) variables.push_back(concat("LOCKSTEP_DEATH_NS=", plan.death_ns));
+  return variables;
+}
+
+std::vector<HostProcess> start_hosts(
+    const HostsOptions& options,
+    const HostsPlan& plan,
+    const HostNetwork* network,
+    const Guardian& guardian) {
+  std::vector<HostProcess> hosts;
+  for (int host = 0; host < options.size(); ++host) {
+    hosts.push_back({.host = host, .output = output_of(host, options.size())});
+  }
+  for (HostProcess& each : hosts) {
+    each.process.emplace(
+        network != nullptr ? start_here(options, plan, *network, guardian, each.host)
+                           : start_there(options, plan, guardian, each.host));
+    each.output.connect(each.process->take_output(), each.process->take_errors());
+  }
+  return hosts;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,100 @@
+#include "lockstep/launch/hosts/inside.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/launch/child_process.h"
+#include "lockstep/launch/program_path.h"
+#include "lockstep/launch/signal_reader.h"
+#include "lockstep/launch/strays.h"
+#include "lockstep/launch/worker_environment.h"
+
+namespace lockstep::launch {
+namespace {
+
+void die_with(const FileDescriptor& parent) {
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) throw_errno("hosts: ask for a death signal");
+  // The parent may have gone before: it alone has the other end of this pipe.
+  pollfd waited{parent.get(), POLLIN, 0};
+  if (::poll(&waited, 1, 0) != 0) ::_exit(static_cast<int>(ExitCode::kEnvironment));
+}
+
+void mount_own_proc() {
+  const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  if (::mount("proc", "/proc", "proc", flags, nullptr) != 0) throw_errno("hosts: mount /proc");
+}
+
+/// Is the first process of a host: waits for the command and for what nobody else waits for. With
+/// its end the kernel kills all others.
+int be_first_process(const std::vector<std::string>& command, const SignalReader& signals) {
+  mount_own_proc();
+  const ChildProcess child(
+      {.program = find_program(command.front(), environment("PATH").value_or("")),
+       .arguments = {command.begin() + 1, command.end()},
+       .environment = current_environment(),
+       .cpus = {},
+       .inherit_input = true,
+       .inherit_output = true});
+  while (true) {
+    if (const auto status = child.status()) return status->result();
+    pollfd waited{signals.descriptor(), POLLIN, 0};
+    ::poll(&waited, 1, -1);
+    for (const int signal : signals.read()) {
+      if (signal == SIGCHLD) {
+        reap_strays({child.pid()});
+      } else {
+        child.signal_group(signal);
+      }
+    }
+  }
+}
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+void keep_apart() {
+  if (::unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS) != 0) {
+    throw_errno("hosts: make namespaces of processes, mounts and names");
+  }
+  // Else what is mounted there would be seen here.
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    throw_errno("hosts: keep mounts apart");
+  }
+}
+
+int run_as_host(const std::string& name, const std::vector<std::string>& command) {
+  // Blocked in both: signals to the group reach the first process, which passes them on.
+  const SignalReader signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  keep_apart();
+  if (::sethostname(name.data(), name.size()) != 0) throw_errno("hosts: set the host's name");
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("hosts: make a pipe");
+  const FileDescriptor reader(ends[0]);
+  FileDescriptor writer(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0) throw_errno("hosts: fork");
+  if (pid > 0) return wait_for(pid);
+  writer.reset();
+  die_with(reader);
+  return be_first_process(command, signals);
+}
+
+}  // namespace lockstep::launch

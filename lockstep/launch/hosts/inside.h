@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+/// Gives what this process starts next processes, mounts and a host name of their own. Throws
+/// std::system_error.
+void keep_apart();
+
+/// Runs a command as what a host of that name does: process 1 of its own processes, with its own
+/// /proc, and returns its exit code (128+n for a signal n).
+///
+/// All that the command started has ended then. Its processes also end when the calling process
+/// does, however that happens. Signals to the caller's process group are passed on. Call it in a
+/// process that has nothing else to do. Throws std::system_error, and InvalidArgument for a program
+/// that is not there.
+int run_as_host(const std::string& name, const std::vector<std::string>& command);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/file_descriptor.h"
+
+namespace lockstep::launch {
+
+/// Says which hosts are joined, and how.
+struct NetworkOptions {
+  int hosts = 2;
+  std::int64_t rate = 0;  ///< bits per second of each host in each direction; 0: no limit
+};
+
+/// Is a network of hosts within this machine: a network namespace for each, joined by pairs of
+/// virtual interfaces and a bridge that has a namespace of its own.
+///
+/// Nothing of it has a name outside: all of it goes with the last process that is in it, however
+/// that ends, and no address can clash with one of the machine.
+class HostNetwork {
+ public:
+  /// Makes it; the calling thread is then where it was. Throws std::system_error that names the
+  /// step, when rights, programs or parts of the kernel are missing.
+  explicit HostNetwork(const NetworkOptions& options);
+
+  /// Gives the IPv4 address of a host, by which the others reach it.
+  static std::string address(int host);
+
+  /// Names the interface that each host has, apart from its loopback.
+  static constexpr const char* kInterface = "eth0";
+
+  /// Is the most hosts that a network can have.
+  static constexpr int kMostHosts = 250;
+
+  /// Puts the calling thread, and what it starts, into a host's network until its end.
+  class Visit {
+   public:
+    Visit(const HostNetwork& network, int host);
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    ~Visit();
+
+   private:
+    int home_;
+  };
+
+ private:
+  void add_host(int host, std::int64_t rate);
+
+  FileDescriptor home_;
+  FileDescriptor bridge_;
+  std::vector<FileDescriptor> hosts_;
+};
+
+}  // namespace lockstep::launch
