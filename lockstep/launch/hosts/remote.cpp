@@ -6,22 +6,25 @@ namespace lockstep::launch {
 namespace {
 
 std::string shell_word(const std::string& word) {
-  std::string quoted = "'";
+  std::string inner;
   for (const char letter : word) {
     if (letter == '\'') {
-      quoted += "'\\''";
+      inner.append("'\\''");
     } else {
-      quoted += letter;
+      inner.push_back(letter);
     }
   }
-  return quoted + "'";
+  return concat("'", inner, "'");
 }
 
 }  // namespace
 
 std::string shell_words(const std::vector<std::string>& words) {
   std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
+  for (const std::string& word : words) {
+    if (!line.empty()) line.push_back(' ');
+    line.append(shell_word(word));
+  }
   return line;
 }
 
