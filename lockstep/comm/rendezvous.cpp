@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/gloo_backend.h"
+#include "lockstep/comm/init_method.h"
 #include "lockstep/comm/shm_backend.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
@@ -21,26 +22,41 @@ namespace {
 struct World {
   int rank = 0;
   int size = 1;
-  std::string host;
-  int port = 0;
+  InitMethod meeting;
   bool store_is_served = false;  ///< by the launcher, as torchrun does
   std::string generation;        ///< tells restarts of one job apart
 };
 
-int required_number(const char* name) {
-  const auto number = environment_number(name);
+int number_of(const std::optional<int>& given, const char* variable, const char* option) {
+  if (given) return *given;
+  const auto number = environment_number(variable);
   check(
       number.has_value(),
-      "init_process_group: RANK is set but ",
-      name,
-      " is not; start the program by a launcher");
+      "init_process_group: ",
+      variable,
+      " is not set; start the program by a launcher, or give InitOptions::",
+      option);
   return static_cast<int>(*number);
 }
 
-World world_from_environment() {
+InitMethod master_from_environment() {
+  const auto host = environment("MASTER_ADDR");
+  check(
+      host.has_value(),
+      "init_process_group: MASTER_ADDR is not set; start the program by a launcher, or give "
+      "InitOptions::init_method");
+  const int port = number_of({}, "MASTER_PORT", "init_method");
+  check(0 < port && port < 65536, "init_process_group: MASTER_PORT is no port: ", port);
+  return {.host = *host, .port = port};
+}
+
+World world_of(const InitOptions& options) {
   World world;
-  world.rank = required_number("RANK");
-  world.size = required_number("WORLD_SIZE");
+  world.meeting = parse_init_method(options.init_method);
+  const bool by_environment = world.meeting.kind == InitMethod::Kind::kEnvironment;
+  if (by_environment && !options.rank && !environment("RANK")) return world;
+  world.rank = number_of(options.rank, "RANK", "rank");
+  world.size = number_of(options.world_size, "WORLD_SIZE", "world_size");
   check(
       0 <= world.rank && world.rank < world.size,
       "init_process_group: RANK must be below WORLD_SIZE: ",
@@ -48,20 +64,15 @@ World world_from_environment() {
       " of ",
       world.size);
   if (world.size == 1) return world;
-  const auto host = environment("MASTER_ADDR");
-  check(
-      host.has_value(),
-      "init_process_group: RANK is set but MASTER_ADDR is not; start the program by a launcher");
-  world.host = *host;
-  world.port = required_number("MASTER_PORT");
-  check(
-      0 < world.port && world.port < 65536,
-      "init_process_group: MASTER_PORT is no port: ",
-      world.port);
-  world.store_is_served = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (by_environment) {
+    world.meeting = master_from_environment();
+    world.store_is_served = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  }
   world.generation = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   return world;
 }
+
+bool meets_in_file(const World& world) { return world.meeting.kind == InitMethod::Kind::kFile; }
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -86,25 +97,49 @@ bool is_one_host(const Store& store, const World& world, std::chrono::millisecon
       hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts.front(); });
 }
 
-Store store_of(const World& world, std::chrono::milliseconds timeout) {
-  const Store store = tcp_store(
-      {.host = world.host,
-       .port = world.port,
-       .serve = world.rank == 0 && !world.store_is_served,
-       .timeout = timeout});
-  return c10::make_intrusive<c10d::PrefixStore>("lockstep-" + world.generation, store);
+// A file that an earlier run left still says what that run said.
+void check_is_first(const Store& store, const World& world) {
+  check(
+      store->add(concat("joined-", world.rank), 1) == 1,
+      "init_process_group: rank ",
+      world.rank,
+      " has been in the file before: an earlier run that did not end well left it, or two "
+      "processes "
+      "have the same rank; remove it, or name another: ",
+      world.meeting.path);
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+Store open_store(const World& world, std::chrono::milliseconds timeout) {
+  if (meets_in_file(world)) return file_store(world.meeting.path, world.size);
+  return tcp_store(
+      {.host = world.meeting.host,
+       .port = world.meeting.port,
+       .serve = world.rank == 0 && !world.store_is_served,
+       .timeout = timeout});
+}
+
+Store store_of(const World& world, std::chrono::milliseconds timeout) {
+  const Store store = c10::make_intrusive<c10d::PrefixStore>(
+      "lockstep-" + world.generation, open_store(world, timeout));
+  if (meets_in_file(world)) check_is_first(store, world);
+  return store;
+}
+
+// Is empty for Gloo to take the address of the host's name.
+std::string gloo_hostname(const World& world, bool one_host) {
+  if (meets_in_file(world)) return one_host ? "127.0.0.1" : "";
+  const std::string& host = world.meeting.host;
+  return host == "localhost" || host == "::1" || host.starts_with("127.") ? host : "";
 }
 
 std::shared_ptr<Backend> make_backend(
-    const std::string& name, const Store& store, const World& world, const InitOptions& options) {
+    const std::string& name,
+    const Store& store,
+    const World& world,
+    bool one_host,
+    const InitOptions& options) {
   if (name == "gloo") {
-    const GlooOptions gloo{
-        .hostname = is_loopback(world.host) ? world.host : std::string(),
-        .timeout = options.timeout};
+    const GlooOptions gloo{.hostname = gloo_hostname(world, one_host), .timeout = options.timeout};
     return make_gloo_backend(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store), world.rank, world.size, gloo);
   }
@@ -123,8 +158,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
       wanted == "auto" || wanted == "shm" || wanted == "gloo",
       "init_process_group: the backend must be auto, shm or gloo: ",
       wanted);
-  if (!environment("RANK")) return ProcessGroup();
-  const World world = world_from_environment();
+  const World world = world_of(options);
   if (world.size == 1) return ProcessGroup();
   const Store store = store_of(world, options.timeout);
   const bool one_host = is_one_host(store, world, options.timeout);
@@ -134,7 +168,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
       "share memory; "
       "use the backend gloo or auto");
   const std::string name = wanted == "auto" ? (one_host ? "shm" : "gloo") : wanted;
-  auto backend = make_backend(name, store, world, options);
+  auto backend = make_backend(name, store, world, one_host, options);
   // Rank 0 serves the store: it must not go before the others have read what they need.
   backend->barrier().wait();
   return ProcessGroup(std::move(backend));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "lockstep/comm/process_group.h"
@@ -13,13 +14,24 @@ struct InitOptions {
   std::string backend = "auto";
   /// Is how long a collective, and the forming of the world, may wait for a rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  /// Is where the ranks meet: `env://` is MASTER_ADDR and MASTER_PORT; `tcp://HOST:PORT`, where
+  /// rank 0 listens; `file:///PATH`, a file that all ranks can lock and that is not there yet. The
+  /// last rank removes it; each world needs one of its own.
+  std::string init_method = "env://";
+  /// Take the place of RANK and WORLD_SIZE.
+  std::optional<int> rank = {};
+  std::optional<int> world_size = {};
 };
 
-/// Forms the world from the environment that a launcher sets: RANK, WORLD_SIZE, MASTER_ADDR,
-/// MASTER_PORT. Without RANK it is a group of one.
+/// Forms the world from the environment that a launcher sets (RANK, WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT) or from the options. With `env://` and no rank at all it is a group of one.
 ///
-/// Throws InvalidArgument that names the variable that is missing or wrong, CommError when the
-/// others do not come.
+///     auto world = lockstep::init_process_group();
+///     auto other = lockstep::init_process_group(
+///         {.init_method = "file:///tmp/meeting", .rank = 0, .world_size = 2});
+///
+/// Throws InvalidArgument that names the variable or option that is missing or wrong,
+/// std::system_error for a port or file that cannot be had, CommError when the others do not come.
 ProcessGroup init_process_group(const InitOptions& options = {});
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -10,6 +11,7 @@
 
 #include "lockstep/comm/listen_socket.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/stopwatch.h"
 
 namespace lockstep {
@@ -38,6 +40,9 @@ std::string first_line(const std::exception& error) {
 Store memory_store() { return c10::make_intrusive<c10d::HashStore>(); }
 
 Store file_store(const std::string& path, int users) {
+  // c10d would wait for minutes for a folder that is not there.
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file) throw_errno("store: open the file in which ranks meet", path);
   return c10::make_intrusive<c10d::FileStore>(path, users);
 }
 

@@ -17,6 +17,7 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 Store memory_store();
 
 /// Opens a store in a file that all ranks can lock; the last of `users` to close it removes it.
+/// Throws std::system_error that names the path if it cannot be made or written.
 Store file_store(const std::string& path, int users);
 
 /// Says how to reach, or be, a store that is served over TCP.

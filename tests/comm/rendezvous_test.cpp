@@ -1,0 +1,180 @@
+// Where ranks meet: what an init method may say, and worlds that are formed by it.
+
+#include "lockstep/comm/rendezvous.h"
+
+#include <system_error>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "lockstep/comm/init_method.h"
+#include "lockstep/core/error.h"
+
+#include "tests/formats/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = InitMethod::Kind;
+using std::chrono::milliseconds;
+
+std::string refusal_of_text(const std::string& url) {
+  try {
+    parse_init_method(url);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(InitMethodText, SaysWhereRanksMeet) {
+  EXPECT_EQ(parse_init_method("").kind, Kind::kEnvironment);
+  EXPECT_EQ(parse_init_method("env://").kind, Kind::kEnvironment);
+  const InitMethod tcp = parse_init_method("tcp://node0:29500");
+  EXPECT_EQ(tcp.kind, Kind::kTcp);
+  EXPECT_EQ(tcp.host, "node0");
+  EXPECT_EQ(tcp.port, 29500);
+  EXPECT_EQ(parse_init_method("tcp://[::1]:80").host, "::1");
+  const InitMethod file = parse_init_method("file:///tmp/a b");
+  EXPECT_EQ(file.kind, Kind::kFile);
+  EXPECT_EQ(file.path, "/tmp/a b");
+}
+
+TEST(InitMethodText, WhatIsWrongIsSaid) {
+  const std::string what = "init_process_group: the init method ";
+  EXPECT_EQ(
+      refusal_of_text("mpi://"),
+      what + "must be env://, tcp://HOST:PORT or file:///PATH, not mpi://");
+  EXPECT_THAT(refusal_of_text("/tmp/meeting"), HasSubstr("file:///PATH, not /tmp/meeting"));
+  EXPECT_EQ(
+      refusal_of_text("tcp://node0"),
+      what + "tcp://node0 needs an address and a port: tcp://HOST:PORT");
+  EXPECT_THAT(refusal_of_text("tcp://:29500"), HasSubstr("needs an address"));
+  for (const char* port : {"0", "65536", "http", "-1", "", "80x"}) {
+    EXPECT_EQ(
+        refusal_of_text(concat("tcp://node0:", port)),
+        concat(what, "tcp://node0:", port, " has no port between 1 and 65535: ", port));
+  }
+  EXPECT_THAT(refusal_of_text("tcp://::1:29500"), HasSubstr("stands in brackets"));
+  EXPECT_EQ(
+      refusal_of_text("file://tmp/meeting"),
+      what +
+          "file://tmp/meeting needs an absolute path after two slashes, so three in all: "
+          "file:///tmp/meeting");
+  EXPECT_THAT(refusal_of_text("file://"), HasSubstr("absolute path"));
+  EXPECT_THAT(refusal_of_text("file:///tmp/"), HasSubstr("names a folder"));
+  EXPECT_THAT(
+      refusal_of_text("tcp://node0:1?rank=0"), HasSubstr("rank and world size as InitOptions"));
+}
+
+InitOptions options_for(const std::string& url, int rank) {
+  return {
+      .backend = "gloo",
+      .timeout = std::chrono::seconds(30),
+      .init_method = url,
+      .rank = rank,
+      .world_size = 2};
+}
+
+// Two ranks, threads here, add up their numbers.
+void expect_world_at(const std::string& url) {
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const ProcessGroup world = init_process_group(options_for(url, rank));
+      EXPECT_EQ(world.rank(), rank);
+      EXPECT_EQ(world.size(), 2);
+      const torch::Tensor sum = torch::full({2}, rank + 1.0);
+      world.all_reduce(sum).wait();
+      EXPECT_TRUE(sum.equal(torch::full({2}, 3.0)));
+    });
+  }
+}
+
+TEST(InitProcessGroup, MeetsInAFileThatGoesWithTheLastRank) {
+  const testing::TemporaryDirectory folder;
+  const std::string path = folder.path() / "meeting";
+  expect_world_at("file://" + path);
+  EXPECT_NE(::access(path.c_str(), F_OK), 0) << "the last rank removes the file";
+  expect_world_at("file://" + path);
+}
+
+TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
+  const testing::TemporaryDirectory folder;
+  InitOptions options = options_for("file://" + (folder.path() / "meeting").string(), 0);
+  options.timeout = milliseconds(50);
+  try {
+    init_process_group(options);
+    FAIL() << "rank 1 did not come";
+  } catch (const TimeoutError& error) {
+    EXPECT_STREQ(error.what(), "hosts: waited 50 ms for rank 1 of 2");
+  }
+  try {
+    init_process_group(options);
+    FAIL() << "the file was taken";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 has been in the file before"));
+    EXPECT_THAT(error.what(), HasSubstr((folder.path() / "meeting").string()));
+  }
+}
+
+TEST(InitProcessGroup, AFileThatCannotBeMadeIsNamed) {
+  const testing::TemporaryDirectory folder;
+  for (const std::string& path :
+       {folder.path().string() + "/none/meeting", folder.path().string()}) {
+    try {
+      init_process_group(options_for("file://" + path, 0));
+      FAIL() << path;
+    } catch (const std::system_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("store: open the file in which ranks meet " + path));
+    }
+  }
+}
+
+TEST(InitProcessGroup, AnAddressWithoutRankZeroIsNamed) {
+  InitOptions options = options_for("tcp://127.0.0.1:1", 1);  // nobody listens there
+  options.timeout = milliseconds(300);
+  try {
+    init_process_group(options);
+    FAIL() << "nothing was thrown";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no connection to 127.0.0.1:1"));
+  }
+}
+
+std::string refusal_of(const InitOptions& options) {
+  try {
+    init_process_group(options);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(InitProcessGroup, RankAndWorldSizeMustBeKnown) {
+  EXPECT_THAT(
+      refusal_of({.init_method = "tcp://127.0.0.1:29500"}),
+      HasSubstr("RANK is not set; start the program by a launcher, or give InitOptions::rank"));
+  EXPECT_THAT(
+      refusal_of({.init_method = "file:///tmp/meeting", .rank = 0}),
+      HasSubstr("WORLD_SIZE is not set; start the program by a launcher, or give "
+                "InitOptions::world_size"));
+  EXPECT_THAT(
+      refusal_of(options_for("tcp://127.0.0.1:29500", 2)),
+      HasSubstr("RANK must be below WORLD_SIZE: 2 of 2"));
+  EXPECT_THAT(refusal_of({.rank = 0, .world_size = 2}), HasSubstr("MASTER_ADDR is not set"));
+  EXPECT_THAT(
+      refusal_of(options_for("tcp://nowhere", 0)), HasSubstr("needs an address and a port"));
+}
+
+TEST(InitProcessGroup, AWorldOfOneMeetsNobody) {
+  const auto world =
+      init_process_group({.init_method = "tcp://127.0.0.1:1", .rank = 0, .world_size = 1});
+  EXPECT_EQ(world.backend_name(), "single");
+}
+
+}  // namespace
+}  // namespace lockstep
