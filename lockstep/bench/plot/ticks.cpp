@@ -109,9 +109,11 @@ std::vector<double> linear_byte_ticks(Range range, int most) {
 
 Range nice_range(Range range, int most) {
   const Nice step = nice_number(range.high - range.low, most);
+  // Half a step will do at the ends: a value just above a tick must not leave a step empty.
+  const auto half_steps = [&](double value) { return 2 * value / step.value(); };
   return {
-      step.times(std::floor(range.low / step.value() + kSlack)) + 0.0,
-      step.times(std::ceil(range.high / step.value() - kSlack)) + 0.0};
+      step.times(std::floor(half_steps(range.low) + kSlack) / 2) + 0.0,
+      step.times(std::ceil(half_steps(range.high) - kSlack) / 2) + 0.0};
 }
 
 Range nice_byte_range(Range range, int most) {

@@ -27,7 +27,7 @@ std::vector<double> logarithmic_byte_ticks(Range range, int most);
 /// Gives multiples of a nice step, counted in KiB or MiB where the range reaches there.
 std::vector<double> linear_byte_ticks(Range range, int most);
 
-/// Widens a range to whole nice steps of the size that nice_step() gives.
+/// Widens a range to whole or half nice steps of the size that nice_step() gives.
 Range nice_range(Range range, int most);
 
 /// Widens a range as nice_range() does, but counts in KiB or MiB where it reaches there.

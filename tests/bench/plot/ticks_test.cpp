@@ -22,8 +22,8 @@ TEST(Ticks, AreMultiplesOfOneTwoFive) {
 }
 
 TEST(Ticks, RangesEndAtWholeSteps) {
-  EXPECT_EQ(nice_range({0, 10.4}, 5), (Range{0, 15}));
-  EXPECT_EQ(nice_range({-5.5, 13.2}, 5), (Range{-10, 15}));
+  EXPECT_EQ(nice_range({0, 10.4}, 5), (Range{0, 12.5}));
+  EXPECT_EQ(nice_range({-5.5, 13.2}, 5), (Range{-7.5, 15}));
   EXPECT_EQ(nice_logarithmic_range({3, 70}), (Range{2, 100}));
   EXPECT_EQ(nice_logarithmic_range({5, 5}), (Range{5, 10}));
 }
@@ -52,7 +52,7 @@ TEST(NumberText, HasFourDigitsThatCount) {
 
 TEST(Axis, ShowsBarsAndValuesNearZeroFromZero) {
   Figure figure{.id = "f", .title = "", .series = {{"a", {{1, 10.1}, {2, 5.6}}}}};
-  EXPECT_EQ(y_range(figure), (Range{0, 15}));
+  EXPECT_EQ(y_range(figure), (Range{0, 12.5}));
   figure.series.front().points = {{1, 9.9}, {2, 9.5}};
   EXPECT_GT(y_range(figure).low, 9);
 }

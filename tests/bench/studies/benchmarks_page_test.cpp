@@ -1,12 +1,14 @@
 // Holds docs/benchmarks.md to the command: its lines can be given.
 
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/cli/bench_flags.h"
 
 namespace lockstep::cli {
@@ -24,7 +26,7 @@ TEST(BenchmarksPage, ItsCommandsCanBeGiven) {
     EXPECT_NO_THROW(EXPECT_TRUE(parse_bench(words).has_value())) << line;
     ++commands;
   }
-  EXPECT_EQ(commands, 4);
+  EXPECT_GE(commands, std::ssize(bench::study_catalogue())) << "a line for each study at least";
 }
 
 }  // namespace

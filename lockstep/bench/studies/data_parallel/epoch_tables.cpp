@@ -156,7 +156,7 @@ page::Table learning_table(const std::vector<EpochCell>& cells) {
   }
   table.notes.push_back(
       "train loss and images/s are those of the second epoch; where epochs were cut, fewer images "
-      "were learned from");
+      "were learned from, and the large net is not tested");
   return table;
 }
 
