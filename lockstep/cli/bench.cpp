@@ -38,7 +38,8 @@ void list_cells(const BenchCommand& command) {
                 << cell.id << ": on " << cell.cores << (cell.cores == 1 ? " core" : " cores");
       if (cell.places > cell.cores) std::cout << ", oversubscribed";
       if (cell.rounds > 0) std::cout << ", rounds: at most " << cell.rounds;
-      std::cout << "\n  lockstep " << shell_text(cell.command) << "\n";
+      const std::string program = cell.program.empty() ? "lockstep" : cell.program;
+      std::cout << "\n  " << program << " " << shell_text(cell.command) << "\n";
     }
   }
 }

@@ -8,6 +8,9 @@ namespace lockstep::bench {
 /// Stands in a cell's command for the folder of the bench, which may be moved.
 inline constexpr const char* kBenchFolder = "{bench}";
 
+/// Stands in a cell's command for the path of `lockstep`, where another launcher is to start it.
+inline constexpr const char* kThisProgram = "{lockstep}";
+
 /// Is one coordinate of a cell in its study's grid, as `{"batch_size", "128"}`.
 struct Setting {
   std::string name;
@@ -24,6 +27,7 @@ struct StudyCell {
   /// FOLDER`, and puts the bench's own folder for kBenchFolder; what the run is to leave there is
   /// what the study's `values` reads.
   std::vector<std::string> command = {};
+  std::string program = {};                   ///< that starts it, from PATH; empty: `lockstep`
   int places = 1;                             ///< how many compute at a time
   int cores = 0;                              ///< it may use the first so many of ours; 0: all
   std::vector<std::string> environment = {};  ///< NAME=VALUE, for what we inherited of that name

@@ -27,6 +27,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Gives a cell's command as samples note it: with its program, where that is not `lockstep`.
+std::vector<std::string> words_of(const StudyCell& cell) {
+  std::vector<std::string> words = cell.command;
+  if (!cell.program.empty()) words.insert(words.begin(), cell.program);
+  return words;
+}
+
+std::string replaced(std::string text, const std::string& name, const std::string& value) {
+  const auto at = text.find(name);
+  return at == std::string::npos ? text : text.replace(at, name.size(), value);
+}
+
 /// Refuses to put samples of other work beside those that the log has.
 void check_goes_on(const Study& study, const SampleLog& log, const fs::path& path) {
   for (const Sample& sample : log.samples()) {
@@ -35,9 +47,9 @@ void check_goes_on(const Study& study, const SampleLog& log, const fs::path& pat
         std::find_if(study.cells.begin(), study.cells.end(), [&](const StudyCell& each) {
           return each.id == sample.cell;
         });
-    const char* const what = cell == study.cells.end()         ? ", which is not measured now"
-                             : cell->command != sample.command ? ", made by another command"
-                                                               : nullptr;
+    const char* const what = cell == study.cells.end()           ? ", which is not measured now"
+                             : words_of(*cell) != sample.command ? ", made by another command"
+                                                                 : nullptr;
     check(
         what == nullptr,
         "bench: ",
@@ -78,7 +90,7 @@ Sample blank_sample(const Study& study, const StudyCell& cell, int round, int co
       .cell = cell.id,
       .round = round,
       .time = utc_now(),
-      .command = cell.command,
+      .command = words_of(cell),
       .places = cell.places,
       .oversubscribed = oversubscribed(cell.places, own),
       .not_measurable = cell.not_measurable};
@@ -183,6 +195,9 @@ class Runner {
     } catch (const std::system_error& error) {
       sample.code = static_cast<int>(ExitCode::kEnvironment);
       sample.failure = error.what();
+    } catch (const InvalidArgument& error) {  // there is no such program
+      sample.code = static_cast<int>(ExitCode::kEnvironment);
+      sample.failure = error.what();
     }
     sample.other_share = load.read().other_share;
     if (sample.failure.empty()) read_values(cell, run, sample);
@@ -195,7 +210,7 @@ class Runner {
     for (const std::string& argument : cell.command) arguments.push_back(placed(argument));
     arguments.insert(arguments.end(), {"--output", run.string()});
     return {
-        .program = program_,
+        .program = program_of(cell),
         .arguments = std::move(arguments),
         .environment = environment_of(cell),
         .cpus = cpus_of(cell),
@@ -203,12 +218,15 @@ class Runner {
         .limit_seconds = study_.limit_seconds};
   }
 
-  /// Puts the bench's folder where a command names it by kBenchFolder.
-  std::string placed(std::string argument) const {
-    const std::string name = kBenchFolder;
-    const auto at = argument.find(name);
-    if (at == std::string::npos) return argument;
-    return argument.replace(at, name.size(), fs::absolute(options_.output).string());
+  std::string program_of(const StudyCell& cell) const {
+    if (cell.program.empty()) return program_;
+    return launch::find_program(cell.program, environment("PATH").value_or(""));
+  }
+
+  /// Puts the bench's folder and our path where a command names them.
+  std::string placed(const std::string& argument) const {
+    const std::string folder = fs::absolute(options_.output).string();
+    return replaced(replaced(argument, kBenchFolder, folder), kThisProgram, program_);
   }
 
   void read_values(const StudyCell& cell, const fs::path& run, Sample& sample) const {

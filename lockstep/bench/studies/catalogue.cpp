@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/bench/studies/data_parallel/data_parallel.h"
+#include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
 
 namespace lockstep::bench {
 
@@ -12,7 +13,12 @@ const std::vector<StudyEntry>& study_catalogue() {
        "epoch times of two nets on Fashion-MNIST: 1, 2, 4 places, DataParallel against DDP",
        {"fashion-mnist", "mnist"},
        data_parallel_study,
-       prepare_data_parallel}};
+       prepare_data_parallel},
+      {"ddp-scaling",
+       "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or torchrun",
+       {"cifar100"},
+       ddp_scaling_study,
+       prepare_ddp_scaling}};
   return kStudies;
 }
 

@@ -16,12 +16,12 @@ struct Drill {
 
 /// Says what several hosts are to do, and which hosts these are.
 struct HostsOptions {
-  int count = 0;                   ///< hosts made within this machine; 0: `names` are real ones
+  int count = 0;  ///< hosts made within this machine; 0: `names` are real ones
   std::vector<std::string> names = {};  ///< HOST or USER@HOST; the first is host 0
-  std::string by = "ssh";          ///< what runs `BY NAME COMMAND`; words apart by spaces
-  std::int64_t rate = 0;           ///< of each made host's link, bits per second; 0: no limit
-  int cores_a_host = 0;            ///< 0: made hosts share ours evenly, if there is one for each
-  std::string program;  ///< a path, or a name for PATH; `lockstep` is this program itself
+  std::string by = "ssh";               ///< what runs `BY NAME COMMAND`; words apart by spaces
+  std::int64_t rate = 0;                ///< of each made host's link, bits per second; 0: no limit
+  int cores_a_host = 0;  ///< 0: made hosts share ours evenly, if there is one for each
+  std::string program;   ///< a path, or a name for PATH; `lockstep` is this program itself
   std::vector<std::string> arguments = {};
   int master_port = 29500;  ///< where host 0 is to listen; one more with each restart
   int max_restarts = 0;     ///< of all hosts, when one fails

@@ -1,13 +1,17 @@
 #include "lockstep/launch/hosts/inside.h"
 
 #include <cerrno>
+#include <fstream>
+#include <sstream>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +20,7 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/child_process.h"
+#include "lockstep/launch/hosts/network.h"
 #include "lockstep/launch/program_path.h"
 #include "lockstep/launch/signal_reader.h"
 #include "lockstep/launch/strays.h"
@@ -31,6 +36,34 @@ void die_with(const FileDescriptor& parent) {
   if (::poll(&waited, 1, 0) != 0) ::_exit(static_cast<int>(ExitCode::kEnvironment));
 }
 
+std::string names_of_hosts() {
+  std::ifstream usual("/etc/hosts");
+  std::ostringstream text;
+  text << usual.rdbuf() << '\n';
+  const std::int64_t count = environment_number("PET_NNODES").value_or(0);
+  for (int host = 0; host < count && host < HostNetwork::kMostHosts; ++host) {
+    // Sockets that serve both kinds of address ask for the second.
+    for (const char* start : {"", "::ffff:"}) {
+      text << start << HostNetwork::address(host) << " host-" << host << '\n';
+    }
+  }
+  return text.str();
+}
+
+/// Puts a file of our own over /etc/hosts, with names for all hosts: what asks for the name of an
+/// address would wait for a server that is out of reach. It has no name of its own for long.
+void mount_own_names() {
+  std::string path = "/tmp/lockstep-hosts-XXXXXX";
+  const FileDescriptor file(::mkostemp(path.data(), O_CLOEXEC));
+  if (!file) throw_errno("hosts: make a file of names", path);
+  const std::string text = names_of_hosts();
+  const bool written =
+      ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      ::fchmod(file.get(), 0644) == 0;
+  if (written) ::mount(path.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr);  // may be missing
+  ::unlink(path.c_str());
+}
+
 void mount_own_proc() {
   const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   if (::mount("proc", "/proc", "proc", flags, nullptr) != 0) throw_errno("hosts: mount /proc");
@@ -40,6 +73,7 @@ void mount_own_proc() {
 /// its end the kernel kills all others.
 int be_first_process(const std::vector<std::string>& command, const SignalReader& signals) {
   mount_own_proc();
+  mount_own_names();
   const ChildProcess child(
       {.program = find_program(command.front(), environment("PATH").value_or("")),
        .arguments = {command.begin() + 1, command.end()},

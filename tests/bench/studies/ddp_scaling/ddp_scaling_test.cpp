@@ -1,0 +1,190 @@
+#include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/plot/svg.h"
+#include "lockstep/core/error.h"
+
+#include "tests/bench/studies/ddp_scaling/made_scaling.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::made_scaling_rounds;
+using testing::made_scaling_study;
+using ::testing::Not;
+using testing::usual_scaling;
+
+constexpr int kEnough = 16;  // cores for four places
+
+page::Section told(const Study& study, const std::vector<Sample>& samples) {
+  return study.tell(study, samples);
+}
+
+page::Section told(const testing::ScalingSeconds& seconds, int cores = kEnough) {
+  const Study study = made_scaling_study(cores);
+  return told(study, made_scaling_rounds(study, seconds));
+}
+
+std::string row_text(const page::Section& section, const std::string& id, std::size_t row) {
+  for (const page::Table& table : section.tables) {
+    if (table.id != id) continue;
+    std::string text;
+    for (const std::string& cell : table.rows.at(row)) text += cell + "|";
+    return text;
+  }
+  throw InvalidArgument("no table " + id);
+}
+
+std::string notes_text(const page::Section& section) {
+  std::string text;
+  for (const std::string& note : section.tables.front().notes) text += note + "\n";
+  return text;
+}
+
+void expect_whole(const page::Section& section) {
+  for (const page::Table& table : section.tables) page::check_table(table);
+  for (const plot::Figure& figure : section.figures) {
+    EXPECT_TRUE(figure.id.starts_with("ddp-scaling-"));
+    EXPECT_THAT(plot::to_svg(figure), HasSubstr("</svg>")) << figure.id;
+  }
+}
+
+TEST(DdpScaling, SetsPublishedBesideHereAndPredicted) {
+  const auto section = told(usual_scaling());
+  expect_whole(section);
+  const std::string id = "ddp-scaling-run-times";
+  EXPECT_EQ(
+      row_text(section, id, 0),
+      "1|1|lockstep train|555|1020|1010 to 1030|-|what the others are measured by|");
+  EXPECT_EQ(row_text(section, id, 1), "2|1|lockstep run|302|530|525 to 536|510|-|");
+  EXPECT_EQ(row_text(section, id, 2), "2|1|torchrun|324|536|530 to 541|510|-|");
+  // 1960 steps of 44.9 MB at 125 MB/s besides.
+  EXPECT_EQ(row_text(section, id, 3), "2|2|lockstep hosts|-|714|707 to 721|1214|not in the study|");
+  EXPECT_EQ(row_text(section, id, 4), "4|2|lockstep hosts|549|816|808 to 824|783|-|");
+  EXPECT_THAT(notes_text(section), HasSubstr("a link of 1gbit each way"));
+}
+
+TEST(DdpScaling, TellsSpeedUpsAndWhatStartingCosts) {
+  const auto section = told(usual_scaling());
+  EXPECT_EQ(
+      row_text(section, "ddp-scaling-speed-up", 0),
+      "2|1|lockstep run|1.84|1.92|1.92 to 1.92|2.00|96 %|-|");
+  EXPECT_EQ(
+      row_text(section, "ddp-scaling-speed-up", 3),
+      "4|2|lockstep hosts|1.01|1.25|1.25 to 1.25|1.30|31 %|-|");
+  EXPECT_EQ(row_text(section, "ddp-scaling-epochs", 2), "2|1|torchrun|54.5|53.5|934|4.200|3.00|-|");
+}
+
+TEST(DdpScaling, ConcludesWhatPaid) {
+  const std::string text = told(usual_scaling()).conclusion;
+  EXPECT_THAT(
+      text,
+      HasSubstr("2 places on one node, started by lockstep run, were 1.92 times (1.92 to 1.92) as "
+                "fast as one place: surely faster."));
+  EXPECT_THAT(text, HasSubstr("1.01 times (1.01 to 1.01) as long under torchrun"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("1.35 times (1.35 to 1.35) as long on two nodes as on one: the "
+                "network surely costs."));
+  EXPECT_THAT(text, HasSubstr("Four places on two nodes took 1.54 times"));
+  EXPECT_THAT(text, HasSubstr("stay on one node"));
+  EXPECT_THAT(text, HasSubstr("over 3 rounds"));
+  EXPECT_THAT(text, HasSubstr("Gradients alone take 528 s of 1 Gbit/s"));
+}
+
+TEST(DdpScaling, ConcludesTheOtherWayFromOtherNumbers) {
+  auto seconds = usual_scaling();
+  seconds["1 2 run"] = 1200;
+  seconds["2 2 hosts"] = 1000;
+  seconds["2 4 hosts"] = 300;
+  const std::string text = told(seconds).conclusion;
+  EXPECT_THAT(text, HasSubstr("0.83 times (0.83 to 0.83) as fast as one place: surely slower"));
+  EXPECT_THAT(text, HasSubstr("torchrun surely faster"));
+  EXPECT_THAT(text, HasSubstr("two nodes surely faster"));
+  EXPECT_THAT(text, HasSubstr("the second node pays"));
+}
+
+TEST(DdpScaling, DoesNotTellApartWhatCrosses) {
+  const Study study = made_scaling_study(kEnough);
+  auto samples = made_scaling_rounds(study, usual_scaling());
+  for (Sample& sample : samples) {
+    const bool torchrun = sample.settings.at("started by") == "torchrun";
+    if (torchrun && sample.round == 2) sample.values["run_seconds"] = 400;
+  }
+  EXPECT_THAT(told(study, samples).conclusion, HasSubstr("under lockstep run: not told apart"));
+}
+
+TEST(DdpScaling, ClaimsNothingOfMorePlacesThanCores) {
+  const auto section = told(usual_scaling(), 2);
+  expect_whole(section);
+  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 4), HasSubstr("oversubscribed"));
+  EXPECT_THAT(section.conclusion, HasSubstr("is no fair test"));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("Four places on two nodes took")));
+  EXPECT_THAT(notes_text(section), HasSubstr("oversubscribed: more places than cores"));
+}
+
+TEST(DdpScaling, SaysWhyACellHasNoNumber) {
+  Study study = made_scaling_study(kEnough);
+  auto seconds = usual_scaling();
+  seconds.erase("1 2 torchrun");
+  study.cells[2].not_measurable = "there is no torchrun in PATH";
+  auto samples = made_scaling_rounds(study, seconds);
+  for (Sample& sample : samples) {
+    if (sample.settings.at("nodes") != "2") continue;
+    sample.values.clear();
+    sample.failure = "killed by SIGKILL";
+  }
+  const auto section = told(study, samples);
+  expect_whole(section);
+  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 2), HasSubstr("no torchrun"));
+  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 3), HasSubstr("SIGKILL"));
+  EXPECT_THAT(section.conclusion, HasSubstr("3 of 5 cells have no number"));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("torchrun as under")));
+}
+
+TEST(DdpScaling, IsNotSureOfOneRound) {
+  const Study study = made_scaling_study(kEnough);
+  auto samples = made_scaling_rounds(study, usual_scaling());
+  samples.resize(study.cells.size());
+  const auto section = told(study, samples);
+  expect_whole(section);
+  EXPECT_THAT(section.conclusion, HasSubstr("one round, so not sure"));
+  EXPECT_THAT(section.conclusion, HasSubstr("nothing is sure"));
+}
+
+TEST(DdpScaling, TellsEvenWhatHasNoSamples) {
+  const auto section = told(ddp_scaling_study({.cores = 2}), {});
+  expect_whole(section);
+  EXPECT_THAT(section.conclusion, HasSubstr("No cell with several places has a number"));
+}
+
+TEST(DdpScaling, SaysWhatIsExtrapolatedAndSmaller) {
+  Study study = ddp_scaling_study({.cores = 2});
+  for (StudyCell& cell : study.cells) cell.not_measurable.clear();
+  auto samples = made_scaling_rounds(study, usual_scaling());
+  for (Sample& sample : samples) sample.values["epoch_share"] = 0.02;
+  const auto section = told(study, samples);
+  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 1), HasSubstr("extrapolated from 2.0 %"));
+  EXPECT_THAT(notes_text(section), HasSubstr("32 x 32 pixels in place of the study's 224"));
+  EXPECT_THAT(section.conclusion, HasSubstr("extrapolated from 2.0 %"));
+}
+
+TEST(DdpScaling, NamesRealHostsAndPredictsNothingOfTheirLink) {
+  Study study = ddp_scaling_study({.full = true, .cores = 2, .nodes = {"red", "blue"}});
+  for (StudyCell& cell : study.cells) cell.not_measurable.clear();
+  const auto section = told(study, made_scaling_rounds(study, usual_scaling()));
+  expect_whole(section);
+  // Two places on each of two machines with two cores each are no more than there are.
+  EXPECT_EQ(
+      row_text(section, "ddp-scaling-run-times", 4),
+      "4|2|lockstep hosts|549|816|808 to 824|-|link's rate not known: no prediction|");
+  EXPECT_THAT(notes_text(section), HasSubstr("the real hosts that were named"));
+}
+
+}  // namespace
+}  // namespace lockstep::bench
