@@ -19,6 +19,7 @@ const std::map<std::string, Verb> kVerbs{
     {"convert", convert},
     {"bench", bench},
     {"report", report},
+    {"collectives", collectives},
     {"env", env},
     {"help", help}};
 
@@ -29,8 +30,8 @@ const std::vector<std::string> kLater{"plan"};
     check(
         word != verb,
         verb,
-        ": comes later; this version has run, hosts, train, data, convert, bench, report, env and "
-        "help");
+        ": comes later; this version has run, hosts, train, data, convert, bench, report, "
+        "collectives, env and help");
   }
   std::vector<std::string> known{"--version", "--help"};
   for (const auto& verb : kVerbs) known.push_back(verb.first);

@@ -17,6 +17,7 @@ Spreads training over devices, processes and hosts.
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
   bench STUDY [--quick|--full]      measure a study: which way of spreading pays here
   report RUN... | BENCH             show what runs recorded; a bench's tables and figures again
+  collectives [flags]               measure all_reduce and others over message sizes and backends
   env [--json]                      show what this host and this build are
   help [VERB]                       explain a verb; lockstep VERB --help does too
   --version                         print the version

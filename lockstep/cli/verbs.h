@@ -28,6 +28,10 @@ int bench(const std::vector<std::string>& arguments);
 /// a bench's tables and figures again.
 int report(const std::vector<std::string>& arguments);
 
+/// Measures collectives by `lockstep-collectives`, which lies beside this program: once per rank,
+/// or once with threads as ranks.
+int collectives(const std::vector<std::string>& arguments);
+
 /// Prints what this host and this build are.
 int env(const std::vector<std::string>& arguments);
 

@@ -23,11 +23,12 @@ class TimedWay {
   TimedWay(ProcessGroup group, std::function<void()> call)
       : group_(std::move(group)), call_(std::move(call)) {}
 
-  // The first call still pays for connections and memory, so the last of them decides.
+  // The first call still pays for connections and memory, so the quickest of them decides.
   void warm_up(int repeats) {
     for (int repeat = 0; repeat < repeats; ++repeat) take();
-    const double slowest = agreed().back();
-    calls_ = static_cast<int>(std::clamp(std::ceil(kRepeatSeconds / slowest), 1.0, kMostCalls));
+    const std::vector<double> slowest = agreed();
+    const double least = *std::min_element(slowest.begin(), slowest.end());
+    calls_ = static_cast<int>(std::clamp(std::ceil(kRepeatSeconds / least), 1.0, kMostCalls));
     seconds_.clear();
   }
 

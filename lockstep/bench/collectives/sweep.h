@@ -18,7 +18,7 @@ struct Sweep {
   std::int64_t min_bytes = 1024;
   std::int64_t max_bytes = std::int64_t{64} << 20;
   int factor = 4;       ///< from one size to the next
-  int warmup = 2;       ///< repeats that are not counted
+  int warmup = 3;       ///< repeats that are not counted
   int iterations = 10;  ///< repeats that are
   bool check = true;    ///< the result of each size once, before it is timed
 };

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/collectives/sweep.h"
+
+namespace lockstep::cli {
+
+/// Is what `lockstep collectives` was asked for.
+struct CollectivesCommand {
+  bench::Sweep sweep;
+  int ranks = 2;  ///< to start, as processes or as threads
+  bool pin = true;
+  std::string output;  ///< folder; empty: none
+  bool json = false;
+
+  /// Tells whether the ranks are threads of one process.
+  bool ranks_are_threads() const { return sweep.backends.front() == "threads"; }
+};
+
+/// Gives the help of `lockstep collectives`.
+std::string collectives_help();
+
+/// Reads the flags; nothing when they ask for help. Throws InvalidArgument that names the flag,
+/// with a suggestion where one is near.
+std::optional<CollectivesCommand> parse_collectives(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli
