@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/bench/studies/collectives/collectives.h"
 #include "lockstep/bench/studies/data_parallel/data_parallel.h"
 #include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
 
@@ -18,7 +19,13 @@ const std::vector<StudyEntry>& study_catalogue() {
        "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or torchrun",
        {"cifar100"},
        ddp_scaling_study,
-       prepare_ddp_scaling}};
+       prepare_ddp_scaling},
+      {"collectives",
+       "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
+       "Gloo",
+       {},
+       collectives_study,
+       nullptr}};
   return kStudies;
 }
 

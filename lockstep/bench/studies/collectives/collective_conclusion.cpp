@@ -1,0 +1,188 @@
+#include "lockstep/bench/studies/collectives/collective_conclusion.h"
+
+#include <algorithm>
+
+#include "lockstep/bench/studies/estimate_text.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kMicro = 1e6;
+constexpr double kGiga = 1e-9;
+
+/// Is how many times as fast as Gloo a way is, by size.
+struct AgainstGloo {
+  std::vector<std::int64_t> sizes;
+  std::vector<Estimate> ratios;
+
+  std::vector<std::int64_t> sizes_where(bool (*holds)(const std::optional<Estimate>&)) const {
+    std::vector<std::int64_t> found;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (holds(ratios[i])) found.push_back(sizes[i]);
+    }
+    return found;
+  }
+
+  bool has_intervals() const {
+    return std::any_of(
+        ratios.begin(), ratios.end(), [](const Estimate& each) { return each.count > 1; });
+  }
+};
+
+AgainstGloo against_gloo(const CollectivePanel& panel, const std::string& way) {
+  AgainstGloo result;
+  for (const std::int64_t bytes : panel.sizes) {
+    const auto ratio = panel.gloo_over(way, bytes);
+    if (!ratio) continue;
+    result.sizes.push_back(bytes);
+    result.ratios.push_back(*ratio);
+  }
+  return result;
+}
+
+std::string range_text(const std::vector<Estimate>& ratios) {
+  double least = ratios.front().median, most = least;
+  for (const Estimate& ratio : ratios) {
+    least = std::min(least, ratio.median);
+    most = std::max(most, ratio.median);
+  }
+  const std::string first = ratio_text(least), last = ratio_text(most);
+  return first == last ? first : concat(first, " to ", last);
+}
+
+std::string list_text(const std::vector<std::int64_t>& sizes) {
+  std::string text;
+  for (const std::int64_t bytes : sizes) text += (text.empty() ? "" : ", ") + size_text(bytes);
+  return text;
+}
+
+// Where it is not surely the faster, sizes are named; they are few or the point.
+std::string sure_text(const AgainstGloo& against) {
+  const auto faster = against.sizes_where(above_one);
+  const auto slower = against.sizes_where(below_one);
+  const std::size_t all = against.sizes.size();
+  std::string text = concat(", surely faster at ", faster.size(), " of ", all, " sizes");
+  if (faster.size() == all) return text;
+  if (!faster.empty()) text += concat(" (", list_text(faster), ")");
+  text += concat(", surely slower at ", slower.size());
+  if (!slower.empty()) text += concat(" (", list_text(slower), ")");
+  return text;
+}
+
+std::string way_text(const CollectivePanel& panel, const CollectiveWay& way) {
+  const AgainstGloo against = against_gloo(panel, way.name);
+  if (against.sizes.empty()) return concat(way.title, " cannot be compared with Gloo");
+  const std::string text =
+      concat(way.title, " is ", range_text(against.ratios), " times as fast as Gloo");
+  return against.has_intervals() ? text + sure_text(against) : text;
+}
+
+// The ends of the sweep: latency, and what is left of the rate of a copy.
+std::string ends_text(const CollectivePanel& panel) {
+  const std::int64_t small = panel.sizes.front(), large = panel.sizes.back();
+  const auto first = panel.seconds("shm", small), gloo_first = panel.seconds(kGloo, small);
+  const auto last = panel.seconds("shm", large), gloo_last = panel.seconds(kGloo, large);
+  if (!first || !gloo_first || !last || !gloo_last) return "";
+  const auto rate = [&](const Estimate& seconds) {
+    return seconds_text(
+        static_cast<double>(large) / seconds.median * kGiga *
+        bus_factor(panel.collective, panel.ranks));
+  };
+  std::string text = concat(
+      size_text(small),
+      " takes shm ",
+      seconds_text(first->median * kMicro),
+      " µs and Gloo ",
+      seconds_text(gloo_first->median * kMicro),
+      " µs; ",
+      size_text(large),
+      " goes at a bus bandwidth of ",
+      rate(*last),
+      " and ",
+      rate(*gloo_last),
+      " GB/s");
+  const auto predicted = panel.predicted_seconds(large);
+  if (!predicted) return text + ". ";
+  return concat(
+      text, ", shm in ", ratio_text(last->median / *predicted), " times what a copy predicts. ");
+}
+
+std::string of_panel(const CollectivePanel& panel) {
+  std::string text;
+  for (const CollectiveWay& way : collective_ways()) {
+    if (way.name == kGloo || panel.way(way.name) == nullptr) continue;
+    text += (text.empty() ? "" : "; ") + way_text(panel, way);
+  }
+  return concat(panel.name(), ": ", text, ". ", ends_text(panel));
+}
+
+bool is_fair(const CollectivePanel& panel) {
+  const auto has_number = [&](const CollectiveWay& way) {
+    return way.name != kGloo && !against_gloo(panel, way.name).sizes.empty();
+  };
+  return !panel.oversubscribed() &&
+         std::any_of(collective_ways().begin(), collective_ways().end(), has_number);
+}
+
+std::string sureness(const std::vector<CollectivePanel>& panels) {
+  std::vector<Estimate> all;
+  for (const CollectivePanel& panel : panels) {
+    if (!is_fair(panel)) continue;
+    for (const CollectiveWay& way : collective_ways()) {
+      const auto ratios = against_gloo(panel, way.name).ratios;
+      all.insert(all.end(), ratios.begin(), ratios.end());
+    }
+  }
+  if (all.empty()) return "";
+  const auto by_count = [](const Estimate& a, const Estimate& b) { return a.count < b.count; };
+  const auto [few, many] = std::minmax_element(all.begin(), all.end(), by_count);
+  if (many->count < 2) return "One round was measured: there is no interval, and nothing is sure. ";
+  return concat(
+      "Sure means that the whole interval over ",
+      few->count == many->count ? concat(few->count) : concat(few->count, " to ", many->count),
+      " rounds lies on one side of 1; it holds the true ratio with a probability of ",
+      percent_text(many->confidence),
+      few->count == many->count ? "" : " or less",
+      ". ");
+}
+
+std::string about_oversubscribed(const std::vector<CollectivePanel>& panels) {
+  int least = 0;
+  for (const CollectivePanel& panel : panels) {
+    if (panel.oversubscribed() && (least == 0 || panel.ranks < least)) least = panel.ranks;
+  }
+  if (least == 0) return "";
+  return concat(
+      least,
+      " ranks are more than there are cores: such cells are marked oversubscribed, are no fair "
+      "test and no part of this. ");
+}
+
+std::string about_missing(const std::vector<CollectivePanel>& panels) {
+  std::size_t missing = 0, cells = 0;
+  for (const CollectivePanel& panel : panels) {
+    for (const auto& each : panel.ways) {
+      ++cells;
+      if (!each.second.reason.empty()) ++missing;
+    }
+  }
+  if (missing == 0) return "";
+  return concat(missing, " of ", cells, " cells have no number: the tables say why. ");
+}
+
+}  // namespace
+
+std::string collective_conclusion(const std::vector<CollectivePanel>& panels) {
+  std::string text;
+  for (const CollectivePanel& panel : panels) {
+    if (is_fair(panel)) text += of_panel(panel);
+  }
+  if (text.empty())
+    text = "No collective whose ranks had cores of their own has numbers of Gloo and of another. ";
+  text += sureness(panels) + about_oversubscribed(panels) + about_missing(panels);
+  text += "No figures of collectives were published by the studies, so ours stand beside Gloo's.";
+  return text;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,307 @@
+#include "lockstep/bench/studies/collectives/collectives.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/collectives/sweep_line.h"
+#include "lockstep/bench/page/section.h"
+#include "lockstep/bench/plot/svg.h"
+#include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/cli/collectives_flags.h"
+#include "lockstep/core/error.h"
+
+#include "tests/bench/studies/made_sweeps.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using testing::made_sweeps;
+
+Study study_of(bool full, int cores, int rounds = 0) {
+  return find_study("collectives")
+      ->make({.full = full, .cores = cores, .data = {}, .rounds = rounds});
+}
+
+page::Section told_of(const Study& study, const std::vector<Sample>& samples) {
+  return study.tell(study, samples);
+}
+
+const page::Table& table_of(const page::Section& section, const std::string& id) {
+  for (const page::Table& each : section.tables) {
+    if (each.id == "collectives-" + id) return each;
+  }
+  throw std::runtime_error("no table " + id);
+}
+
+std::string row_of(const page::Table& table, std::size_t row) {
+  std::string text;
+  for (const std::string& cell : table.rows.at(row)) text += cell + "|";
+  return text;
+}
+
+void check_whole(const page::Section& section) {
+  for (const page::Table& each : section.tables)
+    EXPECT_NO_THROW(page::check_table(each)) << each.id;
+  for (const plot::Figure& each : section.figures) EXPECT_NO_THROW(plot::to_svg(each)) << each.id;
+}
+
+// The same time at all sizes in three rounds, of one way; other ways are as made_sweeps() has them.
+void set_seconds(
+    std::vector<Sample>& samples, const std::string& way, std::int64_t bytes, double seconds) {
+  for (Sample& sample : samples) {
+    if (sample.settings["way"] == way) sample.values[seconds_value(bytes)] = seconds;
+  }
+}
+
+TEST(CollectivesGrid, IsFourCollectivesAtThreeNumbersOfRanksInFull) {
+  const Study whole = study_of(true, 4);
+  check_study(whole);
+  EXPECT_EQ(whole.cells.size(), 4U * 3U * 4U);
+  EXPECT_EQ(whole.rounds, 6);
+  std::set<std::string> collectives;
+  for (const StudyCell& each : whole.cells) {
+    collectives.insert(each.settings.front().value);
+    EXPECT_EQ(each.cores, 4);
+    EXPECT_THAT(each.command, Contains("268435456"));
+  }
+  EXPECT_EQ(
+      collectives,
+      (std::set<std::string>{"all_gather", "all_reduce", "broadcast", "reduce_scatter"}));
+}
+
+TEST(CollectivesGrid, IsTwoCollectivesOfTwoRanksWhenQuick) {
+  const Study quick = study_of(false, 2);
+  check_study(quick);
+  EXPECT_EQ(quick.cells.size(), 2U * 4U);
+  EXPECT_EQ(study_of(false, 2, 5).rounds, 5);
+  for (const StudyCell& each : quick.cells) {
+    EXPECT_EQ(each.places, 2);
+    EXPECT_THAT(each.command, Contains("67108864"));
+    for (const StudyCell& other : study_of(true, 2).cells) EXPECT_NE(each.id, other.id);
+  }
+}
+
+TEST(CollectivesGrid, EveryCommandIsOneThatTheVerbTakes) {
+  for (const bool full : {false, true}) {
+    for (const StudyCell& each : study_of(full, 2).cells) {
+      ASSERT_EQ(each.command.front(), "collectives");
+      const auto command = cli::parse_collectives({each.command.begin() + 1, each.command.end()});
+      ASSERT_TRUE(command.has_value());
+      EXPECT_EQ(command->ranks, each.places);
+      EXPECT_NO_THROW(check_sweep(command->sweep, command->ranks)) << each.id;
+      const auto sizes = sweep_sizes(std::stoll(each.settings.back().value));
+      EXPECT_EQ(message_sizes(command->sweep, command->ranks), sizes) << each.id;
+      const bool gloo = each.id.find("gloo") != std::string::npos;
+      EXPECT_EQ(command->pin, !gloo) << "Gloo is best unpinned";
+    }
+  }
+}
+
+class SweepFolder : public ::testing::Test {
+ protected:
+  SweepFolder() : path_(std::filesystem::path(::testing::TempDir()) / "collectives_test_run") {
+    std::filesystem::create_directories(path_);
+  }
+  ~SweepFolder() override { std::filesystem::remove_all(path_); }
+
+  void write(std::int64_t up_to, Collective collective) const {
+    std::ofstream file(path_ / kSweepFile);
+    for (const std::int64_t bytes : sweep_sizes(up_to)) {
+      const auto size = static_cast<double>(bytes);
+      const SweepLine line{
+          .collective = collective,
+          .backend = "shm",
+          .bytes = bytes,
+          .seconds = {size / 1e9, size / 2e9, size / 3e9},
+          .copy_seconds = {size / 1e10}};
+      file << to_json(line) << '\n';
+    }
+  }
+
+  std::map<std::string, double> values() const {
+    const Study study = study_of(false, 2);
+    return study.values(study.cells.front(), path_);
+  }
+
+  std::filesystem::path path_;
+};
+
+TEST_F(SweepFolder, GivesTheMediansOfEachSize) {
+  write(64 << 20, Collective::kAllReduce);
+  const auto read = values();
+  EXPECT_DOUBLE_EQ(read.at("seconds_4096"), 4096 / 2e9);
+  EXPECT_DOUBLE_EQ(read.at("copy_seconds_4096"), 4096 / 1e10);
+  EXPECT_DOUBLE_EQ(read.at("smallest_microseconds"), 1024 / 2e3);
+  EXPECT_DOUBLE_EQ(read.at("largest_milliseconds"), (64 << 20) / 2e6);
+}
+
+TEST_F(SweepFolder, RefusesASweepThatIsNotWholeOrOfAnotherCollective) {
+  write(16 << 20, Collective::kAllReduce);
+  EXPECT_THROW(values(), DataError);
+  write(64 << 20, Collective::kReduce);
+  EXPECT_THROW(values(), DataError);
+  std::filesystem::remove(path_ / kSweepFile);
+  EXPECT_THROW(values(), DataError);
+}
+
+TEST(CollectivesStudy, SetsWaysSideBySide) {
+  const Study study = study_of(false, 2);
+  const auto section = told_of(study, made_sweeps(study));
+  check_whole(section);
+  const auto& time = table_of(section, "time");
+  ASSERT_EQ(time.rows.size(), 2U * 9U);
+  EXPECT_EQ(row_of(time, 0), "all_reduce|2|1 KiB|5.33|16.0|6.40|53.3|0.102|-|");
+  EXPECT_EQ(row_of(time, 9), "broadcast|2|1 KiB|5.33|16.0|6.40|53.3|0.051|-|");
+  EXPECT_EQ(
+      row_of(table_of(section, "against-gloo"), 3),
+      "all_reduce|2|64 KiB|10.00|10.00 to 10.00|3.33|3.33 to 3.33|8.33|8.33 to 8.33|-|");
+  EXPECT_EQ(
+      row_of(table_of(section, "bus-bandwidth"), 8),
+      "all_reduce|2|64 MiB|7.69|2.56|6.41|0.769|10.0|-|");
+  const auto& latency = table_of(section, "latency");
+  ASSERT_EQ(latency.rows.size(), 8U);
+  EXPECT_EQ(row_of(latency, 0), "all_reduce|2|1 KiB|shm|5.33|5.23 to 5.44|10.00|10.00 to 10.00|-|");
+  EXPECT_THAT(row_of(latency, 3), HasSubstr("what the others are compared with"));
+  EXPECT_EQ(table_of(section, "samples").rows.size(), 24U);
+}
+
+TEST(CollectivesStudy, BusBandwidthFollowsTheRanks) {
+  Study study = study_of(true, 8);
+  const auto section = told_of(study, made_sweeps(study));
+  check_whole(section);
+  const auto& algorithm = table_of(section, "algorithm-bandwidth");
+  const auto& bus = table_of(section, "bus-bandwidth");
+  const auto at = [](const page::Table& table, const std::string& op, const std::string& ranks) {
+    for (const auto& row : table.rows) {
+      if (row[0] == op && row[1] == ranks && row[2] == "256 MiB") return std::stod(row[3]);
+    }
+    return 0.0;
+  };
+  EXPECT_NEAR(at(bus, "all_reduce", "8") / at(algorithm, "all_reduce", "8"), 1.75, 0.01);
+  EXPECT_NEAR(at(bus, "all_gather", "4") / at(algorithm, "all_gather", "4"), 0.75, 0.01);
+  EXPECT_NEAR(at(bus, "broadcast", "4") / at(algorithm, "broadcast", "4"), 1, 0.01);
+}
+
+TEST(CollectivesStudy, ConcludesWhereOursIsFasterByHowMuchAndHowSure) {
+  const Study study = study_of(false, 2);
+  const std::string text = told_of(study, made_sweeps(study)).conclusion;
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "all_reduce of 2 ranks: shm is 10.00 times as fast as Gloo, surely faster at 9 of 9 "
+          "sizes; shm staged is 3.33 times"));
+  EXPECT_THAT(text, HasSubstr("1 KiB takes shm 5.33 µs and Gloo 53.3 µs"));
+  EXPECT_THAT(text, HasSubstr("64 MiB goes at a bus bandwidth of 7.69 and 0.769 GB/s"));
+  EXPECT_THAT(text, HasSubstr("shm in 1.30 times what a copy predicts"));
+  EXPECT_THAT(text, HasSubstr("over 3 rounds"));
+  EXPECT_THAT(text, HasSubstr("a probability of 75 %"));
+  EXPECT_THAT(text, HasSubstr("No figures of collectives were published"));
+}
+
+TEST(CollectivesStudy, ConcludesTheOtherWayFromOtherNumbers) {
+  const Study study = study_of(false, 2);
+  auto samples = made_sweeps(study);
+  for (const std::int64_t bytes : sweep_sizes(64 << 20)) set_seconds(samples, "shm", bytes, 1e3);
+  set_seconds(samples, "shm", 4096, 1e-9);
+  const std::string text = told_of(study, samples).conclusion;
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "surely faster at 1 of 9 sizes (4 KiB), surely slower at 8 (1 KiB, 16 KiB, 64 KiB"));
+}
+
+TEST(CollectivesStudy, IsNotSureOfOneRoundOrOfRatiosAroundOne) {
+  const Study study = study_of(false, 2);
+  auto samples = made_sweeps(study);
+  for (Sample& sample : samples) {
+    const bool odd = sample.settings["way"] == "shm" && sample.round == 2;
+    if (odd) sample.values[seconds_value(1024)] = 1;
+  }
+  EXPECT_THAT(
+      told_of(study, samples).conclusion, HasSubstr("surely faster at 8 of 9 sizes (4 KiB"));
+  std::erase_if(samples, [](const Sample& sample) { return sample.round > 1; });
+  const auto once = told_of(study, samples);
+  check_whole(once);
+  EXPECT_THAT(once.conclusion, HasSubstr("nothing is sure"));
+  EXPECT_THAT(once.conclusion, Not(HasSubstr("surely")));
+}
+
+TEST(CollectivesStudy, ClaimsNothingOfOversubscribedRanksAndMarksThem) {
+  const Study study = study_of(true, 2);
+  const auto section = told_of(study, made_sweeps(study));
+  check_whole(section);
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("of 4 ranks:")));
+  EXPECT_THAT(section.conclusion, HasSubstr("4 ranks are more than there are cores"));
+  for (const page::Table& each : section.tables) {
+    const bool marks = std::any_of(each.rows.begin(), each.rows.end(), [](const auto& row) {
+      return row.back().find("oversubscribed") != std::string::npos;
+    });
+    EXPECT_TRUE(marks) << each.id;
+  }
+  const auto drawn =
+      std::find_if(section.figures.begin(), section.figures.end(), [](const auto& figure) {
+        return figure.id == "collectives-time-all_reduce-n4";
+      });
+  ASSERT_NE(drawn, section.figures.end());
+  EXPECT_THAT(drawn->note, HasSubstr("Oversubscribed"));
+}
+
+TEST(CollectivesStudy, SaysWhyACellHasNoNumber) {
+  const Study study = study_of(false, 2);
+  auto samples = made_sweeps(study);
+  for (Sample& sample : samples) {
+    if (sample.cell != "all_reduce-n2-gloo-64MiB") continue;
+    sample.values.clear();
+    sample.failure = "killed by SIGKILL, for want of memory (the limit of our cgroup)";
+  }
+  std::erase_if(
+      samples, [](const Sample& sample) { return sample.cell == "broadcast-n2-threads-64MiB"; });
+  const auto section = told_of(study, samples);
+  check_whole(section);
+  EXPECT_THAT(row_of(table_of(section, "time"), 0), HasSubstr("Gloo: killed by SIGKILL"));
+  EXPECT_THAT(row_of(table_of(section, "against-gloo"), 0), HasSubstr("|-|-|-|-|-|-|Gloo:"));
+  EXPECT_THAT(row_of(table_of(section, "time"), 9), HasSubstr("threads: not run yet"));
+  EXPECT_THAT(
+      table_of(section, "time").notes, Contains(HasSubstr("for want of memory (the limit of")));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("all_reduce of 2 ranks:")));
+  EXPECT_THAT(section.conclusion, HasSubstr("broadcast of 2 ranks: shm is 10.00"));
+  EXPECT_THAT(section.conclusion, HasSubstr("2 of 8 cells have no number"));
+}
+
+TEST(CollectivesStudy, TellsEvenWhatHasNoSamples) {
+  const auto section = told_of(study_of(true, 2), {});
+  check_whole(section);
+  EXPECT_THAT(section.conclusion, HasSubstr("No collective whose ranks had cores of their own"));
+  EXPECT_THAT(section.conclusion, HasSubstr("48 of 48 cells have no number"));
+}
+
+TEST(CollectivesStudy, DrawsTheNumbersOfTheTables) {
+  const Study study = study_of(false, 2);
+  const auto section = told_of(study, made_sweeps(study));
+  ASSERT_EQ(section.figures.size(), 6U);
+  const auto& time = section.figures.at(0);
+  EXPECT_EQ(time.id, "collectives-time-all_reduce-n2");
+  ASSERT_EQ(time.series.size(), 5U);
+  EXPECT_EQ(time.series[0].name, "shm");
+  EXPECT_EQ(time.series[4].name, "predicted by a copy");
+  EXPECT_NEAR(time.series[0].points.at(0).y, 5.33, 0.01);
+  EXPECT_NEAR(*time.series[0].points.at(0).high, 5.44, 0.01);
+  const auto& bus = section.figures.at(1);
+  EXPECT_NEAR(bus.series[0].points.at(8).y, 7.69, 0.01);
+  EXPECT_LT(*bus.series[0].points.at(8).low, bus.series[0].points.at(8).y);
+  const auto& ratio = section.figures.at(2);
+  ASSERT_EQ(ratio.series.size(), 4U) << "Gloo is the line at 1";
+  EXPECT_NEAR(ratio.series[0].points.at(4).y, 10, 0.01);
+}
+
+}  // namespace
+}  // namespace lockstep::bench
