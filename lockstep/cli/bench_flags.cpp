@@ -65,6 +65,9 @@ void add_flags(CLI::App& app, BenchCommand& command, Texts& texts) {
       ->description("hosts for studies of several [network namespaces of this machine]")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_option("--pretrained", command.request.options.pretrained)
+      ->type_name("FILE")
+      ->description("weights that scale-out's VGG19 begins with, with --full [fresh ones]");
   app.add_option("--seed", command.seed)
       ->type_name("N")
       ->description("of the order of cells within a round [42]");
@@ -126,6 +129,19 @@ void check_taken(const std::string& data, const std::vector<std::string>& studie
       did_you_mean(name, known));
 }
 
+// The quick grid trains another net, which such a file does not fit.
+void resolve_pretrained(bench::BenchRequest& request) {
+  std::string& file = request.options.pretrained;
+  if (file.empty()) return;
+  const bool taken =
+      std::any_of(request.studies.begin(), request.studies.end(), [](const std::string& study) {
+        return bench::find_study(study)->takes_pretrained;
+      });
+  check(taken, "bench: --pretrained is for scale-out, and no weights of ", request.studies.front());
+  check(request.options.full, "bench: --pretrained is VGG19's, which only --full trains: ", file);
+  file = std::filesystem::absolute(file).lexically_normal().string();
+}
+
 void resolve(BenchCommand& command, const Texts& texts) {
   auto& options = command.request.options;
   check(!texts.quick || !options.full, "bench: --quick and --full exclude each other");
@@ -143,6 +159,7 @@ void resolve(BenchCommand& command, const Texts& texts) {
     check_taken(data, command.request.studies);
     data = with_absolute_folder(data);
   }
+  if (!command.name.empty()) resolve_pretrained(command.request);
   if (command.output.empty()) command.output = default_output(command.name);
 }
 

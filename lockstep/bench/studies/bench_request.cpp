@@ -27,7 +27,8 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
           .cores = object.at("cores").get<int>(),
           .data = object.at("data").get<std::vector<std::string>>(),
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
-          .rounds = object.at("rounds").get<int>()}};
+          .rounds = object.at("rounds").get<int>(),
+          .pretrained = object.value("pretrained", "")}};
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -69,7 +70,8 @@ void write_request(const std::filesystem::path& folder, const BenchRequest& requ
       {"data", request.options.data},
       {"nodes", request.options.nodes},
       {"cores", request.options.cores},
-      {"rounds", request.options.rounds}};
+      {"rounds", request.options.rounds},
+      {"pretrained", request.options.pretrained}};
   replace_file(
       folder / kFile,
       object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
@@ -99,6 +101,7 @@ void check_continues(const BenchRequest& before, const BenchRequest& now) {
   check_same("grid", grid(before), grid(now));
   check_same("--data", joined(before.options.data), joined(now.options.data));
   check_same("--nodes", joined(before.options.nodes), joined(now.options.nodes));
+  check_same("--pretrained", before.options.pretrained, now.options.pretrained);
   check_same("number of cores", before.options.cores, now.options.cores);
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/bench/studies/collectives/collectives.h"
 #include "lockstep/bench/studies/data_parallel/data_parallel.h"
 #include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
+#include "lockstep/bench/studies/scale_out/scale_out.h"
 
 namespace lockstep::bench {
 
@@ -20,6 +21,13 @@ const std::vector<StudyEntry>& study_catalogue() {
        {"cifar100"},
        ddp_scaling_study,
        prepare_ddp_scaling},
+      {"scale-out",
+       "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
+       "run",
+       {"images"},
+       scale_out_study,
+       prepare_scale_out,
+       true},
       {"collectives",
        "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
        "Gloo",

@@ -18,6 +18,7 @@ struct StudyEntry {
   /// Sees before hours of work that what the study needs is there, or makes it in the bench's
   /// folder; what is already made stays. nullptr: it needs nothing.
   void (*prepare)(const StudyOptions& options, const std::filesystem::path& output);
+  bool takes_pretrained = false;  ///< weights to begin with, with the whole grid
 };
 
 /// Lists the studies in the order in which `bench all` runs them.

@@ -15,6 +15,8 @@ struct StudyOptions {
   /// Hosts to start ranks on; empty: hosts in network namespaces of this machine.
   std::vector<std::string> nodes = {};
   int rounds = 0;  ///< samples of every cell; 0: as many as the study says
+  /// File of weights that a study's net begins with, for studies that take one; empty: fresh ones.
+  std::string pretrained = {};
 
   /// Gives the set of one of these names; `otherwise` if none was asked for.
   std::string data_of(const std::vector<std::string>& names, const std::string& otherwise) const;
