@@ -168,7 +168,8 @@ void add_output_flags(
       ->group(group);
   app.add_option("--val-interval", options.val_interval)
       ->type_name("N")
-      ->description("epochs between evaluations; 0: only at the end [1]")
+      ->description("epochs between evaluations; 0: only at the end; or never [1]")
+      ->transform([](const std::string& word) { return word == "never" ? "-1" : word; })
       ->group(group);
   app.add_option("--log-interval", options.log_interval)
       ->type_name("N")

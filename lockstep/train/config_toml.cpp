@@ -173,7 +173,11 @@ std::string config_toml(const TrainOptions& options) {
   add_ema(lines, options.ema);
   lines.add("eval-metric", name_of(options.eval_metric));
   lines.add("seed", options.seed);
-  lines.add("val-interval", options.val_interval);
+  if (options.val_interval < 0) {
+    lines.add("val-interval", "never");
+  } else {
+    lines.add("val-interval", options.val_interval);
+  }
   lines.add("log-interval", options.log_interval);
   lines.add("progress", name_of(options.progress));
   lines.add("output", options.output);

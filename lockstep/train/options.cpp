@@ -83,7 +83,10 @@ void check_options(const TrainOptions& options, int world_size) {
   check_at_least("--epochs", 1, options.limits.epochs.value_or(1));
   check_at_least("--max-steps", 1, options.limits.steps.value_or(1));
   check_at_least("--limit-train-batches", 1, options.limit_train_batches.value_or(1));
-  check_at_least("--val-interval", 0, options.val_interval);
+  check(
+      options.val_interval >= -1,
+      "train: --val-interval must be at least 0, or never: ",
+      options.val_interval);
   check_at_least("--log-interval", 1, options.log_interval);
   check_at_least("--chunks", 1, options.pipeline.chunks.value_or(1));
   check_at_least("--stages", 1, options.pipeline.stages.value_or(1));

@@ -170,7 +170,9 @@ void Trainer::announce_rest() {
   const std::int64_t epoch = position_.epoch, steps = steps_of(batches_left(epoch_rule(), {}));
   progress_.begin_epoch(epoch, options_.limits.epochs, steps, steps - steps_of(batches_));
   const std::int64_t epochs_left = options_.limits.epochs.value_or(epoch) - epoch;
-  progress_.set_later(epochs_left * steps, options_.val_interval > 0 ? epochs_left + 1 : 1);
+  const std::int64_t at_the_end = options_.val_interval < 0 ? 0 : 1;
+  const std::int64_t between = options_.val_interval > 0 ? epochs_left : 0;
+  progress_.set_later(epochs_left * steps, between + at_the_end);
 }
 
 }  // namespace lockstep

@@ -48,6 +48,7 @@ void Trainer::record(const MetricRecord& record) {
 }
 
 bool Trainer::evaluation_due() const {
+  if (options_.val_interval < 0) return false;  // never
   if (!summary_.stopped_by.empty()) return true;
   return options_.val_interval > 0 && position_.epoch % options_.val_interval == 0;
 }

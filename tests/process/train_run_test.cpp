@@ -163,6 +163,17 @@ TEST_F(TrainRun, EpochsMayBeCutShort) {
   EXPECT_FALSE(summary()["epochs"][1]["val_loss"].is_null());
 }
 
+TEST_F(TrainRun, EvaluationsMayBeLeftOut) {
+  ASSERT_EQ(run({"--max-steps", "3", "--val-interval", "never"}).code, 0);
+  EXPECT_EQ(summary()["steps"], 3);
+  EXPECT_TRUE(summary()["epochs"][0]["val_loss"].is_null());
+  EXPECT_TRUE(summary()["test_loss"].is_null());
+  EXPECT_TRUE(summary()["best"].is_null());
+  const auto refused = run({"--val-interval", "-2"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--val-interval must be at least 0, or never: -2"));
+}
+
 TEST_F(TrainRun, EveryOptimizerAndPrecisionLearns) {
   for (const Words& way :
        {Words{"--opt", "sgd"}, Words{"--opt", "adamw"}, Words{"--precision", "bf16-mixed"}}) {
