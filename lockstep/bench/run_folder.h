@@ -27,6 +27,7 @@ struct SummaryFacts {
   std::optional<std::int64_t> world_size = {};
   std::optional<std::int64_t> batch_size = {};
   std::optional<std::int64_t> steps = {};
+  std::optional<std::int64_t> skipped_steps = {};  ///< of them, for an overflow in float16
   std::string eval_metric;
   std::optional<std::int64_t> best_epoch = {};
   std::optional<double> best_value = {};

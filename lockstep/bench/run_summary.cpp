@@ -109,6 +109,7 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
       .world_size = fields.count("world_size"),
       .batch_size = fields.count("batch_size"),
       .steps = fields.count("steps"),
+      .skipped_steps = fields.count("skipped_steps"),
       .eval_metric = fields.text("eval_metric"),
       .test_loss = fields.number("test_loss"),
       .test_accuracy = fields.number("test_accuracy"),

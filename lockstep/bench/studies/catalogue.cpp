@@ -7,6 +7,7 @@
 #include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
 #include "lockstep/bench/studies/scale_out/scale_out.h"
 
+#include "lockstep/bench/studies/throughput/throughput.h"
 namespace lockstep::bench {
 
 const std::vector<StudyEntry>& study_catalogue() {
@@ -17,6 +18,11 @@ const std::vector<StudyEntry>& study_catalogue() {
        data_parallel_study,
        prepare_data_parallel},
       {"ddp-scaling",
+      {"throughput",
+       "seconds a sample of ResNet50: one place, DataParallel, a larger batch, half precision",
+       {},
+       throughput_study,
+       nullptr},
        "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or torchrun",
        {"cifar100"},
        ddp_scaling_study,

@@ -1,4 +1,4 @@
-// Writes figures that are hard to set, and a page with one of them: pictures FOLDER
+// Writes figures that are hard to set, those of all studies, and a page with them: pictures FOLDER
 
 #include <cmath>
 #include <fstream>
@@ -8,6 +8,8 @@
 
 #include "lockstep/bench/page/html_page.h"
 #include "lockstep/bench/plot/svg.h"
+
+#include "tests/bench/browser/study_sections.h"
 
 namespace lockstep::bench {
 namespace {
@@ -147,13 +149,18 @@ page::Page report() {
        .columns = {{"cell", true}, {"published [s]"}, {"here [s]"}},
        .rows = {{"dp x 2", "5.3", "6.6"}, {"ddp x 4", "2.9", "oversubscribed"}}}};
   section.figures = figures();
-  return {.title = "The studies", .sections = {section}, .environment = "2 cores\ng++ 12"};
+  page::Page page{.title = "The studies", .sections = {section}, .environment = "2 cores\ng++ 12"};
+  for (const page::Section& each : testing::study_sections()) page.sections.push_back(each);
+  return page;
 }
 
 void write(const std::string& folder) {
-  for (const Figure& figure : figures())
-    std::ofstream(folder + "/" + figure.id + ".svg") << plot::to_svg(figure);
-  std::ofstream(folder + "/report.html") << page::to_html(report());
+  const page::Page page = report();
+  for (const page::Section& section : page.sections) {
+    for (const Figure& figure : section.figures)
+      std::ofstream(folder + "/" + figure.id + ".svg") << plot::to_svg(figure);
+  }
+  std::ofstream(folder + "/report.html") << page::to_html(page);
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "lockstep/bench/page/section.h"
+
+namespace lockstep::bench::testing {
+
+/// Make what each study tells of samples that were made up.
+page::Section made_throughput_section();
+page::Section made_ddp_scaling_section();
+
+inline std::vector<page::Section> study_sections() {
+  return {
+      made_throughput_section(),
+      made_ddp_scaling_section(),
+  };
+}
+
+}  // namespace lockstep::bench::testing

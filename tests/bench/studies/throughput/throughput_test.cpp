@@ -1,0 +1,203 @@
+#include "lockstep/bench/studies/throughput/throughput.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/page/section.h"
+#include "lockstep/bench/plot/svg.h"
+
+#include "tests/bench/studies/throughput/made_throughput.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::made_rounds;
+using ::testing::Not;
+using testing::SecondsByCell;
+using testing::usual_seconds;
+
+Study quick(int cores = 2) { return throughput_study({.cores = cores}); }
+
+page::Section told(const Study& study, const std::vector<Sample>& samples) {
+  return study.tell(study, samples);
+}
+
+const page::Table& table(const page::Section& section, const std::string& id) {
+  for (const page::Table& each : section.tables) {
+    if (each.id == id) return each;
+  }
+  throw std::runtime_error("no table " + id);
+}
+
+// The row that begins with these cells.
+std::string row(const page::Table& table, const std::string& beginning) {
+  for (const auto& cells : table.rows) {
+    std::string text;
+    for (const std::string& cell : cells) text += cell + "|";
+    if (text.starts_with(beginning)) return text;
+  }
+  return "no row " + beginning;
+}
+
+void check_section(const page::Section& section) {
+  for (const page::Table& each : section.tables) page::check_table(each);
+  for (const plot::Figure& figure : section.figures) {
+    plot::check_figure(figure);
+    EXPECT_THAT(plot::to_svg(figure), HasSubstr("</svg>")) << figure.id;
+    EXPECT_EQ(figure.id.rfind("throughput-", 0), 0U);
+  }
+}
+
+TEST(Throughput, SetsHereBesidePredictedAndPublished) {
+  const auto section = told(quick(), made_rounds(quick(), usual_seconds()));
+  check_section(section);
+  const auto& cost = table(section, "throughput-samples-cost");
+  ASSERT_EQ(cost.rows.size(), 8U);
+  EXPECT_EQ(
+      row(cost, "serial|"),
+      "serial|1|2|2|32|224|408|404 to 412|-|3.33|the others are predicted from it|");
+  EXPECT_EQ(row(cost, "dp|2|2|"), "dp|2|2|1|32|224|255|252 to 258|204|3.34|-|");
+  EXPECT_EQ(row(cost, "dp|2|8|4|32|224|"), "dp|2|8|4|32|224|224|222 to 227|204|1.23|-|");
+  EXPECT_THAT(
+      row(cost, "dp|2|8|4|bf16-mixed|224|"), HasSubstr("|449|444 to 453|-|0.990|no prediction|"));
+  EXPECT_THAT(row(cost, "ddp|2|8|"), HasSubstr("|204|-|the study has no ddp|"));
+  EXPECT_THAT(row(cost, "dp|2|4|2|16-mixed|32|"), HasSubstr("overflow left out 2 of 4 steps"));
+}
+
+TEST(Throughput, SetsTheStudysRatios) {
+  const auto section = told(quick(), made_rounds(quick(), usual_seconds()));
+  const auto& ratios = table(section, "throughput-ratios");
+  ASSERT_EQ(ratios.rows.size(), 6U);
+  EXPECT_EQ(
+      row(ratios, "one place / dp, same batch|"),
+      "one place / dp, same batch|1.60|1.60 to 1.60|2.00|0.997|surely faster|-|");
+  EXPECT_EQ(
+      row(ratios, "one place / dp, 4 times the batch|"),
+      "one place / dp, 4 times the batch|1.82|1.82 to 1.82|2.00|2.70|surely faster|-|");
+  EXPECT_EQ(
+      row(ratios, "dp in float32 / bf16-mixed|"),
+      "dp in float32 / bf16-mixed|0.50|0.50 to 0.50|-|1.24|surely slower|no prediction|");
+  EXPECT_THAT(row(ratios, "dp in float32 / 16-mixed, 32 px|"), HasSubstr("|0.02|"));
+  EXPECT_THAT(row(ratios, "one place / ddp, same batch|"), HasSubstr("|-|surely faster|"));
+  const auto& ways = table(section, "throughput-dp-or-ddp");
+  ASSERT_EQ(ways.rows.size(), 2U);
+  EXPECT_EQ(row(ways, "2|8|"), "2|8|4|32|224|224|204|1.10|1.10 to 1.10|ddp|-|");
+}
+
+TEST(Throughput, ConcludesWhichWayPaidByHowMuchAndHowSure) {
+  const std::string text = told(quick(), made_rounds(quick(), usual_seconds())).conclusion;
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "dp on 2 places against one place, in seconds a sample: with the same batch of 2 it "
+          "is 1.60 times (1.60 to 1.60, surely faster); with 4 times that, 8 it is 1.82 times"));
+  EXPECT_THAT(text, HasSubstr("dp in 16-mixed on images of 32 x 32 0.02 times"));
+  EXPECT_THAT(text, HasSubstr("it does not pay here"));
+  EXPECT_THAT(text, HasSubstr("take ddp."));
+  EXPECT_THAT(text, HasSubstr("The least a sample cost: 204 ms, by ddp with a batch of 8."));
+  EXPECT_THAT(text, HasSubstr("over 3 rounds"));
+  EXPECT_THAT(text, HasSubstr("a probability of 75 %"));
+  EXPECT_THAT(
+      text, HasSubstr("batches of 2 and 8 instead of 128 and 512, 4 steps instead of 5000"));
+  EXPECT_THAT(text, HasSubstr("0.997"));
+}
+
+TEST(Throughput, ConcludesTheOtherWayFromOtherNumbers) {
+  SecondsByCell seconds = usual_seconds();
+  seconds["serial-p1-b2-224px-32-s4"] = 0.1;
+  seconds["ddp-p2-b2-224px-32-s4"] = 0.5;
+  seconds["ddp-p2-b8-224px-32-s4"] = 0.5;
+  seconds["dp-p2-b8-224px-bf16-mixed-s4"] = 0.08;
+  seconds["dp-p2-b4-32px-16-mixed-s4"] = 0.005;
+  const std::string text = told(quick(), made_rounds(quick(), seconds)).conclusion;
+  EXPECT_THAT(text, HasSubstr("0.40 times (0.40 to 0.40, surely slower)"));
+  EXPECT_THAT(text, HasSubstr("it pays here"));
+  EXPECT_THAT(text, HasSubstr("take dp."));
+  EXPECT_THAT(text, HasSubstr("81.6 ms, by dp with a batch of 8 in bf16-mixed"));
+}
+
+TEST(Throughput, IsNotSureOfOneRound) {
+  auto samples = made_rounds(quick(), usual_seconds());
+  std::erase_if(samples, [](const Sample& sample) { return sample.round > 1; });
+  const auto section = told(quick(), samples);
+  check_section(section);
+  EXPECT_THAT(section.conclusion, HasSubstr("nothing is sure"));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("surely faster")));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("it does not pay")));
+  EXPECT_THAT(section.conclusion, HasSubstr("neither is surely the quicker"));
+  EXPECT_THAT(
+      row(table(section, "throughput-ratios"), "one place / dp, same batch|"),
+      HasSubstr("|one round|"));
+}
+
+TEST(Throughput, SaysWhyACellHasNoNumber) {
+  auto samples = made_rounds(quick(), usual_seconds());
+  for (Sample& sample : samples) {
+    if (sample.settings.at("way") != "serial") continue;
+    sample.values.clear();
+    sample.failure = "killed by SIGKILL";
+    sample.code = 137;
+  }
+  const auto section = told(quick(), samples);
+  check_section(section);
+  EXPECT_THAT(row(table(section, "throughput-samples-cost"), "serial|"), HasSubstr("SIGKILL"));
+  EXPECT_THAT(
+      row(table(section, "throughput-samples-cost"), "dp|2|2|"),
+      HasSubstr("|-|3.34|one place has no number|"));
+  EXPECT_THAT(
+      row(table(section, "throughput-ratios"), "one place / dp, same batch|"),
+      HasSubstr("above: killed by SIGKILL"));
+  EXPECT_THAT(section.conclusion, HasSubstr("dp: no cell has a number"));
+  EXPECT_THAT(section.conclusion, HasSubstr("1 of 8 cells have no number"));
+}
+
+TEST(Throughput, ClaimsNothingFromTheOversubscribed) {
+  const Study on_one = quick(1);
+  const auto section = told(on_one, made_rounds(on_one, usual_seconds()));
+  check_section(section);
+  for (const page::Table& each : section.tables) {
+    const bool marks = std::any_of(each.rows.begin(), each.rows.end(), [](const auto& cells) {
+      return cells.back().find("oversubscribed") != std::string::npos;
+    });
+    EXPECT_TRUE(marks) << each.id;
+  }
+  EXPECT_THAT(section.conclusion, HasSubstr("7 cells have more places than there are cores"));
+  EXPECT_THAT(section.conclusion, HasSubstr("dp: no cell has a number, beside one place's"));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("surely")));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("take d")));
+  // Nobody can be faster on the same core.
+  EXPECT_THAT(
+      row(table(section, "throughput-ratios"), "one place / dp, same batch|"), HasSubstr("|1.00|"));
+}
+
+TEST(Throughput, TellsEvenWhatHasNoSamples) {
+  for (const bool full : {false, true}) {
+    const Study study = throughput_study({.full = full, .cores = 2});
+    const auto section = told(study, {});
+    check_section(section);
+    EXPECT_THAT(section.conclusion, HasSubstr("cells have no number"));
+  }
+}
+
+TEST(Throughput, DrawsTheEstimatesOfTheTables) {
+  const auto section = told(quick(), made_rounds(quick(), usual_seconds()));
+  ASSERT_EQ(section.figures.size(), 2U);
+  const plot::Figure& cost = section.figures.at(0);
+  ASSERT_EQ(cost.x.categories.size(), 6U) << "images of 224 alone";
+  EXPECT_EQ(cost.x.categories.at(0), "one place, batch 2");
+  EXPECT_NEAR(cost.series.at(0).points.at(0).y, 408, 1e-6);
+  EXPECT_EQ(cost.series.at(1).points.size(), 4U);
+  const plot::Figure& ratios = section.figures.at(1);
+  EXPECT_EQ(ratios.x.categories.size(), 4U);
+  ASSERT_EQ(ratios.series.size(), 4U);
+  EXPECT_EQ(ratios.series.at(3).name, "published, dp");
+  EXPECT_EQ(ratios.series.at(3).points.size(), 4U);
+  EXPECT_NEAR(ratios.series.at(3).points.at(1).y, 2.70, 1e-9);
+}
+
+}  // namespace
+}  // namespace lockstep::bench
