@@ -38,7 +38,8 @@ struct SummaryFacts {
   std::string resumed_from;
   std::optional<std::int64_t> restarts = {};
   std::optional<std::int64_t> exit = {};
-  std::map<std::int64_t, EpochFacts> epochs = {};  ///< by number, from 1
+  std::optional<std::int64_t> peak_memory_bytes = {};  ///< summed over the ranks' processes
+  std::map<std::int64_t, EpochFacts> epochs = {};      ///< by number, from 1
 };
 
 /// Holds what is in a run's folder.

@@ -70,6 +70,7 @@ Json summary_json(const std::optional<SummaryFacts>& facts) {
   object["resumed_from"] = text(facts->resumed_from);
   object["restarts"] = count(facts->restarts);
   object["exit"] = count(facts->exit);
+  object["peak_memory_bytes"] = count(facts->peak_memory_bytes);
   return object;
 }
 

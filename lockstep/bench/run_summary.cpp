@@ -117,7 +117,8 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
       .parameters_hash = fields.text("parameters_hash"),
       .resumed_from = fields.text("resumed_from"),
       .restarts = fields.count("restarts"),
-      .exit = fields.count("exit")};
+      .exit = fields.count("exit"),
+      .peak_memory_bytes = fields.count("peak_memory_bytes")};
   add_epochs(fields, file, facts);
   if (const json* best = fields.object("best")) {
     const Fields best_fields(*best, file + ": best");

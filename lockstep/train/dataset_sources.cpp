@@ -41,19 +41,23 @@ Transform train_transform(Augment augment, ImageSize size, const Normalization& 
   return data::make_train_transform(data::augment_options(kind_of(augment), size, normalization));
 }
 
-// What the model takes: ImageNet's images, CIFAR's for the small relatives, ten numbers.
-data::MockOptions mock_options(const std::string& model) {
+// What the model takes: ImageNet's images, CIFAR's for the small relatives, ten numbers. Those of
+// ImageNet have the size that was asked for from the start: scaling them would cost each step time.
+data::MockOptions mock_options(const TrainOptions& options) {
+  const std::string& model = options.model;
   if (model == "toy") return {.shape = {.channels = 1, .height = 1, .width = 10}};
   if (model.ends_with("-cifar")) return {.shape = {.channels = 3, .height = 32, .width = 32}};
-  if (model.starts_with("resnet") || model.starts_with("vgg"))
-    return {.size = 128, .shape = {.channels = 3, .height = 224, .width = 224}};
+  if (model.starts_with("resnet") || model.starts_with("vgg")) {
+    const std::int64_t side = options.loading.image_size.value_or(kUsualSide);
+    return {.size = 128, .shape = {.channels = 3, .height = side, .width = side}};
+  }
   return {};
 }
 
 Stored mock(const TrainOptions& options) {
   check(
       options.data.directory.empty(), "train: --data mock has no folder: ", options.data.directory);
-  const auto batch = data::mock(mock_options(options.model));
+  const auto batch = data::mock(mock_options(options));
   return {.train = batch.repeated(kMockRepetitions), .test = batch};
 }
 

@@ -90,6 +90,8 @@ std::string to_json(const RunSummary& summary) {
       {"restarts", summary.restarts},
       {"recovery_seconds", json_number(summary.recovery_seconds)},
       {"snapshot", text_or_null(summary.snapshot)},
+      {"peak_memory_bytes",
+       summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
       {"exit", summary.exit}};
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);

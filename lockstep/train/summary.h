@@ -52,6 +52,9 @@ struct RunSummary {
   /// nothing when no launcher of ours started it again.
   std::optional<double> recovery_seconds = {};
   std::string snapshot = {};  ///< the newest one that is complete; empty: none
+  /// The most memory that each rank's process has had resident, summed over the processes; nothing
+  /// where a system does not tell, and of a run that ended with an error.
+  std::optional<std::int64_t> peak_memory_bytes = {};
   int exit = 0;
 };
 

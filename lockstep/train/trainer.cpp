@@ -1,9 +1,14 @@
 #include "lockstep/train/trainer.h"
 
+#include <cmath>
+#include <limits>
 #include <utility>
+
+#include <ATen/ops/full.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/peak_memory.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/parallel/place/cores.h"
@@ -50,6 +55,22 @@ DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
 std::optional<ProgressPage> page_of(const ProcessGroup& world) {
   if (world.backend_name() == "threads" && world.rank() != 0) return std::nullopt;
   return ProgressPage::from_environment();
+}
+
+// Of all ranks together; nothing if one of them cannot tell. Ranks that are threads have one
+// process, and rank 0 counts it. A collective.
+std::optional<std::int64_t> peak_memory_of_all(const ProcessGroup& world) {
+  const bool counts = world.backend_name() != "threads" || world.rank() == 0;
+  double own = 0;
+  if (counts) {
+    const auto bytes = peak_memory_bytes();
+    own = bytes ? static_cast<double>(*bytes) : std::numeric_limits<double>::quiet_NaN();
+  }
+  const torch::Tensor sum = at::full({1}, own, torch::kDouble);
+  world.all_reduce(sum).wait();
+  const auto total = sum.item<double>();
+  return std::isnan(total) ? std::nullopt
+                           : std::optional<std::int64_t>(static_cast<std::int64_t>(total));
 }
 
 Layout cut_as_before(Layout layout, const RunState& state) {
@@ -200,6 +221,7 @@ void Trainer::end() {
   summary_.steps = step_;
   summary_.skipped_steps = replica_->skipped_steps();
   summary_.bad_images = bad_images_.count(groups_.world);
+  summary_.peak_memory_bytes = peak_memory_of_all(groups_.world);
   if (page_) summary_.recovery_seconds = page_->recovery_seconds();
   summary_.parameters_hash =
       agreed_parameters_hash(replica_->parameters(), groups_.replicas, groups_.stages);

@@ -89,7 +89,12 @@ TEST_F(Report, TellsHowTheRunEnded) {
   summary.steps = 8;
   summary.stopped_by = "epochs";
   summary.parameters_hash = "abc";
+  summary.peak_memory_bytes = 3000000000;
   std::ofstream(path / "summary.json") << to_json(summary);
+  EXPECT_EQ(
+      nlohmann::json::parse(
+          report_json({read_run_report(path)}))["runs"][0]["summary"]["peak_memory_bytes"],
+      3000000000);
   const std::string text = report_text({read_run_report(path)});
   EXPECT_THAT(text, HasSubstr("\n  toy on mock, ddp, world size 2, 16 a batch, precision 32\n"));
   EXPECT_THAT(text, HasSubstr("stopped by epochs at step 8, code 0\n"));
@@ -166,6 +171,11 @@ TEST_F(Report, RefusesASummaryThatIsNotAsTheFormatSays) {
   EXPECT_EQ(why(R"({"v":1,"v":1})"), "s: a key comes twice: \"v\"");
   EXPECT_EQ(why("{}"), "s: v is missing; this program reads 1");
   EXPECT_EQ(why(R"({"v":2})"), "s: v is 2; this program reads 1");
+  EXPECT_EQ(
+      why(R"({"v":1,"peak_memory_bytes":"1 GB"})"),
+      "s: peak_memory_bytes must be a whole number of at least 0");
+  EXPECT_EQ(parse_summary(R"({"v":1,"peak_memory_bytes":5})", "s").peak_memory_bytes, 5);
+  EXPECT_FALSE(parse_summary(R"({"v":1,"peak_memory_bytes":null})", "s").peak_memory_bytes);
   EXPECT_EQ(why(R"({"v":1,"steps":-1})"), "s: steps must be a whole number of at least 0");
   EXPECT_EQ(why(R"({"v":1,"steps":1.5})"), "s: steps must be a whole number of at least 0");
   EXPECT_EQ(why(R"({"v":1,"model":7})"), "s: model must be a text");

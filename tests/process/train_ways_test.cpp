@@ -105,6 +105,23 @@ TEST_F(TrainWays, ModelParallelReplicasWithTheirStagesInPlaces) {
       "ddp+mp: 2 replicas x 2 stages, one after the other");
 }
 
+// Places share one process, ranks have one each.
+TEST_F(TrainWays, PeakMemoryIsThatOfAllProcessesTogether) {
+  const auto peak = [&](const Words& words) {
+    const TrainedRun one = run(words);
+    EXPECT_EQ(one.ended.code, 0) << one.ended.err;
+    return one.summary["peak_memory_bytes"].get<double>();
+  };
+  const double alone = peak({"--batch-size", "32"});
+  constexpr double kMebibyte = 1 << 20;
+  EXPECT_GT(alone, 50 * kMebibyte) << "the library alone needs more";
+  const double places = peak({"--parallel", "ddp", "--places", "2", "--batch-size", "16"});
+  EXPECT_LT(places, 1.5 * alone);
+  const double ranks = peak({"--parallel", "ddp", "--nproc-per-node", "2", "--batch-size", "16"});
+  EXPECT_GT(ranks, 1.5 * alone);
+  EXPECT_LT(ranks, 4 * alone);
+}
+
 // The norm is that of the whole model, wherever its parameters are.
 TEST_F(TrainWays, ClippedGradientsAndAShardedOptimizer) {
   const Words clipped = {"--opt", "adam", "--clip-grad", "0.1"};

@@ -130,6 +130,17 @@ TEST(Datasets, InMemoryAreScaledToTheSizeAskedFor) {
   EXPECT_EQ(sets.test->shape(), (data::ImageShape{3, 48, 48}));
 }
 
+TEST(Datasets, MockImagesOfImageNetsModelsAreMadeInTheSizeAskedFor) {
+  TrainOptions options;
+  options.model = "resnet50";
+  options.data = {"mock", ""};
+  EXPECT_EQ(load_datasets(options).train->shape(), (data::ImageShape{3, 224, 224}));
+  options.loading.image_size = 64;
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(sets.train->shape(), (data::ImageShape{3, 64, 64}));
+  EXPECT_TRUE(sets.is_mere_copy) << "nothing is scaled while steps are timed";
+}
+
 TEST(ModelClasses, AreThoseOfTheDataOrMore) {
   TrainOptions options;
   options.data = {"mock", ""};

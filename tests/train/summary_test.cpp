@@ -32,33 +32,36 @@ RunSummary summary() {
        .samples_per_s = 30000}};
   result.test_accuracy = 0.875;
   result.stopped_by = "epochs";
+  result.peak_memory_bytes = 3000000000;
   return result;
 }
 
 TEST(Summary, HasTheKeysOfTheFormat) {
   const auto object = nlohmann::json::parse(to_json(summary()));
-  for (const char* key : {"v",
-                          "model",
-                          "data",
-                          "parallel",
-                          "world_size",
-                          "stages",
-                          "chunks",
-                          "batch_size",
-                          "precision",
-                          "epochs",
-                          "eval_metric",
-                          "best",
-                          "test_loss",
-                          "test_accuracy",
-                          "test_accuracy5",
-                          "resumed_from",
-                          "restarts",
-                          "snapshot",
-                          "exit",
-                          "stopped_by",
-                          "skipped_steps",
-                          "recovery_seconds"}) {
+  for (const char* key :
+       {"v",
+        "model",
+        "data",
+        "parallel",
+        "world_size",
+        "stages",
+        "chunks",
+        "batch_size",
+        "precision",
+        "epochs",
+        "eval_metric",
+        "best",
+        "test_loss",
+        "test_accuracy",
+        "test_accuracy5",
+        "resumed_from",
+        "restarts",
+        "snapshot",
+        "peak_memory_bytes",
+        "exit",
+        "stopped_by",
+        "skipped_steps",
+        "recovery_seconds"}) {
     EXPECT_TRUE(object.contains(key)) << key;
   }
   const auto& epoch = object["epochs"][1];
@@ -78,6 +81,8 @@ TEST(Summary, HasTheKeysOfTheFormat) {
   }
   EXPECT_EQ(epoch["val_accuracy"], 0.875);
   EXPECT_TRUE(object["epochs"][0]["val_loss"].is_null());
+  EXPECT_EQ(object["peak_memory_bytes"], 3000000000);
+  EXPECT_TRUE(nlohmann::json::parse(to_json(RunSummary()))["peak_memory_bytes"].is_null());
 }
 
 TEST(Summary, IsOneLineWhateverTheNames) {

@@ -1,0 +1,46 @@
+#include "lockstep/core/peak_memory.h"
+
+#include <cstddef>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kMebibyte = 1 << 20;
+
+TEST(PeakMemory, GrowsWithWhatIsTouchedAndStays) {
+  const auto before = peak_memory_bytes();
+  ASSERT_TRUE(before.has_value());
+  EXPECT_GT(*before, kMebibyte);
+  {
+    std::vector<char> pages(static_cast<std::size_t>(256 * kMebibyte));
+    for (std::size_t i = 0; i < pages.size(); i += 4096) pages[i] = 1;
+    volatile char seen = pages.back();
+    static_cast<void>(seen);
+  }
+  const auto after = peak_memory_bytes();
+  ASSERT_TRUE(after.has_value());
+  EXPECT_GE(*after, *before + 200 * kMebibyte);
+  EXPECT_LE(*after, *before + 400 * kMebibyte);
+}
+
+TEST(PeakMemory, IsReadFromTheStatus) {
+  EXPECT_EQ(
+      parse_peak_memory("Name:\tlockstep\nVmPeak:\t  900 kB\nVmHWM:\t     512 kB\nVmRSS:\t 1 kB\n"),
+      512 * 1024);
+}
+
+TEST(PeakMemory, IsNothingWhereTheStatusHasNone) {
+  EXPECT_EQ(parse_peak_memory(""), std::nullopt);
+  EXPECT_EQ(parse_peak_memory("Name:\tkthreadd\nState:\tS\n"), std::nullopt);
+  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:"), std::nullopt);
+  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\t12"), std::nullopt);
+  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\tmany kB\n"), std::nullopt);
+  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\t12 MB\n"), std::nullopt);
+  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\t99999999999999999999 kB\n"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace lockstep
