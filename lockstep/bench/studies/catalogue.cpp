@@ -5,9 +5,10 @@
 #include "lockstep/bench/studies/collectives/collectives.h"
 #include "lockstep/bench/studies/data_parallel/data_parallel.h"
 #include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
+#include "lockstep/bench/studies/pipeline/pipeline.h"
 #include "lockstep/bench/studies/scale_out/scale_out.h"
-
 #include "lockstep/bench/studies/throughput/throughput.h"
+
 namespace lockstep::bench {
 
 const std::vector<StudyEntry>& study_catalogue() {
@@ -17,16 +18,22 @@ const std::vector<StudyEntry>& study_catalogue() {
        {"fashion-mnist", "mnist"},
        data_parallel_study,
        prepare_data_parallel},
-      {"ddp-scaling",
       {"throughput",
        "seconds a sample of ResNet50: one place, DataParallel, a larger batch, half precision",
        {},
        throughput_study,
        nullptr},
-       "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or torchrun",
+      {"ddp-scaling",
+       "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or "
+       "torchrun",
        {"cifar100"},
        ddp_scaling_study,
        prepare_ddp_scaling},
+      {"pipeline",
+       "ResNet50 cut over two places, pipelined by split size and schedule, against one place",
+       {},
+       pipeline_study,
+       nullptr},
       {"scale-out",
        "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
        "run",

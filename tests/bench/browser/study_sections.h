@@ -9,11 +9,13 @@ namespace lockstep::bench::testing {
 /// Make what each study tells of samples that were made up.
 page::Section made_throughput_section();
 page::Section made_ddp_scaling_section();
+page::Section made_pipeline_section();
 
 inline std::vector<page::Section> study_sections() {
   return {
       made_throughput_section(),
       made_ddp_scaling_section(),
+      made_pipeline_section(),
   };
 }
 

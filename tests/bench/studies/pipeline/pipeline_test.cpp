@@ -1,0 +1,258 @@
+#include "lockstep/bench/studies/pipeline/pipeline.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/page/section.h"
+#include "lockstep/bench/plot/svg.h"
+#include "lockstep/bench/studies/pipeline/pipeline_cells.h"
+
+#include "tests/bench/studies/pipeline/made_runs.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::made_runs;
+using ::testing::Not;
+
+using Seconds = std::map<std::string, double>;
+
+const Seconds kPaying{
+    {"single", 6},
+    {"single-both", 3.5},
+    {"gpipe", 3},
+    {"1f1b", 2.9},
+    {"interleaved", 3},
+    {"zero-bubble", 2.8}};
+
+Study quick_pipeline(int cores = 2) { return pipeline_study({.full = false, .cores = cores}); }
+
+page::Section told(const std::vector<Sample>& samples) {
+  const Study study = quick_pipeline();
+  return study.tell(study, samples);
+}
+
+page::Section told_of(const Seconds& seconds, int rounds = 3) {
+  return told(made_runs(quick_pipeline(), rounds, seconds));
+}
+
+std::string row_of(const page::Section& section, const std::string& id, const std::string& begin) {
+  for (const page::Table& table : section.tables) {
+    if (table.id != id) continue;
+    for (const auto& row : table.rows) {
+      std::string text;
+      for (const std::string& cell : row) text += cell + "|";
+      if (text.starts_with(begin)) return text;
+    }
+  }
+  return "no such row";
+}
+
+const plot::Figure& figure(const page::Section& section, const std::string& id) {
+  for (const plot::Figure& each : section.figures) {
+    if (each.id == id) return each;
+  }
+  throw std::runtime_error("no figure " + id);
+}
+
+void expect_whole(const page::Section& section) {
+  page::check_page({.title = "a page", .sections = {section}});
+  for (const plot::Figure& each : section.figures) {
+    EXPECT_TRUE(each.id.starts_with("pipeline-")) << each.id;
+    EXPECT_THAT(plot::to_svg(each), HasSubstr("<svg"));
+  }
+}
+
+void fail(std::vector<Sample>& samples, const std::string& way) {
+  for (Sample& sample : samples) {
+    if (sample.settings.at("way") != way) continue;
+    sample.values.clear();
+    sample.code = 137;
+    sample.failure = "killed by SIGKILL, probably for want of memory (the host killed a process)";
+  }
+}
+
+TEST(PipelineStudy, SetsRunsBesideWhatTheirBubblePredicts) {
+  const auto section = told_of(kPaying);
+  expect_whole(section);
+  EXPECT_EQ(
+      row_of(section, "pipeline-times", "single place|"),
+      "single place|12|1|1|-|6.12 ± 0.614|6|6.12|6.06 to 6.18|-|predicts the others|");
+  EXPECT_EQ(
+      row_of(section, "pipeline-times", "gpipe|2|"),
+      "gpipe|2|6|2|-|4.28 ± 0.430|6|4.28|4.24 to 4.33|3.57|-|");
+  EXPECT_EQ(
+      row_of(section, "pipeline-speed-up", "gpipe|2|"),
+      "gpipe|2|6|1.43|1.43 to 1.43|14 %|1.71|83 %|0.83|-|");
+  EXPECT_EQ(
+      row_of(section, "pipeline-speed-up", "zero-bubble|2|"),
+      "zero-bubble|2|6|1.53|1.53 to 1.53|5.3 %|1.89|81 %|0.89|-|");
+  EXPECT_EQ(
+      row_of(section, "pipeline-speed-up", "model parallel|"),
+      "model parallel|12|1|0.97|0.97 to 0.97|50 %|1.00|97 %|0.56|-|");
+  EXPECT_EQ(
+      row_of(section, "pipeline-memory", "gpipe|2|"),
+      "gpipe|2|6|1000|1000 to 1000|1.11|12 / 12|-|");
+  EXPECT_EQ(row_of(section, "pipeline-memory", "1f1b|2|"), "1f1b|2|6|700|700 to 700|0.78|4 / 2|-|");
+}
+
+TEST(PipelineStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
+  const std::string text = told_of(kPaying).conclusion;
+  EXPECT_THAT(
+      text,
+      HasSubstr("Model parallel takes 1.03 (1.03 to 1.03) times as long as a single place: surely "
+                "longer"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("the best of 5 split sizes is 2, 6 micro-batches: 1.43 (1.43 to 1.43) times as "
+                "fast as a single place, surely faster; that is 83 % of the 1.71 that its bubble "
+                "allows."));
+  EXPECT_THAT(
+      text,
+      HasSubstr("Of 4 schedules at split size 2 zero-bubble is the quickest, 1.07 (1.07 to 1.07) "
+                "times as fast as gpipe: surely. It takes 0.90 (0.90 to 0.90) times the memory of "
+                "gpipe"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("takes 1.12 (1.12 to 1.12) times as long as one place with the cores of both: "
+                "surely longer, so cut a net for memory, not for time."));
+  EXPECT_THAT(text, HasSubstr("over 3 rounds"));
+  EXPECT_THAT(text, HasSubstr("A place is 1 core here"));
+  EXPECT_THAT(text, HasSubstr("The batch is 12, the study's 120"));
+}
+
+TEST(PipelineStudy, ConcludesTheOtherWayFromOtherNumbers) {
+  Seconds seconds = kPaying;
+  seconds["gpipe"] = 5;
+  seconds["mp"] = 5;
+  seconds["zero-bubble"] = seconds["1f1b"] = seconds["interleaved"] = 5.5;
+  seconds["single-both"] = 9;
+  const std::string text = told_of(seconds).conclusion;
+  EXPECT_THAT(text, HasSubstr("surely shorter, though one place always waits"));
+  EXPECT_THAT(
+      text, HasSubstr("0.86 (0.86 to 0.86) times as fast as a single place, surely slower"));
+  EXPECT_THAT(text, HasSubstr("Of 4 schedules at split size 2 gpipe is the quickest."));
+  EXPECT_THAT(text, HasSubstr("surely shorter, so the cut pays."));
+}
+
+TEST(PipelineStudy, TellsApartOnlyWhatItsIntervalDoes) {
+  auto samples = made_runs(quick_pipeline(), 3, kPaying);
+  for (Sample& sample : samples) {
+    if (sample.round == 2 && sample.cell == "mp-b12") sample.values["run_seconds"] = 5;
+  }
+  EXPECT_THAT(told(samples).conclusion, HasSubstr("as long as a single place: not told apart."));
+  const auto once = told_of(kPaying, 1);
+  expect_whole(once);
+  EXPECT_THAT(once.conclusion, HasSubstr("one round, so nothing is sure"));
+  EXPECT_THAT(once.conclusion, Not(HasSubstr("surely")));
+}
+
+TEST(PipelineStudy, TakesNothingFromPlacesWithoutCores) {
+  auto samples = made_runs(quick_pipeline(), 3, kPaying);
+  for (Sample& sample : samples) sample.oversubscribed = sample.places > 1;
+  const auto section = told(samples);
+  expect_whole(section);
+  for (const page::Table& table : section.tables) {
+    const bool marks = std::any_of(table.rows.begin(), table.rows.end(), [](const auto& row) {
+      return row.back().starts_with("oversubscribed");
+    });
+    EXPECT_TRUE(marks) << table.id;
+  }
+  for (const plot::Figure& each : section.figures) {
+    EXPECT_THAT(each.note, HasSubstr("Oversubscribed")) << each.id;
+  }
+  EXPECT_THAT(section.conclusion, HasSubstr("Two places are more than there are cores"));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("times as")));
+}
+
+TEST(PipelineStudy, SaysWhyACellHasNoNumber) {
+  auto samples = made_runs(quick_pipeline(), 3, kPaying);
+  fail(samples, "gpipe");
+  auto section = told(samples);
+  expect_whole(section);
+  EXPECT_THAT(row_of(section, "pipeline-times", "gpipe|2|"), HasSubstr("|0|-|-|3.57|killed by"));
+  EXPECT_THAT(section.conclusion, HasSubstr("The study's pipeline cannot be compared"));
+  EXPECT_THAT(section.conclusion, HasSubstr("Of 3 schedules at split size 2 zero-bubble"));
+  EXPECT_THAT(section.conclusion, HasSubstr("5 of 11 cells have no number"));
+  fail(samples, "single");
+  section = told(samples);
+  expect_whole(section);
+  EXPECT_THAT(
+      row_of(section, "pipeline-times", "1f1b|2|"), HasSubstr("no single place to predict from"));
+  EXPECT_THAT(
+      row_of(section, "pipeline-speed-up", "1f1b|2|"), HasSubstr("single place: killed by"));
+  EXPECT_THAT(section.conclusion, HasSubstr("Model parallel cannot be compared"));
+}
+
+TEST(PipelineStudy, TellsOfOneCoreAndOfNoSamples) {
+  const Study study = quick_pipeline(1);
+  std::vector<Sample> samples = made_runs(study, 2, kPaying);
+  for (Sample& sample : samples) {
+    sample.oversubscribed = sample.places > 1;
+    if (sample.settings.at("way") != "single-both") continue;
+    sample.values.clear();
+    sample.not_measurable = "needs 2 cores and may use 1";
+  }
+  const auto section = study.tell(study, samples);
+  expect_whole(section);
+  EXPECT_THAT(
+      row_of(section, "pipeline-times", "single, cores of both|"), HasSubstr("needs 2 cores"));
+  const Study whole = pipeline_study({.full = true, .cores = 2});
+  const auto nothing = whole.tell(whole, {});
+  expect_whole(nothing);
+  EXPECT_THAT(nothing.conclusion, HasSubstr("39 of 39 cells have no number"));
+}
+
+TEST(PipelineStudy, DrawsTheStudysFiguresAndTheBounds) {
+  const auto section = told_of(kPaying);
+  const auto& first = figure(section, "pipeline-mp-vs-rn");
+  ASSERT_EQ(first.series.at(0).points.size(), 3U);
+  EXPECT_NEAR(first.series[0].points[1].y, 6.12, 1e-9);
+  EXPECT_NEAR(first.series[0].points[1].high.value(), 6.12 + 0.61398, 1e-4);
+  EXPECT_EQ(
+      figure(section, "pipeline-mp-vs-rn-vs-pp").x.categories.at(2),
+      "Pipelining Model Parallel (split 2)");
+  const auto& splits = figure(section, "pipeline-split-size-tradeoff");
+  ASSERT_EQ(splits.series.at(0).points.size(), 5U);
+  EXPECT_EQ(splits.series[1].name, "gpipe, bubble bound");
+  EXPECT_NEAR(splits.series[1].points[1].y, 3.57, 1e-9);
+  const auto& schedules = figure(section, "pipeline-schedules");
+  ASSERT_EQ(schedules.series.at(1).points.size(), 5U);
+  EXPECT_NEAR(schedules.series[1].points[4].y, 2 * (1 - 1.0 / 19), 1e-9) << "zero-bubble's";
+  EXPECT_EQ(section.figures.size(), 5U);
+}
+
+TEST(PipelineStudy, DrawsEverySchedulesSplitSizesInFull) {
+  const Study whole = pipeline_study({.full = true, .cores = 2});
+  const auto section = whole.tell(whole, made_runs(whole, 5, kPaying));
+  expect_whole(section);
+  const auto& figure_of_all = figure(section, "pipeline-schedules-over-splits");
+  ASSERT_EQ(figure_of_all.series.size(), 7U);
+  for (const plot::Series& series : figure_of_all.series) EXPECT_EQ(series.points.size(), 9U);
+  EXPECT_THAT(row_of(section, "pipeline-times", "gpipe|20|"), HasSubstr("|10|"));
+  EXPECT_THAT(section.conclusion, Not(HasSubstr("The batch is")));
+}
+
+TEST(PipelineBound, IsTheClosedFormAndTheSimulatedOneElsewhere) {
+  const auto bound = [](const std::string& way, int split) {
+    PipelineCell cell;
+    cell.point = {.way = way, .batch = 120, .split = split};
+    return bound_of(cell);
+  };
+  EXPECT_NEAR(bound("gpipe", 20).idle, 1.0 / 7, 1e-12);
+  EXPECT_NEAR(bound("1f1b", 20).speed_up, 12.0 / 7, 1e-12);
+  EXPECT_NEAR(bound("interleaved", 20).idle, 1.0 / 13, 1e-12);
+  EXPECT_NEAR(bound("zero-bubble", 20).idle, 1.0 / 19, 1e-12);
+  EXPECT_GT(bound("interleaved", 40).idle, 1.0 / 7) << "3 micro-batches are no multiple of 2";
+  EXPECT_NEAR(bound("mp", 120).speed_up, 1, 1e-12);
+  EXPECT_EQ(bound("gpipe", 20).live_images, (std::vector<int>{120, 120}));
+  EXPECT_EQ(bound("1f1b", 20).live_images, (std::vector<int>{40, 20}));
+}
+
+}  // namespace
+}  // namespace lockstep::bench
