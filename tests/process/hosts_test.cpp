@@ -213,6 +213,16 @@ TEST_F(MadeHosts, TrainTogetherAndOneWrites) {
   EXPECT_THAT(folder.text_of("run/summary.json"), HasSubstr("\"world_size\":2"));
 }
 
+TEST_F(MadeHosts, SaySoWhenRightsAreMissing) {
+  const auto run = run_launcher(
+      {"--bounding-set", "-sys_admin", built_launcher(), "hosts", "--count", "2", "--", "true"},
+      {},
+      "/usr/bin/setpriv");
+  EXPECT_EQ(run.status.result(), 4);
+  EXPECT_THAT(run.errors, HasSubstr("hosts: cannot make network namespaces"));
+  EXPECT_THAT(run.errors, HasSubstr("name real hosts"));
+}
+
 TEST_F(MadeHosts, ShareNoMemory) {
   const TemporaryFolder folder;
   const auto run = run_launcher(hosts(

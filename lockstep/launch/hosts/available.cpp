@@ -51,8 +51,9 @@ std::string try_in_a_process() {
   }
   writer.reset();
   const std::string reason = read_all(reader);
-  ::waitpid(pid, nullptr, 0);
-  return reason;
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return reason.empty() && status != 0 ? "trying it out failed" : reason;
 }
 
 std::string missing() {

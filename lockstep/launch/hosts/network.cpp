@@ -19,9 +19,8 @@ FileDescriptor current_network() {
   return network;
 }
 
-FileDescriptor enter_new_network() {
+void enter_new_network() {
   if (::unshare(CLONE_NEWNET) != 0) throw_errno("hosts: make a network namespace");
-  return current_network();
 }
 
 void enter(int network) {
@@ -71,8 +70,9 @@ HostNetwork::HostNetwork(const NetworkOptions& options) : home_(current_network(
       kMostHosts,
       ": ",
       options.hosts);
+  enter_new_network();
   const Return home(home_.get());
-  bridge_ = enter_new_network();
+  bridge_ = current_network();
   run_tool({"ip", "link", "add", "bridge", "type", "bridge"});
   run_tool({"ip", "link", "set", "bridge", "up"});
   for (int host = 0; host < options.hosts; ++host) add_host(host, options.rate);
@@ -81,7 +81,8 @@ HostNetwork::HostNetwork(const NetworkOptions& options) : home_(current_network(
 // Called in the bridge's namespace. Limited at both ends: what the host sends at its own, what it
 // receives at the bridge's.
 void HostNetwork::add_host(int host, std::int64_t rate) {
-  hosts_.push_back(enter_new_network());
+  enter_new_network();
+  hosts_.push_back(current_network());
   run_tool({"ip", "link", "set", "lo", "up"});
   enter(bridge_.get());
   const std::string port = concat("port", host);
