@@ -37,11 +37,12 @@ struct PipelinePoint {
 };
 
 /// Lists the grid: the study's own with the schedules that it lacks, or the part of it with a
-/// tenth of the batch that a hundred seconds on two cores allow.
+/// fifteenth of the batch that a hundred seconds on two cores allow.
 std::vector<PipelinePoint> pipeline_grid(bool full);
 
-/// Gives the split size at which ways are compared: a sixth of the batch, the study's 20 of 120.
-constexpr int standard_split(int batch) { return batch / 6; }
+/// Gives the split size at which ways are compared: a sixth of the batch, the study's 20 of 120,
+/// but at least 2.
+constexpr int standard_split(int batch) { return batch < 12 ? 2 : batch / 6; }
 
 /// Makes the cell of a point.
 StudyCell pipeline_cell(const PipelinePoint& point, const StudyOptions& options);
