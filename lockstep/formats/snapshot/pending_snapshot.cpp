@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kAttempts = 100;
-
 /// Opens RUN/snapshots and makes it first if it is missing.
 OpenDirectory made_snapshots(const fs::path& run) {
   fs::create_directories(run);
@@ -37,13 +35,9 @@ OpenDirectory made_snapshots(const fs::path& run) {
   return folder.child(kSnapshots);
 }
 
-std::string make_aside(const OpenDirectory& snapshots, std::int64_t step) {
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    std::string name = aside_name(step);
-    if (::mkdirat(snapshots.descriptor(), name.c_str(), mode_t{0700}) == 0) return name;
-    if (errno != EEXIST) throw_errno("make the folder", snapshots.path_of(name));
-  }
-  throw_errno("make a folder in", snapshots.path().string());
+std::int64_t checked_step_of(const std::string& aside) {
+  if (const auto step = step_of_aside(aside)) return *step;
+  throw DataError(printable(aside) + ": is no name of a folder in which a snapshot is written");
 }
 
 int rename_in(const OpenDirectory& folder, const std::string& from, const std::string& to) {
@@ -71,11 +65,18 @@ PendingSnapshot::PendingSnapshot(PendingSnapshot&& other) noexcept
 PendingSnapshot::~PendingSnapshot() { remove_aside(); }
 
 PendingSnapshot PendingSnapshot::begin(const SnapshotFolder& folder, std::int64_t step) {
+  return begin(folder, aside_name(step));
+}
+
+PendingSnapshot PendingSnapshot::begin(const SnapshotFolder& folder, const std::string& aside) {
+  const std::int64_t step = checked_step_of(aside);
   const std::string name = snapshot_name(step);
   OpenDirectory snapshots = made_snapshots(folder.run());
   // What has that name must be a folder of ours: it will be exchanged.
   if (snapshots.has(name)) snapshots.child(name);
-  const std::string aside = make_aside(snapshots, step);
+  if (::mkdirat(snapshots.descriptor(), aside.c_str(), mode_t{0700}) != 0) {
+    throw_errno("make the folder", snapshots.path_of(aside));
+  }
   try {
     PendingSnapshot pending(snapshots, snapshots.child(aside), step);
     pending.aside_ = aside;

@@ -33,6 +33,9 @@ class PendingSnapshot {
   /// which only this user may enter.
   static PendingSnapshot begin(const SnapshotFolder& folder, std::int64_t step);
 
+  /// Does the same under a name that aside_name() gave, so that others can be told of it first.
+  static PendingSnapshot begin(const SnapshotFolder& folder, const std::string& aside);
+
   /// Opens the folder that another rank began; a path that is none of those is a DataError.
   static PendingSnapshot join(const std::filesystem::path& aside);
 

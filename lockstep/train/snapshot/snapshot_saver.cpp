@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iostream>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -14,15 +15,15 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/snapshot/group_text.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};
-constexpr std::chrono::milliseconds kPatience{60'000};  // with other ranks, at the end
-// What rank 0 sends in front of a path, or instead of one.
-constexpr char kBegun = '+', kNotBegun = '-';
+constexpr std::chrono::milliseconds kPatience{60'000};        // with other ranks, at the end
+constexpr std::chrono::milliseconds kFolderPatience{10'000};  // with rank 0, which makes it
 
 // What a rank has written stands here until rank 0 has read it; it is no file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
@@ -55,6 +56,7 @@ SnapshotSaver::SnapshotSaver(SnapshotSaverOptions options, ProcessGroup world)
     : options_(std::move(options)),
       world_(std::move(world)),
       folder_(options_.run),
+      snapshots_(std::filesystem::absolute(folder_.path())),
       exceptions_(std::uncaught_exceptions()) {
   check(options_.keep >= 1, "SnapshotSaver: at least 1 snapshot must be kept: ", options_.keep);
 }
@@ -90,33 +92,16 @@ void SnapshotSaver::save(std::int64_t step, const SnapshotPart& part) {
   is_given_up_ = false;
   is_committed_ = false;
   in_flight_ = true;
-  if (!begin()) return give_up();
+  agree_on_folder();
   copy(part);
   if (!failure_) thread_.start([this] { work(); });
   stall_seconds_ = watch.seconds();
 }
 
-// False on all ranks alike if rank 0 could not; what fails on another rank is agreed on later.
-bool SnapshotSaver::begin() {
-  std::string message;
-  if (world_.rank() == 0) {
-    try {
-      pending_.emplace(PendingSnapshot::begin(folder_, step_));
-      message = kBegun + std::filesystem::absolute(pending_->path()).string();
-    } catch (const std::exception&) {
-      note_failure(std::current_exception());
-      message = kNotBegun;
-    }
-  }
-  message = broadcast_text(message, 0, world_);
-  if (message[0] == kNotBegun) return false;
-  if (world_.rank() == 0) return true;
-  try {
-    pending_.emplace(PendingSnapshot::join(message.substr(1)));
-  } catch (const std::exception&) {
-    note_failure(std::current_exception());
-  }
-  return true;
+// Only its name: making it may wait for the disk, and is the thread's.
+void SnapshotSaver::agree_on_folder() {
+  const auto path = snapshots_ / aside_name(step_);
+  aside_ = broadcast_text(world_.rank() == 0 ? path.string() : "", 0, world_);
 }
 
 void SnapshotSaver::copy(const SnapshotPart& part) {
@@ -140,6 +125,8 @@ void SnapshotSaver::copy(const SnapshotPart& part) {
 
 // In the thread, as all down to set_best_and_prune().
 void SnapshotSaver::work() {
+  open_folder();
+  if (is_given_up_) return;
   write_files();
   if (is_given_up_) return;
   if (world_.rank() != 0) {
@@ -150,6 +137,22 @@ void SnapshotSaver::work() {
     if (auto files = files_of_all()) return commit(std::move(*files));
     std::this_thread::sleep_for(kBetweenLooks);
   }
+}
+
+// Rank 0 makes it, the others wait until they see it: not for long, as rank 0 may have gone.
+void SnapshotSaver::open_folder() {
+  if (world_.rank() == 0) {
+    pending_.emplace(PendingSnapshot::begin(folder_, aside_.filename().string()));
+    return;
+  }
+  const Stopwatch watch;
+  while (!is_given_up_ && !std::filesystem::exists(aside_)) {
+    if (watch.seconds() > std::chrono::duration<double>(kFolderPatience).count()) {
+      throw std::runtime_error(concat(aside_.string(), ": rank 0 has not made it within 10 s"));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  if (!is_given_up_) pending_.emplace(PendingSnapshot::join(aside_));
 }
 
 void SnapshotSaver::write_files() {

@@ -56,10 +56,11 @@ using SnapshotReport = std::array<double, 4>;
 ///
 /// Note [Saving]
 /// save() stops training for one copy into memory. A thread of each rank writes the copy into the
-/// snapshot's folder, and last a list of what it wrote. Rank 0's thread waits for the lists of all
-/// and commits: so the snapshot becomes durable while the ranks train, whatever they do, and no
-/// thread makes a collective. That it is durable, or that a rank failed, the ranks have to agree
-/// on, as no rank may begin the next one alone. They do so wherever they agree on something anyway:
+/// snapshot's folder, which rank 0's thread makes, and last a list of what it wrote. Rank 0's
+/// thread waits for the lists of all and commits: so the snapshot becomes durable while the ranks
+/// train, whatever they do, and no thread makes a collective. That it is durable, or that a rank
+/// failed, the ranks have to agree on, as no rank may begin the next one alone. They do so wherever
+/// they agree on something anyway:
 ///
 ///     saver.save(step, part);                     // on all ranks
 ///     ...
@@ -116,9 +117,10 @@ class SnapshotSaver {
     int code = 0;  // of the operating system
   };
 
-  bool begin();
+  void agree_on_folder();
   void copy(const SnapshotPart& part);
   void work();
+  void open_folder();
   void write_files();
   std::optional<std::vector<WrittenFile>> files_of_all() const;
   void commit(std::vector<WrittenFile> files);
@@ -130,7 +132,9 @@ class SnapshotSaver {
   SnapshotSaverOptions options_;
   ProcessGroup world_;
   SnapshotFolder folder_;
-  int exceptions_;  // under way when this was made
+  std::filesystem::path snapshots_;  // absolute: other ranks may be elsewhere
+  std::filesystem::path aside_;      // in which this snapshot is written
+  int exceptions_;                   // under way when this was made
   bool in_flight_ = false;
   std::int64_t step_ = 0;
   bool best_ = false;

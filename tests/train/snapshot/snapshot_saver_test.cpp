@@ -203,10 +203,12 @@ TEST(SnapshotSaver, AFolderThatCannotBeMadeIsAWarningOnAllRanks) {
   run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run}, world);
     saver.save(1, part_of(world, 1));
+    saver.finish();
     EXPECT_FALSE(saver.in_flight());
     EXPECT_THAT(saver.take_warnings(), ElementsAre(HasSubstr("rank 0: ")));
     SnapshotSaver strict({.run = run, .required = true}, world);
-    EXPECT_THROW(strict.save(1, part_of(world, 1)), std::system_error);
+    strict.save(1, part_of(world, 1));
+    EXPECT_THROW(strict.finish(), std::system_error);
   });
 }
 

@@ -187,6 +187,7 @@ TEST(Snapshot, WarnsOfWhatCannotBeWrittenAndGoesOn) {
   std::ofstream(run / "snapshots") << "in the way";
   ::testing::internal::CaptureStderr();
   snapshot.save(*training.net, training.optimizer, {.epoch = 1});
+  snapshot.wait();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("training goes on"));
   fs::remove(run / "snapshots");
   snapshot.save(*training.net, training.optimizer, {.epoch = 1});
