@@ -37,7 +37,7 @@ const std::vector<StudyEntry>& study_catalogue() {
       {"scale-out",
        "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
        "run",
-       {"images"},
+       {"images", "mnist"},
        scale_out_study,
        prepare_scale_out,
        true},

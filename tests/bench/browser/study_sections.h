@@ -10,12 +10,14 @@ namespace lockstep::bench::testing {
 page::Section made_throughput_section();
 page::Section made_ddp_scaling_section();
 page::Section made_pipeline_section();
+page::Section made_scale_out_section();
 
 inline std::vector<page::Section> study_sections() {
   return {
       made_throughput_section(),
       made_ddp_scaling_section(),
       made_pipeline_section(),
+      made_scale_out_section(),
   };
 }
 

@@ -33,12 +33,15 @@ std::string sure_text(
   return ratio && ratio->count > 1 ? "not told apart" : "one round, so not sure";
 }
 
-std::string loss_text(const std::vector<NodeCell>& cells, const NodeCell& cell) {
-  const auto loss = over_one_node(cells, cell, kBestValLoss);
+std::string loss_text(const std::vector<NodeCell>& cells, const NodeCell& nodes) {
+  const auto loss = over_one_node(cells, nodes, kBestValLoss);
   if (!loss) return "";
+  // It differs in the third digit, where epochs differ in the first.
+  const std::string interval = concat(" (", cell(loss->low, 4), " to ", cell(loss->high, 4), ")");
   return concat(
       "; the best validation loss was ",
-      with_interval(*loss),
+      cell(loss->median, 4),
+      loss->count > 1 ? interval : "",
       " times that of one: ",
       sure_text(loss, "worse", "better"));
 }
@@ -66,6 +69,9 @@ std::string paid_text(const std::vector<NodeCell>& cells, const NodeCell& cell) 
 std::string verdict(const std::vector<NodeCell>& cells, const NodeCell& most) {
   const auto epochs = over_one_node(cells, most, kEpochs);
   const auto loss = over_one_node(cells, most, kBestValLoss);
+  if (below_one(epochs) && below_one(loss)) {
+    return "Fewer epochs were made, and yet more was learned in the same time. ";
+  }
   if (below_one(epochs)) return "Scaling out did not pay here. ";
   if (above_one(epochs) && below_one(loss)) {
     return "Scaling out paid here, in epochs and in what was learned in the same time. ";

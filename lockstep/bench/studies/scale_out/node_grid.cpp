@@ -155,7 +155,8 @@ std::vector<StudyCell> node_grid(const StudyOptions& options) {
 }
 
 std::string node_data(const StudyOptions& options) {
-  return options.data_of({"images"}, concat("images:", kBenchFolder, "/data/images"));
+  const std::string& set = trainer_plan(options.full).set;
+  return options.data_of({set}, concat(set, ":", kBenchFolder, "/data/", set));
 }
 
 bool has_validation(const std::string& data) {

@@ -40,23 +40,24 @@ page::Section tell(const Study& study, std::span<const Sample> samples) {
       .figures = node_figures(cells)};
 }
 
-// The set has a part to test on, but none to validate on: that is held out of the training images.
-void draw_images(const fs::path& folder, const TrainerPlan& plan) {
+// `images` have a part to test on, but are to have none to validate on: that is held out.
+void draw(const fs::path& folder, const TrainerPlan& plan) {
+  const bool has_classes = plan.set == "images";
   if (!fs::exists(folder)) {
-    data::SyntheticOptions drawn{
-        .train = plan.train_images, .test = plan.test_images, .classes = kDrawnClasses};
-    if (plan.drawn_side > 0) drawn.size = ImageSize{plan.drawn_side, plan.drawn_side};
+    data::SyntheticOptions drawn{.train = plan.train_images, .test = plan.test_images};
+    if (has_classes) drawn.classes = kDrawnClasses;
     fs::create_directories(folder.parent_path());
-    data::write_synthetic_set("images", folder, drawn);
+    data::write_synthetic_set(plan.set, folder, drawn);
   }
-  if (!fs::exists(folder / "test")) fs::rename(folder / "val", folder / "test");
+  if (has_classes && !fs::exists(folder / "test")) fs::rename(folder / "val", folder / "test");
 }
 
 void check_named(const std::string& data) {
   const auto colon = data.find(':');
   check(
       colon != std::string::npos,
-      "bench: --data images: name the folder that holds a folder for each class, as images:DIR");
+      "bench: --data: name the folder that holds the set, as images:DIR, and not only ",
+      data);
   const std::string folder = data.substr(colon + 1);
   if (!fs::is_directory(folder)) throw DataError(concat("bench: --data: no such folder: ", folder));
 }
@@ -83,9 +84,15 @@ void prepare_scale_out(const StudyOptions& options, const std::filesystem::path&
   if (!options.pretrained.empty() && !std::filesystem::is_regular_file(options.pretrained)) {
     throw DataError(concat("bench: --pretrained: no such file: ", options.pretrained));
   }
+  const std::string images = options.data_of({"images"}, "");
+  check(
+      options.full || images.empty(),
+      "bench: --data: the quick grid of scale-out takes mnist; add --full for ",
+      images);
   const std::string data = scale_out::node_data(options);
   if (data.find(kBenchFolder) == std::string::npos) return scale_out::check_named(data);
-  scale_out::draw_images(output / "data" / "images", scale_out::trainer_plan(options.full));
+  const scale_out::TrainerPlan& plan = scale_out::trainer_plan(options.full);
+  scale_out::draw(output / "data" / plan.set, plan);
 }
 
 }  // namespace lockstep::bench

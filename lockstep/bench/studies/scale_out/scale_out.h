@@ -12,8 +12,8 @@ namespace lockstep::bench {
 /// that is killed in the middle. What its samples' values are, scale_out/node_values.h says.
 Study scale_out_study(const StudyOptions& options);
 
-/// Draws images of 20 classes into OUTPUT/data/images, unless they are there or others are named;
-/// throws DataError or InvalidArgument when what is named is not there.
+/// Draws images into OUTPUT/data/NAME, of 20 classes for the whole grid, unless they are there or
+/// others are named; throws DataError or InvalidArgument when what is named is not there.
 void prepare_scale_out(const StudyOptions& options, const std::filesystem::path& output);
 
 }  // namespace lockstep::bench

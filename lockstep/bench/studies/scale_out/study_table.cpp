@@ -102,7 +102,9 @@ std::string data_text(const CellResult& result) {
   for (std::size_t at = 1; at < result.cell.command.size(); ++at) {
     if (result.cell.command[at - 1] != "--data") continue;
     const bool drawn = result.cell.command[at].find(kBenchFolder) != std::string::npos;
-    return drawn ? "images that were drawn, 20 classes" : result.cell.command[at];
+    const std::string set = result.cell.command[at].substr(0, result.cell.command[at].find(':'));
+    if (drawn) return set == "images" ? "images of 20 classes, drawn" : "digits, drawn";
+    return set;
   }
   return "other images";
 }

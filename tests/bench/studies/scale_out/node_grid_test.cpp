@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include "lockstep/cli/train_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"
+#include "lockstep/data/mnist.h"
 
 #include "tests/bench/studies/scale_out/made_nodes.h"
 #include "tests/formats/temporary_directory.h"
@@ -152,24 +154,39 @@ TEST(NodeGrid, HoldsImagesOutUnlessTheSetHasSomeToValidateOn) {
   EXPECT_EQ(split(), "");
 }
 
-TEST(PrepareScaleOut, DrawsImagesOnce) {
+TEST(PrepareScaleOut, DrawsASetOnce) {
   const lockstep::testing::TemporaryDirectory folder;
-  const StudyOptions options{.full = false, .cores = 2};
-  prepare_scale_out(options, folder.path());
+  prepare_scale_out({.full = false, .cores = 2}, folder.path());
+  const auto drawn = folder.path() / "data" / "mnist";
+  EXPECT_EQ(data::mnist(drawn, true).size(), trainer_plan(false).train_images);
+  const auto when = std::filesystem::last_write_time(drawn);
+  prepare_scale_out({.full = false, .cores = 2}, folder.path());
+  EXPECT_EQ(std::filesystem::last_write_time(drawn), when);
+}
+
+TEST(PrepareScaleOut, LeavesImagesNoPartToValidateOn) {
+  const lockstep::testing::TemporaryDirectory folder;
+  // As one that was stopped in between has left it.
   const auto drawn = folder.path() / "data" / "images";
+  for (const char* folder_of_class : {"train/a", "train/b", "val/a", "val/b"}) {
+    std::filesystem::create_directories(drawn / folder_of_class);
+    std::ofstream(drawn / folder_of_class / "1.jpg") << "image";
+  }
+  prepare_scale_out({.full = true, .cores = 2}, folder.path());
   const auto parts = data::open_image_folders(drawn);
-  EXPECT_EQ(std::ssize(parts.train.class_names()), kDrawnClasses);
   EXPECT_TRUE(parts.test.has_value());
   EXPECT_FALSE(parts.validation.has_value()) << "--val-split is refused where there is one";
-  const auto when = std::filesystem::last_write_time(drawn);
-  prepare_scale_out(options, folder.path());
-  EXPECT_EQ(std::filesystem::last_write_time(drawn), when);
 }
 
 TEST(PrepareScaleOut, SaysWhatIsMissing) {
   const lockstep::testing::TemporaryDirectory folder;
-  EXPECT_THROW(prepare_scale_out({.data = {"images"}}, folder.path()), InvalidArgument);
-  EXPECT_THROW(prepare_scale_out({.data = {"images:/nowhere"}}, folder.path()), DataError);
+  const auto prepare = [&](bool full, const std::string& data) {
+    prepare_scale_out({.full = full, .data = {data}}, folder.path());
+  };
+  EXPECT_THROW(prepare(true, "images"), InvalidArgument);
+  EXPECT_THROW(prepare(true, "images:/nowhere"), DataError);
+  EXPECT_THROW(prepare(false, "mnist:/nowhere"), DataError);
+  EXPECT_THROW(prepare(false, "images:/nowhere"), InvalidArgument) << "its net takes digits";
   EXPECT_THROW(prepare_scale_out({.pretrained = "/nowhere"}, folder.path()), DataError);
 }
 
