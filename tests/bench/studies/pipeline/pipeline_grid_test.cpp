@@ -33,19 +33,19 @@ TEST(PipelineGrid, IsTheStudysInFullWithTheSchedulesThatItLacks) {
   check_study(whole);
   std::set<std::string> ids;
   for (const StudyCell& each : whole.cells) ids.insert(each.id);
-  for (const char* id : {"single-b80", "single-both-b80", "mp-b80"}) {
+  for (const char* id : {"single-b120", "single-both-b120", "mp-b120"}) {
     EXPECT_THAT(ids, Contains(id));
   }
   for (const std::string way : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
     for (const char* split : {"1", "3", "5", "8", "10", "12", "20", "40", "60"}) {
-      EXPECT_THAT(ids, Contains(way + "-b80-s" + split));
+      EXPECT_THAT(ids, Contains(way + "-b120-s" + split));
     }
   }
   EXPECT_EQ(ids.size(), 3U + 4U * 9U);
   // Five rounds of two repeats are the study's ten, each of three batches, after one to warm up.
   EXPECT_EQ(whole.rounds, 5);
   EXPECT_THAT(
-      pipeline_cell_of(whole, "gpipe-b80-s20").command,
+      pipeline_cell_of(whole, "gpipe-b120-s20").command,
       ElementsAre(
           "train",
           "--model",
