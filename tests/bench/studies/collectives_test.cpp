@@ -235,6 +235,15 @@ TEST(CollectivesStudy, IsNotSureOfOneRoundOrOfRatiosAroundOne) {
   EXPECT_THAT(once.conclusion, Not(HasSubstr("surely")));
 }
 
+TEST(CollectivesStudy, WarnsWhenOthersUsedTheCores) {
+  const Study study = study_of(false, 2);
+  auto samples = made_sweeps(study);
+  EXPECT_THAT(told_of(study, samples).conclusion, Not(HasSubstr("measure again in quiet")));
+  for (Sample& sample : samples) sample.other_share = 0.6;
+  EXPECT_THAT(
+      told_of(study, samples).conclusion, HasSubstr("Others used 60 % of the cores meanwhile"));
+}
+
 TEST(CollectivesStudy, ClaimsNothingOfOversubscribedRanksAndMarksThem) {
   const Study study = study_of(true, 2);
   const auto section = told_of(study, made_sweeps(study));

@@ -1,6 +1,7 @@
 #include "lockstep/bench/studies/collectives/collective_conclusion.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/bench/studies/estimate_text.h"
 #include "lockstep/core/error.h"
@@ -159,6 +160,26 @@ std::string about_oversubscribed(const std::vector<CollectivePanel>& panels) {
       "test and no part of this. ");
 }
 
+// Ranks that wait poll, and lose most where others take their cores.
+std::string about_load(const std::vector<CollectivePanel>& panels) {
+  constexpr double kQuiet = 0.1;
+  std::vector<double> shares;
+  for (const CollectivePanel& panel : panels) {
+    for (const auto& each : panel.ways) {
+      for (const Sample& sample : each.second.samples) {
+        if (sample.worked() && std::isfinite(sample.other_share))
+          shares.push_back(sample.other_share);
+      }
+    }
+  }
+  if (shares.empty() || median(shares) < kQuiet) return "";
+  return concat(
+      "Others used ",
+      percent_text(median(shares)),
+      " of the cores meanwhile (median), which says more of these times than the ways do: measure "
+      "again in quiet. ");
+}
+
 std::string about_missing(const std::vector<CollectivePanel>& panels) {
   std::size_t missing = 0, cells = 0;
   for (const CollectivePanel& panel : panels) {
@@ -180,7 +201,8 @@ std::string collective_conclusion(const std::vector<CollectivePanel>& panels) {
   }
   if (text.empty())
     text = "No collective whose ranks had cores of their own has numbers of Gloo and of another. ";
-  text += sureness(panels) + about_oversubscribed(panels) + about_missing(panels);
+  text +=
+      sureness(panels) + about_load(panels) + about_oversubscribed(panels) + about_missing(panels);
   text += "No figures of collectives were published by the studies, so ours stand beside Gloo's.";
   return text;
 }

@@ -1,5 +1,6 @@
 #include "lockstep/bench/studies/collectives/collective_tables.h"
 
+#include <cstdio>
 #include <functional>
 
 #include "lockstep/bench/studies/cell_note.h"
@@ -19,6 +20,14 @@ constexpr double kGiga = 1e-9;
 using Told = std::function<double(const CollectivePanel&, std::int64_t bytes, double seconds)>;
 
 std::string microseconds(double seconds) { return seconds_text(seconds * kMicro); }
+
+// Three decimals would leave nothing of a small message's bandwidth.
+std::string number_text(double value) {
+  if (value >= 0.1 || value <= 0) return seconds_text(value);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", value);
+  return text;
+}
 
 std::string microseconds_interval(const Estimate& estimate) {
   if (estimate.count < 2) return kNone;
@@ -51,10 +60,10 @@ page::Table table_by_ways(
       Row row = coordinates(panel, bytes);
       for (const CollectiveWay& way : collective_ways()) {
         const auto seconds = panel.seconds(way.name, bytes);
-        row.push_back(seconds ? seconds_text(told(panel, bytes, seconds->median)) : kNone);
+        row.push_back(seconds ? number_text(told(panel, bytes, seconds->median)) : kNone);
       }
       const auto predicted = panel.predicted_seconds(bytes);
-      row.push_back(predicted ? seconds_text(told(panel, bytes, *predicted)) : kNone);
+      row.push_back(predicted ? number_text(told(panel, bytes, *predicted)) : kNone);
       row.push_back(panel.note(bytes));
       table.rows.push_back(row);
     }
