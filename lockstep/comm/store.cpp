@@ -1,8 +1,10 @@
 #include "lockstep/comm/store.h"
 
+#include <filesystem>
 #include <thread>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -35,6 +37,32 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
+/// Locks a folder, once taken, until the end of its own life.
+class FolderLock {
+ public:
+  explicit FolderLock(std::string folder) : folder_(std::move(folder)) {}
+
+ protected:
+  void take() {
+    descriptor_ = FileDescriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (descriptor_) ::flock(descriptor_.get(), LOCK_EX);
+  }
+
+ private:
+  std::string folder_;
+  FileDescriptor descriptor_;
+};
+
+// FileStore's destructor counts in two steps who has left: of two that leave at once neither may
+// take itself for the last one, and the file stays. Here one leaves after the other: the lock is a
+// base, so that it outlives the store.
+class MeetingFile final : private FolderLock, public c10d::FileStore {
+ public:
+  MeetingFile(const std::string& path, int users)
+      : FolderLock(std::filesystem::path(path).parent_path()), FileStore(path, users) {}
+  ~MeetingFile() override { take(); }
+};
+
 }  // namespace
 
 Store memory_store() { return c10::make_intrusive<c10d::HashStore>(); }
@@ -43,7 +71,7 @@ Store file_store(const std::string& path, int users) {
   // c10d would wait for minutes for a folder that is not there.
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file) throw_errno("store: open the file in which ranks meet", path);
-  return c10::make_intrusive<c10d::FileStore>(path, users);
+  return c10::make_intrusive<MeetingFile>(path, users);
 }
 
 Store tcp_store(const TcpStoreOptions& options) {

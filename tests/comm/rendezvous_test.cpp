@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lockstep/comm/init_method.h"
+#include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 
 #include "tests/formats/temporary_directory.h"
@@ -100,6 +101,19 @@ TEST(InitProcessGroup, MeetsInAFileThatGoesWithTheLastRank) {
   expect_world_at("file://" + path);
   EXPECT_NE(::access(path.c_str(), F_OK), 0) << "the last rank removes the file";
   expect_world_at("file://" + path);
+}
+
+TEST(InitProcessGroup, TheFileGoesHoweverTheRanksLeave) {
+  const testing::TemporaryDirectory folder;
+  for (int time = 0; time < 100; ++time) {
+    const std::string path = folder.path() / concat("meeting-", time);
+    std::vector<Store> users;
+    for (int user = 0; user < 3; ++user) users.push_back(file_store(path, 3));
+    std::vector<std::jthread> leaving;
+    for (Store& user : users) leaving.emplace_back([&user] { user.reset(); });
+    leaving.clear();
+    ASSERT_NE(::access(path.c_str(), F_OK), 0) << time;
+  }
 }
 
 TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
