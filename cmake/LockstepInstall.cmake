@@ -21,6 +21,9 @@ configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.in" "${PROJECT_BINARY_DIR}/LockstepConfig.cmake"
   INSTALL_DESTINATION ${_lockstep_package} NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+# So that Lockstep_DIR may name the build folder, too.
+export(EXPORT LockstepTargets NAMESPACE lockstep:: FILE "${PROJECT_BINARY_DIR}/LockstepTargets.cmake")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake" "${PROJECT_BINARY_DIR}/FindLibTorch.cmake" COPYONLY)
 install(FILES
   "${PROJECT_BINARY_DIR}/LockstepConfig.cmake"
   "${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake"

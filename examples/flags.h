@@ -27,17 +27,20 @@ class Flags {
 
   const std::string& text(const std::string& name) const { return values_.at(name); }
 
-  std::int64_t number(const std::string& name) const { return numbers(name).front(); }
+  std::int64_t number(const std::string& name, std::int64_t least = 1) const {
+    return numbers(name, least).front();
+  }
 
-  /// Reads whole numbers above 0, between commas.
-  std::vector<std::int64_t> numbers(const std::string& name) const {
+  /// Reads whole numbers, 1 or more if `least` does not say otherwise, between commas.
+  std::vector<std::int64_t> numbers(const std::string& name, std::int64_t least = 1) const {
     std::vector<std::int64_t> numbers;
     std::istringstream list(text(name));
     for (std::string word; std::getline(list, word, ',');) {
       std::istringstream stream(word);
       std::int64_t number = 0;
       stream >> number;
-      lockstep::check(stream && stream.eof() && number > 0, "--", name, ": not a number: ", word);
+      lockstep::check(
+          stream && stream.eof() && number >= least, "--", name, ": not a number: ", word);
       numbers.push_back(number);
     }
     lockstep::check(!numbers.empty(), "--", name, " needs a number");

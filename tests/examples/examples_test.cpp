@@ -1,49 +1,24 @@
 // Runs the example programs as a user would and checks what they print.
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run_example.h"
 #include "tests/formats/temporary_directory.h"
 
 namespace lockstep {
 namespace {
 
-struct Ended {
-  int status = -1;
-  std::string output;
-};
-
-Ended run_example(const std::string& command) {
-  Ended ended;
-  const std::string line =
-      std::string(std::getenv("LOCKSTEP_BINARY_DIR")) + "/" + command + " 2>&1";
-  FILE* const pipe = ::popen(line.c_str(), "r");
-  std::array<char, 4096> buffer;
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) ended.output += buffer.data();
-  ended.status = WEXITSTATUS(::pclose(pipe));
-  return ended;
-}
-
-// Gives the numbers that a pattern's first group matches, line by line.
-std::vector<double> numbers_in(const std::string& text, const std::string& pattern) {
-  const std::regex expression(pattern);
-  std::vector<double> numbers;
-  for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end; ++match)
-    numbers.push_back(std::stod((*match)[1]));
-  return numbers;
-}
+using testing::numbers_in;
+using testing::run_line;
 
 // The losses are those of PyTorch 2.15 with the whole model and the same seed:
 // tests/conformance/toy_training.py.
 TEST(Examples, ToyOnTwoPlacesLearnsAsPyTorch) {
-  const auto [status, output] = run_example("toy_two_places --steps 3");
+  const auto [status, output] = run_line("toy_two_places --steps 3");
   EXPECT_EQ(status, 0) << output;
   const auto losses = numbers_in(output, "step \\d+: loss ([0-9.]+)");
   ASSERT_EQ(losses.size(), 3U) << output;
@@ -53,7 +28,7 @@ TEST(Examples, ToyOnTwoPlacesLearnsAsPyTorch) {
 }
 
 TEST(Examples, EveryWayLearnsTheSame) {
-  const auto [status, output] = run_example("every_way");
+  const auto [status, output] = run_line("every_way");
   EXPECT_EQ(status, 0) << output;
   const auto losses = numbers_in(output, "loss ([0-9.]+)");
   ASSERT_EQ(losses.size(), 8U) << output;
@@ -61,8 +36,7 @@ TEST(Examples, EveryWayLearnsTheSame) {
 }
 
 TEST(Examples, ModelParallelGivesTheLossOfOnePlace) {
-  const auto [status, output] =
-      run_example("model_parallel --batch-size 2 --image-size 32 --steps 2");
+  const auto [status, output] = run_line("model_parallel --batch-size 2 --image-size 32 --steps 2");
   EXPECT_EQ(status, 0) << output;
   EXPECT_EQ(numbers_in(output, "places?: +([0-9.]+) s a step").size(), 2U) << output;
   const auto differences = numbers_in(output, "losses differ by ([0-9.e+-]+)");
@@ -72,7 +46,7 @@ TEST(Examples, ModelParallelGivesTheLossOfOnePlace) {
 
 TEST(Examples, PipelinePrintsALineForEachSplitSize) {
   for (const std::string schedule : {"gpipe", "1f1b"}) {
-    const auto [status, output] = run_example(
+    const auto [status, output] = run_line(
         "pipeline --batch-size 6 --image-size 32 --split-size 2,6 --repeats 1 --schedule " +
         schedule);
     EXPECT_EQ(status, 0) << output;
@@ -85,7 +59,7 @@ TEST(Examples, PipelinePrintsALineForEachSplitSize) {
 }
 
 TEST(Examples, AFlagThatIsNotThereIsRefused) {
-  const auto [status, output] = run_example("pipeline --split 3");
+  const auto [status, output] = run_line("pipeline --split 3");
   EXPECT_EQ(status, 2) << output;
   EXPECT_THAT(output, ::testing::HasSubstr("--split-size 1,2,3,4,6,12")) << output;
 }
@@ -93,18 +67,18 @@ TEST(Examples, AFlagThatIsNotThereIsRefused) {
 TEST(Examples, ImagesAreLearntAndTheWeightsGoOn) {
   const testing::TemporaryDirectory folder;
   const std::string photos = folder.path() / "photos", weights = folder.path() / "w.safetensors";
-  const auto drawn = run_example(
+  const auto drawn = run_line(
       "lockstep data synthesize images " + photos +
       " --classes 2 --train 16 --test 8 --size 40x40");
   ASSERT_EQ(drawn.status, 0) << drawn.output;
   const std::string train =
       "images --epochs 1 --batch-size 8 --image-size 32 --data " + photos + " --output " + weights;
   for (const std::string& more : {std::string(), " --workers 2 --pretrained " + weights}) {
-    const auto [status, output] = run_example(train + more);
+    const auto [status, output] = run_line(train + more);
     EXPECT_EQ(status, 0) << output;
     EXPECT_EQ(numbers_in(output, "epoch 1: accuracy ([0-9.]+)").size(), 1U) << output;
   }
-  EXPECT_NE(run_example(train + " --pretrained " + photos).status, 0);
+  EXPECT_NE(run_line(train + " --pretrained " + photos).status, 0);
 }
 
 }  // namespace

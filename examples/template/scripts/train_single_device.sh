@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Trains on one device, without a launcher; flags are handed on to the program.
+#
+#     scripts/train_single_device.sh --data cifar-100 --batch-size 128
+#
+# TRAIN is the program, if it is not build/train.
+set -euo pipefail
+
+exec "${TRAIN:-$(dirname "$0")/../build/train}" "$@"

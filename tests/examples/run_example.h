@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::testing {
+
+/// Is how a command ended, and what it said on both streams.
+struct Ended {
+  int status = -1;  ///< as a shell tells it
+  std::string output;
+};
+
+/// Runs a line of a shell; programs that were built are found by their names. After two minutes it
+/// is ended.
+Ended run_line(const std::string& line);
+
+/// Gives the numbers that a pattern's first group matches, match by match.
+std::vector<double> numbers_in(const std::string& text, const std::string& pattern);
+
+}  // namespace lockstep::testing
