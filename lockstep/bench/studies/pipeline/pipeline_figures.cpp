@@ -142,7 +142,7 @@ Figure split_figure(const Cells& cells) {
   add_if_any(figure, bound_over_splits(cells, kStudysSchedule));
   add_if_any(figure, level(cells, kSinglePlace, piped));
   add_if_any(figure, level(cells, kModelParallel, piped));
-  figure.note = deviation_note(cells) + " Dashed: what the bubble allows.";
+  figure.note = deviation_note(cells) + " Without marks: what the bubble allows.";
   return figure;
 }
 
@@ -179,7 +179,8 @@ Figure schedules_over_splits_figure(const Cells& cells) {
     // Its bound is that of gpipe.
     if (way != std::string("1f1b")) add_if_any(figure, bound_over_splits(cells, way));
   }
-  figure.note = deviation_note(cells) + " Dashed: what the bubbles allow; 1f1b's is gpipe's.";
+  figure.note =
+      deviation_note(cells) + " Without marks: what the bubbles allow; 1f1b's is gpipe's.";
   return figure;
 }
 
