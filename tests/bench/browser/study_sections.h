@@ -11,6 +11,7 @@ page::Section made_throughput_section();
 page::Section made_ddp_scaling_section();
 page::Section made_pipeline_section();
 page::Section made_scale_out_section();
+page::Section made_collectives_section();
 
 inline std::vector<page::Section> study_sections() {
   return {
@@ -18,6 +19,7 @@ inline std::vector<page::Section> study_sections() {
       made_ddp_scaling_section(),
       made_pipeline_section(),
       made_scale_out_section(),
+      made_collectives_section(),
   };
 }
 
