@@ -21,9 +21,9 @@ std::string range_of(double low, double high, std::string (*text)(double)) {
   return first == last ? first : first + " to " + last;
 }
 
-// `1.71 times (1.62 to 1.80, surely faster)`.
+// `1.71 times as fast (1.62 to 1.80, surely faster)`.
 std::string times_text(const Estimate& ratio) {
-  const std::string times = concat(ratio_text(ratio.median), " times");
+  const std::string times = concat(ratio_text(ratio.median), " times as fast");
   if (ratio.count < 2) return times;
   return concat(times, " (", ratio_interval(ratio), ", ", verdict(ratio), ")");
 }
@@ -53,7 +53,7 @@ std::string of_way(const Ratios& fair, const std::string& way) {
   if (parts.empty())
     return concat(way, ": no cell has a number, beside one place's, and cores of its own. ");
   return concat(
-      way, " on ", places, " places against one place, in seconds a sample: ", parts, " as fast. ");
+      way, " on ", places, " places against one place, in seconds a sample: ", parts, ". ");
 }
 
 std::string half_text(const Ratios& fair) {
@@ -74,7 +74,7 @@ std::string half_text(const Ratios& fair) {
         times_text(*ratio.measured));
   }
   if (parts.empty()) return "Half precision has no number. ";
-  const std::string text = concat("Half precision against float32: ", parts, " as fast");
+  const std::string text = concat("Half precision against float32: ", parts);
   if (verdicts == std::set<std::string>{"surely slower"}) return text + ": it does not pay here. ";
   if (verdicts == std::set<std::string>{"surely faster"}) return text + ": it pays here. ";
   return text + ". ";

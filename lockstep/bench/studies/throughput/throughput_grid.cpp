@@ -143,6 +143,12 @@ std::string memory_lack(const ThroughputPoint& point, std::int64_t memory_bytes)
       "; use a machine with more, or --quick");
 }
 
+// Emulated bfloat16 takes a fourth of the quick grid's time.
+int rounds_of(const ThroughputPoint& point, const StudyOptions& options) {
+  const bool costly = point.precision == "bf16-mixed" && !options.full;
+  return costly && options.rounds == 0 ? 1 : 0;
+}
+
 }  // namespace
 
 std::vector<ThroughputPoint> throughput_grid(const StudyOptions& options) {
@@ -165,7 +171,7 @@ StudyCell throughput_cell(
       .places = point.places,
       .cores = std::min(options.cores, point.places * threads),
       .environment = {concat("OMP_NUM_THREADS=", threads)},
-      .rounds = 0,
+      .rounds = rounds_of(point, options),
       .not_measurable = memory_lack(point, memory_bytes)};
 }
 

@@ -94,7 +94,8 @@ TEST(Throughput, ConcludesWhichWayPaidByHowMuchAndHowSure) {
       text,
       HasSubstr(
           "dp on 2 places against one place, in seconds a sample: with the same batch of 2 it "
-          "is 1.60 times (1.60 to 1.60, surely faster); with 4 times that, 8 it is 1.82 times"));
+          "is 1.60 times as fast (1.60 to 1.60, surely faster); with 4 times that, 8 it is 1.82 "
+          "times as fast"));
   EXPECT_THAT(text, HasSubstr("dp in 16-mixed on images of 32 x 32 0.02 times"));
   EXPECT_THAT(text, HasSubstr("it does not pay here"));
   EXPECT_THAT(text, HasSubstr("take ddp."));
@@ -114,7 +115,7 @@ TEST(Throughput, ConcludesTheOtherWayFromOtherNumbers) {
   seconds["dp-p2-b8-224px-bf16-mixed-s4"] = 0.08;
   seconds["dp-p2-b4-32px-16-mixed-s4"] = 0.005;
   const std::string text = told(quick(), made_rounds(quick(), seconds)).conclusion;
-  EXPECT_THAT(text, HasSubstr("0.40 times (0.40 to 0.40, surely slower)"));
+  EXPECT_THAT(text, HasSubstr("0.40 times as fast (0.40 to 0.40, surely slower)"));
   EXPECT_THAT(text, HasSubstr("it pays here"));
   EXPECT_THAT(text, HasSubstr("take dp."));
   EXPECT_THAT(text, HasSubstr("81.6 ms, by dp with a batch of 8 in bf16-mixed"));
