@@ -44,6 +44,7 @@ std::string deviation_note(const Cells& cells) {
     const auto runs = mean_of_runs(cell);
     most = std::max(most, runs ? runs->repeats : 0);
   }
+  if (most < 2) return cells_note(cells, "One run each.");
   return cells_note(cells, concat("Means of up to ", most, " runs, with the standard deviation."));
 }
 
