@@ -50,7 +50,9 @@ class DistributedDataParallel {
     return output;
   }
 
+  auto operator->() { return &*module_; }
   auto operator->() const { return &*module_; }
+  auto& operator*() { return *module_; }
   auto& operator*() const { return *module_; }
 
   /// Lets gradients accumulate locally for as long as the returned value lives; the first backward

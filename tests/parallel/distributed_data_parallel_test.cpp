@@ -170,10 +170,10 @@ TEST(DistributedDataParallel, D4OneRankMayEvaluateAlone) {
     torch::nn::Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
     DistributedDataParallel model(net, group);
     if (group.rank() == 0) {
-      net->eval();
+      model->eval();
       for (int i = 0; i < 6; ++i)
         EXPECT_TRUE(torch::equal(model(torch::ones({2, 4})), net->forward(torch::ones({2, 4}))));
-      net->train();
+      model->train();
       const torch::NoGradGuard no_grad;
       model(torch::ones({2, 4}));
     }
