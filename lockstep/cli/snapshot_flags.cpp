@@ -16,7 +16,7 @@ void add_snapshot_flags(CLI::App& app, SnapshotTexts& texts) {
       ->group(group);
   app.add_option("--snapshot-interval", texts.interval)
       ->type_name("TIME")
-      ->description("500steps, 2epochs, 600s; none: only the last [chosen by the overhead]")
+      ->description("500steps, 2epochs, 600s; none: only the last; never [chosen by the overhead]")
       ->group(group);
   app.add_option("--snapshot-overhead", texts.overhead)
       ->type_name("PERCENT")

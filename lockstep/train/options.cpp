@@ -68,7 +68,8 @@ void check_learning(const TrainOptions& options) {
 void check_snapshots(const SnapshotSettings& settings) {
   check_at_least("--keep", 1, settings.keep);
   check(
-      settings.unit == SnapshotUnit::kNone || settings.count > 0,
+      settings.unit == SnapshotUnit::kNone || settings.unit == SnapshotUnit::kNever ||
+          settings.count > 0,
       "train: the time between snapshots must be above 0: ",
       settings.count);
 }

@@ -19,6 +19,7 @@ struct ResumeSettings {
 
 /// Names what the time from one snapshot to the next is counted in.
 enum class SnapshotUnit {
+  kNever,     ///< none at all: what is stopped is lost
   kNone,      ///< none but the last
   kSteps,     ///< optimizer steps
   kEpochs,    ///< epochs that are over

@@ -78,6 +78,7 @@ bool Trainer::snapshot_due() const {
 }
 
 void Trainer::save_snapshot(bool best) {
+  if (options_.snapshots.unit == SnapshotUnit::kNever) return;
   last_snapshot_ = progress_so_far();
   if (!is_finite_everywhere()) return;  // the next log line ends the run
   if (best) best_snapshot_ = snapshot_name(step_);

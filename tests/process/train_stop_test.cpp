@@ -56,6 +56,15 @@ TEST_F(TrainStop, AFinishedRunIsNotTrainedAgain) {
     EXPECT_EQ(run.summary()[field], before[field]) << field;
 }
 
+TEST_F(TrainStop, WhoNeverSavesHasNoSnapshotAndNothingToGoOnFrom) {
+  const ResumableRun run(flags());
+  const Ended ended = run.live({"--snapshot-interval", "never", "--max-steps", "7"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(run.summary()["snapshot"].is_null());
+  EXPECT_FALSE(std::filesystem::exists(run.file("snapshots")));
+  EXPECT_EQ(run.summary()["steps"], 7);
+}
+
 TEST_F(TrainStop, AnotherFolderGoesOnFromASnapshotOfThisOne) {
   const ResumableRun whole(flags()), first(flags()), second(flags());
   ASSERT_EQ(whole.live().code, 0);

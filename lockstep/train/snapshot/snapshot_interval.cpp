@@ -14,7 +14,7 @@ namespace {
 [[noreturn]] void refuse_interval(const std::string& text) {
   throw InvalidArgument(
       "snapshot interval: neither steps, epochs nor time above zero: \"" + text +
-      "\"; write 500steps, 2epochs, 600s, 10m or none");
+      "\"; write 500steps, 2epochs, 600s, 10m, none or never");
 }
 
 // Gives the whole number above zero before the unit; nothing if the text does not end in the unit.
@@ -43,6 +43,7 @@ double multiples(std::int64_t number, double count) {
 
 SnapshotInterval parse_snapshot_interval(const std::string& text) {
   if (text == "none") return {SnapshotUnit::kNone, 0};
+  if (text == "never") return {SnapshotUnit::kNever, 0};
   if (const auto steps = count_of(text, "steps")) return {SnapshotUnit::kSteps, *steps};
   if (const auto epochs = count_of(text, "epochs")) return {SnapshotUnit::kEpochs, *epochs};
   // A bare number may mean either: it is not guessed.
@@ -70,6 +71,8 @@ double parse_snapshot_overhead(const std::string& text) {
 
 std::string snapshot_interval_text(const SnapshotInterval& interval) {
   switch (interval.unit) {
+    case SnapshotUnit::kNever:
+      return "never";
     case SnapshotUnit::kNone:
       return "none";
     case SnapshotUnit::kSteps:
@@ -96,6 +99,7 @@ bool is_snapshot_due(
     const TrainingProgress& now,
     const std::optional<SnapshotCost>& cost) {
   switch (interval.unit) {
+    case SnapshotUnit::kNever:
     case SnapshotUnit::kNone:
       return false;
     case SnapshotUnit::kSteps:

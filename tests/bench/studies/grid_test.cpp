@@ -62,7 +62,7 @@ TEST(Grid, IsTheStudysInFull) {
           "--val-interval",
           "0",
           "--snapshot-interval",
-          "none",
+          "never",
           "--progress",
           "none",
           "--parallel",

@@ -20,6 +20,7 @@ TEST(SnapshotInterval, ReadsStepsEpochsTimeAndNone) {
     EXPECT_EQ(seconds.count, 600);
   }
   EXPECT_EQ(parse_snapshot_interval("none").unit, SnapshotUnit::kNone);
+  EXPECT_EQ(parse_snapshot_interval("never").unit, SnapshotUnit::kNever);
 }
 
 TEST(SnapshotInterval, RefusesWhatCouldMeanTwoThings) {
@@ -54,7 +55,7 @@ TEST(SnapshotInterval, ReadsAShareOfTheTime) {
 }
 
 TEST(SnapshotInterval, WritesWhatItReads) {
-  for (const char* text : {"500steps", "2epochs", "600s", "none"})
+  for (const char* text : {"500steps", "2epochs", "600s", "none", "never"})
     EXPECT_EQ(snapshot_interval_text(parse_snapshot_interval(text)), text);
   EXPECT_EQ(snapshot_interval_text({SnapshotUnit::kOverhead, 0.01}), "1% of the time");
 }

@@ -87,7 +87,7 @@ std::vector<std::string> command_of(const GridPoint& point, const StudyOptions& 
       "--val-interval",
       is_tested(point) ? "0" : "never",
       "--snapshot-interval",
-      "none",
+      "never",
       "--progress",
       "none",
       "--parallel",

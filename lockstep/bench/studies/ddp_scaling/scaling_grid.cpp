@@ -47,7 +47,7 @@ Words training(const StudyOptions& options) {
       "--val-interval",
       "0",
       "--snapshot-interval",
-      "none",
+      "never",
       "--progress",
       "none"};
   if (!options.full) append(words, {"--limit-train-batches", std::to_string(kQuickSteps)});

@@ -88,7 +88,7 @@ std::vector<std::string> command_of(const PipelinePoint& point) {
       "--val-interval",
       "never",
       "--snapshot-interval",
-      "none",
+      "never",
       "--progress",
       "none"};
   const auto flags = way_flags(point);

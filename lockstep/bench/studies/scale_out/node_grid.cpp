@@ -66,7 +66,7 @@ Words train_command(const NodePoint& point, const StudyOptions& options, const T
   append(words, {"--lr", "1e-4", "--lr-scale", "sqrt", "--max-time", plan.budget});
   append(words, {"--log-interval", std::to_string(plan.log_interval), "--progress", "none"});
   // Where nobody dies, the snapshot of each epoch that is the best so far is all that is saved.
-  append(words, {"--snapshot-interval", point.killed ? plan.snapshot_interval : "none"});
+  append(words, {"--snapshot-interval", point.killed ? plan.snapshot_interval : "never"});
   if (point.killed) append(words, {"--resume", "auto"});
   return words;
 }

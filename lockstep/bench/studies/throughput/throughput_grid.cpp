@@ -19,7 +19,7 @@ constexpr int kQuickHalfSize = 32;
 constexpr int kQuickHalfFactor = 2;
 constexpr int kFullHalfSteps = 5;
 // Of ResNet50 in training: what an image of 224 x 224 leaves for backward, and what parameters,
-// gradients, momentum and the program are. As measured.
+// gradients, momentum and the program are. Estimates, on the safe side.
 constexpr std::int64_t kBytesAnImage = 100'000'000;
 constexpr std::int64_t kBytesAReplica = 700'000'000;
 
@@ -111,7 +111,7 @@ std::vector<std::string> command_of(const ThroughputPoint& point) {
       "--val-interval",
       "never",
       "--snapshot-interval",
-      "none",
+      "never",
       "--progress",
       "none",
       "--parallel",

@@ -71,7 +71,7 @@ TEST(PipelineGrid, IsTheStudysInFullWithTheSchedulesThatItLacks) {
           "--val-interval",
           "never",
           "--snapshot-interval",
-          "none",
+          "never",
           "--progress",
           "none",
           "--places",

@@ -72,7 +72,7 @@ TEST(NodeGrid, KillsAWorkerInTheMiddleOfOneRun) {
       EXPECT_EQ(kill, concat("1@", plan.kill_seconds));
       EXPECT_EQ(after(cell.command, "--max-restarts"), "3");
       EXPECT_EQ(after(cell.command, "--resume"), "auto");
-      EXPECT_NE(after(cell.command, "--snapshot-interval"), "none");
+      EXPECT_NE(after(cell.command, "--snapshot-interval"), "never");
     }
     EXPECT_EQ(killed, 1);
     EXPECT_GE(plan.kill_seconds, plan.budget_seconds / 2);

@@ -75,7 +75,7 @@ TEST(ThroughputGrid, IsTheStudysInFullAndDdpBesides) {
           "--val-interval",
           "never",
           "--snapshot-interval",
-          "none",
+          "never",
           "--progress",
           "none",
           "--parallel",
