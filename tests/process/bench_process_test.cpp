@@ -157,7 +157,7 @@ TEST_F(Bench, ListsAndRefusesWithoutMeasuring) {
     return ended.err;
   };
   EXPECT_THAT(refusal({"bench", "data-paralel"}), HasSubstr("did you mean data-parallel?"));
-  EXPECT_THAT(refusal({"bench", "throughput"}), HasSubstr("there is no study throughput"));
+  EXPECT_THAT(refusal({"bench", "latency"}), HasSubstr("there is no study latency"));
   EXPECT_THAT(refusal({"bench"}), HasSubstr("name a study"));
   EXPECT_THAT(refusal({"bench", "data-parallel", "--quick", "--full"}), HasSubstr("exclude"));
   EXPECT_THAT(refusal({"bench", "data-parallel", "--data", "cifar10"}), HasSubstr("--data"));

@@ -80,8 +80,8 @@ std::vector<std::string> explanations(const std::vector<CollectivePanel>& panels
       "tensor, copied through the group's; threads: ranks are threads of one process; Gloo over "
       "loopback, not pinned, which is best for it",
       "predicted: the least bytes that ranks with one memory must read and write, at the rate at "
-      "which all of them copied as many bytes at once in the same run; a bound without any "
-      "latency, which small messages cannot come near",
+      "which all of them copied as many bytes at once in the same run; it has no latency, so "
+      "small messages cannot come near it; a copy may be slower than a sum that streams",
       "no study published figures of collectives, so there is no column of them"};
   for (const CollectivePanel& panel : panels) {
     if (!panel.oversubscribed()) continue;
