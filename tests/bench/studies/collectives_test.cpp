@@ -16,6 +16,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/bench/studies/made_sweeps.h"
+#include "tests/bench/studies/told_section.h"
 
 namespace lockstep::bench {
 namespace {
@@ -23,6 +24,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::row_text;
+using testing::table_of;
 
 using testing::made_sweeps;
 
@@ -33,19 +36,6 @@ Study study_of(bool full, int cores, int rounds = 0) {
 
 page::Section told_of(const Study& study, const std::vector<Sample>& samples) {
   return study.tell(study, samples);
-}
-
-const page::Table& table_of(const page::Section& section, const std::string& id) {
-  for (const page::Table& each : section.tables) {
-    if (each.id == "collectives-" + id) return each;
-  }
-  throw std::runtime_error("no table " + id);
-}
-
-std::string row_of(const page::Table& table, std::size_t row) {
-  std::string text;
-  for (const std::string& cell : table.rows.at(row)) text += cell + "|";
-  return text;
 }
 
 void check_whole(const page::Section& section) {
@@ -157,29 +147,30 @@ TEST(CollectivesStudy, SetsWaysSideBySide) {
   const Study study = study_of(false, 2);
   const auto section = told_of(study, made_sweeps(study));
   check_whole(section);
-  const auto& time = table_of(section, "time");
+  const auto& time = table_of(section, "collectives-time");
   ASSERT_EQ(time.rows.size(), 2U * 9U);
-  EXPECT_EQ(row_of(time, 0), "all_reduce|2|1 KiB|5.33|16.0|6.40|53.3|0.102|-|");
-  EXPECT_EQ(row_of(time, 9), "broadcast|2|1 KiB|5.33|16.0|6.40|53.3|0.051|-|");
+  EXPECT_EQ(row_text(time, 0), "all_reduce|2|1 KiB|5.33|16.0|6.40|53.3|0.102|-|");
+  EXPECT_EQ(row_text(time, 9), "broadcast|2|1 KiB|5.33|16.0|6.40|53.3|0.051|-|");
   EXPECT_EQ(
-      row_of(table_of(section, "against-gloo"), 3),
+      row_text(table_of(section, "collectives-against-gloo"), 3),
       "all_reduce|2|64 KiB|10.00|10.00 to 10.00|3.33|3.33 to 3.33|8.33|8.33 to 8.33|-|");
   EXPECT_EQ(
-      row_of(table_of(section, "bus-bandwidth"), 8),
+      row_text(table_of(section, "collectives-bus-bandwidth"), 8),
       "all_reduce|2|64 MiB|7.69|2.56|6.41|0.769|10.0|-|");
-  const auto& latency = table_of(section, "latency");
+  const auto& latency = table_of(section, "collectives-latency");
   ASSERT_EQ(latency.rows.size(), 8U);
-  EXPECT_EQ(row_of(latency, 0), "all_reduce|2|1 KiB|shm|5.33|5.23 to 5.44|10.00|10.00 to 10.00|-|");
-  EXPECT_THAT(row_of(latency, 3), HasSubstr("what the others are compared with"));
-  EXPECT_EQ(table_of(section, "samples").rows.size(), 24U);
+  EXPECT_EQ(
+      row_text(latency, 0), "all_reduce|2|1 KiB|shm|5.33|5.23 to 5.44|10.00|10.00 to 10.00|-|");
+  EXPECT_THAT(row_text(latency, 3), HasSubstr("what the others are compared with"));
+  EXPECT_EQ(table_of(section, "collectives-samples").rows.size(), 24U);
 }
 
 TEST(CollectivesStudy, BusBandwidthFollowsTheRanks) {
   Study study = study_of(true, 8);
   const auto section = told_of(study, made_sweeps(study));
   check_whole(section);
-  const auto& algorithm = table_of(section, "algorithm-bandwidth");
-  const auto& bus = table_of(section, "bus-bandwidth");
+  const auto& algorithm = table_of(section, "collectives-algorithm-bandwidth");
+  const auto& bus = table_of(section, "collectives-bus-bandwidth");
   const auto at = [](const page::Table& table, const std::string& op, const std::string& ranks) {
     for (const auto& row : table.rows) {
       if (row[0] == op && row[1] == ranks && row[2] == "256 MiB") return std::stod(row[3]);
@@ -276,11 +267,15 @@ TEST(CollectivesStudy, SaysWhyACellHasNoNumber) {
       samples, [](const Sample& sample) { return sample.cell == "broadcast-n2-threads-64MiB"; });
   const auto section = told_of(study, samples);
   check_whole(section);
-  EXPECT_THAT(row_of(table_of(section, "time"), 0), HasSubstr("Gloo: killed by SIGKILL"));
-  EXPECT_THAT(row_of(table_of(section, "against-gloo"), 0), HasSubstr("|-|-|-|-|-|-|Gloo:"));
-  EXPECT_THAT(row_of(table_of(section, "time"), 9), HasSubstr("threads: not run yet"));
   EXPECT_THAT(
-      table_of(section, "time").notes, Contains(HasSubstr("for want of memory (the limit of")));
+      row_text(table_of(section, "collectives-time"), 0), HasSubstr("Gloo: killed by SIGKILL"));
+  EXPECT_THAT(
+      row_text(table_of(section, "collectives-against-gloo"), 0), HasSubstr("|-|-|-|-|-|-|Gloo:"));
+  EXPECT_THAT(
+      row_text(table_of(section, "collectives-time"), 9), HasSubstr("threads: not run yet"));
+  EXPECT_THAT(
+      table_of(section, "collectives-time").notes,
+      Contains(HasSubstr("for want of memory (the limit of")));
   EXPECT_THAT(section.conclusion, Not(HasSubstr("all_reduce of 2 ranks:")));
   EXPECT_THAT(section.conclusion, HasSubstr("broadcast of 2 ranks: shm is 10.00"));
   EXPECT_THAT(section.conclusion, HasSubstr("2 of 8 cells have no number"));

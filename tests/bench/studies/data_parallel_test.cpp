@@ -10,6 +10,7 @@
 #include "lockstep/bench/studies/estimate_text.h"
 
 #include "tests/bench/studies/made_samples.h"
+#include "tests/bench/studies/told_section.h"
 
 namespace lockstep::bench {
 namespace {
@@ -17,6 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 using testing::made_sample;
 using ::testing::Not;
+using testing::row_text;
+using testing::table_of;
 
 // The part of the whole grid with the small net, the set once and batch 128.
 Study small_study(int cores) {
@@ -50,37 +53,22 @@ page::Section told(const Study& study, const std::vector<Sample>& samples) {
   return study.tell(study, samples);
 }
 
-const page::Table& table(const page::Section& section, const std::string& id) {
-  const auto found =
-      std::find_if(section.tables.begin(), section.tables.end(), [&](const auto& each) {
-        return each.id == id;
-      });
-  if (found == section.tables.end()) throw std::runtime_error("no table " + id);
-  return *found;
-}
-
-std::string row_text(const page::Table& table, std::size_t row) {
-  std::string text;
-  for (const std::string& cell : table.rows.at(row)) text += cell + "|";
-  return text;
-}
-
 TEST(DataParallelStudy, SetsHereBesidePublished) {
   auto samples = three_rounds(4, 2.5, 2);
   add_four_places(samples);
   const auto section = told(small_study(2), samples);
-  const auto& epochs = table(section, "data-parallel-epochs");
+  const auto& epochs = table_of(section, "data-parallel-epochs");
   ASSERT_EQ(epochs.rows.size(), 5U);
   EXPECT_EQ(row_text(epochs, 0), "mnist-small|1|128|1|serial|5.08|4.08|4.04 to 4.12|9.39|9.45|-|");
   EXPECT_EQ(row_text(epochs, 1), "mnist-small|1|128|2|dp|3.55|2.55|2.52 to 2.58|10.9|8.29|-|");
   EXPECT_EQ(row_text(epochs, 2), "mnist-small|1|128|2|ddp|3.04|2.04|2.02 to 2.06|-|-|-|");
   EXPECT_EQ(row_text(epochs, 4), "mnist-small|1|128|4|ddp|6.00|5.00|-|-|-|oversubscribed|");
-  const auto& faster = table(section, "data-parallel-speed-up");
+  const auto& faster = table_of(section, "data-parallel-speed-up");
   EXPECT_EQ(row_text(faster, 0), "mnist-small|1|128|2|dp|1.60|1.60 to 1.60|80 %|1.14|-|");
-  const auto& choice = table(section, "data-parallel-dp-or-ddp");
+  const auto& choice = table_of(section, "data-parallel-dp-or-ddp");
   EXPECT_EQ(row_text(choice, 0), "mnist-small|1|128|2|2.55|2.04|1.25|1.25 to 1.25|ddp|-|");
   EXPECT_EQ(row_text(choice, 1), "mnist-small|1|128|4|5.00|5.00|1.00|-|one round|oversubscribed|");
-  EXPECT_EQ(table(section, "data-parallel-samples").rows.size(), 11U);
+  EXPECT_EQ(table_of(section, "data-parallel-samples").rows.size(), 11U);
 }
 
 TEST(DataParallelStudy, EveryTableMarksTheOversubscribed) {
@@ -146,8 +134,8 @@ TEST(DataParallelStudy, SaysWhyACellHasNoNumber) {
     sample.code = 137;
   }
   const auto section = told(small_study(2), samples);
-  EXPECT_THAT(row_text(table(section, "data-parallel-epochs"), 2), HasSubstr("SIGKILL"));
-  EXPECT_THAT(row_text(table(section, "data-parallel-dp-or-ddp"), 0), HasSubstr("SIGKILL"));
+  EXPECT_THAT(row_text(table_of(section, "data-parallel-epochs"), 2), HasSubstr("SIGKILL"));
+  EXPECT_THAT(row_text(table_of(section, "data-parallel-dp-or-ddp"), 0), HasSubstr("SIGKILL"));
   EXPECT_THAT(section.conclusion, HasSubstr("3 of 5 cells have no number"));
   EXPECT_THAT(section.conclusion, HasSubstr("ddp has no number"));
   for (const page::Table& each : section.tables) page::check_table(each);
@@ -158,7 +146,7 @@ TEST(DataParallelStudy, SaysWhatIsExtrapolated) {
   for (Sample& sample : samples) sample.values["epoch_share"] = 0.256;
   const auto section = told(small_study(2), samples);
   EXPECT_THAT(
-      row_text(table(section, "data-parallel-epochs"), 0), HasSubstr("extrapolated from 26 %"));
+      row_text(table_of(section, "data-parallel-epochs"), 0), HasSubstr("extrapolated from 26 %"));
   EXPECT_THAT(section.conclusion, HasSubstr("extrapolated: mnist-small from 26 % of an epoch"));
   for (const plot::Figure& figure : section.figures) {
     EXPECT_THAT(figure.note, HasSubstr("Extrapolated from 26 %")) << figure.id;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/bench/studies/estimate_point.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -42,11 +43,6 @@ Figure figure_of(
 
 void add_if_any(Figure& figure, Series series) {
   if (!series.points.empty()) figure.series.push_back(std::move(series));
-}
-
-Point point_of(double x, const Estimate& estimate, double scale) {
-  if (estimate.count < 2) return {x, estimate.median * scale};
-  return {x, estimate.median * scale, estimate.low * scale, estimate.high * scale};
 }
 
 // The longest time is the least bandwidth.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "lockstep/bench/studies/data_parallel/published_epochs.h"
+#include "lockstep/bench/studies/estimate_point.h"
 #include "lockstep/bench/studies/estimate_text.h"
 #include "lockstep/core/error.h"
 
@@ -46,11 +47,6 @@ std::vector<Panel> panels(const std::vector<EpochCell>& cells) {
     panel.cells.push_back(cell);
   }
   return all;
-}
-
-Point point_of(double x, const Estimate& estimate) {
-  if (estimate.count < 2) return {x, estimate.median};
-  return {x, estimate.median, estimate.low, estimate.high};
 }
 
 // What a reader must know who sees nothing but the picture.

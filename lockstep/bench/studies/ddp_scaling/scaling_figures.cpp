@@ -4,6 +4,7 @@
 
 #include "lockstep/bench/studies/ddp_scaling/published_times.h"
 #include "lockstep/bench/studies/ddp_scaling/scaling_values.h"
+#include "lockstep/bench/studies/estimate_point.h"
 #include "lockstep/bench/studies/estimate_text.h"
 #include "lockstep/core/error.h"
 
@@ -11,14 +12,8 @@ namespace lockstep::bench {
 namespace {
 
 using plot::Figure;
-using plot::Point;
 using plot::Series;
 using Style = Series::Style;
-
-Point bar_of(double x, const Estimate& estimate) {
-  if (estimate.count < 2) return {x, estimate.median};
-  return {x, estimate.median, estimate.low, estimate.high};
-}
 
 std::string category_of(const ScalingCell& cell) {
   const std::string text = concat(cell.name(), ", ", cell.started_by);
@@ -51,7 +46,7 @@ Figure run_time_figure(const std::vector<ScalingCell>& cells) {
     const auto x = static_cast<double>(figure.x.categories.size());
     figure.x.categories.push_back(category_of(cell));
     const auto run = cell.result.estimate(kRunSeconds);
-    if (run) figure.series[0].points.push_back(bar_of(x, *run));
+    if (run) figure.series[0].points.push_back(point_of(x, *run));
     const auto predicted = predicted_run_seconds(cells, cell);
     if (predicted) figure.series[1].points.push_back({x, *predicted});
   }
@@ -72,7 +67,7 @@ Figure speed_up_figure(const std::vector<ScalingCell>& cells) {
     const auto x = static_cast<double>(figure.x.categories.size());
     figure.x.categories.push_back(category_of(cell));
     const auto faster = scaling_speed_up(cells, cell);
-    if (faster) figure.series[0].points.push_back(bar_of(x, *faster));
+    if (faster) figure.series[0].points.push_back(point_of(x, *faster));
     const auto published = published_scaling(cell);
     if (published) figure.series[1].points.push_back({x, *published});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lockstep/bench/studies/estimate_point.h"
 #include "lockstep/bench/studies/pipeline/run_times.h"
 #include "lockstep/core/error.h"
 
@@ -54,11 +55,6 @@ std::optional<Point> mean_point(double x, const PipelineCell* cell) {
   if (!runs) return std::nullopt;
   if (runs->repeats < 2) return Point{x, runs->mean};
   return Point{x, runs->mean, runs->mean - runs->deviation, runs->mean + runs->deviation};
-}
-
-Point median_point(double x, const Estimate& estimate, double unit) {
-  if (estimate.count < 2) return {x, estimate.median / unit};
-  return {x, estimate.median / unit, estimate.low / unit, estimate.high / unit};
 }
 
 /// Is a bar of a figure: a cell and its name.
@@ -161,7 +157,7 @@ Figure schedules_figure(const Cells& cells) {
     const auto x = static_cast<double>(figure.x.categories.size());
     const auto faster = over_single(cells, *cell);
     figure.x.categories.push_back(cell->name());
-    if (faster) figure.series[0].points.push_back(median_point(x, *faster, 1));
+    if (faster) figure.series[0].points.push_back(point_of(x, *faster));
     figure.series[1].points.push_back({x, bound_of(*cell).speed_up});
   }
   figure.note = cells_note(cells, "Ratios of medians; bars are intervals over the rounds.");
@@ -199,7 +195,7 @@ Figure memory_figure(const Cells& cells) {
     const auto peak = cell.result.estimate(kPeakMemory);
     const auto x = static_cast<double>(figure.x.categories.size());
     figure.x.categories.push_back(cell.name());
-    if (peak) series.points.push_back(median_point(x, *peak, kMebibyte));
+    if (peak) series.points.push_back(point_of(x, *peak, 1 / kMebibyte));
   }
   figure.series.push_back(series);
   figure.note = cells_note(cells, "Medians; bars are intervals over the rounds.");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "lockstep/bench/studies/estimate_point.h"
 #include "lockstep/bench/studies/scale_out/node_values.h"
 #include "lockstep/bench/studies/scale_out/published_nodes.h"
 #include "lockstep/core/error.h"
@@ -76,11 +77,8 @@ Figure loss_figure(
 }
 
 Point point_of(const NodeCell& cell, const Estimate& estimate) {
-  Point point{.x = static_cast<double>(cell.nodes), .y = estimate.median};
+  Point point = bench::point_of(cell.nodes, estimate);
   point.hollow = cell.result.oversubscribed;
-  if (estimate.count < 2) return point;
-  point.low = estimate.low;
-  point.high = estimate.high;
   return point;
 }
 

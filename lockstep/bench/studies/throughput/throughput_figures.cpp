@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/bench/studies/estimate_point.h"
 #include "lockstep/bench/studies/throughput/throughput_ratios.h"
 #include "lockstep/core/error.h"
 
@@ -11,23 +12,16 @@ namespace lockstep::bench {
 namespace {
 
 using plot::Figure;
-using plot::Point;
 using plot::Series;
 using Style = Series::Style;
 
-Point point_of(std::size_t category, const Estimate& estimate, double factor) {
-  const auto x = static_cast<double>(category);
-  if (estimate.count < 2) return {x, factor * estimate.median};
-  return {x, factor * estimate.median, factor * estimate.low, factor * estimate.high};
-}
-
 // Adds a category the first time, and gives its index.
-std::size_t category(Figure& figure, const std::string& name) {
+double category(Figure& figure, const std::string& name) {
   auto& names = figure.x.categories;
   const auto found = std::find(names.begin(), names.end(), name);
-  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  if (found != names.end()) return static_cast<double>(found - names.begin());
   names.push_back(name);
-  return names.size() - 1;
+  return static_cast<double>(names.size() - 1);
 }
 
 std::string note_of_figure(const std::vector<ThroughputCell>& cells, const std::string& more) {
@@ -59,11 +53,11 @@ Figure cost_figure(const std::vector<ThroughputCell>& cells) {
       .series = {{"here", {}, Style::kBars}, {"predicted", {}, Style::kBars}}};
   for (const ThroughputCell& cell : cells) {
     if (one_place(cells, cell.image_size) == nullptr) continue;
-    const std::size_t x = category(figure, cell_name(cell));
+    const double x = category(figure, cell_name(cell));
     const auto here = cell.result.estimate(kSecondsASample);
     const auto predicted = predicted_seconds(cells, cell);
     if (here) figure.series[0].points.push_back(point_of(x, *here, 1000));
-    if (predicted) figure.series[1].points.push_back({static_cast<double>(x), 1000 * *predicted});
+    if (predicted) figure.series[1].points.push_back({x, 1000 * *predicted});
   }
   figure.note = note_of_figure(
       cells, "Predicted: one place's time shared by the cores of all, nothing lost by spreading.");
@@ -93,13 +87,12 @@ Figure ratio_figure(const std::vector<ThroughputCell>& cells) {
           {"predicted", {}, Style::kBars},
           {"published, dp", {}, Style::kBars}}};
   for (const ThroughputRatio& ratio : throughput_ratios(cells)) {
-    const std::size_t x = category(figure, ratio_category(ratio));
+    const double x = category(figure, ratio_category(ratio));
     const bool is_dp = ratio.cell->way == "dp";
-    const auto at = static_cast<double>(x);
     if (ratio.measured)
       figure.series[is_dp ? 0 : 1].points.push_back(point_of(x, *ratio.measured, 1));
-    if (is_dp && ratio.predicted) figure.series[2].points.push_back({at, *ratio.predicted});
-    if (ratio.published) figure.series[3].points.push_back({at, *ratio.published});
+    if (is_dp && ratio.predicted) figure.series[2].points.push_back({x, *ratio.predicted});
+    if (ratio.published) figure.series[3].points.push_back({x, *ratio.published});
   }
   std::erase_if(figure.series, [](const Series& series) { return series.points.empty(); });
   figure.note = note_of_figure(

@@ -9,6 +9,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/bench/studies/ddp_scaling/made_scaling.h"
+#include "tests/bench/studies/told_section.h"
 
 namespace lockstep::bench {
 namespace {
@@ -17,6 +18,8 @@ using ::testing::HasSubstr;
 using testing::made_scaling_rounds;
 using testing::made_scaling_study;
 using ::testing::Not;
+using testing::row_text;
+using testing::table_of;
 using testing::usual_scaling;
 
 constexpr int kEnough = 16;  // cores for four places
@@ -28,16 +31,6 @@ page::Section told(const Study& study, const std::vector<Sample>& samples) {
 page::Section told(const testing::ScalingSeconds& seconds, int cores = kEnough) {
   const Study study = made_scaling_study(cores);
   return told(study, made_scaling_rounds(study, seconds));
-}
-
-std::string row_text(const page::Section& section, const std::string& id, std::size_t row) {
-  for (const page::Table& table : section.tables) {
-    if (table.id != id) continue;
-    std::string text;
-    for (const std::string& cell : table.rows.at(row)) text += cell + "|";
-    return text;
-  }
-  throw InvalidArgument("no table " + id);
 }
 
 std::string notes_text(const page::Section& section) {
@@ -59,25 +52,29 @@ TEST(DdpScaling, SetsPublishedBesideHereAndPredicted) {
   expect_whole(section);
   const std::string id = "ddp-scaling-run-times";
   EXPECT_EQ(
-      row_text(section, id, 0),
+      row_text(table_of(section, id), 0),
       "1|1|lockstep train|555|1020|1010 to 1030|-|what the others are measured by|");
-  EXPECT_EQ(row_text(section, id, 1), "2|1|lockstep run|302|530|525 to 536|510|-|");
-  EXPECT_EQ(row_text(section, id, 2), "2|1|torchrun|324|536|530 to 541|510|-|");
+  EXPECT_EQ(row_text(table_of(section, id), 1), "2|1|lockstep run|302|530|525 to 536|510|-|");
+  EXPECT_EQ(row_text(table_of(section, id), 2), "2|1|torchrun|324|536|530 to 541|510|-|");
   // 1960 steps of 44.9 MB at 125 MB/s besides.
-  EXPECT_EQ(row_text(section, id, 3), "2|2|lockstep hosts|-|714|707 to 721|1214|not in the study|");
-  EXPECT_EQ(row_text(section, id, 4), "4|2|lockstep hosts|549|816|808 to 824|783|-|");
+  EXPECT_EQ(
+      row_text(table_of(section, id), 3),
+      "2|2|lockstep hosts|-|714|707 to 721|1214|not in the study|");
+  EXPECT_EQ(row_text(table_of(section, id), 4), "4|2|lockstep hosts|549|816|808 to 824|783|-|");
   EXPECT_THAT(notes_text(section), HasSubstr("a link of 1gbit each way"));
 }
 
 TEST(DdpScaling, TellsSpeedUpsAndWhatStartingCosts) {
   const auto section = told(usual_scaling());
   EXPECT_EQ(
-      row_text(section, "ddp-scaling-speed-up", 0),
+      row_text(table_of(section, "ddp-scaling-speed-up"), 0),
       "2|1|lockstep run|1.84|1.92|1.92 to 1.92|2.00|96 %|-|");
   EXPECT_EQ(
-      row_text(section, "ddp-scaling-speed-up", 3),
+      row_text(table_of(section, "ddp-scaling-speed-up"), 3),
       "4|2|lockstep hosts|1.01|1.25|1.25 to 1.25|1.30|31 %|-|");
-  EXPECT_EQ(row_text(section, "ddp-scaling-epochs", 2), "2|1|torchrun|54.5|53.5|934|4.200|3.00|-|");
+  EXPECT_EQ(
+      row_text(table_of(section, "ddp-scaling-epochs"), 2),
+      "2|1|torchrun|54.5|53.5|934|4.200|3.00|-|");
 }
 
 TEST(DdpScaling, ConcludesWhatPaid) {
@@ -122,7 +119,7 @@ TEST(DdpScaling, DoesNotTellApartWhatCrosses) {
 TEST(DdpScaling, ClaimsNothingOfMorePlacesThanCores) {
   const auto section = told(usual_scaling(), 2);
   expect_whole(section);
-  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 4), HasSubstr("oversubscribed"));
+  EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 4), HasSubstr("oversubscribed"));
   EXPECT_THAT(section.conclusion, HasSubstr("is no fair test"));
   EXPECT_THAT(section.conclusion, Not(HasSubstr("Four places on two nodes took")));
   EXPECT_THAT(notes_text(section), HasSubstr("oversubscribed: more places than cores"));
@@ -141,8 +138,8 @@ TEST(DdpScaling, SaysWhyACellHasNoNumber) {
   }
   const auto section = told(study, samples);
   expect_whole(section);
-  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 2), HasSubstr("no torchrun"));
-  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 3), HasSubstr("SIGKILL"));
+  EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 2), HasSubstr("no torchrun"));
+  EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 3), HasSubstr("SIGKILL"));
   EXPECT_THAT(section.conclusion, HasSubstr("3 of 5 cells have no number"));
   EXPECT_THAT(section.conclusion, Not(HasSubstr("torchrun as under")));
 }
@@ -169,7 +166,9 @@ TEST(DdpScaling, SaysWhatIsExtrapolatedAndSmaller) {
   auto samples = made_scaling_rounds(study, usual_scaling());
   for (Sample& sample : samples) sample.values["epoch_share"] = 0.02;
   const auto section = told(study, samples);
-  EXPECT_THAT(row_text(section, "ddp-scaling-run-times", 1), HasSubstr("extrapolated from 2.0 %"));
+  EXPECT_THAT(
+      row_text(table_of(section, "ddp-scaling-run-times"), 1),
+      HasSubstr("extrapolated from 2.0 %"));
   EXPECT_THAT(notes_text(section), HasSubstr("32 x 32 pixels in place of the study's 224"));
   EXPECT_THAT(section.conclusion, HasSubstr("extrapolated from 2.0 %"));
 }
@@ -181,7 +180,7 @@ TEST(DdpScaling, NamesRealHostsAndPredictsNothingOfTheirLink) {
   expect_whole(section);
   // Two places on each of two machines with two cores each are no more than there are.
   EXPECT_EQ(
-      row_text(section, "ddp-scaling-run-times", 4),
+      row_text(table_of(section, "ddp-scaling-run-times"), 4),
       "4|2|lockstep hosts|549|816|808 to 824|-|link's rate not known: no prediction|");
   EXPECT_THAT(notes_text(section), HasSubstr("the real hosts that were named"));
 }

@@ -12,6 +12,7 @@
 #include "lockstep/bench/studies/pipeline/pipeline_cells.h"
 
 #include "tests/bench/studies/pipeline/made_runs.h"
+#include "tests/bench/studies/told_section.h"
 
 namespace lockstep::bench {
 namespace {
@@ -19,6 +20,8 @@ namespace {
 using ::testing::HasSubstr;
 using testing::made_runs;
 using ::testing::Not;
+using testing::row_text;
+using testing::table_of;
 
 using Seconds = std::map<std::string, double>;
 
@@ -39,18 +42,6 @@ page::Section told(const std::vector<Sample>& samples) {
 
 page::Section told_of(const Seconds& seconds, int rounds = 3) {
   return told(made_runs(quick_pipeline(), rounds, seconds));
-}
-
-std::string row_of(const page::Section& section, const std::string& id, const std::string& begin) {
-  for (const page::Table& table : section.tables) {
-    if (table.id != id) continue;
-    for (const auto& row : table.rows) {
-      std::string text;
-      for (const std::string& cell : row) text += cell + "|";
-      if (text.starts_with(begin)) return text;
-    }
-  }
-  return "no such row";
 }
 
 const plot::Figure& figure(const page::Section& section, const std::string& id) {
@@ -81,23 +72,26 @@ TEST(PipelineStudy, SetsRunsBesideWhatTheirBubblePredicts) {
   const auto section = told_of(kPaying);
   expect_whole(section);
   EXPECT_EQ(
-      row_of(section, "pipeline-times", "single place|"),
+      row_text(table_of(section, "pipeline-times"), "single place|"),
       "single place|8|1|1|-|6.12 ± 0.614|6|6.12|6.06 to 6.18|-|predicts the others|");
   EXPECT_EQ(
-      row_of(section, "pipeline-times", "gpipe|2|"),
+      row_text(table_of(section, "pipeline-times"), "gpipe|2|"),
       "gpipe|2|4|2|-|4.59 ± 0.460|6|4.59|4.54 to 4.63|3.82|-|");
   EXPECT_EQ(
-      row_of(section, "pipeline-speed-up", "gpipe|2|"),
+      row_text(table_of(section, "pipeline-speed-up"), "gpipe|2|"),
       "gpipe|2|4|1.33|1.33 to 1.33|20 %|1.60|83 %|0.78|-|");
   EXPECT_EQ(
-      row_of(section, "pipeline-speed-up", "zero-bubble|2|"),
+      row_text(table_of(section, "pipeline-speed-up"), "zero-bubble|2|"),
       "zero-bubble|2|4|1.43|1.43 to 1.43|7.7 %|1.85|77 %|0.83|-|");
   EXPECT_EQ(
-      row_of(section, "pipeline-speed-up", "model parallel|"),
+      row_text(table_of(section, "pipeline-speed-up"), "model parallel|"),
       "model parallel|8|1|0.95|0.95 to 0.95|50 %|1.00|95 %|0.56|-|");
   EXPECT_EQ(
-      row_of(section, "pipeline-memory", "gpipe|2|"), "gpipe|2|4|1000|1000 to 1000|1.11|8 / 8|-|");
-  EXPECT_EQ(row_of(section, "pipeline-memory", "1f1b|2|"), "1f1b|2|4|700|700 to 700|0.78|4 / 2|-|");
+      row_text(table_of(section, "pipeline-memory"), "gpipe|2|"),
+      "gpipe|2|4|1000|1000 to 1000|1.11|8 / 8|-|");
+  EXPECT_EQ(
+      row_text(table_of(section, "pipeline-memory"), "1f1b|2|"),
+      "1f1b|2|4|700|700 to 700|0.78|4 / 2|-|");
 }
 
 TEST(PipelineStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
@@ -174,7 +168,9 @@ TEST(PipelineStudy, SaysWhyACellHasNoNumber) {
   fail(samples, "gpipe");
   auto section = told(samples);
   expect_whole(section);
-  EXPECT_THAT(row_of(section, "pipeline-times", "gpipe|2|"), HasSubstr("|0|-|-|3.82|killed by"));
+  EXPECT_THAT(
+      row_text(table_of(section, "pipeline-times"), "gpipe|2|"),
+      HasSubstr("|0|-|-|3.82|killed by"));
   EXPECT_THAT(section.conclusion, HasSubstr("The study's pipeline cannot be compared"));
   EXPECT_THAT(section.conclusion, HasSubstr("Of 3 schedules at split size 2 zero-bubble"));
   EXPECT_THAT(section.conclusion, HasSubstr("3 of 9 cells have no number"));
@@ -182,9 +178,11 @@ TEST(PipelineStudy, SaysWhyACellHasNoNumber) {
   section = told(samples);
   expect_whole(section);
   EXPECT_THAT(
-      row_of(section, "pipeline-times", "1f1b|2|"), HasSubstr("no single place to predict from"));
+      row_text(table_of(section, "pipeline-times"), "1f1b|2|"),
+      HasSubstr("no single place to predict from"));
   EXPECT_THAT(
-      row_of(section, "pipeline-speed-up", "1f1b|2|"), HasSubstr("single place: killed by"));
+      row_text(table_of(section, "pipeline-speed-up"), "1f1b|2|"),
+      HasSubstr("single place: killed by"));
   EXPECT_THAT(section.conclusion, HasSubstr("Model parallel cannot be compared"));
 }
 
@@ -200,7 +198,8 @@ TEST(PipelineStudy, TellsOfOneCoreAndOfNoSamples) {
   const auto section = study.tell(study, samples);
   expect_whole(section);
   EXPECT_THAT(
-      row_of(section, "pipeline-times", "single, cores of both|"), HasSubstr("needs 2 cores"));
+      row_text(table_of(section, "pipeline-times"), "single, cores of both|"),
+      HasSubstr("needs 2 cores"));
   const Study whole = pipeline_study({.full = true, .cores = 2});
   const auto nothing = whole.tell(whole, {});
   expect_whole(nothing);
@@ -233,7 +232,7 @@ TEST(PipelineStudy, DrawsEverySchedulesSplitSizesInFull) {
   const auto& figure_of_all = figure(section, "pipeline-schedules-over-splits");
   ASSERT_EQ(figure_of_all.series.size(), 7U);
   for (const plot::Series& series : figure_of_all.series) EXPECT_EQ(series.points.size(), 9U);
-  EXPECT_THAT(row_of(section, "pipeline-times", "gpipe|20|"), HasSubstr("|10|"));
+  EXPECT_THAT(row_text(table_of(section, "pipeline-times"), "gpipe|20|"), HasSubstr("|10|"));
   EXPECT_THAT(section.conclusion, Not(HasSubstr("The batch is")));
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/bench/studies/scale_out/node_cells.h"
 
 #include "tests/bench/studies/scale_out/made_nodes.h"
+#include "tests/bench/studies/told_section.h"
 
 namespace lockstep::bench::scale_out {
 namespace {
@@ -19,6 +20,8 @@ using ::testing::HasSubstr;
 using testing::made_node_rounds;
 using testing::made_scale_out;
 using ::testing::Not;
+using testing::row_text;
+using testing::table_of;
 
 page::Section told(const Study& study, const std::vector<Sample>& samples) {
   auto section = study.tell(study, samples);
@@ -30,26 +33,11 @@ page::Section told(const Study& study, const std::vector<Sample>& samples) {
   return section;
 }
 
-const page::Table& table(const page::Section& section, const std::string& id) {
-  const auto found =
-      std::find_if(section.tables.begin(), section.tables.end(), [&](const auto& each) {
-        return each.id == id;
-      });
-  if (found == section.tables.end()) throw std::runtime_error("no table " + id);
-  return *found;
-}
-
-std::string row_text(const page::Table& table, std::size_t row) {
-  std::string text;
-  for (const std::string& cell : table.rows.at(row)) text += cell + "|";
-  return text;
-}
-
 TEST(ScaleOutStudy, HasExactlyTheStudysRows) {
   const Study study = made_scale_out(true);
   const auto section = told(study, made_node_rounds(study, 2, 2.4));
   std::vector<std::string> heads;
-  for (const auto& row : table(section, "scale-out-study").rows) heads.push_back(row.front());
+  for (const auto& row : table_of(section, "scale-out-study").rows) heads.push_back(row.front());
   EXPECT_THAT(
       heads,
       ElementsAre(
@@ -68,7 +56,7 @@ TEST(ScaleOutStudy, HasExactlyTheStudysRows) {
 TEST(ScaleOutStudy, SetsHereBesidePublished) {
   const Study study = made_scale_out();
   const auto section = told(study, made_node_rounds(study, 2, 2.4));
-  const auto& rows = table(section, "scale-out-study");
+  const auto& rows = table_of(section, "scale-out-study");
   const std::string note = "4: oversubscribed; 8: not in --quick; --full measures it|";
   EXPECT_EQ(row_text(rows, 0), "Learning Rate (e-4)|1.00|1.00|2.00|1.41|4.00|2.00|-|2.83|" + note);
   EXPECT_EQ(
@@ -89,7 +77,7 @@ TEST(ScaleOutStudy, SetsHereBesidePublished) {
 TEST(ScaleOutStudy, SetsEfficiencyWithItsInterval) {
   const Study study = made_scale_out();
   const auto section = told(study, made_node_rounds(study, 2, 2.4));
-  const auto& rows = table(section, "scale-out-efficiency");
+  const auto& rows = table_of(section, "scale-out-efficiency");
   ASSERT_EQ(rows.rows.size(), 4U);
   EXPECT_EQ(row_text(rows, 1), "2|2.03|2.02 to 2.04|0.75|0.75 to 0.75|0.85|0.81|-|");
   EXPECT_EQ(row_text(rows, 2), "4|2.50|-|0.30|-|0.79|0.65|oversubscribed|");
@@ -98,7 +86,7 @@ TEST(ScaleOutStudy, SetsEfficiencyWithItsInterval) {
 TEST(ScaleOutStudy, ShowsWhatADeathCost) {
   const Study study = made_scale_out();
   const auto section = told(study, made_node_rounds(study, 2, 2.4));
-  const auto& rows = table(section, "scale-out-survival");
+  const auto& rows = table_of(section, "scale-out-survival");
   ASSERT_EQ(rows.rows.size(), 2U);
   EXPECT_EQ(
       row_text(rows, 1),
@@ -166,9 +154,9 @@ TEST(ScaleOutStudy, SaysWhyACellHasNoNumber) {
     sample.code = 137;
   }
   const auto section = told(study, samples);
-  EXPECT_THAT(row_text(table(section, "scale-out-study"), 0), HasSubstr("2: killed by SIGKILL"));
-  EXPECT_THAT(row_text(table(section, "scale-out-efficiency"), 1), HasSubstr("SIGKILL"));
-  EXPECT_THAT(row_text(table(section, "scale-out-survival"), 1), HasSubstr("SIGKILL"));
+  EXPECT_THAT(row_text(table_of(section, "scale-out-study"), 0), HasSubstr("2: killed by SIGKILL"));
+  EXPECT_THAT(row_text(table_of(section, "scale-out-efficiency"), 1), HasSubstr("SIGKILL"));
+  EXPECT_THAT(row_text(table_of(section, "scale-out-survival"), 1), HasSubstr("SIGKILL"));
   EXPECT_THAT(section.conclusion, HasSubstr("No cell with several nodes has a number"));
   EXPECT_THAT(section.conclusion, HasSubstr("The run with a killed worker has no number."));
   EXPECT_THAT(section.conclusion, HasSubstr("3 of 5 cells have no number"));
@@ -182,7 +170,8 @@ TEST(ScaleOutStudy, SaysWhereNoWholeEpochWasMade) {
   }
   const auto section = told(study, samples);
   EXPECT_THAT(
-      row_text(table(section, "scale-out-study"), 2), HasSubstr("1: no whole epoch in the time"));
+      row_text(table_of(section, "scale-out-study"), 2),
+      HasSubstr("1: no whole epoch in the time"));
   EXPECT_THAT(section.conclusion, HasSubstr("No cell with several nodes has a number"));
 }
 
@@ -190,7 +179,7 @@ TEST(ScaleOutStudy, EveryTableMarksTheOversubscribed) {
   const Study study = made_scale_out();
   const auto section = told(study, made_node_rounds(study, 2, 2.4));
   for (const char* id : {"scale-out-study", "scale-out-efficiency", "scale-out-samples"}) {
-    const auto& rows = table(section, id).rows;
+    const auto& rows = table_of(section, id).rows;
     EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const auto& row) {
       return row.back().find("oversubscribed") != std::string::npos;
     })) << id;
@@ -232,9 +221,9 @@ TEST(ScaleOutStudy, DrawsTheCurvesOfTheSamples) {
 TEST(ScaleOutStudy, PredictsNothingOfARealNetwork) {
   const Study study = scale_out_study({.full = true, .cores = 2, .nodes = {"a", "b"}});
   const auto section = told(study, made_node_rounds(study, 600, 2.4));
-  EXPECT_THAT(row_text(table(section, "scale-out-study"), 6), HasSubstr("predicted|-|1.00|-|"));
+  EXPECT_THAT(row_text(table_of(section, "scale-out-study"), 6), HasSubstr("predicted|-|1.00|-|"));
   EXPECT_THAT(
-      table(section, "scale-out-study").notes,
+      table_of(section, "scale-out-study").notes,
       ::testing::Contains(HasSubstr("the rate of a real network is not known")));
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/bench/plot/svg.h"
 
 #include "tests/bench/studies/throughput/made_throughput.h"
+#include "tests/bench/studies/told_section.h"
 
 namespace lockstep::bench {
 namespace {
@@ -17,30 +18,15 @@ namespace {
 using ::testing::HasSubstr;
 using testing::made_rounds;
 using ::testing::Not;
+using testing::row_text;
 using testing::SecondsByCell;
+using testing::table_of;
 using testing::usual_seconds;
 
 Study quick(int cores = 2) { return throughput_study({.cores = cores}); }
 
 page::Section told(const Study& study, const std::vector<Sample>& samples) {
   return study.tell(study, samples);
-}
-
-const page::Table& table(const page::Section& section, const std::string& id) {
-  for (const page::Table& each : section.tables) {
-    if (each.id == id) return each;
-  }
-  throw std::runtime_error("no table " + id);
-}
-
-// The row that begins with these cells.
-std::string row(const page::Table& table, const std::string& beginning) {
-  for (const auto& cells : table.rows) {
-    std::string text;
-    for (const std::string& cell : cells) text += cell + "|";
-    if (text.starts_with(beginning)) return text;
-  }
-  return "no row " + beginning;
 }
 
 void check_section(const page::Section& section) {
@@ -55,37 +41,38 @@ void check_section(const page::Section& section) {
 TEST(Throughput, SetsHereBesidePredictedAndPublished) {
   const auto section = told(quick(), made_rounds(quick(), usual_seconds()));
   check_section(section);
-  const auto& cost = table(section, "throughput-samples-cost");
+  const auto& cost = table_of(section, "throughput-samples-cost");
   ASSERT_EQ(cost.rows.size(), 8U);
   EXPECT_EQ(
-      row(cost, "serial|"),
+      row_text(cost, "serial|"),
       "serial|1|2|2|32|224|408|404 to 412|-|3.33|the others are predicted from it|");
-  EXPECT_EQ(row(cost, "dp|2|2|"), "dp|2|2|1|32|224|255|252 to 258|204|3.34|-|");
-  EXPECT_EQ(row(cost, "dp|2|8|4|32|224|"), "dp|2|8|4|32|224|224|222 to 227|204|1.23|-|");
+  EXPECT_EQ(row_text(cost, "dp|2|2|"), "dp|2|2|1|32|224|255|252 to 258|204|3.34|-|");
+  EXPECT_EQ(row_text(cost, "dp|2|8|4|32|224|"), "dp|2|8|4|32|224|224|222 to 227|204|1.23|-|");
   EXPECT_THAT(
-      row(cost, "dp|2|8|4|bf16-mixed|224|"), HasSubstr("|449|444 to 453|-|0.990|no prediction|"));
-  EXPECT_THAT(row(cost, "ddp|2|8|"), HasSubstr("|204|-|the study has no ddp|"));
-  EXPECT_THAT(row(cost, "dp|2|4|2|16-mixed|32|"), HasSubstr("overflow left out 2 of 4 steps"));
+      row_text(cost, "dp|2|8|4|bf16-mixed|224|"),
+      HasSubstr("|449|444 to 453|-|0.990|no prediction|"));
+  EXPECT_THAT(row_text(cost, "ddp|2|8|"), HasSubstr("|204|-|the study has no ddp|"));
+  EXPECT_THAT(row_text(cost, "dp|2|4|2|16-mixed|32|"), HasSubstr("overflow left out 2 of 4 steps"));
 }
 
 TEST(Throughput, SetsTheStudysRatios) {
   const auto section = told(quick(), made_rounds(quick(), usual_seconds()));
-  const auto& ratios = table(section, "throughput-ratios");
+  const auto& ratios = table_of(section, "throughput-ratios");
   ASSERT_EQ(ratios.rows.size(), 6U);
   EXPECT_EQ(
-      row(ratios, "one place / dp, same batch|"),
+      row_text(ratios, "one place / dp, same batch|"),
       "one place / dp, same batch|1.60|1.60 to 1.60|2.00|0.997|surely faster|-|");
   EXPECT_EQ(
-      row(ratios, "one place / dp, 4 times the batch|"),
+      row_text(ratios, "one place / dp, 4 times the batch|"),
       "one place / dp, 4 times the batch|1.82|1.82 to 1.82|2.00|2.70|surely faster|-|");
   EXPECT_EQ(
-      row(ratios, "dp in float32 / bf16-mixed|"),
+      row_text(ratios, "dp in float32 / bf16-mixed|"),
       "dp in float32 / bf16-mixed|0.50|0.50 to 0.50|-|1.24|surely slower|no prediction|");
-  EXPECT_THAT(row(ratios, "dp in float32 / 16-mixed, 32 px|"), HasSubstr("|0.02|"));
-  EXPECT_THAT(row(ratios, "one place / ddp, same batch|"), HasSubstr("|-|surely faster|"));
-  const auto& ways = table(section, "throughput-dp-or-ddp");
+  EXPECT_THAT(row_text(ratios, "dp in float32 / 16-mixed, 32 px|"), HasSubstr("|0.02|"));
+  EXPECT_THAT(row_text(ratios, "one place / ddp, same batch|"), HasSubstr("|-|surely faster|"));
+  const auto& ways = table_of(section, "throughput-dp-or-ddp");
   ASSERT_EQ(ways.rows.size(), 2U);
-  EXPECT_EQ(row(ways, "2|8|"), "2|8|4|32|224|224|204|1.10|1.10 to 1.10|ddp|-|");
+  EXPECT_EQ(row_text(ways, "2|8|"), "2|8|4|32|224|224|204|1.10|1.10 to 1.10|ddp|-|");
 }
 
 TEST(Throughput, ConcludesWhichWayPaidByHowMuchAndHowSure) {
@@ -131,7 +118,7 @@ TEST(Throughput, IsNotSureOfOneRound) {
   EXPECT_THAT(section.conclusion, Not(HasSubstr("it does not pay")));
   EXPECT_THAT(section.conclusion, HasSubstr("neither is surely the quicker"));
   EXPECT_THAT(
-      row(table(section, "throughput-ratios"), "one place / dp, same batch|"),
+      row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
       HasSubstr("|one round|"));
 }
 
@@ -145,12 +132,13 @@ TEST(Throughput, SaysWhyACellHasNoNumber) {
   }
   const auto section = told(quick(), samples);
   check_section(section);
-  EXPECT_THAT(row(table(section, "throughput-samples-cost"), "serial|"), HasSubstr("SIGKILL"));
   EXPECT_THAT(
-      row(table(section, "throughput-samples-cost"), "dp|2|2|"),
+      row_text(table_of(section, "throughput-samples-cost"), "serial|"), HasSubstr("SIGKILL"));
+  EXPECT_THAT(
+      row_text(table_of(section, "throughput-samples-cost"), "dp|2|2|"),
       HasSubstr("|-|3.34|one place has no number|"));
   EXPECT_THAT(
-      row(table(section, "throughput-ratios"), "one place / dp, same batch|"),
+      row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
       HasSubstr("above: killed by SIGKILL"));
   EXPECT_THAT(section.conclusion, HasSubstr("dp: no cell has a number"));
   EXPECT_THAT(section.conclusion, HasSubstr("1 of 8 cells have no number"));
@@ -172,7 +160,8 @@ TEST(Throughput, ClaimsNothingFromTheOversubscribed) {
   EXPECT_THAT(section.conclusion, Not(HasSubstr("take d")));
   // Nobody can be faster on the same core.
   EXPECT_THAT(
-      row(table(section, "throughput-ratios"), "one place / dp, same batch|"), HasSubstr("|1.00|"));
+      row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
+      HasSubstr("|1.00|"));
 }
 
 TEST(Throughput, TellsEvenWhatHasNoSamples) {
