@@ -13,7 +13,7 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kQuickRounds = 3;
+constexpr int kQuickRounds = 2;
 constexpr int kFullRounds = 6;       // the first number whose interval is sure with 95 %
 constexpr double kQuickLimit = 120;  // seconds; a sample takes about two
 constexpr double kFullLimit = 30.0 * 60;

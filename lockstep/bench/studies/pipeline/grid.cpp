@@ -99,6 +99,12 @@ std::vector<std::string> command_of(const PipelinePoint& point) {
 // Two places are all that the study has, so each may have half of the cores.
 int cores_a_pipeline_place(int cores) { return std::max(1, cores / kPipelinePlaces); }
 
+// What the study lacks is measured once when it is quick.
+int rounds_of(const PipelinePoint& point, const StudyOptions& options) {
+  const bool is_studys = !point.is_cut() || point.way == "gpipe" || point.way == kModelParallel;
+  return is_studys || options.full || options.rounds > 0 ? 0 : 1;
+}
+
 }  // namespace
 
 std::vector<PipelinePoint> pipeline_grid(bool full) { return full ? full_grid() : quick_grid(); }
@@ -119,7 +125,7 @@ StudyCell pipeline_cell(const PipelinePoint& point, const StudyOptions& options)
       .places = point.is_cut() ? kPipelinePlaces : 1,
       .cores = cores,
       .environment = {concat("OMP_NUM_THREADS=", point.is_cut() ? of_place : cores)},
-      .rounds = 0,
+      .rounds = rounds_of(point, options),
       .not_measurable = point.way == kCoresOfBoth && has_one
                             ? "needs 2 cores and may use 1; allow more (taskset, cgroup)"
                             : ""};
