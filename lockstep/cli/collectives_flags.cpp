@@ -94,7 +94,8 @@ std::string one_of(
 
 std::int64_t unit_of(std::string suffix) {
   if (suffix.ends_with("iB")) suffix.resize(1);
-  const std::vector<std::pair<std::string, int>> kUnits{{"", 0}, {"K", 10}, {"M", 20}, {"G", 30}};
+  static const std::vector<std::pair<std::string, int>> kUnits{
+      {"", 0}, {"K", 10}, {"M", 20}, {"G", 30}};
   for (const auto& [name, shift] : kUnits) {
     if (suffix == name) return std::int64_t{1} << shift;
   }
