@@ -67,7 +67,7 @@ struct TrainOptions {
   std::optional<EmaSettings> ema = {};
   EvalMetric eval_metric = EvalMetric::kLoss;  ///< that says which epoch is the best
   std::int64_t seed = 42;
-  std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end
+  std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end; -1: never
   std::int64_t log_interval = 50;  ///< in steps
   std::optional<std::int64_t> limit_train_batches = {};
   ProgressStyle progress = ProgressStyle::kAuto;

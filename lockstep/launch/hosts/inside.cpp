@@ -1,6 +1,7 @@
 #include "lockstep/launch/hosts/inside.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -53,7 +54,7 @@ std::string names_of_hosts() {
 /// Puts a file of our own over /etc/hosts, with names for all hosts: what asks for the name of an
 /// address would wait for a server that is out of reach. It has no name of its own for long.
 void mount_own_names() {
-  std::string path = "/tmp/lockstep-hosts-XXXXXX";
+  std::string path = std::filesystem::temp_directory_path() / "lockstep-hosts-XXXXXX";
   const FileDescriptor file(::mkostemp(path.data(), O_CLOEXEC));
   if (!file) throw_errno("hosts: make a file of names", path);
   const std::string text = names_of_hosts();
