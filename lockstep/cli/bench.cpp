@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kEnvironmentFile = "environment.json";
+
 void list_studies() {
   std::cout << std::left << std::setw(20) << "STUDY"
             << "WHAT IT MEASURES\n";
@@ -44,6 +46,21 @@ void list_cells(const BenchCommand& command) {
   }
 }
 
+void prepare_studies(const BenchCommand& command) {
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (study->prepare != nullptr) study->prepare(command.request.options, command.output);
+  }
+}
+
+// What cannot begin leaves nothing that would stand in the way of the next try.
+void take_back(const fs::path& output, bool made) {
+  std::error_code ignored;
+  fs::remove(output / bench::kRequestFile, ignored);
+  fs::remove(output / kEnvironmentFile, ignored);
+  if (made) fs::remove(output, ignored);  // unless data are in it
+}
+
 // Before hours of work, not after.
 void prepare(const BenchCommand& command) {
   const fs::path output = command.output;
@@ -51,7 +68,9 @@ void prepare(const BenchCommand& command) {
       !fs::exists(output) || fs::is_directory(output),
       "bench: --output is not a folder: ",
       command.output);
-  if (const auto before = bench::read_request(output)) {
+  const auto before = bench::read_request(output);
+  bool made = false;
+  if (before) {
     bench::check_continues(*before, command.request);
   } else {
     check(
@@ -59,16 +78,18 @@ void prepare(const BenchCommand& command) {
         "bench: --output holds files already, and no bench: ",
         command.output,
         "; name a new or empty folder, or leave --output out");
-    fs::create_directories(output);
+    made = fs::create_directories(output);
   }
   bench::write_request(output, command.request);
-  for (const std::string& name : command.request.studies) {
-    const bench::StudyEntry* study = bench::find_study(name);
-    if (study != nullptr && study->prepare) study->prepare(command.request.options, output);
-  }
   bench::replace_file(
-      output / "environment.json",
+      output / kEnvironmentFile,
       environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
+  try {
+    prepare_studies(command);
+  } catch (const std::exception&) {
+    if (!before) take_back(output, made);
+    throw;
+  }
 }
 
 // 0, or the code of the first study that did not go well; a signal ends all.

@@ -36,6 +36,8 @@ struct Words {
   std::string least = "1K";
   std::string most = "64M";
   std::string workers = "2";
+  bool no_check = false;
+  bool no_pin = false;
 };
 
 void add_what_is_measured(CLI::App& app, Words& words) {
@@ -65,9 +67,9 @@ void add_how(CLI::App& app, CollectivesCommand& command, Words& words) {
   app.add_option("--factor", command.sweep.factor, "from one size to the next [4]")->type_name("N");
   app.add_option("--warmup", command.sweep.warmup, "repeats not counted [3]")->type_name("N");
   app.add_option("--iterations", command.sweep.iterations, "repeats counted [10]")->type_name("N");
-  app.add_flag("!--no-check", command.sweep.check, "do not compare results with the exact ones");
+  app.add_flag("--no-check", words.no_check, "do not compare results with the exact ones");
   app.add_option("--nproc-per-node", words.workers, "ranks to start [2]")->type_name("N");
-  app.add_flag("!--no-pin", command.pin, "leave the ranks to all cores");
+  app.add_flag("--no-pin", words.no_pin, "leave the ranks to all cores");
   app.add_option("--output", command.output)
       ->type_name("DIR")
       ->description("folder for collectives.jsonl, a line for each result [none]");
@@ -137,6 +139,8 @@ void resolve(CollectivesCommand& command, const Words& words) {
   for (const std::string& backend : command.sweep.backends) {
     one_of("--backend", backend, {"shm", "gloo", "threads"});
   }
+  command.sweep.check = !words.no_check;
+  command.pin = !words.no_pin;
   command.sweep.group_memory = one_of("--memory", words.memory, {"group", "ordinary"}) == "group";
   command.sweep.min_bytes = bytes_of("--min-bytes", words.least);
   command.sweep.max_bytes = bytes_of("--max-bytes", words.most);

@@ -162,7 +162,10 @@ TEST_F(Bench, ListsAndRefusesWithoutMeasuring) {
   EXPECT_THAT(refusal({"bench", "data-parallel", "--quick", "--full"}), HasSubstr("exclude"));
   EXPECT_THAT(refusal({"bench", "data-parallel", "--data", "cifar10"}), HasSubstr("--data"));
   EXPECT_THAT(refusal({"bench", "data-parallel", "--rounds", "0"}), HasSubstr("--rounds"));
-  EXPECT_EQ(bench({"bench", "data-parallel", "--data", "mnist:/nowhere"}).code, 3);
+  const std::string failed = folder_.path() + "/failed";
+  EXPECT_EQ(
+      bench({"bench", "data-parallel", "--data", "mnist:/nowhere", "--output", failed}).code, 3);
+  EXPECT_FALSE(std::filesystem::exists(failed)) << "the next try may take the name";
   EXPECT_THAT(
       refusal(
           {"bench",

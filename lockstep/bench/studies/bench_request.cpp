@@ -13,7 +13,6 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr const char* kFile = "bench.json";
 constexpr int kVersion = 1;
 
 BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
@@ -56,7 +55,8 @@ std::vector<Study> BenchRequest::make() const {
   std::vector<Study> made;
   for (const std::string& name : studies) {
     const StudyEntry* entry = find_study(name);
-    if (entry == nullptr) throw DataError(concat(kFile, ": this program has no study ", name));
+    if (entry == nullptr)
+      throw DataError(concat(kRequestFile, ": this program has no study ", name));
     made.push_back(entry->make(options));
   }
   return made;
@@ -73,14 +73,14 @@ void write_request(const std::filesystem::path& folder, const BenchRequest& requ
       {"rounds", request.options.rounds},
       {"pretrained", request.options.pretrained}};
   replace_file(
-      folder / kFile,
+      folder / kRequestFile,
       object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 std::optional<BenchRequest> read_request(const std::filesystem::path& folder) {
-  std::ifstream file(folder / kFile, std::ios::binary);
+  std::ifstream file(folder / kRequestFile, std::ios::binary);
   if (!file) return std::nullopt;
-  const std::string name = (folder / kFile).string();
+  const std::string name = (folder / kRequestFile).string();
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {
     return request_of(parse_strict_json(text, name), name);
@@ -90,7 +90,7 @@ std::optional<BenchRequest> read_request(const std::filesystem::path& folder) {
 }
 
 bool is_bench_folder(const std::filesystem::path& folder) {
-  return std::filesystem::is_regular_file(folder / kFile);
+  return std::filesystem::is_regular_file(folder / kRequestFile);
 }
 
 void check_continues(const BenchRequest& before, const BenchRequest& now) {

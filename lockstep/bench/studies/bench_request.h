@@ -10,6 +10,9 @@
 
 namespace lockstep::bench {
 
+/// Names the file that makes a folder a bench's.
+inline constexpr const char* kRequestFile = "bench.json";
+
 /// Says what a bench was asked for: with it, and samples.jsonl, its folder can be told again.
 struct BenchRequest {
   std::vector<std::string> studies;  ///< by name
