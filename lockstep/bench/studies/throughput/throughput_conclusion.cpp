@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "lockstep/bench/studies/estimate_text.h"
 #include "lockstep/bench/studies/throughput/throughput_grid.h"
@@ -130,12 +131,17 @@ std::string quickest_text(const std::vector<ThroughputCell>& cells) {
 
 std::string sureness_of(const Ratios& fair) {
   if (fair.empty()) return "";
+  std::vector<Estimate> intervals;
+  for (const ThroughputRatio& ratio : fair) {
+    if (ratio.measured->count > 1) intervals.push_back(*ratio.measured);
+  }
+  if (intervals.empty())
+    return "One round was measured: there is no interval, and nothing is sure. ";
   const auto [few, many] = std::minmax_element(
-      fair.begin(), fair.end(), [](const ThroughputRatio& a, const ThroughputRatio& b) {
-        return a.measured->count < b.measured->count;
+      intervals.begin(), intervals.end(), [](const Estimate& a, const Estimate& b) {
+        return a.count < b.count;
       });
-  const Estimate &least = *few->measured, &most = *many->measured;
-  if (most.count < 2) return "One round was measured: there is no interval, and nothing is sure. ";
+  const Estimate &least = *few, &most = *many;
   const std::string rounds =
       least.count == most.count ? concat(least.count) : concat(least.count, " to ", most.count);
   return concat(

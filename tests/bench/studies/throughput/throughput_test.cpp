@@ -108,6 +108,15 @@ TEST(Throughput, ConcludesTheOtherWayFromOtherNumbers) {
   EXPECT_THAT(text, HasSubstr("81.6 ms, by dp with a batch of 8 in bf16-mixed"));
 }
 
+TEST(Throughput, OneRoundOfOneCellSaysNothingOfTheOthersIntervals) {
+  auto samples = made_rounds(quick(), usual_seconds());
+  std::erase_if(samples, [](const Sample& sample) {
+    return sample.round > 1 && sample.settings.at("precision") == "bf16-mixed";
+  });
+  EXPECT_THAT(told(quick(), samples).conclusion, HasSubstr("over 3 rounds"));
+  EXPECT_THAT(told(quick(), samples).conclusion, HasSubstr("a probability of 75 %."));
+}
+
 TEST(Throughput, IsNotSureOfOneRound) {
   auto samples = made_rounds(quick(), usual_seconds());
   std::erase_if(samples, [](const Sample& sample) { return sample.round > 1; });
