@@ -38,10 +38,18 @@ std::string in_short(const Page& page) {
   for (std::size_t i = 0; i < page.sections.size(); ++i) {
     const Section& section = page.sections[i];
     list += "<li><a href=\"#" + anchor(i) + "\">" + escape_markup(section.title) + "</a>";
-    if (!section.conclusion.empty()) list += ": " + escape_markup(section.conclusion);
+    const std::string& answer = section.conclusion.answer;
+    if (!answer.empty()) list += ": " + escape_markup(answer);
     list += "</li>\n";
   }
   return list.empty() ? "" : "<nav>\n<h2>In short</h2>\n<ul>\n" + list + "</ul>\n</nav>\n";
+}
+
+std::string conclusion_element(const Conclusion& conclusion) {
+  std::string remarks;
+  for (const std::string& remark : conclusion.remarks) remarks += element("li", remark);
+  return paragraph("conclusion", conclusion.answer) +
+         (remarks.empty() ? "" : "<ul>\n" + remarks + "</ul>\n");
 }
 
 std::string head_row(const Table& table) {
@@ -76,7 +84,7 @@ std::string table_element(const Table& table) {
 std::string section_element(const Section& section, std::size_t index) {
   std::string text = "<section id=\"" + anchor(index) + "\">\n" + element("h2", section.title) +
                      paragraph("question", section.question) +
-                     paragraph("conclusion", section.conclusion);
+                     conclusion_element(section.conclusion);
   for (const plot::Figure& figure : section.figures) {
     text += "<figure>\n" + plot::to_svg(figure) + "</figure>\n";
   }

@@ -41,6 +41,12 @@ std::string emphasised(const std::string& text) {
   return text.empty() ? "" : "**" + escaped(text) + "**\n\n";
 }
 
+std::string bullets(const std::vector<std::string>& items) {
+  std::string list;
+  for (const std::string& item : items) list += "* " + escaped(item) + '\n';
+  return list.empty() ? "" : list + '\n';
+}
+
 std::string heads(const Table& table) {
   std::string names = "|";
   std::string sides = "|";
@@ -70,8 +76,9 @@ std::string as_it_is(const std::string& text) {
 std::string in_short(const Page& page) {
   std::string list;
   for (const Section& section : page.sections) {
-    if (section.conclusion.empty()) continue;
-    list += "* **" + escaped(section.title) + "**: " + escaped(section.conclusion) + '\n';
+    const std::string& answer = section.conclusion.answer;
+    if (answer.empty()) continue;
+    list += "* **" + escaped(section.title) + "**: " + escaped(answer) + '\n';
   }
   return list.empty() ? "" : "## In short\n\n" + list + '\n';
 }
@@ -86,14 +93,12 @@ std::string to_markdown(const Table& table) {
     for (const std::string& cell : row) text += ' ' + escaped(cell) + " |";
     text += '\n';
   }
-  text += '\n';
-  for (const std::string& note : table.notes) text += "* " + escaped(note) + '\n';
-  return table.notes.empty() ? text : text + '\n';
+  return text + '\n' + bullets(table.notes);
 }
 
 std::string to_markdown(const Section& section, const std::string& figures) {
   std::string text = "## " + escaped(section.title) + "\n\n" + paragraph(section.question) +
-                     emphasised(section.conclusion);
+                     emphasised(section.conclusion.answer) + bullets(section.conclusion.remarks);
   for (const plot::Figure& figure : section.figures) text += figure_link(figure, figures);
   for (const Table& table : section.tables) text += to_markdown(table);
   return text;

@@ -43,7 +43,9 @@ std::string to_text(const Table& table) {
 std::string to_text(const Section& section) {
   std::string text = paragraph(section.title) + paragraph(section.question);
   for (const Table& table : section.tables) text += concat('\n', to_text(table));
-  if (!section.conclusion.empty()) text += concat('\n', paragraph(section.conclusion));
+  const Conclusion& conclusion = section.conclusion;
+  if (!conclusion.answer.empty()) text += concat('\n', paragraph(conclusion.answer));
+  for (const std::string& remark : conclusion.remarks) text += concat("* ", paragraph(remark));
   return text;
 }
 

@@ -44,9 +44,11 @@ std::string bench_json(const BenchReport& report) {
     for (const auto& result : cell_results(report.studies[index], report.samples)) {
       cells.push_back(json_of(result));
     }
+    const page::Conclusion& conclusion = report.page.sections[index].conclusion;
     studies.push_back(
         {{"study", report.studies[index].name},
-         {"conclusion", report.page.sections[index].conclusion},
+         {"conclusion", conclusion.answer},
+         {"remarks", conclusion.remarks},
          {"cells", cells}});
   }
   const Json object = {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep::bench {
 namespace {
 
@@ -48,12 +50,18 @@ std::string seconds_interval(const Estimate& estimate) { return interval(estimat
 
 std::string ratio_interval(const Estimate& estimate) { return interval(estimate, ratio_text); }
 
-bool above_one(const std::optional<Estimate>& ratio) {
-  return ratio && ratio->count > 1 && ratio->low > 1;
+std::string with_interval(const Estimate& ratio) {
+  const std::string text = ratio_text(ratio.median);
+  return ratio.count < 2 ? text : concat(text, " (", ratio_interval(ratio), ")");
 }
 
-bool below_one(const std::optional<Estimate>& ratio) {
-  return ratio && ratio->count > 1 && ratio->high < 1;
+std::string range_text(std::span<const Estimate> ratios) {
+  const auto [least, most] = std::minmax_element(
+      ratios.begin(), ratios.end(), [](const Estimate& one, const Estimate& other) {
+        return one.median < other.median;
+      });
+  const std::string first = ratio_text(least->median), last = ratio_text(most->median);
+  return first == last ? first : concat(first, " to ", last);
 }
 
 }  // namespace lockstep::bench

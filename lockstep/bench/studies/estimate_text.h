@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <span>
 #include <string>
 
 #include "lockstep/bench/statistics/median.h"
@@ -21,9 +21,11 @@ std::string percent_text(double share);
 std::string seconds_interval(const Estimate& estimate);
 std::string ratio_interval(const Estimate& estimate);
 
-/// Tells whether the whole interval of a ratio lies above 1, or below: then it is told from 1. One
-/// sample tells nothing.
-bool above_one(const std::optional<Estimate>& ratio);
-bool below_one(const std::optional<Estimate>& ratio);
+/// Writes a ratio with its interval: `1.71 (1.62 to 1.80)`, of one sample `1.71`.
+std::string with_interval(const Estimate& ratio);
+
+/// Writes the least and the most of some medians: `1.60 to 1.84`, or `1.60` where they look alike.
+/// Needs one estimate at least.
+std::string range_text(std::span<const Estimate> ratios);
 
 }  // namespace lockstep::bench

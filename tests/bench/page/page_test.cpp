@@ -29,7 +29,10 @@ Page page_of(const Table& table) {
   return {
       .title = "Report",
       .sections = {
-          {.title = "Study", .question = "Which?", .conclusion = "This one.", .tables = {table}}}};
+          {.title = "Study",
+           .question = "Which?",
+           .conclusion = {.answer = "This one.", .remarks = {"Of <three>.", "By chance."}},
+           .tables = {table}}}};
 }
 
 TEST(Page, ShowsTheSameNumberEverywhere) {
@@ -40,6 +43,18 @@ TEST(Page, ShowsTheSameNumberEverywhere) {
     EXPECT_THAT(to_html(page), HasSubstr("<td>" + value + "</td>"));
   }
   EXPECT_THAT(to_html(page_of(table_of("7.125"))), Not(HasSubstr("12.375")));
+}
+
+TEST(Page, AnswersInShortAndRemarksWhereTheTablesAre) {
+  const Page page = page_of(table_of("1"));
+  EXPECT_THAT(
+      to_text(page.sections.front()), HasSubstr("\nThis one.\n* Of <three>.\n* By chance.\n"));
+  EXPECT_THAT(
+      to_markdown(page), HasSubstr("**This one.**\n\n* Of &lt;three&gt;.\n* By chance.\n\n"));
+  EXPECT_THAT(to_markdown(page), HasSubstr("* **Study**: This one.\n\n## Study"));
+  EXPECT_THAT(
+      to_html(page), HasSubstr("<ul>\n<li>Of &lt;three&gt;.</li>\n<li>By chance.</li>\n</ul>"));
+  EXPECT_THAT(to_html(page), HasSubstr("</a>: This one.</li>"));
 }
 
 TEST(Page, KeepsMarkupOfCellsAsText) {

@@ -16,6 +16,13 @@ inline const page::Table& table_of(const page::Section& section, const std::stri
   throw std::runtime_error("no table " + id);
 }
 
+/// Gives all that a study concludes as one text: the answer, then the remarks.
+inline std::string text_of(const page::Section& section) {
+  std::string text = section.conclusion.answer;
+  for (const std::string& remark : section.conclusion.remarks) text += " " + remark;
+  return text;
+}
+
 /// Gives a row as one text, each cell followed by `|`.
 inline std::string row_text(const std::vector<std::string>& row) {
   std::string text;

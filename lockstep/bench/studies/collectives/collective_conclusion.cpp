@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/bench/studies/conclusion_text.h"
 #include "lockstep/bench/studies/estimate_text.h"
+#include "lockstep/bench/studies/sureness.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -24,11 +26,6 @@ struct AgainstGloo {
     }
     return found;
   }
-
-  bool has_intervals() const {
-    return std::any_of(
-        ratios.begin(), ratios.end(), [](const Estimate& each) { return each.count > 1; });
-  }
 };
 
 AgainstGloo against_gloo(const CollectivePanel& panel, const std::string& way) {
@@ -42,41 +39,41 @@ AgainstGloo against_gloo(const CollectivePanel& panel, const std::string& way) {
   return result;
 }
 
-std::string range_text(const std::vector<Estimate>& ratios) {
-  double least = ratios.front().median, most = least;
-  for (const Estimate& ratio : ratios) {
-    least = std::min(least, ratio.median);
-    most = std::max(most, ratio.median);
-  }
-  const std::string first = ratio_text(least), last = ratio_text(most);
-  return first == last ? first : concat(first, " to ", last);
-}
-
 std::string list_text(const std::vector<std::int64_t>& sizes) {
   std::string text;
   for (const std::int64_t bytes : sizes) text += (text.empty() ? "" : ", ") + size_text(bytes);
   return text;
 }
 
-// Where it is not surely the faster, sizes are named; they are few or the point.
-std::string sure_text(const AgainstGloo& against) {
+// Where it is not told to be the faster, sizes are named; they are few or the point.
+std::string told_by_size(const AgainstGloo& against) {
   const auto faster = against.sizes_where(above_one);
   const auto slower = against.sizes_where(below_one);
+  const Estimate& first = against.ratios.front();
   const std::size_t all = against.sizes.size();
-  std::string text = concat(", surely faster at ", faster.size(), " of ", all, " sizes");
+  if (first.count < 2) return "";
+  std::string text =
+      concat(", ", sure(first, "faster"), " at ", faster.size(), " of ", all, " sizes");
   if (faster.size() == all) return text;
   if (!faster.empty()) text += concat(" (", list_text(faster), ")");
-  text += concat(", surely slower at ", slower.size());
+  text += concat(", ", sure(first, "slower"), " at ", slower.size());
   if (!slower.empty()) text += concat(" (", list_text(slower), ")");
   return text;
 }
 
+// Nothing for a way that cannot be compared.
 std::string way_text(const CollectivePanel& panel, const CollectiveWay& way) {
   const AgainstGloo against = against_gloo(panel, way.name);
-  if (against.sizes.empty()) return concat(way.title, " cannot be compared with Gloo");
-  const std::string text =
-      concat(way.title, " is ", range_text(against.ratios), " times as fast as Gloo");
-  return against.has_intervals() ? text + sure_text(against) : text;
+  if (against.sizes.empty()) return "";
+  return concat(
+      panel.name(),
+      ": ",
+      way.title,
+      " is ",
+      range_text(against.ratios),
+      " times as fast as Gloo",
+      told_by_size(against),
+      ".");
 }
 
 // The ends of the sweep: latency, and what is left of the rate of a copy.
@@ -91,6 +88,8 @@ std::string ends_text(const CollectivePanel& panel) {
         bus_factor(panel.collective, panel.ranks));
   };
   std::string text = concat(
+      panel.name(),
+      ": ",
       size_text(small),
       " takes shm ",
       seconds_text(first->median * kMicro),
@@ -104,18 +103,9 @@ std::string ends_text(const CollectivePanel& panel) {
       rate(*gloo_last),
       " GB/s");
   const auto predicted = panel.predicted_seconds(large);
-  if (!predicted) return text + ". ";
+  if (!predicted) return text + ".";
   return concat(
-      text, ", shm in ", ratio_text(last->median / *predicted), " times what a copy predicts. ");
-}
-
-std::string of_panel(const CollectivePanel& panel) {
-  std::string text;
-  for (const CollectiveWay& way : collective_ways()) {
-    if (way.name == kGloo || panel.way(way.name) == nullptr) continue;
-    text += (text.empty() ? "" : "; ") + way_text(panel, way);
-  }
-  return concat(panel.name(), ": ", text, ". ", ends_text(panel));
+      text, ", shm in ", ratio_text(last->median / *predicted), " times what a copy predicts.");
 }
 
 bool is_fair(const CollectivePanel& panel) {
@@ -126,7 +116,7 @@ bool is_fair(const CollectivePanel& panel) {
          std::any_of(collective_ways().begin(), collective_ways().end(), has_number);
 }
 
-std::string sureness(const std::vector<CollectivePanel>& panels) {
+std::string how_sure(const std::vector<CollectivePanel>& panels) {
   std::vector<Estimate> all;
   for (const CollectivePanel& panel : panels) {
     if (!is_fair(panel)) continue;
@@ -135,29 +125,15 @@ std::string sureness(const std::vector<CollectivePanel>& panels) {
       all.insert(all.end(), ratios.begin(), ratios.end());
     }
   }
-  if (all.empty()) return "";
-  const auto by_count = [](const Estimate& a, const Estimate& b) { return a.count < b.count; };
-  const auto [few, many] = std::minmax_element(all.begin(), all.end(), by_count);
-  if (many->count < 2) return "One round was measured: there is no interval, and nothing is sure. ";
-  return concat(
-      "Sure means that the whole interval over ",
-      few->count == many->count ? concat(few->count) : concat(few->count, " to ", many->count),
-      " rounds lies on one side of 1; it holds the true ratio with a probability of ",
-      percent_text(many->confidence),
-      few->count == many->count ? "" : " or less",
-      ". ");
+  return about_sureness(all);
 }
 
-std::string about_oversubscribed(const std::vector<CollectivePanel>& panels) {
+std::string about_ranks(const std::vector<CollectivePanel>& panels) {
   int least = 0;
   for (const CollectivePanel& panel : panels) {
     if (panel.oversubscribed() && (least == 0 || panel.ranks < least)) least = panel.ranks;
   }
-  if (least == 0) return "";
-  return concat(
-      least,
-      " ranks are more than there are cores: such cells are marked oversubscribed, are no fair "
-      "test and no part of this. ");
+  return least == 0 ? "" : about_oversubscribed(concat(least, " ranks"));
 }
 
 // Ranks that wait poll, and lose most where others take their cores.
@@ -177,34 +153,44 @@ std::string about_load(const std::vector<CollectivePanel>& panels) {
       "Others used ",
       percent_text(median(shares)),
       " of the cores meanwhile (median), which says more of these times than the ways do: measure "
-      "again in quiet. ");
+      "again in quiet.");
 }
 
-std::string about_missing(const std::vector<CollectivePanel>& panels) {
-  std::size_t missing = 0, cells = 0;
+std::string without_number(const std::vector<CollectivePanel>& panels) {
+  std::ptrdiff_t missing = 0;
+  std::size_t cells = 0;
   for (const CollectivePanel& panel : panels) {
     for (const auto& each : panel.ways) {
       ++cells;
       if (!each.second.reason.empty()) ++missing;
     }
   }
-  if (missing == 0) return "";
-  return concat(missing, " of ", cells, " cells have no number: the tables say why. ");
+  return about_missing(missing, cells);
 }
 
 }  // namespace
 
-std::string collective_conclusion(const std::vector<CollectivePanel>& panels) {
-  std::string text;
+page::Conclusion collective_conclusion(const std::vector<CollectivePanel>& panels) {
+  std::vector<std::string> answers, remarks;
   for (const CollectivePanel& panel : panels) {
-    if (is_fair(panel)) text += of_panel(panel);
+    if (!is_fair(panel)) continue;
+    for (const CollectiveWay& way : collective_ways()) {
+      if (way.name == kGloo || panel.way(way.name) == nullptr) continue;
+      (way.name == "shm" ? answers : remarks).push_back(way_text(panel, way));
+    }
+    remarks.push_back(ends_text(panel));
   }
-  if (text.empty())
-    text = "No collective whose ranks had cores of their own has numbers of Gloo and of another. ";
-  text +=
-      sureness(panels) + about_load(panels) + about_oversubscribed(panels) + about_missing(panels);
-  text += "No figures of collectives were published by the studies, so ours stand beside Gloo's.";
-  return text;
+  answers = said(answers);
+  if (answers.empty()) {
+    answers = {"No collective whose ranks had cores of their own has numbers of Gloo and of shm."};
+  }
+  for (const auto& remark :
+       {how_sure(panels), about_load(panels), about_ranks(panels), without_number(panels)}) {
+    remarks.push_back(remark);
+  }
+  remarks.emplace_back(
+      "No figures of collectives were published by the studies, so ours stand beside Gloo's.");
+  return {.answer = in_one(answers), .remarks = said(remarks)};
 }
 
 }  // namespace lockstep::bench

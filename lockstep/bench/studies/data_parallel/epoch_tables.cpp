@@ -5,6 +5,7 @@
 #include "lockstep/bench/studies/cell_note.h"
 #include "lockstep/bench/studies/data_parallel/published_epochs.h"
 #include "lockstep/bench/studies/estimate_text.h"
+#include "lockstep/bench/studies/sureness.h"
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
 
@@ -73,13 +74,6 @@ Row speed_up_row(const std::vector<EpochCell>& cells, const EpochCell& cell) {
   return row;
 }
 
-std::string quicker(const std::optional<Estimate>& ratio) {
-  if (!ratio) return kNone;
-  if (above_one(ratio)) return "ddp";
-  if (below_one(ratio)) return "dp";
-  return ratio->count < 2 ? "one round" : "not told apart";
-}
-
 std::string both_notes(const std::string& dp, const std::string& ddp) {
   if (dp == kNone) return "ddp: " + ddp;
   return ddp == kNone ? "dp: " + dp : concat("dp: ", dp, "; ddp: ", ddp);
@@ -93,7 +87,7 @@ Row dp_or_ddp_row(const std::vector<EpochCell>& cells, const EpochCell& dp, cons
   row.push_back(median_seconds(ddp.result.estimate(kSecondEpoch)));
   row.push_back(ratio ? ratio_text(ratio->median) : kNone);
   row.push_back(ratio ? ratio_interval(*ratio) : kNone);
-  row.push_back(quicker(ratio));
+  row.push_back(ratio ? side_of_one(*ratio, "ddp", "dp") : kNone);
   const std::string first = note_of(dp), second = note_of(ddp);
   row.push_back(first == second ? first : both_notes(first, second));
   return row;

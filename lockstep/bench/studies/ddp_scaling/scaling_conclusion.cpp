@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "lockstep/bench/studies/conclusion_text.h"
 #include "lockstep/bench/studies/ddp_scaling/published_times.h"
 #include "lockstep/bench/studies/ddp_scaling/scaling_values.h"
 #include "lockstep/bench/studies/estimate_text.h"
+#include "lockstep/bench/studies/sureness.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -29,12 +31,6 @@ std::string range_of(const Estimate& ratio) {
   return concat(ratio_text(ratio.median), " times (", ratio_interval(ratio), ")");
 }
 
-std::string sureness_of(const std::optional<Estimate>& ratio, const char* more, const char* less) {
-  if (above_one(ratio)) return more;
-  if (below_one(ratio)) return less;
-  return ratio->count < 2 ? "one round, so not sure" : "not told apart";
-}
-
 std::string paid(const Cells& cells, const ScalingCell* cell) {
   const auto faster = cell == nullptr ? std::nullopt : scaling_speed_up(cells, *cell);
   if (!faster) return "";
@@ -45,8 +41,8 @@ std::string paid(const Cells& cells, const ScalingCell* cell) {
       ", were ",
       range_of(*faster),
       " as fast as one place: ",
-      sureness_of(faster, "surely faster", "surely slower"),
-      ". ");
+      told_from_one(*faster, "faster", "slower"),
+      ".");
 }
 
 std::string about_launchers(const Cells& cells) {
@@ -56,8 +52,8 @@ std::string about_launchers(const Cells& cells) {
       "The training took ",
       range_of(*ratio),
       " as long under torchrun as under lockstep run: ",
-      sureness_of(ratio, "torchrun surely slower", "torchrun surely faster"),
-      "; the table of epochs has what starting cost besides. ");
+      told_from_one(*ratio, "longer", "shorter"),
+      "; the table of epochs has what starting cost besides.");
 }
 
 std::string about_network(const Cells& cells) {
@@ -67,53 +63,41 @@ std::string about_network(const Cells& cells) {
       "The same two places took ",
       range_of(*ratio),
       " as long on two nodes as on one: ",
-      sureness_of(ratio, "the network surely costs", "two nodes surely faster"),
-      ". ");
+      told_from_one(*ratio, "longer", "shorter"),
+      ".");
 }
 
 std::string about_four(const Cells& cells) {
   const ScalingCell* four = scaling_cell_of(cells, 2, 4, "hosts");
   if (four == nullptr) return "";
-  if (four->result.oversubscribed) {
-    return "Four places on two nodes are more than there are cores here: such a cell is marked "
-           "oversubscribed, is no fair test and no part of this. ";
-  }
+  if (four->result.oversubscribed) return about_oversubscribed("Four places on two nodes");
   const auto ratio = longer(fair_cell(cells, 2, 4, "hosts"), fair_cell(cells, 1, 2, "run"));
   if (!ratio) return "";
-  const std::string advice = above_one(ratio)   ? "stay on one node"
-                             : below_one(ratio) ? "the second node pays"
-                                                : sureness_of(ratio, "", "");
+  const char* advice = above_one(ratio)   ? ": stay on one node."
+                       : below_one(ratio) ? ": the second node pays."
+                                          : ".";
   return concat(
-      "Four places on two nodes took ", range_of(*ratio), " as long as two on one: ", advice, ". ");
+      "Four places on two nodes took ",
+      range_of(*ratio),
+      " as long as two on one, ",
+      told_from_one(*ratio, "longer", "shorter"),
+      advice);
 }
 
-std::string about_rounds(const Cells& cells) {
+std::string how_sure(const Cells& cells) {
+  std::vector<Estimate> ratios;
   for (const ScalingCell& cell : cells) {
     const auto faster = cell.is_fair() ? scaling_speed_up(cells, cell) : std::nullopt;
-    if (!faster || faster->count < 2) continue;
-    return concat(
-        "Sure means that the whole interval over ",
-        faster->count,
-        " rounds lies on one side of 1; it holds the true ratio with a probability of ",
-        percent_text(faster->confidence),
-        ". ");
+    if (faster) ratios.push_back(*faster);
   }
-  return "No cell has two rounds: there is no interval, and nothing is sure. ";
+  return about_sureness(ratios);
 }
 
 std::string about_share(const Cells& cells) {
   double share = 1;
   for (const ScalingCell& cell : cells) share = std::min(share, cell.epoch_share());
   if (share >= 1) return "";
-  return concat("Times are extrapolated from ", percent_text(share), " of an epoch or more. ");
-}
-
-std::string about_missing_cells(const Cells& cells) {
-  const auto missing = std::count_if(cells.begin(), cells.end(), [](const ScalingCell& cell) {
-    return !cell.result.reason.empty();
-  });
-  if (missing == 0) return "";
-  return concat(missing, " of ", cells.size(), " cells have no number: the tables say why. ");
+  return concat("Times are extrapolated from ", percent_text(share), " of an epoch or more.");
 }
 
 // What explains that the study's four GPUs were no faster than one.
@@ -131,22 +115,25 @@ std::string about_the_study() {
       " s of 1 Gbit/s, and a quarter of the computing ",
       seconds_text(one / 4),
       " s: a network of that rate would explain it. A larger set would change nothing: computing "
-      "and "
-      "bytes both grow with it.");
+      "and bytes both grow with it.");
 }
 
 }  // namespace
 
-std::string scaling_conclusion(const Cells& cells) {
-  std::string text = paid(cells, fair_cell(cells, 1, 2, "run")) + about_launchers(cells) +
-                     paid(cells, fair_cell(cells, 2, 2, "hosts")) + about_network(cells);
-  if (text.empty()) {
-    text = "No cell with several places has a number and cores of its own. ";
-  } else {
-    text += about_rounds(cells);
-  }
-  return text + about_four(cells) + about_share(cells) + about_missing_cells(cells) +
-         about_the_study();
+page::Conclusion scaling_conclusion(const Cells& cells) {
+  const std::string answer = in_one(
+      {paid(cells, fair_cell(cells, 1, 2, "run")), paid(cells, fair_cell(cells, 2, 2, "hosts"))});
+  return {
+      .answer = answer.empty() ? "No cell with several places has a number and cores of its own."
+                               : answer,
+      .remarks = said(
+          {about_launchers(cells),
+           about_network(cells),
+           about_four(cells),
+           how_sure(cells),
+           about_share(cells),
+           about_missing(count_missing(cells), cells.size()),
+           about_the_study()})};
 }
 
 }  // namespace lockstep::bench

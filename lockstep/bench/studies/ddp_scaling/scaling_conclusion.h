@@ -1,14 +1,14 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "lockstep/bench/page/section.h"
 #include "lockstep/bench/studies/ddp_scaling/scaling_cells.h"
 
 namespace lockstep::bench {
 
-/// Says in plain sentences what a second place, another launcher and a second node gave, and how
-/// sure that is; only of cells whose places had cores of their own.
-std::string scaling_conclusion(const std::vector<ScalingCell>& cells);
+/// Answers what a second place gave on one node and on two, and how sure that is; remarks on another
+/// launcher and the network. Only of cells whose places had cores of their own.
+page::Conclusion scaling_conclusion(const std::vector<ScalingCell>& cells);
 
 }  // namespace lockstep::bench

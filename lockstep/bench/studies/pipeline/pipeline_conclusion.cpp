@@ -3,26 +3,16 @@
 #include <algorithm>
 #include <optional>
 
+#include "lockstep/bench/studies/conclusion_text.h"
 #include "lockstep/bench/studies/estimate_text.h"
 #include "lockstep/bench/studies/pipeline/run_times.h"
+#include "lockstep/bench/studies/sureness.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {
 
 using Cells = std::vector<PipelineCell>;
-
-/// Writes a ratio with its interval: `1.52 (1.50 to 1.55)`.
-std::string with_interval(const Estimate& ratio) {
-  const std::string text = ratio_text(ratio.median);
-  return ratio.count < 2 ? text : concat(text, " (", ratio_interval(ratio), ")");
-}
-
-const char* told_from_one(const Estimate& ratio, const char* above, const char* below) {
-  if (above_one(ratio)) return above;
-  if (below_one(ratio)) return below;
-  return ratio.count < 2 ? "one round, so nothing is sure" : "not told apart";
-}
 
 std::vector<const PipelineCell*> fair_pipelines(const Cells& cells) {
   std::vector<const PipelineCell*> all;
@@ -48,24 +38,20 @@ std::string about_model_parallel(const Cells& cells) {
   const PipelineCell* single = find_way(cells, kSinglePlace);
   const bool both = mp != nullptr && single != nullptr && mp->is_fair() && single->is_fair();
   const auto ratio = both ? ratio_of(mp->result, single->result, kRunSeconds) : std::nullopt;
-  if (!ratio) return "Model parallel cannot be compared with a single place. ";
+  if (!ratio) return "Model parallel cannot be compared with a single place.";
   return concat(
-      "Model parallel takes ",
+      "Model parallel, in which one place always waits, takes ",
       with_interval(*ratio),
       " times as long as a single place: ",
-      told_from_one(
-          *ratio,
-          "surely longer, for one place always waits",
-          "surely shorter, though one place "
-          "always waits"),
-      ". ");
+      told_from_one(*ratio, "longer", "shorter"),
+      ".");
 }
 
 std::string about_splits(const Cells& cells) {
   auto piped = fair_pipelines(cells);
   std::erase_if(piped, [](const auto* cell) { return cell->point.way != kStudysSchedule; });
   const PipelineCell* best = quickest(piped);
-  if (best == nullptr) return "The study's pipeline cannot be compared with a single place. ";
+  if (best == nullptr) return "The study's pipeline cannot be compared with a single place.";
   const auto faster = over_single(cells, *best);
   const double bound = bound_of(*best).speed_up;
   return concat(
@@ -80,12 +66,12 @@ std::string about_splits(const Cells& cells) {
       " micro-batches: ",
       with_interval(*faster),
       " times as fast as a single place, ",
-      told_from_one(*faster, "surely faster", "surely slower"),
+      told_from_one(*faster, "faster", "slower"),
       "; that is ",
       percent_text(faster->median / bound),
       " of the ",
       ratio_text(bound),
-      " that its bubble allows. ");
+      " that its bubble allows.");
 }
 
 std::string about_memory(const Cells& cells, const PipelineCell& best, const PipelineCell& gpipe) {
@@ -95,7 +81,8 @@ std::string about_memory(const Cells& cells, const PipelineCell& best, const Pip
       single == nullptr ? std::nullopt : ratio_of(best.result, single->result, kPeakMemory);
   if (!ratio || !alone) return "";
   return concat(
-      " It takes ",
+      best.name(),
+      " takes ",
       with_interval(*ratio),
       " times the memory of gpipe, both places together ",
       with_interval(*alone),
@@ -110,20 +97,19 @@ std::string about_schedules(const Cells& cells) {
   const PipelineCell* best = quickest(piped);
   if (best == nullptr || piped.size() < 2) return "";
   const std::string start = concat("Of ", piped.size(), " schedules at split size ", split, " ");
-  if (best == gpipe) return start + "gpipe is the quickest. ";
+  if (best == gpipe) return start + "gpipe is the quickest.";
   const auto ratio =
       gpipe == nullptr ? std::nullopt : ratio_of(gpipe->result, best->result, kRunSeconds);
   const std::string name = concat(start, best->name(), " is the quickest");
-  if (!ratio) return name + ". ";
+  if (!ratio) return name + ".";
   return concat(
       name,
       ", ",
       with_interval(*ratio),
       " times as fast as gpipe: ",
-      told_from_one(*ratio, "surely", "surely slower"),
-      ".",
-      about_memory(cells, *best, *gpipe),
-      " ");
+      told_from_one(*ratio, "faster", "slower"),
+      ". ",
+      about_memory(cells, *best, *gpipe));
 }
 
 std::string about_cores_of_both(const Cells& cells) {
@@ -132,37 +118,33 @@ std::string about_cores_of_both(const Cells& cells) {
   if (both == nullptr || best == nullptr) return "";
   const auto ratio = ratio_of(best->result, both->result, kRunSeconds);
   if (!ratio) return "";
-  const std::string text = concat(
+  const char* advice = above_one(ratio)   ? ": cut a net for memory, not for time."
+                       : below_one(ratio) ? ": the cut pays."
+                                          : ".";
+  return concat(
       "The quickest pipeline of all (",
       best->name(),
       ", split size ",
       best->point.split,
       ") takes ",
       with_interval(*ratio),
-      " times as long as one place with the cores of both: ");
-  if (above_one(ratio)) return text + "surely longer, so cut a net for memory, not for time. ";
-  if (below_one(ratio)) return text + "surely shorter, so the cut pays. ";
-  return concat(text, told_from_one(*ratio, "", ""), ". ");
+      " times as long as one place with the cores of both, ",
+      told_from_one(*ratio, "longer", "shorter"),
+      advice);
 }
 
 std::string how_sure(const Cells& cells) {
   const PipelineCell* single = find_way(cells, kSinglePlace);
   const auto seconds = single == nullptr ? std::nullopt : single->result.estimate(kRunSeconds);
   if (!seconds) return "";
-  if (seconds->count < 2) return "One round was measured: there is no interval. ";
-  return concat(
-      "Sure means that the whole interval over ",
-      seconds->count,
-      " rounds lies on one side of 1; it holds the true ratio with a probability of ",
-      percent_text(seconds->confidence),
-      ", and of many cells some lie on the wrong side by chance. ");
+  const std::string chance = "Of many cells some lie on the wrong side by chance.";
+  return in_one({about_sureness(std::span(&*seconds, 1)), seconds->count < 2 ? "" : chance});
 }
 
 std::string about_places(const Cells& cells) {
   for (const PipelineCell& cell : cells) {
     if (cell.result.oversubscribed) {
-      return "Two places are more than there are cores: such cells are marked oversubscribed, are "
-             "no fair test and no part of this. ";
+      return about_oversubscribed("Two places");
     }
   }
   const PipelineCell* single = find_way(cells, kSinglePlace);
@@ -172,7 +154,7 @@ std::string about_places(const Cells& cells) {
       cores,
       cores == 1 ? " core" : " cores",
       " here; places of one processor share its caches, its memory and its clock, which two GPUs "
-      "do not. ");
+      "do not.");
 }
 
 std::string about_batch(const Cells& cells) {
@@ -183,26 +165,22 @@ std::string about_batch(const Cells& cells) {
       batch,
       ", the study's ",
       kPipelineStudyBatch,
-      ": its micro-batches are larger for as many chunks. ");
-}
-
-std::string without_number(const Cells& cells) {
-  const auto missing = std::count_if(cells.begin(), cells.end(), [](const PipelineCell& cell) {
-    return !cell.result.reason.empty();
-  });
-  if (missing == 0) return "";
-  return concat(missing, " of ", cells.size(), " cells have no number: the tables say why. ");
+      ": its micro-batches are larger for as many chunks.");
 }
 
 }  // namespace
 
-std::string pipeline_conclusion(const std::vector<PipelineCell>& cells) {
-  if (cells.empty()) return "The study has no cells.";
-  std::string text = about_model_parallel(cells) + about_splits(cells) + about_schedules(cells) +
-                     about_cores_of_both(cells) + how_sure(cells) + about_places(cells) +
-                     about_batch(cells) + without_number(cells);
-  text.erase(text.find_last_not_of(' ') + 1);
-  return text;
+page::Conclusion pipeline_conclusion(const std::vector<PipelineCell>& cells) {
+  if (cells.empty()) return {.answer = "The study has no cells."};
+  return {
+      .answer = in_one({about_splits(cells), about_cores_of_both(cells)}),
+      .remarks = said(
+          {about_model_parallel(cells),
+           about_schedules(cells),
+           how_sure(cells),
+           about_places(cells),
+           about_batch(cells),
+           about_missing(count_missing(cells), cells.size())})};
 }
 
 }  // namespace lockstep::bench

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "lockstep/bench/page/section.h"
 #include "lockstep/bench/studies/scale_out/node_cells.h"
 
 namespace lockstep::bench::scale_out {
 
-/// Says in plain sentences whether more nodes paid in the same time, by how much, how sure that is,
-/// and what a killed worker cost; only of cells whose nodes had cores of their own.
-std::string node_conclusion(const std::vector<NodeCell>& cells);
+/// Answers whether more nodes paid in the same time, by how much and how sure that is; remarks on
+/// the loss and a killed worker. Only of cells whose nodes had cores of their own.
+page::Conclusion node_conclusion(const std::vector<NodeCell>& cells);
 
 }  // namespace lockstep::bench::scale_out

@@ -1,14 +1,15 @@
 #include "lockstep/bench/studies/throughput/throughput_conclusion.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
-#include <set>
 #include <vector>
 
+#include "lockstep/bench/studies/conclusion_text.h"
 #include "lockstep/bench/studies/estimate_text.h"
+#include "lockstep/bench/studies/sureness.h"
 #include "lockstep/bench/studies/throughput/throughput_grid.h"
 #include "lockstep/bench/studies/throughput/throughput_ratios.h"
-#include "lockstep/bench/studies/throughput/throughput_tables.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -17,16 +18,12 @@ namespace {
 using Change = ThroughputRatio::Change;
 using Ratios = std::vector<ThroughputRatio>;
 
-std::string range_of(double low, double high, std::string (*text)(double)) {
-  const std::string first = text(low), last = text(high);
-  return first == last ? first : first + " to " + last;
-}
-
 // `1.71 times as fast (1.62 to 1.80, surely faster)`.
 std::string times_text(const Estimate& ratio) {
   const std::string times = concat(ratio_text(ratio.median), " times as fast");
   if (ratio.count < 2) return times;
-  return concat(times, " (", ratio_interval(ratio), ", ", verdict(ratio), ")");
+  return concat(
+      times, " (", ratio_interval(ratio), ", ", told_from_one(ratio, "faster", "slower"), ")");
 }
 
 std::string batch_text(const ThroughputRatio& ratio) {
@@ -52,19 +49,35 @@ std::string of_way(const Ratios& fair, const std::string& way) {
         parts.empty() ? "" : "; ", batch_text(ratio), " it is ", times_text(*ratio.measured));
   }
   if (parts.empty())
-    return concat(way, ": no cell has a number, beside one place's, and cores of its own. ");
+    return concat(way, ": no cell has a number, beside one place's, and cores of its own.");
   return concat(
-      way, " on ", places, " places against one place, in seconds a sample: ", parts, ". ");
+      way, " on ", places, " places against one place, in seconds a sample: ", parts, ".");
 }
 
-std::string half_text(const Ratios& fair) {
+Ratios half_ones(const Ratios& fair) {
+  Ratios halves;
+  std::copy_if(fair.begin(), fair.end(), std::back_inserter(halves), [](const auto& ratio) {
+    return ratio.change == Change::kPrecision;
+  });
+  return halves;
+}
+
+std::string half_verdict(const Ratios& halves) {
+  if (halves.empty()) return "";
+  const auto all = [&](bool (*side)(const std::optional<Estimate>&)) {
+    return std::all_of(
+        halves.begin(), halves.end(), [&](const auto& ratio) { return side(ratio.measured); });
+  };
+  if (all(below_one)) return "Half precision does not pay here.";
+  if (all(above_one)) return "Half precision pays here.";
+  return "Whether half precision pays is not told.";
+}
+
+std::string half_text(const Ratios& halves) {
   std::string parts;
-  std::set<std::string> verdicts;
-  for (const ThroughputRatio& ratio : fair) {
-    if (ratio.change != Change::kPrecision) continue;
+  for (const ThroughputRatio& ratio : halves) {
     const ThroughputCell& cell = *ratio.cell;
     const bool small = cell.image_size != kStudyImageSize;
-    verdicts.insert(verdict(ratio.measured));
     parts += concat(
         parts.empty() ? "" : ", ",
         cell.way,
@@ -74,11 +87,8 @@ std::string half_text(const Ratios& fair) {
         " ",
         times_text(*ratio.measured));
   }
-  if (parts.empty()) return "Half precision has no number. ";
-  const std::string text = concat("Half precision against float32: ", parts);
-  if (verdicts == std::set<std::string>{"surely slower"}) return text + ": it does not pay here. ";
-  if (verdicts == std::set<std::string>{"surely faster"}) return text + ": it pays here. ";
-  return text + ". ";
+  if (parts.empty()) return "Half precision has no number.";
+  return concat("Half precision against float32: ", parts, ".");
 }
 
 std::string choice_of_way(const std::vector<ThroughputCell>& cells) {
@@ -94,17 +104,11 @@ std::string choice_of_way(const std::vector<ThroughputCell>& cells) {
     below += below_one(ratio) ? 1 : 0;
   }
   if (all.empty()) return "";
-  const auto [least, most] =
-      std::minmax_element(all.begin(), all.end(), [](const Estimate& a, const Estimate& b) {
-        return a.median < b.median;
-      });
-  const std::string took = concat(
-      "A sample takes with dp ",
-      range_of(least->median, most->median, ratio_text),
-      " times as long as with ddp");
-  if (above > 0 && below == 0) return took + ": take ddp. ";
-  if (below > 0 && above == 0) return took + ": take dp. ";
-  return took + ": neither is surely the quicker. ";
+  const std::string took =
+      concat("A sample takes with dp ", range_text(all), " times as long as with ddp");
+  if (above > 0 && below == 0) return took + ": take ddp.";
+  if (below > 0 && above == 0) return took + ": take dp.";
+  return took + "; neither is told to be the quicker.";
 }
 
 std::string quickest_text(const std::vector<ThroughputCell>& cells) {
@@ -126,49 +130,25 @@ std::string quickest_text(const std::vector<ThroughputCell>& cells) {
       " with a batch of ",
       best->batch,
       best->is_half() ? concat(" in ", best->precision) : "",
-      ". ");
+      ".");
 }
 
-std::string sureness_of(const Ratios& fair) {
-  if (fair.empty()) return "";
-  std::vector<Estimate> intervals;
-  for (const ThroughputRatio& ratio : fair) {
-    if (ratio.measured->count > 1) intervals.push_back(*ratio.measured);
-  }
-  if (intervals.empty())
-    return "One round was measured: there is no interval, and nothing is sure. ";
-  const auto [few, many] = std::minmax_element(
-      intervals.begin(), intervals.end(), [](const Estimate& a, const Estimate& b) {
-        return a.count < b.count;
-      });
-  const Estimate &least = *few, &most = *many;
-  const std::string rounds =
-      least.count == most.count ? concat(least.count) : concat(least.count, " to ", most.count);
-  return concat(
-      "Sure means that the whole interval over ",
-      rounds,
-      " rounds lies on one side of 1; it holds the true ratio with a probability of ",
-      range_of(least.confidence, most.confidence, percent_text),
-      ". ");
+std::string how_sure(const Ratios& fair) {
+  std::vector<Estimate> ratios;
+  for (const ThroughputRatio& ratio : fair) ratios.push_back(*ratio.measured);
+  return about_sureness(ratios);
 }
 
-std::string about_cells(const std::vector<ThroughputCell>& cells) {
+std::string about_cores(const std::vector<ThroughputCell>& cells) {
   const auto cores = cells.front().result.cell.cores / cells.front().places;
-  std::string text = concat("A place is ", cores, cores == 1 ? " core" : " cores", " here. ");
-  const auto count = [&](auto&& holds) { return std::count_if(cells.begin(), cells.end(), holds); };
-  const auto over = count([](const ThroughputCell& cell) { return cell.result.oversubscribed; });
-  if (over > 0) {
-    text += concat(
-        over,
-        " cells have more places than there are cores: they are marked oversubscribed, are no fair "
-        "test and no part of this. ");
+  const std::string text = concat("A place is ", cores, cores == 1 ? " core" : " cores", " here.");
+  int over = 0;
+  for (const ThroughputCell& cell : cells) {
+    const bool less = over == 0 || cell.places < over;
+    if (cell.result.oversubscribed && less) over = cell.places;
   }
-  const auto missing =
-      count([](const ThroughputCell& cell) { return !cell.result.reason.empty(); });
-  if (missing > 0) {
-    text += concat(missing, " of ", cells.size(), " cells have no number: the tables say why. ");
-  }
-  return text;
+  if (over == 0) return text;
+  return in_one({text, about_oversubscribed(concat(over, " places"))});
 }
 
 // What was smaller than the study's.
@@ -182,25 +162,27 @@ std::string about_cuts(const std::vector<ThroughputCell>& cells) {
       kBatchFactor * one.batch,
       " instead of 128 and 512, ",
       one.steps,
-      " steps instead of 5000. ");
+      " steps instead of 5000.");
 }
 
 }  // namespace
 
-std::string throughput_conclusion(const std::vector<ThroughputCell>& cells) {
-  if (cells.empty()) return "The study has no cells.";
+page::Conclusion throughput_conclusion(const std::vector<ThroughputCell>& cells) {
+  if (cells.empty()) return {.answer = "The study has no cells."};
   const Ratios fair = fair_ones(throughput_ratios(cells));
-  return concat(
-      of_way(fair, "dp"),
-      of_way(fair, "ddp"),
-      half_text(fair),
-      choice_of_way(cells),
-      quickest_text(cells),
-      sureness_of(fair),
-      about_cells(cells),
-      about_cuts(cells),
-      "Published, dp on four V100s: 0.997 with the same batch, 2.70 with the larger one, and 1.24 "
-      "more in float16: there the larger batch paid, not the places alone.");
+  const Ratios halves = half_ones(fair);
+  return {
+      .answer = in_one({of_way(fair, "dp"), half_verdict(halves), choice_of_way(cells)}),
+      .remarks = said(
+          {of_way(fair, "ddp"),
+           half_text(halves),
+           quickest_text(cells),
+           how_sure(fair),
+           about_cores(cells),
+           about_missing(count_missing(cells), cells.size()),
+           about_cuts(cells),
+           "Published, dp on four V100s: 0.997 with the same batch, 2.70 with the larger one, and "
+           "1.24 more in float16: there the larger batch paid, not the places alone."})};
 }
 
 }  // namespace lockstep::bench

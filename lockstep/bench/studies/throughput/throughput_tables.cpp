@@ -5,6 +5,7 @@
 
 #include "lockstep/bench/studies/cell_note.h"
 #include "lockstep/bench/studies/estimate_text.h"
+#include "lockstep/bench/studies/sureness.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -126,14 +127,11 @@ Row ratio_row(const ThroughputRatio& ratio) {
       ratio.measured ? ratio_interval(*ratio.measured) : kNone,
       number(ratio.predicted),
       ratio.published ? seconds_text(*ratio.published) : kNone,  // 0.997 is not 1.00
-      verdict(ratio.measured),
+      ratio.measured
+          ? side_of_one(
+                *ratio.measured, sure(*ratio.measured, "faster"), sure(*ratio.measured, "slower"))
+          : kNone,
       joined(parts)};
-}
-
-std::string quicker_way(const std::optional<Estimate>& ratio) {
-  if (above_one(ratio)) return "ddp";
-  if (below_one(ratio)) return "dp";
-  return verdict(ratio);
 }
 
 Row way_row(
@@ -145,7 +143,7 @@ Row way_row(
   row.push_back(milliseconds(median_of(ddp)));
   row.push_back(ratio ? ratio_text(ratio->median) : kNone);
   row.push_back(ratio ? ratio_interval(*ratio) : kNone);
-  row.push_back(quicker_way(ratio));
+  row.push_back(ratio ? side_of_one(*ratio, "ddp", "dp") : kNone);
   const std::string left = note_of(dp), right = note_of(ddp);
   std::string note = left;
   if (left != right) {
@@ -158,13 +156,6 @@ Row way_row(
 }
 
 }  // namespace
-
-std::string verdict(const std::optional<Estimate>& ratio) {
-  if (!ratio) return kNone;
-  if (above_one(ratio)) return "surely faster";
-  if (below_one(ratio)) return "surely slower";
-  return ratio->count < 2 ? "one round" : "not told from 1";
-}
 
 std::string note_of(const ThroughputCell& cell) {
   std::vector<std::string> parts{cell_note(cell.result, kSecondsASample)};

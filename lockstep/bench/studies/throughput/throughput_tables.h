@@ -8,10 +8,6 @@
 
 namespace lockstep::bench {
 
-/// Says on which side of 1 a ratio lies: `surely faster`, `surely slower`, `not told from 1`, `one
-/// round`; `-` without a number.
-std::string verdict(const std::optional<Estimate>& ratio);
-
 /// Says what a reader must know of a cell's number, or why there is none; `-` if nothing.
 std::string note_of(const ThroughputCell& cell);
 
