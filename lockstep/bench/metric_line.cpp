@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/weights/utf8.h"
+#include "lockstep/core/utf8.h"
 
 namespace lockstep::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/formats/weights/utf8.h"
+#include "lockstep/core/utf8.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/formats/strict_json.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/snapshot/hashed_file.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/formats/weights/atomic_file.h"
 #include "lockstep/formats/weights/safetensors.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 namespace {

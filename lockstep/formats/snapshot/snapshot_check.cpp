@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/retried.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/little_endian.h"
 #include "lockstep/formats/weights/pickle_opcodes.h"
 #include "lockstep/formats/weights/pickle_reader.h"
 #include "lockstep/formats/weights/torch_rules.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep::pickle {
 namespace {

@@ -1,6 +1,6 @@
 #include "lockstep/formats/weights/pickle_value.h"
 
-#include "lockstep/formats/weights/utf8.h"
+#include "lockstep/core/utf8.h"
 
 namespace lockstep::pickle {
 namespace {

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/little_endian.h"
 #include "lockstep/formats/weights/mapped_file.h"
 #include "lockstep/formats/weights/refuse.h"
 #include "lockstep/formats/weights/safetensors_header.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 namespace {

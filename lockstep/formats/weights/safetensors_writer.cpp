@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/atomic_file.h"
 #include "lockstep/formats/weights/little_endian.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 namespace {

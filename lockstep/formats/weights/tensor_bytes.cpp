@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/weights/utf8.h"
+#include "lockstep/core/utf8.h"
 
 namespace lockstep {
 

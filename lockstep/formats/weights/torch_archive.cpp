@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/refuse.h"
-#include "lockstep/formats/weights/utf8.h"
 #include "lockstep/formats/weights/zip_reader.h"
 
 namespace lockstep {

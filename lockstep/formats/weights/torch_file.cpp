@@ -4,13 +4,13 @@
 #include <optional>
 #include <set>
 
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/mapped_file.h"
 #include "lockstep/formats/weights/pickle_reader.h"
 #include "lockstep/formats/weights/refuse.h"
 #include "lockstep/formats/weights/strided_copy.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_archive.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_names.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep::pickle {
 namespace {

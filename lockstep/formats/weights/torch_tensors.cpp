@@ -2,8 +2,8 @@
 #include <variant>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -3,10 +3,10 @@
 #include <array>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/utf8.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <unordered_set>
 
-#include "lockstep/formats/weights/utf8.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/zip_fields.h"
 #include "lockstep/formats/weights/zip_records.h"
 

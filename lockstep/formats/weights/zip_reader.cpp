@@ -4,7 +4,7 @@
 
 #include <zlib.h>
 
-#include "lockstep/formats/weights/utf8.h"
+#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/zip_directory.h"
 #include "lockstep/formats/weights/zip_fields.h"
 #include "lockstep/formats/weights/zip_records.h"

@@ -28,7 +28,7 @@ std::string times_text(const Estimate& ratio) {
 
 std::string batch_text(const ThroughputRatio& ratio) {
   if (ratio.change == Change::kPlaces) return concat("with the same batch of ", ratio.cell->batch);
-  return concat("with ", kBatchFactor, " times that, ", ratio.cell->batch);
+  return concat("with ", kBatchFactor, " times that, ", ratio.cell->batch, ",");
 }
 
 Ratios fair_ones(const Ratios& ratios) {

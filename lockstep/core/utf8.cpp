@@ -1,4 +1,4 @@
-#include "lockstep/formats/weights/utf8.h"
+#include "lockstep/core/utf8.h"
 
 #include <array>
 #include <cstddef>
