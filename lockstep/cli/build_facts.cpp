@@ -28,6 +28,10 @@ Facts build_facts() {
       {"cmake", LOCKSTEP_CMAKE_VERSION},
       {"build_type", LOCKSTEP_BUILD_TYPE},
       {"zlib", LOCKSTEP_ZLIB_VERSION},
+      {"libpng", LOCKSTEP_LIBPNG_VERSION},
+      {"openssl", LOCKSTEP_OPENSSL_VERSION},
+      {"curl", LOCKSTEP_CURL_VERSION},
+      {"libarchive", LOCKSTEP_LIBARCHIVE_VERSION},
       {"cli11", CLI11_VERSION},
       {"nlohmann_json",
        concat(

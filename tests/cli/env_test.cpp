@@ -16,7 +16,15 @@ TEST(HostFacts, HaveEverySection) {
   }
   EXPECT_GE(facts["processor"]["cores_usable"], 1);
   EXPECT_GT(facts["memory"]["total_bytes"], 0);
-  EXPECT_FALSE(build_facts()["libtorch"].get<std::string>().empty());
+}
+
+TEST(BuildFacts, NameEveryVersion) {
+  const Facts facts = build_facts();
+  for (const char* part :
+       {"lockstep", "libtorch", "cmake", "zlib", "libpng", "openssl", "curl", "libarchive"}) {
+    ASSERT_TRUE(facts.contains(part)) << part;
+    EXPECT_FALSE(facts[part].get<std::string>().empty()) << part;
+  }
 }
 
 TEST(FieldOf, ReadsTheKernelsTables) {

@@ -83,7 +83,8 @@ TEST(Throughput, ConcludesWhichWayPaidByHowMuchAndHowSure) {
       text,
       HasSubstr(
           "dp on 2 places against one place, in seconds a sample: with the same batch of 2 it "
-          "is 1.60 times as fast (1.60 to 1.60, faster in every round); with 4 times that, 8, it is "
+          "is 1.60 times as fast (1.60 to 1.60, faster in every round); with 4 times that, 8, it "
+          "is "
           "1.82 "
           "times as fast"));
   EXPECT_THAT(text, HasSubstr("dp in 16-mixed on images of 32 x 32 0.02 times"));
