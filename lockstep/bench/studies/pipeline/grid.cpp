@@ -22,8 +22,10 @@ std::vector<PipelinePoint> unpiped(int batch, int repeats) {
 
 std::vector<PipelinePoint> quick_grid() {
   auto points = unpiped(kQuickBatch, 1);
-  for (const int split : {1, 2, 4}) {
-    points.push_back({.way = kStudysSchedule, .batch = kQuickBatch, .split = split});
+  for (const char* way : {kStudysSchedule, kMicroBatches}) {
+    for (const int split : {1, 2, 4}) {
+      points.push_back({.way = way, .batch = kQuickBatch, .split = split});
+    }
   }
   for (const char* way : {"1f1b", "interleaved", "zero-bubble"}) {
     points.push_back({.way = way, .batch = kQuickBatch, .split = standard_split(kQuickBatch)});
@@ -33,7 +35,7 @@ std::vector<PipelinePoint> quick_grid() {
 
 std::vector<PipelinePoint> full_grid() {
   auto points = unpiped(kPipelineStudyBatch, kFullRepeats);
-  for (const char* way : {kStudysSchedule, "1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* way : {kStudysSchedule, "1f1b", "interleaved", "zero-bubble", kMicroBatches}) {
     for (const int split : {1, 3, 5, 8, 10, 12, 20, 40, 60}) {
       points.push_back({.way = way, .split = split, .repeats = kFullRepeats});
     }
@@ -47,6 +49,8 @@ std::string id_of(const PipelinePoint& point) {
 }
 
 std::vector<std::string> way_flags(const PipelinePoint& point) {
+  if (point.way == kMicroBatches)
+    return {"--parallel", "serial", "--grad-accum-steps", std::to_string(point.chunks())};
   if (!point.is_cut()) return {"--parallel", "serial"};
   // By count the net is cut where the study cuts it, after layer2, and in all cells alike.
   std::vector<std::string> flags{
@@ -74,7 +78,8 @@ std::vector<std::string> command_of(const PipelinePoint& point) {
       "--image-size",
       "128",
       "--batch-size",
-      std::to_string(point.batch),
+      // A pipeline divides its batch itself.
+      std::to_string(point.way == kMicroBatches ? point.split : point.batch),
       "--opt",
       "sgd",
       "--momentum",
@@ -101,7 +106,7 @@ int cores_a_pipeline_place(int cores) { return std::max(1, cores / kPipelinePlac
 
 // What the study lacks is measured once when it is quick.
 int rounds_of(const PipelinePoint& point, const StudyOptions& options) {
-  const bool is_studys = !point.is_cut() || point.way == "gpipe" || point.way == kModelParallel;
+  const bool is_studys = point.chunks() == 1 || point.way == kStudysSchedule;
   return is_studys || options.full || options.rounds > 0 ? 0 : 1;
 }
 
@@ -113,7 +118,7 @@ StudyCell pipeline_cell(const PipelinePoint& point, const StudyOptions& options)
   const int of_place = cores_a_pipeline_place(options.cores);
   const int of_both = std::min(options.cores, kPipelinePlaces * of_place);
   const bool has_one = of_both == of_place;  // core for two places
-  const int cores = point.way == kSinglePlace ? of_place : of_both;
+  const int cores = std::min(of_both, point.cores_of_places() * of_place);
   return {
       .id = id_of(point),
       .settings =

@@ -17,8 +17,9 @@ inline constexpr int kPipelinePlaces = 2;
 /// Gives the batch that the study divides.
 inline constexpr int kPipelineStudyBatch = 120;
 
-inline constexpr const char* kSinglePlace = "single";       ///< with the cores of one place
-inline constexpr const char* kCoresOfBoth = "single-both";  ///< one place with those of two
+inline constexpr const char* kSinglePlace = "single";         ///< with the cores of one place
+inline constexpr const char* kCoresOfBoth = "single-both";    ///< one place with those of two
+inline constexpr const char* kMicroBatches = "single-micro";  ///< a single place, by micro-batches
 inline constexpr const char* kModelParallel = "mp";
 inline constexpr const char* kStudysSchedule = "gpipe";  ///< all forwards, then all backwards
 
@@ -33,7 +34,12 @@ struct PipelinePoint {
   int chunks() const { return batch / split; }
 
   /// Tells whether the net is cut into stages.
-  bool is_cut() const { return way != kSinglePlace && way != kCoresOfBoth; }
+  bool is_cut() const { return cores_of_places() == kPipelinePlaces && way != kCoresOfBoth; }
+
+  /// Gives how many places' cores it has.
+  int cores_of_places() const {
+    return way == kSinglePlace || way == kMicroBatches ? 1 : kPipelinePlaces;
+  }
 };
 
 /// Lists the grid: the study's own with the schedules that it lacks, or the part of it with a

@@ -25,6 +25,7 @@ std::optional<Estimate> times_as_fast(const PipelineCell* base, const PipelineCe
 std::string PipelineCell::name() const {
   if (point.way == kSinglePlace) return "single place";
   if (point.way == kCoresOfBoth) return "single, cores of both";
+  if (point.way == kMicroBatches) return "single, micro-batches";
   return point.way == kModelParallel ? "model parallel" : point.way;
 }
 
@@ -76,8 +77,7 @@ std::optional<MeanOfRuns> mean_of_runs(const PipelineCell& cell) {
 
 ScheduleBound bound_of(const PipelineCell& cell) {
   const PipelinePoint& point = cell.point;
-  if (point.way == kSinglePlace) return {0, 1, {point.batch}};
-  if (point.way == kCoresOfBoth) return {0, kPipelinePlaces, {point.batch}};
+  if (!point.is_cut()) return {0, static_cast<double>(point.cores_of_places()), {point.split}};
   const ScheduleKind kind = kind_of(point);
   const int each = kind == ScheduleKind::kInterleaved ? kInterleavedStages : 1;
   const Timetable timetable =
@@ -98,6 +98,14 @@ std::optional<Estimate> over_single(
 std::optional<Estimate> over_both(
     const std::vector<PipelineCell>& cells, const PipelineCell& cell) {
   return times_as_fast(find_way(cells, kCoresOfBoth), cell);
+}
+
+std::optional<Estimate> micro_batch_cost(
+    const std::vector<PipelineCell>& cells, const PipelineCell& cell) {
+  const PipelineCell* single = find_way(cells, kSinglePlace);
+  const PipelineCell* micro = find_way(cells, kMicroBatches, cell.point.split);
+  if (single == nullptr || micro == nullptr) return std::nullopt;
+  return ratio_of(micro->result, single->result, kRunSeconds);
 }
 
 std::optional<double> predicted_seconds(

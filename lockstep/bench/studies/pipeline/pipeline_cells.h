@@ -50,13 +50,18 @@ struct ScheduleBound {
 };
 
 /// Computes it from the schedule: its timetable with forward, gradient of the input and gradient of
-/// the weights of equal length. A single place with the cores of both has none idle.
+/// the weights of equal length. A single place has none idle.
 ScheduleBound bound_of(const PipelineCell& cell);
 
 /// Estimates how many times as fast as a single place a cell is, or as one with the cores of both.
 std::optional<Estimate> over_single(
     const std::vector<PipelineCell>& cells, const PipelineCell& cell);
 std::optional<Estimate> over_both(const std::vector<PipelineCell>& cells, const PipelineCell& cell);
+
+/// Estimates how many times as long a single place takes by micro-batches of this cell's size as
+/// with the whole batch.
+std::optional<Estimate> micro_batch_cost(
+    const std::vector<PipelineCell>& cells, const PipelineCell& cell);
 
 /// Predicts the seconds of a run: those of a single place / the bound of the speed-up.
 std::optional<double> predicted_seconds(

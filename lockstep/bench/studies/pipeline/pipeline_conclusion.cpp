@@ -17,7 +17,8 @@ using Cells = std::vector<PipelineCell>;
 std::vector<const PipelineCell*> fair_pipelines(const Cells& cells) {
   std::vector<const PipelineCell*> all;
   for (const PipelineCell& cell : cells) {
-    if (cell.point.chunks() > 1 && cell.is_fair() && over_single(cells, cell)) all.push_back(&cell);
+    const bool is_piped = cell.point.is_cut() && cell.point.chunks() > 1;
+    if (is_piped && cell.is_fair() && over_single(cells, cell)) all.push_back(&cell);
   }
   return all;
 }
@@ -47,9 +48,29 @@ std::string about_model_parallel(const Cells& cells) {
       ".");
 }
 
-std::string about_splits(const Cells& cells) {
+std::vector<const PipelineCell*> fair_ones_of_the_study(const Cells& cells) {
   auto piped = fair_pipelines(cells);
   std::erase_if(piped, [](const auto* cell) { return cell->point.way != kStudysSchedule; });
+  return piped;
+}
+
+// What small micro-batches cost is no fault of the pipeline.
+std::string about_micro_batches(const Cells& cells) {
+  const PipelineCell* best = quickest(fair_ones_of_the_study(cells));
+  const auto cost = best == nullptr ? std::nullopt : micro_batch_cost(cells, *best);
+  if (!cost) return "";
+  return concat(
+      "A single place takes ",
+      with_interval(*cost),
+      " times as long by micro-batches of ",
+      best->point.split,
+      " as with the whole batch; counting that, the best of the study's pipelines reaches ",
+      percent_text(over_single(cells, *best)->median * cost->median / bound_of(*best).speed_up),
+      " of its bound.");
+}
+
+std::string about_splits(const Cells& cells) {
+  const auto piped = fair_ones_of_the_study(cells);
   const PipelineCell* best = quickest(piped);
   if (best == nullptr) return "The study's pipeline cannot be compared with a single place.";
   const auto faster = over_single(cells, *best);
@@ -175,7 +196,8 @@ page::Conclusion pipeline_conclusion(const std::vector<PipelineCell>& cells) {
   return {
       .answer = in_one({about_splits(cells), about_cores_of_both(cells)}),
       .remarks = said(
-          {about_model_parallel(cells),
+          {about_micro_batches(cells),
+           about_model_parallel(cells),
            about_schedules(cells),
            how_sure(cells),
            about_places(cells),

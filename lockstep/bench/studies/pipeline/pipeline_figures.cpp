@@ -95,7 +95,7 @@ Figure bars_figure(
 }
 
 Series over_splits(const Cells& cells, const std::string& way) {
-  Series series{.name = way};
+  Series series{.name = way == kMicroBatches ? "single, micro-batches" : way};
   for (const PipelineCell& cell : cells) {
     const auto point = cell.point.way == way ? mean_point(cell.point.split, &cell) : std::nullopt;
     if (point) series.points.push_back(*point);
@@ -137,6 +137,7 @@ Figure split_figure(const Cells& cells) {
   const Series piped = over_splits(cells, kStudysSchedule);
   add_if_any(figure, piped);
   add_if_any(figure, bound_over_splits(cells, kStudysSchedule));
+  add_if_any(figure, over_splits(cells, kMicroBatches));
   add_if_any(figure, level(cells, kSinglePlace, piped));
   add_if_any(figure, level(cells, kModelParallel, piped));
   figure.note = deviation_note(cells) + " Without marks: what the bubble allows.";

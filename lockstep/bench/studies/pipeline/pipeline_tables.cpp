@@ -74,6 +74,13 @@ Row run_time_row(const std::vector<PipelineCell>& cells, const PipelineCell& cel
   return row;
 }
 
+// The share of the bound that is left if a single place had the same micro-batches.
+std::string by_micro_batches(const std::vector<PipelineCell>& cells, const PipelineCell& cell) {
+  const auto faster = over_single(cells, cell), cost = micro_batch_cost(cells, cell);
+  if (!faster || !cost || !cell.point.is_cut() || cell.point.chunks() == 1) return kNone;
+  return percent_text(faster->median * cost->median / bound_of(cell).speed_up);
+}
+
 Row speed_up_row(const std::vector<PipelineCell>& cells, const PipelineCell& cell) {
   const auto faster = over_single(cells, cell), both = over_both(cells, cell);
   const ScheduleBound bound = bound_of(cell);
@@ -83,6 +90,7 @@ Row speed_up_row(const std::vector<PipelineCell>& cells, const PipelineCell& cel
   row.push_back(percent_text(bound.idle));
   row.push_back(ratio_text(bound.speed_up));
   row.push_back(faster ? percent_text(faster->median / bound.speed_up) : kNone);
+  row.push_back(by_micro_batches(cells, cell));
   row.push_back(both ? ratio_text(both->median) : kNone);
   row.push_back(ratio_note(cells, cell));
   return row;
@@ -172,8 +180,14 @@ page::Table pipeline_speed_up_table(const std::vector<PipelineCell>& cells) {
   page::Table table{
       .id = "pipeline-speed-up",
       .title = "How many times as fast as a single place",
-      .columns =
-          columns({"speed-up", "interval", "bubble", "bound", "of the bound", "of both's cores"}),
+      .columns = columns(
+          {"speed-up",
+           "interval",
+           "bubble",
+           "bound",
+           "of the bound",
+           "by its micro-batches",
+           "of both's cores"}),
       .rows = {},
       .notes = {
           "a single place has half of the cores that the two of a pipeline have; of both's cores: "
@@ -182,6 +196,8 @@ page::Table pipeline_speed_up_table(const std::vector<PipelineCell>& cells) {
           "long and a backward takes two forwards: of 2 places and m chunks 1/2 one after the "
           "other, 1/(m+1) of gpipe and 1f1b; if m is even 1/(2m+1) of interleaved and 1/(3m+1) of "
           "zero-bubble; bound: 2 (1 - bubble)",
+          "by its micro-batches: of the bound, compared with a single place that has the same "
+          "micro-batches, which cost more than the whole batch at once; - where nothing is piped",
           "the cut is the study's, after layer2, which gives 44 % of the multiplications to the "
           "first stage; interleaved has 2 stages in each place",
           "interval: - in one round"}};

@@ -36,12 +36,12 @@ TEST(PipelineGrid, IsTheStudysInFullWithTheSchedulesThatItLacks) {
   for (const char* id : {"single-b120", "single-both-b120", "mp-b120"}) {
     EXPECT_THAT(ids, Contains(id));
   }
-  for (const std::string way : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+  for (const std::string way : {"gpipe", "1f1b", "interleaved", "zero-bubble", "single-micro"}) {
     for (const char* split : {"1", "3", "5", "8", "10", "12", "20", "40", "60"}) {
       EXPECT_THAT(ids, Contains(way + "-b120-s" + split));
     }
   }
-  EXPECT_EQ(ids.size(), 3U + 4U * 9U);
+  EXPECT_EQ(ids.size(), 3U + 5U * 9U);
   // Five rounds of two repeats are the study's ten, each of three batches, after one to warm up.
   EXPECT_EQ(whole.rounds, 5);
   EXPECT_THAT(
@@ -89,7 +89,7 @@ TEST(PipelineGrid, IsTheStudysInFullWithTheSchedulesThatItLacks) {
 TEST(PipelineGrid, TakesAPartOfTheBatchWhenItIsQuickAndCallsThatOtherCells) {
   const Study quick = pipeline(false, 2), whole = pipeline(true, 2);
   check_study(quick);
-  EXPECT_EQ(quick.cells.size(), 9U);
+  EXPECT_EQ(quick.cells.size(), 12U);
   for (const StudyCell& each : quick.cells) {
     for (const StudyCell& other : whole.cells) EXPECT_NE(each.id, other.id);
   }
@@ -107,6 +107,7 @@ TEST(PipelineGrid, GivesASinglePlaceTheCoresOfOneOrOfBoth) {
   EXPECT_EQ(pipeline_cell_of(on_two, "mp-b8").places, 2);
   EXPECT_EQ(pipeline_cell_of(on_two, "single-both-b8").places, 1);
   EXPECT_EQ(pipeline_cell_of(on_sixteen, "single-b8").cores, 8);
+  EXPECT_EQ(pipeline_cell_of(on_sixteen, "single-micro-b8-s2").cores, 8);
   EXPECT_THAT(
       pipeline_cell_of(on_sixteen, "single-both-b8").environment,
       ElementsAre("OMP_NUM_THREADS=16"));
@@ -132,7 +133,8 @@ TEST(PipelineGrid, EveryCommandIsOneThatTrainTakes) {
       const auto train = cli::parse_train_flags(launch.rest, {});
       ASSERT_TRUE(train.has_value());
       EXPECT_EQ(train->options.places.value_or(1), each.places) << each.id;
-      EXPECT_EQ(train->options.batch_size, std::stoi(each.settings.at(1).value));
+      const auto images = train->options.batch_size * train->options.grad_accum_steps;
+      EXPECT_EQ(images, std::stoi(each.settings.at(1).value)) << each.id;
     }
   }
 }
