@@ -128,18 +128,6 @@ std::string how_sure(const std::vector<EpochCell>& cells) {
   return about_sureness(ratios.all);
 }
 
-std::string about_places(const std::vector<EpochCell>& cells) {
-  const auto cores = cells.front().result.cell.cores / cells.front().places;
-  const std::string text = concat("A place is ", cores, cores == 1 ? " core" : " cores", " here.");
-  int over = 0;
-  for (const EpochCell& cell : cells) {
-    const bool less = over == 0 || cell.places < over;
-    if (cell.result.oversubscribed && less) over = cell.places;
-  }
-  if (over == 0) return text;
-  return in_one({text, about_oversubscribed(concat(over, " places"))});
-}
-
 std::string about_extrapolation(const std::vector<EpochCell>& cells) {
   std::string list;
   for (const std::string& model : models_of(cells)) {

@@ -89,15 +89,9 @@ std::vector<std::string> command_of(const GridPoint& point, const StudyOptions& 
       "--snapshot-interval",
       "never",
       "--progress",
-      "none",
-      "--parallel",
-      point.way};
-  const std::string places = std::to_string(point.places);
-  if (point.way == "dp") command.insert(command.end(), {"--places", places});
-  if (point.way == "ddp") {
-    // A rank that dies is a failure to record, not one to hide by starting again.
-    command.insert(command.end(), {"--nproc-per-node", places, "--max-restarts", "0"});
-  }
+      "none"};
+  const auto spreading = spreading_flags(point.way, point.places);
+  command.insert(command.end(), spreading.begin(), spreading.end());
   if (point.steps > 0) {
     command.insert(command.end(), {"--limit-train-batches", std::to_string(point.steps)});
   }
@@ -118,6 +112,17 @@ std::string data_parallel_set(const StudyOptions& options) {
 }
 
 std::vector<GridPoint> data_parallel_grid(bool full) { return full ? full_grid() : quick_grid(); }
+
+std::vector<std::string> spreading_flags(const std::string& way, int places) {
+  std::vector<std::string> flags{"--parallel", way};
+  const std::string count = std::to_string(places);
+  if (way == "dp") flags.insert(flags.end(), {"--places", count});
+  if (way == "ddp") {
+    // A rank that dies is a failure to record, not one to hide by starting again.
+    flags.insert(flags.end(), {"--nproc-per-node", count, "--max-restarts", "0"});
+  }
+  return flags;
+}
 
 int cores_a_place(int cores) { return std::max(1, cores / kMostPlaces); }
 

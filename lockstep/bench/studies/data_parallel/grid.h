@@ -28,6 +28,9 @@ std::string data_parallel_set(const StudyOptions& options);
 /// else, and at least one.
 int cores_a_place(int cores);
 
+/// Gives the flags by which `lockstep train` spreads over so many places: dp, ddp, or serial.
+std::vector<std::string> spreading_flags(const std::string& way, int places);
+
 /// Makes the cell of a point.
 StudyCell cell_of(const GridPoint& point, const StudyOptions& options);
 

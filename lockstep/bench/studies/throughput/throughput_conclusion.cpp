@@ -139,18 +139,6 @@ std::string how_sure(const Ratios& fair) {
   return about_sureness(ratios);
 }
 
-std::string about_cores(const std::vector<ThroughputCell>& cells) {
-  const auto cores = cells.front().result.cell.cores / cells.front().places;
-  const std::string text = concat("A place is ", cores, cores == 1 ? " core" : " cores", " here.");
-  int over = 0;
-  for (const ThroughputCell& cell : cells) {
-    const bool less = over == 0 || cell.places < over;
-    if (cell.result.oversubscribed && less) over = cell.places;
-  }
-  if (over == 0) return text;
-  return in_one({text, about_oversubscribed(concat(over, " places"))});
-}
-
 // What was smaller than the study's.
 std::string about_cuts(const std::vector<ThroughputCell>& cells) {
   const ThroughputCell& one = cells.front();
@@ -178,7 +166,7 @@ page::Conclusion throughput_conclusion(const std::vector<ThroughputCell>& cells)
            half_text(halves),
            quickest_text(cells),
            how_sure(fair),
-           about_cores(cells),
+           about_places(cells),
            about_missing(count_missing(cells), cells.size()),
            about_cuts(cells),
            "Published, dp on four V100s: 0.997 with the same batch, 2.70 with the larger one, and "

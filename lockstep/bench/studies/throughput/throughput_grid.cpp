@@ -113,15 +113,9 @@ std::vector<std::string> command_of(const ThroughputPoint& point) {
       "--snapshot-interval",
       "never",
       "--progress",
-      "none",
-      "--parallel",
-      point.way};
-  const std::string places = std::to_string(point.places);
-  if (point.way == "dp") command.insert(command.end(), {"--places", places});
-  if (point.way == "ddp") {
-    // A rank that dies is a failure to record, not one to hide by starting again.
-    command.insert(command.end(), {"--nproc-per-node", places, "--max-restarts", "0"});
-  }
+      "none"};
+  const auto spreading = spreading_flags(point.way, point.places);
+  command.insert(command.end(), spreading.begin(), spreading.end());
   return command;
 }
 
