@@ -9,8 +9,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 option(LOCKSTEP_WERROR "Treat warnings as errors" OFF)
-option(LOCKSTEP_UNITY
-  "Compile files with LibTorch in groups, GoogleTest's headers once and tests with little optimization: quicker for all, slower for one" OFF)
+option(LOCKSTEP_UNITY "Compile files with LibTorch in groups, GoogleTest's headers once: quicker for all, slower for one" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING
   "Sanitizers for every target: address,undefined or thread; fuzzer-no-link,address,undefined for tests/fuzz")
 
@@ -117,9 +116,7 @@ function(lockstep_use_precompiled_torch target)
   target_precompile_headers(${target} REUSE_FROM lockstep_torch_headers)
 endfunction()
 
-# GoogleTest's headers cost seconds a file, too, and a test of its assertions as much again with full optimization. What is
-# tested is in libraries, which keep theirs.
-set(LOCKSTEP_TEST_OPTIMIZATION -O1)
+# GoogleTest's headers cost seconds a file, too.
 function(lockstep_use_precompiled_googletest target)
   if(NOT TARGET lockstep_googletest_headers)
     file(WRITE "${PROJECT_BINARY_DIR}/googletest_headers.cpp" "")
@@ -127,11 +124,10 @@ function(lockstep_use_precompiled_googletest target)
     target_link_libraries(lockstep_googletest_headers PRIVATE GTest::gmock)
     # As programs are compiled.
     set_target_properties(lockstep_googletest_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(lockstep_googletest_headers PRIVATE -fPIE ${LOCKSTEP_TEST_OPTIMIZATION})
+    target_compile_options(lockstep_googletest_headers PRIVATE -fPIE)
     target_precompile_headers(lockstep_googletest_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
   endif()
   target_precompile_headers(${target} REUSE_FROM lockstep_googletest_headers)
-  target_compile_options(${target} PRIVATE ${LOCKSTEP_TEST_OPTIMIZATION})
 endfunction()
 
 # What g++ leaves to the end of each file, thousands of instantiations, still costs half of those seconds: this has it done
