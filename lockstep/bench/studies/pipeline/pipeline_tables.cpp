@@ -197,7 +197,7 @@ page::Table pipeline_speed_up_table(const std::vector<PipelineCell>& cells) {
           "other, 1/(m+1) of gpipe and 1f1b; if m is even 1/(2m+1) of interleaved and 1/(3m+1) of "
           "zero-bubble; bound: 2 (1 - bubble)",
           "by its micro-batches: of the bound, compared with a single place that has the same "
-          "micro-batches, which cost more than the whole batch at once; - where nothing is piped",
+          "micro-batches; - where nothing is piped",
           "the cut is the study's, after layer2, which gives 44 % of the multiplications to the "
           "first stage; interleaved has 2 stages in each place",
           "interval: - in one round"}};
