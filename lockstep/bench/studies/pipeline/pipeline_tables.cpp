@@ -15,6 +15,17 @@ using Row = std::vector<std::string>;
 
 constexpr const char* kNone = "-";
 constexpr double kMebibyte = 1 << 20;
+constexpr const char* kOneHasHalf =
+    "a single place has half of the cores that the two of a pipeline have; of both's cores: how "
+    "many times as fast as a single place with the cores of both";
+constexpr const char* kAboutBubble =
+    "bubble: share of the places' time that the schedule leaves idle if all stages take as "
+    "long and a backward takes two forwards: of 2 places and m chunks 1/2 one after the "
+    "other, 1/(m+1) of gpipe and 1f1b; if m is even 1/(2m+1) of interleaved and 1/(3m+1) of "
+    "zero-bubble; bound: 2 (1 - bubble)";
+constexpr const char* kByMicroBatches =
+    "by its micro-batches: of the bound, compared with a single place that has the same "
+    "micro-batches; - where nothing is piped";
 
 std::vector<page::Column> columns(const std::vector<std::string>& names) {
   std::vector<page::Column> all{{"way", true}, {"split"}, {"chunks"}};
@@ -190,14 +201,9 @@ page::Table pipeline_speed_up_table(const std::vector<PipelineCell>& cells) {
            "of both's cores"}),
       .rows = {},
       .notes = {
-          "a single place has half of the cores that the two of a pipeline have; of both's cores: "
-          "how many times as fast as a single place with the cores of both",
-          "bubble: share of the places' time that the schedule leaves idle if all stages take as "
-          "long and a backward takes two forwards: of 2 places and m chunks 1/2 one after the "
-          "other, 1/(m+1) of gpipe and 1f1b; if m is even 1/(2m+1) of interleaved and 1/(3m+1) of "
-          "zero-bubble; bound: 2 (1 - bubble)",
-          "by its micro-batches: of the bound, compared with a single place that has the same "
-          "micro-batches; - where nothing is piped",
+          kOneHasHalf,
+          kAboutBubble,
+          kByMicroBatches,
           "the cut is the study's, after layer2, which gives 44 % of the multiplications to the "
           "first stage; interleaved has 2 stages in each place",
           "interval: - in one round"}};
