@@ -7,8 +7,8 @@
 
 namespace lockstep::bench {
 
-/// Answers which way paid, by how much and how sure that is; only of cells whose places had cores of
-/// their own.
+/// Answers which way paid, by how much and how sure that is; only of cells whose places had cores
+/// of their own.
 page::Conclusion epoch_conclusion(const std::vector<EpochCell>& cells);
 
 }  // namespace lockstep::bench
