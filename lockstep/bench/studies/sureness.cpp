@@ -37,8 +37,17 @@ bool below_one(const std::optional<Estimate>& ratio) {
 }
 
 std::string sure(const Estimate& ratio, const std::string& what) {
-  return ratio.confidence >= kSure ? concat("surely ", what) : concat(what, " in every round");
+  return sure(std::span(&ratio, 1), what);
 }
+
+std::string sure(std::span<const Estimate> ratios, const std::string& what) {
+  const bool is_sure = std::all_of(ratios.begin(), ratios.end(), [](const Estimate& ratio) {
+    return ratio.count < 2 || ratio.confidence >= kSure;
+  });
+  return is_sure ? concat("surely ", what) : concat(what, " in every round");
+}
+
+bool has_intervals(std::span<const Estimate> ratios) { return !with_rounds(ratios).empty(); }
 
 std::string told_from_one(
     const Estimate& ratio, const std::string& above, const std::string& below) {

@@ -15,8 +15,14 @@ bool below_one(const std::optional<Estimate>& ratio);
 
 /// Says that something was so in the whole interval of a ratio: `surely faster` if such an interval
 /// holds the true ratio nine times in ten or more, which takes 5 rounds; of fewer rounds
-/// `faster in every round`.
+/// `faster in every round`. One round has no interval: ask above_one() or below_one() first.
 std::string sure(const Estimate& ratio, const std::string& what);
+
+/// Says so of several ratios: surely only if that holds for each that has an interval.
+std::string sure(std::span<const Estimate> ratios, const std::string& what);
+
+/// Tells whether any of the ratios has an interval.
+bool has_intervals(std::span<const Estimate> ratios);
 
 /// Says on which side of 1 a ratio lies, in the words of sure(): `surely faster`,
 /// `slower in every round`, `not told apart`, or `one round, so not sure`.

@@ -39,6 +39,14 @@ TEST(Sureness, IsSureFromFiveRoundsOn) {
   EXPECT_EQ(told_from_one(twice(9), "faster", "slower"), "surely faster");
 }
 
+TEST(Sureness, OfSeveralIsThatOfTheFewestRounds) {
+  EXPECT_EQ(sure(std::vector{twice(5), twice(7)}, "faster"), "surely faster");
+  EXPECT_EQ(sure(std::vector{twice(5), twice(3)}, "faster"), "faster in every round");
+  EXPECT_EQ(sure(std::vector{twice(1), twice(5)}, "faster"), "surely faster");
+  EXPECT_TRUE(has_intervals(std::vector{twice(1), twice(2)}));
+  EXPECT_FALSE(has_intervals(std::vector{twice(1)}));
+}
+
 TEST(Sureness, NamesTheSide) {
   const Estimate below{0.5, 0.4, 0.9, 0.9375, 5}, across{0.9, 0.8, 1.1, 0.9375, 5};
   EXPECT_EQ(told_from_one(below, "faster", "slower"), "surely slower");

@@ -49,14 +49,13 @@ std::string list_text(const std::vector<std::int64_t>& sizes) {
 std::string told_by_size(const AgainstGloo& against) {
   const auto faster = against.sizes_where(above_one);
   const auto slower = against.sizes_where(below_one);
-  const Estimate& first = against.ratios.front();
   const std::size_t all = against.sizes.size();
-  if (first.count < 2) return "";
+  if (!has_intervals(against.ratios)) return "";
   std::string text =
-      concat(", ", sure(first, "faster"), " at ", faster.size(), " of ", all, " sizes");
+      concat(", ", sure(against.ratios, "faster"), " at ", faster.size(), " of ", all, " sizes");
   if (faster.size() == all) return text;
   if (!faster.empty()) text += concat(" (", list_text(faster), ")");
-  text += concat(", ", sure(first, "slower"), " at ", slower.size());
+  text += concat(", ", sure(against.ratios, "slower"), " at ", slower.size());
   if (!slower.empty()) text += concat(" (", list_text(slower), ")");
   return text;
 }

@@ -71,14 +71,14 @@ std::string paid_text(const char* way, const Ratios& ratios) {
   if (ratios.all.empty()) return concat(way, " has no number");
   const std::string text =
       concat(way, " is ", range_text(ratios.all), " times as fast as one place");
-  const Estimate& first = ratios.all.front();
-  if (first.count < 2) return text;
+  if (!has_intervals(ratios.all)) return text;
   const std::string of_all = concat(" of ", ratios.all.size());
   if (ratios.above + ratios.below == 0) return concat(text, " (told apart in 0", of_all, ")");
   std::string told;
-  if (ratios.above > 0) told = concat(sure(first, "faster"), " in ", ratios.above, of_all);
+  if (ratios.above > 0) told = concat(sure(ratios.all, "faster"), " in ", ratios.above, of_all);
   if (ratios.below > 0) {
-    told += concat(told.empty() ? "" : ", ", sure(first, "slower"), " in ", ratios.below, of_all);
+    told +=
+        concat(told.empty() ? "" : ", ", sure(ratios.all, "slower"), " in ", ratios.below, of_all);
   }
   return concat(text, " (", told, ")");
 }

@@ -34,7 +34,7 @@ struct PipelinePoint {
   int chunks() const { return batch / split; }
 
   /// Tells whether the net is cut into stages.
-  bool is_cut() const { return cores_of_places() == kPipelinePlaces && way != kCoresOfBoth; }
+  bool is_cut() const { return way != kSinglePlace && way != kCoresOfBoth && way != kMicroBatches; }
 
   /// Gives how many places' cores it has.
   int cores_of_places() const {
@@ -43,7 +43,7 @@ struct PipelinePoint {
 };
 
 /// Lists the grid: the study's own with the schedules that it lacks, or the part of it with a
-/// fifteenth of the batch that a hundred seconds on two cores allow.
+/// fifteenth of the batch that two minutes on two cores allow.
 std::vector<PipelinePoint> pipeline_grid(bool full);
 
 /// Gives the split size at which ways are compared: a sixth of the batch, the study's 20 of 120,

@@ -100,12 +100,10 @@ std::optional<Estimate> over_both(
   return times_as_fast(find_way(cells, kCoresOfBoth), cell);
 }
 
-std::optional<Estimate> micro_batch_cost(
+std::optional<Estimate> over_micro_batches(
     const std::vector<PipelineCell>& cells, const PipelineCell& cell) {
-  const PipelineCell* single = find_way(cells, kSinglePlace);
-  const PipelineCell* micro = find_way(cells, kMicroBatches, cell.point.split);
-  if (single == nullptr || micro == nullptr) return std::nullopt;
-  return ratio_of(micro->result, single->result, kRunSeconds);
+  if (!cell.point.is_cut()) return std::nullopt;
+  return times_as_fast(find_way(cells, kMicroBatches, cell.point.split), cell);
 }
 
 std::optional<double> predicted_seconds(

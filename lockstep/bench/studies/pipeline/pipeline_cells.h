@@ -58,9 +58,9 @@ std::optional<Estimate> over_single(
     const std::vector<PipelineCell>& cells, const PipelineCell& cell);
 std::optional<Estimate> over_both(const std::vector<PipelineCell>& cells, const PipelineCell& cell);
 
-/// Estimates how many times as long a single place takes by micro-batches of this cell's size as
-/// with the whole batch.
-std::optional<Estimate> micro_batch_cost(
+/// Estimates how many times as fast a pipeline is as a single place that has the same
+/// micro-batches; nothing for what is no pipeline.
+std::optional<Estimate> over_micro_batches(
     const std::vector<PipelineCell>& cells, const PipelineCell& cell);
 
 /// Predicts the seconds of a run: those of a single place / the bound of the speed-up.

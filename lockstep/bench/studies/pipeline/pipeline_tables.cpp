@@ -23,6 +23,9 @@ constexpr const char* kAboutBubble =
     "long and a backward takes two forwards: of 2 places and m chunks 1/2 one after the "
     "other, 1/(m+1) of gpipe and 1f1b; if m is even 1/(2m+1) of interleaved and 1/(3m+1) of "
     "zero-bubble; bound: 2 (1 - bubble)";
+constexpr const char* kAboutTheCut =
+    "the cut is the study's, after layer2, which gives 44 % of the multiplications to the first "
+    "stage; interleaved has 2 stages in each place";
 constexpr const char* kByMicroBatches =
     "by its micro-batches: of the bound, compared with a single place that has the same "
     "micro-batches; - where nothing is piped";
@@ -85,15 +88,9 @@ Row run_time_row(const std::vector<PipelineCell>& cells, const PipelineCell& cel
   return row;
 }
 
-// The share of the bound that is left if a single place had the same micro-batches.
-std::string by_micro_batches(const std::vector<PipelineCell>& cells, const PipelineCell& cell) {
-  const auto faster = over_single(cells, cell), cost = micro_batch_cost(cells, cell);
-  if (!faster || !cost || !cell.point.is_cut() || cell.point.chunks() == 1) return kNone;
-  return percent_text(faster->median * cost->median / bound_of(cell).speed_up);
-}
-
 Row speed_up_row(const std::vector<PipelineCell>& cells, const PipelineCell& cell) {
   const auto faster = over_single(cells, cell), both = over_both(cells, cell);
+  const auto by_micro = over_micro_batches(cells, cell);
   const ScheduleBound bound = bound_of(cell);
   Row row = coordinates(cell);
   row.push_back(faster ? ratio_text(faster->median) : kNone);
@@ -101,7 +98,7 @@ Row speed_up_row(const std::vector<PipelineCell>& cells, const PipelineCell& cel
   row.push_back(percent_text(bound.idle));
   row.push_back(ratio_text(bound.speed_up));
   row.push_back(faster ? percent_text(faster->median / bound.speed_up) : kNone);
-  row.push_back(by_micro_batches(cells, cell));
+  row.push_back(by_micro ? percent_text(by_micro->median / bound.speed_up) : kNone);
   row.push_back(both ? ratio_text(both->median) : kNone);
   row.push_back(ratio_note(cells, cell));
   return row;
@@ -201,12 +198,7 @@ page::Table pipeline_speed_up_table(const std::vector<PipelineCell>& cells) {
            "of both's cores"}),
       .rows = {},
       .notes = {
-          kOneHasHalf,
-          kAboutBubble,
-          kByMicroBatches,
-          "the cut is the study's, after layer2, which gives 44 % of the multiplications to the "
-          "first stage; interleaved has 2 stages in each place",
-          "interval: - in one round"}};
+          kOneHasHalf, kAboutBubble, kByMicroBatches, kAboutTheCut, "interval: - in one round"}};
   for (const PipelineCell& each : cells) {
     if (each.point.way != kSinglePlace) table.rows.push_back(speed_up_row(cells, each));
   }
