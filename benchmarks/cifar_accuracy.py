@@ -5,13 +5,14 @@
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --augment timm --classes 100 --train 50000 --epochs 30
 
     python3 benchmarks/cifar_accuracy.py --peer-python VENV/bin/python --augment none --precision 32 --steps 20
+    python3 benchmarks/cifar_accuracy.py --augment timm
 
 Both train ResNet18 with the same augmentation, 2 ranks, SGD with momentum, a warm-up and a cosine, the
 same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
 torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run and the
 difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing). With --steps both
 begin with the peer's weights, and the loss of each step is compared: the same samples in the same order give the same
-losses until rounding has grown.
+losses until rounding has grown. Without --peer-python Lockstep trains alone.
 """
 
 import argparse
@@ -29,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer-python", required=True, help="a Python that can import torch, torchvision and timm")
+    parser.add_argument("--peer-python", help="a Python that can import torch, torchvision and timm")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--train", type=int, default=5000, help="images to train with")
     parser.add_argument("--test", type=int, default=2000, help="images to test with")
@@ -46,7 +47,10 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, help="compare the losses of so many steps from the same weights, and end")
     parser.add_argument("--output", help="a folder in which Lockstep's runs stay")
     parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.steps and not arguments.peer_python:
+        parser.error("--steps compares with the peer's weights: needs --peer-python")
+    return arguments
 
 
 def keep_classes(path, classes):
@@ -126,8 +130,12 @@ def main():
         for seed in arguments.seeds.split(","):
             ours.append(train_lockstep(arguments, data, seed, f"{arguments.output or folder}/run-{seed}"))
             show("lockstep", seed, ours[-1])
+            if not arguments.peer_python:
+                continue
             peers.append(train_peer(arguments, data, seed))
             show("pytorch", seed, peers[-1])
+    if not peers:
+        return
     own, peer = (100 * statistics.mean(epochs[-1][0] for epochs in runs) for runs in (ours, peers))
     print(f"last epoch: lockstep {own:.2f} %, pytorch {peer:.2f} %, difference {own - peer:+.2f} points")
 

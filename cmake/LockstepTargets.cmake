@@ -19,8 +19,12 @@ endif()
 
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # ccache must overlook what a precompiled header hides from it (its manual, "Precompiled headers").
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${LOCKSTEP_CCACHE}")
+  # ccache must overlook what a precompiled header hides from it (its manual, "Precompiled headers"); with paths counted from
+  # the project's folder, clones in different places share what they compiled.
+  set(lockstep_sloppiness pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env")
+  list(APPEND CMAKE_CXX_COMPILER_LAUNCHER
+    "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" "CCACHE_SLOPPINESS=${lockstep_sloppiness}" "${LOCKSTEP_CCACHE}")
 endif()
 
 # Flags that a precompiled header fixes for all who use it: set them for the whole project or not at all.
