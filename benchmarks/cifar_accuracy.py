@@ -117,9 +117,25 @@ def show(name, seed, epochs):
     print(f"{name:8}  seed {seed}  accuracy {accuracies} %   last loss {epochs[-1][1]:.4f}   epoch {seconds:.1f} s", flush=True)
 
 
+def train_both(arguments, data, folder):
+    """Gives the epochs of each run of Lockstep, and of the peer if there is one."""
+    ours, peers = [], []
+    for seed in arguments.seeds.split(","):
+        ours.append(train_lockstep(arguments, data, seed, f"{arguments.output or folder}/run-{seed}"))
+        show("lockstep", seed, ours[-1])
+        if arguments.peer_python:
+            peers.append(train_peer(arguments, data, seed))
+            show("pytorch", seed, peers[-1])
+    return ours, peers
+
+
+def show_difference(ours, peers):
+    own, peer = (100 * statistics.mean(epochs[-1][0] for epochs in runs) for runs in (ours, peers))
+    print(f"last epoch: lockstep {own:.2f} %, pytorch {peer:.2f} %, difference {own - peer:+.2f} points")
+
+
 def main():
     arguments = parse_arguments()
-    ours, peers = [], []
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/cifar100"
         synthesize(arguments, data)
@@ -127,17 +143,9 @@ def main():
               f"load {os.getloadavg()[0]:.2f}", flush=True)
         if arguments.steps:
             return compare_steps(arguments, data, arguments.seeds.split(",")[0], folder)
-        for seed in arguments.seeds.split(","):
-            ours.append(train_lockstep(arguments, data, seed, f"{arguments.output or folder}/run-{seed}"))
-            show("lockstep", seed, ours[-1])
-            if not arguments.peer_python:
-                continue
-            peers.append(train_peer(arguments, data, seed))
-            show("pytorch", seed, peers[-1])
-    if not peers:
-        return
-    own, peer = (100 * statistics.mean(epochs[-1][0] for epochs in runs) for runs in (ours, peers))
-    print(f"last epoch: lockstep {own:.2f} %, pytorch {peer:.2f} %, difference {own - peer:+.2f} points")
+        ours, peers = train_both(arguments, data, folder)
+    if peers:
+        show_difference(ours, peers)
 
 
 if __name__ == "__main__":
