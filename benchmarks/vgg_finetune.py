@@ -6,10 +6,11 @@
 torchvision's weights need a network, so weights that have learnt something are made here. Lockstep trains vgg11-bn on a
 synthesized folder of many small images. Each batch norm is folded into the convolution before it, and each block gets
 convolutions that pass on what they are given until it has VGG19's: as the authors of VGG began their deeper nets with the
-layers of vgg11, but with the same outputs. torch.save writes that as torchvision's file. Then, on a folder of fewer images
-of photographs' sizes, drawn by another seed, `lockstep train --model vgg19 --pretrained FILE --num-classes 20
---data images:DIR` trains a new last layer and all others. Needs a Python with torch and safetensors, and Lockstep built by
-./dev build; --output keeps what is made, and what is there already is not made again.
+layers of vgg11, but with the same outputs. torch.save writes that as torchvision's file, with a last layer of 1,000 classes
+that knows nothing. Then, on a folder of fewer images of photographs' sizes, drawn by another seed, `lockstep train --model
+vgg19 --pretrained FILE --num-classes 20 --data images:DIR` trains a last layer of its own and all others. Needs a
+Python with torch and safetensors, and Lockstep built by ./dev build; --output keeps what is made, and what is there already is
+not made again.
 """
 
 import argparse
@@ -42,7 +43,8 @@ def folded(conv):  # and the batch norm after it
 def passing(channels):  # what a ReLU gives is not negative: the next one leaves it as it is
     return torch.nn.init.dirac_(torch.empty(channels, channels, 3, 3)), torch.zeros(channels)
 
-grown = {n: t for n, t in net.items() if n.startswith("classifier.")}
+grown = {n: t for n, t in net.items() if n.startswith(("classifier.0", "classifier.3"))}
+grown["classifier.6.weight"], grown["classifier.6.bias"] = torch.randn(1000, 4096) * 0.01, torch.zeros(1000)  # ImageNet's
 conv = place = 0  # among the layers of vgg11-bn, and of vgg19
 for small, large in ((1, 2), (1, 2), (2, 4), (2, 4), (2, 4)):
     for layer in range(large):
