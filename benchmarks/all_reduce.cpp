@@ -48,11 +48,8 @@ void report(std::int64_t bytes, const std::vector<Way>& ways) {
         "%10.3f MB  %-12s  best %9.4f ms  median %9.4f ms  upper quartile %9.4f ms  Gloo's median "
         "/ its median %7.1f  "
         "Gloo's best / its median %7.1f\n",
-        static_cast<double>(bytes) / 1e6,
-        way.name,
-        quantile(way.milliseconds, 0),
-        quantile(way.milliseconds, 0.5),
-        quantile(way.milliseconds, 0.75),
+        static_cast<double>(bytes) / 1e6, way.name, quantile(way.milliseconds, 0),
+        quantile(way.milliseconds, 0.5), quantile(way.milliseconds, 0.75),
         quantile(gloo, 0.5) / quantile(way.milliseconds, 0.5),
         quantile(gloo, 0) / quantile(way.milliseconds, 0.5));
   }

@@ -130,11 +130,8 @@ void print_ratio(
   for (std::size_t i = 0; i < over.size(); ++i) ratios.push_back(over[i] / under[i]);
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
   std::printf(
-      "%-44s ratio of medians %6.3f  (by pair %.3f to %.3f), of the best %6.3f\n",
-      what,
-      median(over) / median(under),
-      *least,
-      *most,
+      "%-44s ratio of medians %6.3f  (by pair %.3f to %.3f), of the best %6.3f\n", what,
+      median(over) / median(under), *least, *most,
       *std::min_element(over.begin(), over.end()) / *std::min_element(under.begin(), under.end()));
 }
 
@@ -169,26 +166,19 @@ void measure_once(
 
 void print_results(const Flags& flags, std::size_t bytes, const Times& first, const Times& times) {
   std::printf(
-      "%s, %.1f MB, %d thread(s), %d saves\n",
-      flags.model.c_str(),
-      static_cast<double>(bytes) / 1e6,
-      flags.threads,
-      flags.saves);
+      "%s, %.1f MB, %d thread(s), %d saves\n", flags.model.c_str(),
+      static_cast<double>(bytes) / 1e6, flags.threads, flags.saves);
   std::printf(
       "memcpy %.2f ms, stall %.2f ms (the first, which makes the buffer: %.2f), in the background "
       "%.3f s of a core, durable after %.1f s; medians\n",
-      median(times.copy) * 1e3,
-      median(times.stall) * 1e3,
-      first.stall[0] * 1e3,
-      median(times.background),
-      median(times.durable));
+      median(times.copy) * 1e3, median(times.stall) * 1e3, first.stall[0] * 1e3,
+      median(times.background), median(times.durable));
   print_ratio("stall / memcpy of the same bytes", times.stall, times.copy);
   print_ratio("step while a snapshot is written / otherwise", times.busy_step, times.quiet_step);
   std::printf(
       "with one every %g s: %.4f %% of the time standing still, %.4f %% of a core with the "
       "background\n",
-      flags.interval,
-      median(times.stall) / flags.interval * 100,
+      flags.interval, median(times.stall) / flags.interval * 100,
       (median(times.stall) + median(times.background)) / flags.interval * 100);
 }
 

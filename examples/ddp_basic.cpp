@@ -39,12 +39,8 @@ void train(const lockstep::ProcessGroup& world, const std::string& output) {
   loss.backward();
   optimizer.step();
   std::printf(
-      "rank %d of %d (%s): loss %.6f of %d samples\n",
-      world.rank(),
-      world.size(),
-      world.backend_name().c_str(),
-      loss.item<double>(),
-      static_cast<int>(batch.inputs.size(0)));
+      "rank %d of %d (%s): loss %.6f of %d samples\n", world.rank(), world.size(),
+      world.backend_name().c_str(), loss.item<double>(), static_cast<int>(batch.inputs.size(0)));
   if (output != "none")
     lockstep::nn::save_weights(
         *net, lockstep::concat(output, "/rank-", world.rank(), ".safetensors"));

@@ -63,10 +63,7 @@ void train(const lockstep::ProcessGroup& world, const Flags& flags) {
   if (world.rank() == 0) std::filesystem::remove(file);
   keep(resumed, "rank-");
   std::printf(
-      "rank %d of %d: loaded %s onto %s and went on\n",
-      world.rank(),
-      world.size(),
-      file.c_str(),
+      "rank %d of %d: loaded %s onto %s and went on\n", world.rank(), world.size(), file.c_str(),
       lockstep::describe(place).c_str());
 }
 

@@ -27,8 +27,7 @@ class SplitNetImpl : public torch::nn::Module {
  public:
   SplitNetImpl(const ToyNet& net, const std::vector<lockstep::Place>& places)
       : halves_(
-            lockstep::layers_of(torch::nn::Sequential(net->net1, net->relu, net->net2)),
-            {2, 1},
+            lockstep::layers_of(torch::nn::Sequential(net->net1, net->relu, net->net2)), {2, 1},
             places,
             lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential)) {
     register_module("net1", net->net1);
@@ -57,11 +56,8 @@ void train(const lockstep::ProcessGroup& world, const std::string& output) {
   torch::mse_loss(model(batch.inputs), labels).backward();
   optimizer.step();
   std::printf(
-      "rank %d of %d: a step in %s and %s\n",
-      world.rank(),
-      world.size(),
-      lockstep::describe(places.front()).c_str(),
-      lockstep::describe(places.back()).c_str());
+      "rank %d of %d: a step in %s and %s\n", world.rank(), world.size(),
+      lockstep::describe(places.front()).c_str(), lockstep::describe(places.back()).c_str());
   if (output != "none")
     lockstep::nn::save_weights(
         *net, lockstep::concat(output, "/rank-", world.rank(), ".safetensors"));

@@ -30,8 +30,7 @@ struct Task {
   /// Gives a rank its share of the data.
   Task share(const lockstep::ProcessGroup& group) const {
     return {
-        net,
-        inputs.tensor_split(group.size())[static_cast<std::size_t>(group.rank())],
+        net, inputs.tensor_split(group.size())[static_cast<std::size_t>(group.rank())],
         labels.tensor_split(group.size())[static_cast<std::size_t>(group.rank())]};
   }
 };
@@ -112,10 +111,7 @@ void replicas_of_pipelines(
     const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const Task own = task.share(world);
   lockstep::Pipeline model(
-      lockstep::layers_of(net),
-      {2, 3},
-      lockstep::cpu_places(2),
-      lockstep::PipelineOptions(),
+      lockstep::layers_of(net), {2, 3}, lockstep::cpu_places(2), lockstep::PipelineOptions(),
       world);
   SGD optimizer(model.parameters(), kRate);
   for (int step = 0; step < kSteps; ++step) {
@@ -165,8 +161,7 @@ int run(int, char**) {
   using torch::nn::Linear, torch::nn::Tanh;
   const Task task{
       torch::nn::Sequential(Linear(20, 32), Tanh(), Linear(32, 16), Tanh(), Linear(16, 4)),
-      torch::randn({16, 20}),
-      torch::randn({16, 4})};
+      torch::randn({16, 20}), torch::randn({16, 4})};
   const std::vector<std::pair<const char*, std::function<void(const Task&, torch::nn::Sequential)>>>
       ways = {
           {"serial", serial},

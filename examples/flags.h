@@ -17,10 +17,7 @@ class Flags {
       const std::string name = argv[i];
       lockstep::check(
           name.starts_with("--") && values_.contains(name.substr(2)) && i + 1 < argc,
-          "cannot read ",
-          name,
-          "; the flags with their defaults are",
-          listed());
+          "cannot read ", name, "; the flags with their defaults are", listed());
       values_[name.substr(2)] = argv[i + 1];
     }
   }

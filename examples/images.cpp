@@ -50,8 +50,7 @@ double accuracy(nn::Model& model, const data::SamplesPointer& images, const Proc
 
 int train(int argc, char** argv) {
   const Flags flags(
-      argc,
-      argv,
+      argc, argv,
       {{"data", "photos"},
        {"model", "resnet18"},
        {"pretrained", "none"},

@@ -21,14 +21,10 @@ struct Result {
 };
 
 Result train(
-    lockstep::nn::Model& net,
-    const std::vector<int>& balance,
-    const std::vector<lockstep::Place>& places,
-    const Flags& flags) {
+    lockstep::nn::Model& net, const std::vector<int>& balance,
+    const std::vector<lockstep::Place>& places, const Flags& flags) {
   lockstep::Pipeline model(
-      net->layers(),
-      balance,
-      places,
+      net->layers(), balance, places,
       lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential));
   torch::optim::SGD optimizer(model.parameters(), 0.001);
   torch::manual_seed(1);
@@ -41,8 +37,7 @@ Result train(
     optimizer.zero_grad();
     result.loss = model
                       .step(
-                          images,
-                          labels,
+                          images, labels,
                           [](const torch::Tensor& scores, const torch::Tensor& classes) {
                             return torch::cross_entropy_loss(scores, classes);
                           })
@@ -69,8 +64,7 @@ int compare(int argc, char** argv) {
   std::printf("one place:  %.3f s a step, last loss %.6f\n", one.seconds, one.loss);
   std::printf("two places: %.3f s a step, last loss %.6f\n", two.seconds, two.loss);
   std::printf(
-      "time %+.1f %%, losses differ by %.1e\n",
-      100 * (two.seconds / one.seconds - 1),
+      "time %+.1f %%, losses differ by %.1e\n", 100 * (two.seconds / one.seconds - 1),
       std::abs(two.loss - one.loss) / one.loss);
   return 0;
 }

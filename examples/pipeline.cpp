@@ -49,8 +49,7 @@ Statistics time_steps(lockstep::Pipeline& model, const Flags& flags) {
 
 int train(int argc, char** argv) {
   const Flags flags(
-      argc,
-      argv,
+      argc, argv,
       {{"batch-size", "12"},
        {"image-size", "64"},
        {"split-size", "1,2,3,4,6,12"},
@@ -65,17 +64,12 @@ int train(int argc, char** argv) {
     const int chunks = static_cast<int>((batch + split - 1) / split);
     const auto schedule = lockstep::schedule_kind(flags.text("schedule"));
     lockstep::Pipeline model(
-        net->layers(),
-        {first, layers - first},
-        two_places(),
+        net->layers(), {first, layers - first}, two_places(),
         lockstep::PipelineOptions().chunks(chunks).schedule(schedule));
     const auto [mean, deviation] = time_steps(model, flags);
     std::printf(
         "split size %3d, %3d micro-batches: mean %.3f s, standard deviation %.3f s\n",
-        static_cast<int>(split),
-        chunks,
-        mean,
-        deviation);
+        static_cast<int>(split), chunks, mean, deviation);
     std::fflush(stdout);
   }
   return 0;

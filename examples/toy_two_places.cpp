@@ -19,10 +19,8 @@ int train(int argc, char** argv) {
   torch::nn::Sequential net(net1, torch::nn::ReLU(), net2);
   const auto places = two_places();
   lockstep::Pipeline model(
-      lockstep::layers_of(net),
-      {2, 1},  // net1, ReLU | net2
-      places,
-      lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential));
+      lockstep::layers_of(net), {2, 1},  // net1, ReLU | net2
+      places, lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential));
   torch::optim::SGD optimizer(model.parameters(), 0.001);
 
   const auto inputs = torch::randn({20, 10});

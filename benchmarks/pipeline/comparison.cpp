@@ -121,10 +121,8 @@ std::vector<double> Comparison::over_rounds(
 
 void Comparison::report_stages() const {
   std::printf(
-      "%s, %d chunks of %ld; the stages alone, one after the other: %s s\n",
-      size_.model.c_str(),
-      chunks_,
-      static_cast<long>(size_.micro_batch),
+      "%s, %d chunks of %ld; the stages alone, one after the other: %s s\n", size_.model.c_str(),
+      chunks_, static_cast<long>(size_.micro_batch),
       with_range(
           "%.3f", over_rounds([&](const Round& round) { return whole(round.lone, chunks_); }))
           .c_str());
@@ -136,9 +134,7 @@ void Comparison::report_stages() const {
     std::printf(
         "  stage %zu, %d layers, ms a micro-batch: forward %s, backward %s = input %s + weight %s;"
         " slower by %s when the other runs at once\n",
-        stage,
-        balance_[stage],
-        milliseconds(&StageCosts::forward).c_str(),
+        stage, balance_[stage], milliseconds(&StageCosts::forward).c_str(),
         milliseconds(&StageCosts::backward).c_str(),
         milliseconds(&StageCosts::backward_input).c_str(),
         milliseconds(&StageCosts::backward_weight).c_str(),
@@ -151,16 +147,12 @@ void Comparison::report_stages() const {
 
 void Comparison::report(const ScheduleRecord& record) const {
   std::printf(
-      "| %s | %s | %s | %.3f | %s | %s | %s | %s | %.0f | %s |\n",
-      name_of(record.kind),
-      with_range("%.3f", record.seconds).c_str(),
-      with_range("%.3f", record.speed_ups).c_str(),
-      record.bubble_bound,
-      with_range("%.3f", record.of_bound).c_str(),
+      "| %s | %s | %s | %.3f | %s | %s | %s | %s | %.0f | %s |\n", name_of(record.kind),
+      with_range("%.3f", record.seconds).c_str(), with_range("%.3f", record.speed_ups).c_str(),
+      record.bubble_bound, with_range("%.3f", record.of_bound).c_str(),
       with_range("%.3f", record.of_simulated).c_str(),
       record.of_at_once.empty() ? "-" : with_range("%.3f", record.of_at_once).c_str(),
-      with_range("%.2f", record.cpu).c_str(),
-      median(record.page_faults),
+      with_range("%.2f", record.cpu).c_str(), median(record.page_faults),
       megabytes(record.peak_bytes).c_str());
 }
 

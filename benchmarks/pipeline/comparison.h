@@ -27,9 +27,7 @@ struct ScheduleRecord {
 class Comparison {
  public:
   Comparison(
-      StageMachine& machine,
-      const WorkSize& size,
-      int chunks,
+      StageMachine& machine, const WorkSize& size, int chunks,
       const std::vector<ScheduleKind>& kinds);
 
   /// Measures everything once.

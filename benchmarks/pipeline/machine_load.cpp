@@ -49,13 +49,8 @@ double MachineLoad::others(int companions) const {
 
 std::string machine_description() {
   return concat(
-      processor(),
-      ", ",
-      ::sysconf(_SC_NPROCESSORS_ONLN),
-      " cores; LibTorch ",
-      TORCH_VERSION,
-      "; GLIBC_TUNABLES ",
-      environment("GLIBC_TUNABLES").value_or("not set"));
+      processor(), ", ", ::sysconf(_SC_NPROCESSORS_ONLN), " cores; LibTorch ", TORCH_VERSION,
+      "; GLIBC_TUNABLES ", environment("GLIBC_TUNABLES").value_or("not set"));
 }
 
 }  // namespace lockstep::benchmark

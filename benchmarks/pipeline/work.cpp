@@ -33,8 +33,7 @@ Work chain_work(const WorkSize& size, std::int64_t samples) {
       [](const torch::Tensor& output, const torch::Tensor& target) {
         return at::mse_loss(output, target);
       },
-      torch::randn({samples, size.width + size.width / 2}),
-      torch::randn({samples, size.width})};
+      torch::randn({samples, size.width + size.width / 2}), torch::randn({samples, size.width})};
 }
 
 Work net_work(const WorkSize& size, std::int64_t samples) {

@@ -15,12 +15,8 @@ Pass forward(Model& model, const lockstep::Batch& batch, const PassOptions& opti
 }  // namespace
 
 Metrics train_epoch(
-    Model& model,
-    torch::optim::Optimizer& optimizer,
-    const lockstep::data::SamplesPointer& images,
-    std::int64_t epoch,
-    const PassOptions& options,
-    const lockstep::ProcessGroup& world) {
+    Model& model, torch::optim::Optimizer& optimizer, const lockstep::data::SamplesPointer& images,
+    std::int64_t epoch, const PassOptions& options, const lockstep::ProcessGroup& world) {
   const lockstep::DistributedSampler sampler(images->size(), world, {.seed = options.seed});
   const lockstep::LoaderOptions loading{
       .seed = options.seed, .epoch = epoch, .workers = options.workers};
@@ -38,9 +34,7 @@ Metrics train_epoch(
 }
 
 Metrics evaluate(
-    Model& model,
-    const lockstep::data::SamplesPointer& images,
-    const PassOptions& options,
+    Model& model, const lockstep::data::SamplesPointer& images, const PassOptions& options,
     const lockstep::ProcessGroup& world) {
   const torch::NoGradGuard no_gradients;
   // Without padding no image counts twice; ranks may then differ by one.

@@ -23,16 +23,10 @@ struct PassOptions {
 
 /// Trains for one epoch. Both give the measures over all ranks; a collective.
 Metrics train_epoch(
-    Model& model,
-    torch::optim::Optimizer& optimizer,
-    const lockstep::data::SamplesPointer& images,
-    std::int64_t epoch,
-    const PassOptions& options,
-    const lockstep::ProcessGroup& world);
+    Model& model, torch::optim::Optimizer& optimizer, const lockstep::data::SamplesPointer& images,
+    std::int64_t epoch, const PassOptions& options, const lockstep::ProcessGroup& world);
 
 /// Looks at every image once, without training.
 Metrics evaluate(
-    Model& model,
-    const lockstep::data::SamplesPointer& images,
-    const PassOptions& options,
+    Model& model, const lockstep::data::SamplesPointer& images, const PassOptions& options,
     const lockstep::ProcessGroup& world);

@@ -54,11 +54,8 @@ Options read_options(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     const auto flag = flags.find(argv[i]);
     lockstep::check(
-        flag != flags.end() && i + 1 < argc,
-        "cannot read ",
-        argv[i],
-        "; flags, each with a value:",
-        known);
+        flag != flags.end() && i + 1 < argc, "cannot read ", argv[i],
+        "; flags, each with a value:", known);
     flag->second(argv[i + 1]);
   }
   return options;
@@ -67,11 +64,7 @@ Options read_options(int argc, char** argv) {
 void print(std::int64_t epoch, double seconds, const Metrics& trained, const Metrics& tested) {
   std::printf(
       "epoch %d: %.2f s, train loss %.6f, test loss %.6f, accuracy %.4f, top-5 %.4f\n",
-      static_cast<int>(epoch + 1),
-      seconds,
-      trained.loss(),
-      tested.loss(),
-      tested.accuracy(),
+      static_cast<int>(epoch + 1), seconds, trained.loss(), tested.loss(), tested.accuracy(),
       tested.accuracy5());
   std::fflush(stdout);
 }

@@ -205,8 +205,7 @@ std::optional<double> parse_utc(const std::string& text) {
   };
   using namespace std::chrono;
   const year_month_day date(
-      year(number(0, 4)),
-      month(static_cast<unsigned>(number(5, 2))),
+      year(number(0, 4)), month(static_cast<unsigned>(number(5, 2))),
       day(static_cast<unsigned>(number(8, 2))));
   if (!date.ok()) return std::nullopt;
   const auto days = static_cast<double>(sys_days(date).time_since_epoch().count());

@@ -31,29 +31,14 @@ std::string restart_line(const Restart& restart) {
   if (restart.made_again == 0) return line + ": nothing that was recorded was lost";
   const char* records = restart.made_again == 1 ? " record" : " records";
   return line + concat(
-                    ": ",
-                    restart.made_again,
-                    records,
-                    " up to step ",
-                    restart.furthest_step,
-                    " lost and made again, from step ",
-                    restart.step,
-                    " on");
+                    ": ", restart.made_again, records, " up to step ", restart.furthest_step,
+                    " lost and made again, from step ", restart.step, " on");
 }
 
 std::string epoch_table(const RunHistory& history) {
   TextTable table(
-      {"epoch",
-       "step",
-       "train loss",
-       "val loss",
-       "val accuracy",
-       "top-5",
-       "EMA loss",
-       "EMA accuracy",
-       "lr",
-       "samples/s",
-       "seconds"});
+      {"epoch", "step", "train loss", "val loss", "val accuracy", "top-5", "EMA loss",
+       "EMA accuracy", "lr", "samples/s", "seconds"});
   auto restart = history.restarts.begin();
   const auto tell_restarts = [&](std::int64_t epoch) {
     for (; restart != history.restarts.end() && restart->epoch <= epoch; ++restart) {
@@ -63,17 +48,10 @@ std::string epoch_table(const RunHistory& history) {
   for (const EpochHistory& epoch : history.epochs) {
     tell_restarts(epoch.epoch);
     table.add_row(
-        {concat(epoch.epoch),
-         concat(epoch.step),
-         cell(epoch.train_loss, 4),
-         cell(epoch.val_loss, 4),
-         cell(epoch.val_accuracy, 4),
-         cell(epoch.val_accuracy5, 4),
-         cell(epoch.ema_loss, 4),
-         cell(epoch.ema_accuracy, 4),
-         short_cell(epoch.lr),
-         cell(epoch.samples_per_s, 0),
-         cell(epoch.seconds, 2)});
+        {concat(epoch.epoch), concat(epoch.step), cell(epoch.train_loss, 4),
+         cell(epoch.val_loss, 4), cell(epoch.val_accuracy, 4), cell(epoch.val_accuracy5, 4),
+         cell(epoch.ema_loss, 4), cell(epoch.ema_accuracy, 4), short_cell(epoch.lr),
+         cell(epoch.samples_per_s, 0), cell(epoch.seconds, 2)});
   }
   return table.text();
 }
@@ -140,35 +118,19 @@ std::optional<double> final_accuracy(const RunReport& run) {
 
 std::string overview(const std::vector<RunReport>& runs) {
   TextTable table(
-      {"run",
-       "model",
-       "data",
-       "parallel",
-       "world size",
-       "epochs",
-       "step",
-       "test accuracy",
-       "samples/s",
-       "seconds",
-       "restarts",
-       "stopped by"},
+      {"run", "model", "data", "parallel", "world size", "epochs", "step", "test accuracy",
+       "samples/s", "seconds", "restarts", "stopped by"},
       true);
   for (const RunReport& run : runs) {
     const SummaryFacts facts = run.folder.summary.value_or(SummaryFacts());
     const auto& epochs = run.history.epochs;
     table.add_row(
-        {shown(run.folder.path.string()),
-         shown_or_nothing(facts.model),
-         shown_or_nothing(facts.data),
-         shown_or_nothing(facts.parallel),
-         count_cell(facts.world_size),
-         concat(epochs.size()),
-         epochs.empty() ? "-" : concat(epochs.back().step),
-         cell(final_accuracy(run), 4),
-         cell(run.history.samples_per_s, 0),
-         cell(run.history.seconds, 2),
-         concat(run.history.restarts.size()),
-         shown_or_nothing(facts.stopped_by)});
+        {shown(run.folder.path.string()), shown_or_nothing(facts.model),
+         shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
+         count_cell(facts.world_size), concat(epochs.size()),
+         epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
+         cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
+         concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
   }
   return table.text();
 }

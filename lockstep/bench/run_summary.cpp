@@ -95,10 +95,7 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
   const auto version = fields.count("v");
   if (version != kVersion) {
     throw DataError(concat(
-        file,
-        ": v is ",
-        version ? concat(*version) : "missing",
-        "; this program reads ",
+        file, ": v is ", version ? concat(*version) : "missing", "; this program reads ",
         kVersion));
   }
   SummaryFacts facts{

@@ -27,10 +27,8 @@ void add_average_flags(CLI::App& app, AverageTexts& texts) {
 
 std::optional<EmaSettings> ema_of(const AverageTexts& texts) {
   check(
-      texts.ema || (!texts.decay && !texts.warmup),
-      "train: --model-ema-",
-      texts.decay ? "decay" : "warmup",
-      " needs --model-ema");
+      texts.ema || (!texts.decay && !texts.warmup), "train: --model-ema-",
+      texts.decay ? "decay" : "warmup", " needs --model-ema");
   if (!texts.ema) return std::nullopt;
   EmaSettings settings{.warmup = texts.warmup};
   settings.decay = texts.decay.value_or(settings.decay);
@@ -39,8 +37,7 @@ std::optional<EmaSettings> ema_of(const AverageTexts& texts) {
 
 EvalMetric eval_metric_of(const AverageTexts& texts) {
   return choose(
-      "--eval-metric",
-      texts.eval_metric,
+      "--eval-metric", texts.eval_metric,
       {EvalMetric::kLoss, EvalMetric::kTop1, EvalMetric::kTop5});
 }
 

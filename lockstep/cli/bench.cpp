@@ -66,8 +66,7 @@ void prepare(const BenchCommand& command) {
   const fs::path output = command.output;
   check(
       !fs::exists(output) || fs::is_directory(output),
-      "bench: --output is not a folder: ",
-      command.output);
+      "bench: --output is not a folder: ", command.output);
   const auto before = bench::read_request(output);
   bool made = false;
   if (before) {
@@ -75,8 +74,7 @@ void prepare(const BenchCommand& command) {
   } else {
     check(
         !fs::exists(output) || fs::is_empty(output),
-        "bench: --output holds files already, and no bench: ",
-        command.output,
+        "bench: --output holds files already, and no bench: ", command.output,
         "; name a new or empty folder, or leave --output out");
     made = fs::create_directories(output);
   }
@@ -97,14 +95,13 @@ int measure(const BenchCommand& command) {
   int code = 0;
   for (const bench::Study& study : command.request.make()) {
     const bench::RunnerResult result = bench::run_study(
-        study,
-        {.output = command.output,
-         .program = fs::read_symlink("/proc/self/exe").string(),
-         .seed = command.seed,
-         .cores = command.request.options.cores,
-         .keep_runs = command.keep_runs,
-         .retry_failed = command.retry_failed,
-         .say = {}});
+        study, {.output = command.output,
+                .program = fs::read_symlink("/proc/self/exe").string(),
+                .seed = command.seed,
+                .cores = command.request.options.cores,
+                .keep_runs = command.keep_runs,
+                .retry_failed = command.retry_failed,
+                .say = {}});
     if (result.signal != 0) return result.exit_code();
     if (code == 0) code = result.exit_code();
   }

@@ -90,9 +90,7 @@ std::vector<std::string> studies_of(const std::string& name) {
   if (bench::find_study(name) != nullptr) return {name};
   known.emplace_back("all");
   throw InvalidArgument(concat(
-      "bench: there is no study ",
-      name,
-      did_you_mean(name, known),
+      "bench: there is no study ", name, did_you_mean(name, known),
       " (lockstep bench --list lists all)"));
 }
 
@@ -121,11 +119,8 @@ void check_taken(const std::string& data, const std::vector<std::string>& studie
   }
   const std::string name = bench::data_name(data);
   check(
-      std::find(known.begin(), known.end(), name) != known.end(),
-      "bench: --data: ",
-      name,
-      " is no set of ",
-      studies.size() == 1 ? studies.front() : "these studies",
+      std::find(known.begin(), known.end(), name) != known.end(), "bench: --data: ", name,
+      " is no set of ", studies.size() == 1 ? studies.front() : "these studies",
       did_you_mean(name, known));
 }
 
@@ -133,10 +128,9 @@ void check_taken(const std::string& data, const std::vector<std::string>& studie
 void resolve_pretrained(bench::BenchRequest& request) {
   std::string& file = request.options.pretrained;
   if (file.empty()) return;
-  const bool taken =
-      std::any_of(request.studies.begin(), request.studies.end(), [](const std::string& study) {
-        return bench::find_study(study)->takes_pretrained;
-      });
+  const bool taken = std::any_of(
+      request.studies.begin(), request.studies.end(),
+      [](const std::string& study) { return bench::find_study(study)->takes_pretrained; });
   check(taken, "bench: --pretrained is for scale-out, and no weights of ", request.studies.front());
   check(request.options.full, "bench: --pretrained is VGG19's, which only --full trains: ", file);
   file = std::filesystem::absolute(file).lexically_normal().string();
@@ -147,8 +141,7 @@ void resolve(BenchCommand& command, const Texts& texts) {
   check(!texts.quick || !options.full, "bench: --quick and --full exclude each other");
   check(
       texts.rounds.value_or(1) >= 1 && texts.rounds.value_or(1) <= 1000,
-      "bench: --rounds must be 1 to 1000: ",
-      texts.rounds.value_or(0));
+      "bench: --rounds must be 1 to 1000: ", texts.rounds.value_or(0));
   check(
       !command.name.empty() || command.list,
       "bench: name a study, or all (lockstep bench --list lists them)");

@@ -33,13 +33,9 @@ Facts build_facts() {
       {"curl", LOCKSTEP_CURL_VERSION},
       {"libarchive", LOCKSTEP_LIBARCHIVE_VERSION},
       {"cli11", CLI11_VERSION},
-      {"nlohmann_json",
-       concat(
-           NLOHMANN_JSON_VERSION_MAJOR,
-           ".",
-           NLOHMANN_JSON_VERSION_MINOR,
-           ".",
-           NLOHMANN_JSON_VERSION_PATCH)}};
+      {"nlohmann_json", concat(
+                            NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".",
+                            NLOHMANN_JSON_VERSION_PATCH)}};
 }
 
 }  // namespace lockstep::cli

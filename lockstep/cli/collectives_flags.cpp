@@ -111,10 +111,7 @@ std::int64_t bytes_of(const char* flag, const std::string& text) {
   const std::int64_t unit = unit_of({end, text.data() + text.size()});
   check(
       error == std::errc() && unit > 0 && number > 0 && number <= kMost / unit,
-      "collectives: ",
-      flag,
-      " must be a number of bytes, as 4096, 4K, 1M: ",
-      text);
+      "collectives: ", flag, " must be a number of bytes, as 4096, 4K, 1M: ", text);
   return number * unit;
 }
 

@@ -29,9 +29,7 @@ class Results {
     if (command.output.empty()) return;
     const fs::path path = fs::path(command.output) / bench::kSweepFile;
     check(
-        !fs::exists(path),
-        "collectives: --output holds results already: ",
-        path.string(),
+        !fs::exists(path), "collectives: --output holds results already: ", path.string(),
         "; name another folder");
     fs::create_directories(command.output);
     file_.exceptions(std::ios::failbit | std::ios::badbit);

@@ -63,9 +63,7 @@ void check_output(const Request& request) {
   const bool is_there = std::filesystem::symlink_status(request.output).type() !=
                         std::filesystem::file_type::not_found;
   check(
-      request.force || !is_there,
-      "convert: ",
-      request.output,
+      request.force || !is_there, "convert: ", request.output,
       " is there already; --force writes over it");
 }
 

@@ -70,8 +70,7 @@ std::optional<Request> request_of(const std::vector<std::string>& arguments) {
   check(!place.directory.empty(), "data check: name the folder of ", place.name);
   check(
       1 <= request.workers && request.workers <= 1024,
-      "data check: --workers must be 1 to 1024: ",
-      request.workers);
+      "data check: --workers must be 1 to 1024: ", request.workers);
   return request;
 }
 
@@ -92,8 +91,7 @@ int data_check(const std::vector<std::string>& arguments) {
   {
     DataProgress progress("check " + request->place.name);
     report = data::check_set(
-        request->place.name,
-        request->place.directory,
+        request->place.name, request->place.directory,
         {.workers = request->workers, .progress = [&](std::int64_t done, std::int64_t of) {
            progress.show(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(of));
          }});

@@ -71,14 +71,10 @@ Json size_json(const std::optional<ImageSize>& size) {
 }
 
 Json files_json(const data::FilesReport& files) {
-  return {
-      {"jpeg", files.jpeg},
-      {"png", files.png},
-      {"other", files.other},
-      {"bad_exif", files.bad_exif},
-      {"repeated", files.repeated},
-      {"across_parts", files.across_parts},
-      {"bytes", files.bytes}};
+  return {{"jpeg", files.jpeg},         {"png", files.png},
+          {"other", files.other},       {"bad_exif", files.bad_exif},
+          {"repeated", files.repeated}, {"across_parts", files.across_parts},
+          {"bytes", files.bytes}};
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ std::int64_t side_of(const std::string& size, const char* first, const char* end
   const auto [stop, error] = std::from_chars(first, end, side);
   check(
       error == std::errc() && stop == end,
-      "data synthesize: --size must be WIDTHxHEIGHT, such as 224x224: ",
-      size);
+      "data synthesize: --size must be WIDTHxHEIGHT, such as 224x224: ", size);
   return side;
 }
 

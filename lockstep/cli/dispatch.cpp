@@ -12,24 +12,16 @@ namespace {
 using Verb = int (*)(const std::vector<std::string>&);
 
 const std::map<std::string, Verb> kVerbs{
-    {"run", run},
-    {"hosts", hosts},
-    {"train", train},
-    {"data", data},
-    {"convert", convert},
-    {"bench", bench},
-    {"report", report},
-    {"collectives", collectives},
-    {"env", env},
-    {"help", help}};
+    {"run", run},         {"hosts", hosts}, {"train", train},   {"data", data},
+    {"convert", convert}, {"bench", bench}, {"report", report}, {"collectives", collectives},
+    {"env", env},         {"help", help}};
 
 const std::vector<std::string> kLater{"plan"};
 
 [[noreturn]] void refuse(const std::string& word) {
   for (const std::string& verb : kLater) {
     check(
-        word != verb,
-        verb,
+        word != verb, verb,
         ": comes later; this version has run, hosts, train, data, convert, bench, report, "
         "collectives, env and help");
   }

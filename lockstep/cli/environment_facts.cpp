@@ -10,16 +10,8 @@ namespace {
 Facts variables() {
   Facts facts = Facts::object();
   for (const char* name :
-       {"OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OMP_PROC_BIND",
-        "KMP_AFFINITY",
-        "LD_PRELOAD",
-        "GLIBC_TUNABLES",
-        "CUDA_VISIBLE_DEVICES",
-        "ONEDNN_MAX_CPU_ISA",
-        "RANK",
-        "WORLD_SIZE"}) {
+       {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY", "LD_PRELOAD",
+        "GLIBC_TUNABLES", "CUDA_VISIBLE_DEVICES", "ONEDNN_MAX_CPU_ISA", "RANK", "WORLD_SIZE"}) {
     if (const auto value = environment(name)) facts[name] = *value;
   }
   return facts;

@@ -75,20 +75,8 @@ Facts vector_extensions(const std::string& flags) {
   Facts found = Facts::array();
   const std::string padded = " " + flags + " ";
   for (const char* name :
-       {"avx2",
-        "fma",
-        "f16c",
-        "avx512f",
-        "avx512bw",
-        "avx512vl",
-        "avx512_vnni",
-        "avx512_bf16",
-        "avx512_fp16",
-        "avx_vnni",
-        "amx_tile",
-        "amx_bf16",
-        "amx_int8",
-        "amx_fp16"}) {
+       {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
+        "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16"}) {
     if (padded.find(std::string(" ") + name + " ") != std::string::npos) found.push_back(name);
   }
   return found;
@@ -133,13 +121,9 @@ Facts limit(int resource) {
 }
 
 Facts limit_facts() {
-  return {
-      {"open_files", limit(RLIMIT_NOFILE)},
-      {"processes", limit(RLIMIT_NPROC)},
-      {"locked_memory_bytes", limit(RLIMIT_MEMLOCK)},
-      {"address_space_bytes", limit(RLIMIT_AS)},
-      {"stack_bytes", limit(RLIMIT_STACK)},
-      {"core_bytes", limit(RLIMIT_CORE)}};
+  return {{"open_files", limit(RLIMIT_NOFILE)},           {"processes", limit(RLIMIT_NPROC)},
+          {"locked_memory_bytes", limit(RLIMIT_MEMLOCK)}, {"address_space_bytes", limit(RLIMIT_AS)},
+          {"stack_bytes", limit(RLIMIT_STACK)},           {"core_bytes", limit(RLIMIT_CORE)}};
 }
 
 Facts network_facts() {

@@ -101,8 +101,7 @@ std::optional<launch::HostsOptions> parse_hosts(const std::vector<std::string>& 
   if (!texts.drill.empty()) options.drill = launch::parse_drill(texts.drill);
   check(
       texts.grace_seconds >= 0 && texts.grace_seconds <= 1e6,
-      "hosts: --grace-period must not be negative: ",
-      texts.grace_seconds);
+      "hosts: --grace-period must not be negative: ", texts.grace_seconds);
   options.grace_period = std::chrono::milliseconds(static_cast<long>(texts.grace_seconds * 1000));
   if (split.rest.empty()) return options;
   options.program = split.rest.front();

@@ -34,8 +34,7 @@ void add_step_rule_flags(CLI::App& app, OptimizerTexts& texts) {
       ->description("largest norm of all gradients together [no limit]")
       ->group(group);
   app.add_flag(
-         "--shard-optimizer",
-         texts.shard_optimizer,
+         "--shard-optimizer", texts.shard_optimizer,
          "divide the optimizer's state and work among the replicas (ZeRO stage 1)")
       ->group(group);
 }
@@ -57,8 +56,7 @@ void add_rate_flags(CLI::App& app, OptimizerTexts& texts) {
           "constant, step, multistep, exponential, cosine, poly, onecycle, plateau [constant]")
       ->group(kRateGroup);
   app.add_flag(
-         "--sched-on-updates",
-         texts.schedule.on_updates,
+         "--sched-on-updates", texts.schedule.on_updates,
          "change it at every step instead of every epoch")
       ->group(kRateGroup);
 }
@@ -135,8 +133,7 @@ std::vector<std::int64_t> milestones_of(const std::string& text) {
     const bool goes_on = after != end && *after == ',' && after + 1 != end;
     check(
         error == std::errc() && (after == end || goes_on),
-        "train: --decay-milestones must be epochs with commas between them: ",
-        text);
+        "train: --decay-milestones must be epochs with commas between them: ", text);
     milestones.push_back(epoch);
     at = goes_on ? after + 1 : after;
   }
@@ -146,16 +143,10 @@ std::vector<std::int64_t> milestones_of(const std::string& text) {
 LrSettings schedule_of(const OptimizerTexts& texts) {
   LrSettings settings = texts.schedule;
   settings.kind = choose(
-      "--sched",
-      texts.sched,
-      {LrScheduleKind::kConstant,
-       LrScheduleKind::kStep,
-       LrScheduleKind::kMultistep,
-       LrScheduleKind::kExponential,
-       LrScheduleKind::kCosine,
-       LrScheduleKind::kPolynomial,
-       LrScheduleKind::kOneCycle,
-       LrScheduleKind::kPlateau});
+      "--sched", texts.sched,
+      {LrScheduleKind::kConstant, LrScheduleKind::kStep, LrScheduleKind::kMultistep,
+       LrScheduleKind::kExponential, LrScheduleKind::kCosine, LrScheduleKind::kPolynomial,
+       LrScheduleKind::kOneCycle, LrScheduleKind::kPlateau});
   settings.decay_milestones = milestones_of(texts.decay_milestones);
   return settings;
 }

@@ -97,12 +97,7 @@ int report(const std::vector<std::string>& arguments) {
   check(
       !several_kinds,
       "report: takes folders of runs, or one folder of a bench, or files of results; these are ",
-      benches,
-      " of a bench, ",
-      files,
-      " files and ",
-      paths.size() - benches - files,
-      " others");
+      benches, " of a bench, ", files, " files and ", paths.size() - benches - files, " others");
   check(!request->json || files == 0, "report: --json is not for files of results");
   if (benches > 0) {
     report_bench(paths.front(), request->json);

@@ -25,11 +25,8 @@ int whole_number(const std::string& flag, const std::string& text) {
   int number = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   check(
-      error == std::errc() && stop == text.data() + text.size(),
-      "run: ",
-      flag,
-      " must be a whole number: ",
-      text);
+      error == std::errc() && stop == text.data() + text.size(), "run: ", flag,
+      " must be a whole number: ", text);
   return number;
 }
 
@@ -42,9 +39,7 @@ std::vector<std::string> words(const std::string& text) {
 
 int node_count(const std::string& text) {
   check(
-      text.find(':') == std::string::npos,
-      "run: --nnodes: a range (",
-      text,
+      text.find(':') == std::string::npos, "run: --nnodes: a range (", text,
       ") comes later; now give the number of hosts that take part");
   return whole_number("--nnodes", text);
 }
@@ -55,8 +50,7 @@ std::vector<int> signals_of(const std::string& text) {
     const auto signal = launch::signal_number(name);
     check(
         signal && *signal != SIGKILL && *signal != SIGSTOP && *signal != SIGCHLD,
-        "run: --signals-to-handle: cannot pass on ",
-        name);
+        "run: --signals-to-handle: cannot pass on ", name);
     signals.push_back(*signal);
   }
   return signals;
@@ -64,8 +58,7 @@ std::vector<int> signals_of(const std::string& text) {
 
 void check_what_comes_later(const RunFlagTexts& texts) {
   check(
-      texts.rendezvous_backend == "static" || texts.standalone,
-      "run: --rdzv-backend ",
+      texts.rendezvous_backend == "static" || texts.standalone, "run: --rdzv-backend ",
       texts.rendezvous_backend,
       " comes later; now every host is told its number: --node-rank, with --rdzv-backend static");
 }

@@ -27,8 +27,7 @@ void add_snapshot_flags(CLI::App& app, SnapshotTexts& texts) {
       ->description("newest snapshots; the best one is kept besides [2]")
       ->group(group);
   app.add_flag(
-         "--snapshot-required",
-         texts.required,
+         "--snapshot-required", texts.required,
          "end the run when one cannot be written, instead of a warning")
       ->group(group);
 }

@@ -74,8 +74,7 @@ void add_parallel_flags(CLI::App& app, FlagTexts& texts, TrainOptions& options) 
       ->description("start N ranks here; auto: as many as cores [1]")
       ->group(group);
   app.add_flag(
-         "--sync-batch-norm",
-         options.sync_batch_norm,
+         "--sync-batch-norm", options.sync_batch_norm,
          "let batch norm layers see the batches of all ranks, for ddp")
       ->group(group);
   app.add_option("-b,--batch-size", options.batch_size)
@@ -119,8 +118,7 @@ void add_pipeline_flags(CLI::App& app, FlagTexts& texts) {
       ->description("compute activations again: never, except-last, always [never]")
       ->group(group);
   app.add_flag(
-         "--deferred-batch-norm",
-         texts.pipeline.deferred_batch_norm,
+         "--deferred-batch-norm", texts.pipeline.deferred_batch_norm,
          "let running statistics follow the whole batch")
       ->group(group);
 }

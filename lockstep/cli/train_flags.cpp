@@ -17,34 +17,23 @@ namespace {
 Parallel parallel_of(const std::optional<std::string>& word, bool several) {
   if (!word) return several ? Parallel::kDdp : Parallel::kSerial;
   return choose(
-      "--parallel",
-      *word,
-      {Parallel::kSerial,
-       Parallel::kDp,
-       Parallel::kDdp,
-       Parallel::kMp,
-       Parallel::kPp,
-       Parallel::kDdpMp,
-       Parallel::kDdpPp});
+      "--parallel", *word,
+      {Parallel::kSerial, Parallel::kDp, Parallel::kDdp, Parallel::kMp, Parallel::kPp,
+       Parallel::kDdpMp, Parallel::kDdpPp});
 }
 
 PipelineSettings pipeline_of(const FlagTexts& texts) {
   PipelineSettings settings = texts.pipeline;
   if (texts.schedule) {
     settings.schedule = choose(
-        "--schedule",
-        *texts.schedule,
-        {ScheduleKind::kSequential,
-         ScheduleKind::kGPipe,
-         ScheduleKind::k1F1B,
-         ScheduleKind::kInterleaved,
-         ScheduleKind::kZeroBubble});
+        "--schedule", *texts.schedule,
+        {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+         ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble});
   }
   settings.balance =
       choose("--balance", texts.balance, {Balance::kTime, Balance::kSize, Balance::kCount});
   settings.checkpoint = choose(
-      "--checkpoint",
-      texts.checkpoint,
+      "--checkpoint", texts.checkpoint,
       {Checkpoint::kNever, Checkpoint::kExceptLast, Checkpoint::kAlways});
   return settings;
 }
@@ -60,10 +49,8 @@ std::vector<std::string> patterns_of(const std::optional<std::string>& text) {
     end = text->find(',', begin);
     patterns.push_back(text->substr(begin, end - begin));
     check(
-        !patterns.back().empty(),
-        "train: --freeze takes patterns with a comma between them: '",
-        *text,
-        "'");
+        !patterns.back().empty(), "train: --freeze takes patterns with a comma between them: '",
+        *text, "'");
   }
   return patterns;
 }
@@ -108,13 +95,9 @@ void check_ranks_started(const std::optional<std::string>& asked, const TrainSur
   const int ranks = number && !asked->empty() ? std::stoi(*asked, &digits) : 0;
   check(ranks > 0, "train: --nproc-per-node must be a number above 0, or auto: ", *asked);
   check(
-      ranks == around.local_world_size,
-      "train: --nproc-per-node is ",
-      ranks,
-      ", but ",
+      ranks == around.local_world_size, "train: --nproc-per-node is ", ranks, ", but ",
       around.local_world_size,
-      " were started here; start them with: lockstep train --nproc-per-node ",
-      ranks);
+      " were started here; start them with: lockstep train --nproc-per-node ", ranks);
 }
 
 void check_names(const TrainOptions& options) {
@@ -142,8 +125,7 @@ void resolve(TrainCommand& command, const FlagTexts& texts, const TrainSurroundi
   options.snapshots = snapshots_of(texts.snapshots);
   options.resume = resume_of(texts.snapshots, around.restart_count);
   options.progress = choose(
-      "--progress",
-      texts.progress,
+      "--progress", texts.progress,
       {ProgressStyle::kAuto, ProgressStyle::kBar, ProgressStyle::kLine, ProgressStyle::kNone});
   check_options(options, around.world_size);
   if (options.output.empty()) options.output = default_output(options, around.unix_time);

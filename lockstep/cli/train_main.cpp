@@ -61,9 +61,7 @@ void report(const RunSummary& summary, const TrainCommand& command) {
 }
 
 int train_rank(
-    const TrainCommand& command,
-    const ProcessGroup& world,
-    const std::vector<std::string>& words,
+    const TrainCommand& command, const ProcessGroup& world, const std::vector<std::string>& words,
     const std::vector<Place>& places) {
   Trainer trainer(command.options, world, words, places);
   // Before, there is nothing to save.

@@ -14,12 +14,8 @@ void check_op(const char* collective, at::ScalarType type, ReduceOp op);
 
 /// Checks that `whole` has the type of `piece` and `count` times its elements.
 void check_pieces(
-    const char* collective,
-    const char* whole_name,
-    const torch::Tensor& whole,
-    const char* piece_name,
-    const torch::Tensor& piece,
-    int count);
+    const char* collective, const char* whole_name, const torch::Tensor& whole,
+    const char* piece_name, const torch::Tensor& piece, int count);
 
 /// Gives the operation on bytes that stands for an operation on bools: sum is or, product is and.
 ReduceOp op_for(at::ScalarType type, ReduceOp op);

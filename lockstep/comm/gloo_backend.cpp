@@ -156,8 +156,7 @@ std::function<void()> GlooBackend::after_reduction(
 Work GlooBackend::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   Tensors sent = {widened(tensor)};
   return begin(
-      "all_reduce",
-      [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
+      "all_reduce", [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
       after_reduction(tensor, sent[0], op));
 }
 
@@ -168,8 +167,7 @@ Work GlooBackend::reduce(const torch::Tensor& tensor, int root, ReduceOp op) {
   settings.reduceOp = c10d_op(op);
   settings.rootRank = root;
   return begin(
-      "reduce",
-      [&] { return group_.reduce(sent, settings); },
+      "reduce", [&] { return group_.reduce(sent, settings); },
       rank() == root ? after_reduction(tensor, sent[0], op) : nullptr);
 }
 
@@ -210,8 +208,7 @@ Work GlooBackend::reduce_scatter(
   Tensors sent = {widened(input).clone()};
   const torch::Tensor own = pieces_of(sent[0], size())[static_cast<std::size_t>(rank())];
   return begin(
-      "reduce_scatter",
-      [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
+      "reduce_scatter", [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
       after_reduction(output.view(-1), own, op));
 }
 

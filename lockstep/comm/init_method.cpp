@@ -20,16 +20,12 @@ int port_in(const std::string& text) {
 InitMethod tcp_method(const std::string& url, const std::string& rest) {
   const auto colon = rest.rfind(':');
   check(
-      colon != std::string::npos && colon > 0,
-      kWhat,
-      url,
+      colon != std::string::npos && colon > 0, kWhat, url,
       " needs an address and a port: tcp://HOST:PORT");
   std::string host = rest.substr(0, colon);
   const bool bracketed = host.front() == '[' && host.back() == ']';
   check(
-      bracketed || host.find(':') == std::string::npos,
-      kWhat,
-      url,
+      bracketed || host.find(':') == std::string::npos, kWhat, url,
       " has an IPv6 address, which stands in brackets: tcp://[::1]:29500");
   if (bracketed) host = host.substr(1, host.size() - 2);
   const int port = port_in(rest.substr(colon + 1));
@@ -39,9 +35,7 @@ InitMethod tcp_method(const std::string& url, const std::string& rest) {
 
 InitMethod file_method(const std::string& url, const std::string& path) {
   check(
-      !path.empty() && path.front() == '/',
-      kWhat,
-      url,
+      !path.empty() && path.front() == '/', kWhat, url,
       " needs an absolute path after two slashes, so three in all: file:///tmp/meeting");
   check(path.back() != '/', kWhat, url, " names a folder; the ranks meet in a file");
   return {.kind = InitMethod::Kind::kFile, .path = path};
@@ -53,9 +47,7 @@ InitMethod parse_init_method(const std::string& url) {
   const auto rest_after = [&](const std::string& scheme) { return url.substr(scheme.size()); };
   if (url.empty() || url == "env://") return {};
   check(
-      url.find('?') == std::string::npos,
-      kWhat,
-      url,
+      url.find('?') == std::string::npos, kWhat, url,
       " has a question mark; give rank and world size as InitOptions, or by RANK and WORLD_SIZE");
   if (url.starts_with("tcp://")) return tcp_method(url, rest_after("tcp://"));
   if (url.starts_with("file://")) return file_method(url, rest_after("file://"));

@@ -15,12 +15,8 @@ namespace {
 // Checks what is passed to a collective: an undefined tensor is for the collective itself to judge.
 void check_carried(const char* collective, const Backend& backend, const torch::Tensor& tensor) {
   check(
-      !tensor.defined() || backend.carries(tensor.device()),
-      collective,
-      ": the backend ",
-      backend.name(),
-      " does not carry tensors on ",
-      tensor.defined() ? tensor.device().str() : "");
+      !tensor.defined() || backend.carries(tensor.device()), collective, ": the backend ",
+      backend.name(), " does not carry tensors on ", tensor.defined() ? tensor.device().str() : "");
 }
 
 }  // namespace
@@ -72,10 +68,7 @@ Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& inpu
   check_tensor("gather", input);
   if (rank() != root) {
     check(
-        !output.defined(),
-        "gather: only the root passes an output; rank ",
-        rank(),
-        " is not root ",
+        !output.defined(), "gather: only the root passes an output; rank ", rank(), " is not root ",
         root);
     return backend_->gather(output, input.contiguous(), root);
   }
@@ -92,11 +85,8 @@ Work ProcessGroup::scatter(
   check_tensor("scatter", output);
   const bool is_root = rank() == root;
   check(
-      is_root || !input.defined(),
-      "scatter: only the root passes an input; rank ",
-      rank(),
-      " is not root ",
-      root);
+      is_root || !input.defined(), "scatter: only the root passes an input; rank ", rank(),
+      " is not root ", root);
   if (is_root) check_pieces("scatter", "input", input, "output", output, size());
   const Operand operand(output);
   return operand.finish(
@@ -120,10 +110,7 @@ Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& 
   check_pieces("all_to_all", "output", output, "input", input, 1);
   check(
       input.numel() % size() == 0,
-      "all_to_all: the ranks must divide the elements: ",
-      input.numel(),
-      " elements, ",
-      size(),
+      "all_to_all: the ranks must divide the elements: ", input.numel(), " elements, ", size(),
       " ranks");
   const Operand operand(output);
   return operand.finish(backend_->all_to_all(operand.dense(), input.contiguous()));
@@ -166,11 +153,8 @@ torch::Tensor ProcessGroup::empty(
     std::int64_t elements, const torch::TensorOptions& options) const {
   check(elements >= 0, "empty: elements must not be negative: ", elements);
   check(
-      backend_->carries(options.device()),
-      "empty: the backend ",
-      backend_->name(),
-      " does not carry tensors on ",
-      options.device().str());
+      backend_->carries(options.device()), "empty: the backend ", backend_->name(),
+      " does not carry tensors on ", options.device().str());
   return backend_->empty(elements, options);
 }
 

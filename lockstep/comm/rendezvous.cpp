@@ -31,11 +31,8 @@ int number_of(const std::optional<int>& given, const char* variable, const char*
   if (given) return *given;
   const auto number = environment_number(variable);
   check(
-      number.has_value(),
-      "init_process_group: ",
-      variable,
-      " is not set; start the program by a launcher, or give InitOptions::",
-      option);
+      number.has_value(), "init_process_group: ", variable,
+      " is not set; start the program by a launcher, or give InitOptions::", option);
   return static_cast<int>(*number);
 }
 
@@ -59,10 +56,7 @@ World world_of(const InitOptions& options) {
   world.size = number_of(options.world_size, "WORLD_SIZE", "world_size");
   check(
       0 <= world.rank && world.rank < world.size,
-      "init_process_group: RANK must be below WORLD_SIZE: ",
-      world.rank,
-      " of ",
-      world.size);
+      "init_process_group: RANK must be below WORLD_SIZE: ", world.rank, " of ", world.size);
   if (world.size == 1) return world;
   if (by_environment) {
     world.meeting = master_from_environment();
@@ -100,9 +94,7 @@ bool is_one_host(const Store& store, const World& world, std::chrono::millisecon
 // A file that an earlier run left still says what that run said.
 void check_is_first(const Store& store, const World& world) {
   check(
-      store->add(concat("joined-", world.rank), 1) == 1,
-      "init_process_group: rank ",
-      world.rank,
+      store->add(concat("joined-", world.rank), 1) == 1, "init_process_group: rank ", world.rank,
       " has been in the file before: an earlier run that did not end well left it, or two "
       "processes "
       "have the same rank; remove it, or name another: ",
@@ -133,10 +125,7 @@ std::string gloo_hostname(const World& world, bool one_host) {
 }
 
 std::shared_ptr<Backend> make_backend(
-    const std::string& name,
-    const Store& store,
-    const World& world,
-    bool one_host,
+    const std::string& name, const Store& store, const World& world, bool one_host,
     const InitOptions& options) {
   if (name == "gloo") {
     const GlooOptions gloo{.hostname = gloo_hostname(world, one_host), .timeout = options.timeout};
@@ -156,8 +145,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   const std::string& wanted = options.backend;
   check(
       wanted == "auto" || wanted == "shm" || wanted == "gloo",
-      "init_process_group: the backend must be auto, shm or gloo: ",
-      wanted);
+      "init_process_group: the backend must be auto, shm or gloo: ", wanted);
   const World world = world_of(options);
   if (world.size == 1) return ProcessGroup();
   const Store store = store_of(world, options.timeout);

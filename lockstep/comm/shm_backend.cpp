@@ -27,9 +27,7 @@ std::shared_ptr<ShmBackend> ShmBackend::create(
 // The first member makes the region; the others open its memory through its process, which keeps it
 // open until all have met.
 std::shared_ptr<ShmBackend> ShmBackend::join(
-    const std::vector<int>& members,
-    int rank,
-    std::chrono::milliseconds timeout,
+    const std::vector<int>& members, int rank, std::chrono::milliseconds timeout,
     const host::ExchangeText& exchange) {
   const int size = static_cast<int>(members.size());
   const std::size_t bytes = SharedRegion::bytes_for(size);
@@ -53,9 +51,7 @@ std::shared_ptr<ShmBackend> ShmBackend::join(
 
 std::shared_ptr<Backend> ShmBackend::subgroup(const std::vector<int>& members) {
   check(
-      std::find(members.begin(), members.end(), rank()) != members.end(),
-      "subgroup: rank ",
-      rank(),
+      std::find(members.begin(), members.end(), rank()) != members.end(), "subgroup: rank ", rank(),
       " is not among its members");
   return join(
       members, rank(), timeout(), [this](const std::string& text) { return exchange(text); });

@@ -27,9 +27,7 @@ class ShmBackend : public host::HostBackend {
   ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank, int size);
 
   static std::shared_ptr<ShmBackend> join(
-      const std::vector<int>& members,
-      int rank,
-      std::chrono::milliseconds timeout,
+      const std::vector<int>& members, int rank, std::chrono::milliseconds timeout,
       const host::ExchangeText& exchange);
 };
 

@@ -105,11 +105,7 @@ int port_of(const Store& store) {
 
 // Polls instead of waiting in the store, whose message names a key but no rank.
 std::vector<std::string> exchange_texts(
-    const Store& store,
-    const std::string& topic,
-    int rank,
-    int size,
-    const std::string& text,
+    const Store& store, const std::string& topic, int rank, int size, const std::string& text,
     std::chrono::milliseconds timeout) {
   const Stopwatch stopwatch;
   std::vector<std::string> keys;
@@ -119,13 +115,8 @@ std::vector<std::string> exchange_texts(
     while (!store->check(keys)) {
       if (stopwatch.seconds() * 1000 > static_cast<double>(timeout.count())) {
         throw TimeoutError(concat(
-            topic,
-            ": waited ",
-            timeout.count(),
-            " ms for rank ",
-            missing_ranks(store, topic, size),
-            " of ",
-            size));
+            topic, ": waited ", timeout.count(), " ms for rank ", missing_ranks(store, topic, size),
+            " of ", size));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }

@@ -40,11 +40,7 @@ int port_of(const Store& store);
 ///
 /// Throws TimeoutError that names the ranks that did not come.
 std::vector<std::string> exchange_texts(
-    const Store& store,
-    const std::string& topic,
-    int rank,
-    int size,
-    const std::string& text,
+    const Store& store, const std::string& topic, int rank, int size, const std::string& text,
     std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

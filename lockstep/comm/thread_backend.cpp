@@ -19,8 +19,7 @@ class OneProcess : public host::AddressSpace {
     return reinterpret_cast<std::byte*>(exposure.offset);
   }
   torch::Tensor empty(
-      std::int64_t elements,
-      const torch::TensorOptions& options,
+      std::int64_t elements, const torch::TensorOptions& options,
       const host::ExchangeText&) override {
     return torch::empty({elements}, options);
   }

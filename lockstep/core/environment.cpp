@@ -20,11 +20,8 @@ std::optional<std::int64_t> environment_number(const char* name) {
   const char* end = text->data() + text->size();
   const auto [stop, error] = std::from_chars(text->data(), end, number);
   check(
-      error == std::errc() && stop == end,
-      "environment: ",
-      name,
-      " must be a whole number: ",
-      *text);
+      error == std::errc() && stop == end, "environment: ", name,
+      " must be a whole number: ", *text);
   return number;
 }
 

@@ -18,9 +18,7 @@ struct Form {
 
 // How the first byte tells the length, and the smallest code that needs so many bytes.
 constexpr std::array kForms{
-    Form{0x80, 0x00, 1, 0},
-    Form{0xe0, 0xc0, 2, 0x80},
-    Form{0xf0, 0xe0, 3, 0x800},
+    Form{0x80, 0x00, 1, 0}, Form{0xe0, 0xc0, 2, 0x80}, Form{0xf0, 0xe0, 3, 0x800},
     Form{0xf8, 0xf0, 4, 0x10000}};
 
 std::uint8_t byte_at(std::string_view text, std::size_t place) {

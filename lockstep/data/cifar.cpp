@@ -32,10 +32,7 @@ Version version10() {
       .classes = 10,
       .inner_folder = "cifar-10-batches-bin",
       .train =
-          {"data_batch_1.bin",
-           "data_batch_2.bin",
-           "data_batch_3.bin",
-           "data_batch_4.bin",
+          {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
            "data_batch_5.bin"},
       .test = {"test_batch.bin"},
       .python_files = {"data_batch_1", "cifar-10-batches-py"}};

@@ -12,11 +12,8 @@ DistributedSampler::DistributedSampler(
     : size_(size), rank_(rank), world_size_(world_size), options_(options) {
   check(size >= 0, "DistributedSampler: the size must not be negative: ", size);
   check(
-      0 <= rank && rank < world_size,
-      "DistributedSampler: rank must be in the world: ",
-      rank,
-      " of ",
-      world_size);
+      0 <= rank && rank < world_size, "DistributedSampler: rank must be in the world: ", rank,
+      " of ", world_size);
   check(
       options.padding || !options.drop_last,
       "DistributedSampler: drop_last cannot be joined with padding = false, which drops nothing");
@@ -25,8 +22,7 @@ DistributedSampler::DistributedSampler(
 std::int64_t DistributedSampler::share(std::int64_t first_position) const {
   check(
       first_position >= 0,
-      "DistributedSampler: the first position must not be negative: ",
-      first_position);
+      "DistributedSampler: the first position must not be negative: ", first_position);
   const std::int64_t left = std::max<std::int64_t>(size_ - first_position, 0);
   if (options_.drop_last) return left / world_size_;
   const std::int64_t last_comer = options_.padding ? 0 : rank_;

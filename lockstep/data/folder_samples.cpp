@@ -60,10 +60,8 @@ std::int64_t FolderSamples::replace(SampleKey key, std::span<float> out) const {
     if (was_decoded(key, out)) return folder_.label(key.index);
   }
   throw DataError(concat(
-      "loader: no image of ",
-      folder_.directory().string(),
-      " can be read: ",
-      bad().begin()->second));
+      "loader: no image of ", folder_.directory().string(),
+      " can be read: ", bad().begin()->second));
 }
 
 bool FolderSamples::was_decoded(const SampleKey& key, std::span<float> out) const {

@@ -26,8 +26,7 @@ enum class OnBadImage {
 class FolderSamples final : public SingleSamples {
  public:
   FolderSamples(
-      ImageFolder folder,
-      std::unique_ptr<const ImageTransform> transform,
+      ImageFolder folder, std::unique_ptr<const ImageTransform> transform,
       OnBadImage on_bad = OnBadImage::kFail);
 
   std::int64_t size() const override { return folder_.size(); }

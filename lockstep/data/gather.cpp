@@ -19,10 +19,7 @@ std::vector<std::int64_t> sizes_of(std::int64_t batch, const ImageShape& shape) 
 void check_indices(const InMemoryImages& images, std::span<const std::int64_t> indices) {
   for (const std::int64_t index : indices) {
     check(
-        0 <= index && index < images.size(),
-        "gather: index out of range: ",
-        index,
-        " of ",
+        0 <= index && index < images.size(), "gather: index out of range: ", index, " of ",
         images.size());
   }
 }
@@ -30,15 +27,9 @@ void check_indices(const InMemoryImages& images, std::span<const std::int64_t> i
 void check_out(const torch::Tensor& out, std::int64_t batch, const ImageShape& shape) {
   check(out.defined(), "gather: the output must be a tensor");
   check(
-      is_channels_last(out, batch, shape),
-      "gather: the output must be a CPU tensor of shape ",
-      torch::IntArrayRef(sizes_of(batch, shape)),
-      " and strides ",
-      torch::IntArrayRef(channels_last_strides(shape)),
-      ": ",
-      out.sizes(),
-      " and ",
-      out.strides());
+      is_channels_last(out, batch, shape), "gather: the output must be a CPU tensor of shape ",
+      torch::IntArrayRef(sizes_of(batch, shape)), " and strides ",
+      torch::IntArrayRef(channels_last_strides(shape)), ": ", out.sizes(), " and ", out.strides());
 }
 
 // The images of a batch lie anywhere in memory: asking for the next ones early halves the time and
@@ -50,9 +41,7 @@ void prefetch(const std::uint8_t* pixels, std::int64_t bytes) {
 
 template <typename Out, typename Convert>
 void gather(
-    const InMemoryImages& images,
-    std::span<const std::int64_t> indices,
-    Out* out,
+    const InMemoryImages& images, std::span<const std::int64_t> indices, Out* out,
     const Convert& convert) {
   const std::int64_t elements = images.shape().elements();
   for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -79,25 +68,20 @@ bool is_channels_last(const torch::Tensor& tensor, std::int64_t batch, const Ima
 }
 
 void gather_images_into(
-    const torch::Tensor& out,
-    const InMemoryImages& images,
-    std::span<const std::int64_t> indices,
+    const torch::Tensor& out, const InMemoryImages& images, std::span<const std::int64_t> indices,
     const PixelScale& scale) {
   check_out(out, std::ssize(indices), images.shape());
   check_indices(images, indices);
   check(
       scale.channels() == images.shape().channels,
-      "gather: the scale must have the channels of the images: ",
-      scale.channels(),
-      " for ",
+      "gather: the scale must have the channels of the images: ", scale.channels(), " for ",
       images.shape().channels);
   if (out.scalar_type() == torch::kFloat) {
     gather(images, indices, out.data_ptr<float>(), [&](auto... run) { scale.to_float(run...); });
   } else {
     check(
         out.scalar_type() == torch::kBFloat16,
-        "gather: the output must be float or bf16: ",
-        out.scalar_type());
+        "gather: the output must be float or bf16: ", out.scalar_type());
     auto* bits = reinterpret_cast<std::uint16_t*>(out.data_ptr<torch::BFloat16>());
     gather(images, indices, bits, [&](auto... run) { scale.to_bfloat16(run...); });
   }
@@ -108,18 +92,14 @@ void gather_labels_into(
   check(
       out.defined() && out.device().is_cpu() && out.scalar_type() == torch::kLong &&
           out.dim() == 1 && out.size(0) == std::ssize(indices) && out.is_contiguous(),
-      "gather: the labels must be a contiguous int64 CPU tensor of ",
-      indices.size(),
-      " elements");
+      "gather: the labels must be a contiguous int64 CPU tensor of ", indices.size(), " elements");
   check_indices(images, indices);
   auto* labels = out.data_ptr<std::int64_t>();
   for (const std::int64_t index : indices) *labels++ = images.label(index);
 }
 
 torch::Tensor gather_images(
-    const InMemoryImages& images,
-    std::span<const std::int64_t> indices,
-    const PixelScale& scale,
+    const InMemoryImages& images, std::span<const std::int64_t> indices, const PixelScale& scale,
     torch::ScalarType dtype) {
   auto out = empty_channels_last(std::ssize(indices), images.shape(), dtype);
   gather_images_into(out, images, indices, scale);

@@ -26,9 +26,7 @@ bool is_channels_last(const torch::Tensor& tensor, std::int64_t batch, const Ima
 /// An index outside [0, images.size()), another shape, type or layout of `out` is an
 /// InvalidArgument.
 void gather_images_into(
-    const torch::Tensor& out,
-    const InMemoryImages& images,
-    std::span<const std::int64_t> indices,
+    const torch::Tensor& out, const InMemoryImages& images, std::span<const std::int64_t> indices,
     const PixelScale& scale);
 
 /// Copies the labels of these indices into an int64 tensor of shape [indices].
@@ -37,9 +35,7 @@ void gather_labels_into(
 
 /// Does the same into a new tensor.
 torch::Tensor gather_images(
-    const InMemoryImages& images,
-    std::span<const std::int64_t> indices,
-    const PixelScale& scale,
+    const InMemoryImages& images, std::span<const std::int64_t> indices, const PixelScale& scale,
     torch::ScalarType dtype = torch::kFloat);
 
 /// Does the same into a new tensor.

@@ -31,9 +31,7 @@ FileDescriptor open_without_links(const fs::path& path, const std::string& name)
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENXIO) {
     fail(
-        name,
-        "is gone since the folder was scanned: ",
-        std::generic_category().message(code),
+        name, "is gone since the folder was scanned: ", std::generic_category().message(code),
         "; do not change a data set while it is read");
   }
   throw_errno("open", name);
@@ -46,12 +44,8 @@ void check_unchanged(int descriptor, const File& found, const std::string& name)
       std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   if (S_ISREG(status.st_mode) && status.st_size == found.size && modified == found.modified) return;
   fail(
-      name,
-      "was changed since the folder was scanned: ",
-      found.size,
-      " bytes then, ",
-      status.st_size,
-      " now; do not change a data set while it is read");
+      name, "was changed since the folder was scanned: ", found.size, " bytes then, ",
+      status.st_size, " now; do not change a data set while it is read");
 }
 
 void read_whole(int descriptor, std::vector<std::uint8_t>& bytes, const std::string& name) {

@@ -27,8 +27,8 @@ std::size_t printable_bytes(std::string_view text) {
 }
 
 std::string escaped(char c) {
-  constexpr std::array kDigits{
-      '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'};
+  constexpr std::array kDigits{'0', '1', '2', '3', '4', '5', '6', '7',
+                               '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'};
   if (c == '\n') return "\\n";
   if (c == '\t') return "\\t";
   const auto byte = static_cast<unsigned char>(c);

@@ -101,19 +101,15 @@ class Scanner {
     if (count == 0) fail(list_.directory, "no class folder; each class is a folder of images");
     if (count == 1) {
       fail(
-          list_.directory,
-          "only one class folder, ",
-          printable(list_.class_names[0]),
+          list_.directory, "only one class folder, ", printable(list_.class_names[0]),
           "; at least two are needed");
     }
   }
 
   [[noreturn]] void refuse_empty_class(const std::string& name, std::int64_t others_before) const {
     fail(
-        list_.directory / name,
-        "the class has no JPEG or PNG file, but ",
-        list_.others.count - others_before,
-        " others; remove the folder or convert them");
+        list_.directory / name, "the class has no JPEG or PNG file, but ",
+        list_.others.count - others_before, " others; remove the folder or convert them");
   }
 
   void scan_class(const std::string& name) {
@@ -171,9 +167,7 @@ class Scanner {
     const std::string root = list_.directory.native() + '/';
     if (!target.native().starts_with(root)) {
       fail(
-          link,
-          "a link that leaves the folder, to ",
-          printable(target.native()),
+          link, "a link that leaves the folder, to ", printable(target.native()),
           "; copy the file here");
     }
     return target.native().substr(root.size());

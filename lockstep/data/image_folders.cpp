@@ -26,9 +26,7 @@ void check_only_parts(const fs::path& directory) {
     const std::string name = entry.path().filename().native();
     if (name.starts_with('.') || is_part_name(name) || !entry.is_directory()) continue;
     throw DataError(concat(
-        printable(directory.native()),
-        ": the folder ",
-        printable(name),
+        printable(directory.native()), ": the folder ", printable(name),
         " stands beside the folder train; a set has either parts (train, val, test) or classes"));
   }
 }
@@ -45,12 +43,8 @@ std::optional<ImageFolder> open_part(
       std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
   const bool is_extra = missing == expected.end() || (extra != found.end() && *extra < *missing);
   throw DataError(concat(
-      printable(path.native()),
-      ": the classes must be those of ",
-      kTrain,
-      ": ",
-      printable(is_extra ? *extra : *missing),
-      is_extra ? " is not there" : " is missing"));
+      printable(path.native()), ": the classes must be those of ", kTrain, ": ",
+      printable(is_extra ? *extra : *missing), is_extra ? " is not there" : " is missing"));
 }
 
 std::optional<ImageFolder> open_validation(const fs::path& directory, const ImageFolder& train) {
@@ -59,11 +53,8 @@ std::optional<ImageFolder> open_validation(const fs::path& directory, const Imag
     auto part = open_part(directory, name, train);
     if (part && validation) {
       throw DataError(concat(
-          printable(directory.native()),
-          ": two folders to validate with: ",
-          validation->directory().filename().native(),
-          " and ",
-          name));
+          printable(directory.native()), ": two folders to validate with: ",
+          validation->directory().filename().native(), " and ", name));
     }
     if (part) validation = std::move(part);
   }

@@ -22,9 +22,7 @@ std::filesystem::path find_file(
 }
 
 InMemoryImages read_set(
-    const std::string& name,
-    const std::filesystem::path& directory,
-    bool train,
+    const std::string& name, const std::filesystem::path& directory, bool train,
     const std::string& advice) {
   const std::string prefix = train ? "train" : "t10k";
   const auto images = find_file(directory, prefix + "-images-idx3-ubyte", advice);

@@ -11,8 +11,7 @@ void check_options(const MockOptions& options) {
   check(options.size > 0, "mock: the size must be positive: ", options.size);
   check(
       1 <= options.classes && options.classes <= 256,
-      "mock: classes must be 1 to 256: ",
-      options.classes);
+      "mock: classes must be 1 to 256: ", options.classes);
   const auto& shape = options.shape;
   for (const std::int64_t extent : {shape.channels, shape.height, shape.width}) {
     check(1 <= extent && extent <= 65536, "mock: an image must have 1 to 65536 of each: ", extent);

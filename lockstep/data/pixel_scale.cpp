@@ -12,13 +12,8 @@ constexpr std::size_t kBlockPixels = 256;
 
 void check_values(const char* what, const std::vector<float>& values, std::int64_t channels) {
   check(
-      values.empty() || std::ssize(values) == channels,
-      "Normalization: ",
-      what,
-      " must have a value per channel: ",
-      values.size(),
-      " for ",
-      channels);
+      values.empty() || std::ssize(values) == channels, "Normalization: ", what,
+      " must have a value per channel: ", values.size(), " for ", channels);
   for (const float value : values)
     check(std::isfinite(value), "Normalization: ", what, " must be finite: ", value);
 }
@@ -29,9 +24,7 @@ float at_or(const std::vector<float>& values, std::int64_t channel, float otherw
 
 template <typename Out>
 void convert_by_table(
-    const std::vector<std::array<Out, 256>>& table,
-    const std::uint8_t* pixels,
-    Out* out,
+    const std::vector<std::array<Out, 256>>& table, const std::uint8_t* pixels, Out* out,
     std::int64_t elements) {
   const auto channels = std::ssize(table);
   for (std::int64_t start = 0; start < elements; start += channels) {
@@ -49,8 +42,7 @@ PixelScale::PixelScale(
   check(channels > 0, "PixelScale: there must be channels: ", channels);
   check(
       has_pixel_kernel(kernel),
-      "PixelScale: this processor lacks the kernel: ",
-      static_cast<int>(kernel));
+      "PixelScale: this processor lacks the kernel: ", static_cast<int>(kernel));
   check_values("mean", normalization.mean, channels);
   check_values("std", normalization.std, channels);
   for (std::int64_t channel = 0; channel < channels; ++channel) {
@@ -70,8 +62,7 @@ void PixelScale::fill_tables(float scale, float bias) {
     floats[value] = std::fma(static_cast<float>(value), scale, bias);
     check(
         std::isfinite(floats[value]),
-        "Normalization: a scaled pixel must be finite: ",
-        floats[value]);
+        "Normalization: a scaled pixel must be finite: ", floats[value]);
     halves[value] = bfloat16_bits(floats[value]);
   }
 }

@@ -77,8 +77,7 @@ std::vector<Indices> split_by_seed(
 }
 
 std::vector<Indices> stratified_split_by_seed(
-    std::span<const std::int64_t> labels,
-    const std::vector<double>& fractions,
+    std::span<const std::int64_t> labels, const std::vector<double>& fractions,
     std::uint64_t seed) {
   check_fractions(fractions);
   std::map<std::int64_t, Indices> classes;

@@ -26,8 +26,7 @@ void require_free(const fs::path& target) {
   const auto status = fs::symlink_status(target);
   if (!fs::exists(status)) return;
   check(
-      fs::is_directory(status) && fs::is_empty(target),
-      target.string(),
+      fs::is_directory(status) && fs::is_empty(target), target.string(),
       ": is there already and is no empty folder; name another one, or move it away");
 }
 
@@ -42,8 +41,7 @@ FileDescriptor open_directory(const fs::path& path) {
 AtomicDirectory::AtomicDirectory(const fs::path& target) : target_(without_slash(target)) {
   check(
       !target_.empty() && target_.filename() != "." && target_.filename() != "..",
-      "the folder to make must have a name of its own: ",
-      target.string());
+      "the folder to make must have a name of its own: ", target.string());
   require_free(target_);
   const fs::path parent = parent_of(target_);
   fs::create_directories(parent);

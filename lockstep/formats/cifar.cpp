@@ -60,25 +60,12 @@ void check_size(const ByteSource& source, std::size_t size, const Layout& layout
   const Layout& other = other_than(layout);
   if (size % other.record() == 0) {
     fail(
-        source,
-        0,
-        "the file has the size of ",
-        size / other.record(),
-        " records of ",
-        other.name,
-        ", not of ",
-        layout.name,
-        "; name it as that set");
+        source, 0, "the file has the size of ", size / other.record(), " records of ", other.name,
+        ", not of ", layout.name, "; name it as that set");
   }
   fail(
-      source,
-      size - size % layout.record(),
-      "the file ends inside a record: ",
-      size,
-      " bytes are no multiple of ",
-      layout.name,
-      "'s ",
-      layout.record(),
+      source, size - size % layout.record(), "the file ends inside a record: ", size,
+      " bytes are no multiple of ", layout.name, "'s ", layout.record(),
       "; it was cut or is another file");
 }
 
@@ -88,14 +75,8 @@ void check_labels(
     for (std::size_t i = 0; i < layout.labels; ++i) {
       if (bytes[at + i] < layout.classes[i]) continue;
       fail(
-          source,
-          at + i,
-          layout.labels == 2 && i == 0 ? "coarse label" : "label",
-          " out of range (>= ",
-          layout.classes[i],
-          ") of image ",
-          at / layout.record(),
-          ": ",
+          source, at + i, layout.labels == 2 && i == 0 ? "coarse label" : "label",
+          " out of range (>= ", layout.classes[i], ") of image ", at / layout.record(), ": ",
           int{bytes[at + i]});
     }
   }
@@ -128,8 +109,7 @@ void parse_cifar(
 }
 
 CifarImages read_cifar(
-    std::span<const std::filesystem::path> files,
-    CifarVariant variant,
+    std::span<const std::filesystem::path> files, CifarVariant variant,
     std::uint64_t maximum_bytes) {
   CifarImages images;
   for (const auto& path : files) {

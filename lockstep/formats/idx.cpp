@@ -28,20 +28,12 @@ void check_magic(
   if (magic[1] != 0) fail(source, 1, "no IDX file: the second byte is ", int{magic[1]}, ", not 0");
   if (magic[2] != kUnsignedByte) {
     fail(
-        source,
-        2,
-        "the type of the values is ",
-        int{magic[2]},
+        source, 2, "the type of the values is ", int{magic[2]},
         ", only 8 (unsigned bytes) is read");
   }
   if (magic[3] != expected_dimensions) {
     fail(
-        source,
-        3,
-        "the file has ",
-        int{magic[3]},
-        " dimensions, ",
-        expected_dimensions,
+        source, 3, "the file has ", int{magic[3]}, " dimensions, ", expected_dimensions,
         " are needed");
   }
 }
@@ -68,8 +60,7 @@ std::vector<std::uint32_t> read_shape(ByteSource& source, int expected_dimension
 }
 
 std::uint64_t promised_bytes(
-    const ByteSource& source,
-    const std::vector<std::uint32_t>& shape,
+    const ByteSource& source, const std::vector<std::uint32_t>& shape,
     std::uint64_t maximum_bytes) {
   std::uint64_t bytes = 1;
   std::size_t offset = kMagicBytes;
@@ -93,22 +84,14 @@ std::vector<std::uint8_t> read_values(
     const std::size_t seen = before + source.read(std::span(values).subspan(before));
     if (seen < values.size()) {
       fail(
-          source,
-          header_bytes + seen,
-          "the file ends after ",
-          seen,
-          " of the ",
-          promised,
+          source, header_bytes + seen, "the file ends after ", seen, " of the ", promised,
           " values that its header promises");
     }
   }
   std::array<std::uint8_t, 1> beyond{};
   if (source.read(beyond) != 0) {
     fail(
-        source,
-        header_bytes + promised,
-        "the file goes on after the ",
-        promised,
+        source, header_bytes + promised, "the file goes on after the ", promised,
         " values that its header promises");
   }
   return values;
@@ -119,8 +102,7 @@ std::vector<std::uint8_t> read_values(
 IdxArray parse_idx(ByteSource& source, int expected_dimensions, std::uint64_t maximum_bytes) {
   check(
       1 <= expected_dimensions && expected_dimensions <= 255,
-      "parse_idx: dimensions must be 1 to 255: ",
-      expected_dimensions);
+      "parse_idx: dimensions must be 1 to 255: ", expected_dimensions);
   IdxArray array{.shape = read_shape(source, expected_dimensions), .values = {}};
   const std::uint64_t promised = promised_bytes(source, array.shape, maximum_bytes);
   array.values = read_values(source, promised, kMagicBytes + kCountBytes * array.shape.size());

@@ -16,9 +16,7 @@ namespace {
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENAMETOOLONG || code == ENXIO) {
     throw DataError(concat(
-        name,
-        ": offset 0: cannot be opened: ",
-        std::generic_category().message(code),
+        name, ": offset 0: cannot be opened: ", std::generic_category().message(code),
         "; check the path"));
   }
   throw_errno("open", name);

@@ -17,15 +17,8 @@ void check_labels(
   if (bad == labels.end()) return;
   const auto index = static_cast<std::size_t>(bad - labels.begin());
   throw DataError(concat(
-      path.string(),
-      ": offset ",
-      kLabelHeaderBytes + index,
-      ": label out of range (>= ",
-      classes,
-      ") at index ",
-      index,
-      ": ",
-      int{*bad}));
+      path.string(), ": offset ", kLabelHeaderBytes + index, ": label out of range (>= ", classes,
+      ") at index ", index, ": ", int{*bad}));
 }
 
 }  // namespace
@@ -36,14 +29,8 @@ LabelledImages read_labelled_images(
   IdxArray answers = read_idx(labels, 1);
   if (pictures.shape[0] != answers.shape[0]) {
     throw DataError(concat(
-        labels.string(),
-        ": offset 4: image and label counts differ: ",
-        pictures.shape[0],
-        " images in ",
-        images.string(),
-        ", ",
-        answers.shape[0],
-        " labels"));
+        labels.string(), ": offset 4: image and label counts differ: ", pictures.shape[0],
+        " images in ", images.string(), ", ", answers.shape[0], " labels"));
   }
   check_labels(labels, answers.values, classes);
   return {

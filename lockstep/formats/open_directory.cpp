@@ -24,8 +24,7 @@ void require_single(const std::string& name) {
   check(
       !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
           name.find('\0') == std::string::npos,
-      "a single name is needed, not a path: ",
-      name);
+      "a single name is needed, not a path: ", name);
 }
 
 /// What another user made, he can change while it is used.
@@ -35,11 +34,7 @@ struct stat require_own(int descriptor, const std::string& name) {
   const uid_t user = ::geteuid();
   if (status.st_uid != user && status.st_uid != 0) {
     throw DataError(concat(
-        name,
-        ": belongs to user ",
-        status.st_uid,
-        ", neither to you (",
-        user,
+        name, ": belongs to user ", status.st_uid, ", neither to you (", user,
         ") nor to root; what others own is not used here: copy it, or change its owner"));
   }
   return status;

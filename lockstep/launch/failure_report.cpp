@@ -39,16 +39,8 @@ std::string advice(const Failure& failure) {
 
 std::string failure_headline(const Failure& failure) {
   return concat(
-      "rank ",
-      failure.rank,
-      " of ",
-      failure.world_size,
-      " (host ",
-      failure.host,
-      ", pid ",
-      failure.pid,
-      ") ",
-      failure.status.text());
+      "rank ", failure.rank, " of ", failure.world_size, " (host ", failure.host, ", pid ",
+      failure.pid, ") ", failure.status.text());
 }
 
 std::string failure_report(const Failure& failure, const std::string& consequence) {

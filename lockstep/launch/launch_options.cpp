@@ -52,11 +52,8 @@ int worker_count(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   const bool whole = error == std::errc() && stop == text.data() + text.size();
   check(
-      whole && count >= 1 && count <= kMostWorkers,
-      "--nproc-per-node: must be a number from 1 to ",
-      kMostWorkers,
-      ", auto, cpu or gpu: ",
-      text);
+      whole && count >= 1 && count <= kMostWorkers, "--nproc-per-node: must be a number from 1 to ",
+      kMostWorkers, ", auto, cpu or gpu: ", text);
   return count;
 }
 
@@ -64,35 +61,25 @@ void check_options(const LaunchOptions& options) {
   check(options.nodes >= 1, "--nnodes: must be at least 1: ", options.nodes);
   check(
       options.node_rank >= 0 && options.node_rank < options.nodes,
-      "--node-rank: must be from 0 to ",
-      options.nodes - 1,
-      " with --nnodes ",
-      options.nodes,
-      ": ",
+      "--node-rank: must be from 0 to ", options.nodes - 1, " with --nnodes ", options.nodes, ": ",
       options.node_rank);
   check(
       options.master_port >= 0 && options.master_port <= 65535,
-      "--master-port: must be a port number: ",
-      options.master_port);
+      "--master-port: must be a port number: ", options.master_port);
   check(
       options.nodes == 1 || options.master_port > 0,
       "--master-port: with several nodes all must be told the same port");
   check(options.grace_period.count() >= 0, "--grace-period: must not be negative");
   check(options.max_restarts >= 0, "--max-restarts: must not be negative: ", options.max_restarts);
   check(
-      options.max_restarts == 0 || options.nodes == 1,
-      "--max-restarts: a group on ",
-      options.nodes,
+      options.max_restarts == 0 || options.nodes == 1, "--max-restarts: a group on ", options.nodes,
       " nodes cannot be started again yet: each launcher sees its own node alone; give 0 or leave "
       "it "
       "out, and start all of them again after a failure");
   for (const int rank : options.output.shown_ranks) {
     check(
-        rank >= 0 && rank < options.workers,
-        "--local-ranks-filter: must be from 0 to ",
-        options.workers - 1,
-        ": ",
-        rank);
+        rank >= 0 && rank < options.workers, "--local-ranks-filter: must be from 0 to ",
+        options.workers - 1, ": ", rank);
   }
   check_log_dir(options.output.log_dir, options.output.append);
 }

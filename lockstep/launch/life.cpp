@@ -37,9 +37,7 @@ LifePlan with_progress(LifePlan plan, const SharedProgress& progress) {
 // All process descriptors sit in one epoll set. The kernel appends to its ready list when a process
 // ends, so that even processes that ended between two looks come out in the order of their ends.
 Life::Life(
-    const LaunchOptions& options,
-    const LifePlan& plan,
-    const SignalReader& signals,
+    const LaunchOptions& options, const LifePlan& plan, const SignalReader& signals,
     Console& console)
     : options_(options),
       signals_(signals),

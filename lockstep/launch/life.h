@@ -26,9 +26,7 @@ class Life {
  public:
   /// Starts the workers. Throws std::system_error; none is left then.
   Life(
-      const LaunchOptions& options,
-      const LifePlan& plan,
-      const SignalReader& signals,
+      const LaunchOptions& options, const LifePlan& plan, const SignalReader& signals,
       Console& console);
 
   /// Waits for the end. What the workers wrote has gone to the console when it returns, though not

@@ -64,9 +64,7 @@ void check_log_dir(const std::string& log_dir, bool append) {
   check(fs::exists(log_dir), "--log-dir: there is no folder ", log_dir, "; make it first");
   check(fs::is_directory(log_dir), "--log-dir: ", log_dir, " is not a folder");
   check(
-      append || fs::is_empty(log_dir),
-      "--log-dir: ",
-      log_dir,
+      append || fs::is_empty(log_dir), "--log-dir: ", log_dir,
       " is not empty; name an empty folder, so that no earlier log is overwritten");
 }
 

@@ -32,17 +32,11 @@ std::string find_program(const std::string& name, const std::string& search_path
   }
   const std::string path = name.find('/') == std::string::npos ? "./" + name : name;
   check(
-      std::filesystem::exists(path),
-      "run: there is no program ",
-      name,
+      std::filesystem::exists(path), "run: there is no program ", name,
       name == path ? "" : ", neither in PATH nor in the current directory");
   check(is_file(path), "run: ", name, " is not a file that can be executed");
   check(
-      is_executable(path),
-      "run: ",
-      name,
-      " may not be executed; chmod +x ",
-      path,
+      is_executable(path), "run: ", name, " may not be executed; chmod +x ", path,
       ", or name its interpreter first");
   return path;
 }

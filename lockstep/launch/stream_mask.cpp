@@ -17,10 +17,8 @@ StreamMask StreamMask::parse(const std::string& flag, const std::string& text) {
     return mask;
   }
   check(
-      std::regex_match(text, kForRanks),
-      flag,
-      ": must be 0 (none), 1 (output), 2 (errors) or 3 (both), or RANK:MASK,RANK:MASK: ",
-      text);
+      std::regex_match(text, kForRanks), flag,
+      ": must be 0 (none), 1 (output), 2 (errors) or 3 (both), or RANK:MASK,RANK:MASK: ", text);
   std::istringstream entries(text);
   for (std::string entry; std::getline(entries, entry, ',');) {
     const auto colon = entry.find(':');

@@ -18,19 +18,16 @@ namespace {
 void check_scale(double scale) {
   check(
       std::isfinite(static_cast<float>(scale)) && static_cast<float>(scale) > 0,
-      "GradScaler: the scale must be a float32 above 0: ",
-      scale);
+      "GradScaler: the scale must be a float32 above 0: ", scale);
 }
 
 void check_rule(double growth_factor, double backoff_factor, std::int64_t growth_interval) {
   check(
       std::isfinite(growth_factor) && growth_factor > 1,
-      "GradScaler: the growth factor must be above 1: ",
-      growth_factor);
+      "GradScaler: the growth factor must be above 1: ", growth_factor);
   check(
       backoff_factor > 0 && backoff_factor < 1,
-      "GradScaler: the backoff factor must be above 0 and below 1: ",
-      backoff_factor);
+      "GradScaler: the backoff factor must be above 0 and below 1: ", backoff_factor);
   check(
       0 < growth_interval && growth_interval <= std::numeric_limits<int>::max(),
       "GradScaler: the growth interval must be at least 1 step and fit into 32 bits: ",
@@ -51,8 +48,7 @@ void check_types(const std::vector<torch::Tensor>& parameters) {
     check(
         !gradient.defined() || gradient.scalar_type() != torch::kHalf,
         "GradScaler: unscale_() and step() take no float16 gradients, such as one of ",
-        parameter.sizes(),
-        "; keep the parameters in float32 and compute under Autocast");
+        parameter.sizes(), "; keep the parameters in float32 and compute under Autocast");
   }
 }
 
@@ -142,12 +138,8 @@ void GradScaler::adapt_scale() {
   torch::Tensor scale = at::full({}, scale_, torch::kFloat);
   torch::Tensor growth_tracker = at::full({}, growth_tracker_, torch::kInt);
   at::_amp_update_scale_(
-      scale,
-      growth_tracker,
-      at::full({}, overflowed ? 1 : 0, torch::kFloat),
-      options_.growth_factor(),
-      options_.backoff_factor(),
-      options_.growth_interval());
+      scale, growth_tracker, at::full({}, overflowed ? 1 : 0, torch::kFloat),
+      options_.growth_factor(), options_.backoff_factor(), options_.growth_interval());
   scale_ = scale.item<float>();
   growth_tracker_ = growth_tracker.item<int>();
 }
@@ -171,9 +163,7 @@ void GradScaler::load(const std::optional<GradScalerState>& state) {
   check(
       0 <= state->growth_tracker && state->growth_tracker <= state->growth_interval,
       "GradScaler: the growth tracker of a state lies between 0 and its growth interval, ",
-      state->growth_interval,
-      ": ",
-      state->growth_tracker);
+      state->growth_interval, ": ", state->growth_tracker);
   scale_ = static_cast<float>(state->scale);
   growth_tracker_ = state->growth_tracker;
   options_.growth_factor(state->growth_factor)

@@ -141,8 +141,7 @@ void check_names(const NamedTensors& state, const std::vector<std::string>& name
 }  // namespace
 
 WeightsReport load_weights(
-    torch::nn::Module& module,
-    const std::filesystem::path& path,
+    torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options) {
   const NamedTensors state = named_state(module);
   check_names(state, options.resizable);
@@ -150,8 +149,7 @@ WeightsReport load_weights(
   Pairing pairing(state, file, options);
   if (!pairing.report().fits()) {
     throw DataError(concat(
-        "load_weights: ",
-        path.string(),
+        "load_weights: ", path.string(),
         ": the weights do not fit the model; nothing was loaded:\n",
         differences_text(pairing.report()),
         "choose the model that the file was made with, or let the tensors of a new head keep their "
@@ -161,24 +159,20 @@ WeightsReport load_weights(
 }
 
 void save_weights(
-    const torch::nn::Module& module,
-    const std::filesystem::path& path,
+    const torch::nn::Module& module, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata) {
   save_weights(named_state(module), path, metadata);
 }
 
 void save_weights(
-    const NamedTensors& state,
-    const std::filesystem::path& path,
+    const NamedTensors& state, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata) {
   std::vector<torch::Tensor> plain;
   std::vector<TensorEntry> entries;
   for (const auto& item : state) {
     const auto type = element_type_of(item.value().scalar_type());
     check(
-        type.has_value(),
-        "save_weights: ",
-        item.key(),
+        type.has_value(), "save_weights: ", item.key(),
         " has a type that files of weights do not have: ",
         c10::toString(item.value().scalar_type()));
     const auto& tensor = plain.emplace_back(item.value().detach().cpu().contiguous());

@@ -35,8 +35,7 @@ struct LoadWeightsOptions {
 ///     auto report = load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight",
 ///     "fc.bias"}});
 WeightsReport load_weights(
-    torch::nn::Module& module,
-    const std::filesystem::path& path,
+    torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options = {});
 
 /// Writes the module's parameters and buffers, by Python's names in Python's order, row-major
@@ -44,14 +43,12 @@ WeightsReport load_weights(
 ///
 /// The file is complete or not there. Throws InvalidArgument for another extension.
 void save_weights(
-    const torch::nn::Module& module,
-    const std::filesystem::path& path,
+    const torch::nn::Module& module, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata = {});
 
 /// Does the same for tensors that have their names already.
 void save_weights(
-    const NamedTensors& state,
-    const std::filesystem::path& path,
+    const NamedTensors& state, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lockstep::nn

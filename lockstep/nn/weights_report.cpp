@@ -15,11 +15,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 std::string line_of(const WeightsReport::Mismatch& tensor) {
   return concat(
-      tensor.name,
-      ": here ",
-      shape_text(tensor.in_model),
-      " ",
-      tensor.type_in_model,
+      tensor.name, ": here ", shape_text(tensor.in_model), " ", tensor.type_in_model,
       ", in the file ",
       tensor.type_in_file.empty() ? "none"
                                   : concat(shape_text(tensor.in_file), " ", tensor.type_in_file));

@@ -67,9 +67,7 @@ class DataParallel {
   ///
   ///     DataParallel model(net, places, [] { return Net(10); });
   DataParallel(
-      Holder module,
-      const std::vector<Place>& places,
-      const std::function<Holder()>& make_another,
+      Holder module, const std::vector<Place>& places, const std::function<Holder()>& make_another,
       DataParallelOptions options = {})
       : module_(std::move(module)) {
     check(!places.empty(), "DataParallel: there must be at least one place");

@@ -47,9 +47,7 @@ std::string data_fingerprint(const DatasetSource& source) {
   const torch::Tensor content = source.folders.empty() ? images_of(set) : names_of(set);
   char text[20];
   std::snprintf(
-      text,
-      sizeof text,
-      "%016llx",
+      text, sizeof text, "%016llx",
       static_cast<unsigned long long>(
           parameters_hash({at::tensor(source.labels, torch::kLong), content})));
   return text;

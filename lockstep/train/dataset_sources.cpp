@@ -97,8 +97,7 @@ std::vector<std::int64_t> labels_of(const data::InMemoryImages& images) {
 void check_augmentable(const TrainOptions& options, const data::InMemoryImages& images) {
   check(
       options.loading.augment != Augment::kTimm || images.shape().channels == 3,
-      "train: --augment timm changes colours, but the images of ",
-      options.data.name,
+      "train: --augment timm changes colours, but the images of ", options.data.name,
       " are grey; use crop-flip or none");
 }
 
@@ -135,8 +134,7 @@ class FolderOpener {
 
   data::SamplesPointer for_training(const data::ImageFolder& folder) {
     return open(
-        folder,
-        train_transform(loading_.augment, size_, data::imagenet_normalization()),
+        folder, train_transform(loading_.augment, size_, data::imagenet_normalization()),
         data::OnBadImage::kReplace);
   }
 
@@ -180,8 +178,7 @@ DatasetSource open_source(const TrainOptions& options) {
   check(
       name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
           name == "mock",
-      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock: ",
-      name);
+      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock: ", name);
   return open_stored(options);
 }
 

@@ -18,18 +18,13 @@ void hold_out(DatasetSource& source, const TrainOptions& options) {
   if (share == 0) return;
   check(
       source.validation == nullptr,
-      "train: --val-split is for a set without images to validate on, but ",
-      options.data.directory,
+      "train: --val-split is for a set without images to validate on, but ", options.data.directory,
       " has them");
   auto parts = data::stratified_split_by_seed(
       source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
   check(
-      !parts[0].empty() && !parts[1].empty(),
-      "train: --val-split ",
-      share,
-      " leaves nothing on one side of ",
-      source.labels.size(),
-      " images");
+      !parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
+      " leaves nothing on one side of ", source.labels.size(), " images");
   auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
   (source.test == nullptr ? source.test : source.validation) = std::move(held);
   source.train = std::make_shared<data::SampleSubset>(source.train, std::move(parts[0]));
@@ -39,9 +34,7 @@ void hold_out(DatasetSource& source, const TrainOptions& options) {
 void need_a_test(DatasetSource& source, const TrainOptions& options) {
   if (source.test == nullptr) source.test = std::exchange(source.validation, nullptr);
   check(
-      source.test != nullptr,
-      "train: ",
-      options.data.directory,
+      source.test != nullptr, "train: ", options.data.directory,
       " has no images to test on: make a folder val or test beside train, or hold some out by ",
       "--val-split 0.1");
 }
@@ -68,12 +61,7 @@ Datasets load_datasets(const TrainOptions& options) {
 std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
   const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
   check(
-      asked >= needed,
-      "train: --num-classes ",
-      asked,
-      " is less than the ",
-      needed,
-      " classes of ",
+      asked >= needed, "train: --num-classes ", asked, " is less than the ", needed, " classes of ",
       options.data.name);
   return asked;
 }

@@ -39,14 +39,10 @@ void check_memory(const TrainPlan& plan, int local_world_size) {
   const std::int64_t needed = bytes_a_rank(plan) * local_world_size;
   if (plan.available_bytes == 0 || needed <= plan.available_bytes) return;
   throw std::system_error(
-      ENOMEM,
-      std::generic_category(),
+      ENOMEM, std::generic_category(),
       concat(
-          "train: the ranks here need at least ",
-          needed / 1000000,
-          " MB, but only ",
-          plan.available_bytes / 1000000,
-          " MB are available"));
+          "train: the ranks here need at least ", needed / 1000000, " MB, but only ",
+          plan.available_bytes / 1000000, " MB are available"));
 }
 
 }  // namespace

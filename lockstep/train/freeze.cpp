@@ -45,13 +45,8 @@ void check_all_match(const torch::nn::Module& module, const std::vector<std::str
   for (const auto& pattern : patterns) {
     const auto is_meant = [&](const std::string& name) { return matches(pattern, name); };
     check(
-        std::ranges::any_of(names, is_meant),
-        "train: --freeze matches no parameter: ",
-        pattern,
-        "; their names are ",
-        beginnings(module),
-        ", such as ",
-        names.front());
+        std::ranges::any_of(names, is_meant), "train: --freeze matches no parameter: ", pattern,
+        "; their names are ", beginnings(module), ", such as ", names.front());
   }
 }
 

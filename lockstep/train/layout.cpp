@@ -18,14 +18,12 @@ void check_flags_fit(const TrainOptions& options) {
   const std::string way = name_of(options.parallel);
   check(
       is_staged(options.parallel) || !options.pipeline.stages,
-      "train: --stages cuts a model, and --parallel ",
-      way,
+      "train: --stages cuts a model, and --parallel ", way,
       " does not; use mp, pp, ddp+mp or ddp+pp");
   const bool piped = options.parallel == Parallel::kPp || options.parallel == Parallel::kDdpPp;
   check(
       piped || (!options.pipeline.chunks && !options.pipeline.schedule),
-      "train: --chunks and --schedule are for --parallel pp and ddp+pp, not for ",
-      way);
+      "train: --chunks and --schedule are for --parallel pp and ddp+pp, not for ", way);
   check(
       is_staged(options.parallel) || (options.pipeline.balance == Balance::kTime &&
                                       options.pipeline.checkpoint == Checkpoint::kNever &&
@@ -42,11 +40,8 @@ int stages_a_worker(const TrainOptions& options) {
 
 void check_one_process(const TrainOptions& options, int world_size) {
   check(
-      world_size == 1,
-      "train: --parallel ",
-      name_of(options.parallel),
-      " works in one process, but there are ",
-      world_size,
+      world_size == 1, "train: --parallel ", name_of(options.parallel),
+      " works in one process, but there are ", world_size,
       " ranks; use --parallel ddp, or --places instead of --nproc-per-node");
 }
 
@@ -71,18 +66,14 @@ Layout one_pipeline(const TrainOptions& options, int world_size) {
   Layout layout;
   layout.stages_over_ranks = world_size > 1;
   check(
-      world_size == 1 || !options.places,
-      "train: --parallel ",
-      name_of(options.parallel),
+      world_size == 1 || !options.places, "train: --parallel ", name_of(options.parallel),
       " has one stage a rank or one a place, not both: give --nproc-per-node or --places");
   const int asked = options.pipeline.stages.value_or(2 * each) / each;
   layout.workers = world_size > 1 ? world_size : options.places.value_or(asked);
   layout.stages = options.pipeline.stages.value_or(layout.workers * each);
   layout.places = layout.stages_over_ranks ? 1 : layout.workers;
   check(
-      layout.workers >= 2,
-      "train: --parallel ",
-      name_of(options.parallel),
+      layout.workers >= 2, "train: --parallel ", name_of(options.parallel),
       " needs at least 2 places or ranks");
   return layout;
 }
@@ -97,40 +88,27 @@ Layout many_pipelines(const TrainOptions& options, int world_size) {
   layout.stages_over_ranks = world_size > 1 && !options.places;
   if (layout.stages_over_ranks) {
     check(
-        world_size % layout.workers == 0,
-        "train: ",
-        world_size,
-        " ranks cannot be divided into pipelines of ",
-        layout.workers,
+        world_size % layout.workers == 0, "train: ", world_size,
+        " ranks cannot be divided into pipelines of ", layout.workers,
         "; start a multiple of it, or change --stages");
     layout.replicas = world_size / layout.workers;
   } else if (world_size > 1) {
     layout.places = *options.places;
     layout.replicas = world_size;
     check(
-        layout.places == layout.workers,
-        "train: each of the ",
-        world_size,
-        " ranks has a pipeline of ",
-        layout.workers,
-        " places; --places is ",
-        layout.places);
+        layout.places == layout.workers, "train: each of the ", world_size,
+        " ranks has a pipeline of ", layout.workers, " places; --places is ", layout.places);
   } else {
     const int places = options.places.value_or(2 * layout.workers);
     check(
-        places % layout.workers == 0,
-        "train: ",
-        places,
-        " places cannot be divided into pipelines of ",
-        layout.workers,
+        places % layout.workers == 0, "train: ", places,
+        " places cannot be divided into pipelines of ", layout.workers,
         "; give a multiple of it, or change --stages");
     layout.replicas = layout.thread_ranks = places / layout.workers;
     layout.places = layout.workers;
   }
   check(
-      layout.replicas >= 2,
-      "train: --parallel ",
-      name_of(options.parallel),
+      layout.replicas >= 2, "train: --parallel ", name_of(options.parallel),
       " needs two replicas at least, there is one; start more ranks or places, or leave ddp+ out");
   return layout;
 }
@@ -180,22 +158,17 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
   check(
       replicated || !options.optimizer.sharded,
       "train: --shard-optimizer divides the optimizer among replicas that are ranks; --parallel ",
-      name_of(options.parallel),
-      " has none");
+      name_of(options.parallel), " has none");
   check(
       options.parallel == Parallel::kDdp || !options.sync_batch_norm,
-      "train: --sync-batch-norm is for --parallel ddp, not for ",
-      name_of(options.parallel));
+      "train: --sync-batch-norm is for --parallel ddp, not for ", name_of(options.parallel));
   if (options.parallel == Parallel::kSerial) {
     check(
-        world_size == 1,
-        "train: --parallel serial trains on one rank, but there are ",
-        world_size,
+        world_size == 1, "train: --parallel serial trains on one rank, but there are ", world_size,
         "; use --parallel ddp");
     check(
         options.places.value_or(1) == 1,
-        "train: --parallel serial computes in one place, but --places is ",
-        *options.places,
+        "train: --parallel serial computes in one place, but --places is ", *options.places,
         "; use --parallel ddp or dp");
     return {};
   }
@@ -225,8 +198,7 @@ std::string describe(const TrainOptions& options, const Layout& layout) {
   text += counted(layout.stages, "stage");
   if (layout.stages > layout.workers)
     text += concat(
-        layout.stages_over_ranks ? " on " : " in ",
-        layout.workers,
+        layout.stages_over_ranks ? " on " : " in ", layout.workers,
         layout.stages_over_ranks ? " ranks" : " places");
   // Of the schedule itself: closed forms hold only where chunks come out even.
   const double bubble =
@@ -234,13 +206,8 @@ std::string describe(const TrainOptions& options, const Layout& layout) {
           make_schedule(kind, layout.workers, layout.stages, layout.micro_batches), ActionCosts())
           .idle_share();
   return text + concat(
-                    ", ",
-                    title_of(kind),
-                    ", ",
-                    counted(layout.micro_batches, "chunk"),
-                    ", bubble ",
-                    std::lround(bubble * 100),
-                    " %");
+                    ", ", title_of(kind), ", ", counted(layout.micro_batches, "chunk"), ", bubble ",
+                    std::lround(bubble * 100), " %");
 }
 
 }  // namespace lockstep

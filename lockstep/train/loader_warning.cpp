@@ -17,12 +17,8 @@ std::optional<std::string> slow_loader_warning(const MeterReading& reading, int 
   const double wait = reading.data_seconds / static_cast<double>(reading.steps);
   if (!(share >= kWorthAWord) || wait < kShortestWaitSeconds) return std::nullopt;
   return concat(
-      "steps wait for images: ",
-      std::lround(100 * share),
-      " % of their time (data_ms ",
-      std::lround(1e3 * wait),
-      "), with --workers ",
-      workers,
+      "steps wait for images: ", std::lround(100 * share), " % of their time (data_ms ",
+      std::lround(1e3 * wait), "), with --workers ", workers,
       "; more of them help if cores are idle, else a cheaper --augment or smaller images");
 }
 

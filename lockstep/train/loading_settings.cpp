@@ -23,21 +23,14 @@ const char* name_of(BadImages value) { return value == BadImages::kFail ? "fail"
 void check_loading(const LoadingSettings& settings) {
   const int side = settings.image_size.value_or(1), workers = settings.workers.value_or(0);
   check(
-      1 <= side && side <= kLargestSide,
-      "train: --image-size must be 1 to ",
-      kLargestSide,
-      ": ",
+      1 <= side && side <= kLargestSide, "train: --image-size must be 1 to ", kLargestSide, ": ",
       side);
   check(
-      0 <= workers && workers <= kMostWorkers,
-      "train: --workers must be 0 to ",
-      kMostWorkers,
-      ": ",
+      0 <= workers && workers <= kMostWorkers, "train: --workers must be 0 to ", kMostWorkers, ": ",
       workers);
   check(
       settings.val_split >= 0 && settings.val_split < 1,
-      "train: --val-split must be at least 0 and below 1: ",
-      settings.val_split);
+      "train: --val-split must be at least 0 and below 1: ", settings.val_split);
 }
 
 int workers_of(const LoadingSettings& settings, int cores, bool is_mere_copy) {

@@ -26,11 +26,7 @@ std::int64_t ticks_of(std::int64_t epochs, std::int64_t ticks_an_epoch) {
 
 std::int64_t length_after(std::int64_t warmup, std::int64_t all) {
   check(
-      all > warmup,
-      "train: the warm-up of the learning rate takes ",
-      warmup,
-      " of ",
-      all,
+      all > warmup, "train: the warm-up of the learning rate takes ", warmup, " of ", all,
       " epochs or steps and leaves none for --sched; shorten it or train longer");
   return all - warmup;
 }

@@ -28,17 +28,11 @@ void check_all_belong(const LrSettings& set) {
   check_flag("--decay-epochs", set.decay_epochs.has_value(), {Kind::kStep});
   check_flag("--decay-milestones", !set.decay_milestones.empty(), {Kind::kMultistep});
   check_flag(
-      "--decay-rate",
-      set.decay_rate.has_value(),
+      "--decay-rate", set.decay_rate.has_value(),
       {Kind::kStep, Kind::kMultistep, Kind::kExponential, Kind::kPlateau});
   check_flag(
-      "--min-lr",
-      set.min_lr.has_value(),
-      {Kind::kStep,
-       Kind::kMultistep,
-       Kind::kExponential,
-       Kind::kCosine,
-       Kind::kPolynomial,
+      "--min-lr", set.min_lr.has_value(),
+      {Kind::kStep, Kind::kMultistep, Kind::kExponential, Kind::kCosine, Kind::kPolynomial,
        Kind::kPlateau});
   check_flag("--poly-power", set.power.has_value(), {Kind::kPolynomial});
   check_flag("--patience-epochs", set.patience_epochs.has_value(), {Kind::kPlateau});
@@ -50,12 +44,7 @@ void check_all_belong(const LrSettings& set) {
 
 void check_least(const char* flag, const std::optional<std::int64_t>& value, std::int64_t least) {
   check(
-      value.value_or(least) >= least,
-      "train: ",
-      flag,
-      " must be at least ",
-      least,
-      ": ",
+      value.value_or(least) >= least, "train: ", flag, " must be at least ", least, ": ",
       value.value_or(least));
 }
 
@@ -63,24 +52,14 @@ void check_between(
     const char* flag, const std::optional<double>& value, double least, double most) {
   if (!value) return;
   check(
-      *value >= least && *value <= most,
-      "train: ",
-      flag,
-      " must be from ",
-      least,
-      " to ",
-      most,
-      ": ",
-      *value);
+      *value >= least && *value <= most, "train: ", flag, " must be from ", least, " to ", most,
+      ": ", *value);
 }
 
 void check_above_zero(const char* flag, const std::optional<double>& value) {
   check(
-      std::isfinite(value.value_or(1)) && value.value_or(1) > 0,
-      "train: ",
-      flag,
-      " must be a number above 0: ",
-      value.value_or(1));
+      std::isfinite(value.value_or(1)) && value.value_or(1) > 0, "train: ", flag,
+      " must be a number above 0: ", value.value_or(1));
 }
 
 void check_numbers(const LrSettings& set, double lr) {
@@ -103,11 +82,8 @@ void check_milestones(const std::vector<std::int64_t>& milestones) {
   std::int64_t before = 0;
   for (const std::int64_t milestone : milestones) {
     check(
-        milestone > before,
-        "train: --decay-milestones must be above 0 and ascend: ",
-        milestone,
-        " comes after ",
-        before);
+        milestone > before, "train: --decay-milestones must be above 0 and ascend: ", milestone,
+        " comes after ", before);
     before = milestone;
   }
 }
@@ -139,10 +115,8 @@ void check_lr_settings(const LrSettings& settings, double lr, const TrainLimits&
       settings.kind != Kind::kOneCycle || !warms_up,
       "train: --sched onecycle warms up by itself; see --pct-start");
   check(
-      !has_length(settings.kind) || limits.epochs || limits.steps,
-      "train: --sched ",
-      name_of(settings.kind),
-      " must know when it ends; give --epochs or --max-steps");
+      !has_length(settings.kind) || limits.epochs || limits.steps, "train: --sched ",
+      name_of(settings.kind), " must know when it ends; give --epochs or --max-steps");
 }
 
 }  // namespace lockstep

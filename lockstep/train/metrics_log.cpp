@@ -44,8 +44,7 @@ int last_restart(const std::string& text) {
 MetricsLog::MetricsLog(const std::string& path, bool goes_on)
     : path_(path),
       file_(::open(
-          path.c_str(),
-          (goes_on ? O_RDWR : O_WRONLY | O_EXCL) | O_CREAT | O_APPEND | O_CLOEXEC,
+          path.c_str(), (goes_on ? O_RDWR : O_WRONLY | O_EXCL) | O_CREAT | O_APPEND | O_CLOEXEC,
           0644)) {
   if (!file_) throw_errno("metrics: cannot create", path_);
   if (!goes_on) return;
@@ -61,9 +60,7 @@ void MetricsLog::append(const MetricRecord& record) {
   const int error = write_waiting();
   if (error == 0 || waited) return;
   warning_ = concat(
-      path_,
-      ": ",
-      std::generic_category().message(error),
+      path_, ": ", std::generic_category().message(error),
       "; training goes on, and the lines wait in memory until the disk takes them");
 }
 

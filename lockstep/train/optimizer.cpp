@@ -12,8 +12,7 @@ constexpr double kAdamEpsilon = 1e-7;
 // optimizer's in its place: so the decay is set once the groups are there.
 template <typename Optimizer, typename Options>
 std::unique_ptr<torch::optim::Optimizer> make(
-    const OptimizerSettings& settings,
-    const std::vector<torch::Tensor>& parameters,
+    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters,
     const Options& options) {
   std::vector<torch::Tensor> kept, decaying;
   for (const auto& parameter : parameters) {

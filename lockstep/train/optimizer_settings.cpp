@@ -39,25 +39,19 @@ double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step)
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits) {
   check(
       std::isfinite(settings.lr) && settings.lr > 0,
-      "train: --lr must be a number above 0: ",
-      settings.lr);
+      "train: --lr must be a number above 0: ", settings.lr);
   check(
       settings.momentum >= 0 && settings.momentum < 1,
-      "train: --momentum must be at least 0 and below 1: ",
-      settings.momentum);
+      "train: --momentum must be at least 0 and below 1: ", settings.momentum);
   check(
       settings.momentum == 0 || settings.kind == OptimizerKind::kSgd,
-      "train: --momentum is for --opt sgd; ",
-      name_of(settings.kind),
-      " has its own");
+      "train: --momentum is for --opt sgd; ", name_of(settings.kind), " has its own");
   check(
       settings.clip_grad.value_or(1) > 0,
-      "train: --clip-grad must be a number above 0: ",
-      settings.clip_grad.value_or(1));
+      "train: --clip-grad must be a number above 0: ", settings.clip_grad.value_or(1));
   check(
       std::isfinite(settings.weight_decay) && settings.weight_decay >= 0,
-      "train: --weight-decay must be at least 0: ",
-      settings.weight_decay);
+      "train: --weight-decay must be at least 0: ", settings.weight_decay);
   check_lr_settings(settings.schedule, settings.lr, limits);
 }
 

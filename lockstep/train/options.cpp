@@ -70,8 +70,7 @@ void check_snapshots(const SnapshotSettings& settings) {
   check(
       settings.unit == SnapshotUnit::kNone || settings.unit == SnapshotUnit::kNever ||
           settings.count > 0,
-      "train: the time between snapshots must be above 0: ",
-      settings.count);
+      "train: the time between snapshots must be above 0: ", settings.count);
 }
 
 }  // namespace
@@ -86,8 +85,7 @@ void check_options(const TrainOptions& options, int world_size) {
   check_at_least("--limit-train-batches", 1, options.limit_train_batches.value_or(1));
   check(
       options.val_interval >= -1,
-      "train: --val-interval must be at least 0, or never: ",
-      options.val_interval);
+      "train: --val-interval must be at least 0, or never: ", options.val_interval);
   check_at_least("--log-interval", 1, options.log_interval);
   check_at_least("--chunks", 1, options.pipeline.chunks.value_or(1));
   check_at_least("--stages", 1, options.pipeline.stages.value_or(1));

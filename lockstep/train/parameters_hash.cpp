@@ -66,8 +66,7 @@ std::uint64_t hash_of_stages(
 }  // namespace
 
 std::string agreed_parameters_hash(
-    const std::vector<torch::Tensor>& parameters,
-    const ProcessGroup& world,
+    const std::vector<torch::Tensor>& parameters, const ProcessGroup& world,
     const ProcessGroup& stages) {
   const torch::Tensor own = at::empty({1}, torch::kLong);
   own.fill_(static_cast<std::int64_t>(hash_of_stages(parameters, stages)));
@@ -77,12 +76,8 @@ std::string agreed_parameters_hash(
   for (int rank = 1; rank < world.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;
     throw Error(concat(
-        "train: the parameters of the ranks differ: hash ",
-        hexadecimal(hashes[0]),
-        " on rank 0, ",
-        hexadecimal(hashes[rank]),
-        " on rank ",
-        rank,
+        "train: the parameters of the ranks differ: hash ", hexadecimal(hashes[0]), " on rank 0, ",
+        hexadecimal(hashes[rank]), " on rank ", rank,
         "; the results of this run cannot be trusted"));
   }
   return hexadecimal(hashes[0]);

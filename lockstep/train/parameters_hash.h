@@ -22,8 +22,7 @@ std::uint64_t parameters_hash(
 /// an Error that names ranks. Where the model is in stages, one after the other on the ranks of
 /// `stages`, the hash is that of the whole. A collective of both groups.
 std::string agreed_parameters_hash(
-    const std::vector<torch::Tensor>& parameters,
-    const ProcessGroup& replicas,
+    const std::vector<torch::Tensor>& parameters, const ProcessGroup& replicas,
     const ProcessGroup& stages);
 
 }  // namespace lockstep

@@ -31,9 +31,7 @@ class Progress {
 
   /// Begins an epoch of so many steps, of which some were made in an earlier life.
   void begin_epoch(
-      std::int64_t epoch,
-      std::optional<std::int64_t> epochs,
-      std::int64_t steps,
+      std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps,
       std::int64_t made = 0);
 
   /// Says how much training is left after this epoch's steps, for the remaining time.

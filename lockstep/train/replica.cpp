@@ -25,12 +25,8 @@ nn::Model seeded_model(const TrainOptions& options, std::int64_t classes) {
 }
 
 std::unique_ptr<Replica> spread(
-    const nn::Model& model,
-    const TrainOptions& options,
-    const Layout& layout,
-    const Task& task,
-    const RankGroups& groups,
-    const std::vector<Place>& places) {
+    const nn::Model& model, const TrainOptions& options, const Layout& layout, const Task& task,
+    const RankGroups& groups, const std::vector<Place>& places) {
   if (layout.stages > 1) {
     const std::vector<int> balance =
         stage_balance(options, layout, model, task.image, groups.world);
@@ -123,10 +119,7 @@ void Replica::update(double lr) {
 }
 
 std::unique_ptr<Replica> make_replica(
-    const TrainOptions& options,
-    const Layout& layout,
-    const Task& task,
-    const RankGroups& groups,
+    const TrainOptions& options, const Layout& layout, const Task& task, const RankGroups& groups,
     const std::vector<Place>& places) {
   nn::Model model = seeded_model(options, task.classes);
   StartWeights start = start_with(model, options);

@@ -20,8 +20,7 @@ ModuleReplica::ModuleReplica(const TrainOptions& options, nn::Model model, const
     : Replica(options, groups), model_(std::move(model)) {
   if (options.parallel == Parallel::kDdp) {
     parallel_.emplace(
-        model_,
-        groups.replicas,
+        model_, groups.replicas,
         DistributedDataParallelOptions().sync_batch_norm(options.sync_batch_norm));
   }
   make_optimizer();
@@ -42,9 +41,7 @@ double ModuleReplica::communication_seconds() const {
 }
 
 DataParallelReplica::DataParallelReplica(
-    const TrainOptions& options,
-    nn::Model model,
-    const RankGroups& groups,
+    const TrainOptions& options, nn::Model model, const RankGroups& groups,
     const std::vector<Place>& places)
     : Replica(options, groups), model_(std::move(model)), parallel_(model_, places) {
   make_optimizer();
@@ -58,11 +55,8 @@ torch::Tensor DataParallelReplica::forward_and_backward(
 }
 
 PipelineReplica::PipelineReplica(
-    const TrainOptions& options,
-    const nn::Model& model,
-    const std::vector<int>& balance,
-    const RankGroups& groups,
-    const std::vector<Place>& places)
+    const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
+    const RankGroups& groups, const std::vector<Place>& places)
     : Replica(options, groups),
       layers_(model->layers()),
       pipeline_(layers_, balance, places, pipeline_options(options), groups.replicas) {
@@ -77,9 +71,7 @@ torch::Tensor PipelineReplica::forward_and_backward(
 }
 
 StageReplica::StageReplica(
-    const TrainOptions& options,
-    const nn::Model& model,
-    const std::vector<int>& balance,
+    const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
     const RankGroups& groups)
     : Replica(options, groups),
       stage_(model->layers(), balance, groups.stages, pipeline_options(options), groups.replicas) {

@@ -36,9 +36,7 @@ class ModuleReplica final : public Replica {
 class DataParallelReplica final : public Replica {
  public:
   DataParallelReplica(
-      const TrainOptions& options,
-      nn::Model model,
-      const RankGroups& groups,
+      const TrainOptions& options, nn::Model model, const RankGroups& groups,
       const std::vector<Place>& places);
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
@@ -57,11 +55,8 @@ class DataParallelReplica final : public Replica {
 class PipelineReplica final : public Replica {
  public:
   PipelineReplica(
-      const TrainOptions& options,
-      const nn::Model& model,
-      const std::vector<int>& balance,
-      const RankGroups& groups,
-      const std::vector<Place>& places);
+      const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
+      const RankGroups& groups, const std::vector<Place>& places);
   std::vector<torch::Tensor> parameters() const override { return pipeline_.parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(layers_); }
 
@@ -79,9 +74,7 @@ class PipelineReplica final : public Replica {
 class StageReplica final : public Replica {
  public:
   StageReplica(
-      const TrainOptions& options,
-      const nn::Model& model,
-      const std::vector<int>& balance,
+      const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
       const RankGroups& groups);
   std::vector<torch::Tensor> parameters() const override { return stage_.parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(stage_.layers()); }

@@ -80,8 +80,7 @@ void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
     for (const auto& refusal : choice.refused)
       is_refused = is_refused || refusal.name == entry.path().filename();
     check(
-        !is_later || is_refused,
-        "train: --resume: this run has a later snapshot, ",
+        !is_later || is_refused, "train: --resume: this run has a later snapshot, ",
         entry.path().filename().string(),
         "; go on from that by --resume auto, or name another --output");
   }

@@ -45,10 +45,7 @@ void check_run_directory(const std::string& path, const ResumeSettings& resume) 
   if (holds_run(path) && continues(path, resume)) return;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     check(
-        entry.path().filename() == "logs",
-        "train: --output holds files already: ",
-        path,
-        " (",
+        entry.path().filename() == "logs", "train: --output holds files already: ", path, " (",
         entry.path().filename().string(),
         "); name a new or empty folder, or leave --output out; --resume auto goes on with a run");
   }

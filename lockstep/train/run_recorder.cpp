@@ -3,8 +3,7 @@
 namespace lockstep {
 
 RunRecorder::RunRecorder(
-    const TrainOptions& options,
-    const std::vector<std::string>& command,
+    const TrainOptions& options, const std::vector<std::string>& command,
     const std::string& environment_json)
     : directory_(options.output, options.resume),
       metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {

@@ -16,8 +16,7 @@ class RunRecorder {
   /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
   /// metrics.jsonl; or goes on with the run that it holds, if the options say so.
   RunRecorder(
-      const TrainOptions& options,
-      const std::vector<std::string>& command,
+      const TrainOptions& options, const std::vector<std::string>& command,
       const std::string& environment_json);
 
   /// Names a file in the folder.

@@ -36,16 +36,9 @@ StartWeights start_with(nn::Model& model, const TrainOptions& options) {
   if (options.freeze.empty()) return start;
   start.frozen = freeze(*model, options.freeze);
   start.remark += concat(
-      start.remark.empty() ? "" : "; ",
-      "frozen: ",
-      start.frozen.parameters,
-      " of ",
-      model->parameters().size(),
-      " parameters (",
-      start.frozen.elements,
-      " numbers) and the statistics of ",
-      start.frozen.norms.size(),
-      " batch norms");
+      start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters, " of ",
+      model->parameters().size(), " parameters (", start.frozen.elements,
+      " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
   return start;
 }
 

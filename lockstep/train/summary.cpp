@@ -50,10 +50,9 @@ std::vector<Column> columns(const std::string& set) {
 }
 
 bool is_shown(const Column& column, const RunSummary& summary) {
-  return column.always ||
-         std::any_of(summary.epochs.begin(), summary.epochs.end(), [&](const auto& epoch) {
-           return column.value(epoch).has_value();
-         });
+  return column.always || std::any_of(
+                              summary.epochs.begin(), summary.epochs.end(),
+                              [&](const auto& epoch) { return column.value(epoch).has_value(); });
 }
 
 std::string padded(const std::string& text, std::size_t width) {

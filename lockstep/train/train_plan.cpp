@@ -51,9 +51,7 @@ std::string rate_of(const TrainPlan& plan) {
   if (schedule.kind != LrScheduleKind::kConstant) text += concat(", ", name_of(schedule.kind));
   if (schedule.warmup > 0)
     text += concat(
-        " after ",
-        schedule.warmup,
-        schedule.steps_a_tick == 1 ? " steps" : " epochs",
+        " after ", schedule.warmup, schedule.steps_a_tick == 1 ? " steps" : " epochs",
         " of warm-up");
   return text;
 }
@@ -62,11 +60,8 @@ std::string batch_of(const TrainPlan& plan) {
   const std::int64_t batch = plan.options.batch_size;
   const std::int64_t accumulated = plan.options.grad_accum_steps;
   return concat(
-      batch,
-      " on each replica, ",
-      accumulated == 1 ? "" : concat(accumulated, " times a step, "),
-      batch * batches_a_step(plan),
-      " in all");
+      batch, " on each replica, ", accumulated == 1 ? "" : concat(accumulated, " times a step, "),
+      batch * batches_a_step(plan), " in all");
 }
 
 std::string optimizer_of(const TrainPlan& plan) {
@@ -128,28 +123,16 @@ std::string plan_text(const TrainPlan& plan) {
   const TrainOptions& options = plan.options;
   const Layout layout = layout_of(plan);
   return concat(
-      "Would train ",
-      options.model,
-      " on ",
-      options.data.name,
-      ", ",
-      name_of(options.parallel),
-      " ",
-      where(plan, layout),
-      ", for ",
-      duration_of(plan),
-      ".\n",
+      "Would train ", options.model, " on ", options.data.name, ", ", name_of(options.parallel),
+      " ", where(plan, layout), ", for ", duration_of(plan), ".\n",
       row("model", concat(options.model, ", ", plan.parameters, " parameters")),
       plan.start.empty() ? "" : row("start", plan.start),
       row("data",
           concat(
               plan.train_samples, " images to train with, ", plan.test_samples, " to test with")),
-      row("batch", batch_of(plan)),
-      row("spread", describe(options, layout)),
-      row("steps", steps_of(plan)),
-      row("optimizer", optimizer_of(plan)),
-      row("precision", name_of(options.precision)),
-      row("memory", memory_of(plan)),
+      row("batch", batch_of(plan)), row("spread", describe(options, layout)),
+      row("steps", steps_of(plan)), row("optimizer", optimizer_of(plan)),
+      row("precision", name_of(options.precision)), row("memory", memory_of(plan)),
       row("output", options.output));
 }
 

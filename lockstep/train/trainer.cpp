@@ -90,9 +90,7 @@ ProgressStyle style_of(const TrainOptions& options, int rank) {
 
 // Samples are dealt out among the replicas: the stages of one train on the same.
 Trainer::Trainer(
-    TrainOptions options,
-    const ProcessGroup& world,
-    const std::vector<std::string>& command,
+    TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
     const std::vector<Place>& places)
     : options_(std::move(options)),
       layout_(checked_layout(options_, world)),
@@ -103,14 +101,10 @@ Trainer::Trainer(
       bad_images_(data_.folders),
       start_(find_starting_point(options_, identity_of(options_, data_), world)),
       replica_(make_replica(
-          options_,
-          cut_as_before(layout_, start_.state),
-          task_of(options_, data_),
-          groups_,
+          options_, cut_as_before(layout_, start_.state), task_of(options_, data_), groups_,
           places)),
       sampler_(
-          data_.train->size(),
-          groups_.replicas,
+          data_.train->size(), groups_.replicas,
           {.shuffle = true, .seed = static_cast<std::uint64_t>(options_.seed)}),
       scheduler_(make_scheduler()),
       meter_(groups_.replicas),

@@ -45,9 +45,7 @@ class Trainer {
   /// `places` are those in which this rank computes: as many as the layout gives a rank (see
   /// plan_layout()); for one, where the calling thread is.
   Trainer(
-      TrainOptions options,
-      const ProcessGroup& world,
-      const std::vector<std::string>& command,
+      TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
       const std::vector<Place>& places = {});
 
   /// Trains until the first limit, evaluates, and checks that all ranks hold the same parameters;

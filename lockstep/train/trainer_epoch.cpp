@@ -119,16 +119,9 @@ void Trainer::log_interval() {
   // The sum is over all ranks, so all of them leave here together.
   if (!std::isfinite(reading.loss())) {
     throw DivergedError(concat(
-        "train: the loss became ",
-        std::isnan(reading.loss()) ? "NaN" : "infinite",
-        " in epoch ",
-        position_.epoch,
-        ", within the ",
-        reading.steps,
-        " steps up to step ",
-        step_,
-        "; try a smaller --lr than ",
-        options_.optimizer.lr));
+        "train: the loss became ", std::isnan(reading.loss()) ? "NaN" : "infinite", " in epoch ",
+        position_.epoch, ", within the ", reading.steps, " steps up to step ", step_,
+        "; try a smaller --lr than ", options_.optimizer.lr));
   }
   epoch_total_ += reading;
 }

@@ -19,11 +19,8 @@ namespace {
 
 torch::Tensor tensor_of(const MeterReading& part) {
   return at::tensor(
-      {static_cast<double>(part.steps),
-       static_cast<double>(part.samples),
-       part.loss_sum,
-       part.seconds,
-       part.data_seconds},
+      {static_cast<double>(part.steps), static_cast<double>(part.samples), part.loss_sum,
+       part.seconds, part.data_seconds},
       torch::kDouble);
 }
 

@@ -27,11 +27,7 @@ inline std::string train_line(
 
 /// Writes a line of an evaluation.
 inline std::string evaluation_line(
-    int restart,
-    std::int64_t epoch,
-    std::int64_t step,
-    const std::string& split,
-    double loss,
+    int restart, std::int64_t epoch, std::int64_t step, const std::string& split, double loss,
     double accuracy) {
   const MetricRecord record{
       .restart = restart,

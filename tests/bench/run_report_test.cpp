@@ -34,11 +34,11 @@ class Report : public ::testing::Test {
   // Two epochs; killed in the second.
   std::filesystem::path killed() {
     return run(
-        "killed",
-        train_line(0, 1, 4, 0.5, 1) + evaluation_line(0, 1, 4, "val", 0.25, 0.875) +
-            train_line(0, 2, 6, 0.4, 2) + train_line(1, 2, 6, 0.4, 12) +
-            train_line(1, 2, 8, 0.3, 13) + evaluation_line(1, 2, 8, "val", 0.125, 0.9375) +
-            train_line(1, 3, 12, 0.2, 14).substr(0, 30));
+        "killed", train_line(0, 1, 4, 0.5, 1) + evaluation_line(0, 1, 4, "val", 0.25, 0.875) +
+                      train_line(0, 2, 6, 0.4, 2) + train_line(1, 2, 6, 0.4, 12) +
+                      train_line(1, 2, 8, 0.3, 13) +
+                      evaluation_line(1, 2, 8, "val", 0.125, 0.9375) +
+                      train_line(1, 3, 12, 0.2, 14).substr(0, 30));
   }
 
   static std::string refusal(const std::filesystem::path& path) {
@@ -63,17 +63,15 @@ TEST_F(Report, SetsARunAsATable) {
   std::ofstream(path / "snapshots/step-00000008/manifest.json") << "{}";
   std::ofstream(path / "snapshots/best") << "step-00000004\n";
   EXPECT_EQ(
-      report_text({read_run_report(path)}),
-      path.string() +
-          R"(
+      report_text({read_run_report(path)}), path.string() +
+                                                R"(
 epoch  step  train loss  val loss  val accuracy   lr  samples/s  seconds
     1     4      0.5000    0.2500        0.8750  0.1        100     2.00
   restart 1 in epoch 2, 10.0 s after the record before: 1 record up to step 6 lost and made again, from step 6 on
     2     8      0.3500    0.1250        0.9375  0.1        100     2.00
 no summary.json: it runs yet, or its processes were killed
 snapshots at step 4 (best), 8
-)" + path.string() +
-          "/metrics.jsonl: line 7: torn when its writer ended; left out\n");
+)" + path.string() + "/metrics.jsonl: line 7: torn when its writer ended; left out\n");
 }
 
 TEST_F(Report, TellsHowTheRunEnded) {

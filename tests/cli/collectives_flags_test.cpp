@@ -39,25 +39,9 @@ TEST(CollectivesFlags, MeasureAllReduceOfTwoRanksByDefault) {
 
 TEST(CollectivesFlags, TakeListsAndSizes) {
   const auto command = parse_collectives(
-      {"--op",
-       "reduce,all_to_all",
-       "--backend",
-       "threads",
-       "--memory",
-       "ordinary",
-       "--min-bytes=4096",
-       "--max_bytes",
-       "16M",
-       "--factor",
-       "2",
-       "--nproc_per_node",
-       "3",
-       "--warmup",
-       "5",
-       "--iterations",
-       "7",
-       "--no-check",
-       "--no-pin"});
+      {"--op", "reduce,all_to_all", "--backend", "threads", "--memory", "ordinary",
+       "--min-bytes=4096", "--max_bytes", "16M", "--factor", "2", "--nproc_per_node", "3",
+       "--warmup", "5", "--iterations", "7", "--no-check", "--no-pin"});
   ASSERT_TRUE(command);
   EXPECT_THAT(command->sweep.collectives, ElementsAre(Collective::kReduce, Collective::kAllToAll));
   EXPECT_TRUE(command->ranks_are_threads());

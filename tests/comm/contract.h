@@ -31,14 +31,7 @@ inline std::string contract_name(const ::testing::TestParamInfo<ContractParamete
 
 /// Are the element types that every backend reduces.
 inline const std::vector<at::ScalarType> kNumbers = {
-    torch::kFloat,
-    torch::kDouble,
-    torch::kHalf,
-    torch::kBFloat16,
-    torch::kInt8,
-    torch::kUInt8,
-    torch::kShort,
-    torch::kInt,
-    torch::kLong};
+    torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16, torch::kInt8,
+    torch::kUInt8, torch::kShort,  torch::kInt,  torch::kLong};
 
 }  // namespace lockstep::testing

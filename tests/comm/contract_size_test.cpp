@@ -10,8 +10,7 @@ using testing::kNumbers;
 
 class ContractSizes : public Contract {};
 INSTANTIATE_TEST_SUITE_P(
-    Backends,
-    ContractSizes,
+    Backends, ContractSizes,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(2, 3, 4)),
     testing::contract_name);
 
@@ -76,8 +75,7 @@ TEST_P(ContractSizes, MixedMemoryIsReducedToo) {
 // time. Gloo promises no rank order and is not asked.
 class ContractOrder : public Contract {};
 INSTANTIATE_TEST_SUITE_P(
-    Backends,
-    ContractOrder,
+    Backends, ContractOrder,
     ::testing::Combine(::testing::Values("threads", "shm"), ::testing::Values(2, 3, 4)),
     testing::contract_name);
 

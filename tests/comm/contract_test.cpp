@@ -12,8 +12,7 @@ using testing::Contract;
 using testing::kNumbers;
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends,
-    Contract,
+    Backends, Contract,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(1, 2, 3, 4)),
     testing::contract_name);
 

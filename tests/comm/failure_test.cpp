@@ -37,9 +37,8 @@ class HostFailure : public ::testing::TestWithParam<std::string> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(
-    Backends, HostFailure, ::testing::Values("threads", "shm"), [](const auto& parameter) {
-      return parameter.param;
-    });
+    Backends, HostFailure, ::testing::Values("threads", "shm"),
+    [](const auto& parameter) { return parameter.param; });
 
 TEST_P(HostFailure, C13TimeoutNamesTheRankTheCollectiveAndTheLimit) {
   run(3, [](ProcessGroup group) {

@@ -39,8 +39,7 @@ ProcessGroup make_group(const std::string& backend, int rank, int size, const St
 }
 
 void run_child(
-    const std::function<ProcessGroup()>& make,
-    const std::function<void(ProcessGroup)>& body,
+    const std::function<ProcessGroup()>& make, const std::function<void(ProcessGroup)>& body,
     Failure& failure) {
   std::string text;
   try {
@@ -60,19 +59,14 @@ void run_processes(
   const int file = ::mkstemp(path);
   ::close(file);
   auto* failures = static_cast<Failure*>(::mmap(
-      nullptr,
-      sizeof(Failure) * static_cast<std::size_t>(size),
-      PROT_READ | PROT_WRITE,
-      MAP_SHARED | MAP_ANONYMOUS,
-      -1,
-      0));
+      nullptr, sizeof(Failure) * static_cast<std::size_t>(size), PROT_READ | PROT_WRITE,
+      MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
       run_child(
-          [&] { return make_group(backend, rank, size, file_store(path, size)); },
-          body,
+          [&] { return make_group(backend, rank, size, file_store(path, size)); }, body,
           failures[rank]);
       ::_exit(0);
     }

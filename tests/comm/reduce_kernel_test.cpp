@@ -27,13 +27,8 @@ torch::Tensor reduce_with(Kernel kernel, const std::vector<torch::Tensor>& input
   for (const auto& input : inputs) from.push_back(input.data_ptr());
   void* to = output.data_ptr();
   kernel(
-      {host::reduce_element(output.scalar_type()),
-       op,
-       from.data(),
-       static_cast<int>(from.size()),
-       &to,
-       1,
-       static_cast<std::size_t>(output.numel())});
+      {host::reduce_element(output.scalar_type()), op, from.data(), static_cast<int>(from.size()),
+       &to, 1, static_cast<std::size_t>(output.numel())});
   return output;
 }
 

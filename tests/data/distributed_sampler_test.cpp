@@ -12,9 +12,7 @@ using Indices = std::vector<std::int64_t>;
 using Shares = std::vector<Indices>;
 
 Shares shares(
-    std::int64_t size,
-    int world_size,
-    const DistributedSamplerOptions& options,
+    std::int64_t size, int world_size, const DistributedSamplerOptions& options,
     std::int64_t epoch = 0) {
   Shares all;
   for (int rank = 0; rank < world_size; ++rank) {

@@ -20,8 +20,7 @@ InMemoryImages images_of(std::int64_t channels) {
 torch::Tensor expected(const InMemoryImages& images, const std::vector<std::int64_t>& indices) {
   const auto& shape = images.shape();
   const auto all = torch::from_blob(
-      const_cast<std::uint8_t*>(images.pixels(0)),
-      {50, shape.height, shape.width, shape.channels},
+      const_cast<std::uint8_t*>(images.pixels(0)), {50, shape.height, shape.width, shape.channels},
       torch::kByte);
   const auto chosen = all.index_select(0, torch::tensor(indices).remainder(50));
   return chosen.permute({0, 3, 1, 2}).to(torch::kFloat).div(255);

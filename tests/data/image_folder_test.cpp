@@ -55,14 +55,7 @@ TEST(ImageFolder, WalksFoldersInsideAClass) {
 
 TEST(ImageFolder, CountsOtherFiles) {
   const ClassFolders folders(
-      {"README",
-       "top.jpg",
-       "a/1.jpg",
-       "a/1.txt",
-       "a/.hidden.jpg",
-       "a/jpg",
-       "b/1.png",
-       "b/2.webp",
+      {"README", "top.jpg", "a/1.jpg", "a/1.txt", "a/.hidden.jpg", "a/jpg", "b/1.png", "b/2.webp",
        ".git/config"});
   const ImageFolder folder(folders.path());
   EXPECT_THAT(paths(folder), ElementsAre("a/1.jpg", "b/1.png"));

@@ -14,16 +14,8 @@ using testing::refusal;
 TEST(ImageFolders, OpensTheParts) {
   for (const std::string name : {"val", "valid", "validation"}) {
     const ClassFolders folders(
-        {"train/a/1.jpg",
-         "train/a/2.jpg",
-         "train/b/1.jpg",
-         name + "/a/1.jpg",
-         name + "/b/1.jpg",
-         "test/a/1.jpg",
-         "test/b/1.jpg",
-         "test/b/2.jpg",
-         "test/b/3.jpg",
-         "README"});
+        {"train/a/1.jpg", "train/a/2.jpg", "train/b/1.jpg", name + "/a/1.jpg", name + "/b/1.jpg",
+         "test/a/1.jpg", "test/b/1.jpg", "test/b/2.jpg", "test/b/3.jpg", "README"});
     const auto parts = open_image_folders(folders.path());
     EXPECT_EQ(parts.train.size(), 3);
     ASSERT_TRUE(parts.validation && parts.test);
@@ -73,11 +65,7 @@ TEST(ImageFolders, RefusesLayoutsWithTwoMeanings) {
           ": the folder plane stands beside the folder train; a set has either parts (train, val, "
           "test) or classes");
   const ClassFolders twice(
-      {"train/a/1.jpg",
-       "train/b/1.jpg",
-       "val/a/1.jpg",
-       "val/b/1.jpg",
-       "valid/a/1.jpg",
+      {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "valid/a/1.jpg",
        "valid/b/1.jpg"});
   EXPECT_EQ(
       refusal([&] { open_image_folders(twice.path()); }),

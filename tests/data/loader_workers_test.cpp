@@ -62,9 +62,8 @@ void expect_equal(const std::vector<Batch>& left, const std::vector<Batch>& righ
 
 bool are_equal(const std::vector<Batch>& left, const std::vector<Batch>& right) {
   return std::equal(
-      left.begin(), left.end(), right.begin(), right.end(), [](const Batch& a, const Batch& b) {
-        return torch::equal(a.data, b.data);
-      });
+      left.begin(), left.end(), right.begin(), right.end(),
+      [](const Batch& a, const Batch& b) { return torch::equal(a.data, b.data); });
 }
 
 TEST(LoaderWorkers, DoNotChangeTheBatches) {

@@ -80,10 +80,9 @@ TEST(Split, WithinClassesKeepsTheirShares) {
   for (const std::int64_t label : {0, 1, 2, 5}) {
     const auto whole = static_cast<double>(std::count(labels.begin(), labels.end(), label));
     const auto in_part = [&](std::size_t part) {
-      return static_cast<double>(
-          std::count_if(parts[part].begin(), parts[part].end(), [&](auto index) {
-            return labels[static_cast<std::size_t>(index)] == label;
-          }));
+      return static_cast<double>(std::count_if(
+          parts[part].begin(), parts[part].end(),
+          [&](auto index) { return labels[static_cast<std::size_t>(index)] == label; }));
     };
     EXPECT_NEAR(in_part(0), 0.7 * whole, 1) << label;
     EXPECT_NEAR(in_part(1), 0.2 * whole, 1) << label;

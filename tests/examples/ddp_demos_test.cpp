@@ -78,22 +78,18 @@ const Way kWays[] = {
     {"threads", 2, [](const Text& demo, const Text&) { return demo + " --spawn 2"; }},
     {"four_threads", 4, [](const Text& demo, const Text&) { return demo + " --spawn 4"; }},
     {"launcher", 2, [](const Text& demo, const Text&) { return concat(kLaunched, demo); }},
-    {"launcher_file",
-     2,
+    {"launcher_file", 2,
      [](const Text& demo, const Text& folder) {
        return concat(kLaunched, demo, " --init-method ", file_in(folder));
      }},
-    {"launcher_tcp",
-     2,
+    {"launcher_tcp", 2,
      [](const Text& demo, const Text&) {
        return concat(kLaunched, demo, " --init-method ", free_address());
      }},
-    {"by_hand_file",
-     2,
+    {"by_hand_file", 2,
      [](const Text& demo, const Text& folder) { return two_processes(demo, file_in(folder)); }},
-    {"by_hand_tcp", 2, [](const Text& demo, const Text&) {
-       return two_processes(demo, free_address());
-     }}};
+    {"by_hand_tcp", 2,
+     [](const Text& demo, const Text&) { return two_processes(demo, free_address()); }}};
 
 std::string line_of(const std::string& demo, const TemporaryDirectory& folder) {
   std::string line = demo + " --output " + folder.path().string();
@@ -128,8 +124,7 @@ TEST_P(DdpDemo, EveryRankEndsWithTheSerialWeights) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways,
-    DdpDemo,
+    Ways, DdpDemo,
     ::testing::Combine(
         ::testing::Values("ddp_basic", "ddp_checkpoint", "ddp_model_parallel"),
         ::testing::ValuesIn(kWays)),

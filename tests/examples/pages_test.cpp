@@ -54,11 +54,8 @@ std::string indented(const std::string& table) {
 TEST(ParallelismPage, ItsTablesAreThoseOfTheSchedules) {
   const auto page = text_of("docs/parallelism.md");
   for (const auto kind :
-       {ScheduleKind::kSequential,
-        ScheduleKind::kGPipe,
-        ScheduleKind::k1F1B,
-        ScheduleKind::kInterleaved,
-        ScheduleKind::kZeroBubble}) {
+       {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+        ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
     const int stages = kind == ScheduleKind::kInterleaved ? 4 : 2;
     const auto timetable = simulate(make_schedule(kind, 2, stages, 4), ActionCosts());
     EXPECT_THAT(page, ::testing::HasSubstr(indented(to_table(timetable)))) << name_of(kind);

@@ -38,8 +38,7 @@ Epochs epochs_of(const Ended& ended) {
       numbers_in(ended.output, "epoch (\\d+): [0-9.]+ s, "),
       numbers_in(ended.output, "train loss ([0-9.]+)"),
       numbers_in(ended.output, "test loss ([0-9.]+)"),
-      numbers_in(ended.output, "accuracy ([0-9.]+)"),
-      numbers_in(ended.output, "top-5 ([0-9.]+)")};
+      numbers_in(ended.output, "accuracy ([0-9.]+)"), numbers_in(ended.output, "top-5 ([0-9.]+)")};
 }
 
 class Template : public ::testing::Test {
@@ -57,15 +56,8 @@ class Template : public ::testing::Test {
   /// Gives the flags of a run whose ranks take `batch` images each.
   static std::string flags(const std::string& run, int epochs, int batch) {
     return concat(
-        " --data ",
-        data(),
-        " --output ",
-        (folder_->path() / run).string(),
-        " --epochs ",
-        epochs,
-        " --lr 0.01 --batch-size ",
-        batch,
-        " ");
+        " --data ", data(), " --output ", (folder_->path() / run).string(), " --epochs ", epochs,
+        " --lr 0.01 --batch-size ", batch, " ");
   }
 
   static Ended single_device(const std::string& flags) {
@@ -79,15 +71,12 @@ class Template : public ::testing::Test {
   static Ended two_nodes(const std::string& flags) {
     const launch::ReservedPort port;
     const std::string settings = concat(
-        "NNODES=2 MASTER_ADDR=127.0.0.1 NPROC_PER_NODE=1 MASTER_PORT=",
-        port.number(),
+        "NNODES=2 MASTER_ADDR=127.0.0.1 NPROC_PER_NODE=1 MASTER_PORT=", port.number(),
         " NODE_RANK=");
     const std::string script = concat(" ", kScripts, "train_several_nodes.sh", flags);
     return run_line(concat(
-        kProgram,
-        concat(settings, 0, script, "& first=$!\n"),
-        concat(settings, 1, script, "|| { kill $first; exit 1; }\n"),
-        "wait $first"));
+        kProgram, concat(settings, 0, script, "& first=$!\n"),
+        concat(settings, 1, script, "|| { kill $first; exit 1; }\n"), "wait $first"));
   }
 
   static const Epochs& alone() {
@@ -161,9 +150,7 @@ TEST_F(Template, TheLauncherMayBeTorchrun) {
       run_line(concat(torchrun, "NPROC_PER_NODE=4 ", kScripts, "train_single_node.sh --epochs 3"));
   EXPECT_EQ(node.output, "--standalone --nproc-per-node 4 --no-python train --epochs 3\n");
   const auto nodes = run_line(concat(
-      torchrun,
-      "PET_NNODES=2 PET_NODE_RANK=1 PET_MASTER_ADDR=node0 ",
-      kScripts,
+      torchrun, "PET_NNODES=2 PET_NODE_RANK=1 PET_MASTER_ADDR=node0 ", kScripts,
       "train_several_nodes.sh --epochs 3"));
   EXPECT_EQ(
       nodes.output,

@@ -50,9 +50,8 @@ TEST_F(LabelledImagesTest, JoinsImagesAndLabels) {
 TEST_F(LabelledImagesTest, RefusesCountsThatDiffer) {
   const auto message = refusal(idx_bytes({2, 1, 1}, {1, 2}), idx_bytes({3}, {0, 1, 2}));
   EXPECT_EQ(
-      message,
-      path("labels") + ": offset 4: image and label counts differ: 2 images in " + path("images") +
-          ", 3 labels");
+      message, path("labels") + ": offset 4: image and label counts differ: 2 images in " +
+                   path("images") + ", 3 labels");
 }
 
 TEST_F(LabelledImagesTest, RefusesALabelOutOfRange) {

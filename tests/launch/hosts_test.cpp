@@ -81,13 +81,8 @@ TEST(Hosts, RefuseWhatCannotBe) {
 TEST(Hosts, TellACommandItsPlace) {
   const auto made = host_variables(two_made(), {.restart = 1, .death_ns = 17}, 1);
   for (const char* variable :
-       {"PET_NNODES=2",
-        "PET_NODE_RANK=1",
-        "PET_MASTER_ADDR=10.77.77.1",
-        "PET_MASTER_PORT=29501",
-        "TORCHELASTIC_RESTART_COUNT=1",
-        "GLOO_SOCKET_IFNAME=eth0",
-        "LOCKSTEP_DEATH_NS=17"}) {
+       {"PET_NNODES=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=10.77.77.1", "PET_MASTER_PORT=29501",
+        "TORCHELASTIC_RESTART_COUNT=1", "GLOO_SOCKET_IFNAME=eth0", "LOCKSTEP_DEATH_NS=17"}) {
     EXPECT_THAT(made, Contains(variable));
   }
   const auto real = host_variables(two_real(), {.restart = 0, .death_ns = 17}, 0);

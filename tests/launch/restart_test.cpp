@@ -72,22 +72,19 @@ TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
   EXPECT_EQ(
       outcome(many, {killed(0), failed({.code = 1}, 0)}),
       (Outcome{
-          1,
-          137,
+          1, 137,
           "no progress: died again before its first step, as before; the first of these deaths "
           "gives the code 137"}));
   EXPECT_EQ(
       outcome(many, {killed(100), failed({.signal = SIGSEGV}, 500), killed(460), killed(500)}),
       (Outcome{
-          3,
-          139,
+          3, 139,
           "no progress: died again at step 500, as before; the first of these deaths gives the "
           "code 139"}));
   EXPECT_EQ(
       outcome(many, {killed(100), failed({.code = 1}, 500), killed(500)}),
       (Outcome{
-          2,
-          1,
+          2, 1,
           "no progress: died again at step 500, as before; the first of these deaths gives the "
           "code 1"}));
 }

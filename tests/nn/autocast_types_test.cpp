@@ -131,9 +131,7 @@ TEST_P(AutocastTypes, AreThoseOfPythonG12) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Operations,
-    AutocastTypes,
-    ::testing::ValuesIn(lockstep::testing::kAutocastTypes),
+    Operations, AutocastTypes, ::testing::ValuesIn(lockstep::testing::kAutocastTypes),
     [](const auto& test) {
       std::string name = test.param.operation;
       for (char& letter : name) letter = letter == ' ' ? '_' : letter;

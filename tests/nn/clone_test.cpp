@@ -101,9 +101,8 @@ TEST_P(CloneOf, EachLayerComputesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Clone, CloneOf, ::testing::ValuesIn(models_of_each_kind()), [](const auto& test) {
-      return test_name(test.param);
-    });
+    Clone, CloneOf, ::testing::ValuesIn(models_of_each_kind()),
+    [](const auto& test) { return test_name(test.param); });
 
 TEST(Clone, KeepsTheType) {
   auto model = make_model("resnet18-cifar", 4);

@@ -75,9 +75,7 @@ TEST(ConvReluPoolKernel, AllBuildsAgree) {
 
 // Exact arrays with a guard behind what is written; the sanitizers' build also sees what is read.
 void run_inside(
-    const ConvReluPoolKernel& kernel,
-    const ConvReluPoolShape& shape,
-    Element image_element,
+    const ConvReluPoolKernel& kernel, const ConvReluPoolShape& shape, Element image_element,
     Element pooled_element) {
   const auto bytes = [](Element element) { return element == Element::kFloat ? 4U : 2U; };
   const auto pixels = static_cast<std::size_t>(shape.height * shape.width);

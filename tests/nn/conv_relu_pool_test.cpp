@@ -78,18 +78,13 @@ TEST_P(Sizes, AgreesWithAtenInFloat) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    ConvReluPool,
-    Sizes,
+    ConvReluPool, Sizes,
     ::testing::Values(
         std::vector<std::int64_t>{128, 28, 28, 32},  // images, height, width, channels
-        std::vector<std::int64_t>{1, 2, 2, 1},
-        std::vector<std::int64_t>{3, 3, 3, 2},
-        std::vector<std::int64_t>{2, 5, 7, 3},
-        std::vector<std::int64_t>{33, 9, 4, 5},
-        std::vector<std::int64_t>{2, 2, 33, 3},
-        std::vector<std::int64_t>{2, 33, 2, 3},
-        std::vector<std::int64_t>{2, 8, 32, 16},
-        std::vector<std::int64_t>{2, 6, 70, 4},
+        std::vector<std::int64_t>{1, 2, 2, 1}, std::vector<std::int64_t>{3, 3, 3, 2},
+        std::vector<std::int64_t>{2, 5, 7, 3}, std::vector<std::int64_t>{33, 9, 4, 5},
+        std::vector<std::int64_t>{2, 2, 33, 3}, std::vector<std::int64_t>{2, 33, 2, 3},
+        std::vector<std::int64_t>{2, 8, 32, 16}, std::vector<std::int64_t>{2, 6, 70, 4},
         std::vector<std::int64_t>{1, 64, 65, 17}));
 
 TEST(ConvReluPool, AgreesWithFullPrecisionUnderAutocast) {

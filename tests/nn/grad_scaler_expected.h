@@ -12,14 +12,7 @@ struct ScaleState {
 };
 
 inline const std::vector<ScaleState> kG1 = {
-    {4.0, 1},
-    {8.0, 0},
-    {2.0, 0},
-    {2.0, 1},
-    {4.0, 0},
-    {4.0, 1},
-    {1.0, 0},
-    {0.25, 0},
+    {4.0, 1}, {8.0, 0}, {2.0, 0}, {2.0, 1}, {4.0, 0}, {4.0, 1}, {1.0, 0}, {0.25, 0},
 };
 
 inline const std::vector<ScaleState> kG2 = {
@@ -28,11 +21,7 @@ inline const std::vector<ScaleState> kG2 = {
 };
 
 inline const std::vector<ScaleState> kDefaults = {
-    {32768.0, 0},
-    {32768.0, 1},
-    {32768.0, 2},
-    {16384.0, 0},
-    {16384.0, 1},
+    {32768.0, 0}, {32768.0, 1}, {32768.0, 2}, {16384.0, 0}, {16384.0, 1},
 };
 
 inline const std::vector<double> kG6Scales = {

@@ -21,8 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 void expect_sequence(
-    const std::vector<int>& found_inf,
-    const GradScalerOptions& options,
+    const std::vector<int>& found_inf, const GradScalerOptions& options,
     const std::vector<lockstep::testing::ScaleState>& expected) {
   OneParameter net;
   GradScaler scaler(options);

@@ -119,9 +119,8 @@ TEST_P(EveryModel, LayersHoldEachParameterAndBufferOnceUnderItsName) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Layers, EveryModel, ::testing::ValuesIn(models_of_each_kind()), [](const auto& test) {
-      return test_name(test.param);
-    });
+    Layers, EveryModel, ::testing::ValuesIn(models_of_each_kind()),
+    [](const auto& test) { return test_name(test.param); });
 
 TEST(Layers, HaveReadableNames) {
   EXPECT_THAT(make_model("toy", 5)->layers().keys(), ElementsAre("input", "net1", "relu", "net2"));
@@ -130,21 +129,8 @@ TEST(Layers, HaveReadableNames) {
   EXPECT_THAT(
       make_model("resnet18-cifar", 5)->layers().keys(),
       ElementsAre(
-          "input",
-          "conv1",
-          "bn1",
-          "relu",
-          "layer1.0",
-          "layer1.1",
-          "layer2.0",
-          "layer2.1",
-          "layer3.0",
-          "layer3.1",
-          "layer4.0",
-          "layer4.1",
-          "avgpool",
-          "flatten",
-          "fc"));
+          "input", "conv1", "bn1", "relu", "layer1.0", "layer1.1", "layer2.0", "layer2.1",
+          "layer3.0", "layer3.1", "layer4.0", "layer4.1", "avgpool", "flatten", "fc"));
   EXPECT_EQ(make_model("resnet50", 5)->layers()[4].key(), "maxpool");
 }
 

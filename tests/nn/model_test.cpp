@@ -37,18 +37,8 @@ TEST(Model, NamesParametersAsPython) {
   EXPECT_THAT(
       make_model("mnist-large", 10)->named_parameters().keys(),
       ElementsAre(
-          "0.weight",
-          "0.bias",
-          "3.weight",
-          "3.bias",
-          "6.weight",
-          "6.bias",
-          "10.weight",
-          "10.bias",
-          "12.weight",
-          "12.bias",
-          "14.weight",
-          "14.bias"));
+          "0.weight", "0.bias", "3.weight", "3.bias", "6.weight", "6.bias", "10.weight", "10.bias",
+          "12.weight", "12.bias", "14.weight", "14.bias"));
   EXPECT_THAT(
       make_model("toy", 5)->named_parameters().keys(),
       ElementsAre("net1.weight", "net1.bias", "net2.weight", "net2.bias"));

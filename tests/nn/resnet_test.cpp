@@ -105,9 +105,7 @@ TEST_P(ResNet, RefusesOtherImages) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Torchvision,
-    ResNet,
-    ::testing::Values("resnet18", "resnet18-cifar", "resnet34", "resnet50"),
+    Torchvision, ResNet, ::testing::Values("resnet18", "resnet18-cifar", "resnet34", "resnet50"),
     [](const auto& test) { return test_name(test.param); });
 
 // The stride of a bottleneck is in its 3x3 convolution (v1.5).

@@ -40,8 +40,7 @@ TEST_P(Vgg, StartsAndEvaluatesAsTorchvision) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Torchvision,
-    Vgg,
+    Torchvision, Vgg,
     ::testing::Values(
         "vgg11", "vgg11-bn", "vgg13", "vgg13-bn", "vgg16", "vgg16-bn", "vgg19", "vgg19-bn"),
     [](const auto& test) { return test_name(test.param); });
@@ -67,17 +66,9 @@ TEST(VggNet, NamesLayersAsTorchvision) {
   EXPECT_EQ(keys[21], "features.20");
   keys.erase(keys.begin(), keys.begin() + 22);
   EXPECT_THAT(
-      keys,
-      ElementsAre(
-          "avgpool",
-          "flatten",
-          "classifier.0",
-          "classifier.1",
-          "classifier.2",
-          "classifier.3",
-          "classifier.4",
-          "classifier.5",
-          "classifier.6"));
+      keys, ElementsAre(
+                "avgpool", "flatten", "classifier.0", "classifier.1", "classifier.2",
+                "classifier.3", "classifier.4", "classifier.5", "classifier.6"));
 }
 
 TEST(VggNet, KeepsWeightsAndMapsChannelsLast) {

@@ -36,14 +36,8 @@ TEST_F(Weights, AreListedInPythonsOrderW9) {
   EXPECT_THAT(
       (std::vector<std::string>(keys.begin(), keys.begin() + 8)),
       ElementsAre(
-          "conv1.weight",
-          "bn1.weight",
-          "bn1.bias",
-          "bn1.running_mean",
-          "bn1.running_var",
-          "bn1.num_batches_tracked",
-          "layer1.0.conv1.weight",
-          "layer1.0.bn1.weight"));
+          "conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
+          "bn1.num_batches_tracked", "layer1.0.conv1.weight", "layer1.0.bn1.weight"));
   EXPECT_THAT(
       (std::vector<std::string>(keys.end() - 2, keys.end())), ElementsAre("fc.weight", "fc.bias"));
 }

@@ -193,8 +193,7 @@ TEST(CommHook, StepsOfAllBucketsComeInOneOrder) {
               }};
     };
     DistributedDataParallel model(
-        net,
-        group,
+        net, group,
         Options().comm_hook(hook).find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(
             1));
     // Rank 1 leaves the last layer out: its first bucket is full only at the end of backward.

@@ -83,19 +83,11 @@ inline const std::vector<double> kPowerSgdRank2NoFeedback = {
 };
 
 inline const std::vector<float> kUnevenByInitial = {
-    50.0,
-    50.0,
-    50.0,
-    25.0,
-    25.0,
+    50.0, 50.0, 50.0, 25.0, 25.0,
 };
 
 inline const std::vector<float> kUnevenByActive = {
-    50.0,
-    50.0,
-    50.0,
-    50.0,
-    50.0,
+    50.0, 50.0, 50.0, 50.0, 50.0,
 };
 
 }  // namespace lockstep::testing

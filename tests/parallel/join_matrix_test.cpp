@@ -109,8 +109,8 @@ struct TasksImpl : torch::nn::Module {
 };
 TORCH_MODULE(Tasks);
 
-const std::vector<Uneven> kMatrix = {
-    {1, 0, 2, 1}, {1, 0, 3, 1}, {2, 0, 10, 1}, {1, 5, 2, 1}, {1, 5, 3, 2}, {2, 5, 10, 3}};
+const std::vector<Uneven> kMatrix = {{1, 0, 2, 1}, {1, 0, 3, 1}, {2, 0, 10, 1},
+                                     {1, 5, 2, 1}, {1, 5, 3, 2}, {2, 5, 10, 3}};
 
 TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
   for (const Uneven& row : kMatrix) {

@@ -183,8 +183,7 @@ TEST(PowerSgd, BasesAreOrthonormalWhateverTheColumns) {
   const torch::Tensor column = torch::sin(torch::arange(9, torch::kFloat)).unsqueeze(1);
   const std::vector<torch::Tensor> cases = {
       torch::cat({column, column.pow(2), torch::cos(column * 3)}, 1),
-      torch::cat({column, 2 * column}, 1),
-      torch::zeros({9, 2})};
+      torch::cat({column, 2 * column}, 1), torch::zeros({9, 2})};
   for (const torch::Tensor& matrix : cases) {
     const torch::Tensor basis = orthonormal_basis(matrix);
     EXPECT_TRUE(torch::allclose(
@@ -214,8 +213,7 @@ TEST(PowerSgd, ItsMemoryOutlivesARebuildOfBuckets) {
       }
       const PowerSgd hook(PowerSgdOptions().start_step(0));
       DistributedDataParallel model(
-          net,
-          group,
+          net, group,
           Options().comm_hook(hook).first_bucket_bytes(bucket_bytes).bucket_bytes(bucket_bytes));
       torch::optim::SGD optimizer(net->parameters(), 0.01);
       for (int step = 0; step < 6; ++step) {

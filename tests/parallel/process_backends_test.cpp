@@ -26,9 +26,7 @@ using torch::nn::LinearOptions;
 class ProcessBackends : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends,
-    ProcessBackends,
-    ::testing::Values("shm", "gloo"),
+    Backends, ProcessBackends, ::testing::Values("shm", "gloo"),
     [](const ::testing::TestParamInfo<const char*>& backend) {
       return std::string(backend.param);
     });
@@ -36,8 +34,7 @@ INSTANTIATE_TEST_SUITE_P(
 void expect_average_with(const CommHook& hook, const ProcessGroup& group) {
   Linear net(LinearOptions(30, 20).bias(true));
   DistributedDataParallel model(
-      net,
-      group,
+      net, group,
       DistributedDataParallelOptions().comm_hook(hook).first_bucket_bytes(1).bucket_bytes(1));
   for (int step = 0; step < 3; ++step) {
     net->zero_grad();

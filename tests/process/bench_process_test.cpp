@@ -41,15 +41,9 @@ class Bench : public ::testing::Test {
   }
 
   Words words(const Words& more = {}) const {
-    Words all{
-        "bench",
-        "data-parallel",
-        "--rounds",
-        "1",
-        "--data",
-        "mnist:" + folder_.path() + "/set",
-        "--output",
-        output()};
+    Words all{"bench",    "data-parallel", "--rounds",
+              "1",        "--data",        "mnist:" + folder_.path() + "/set",
+              "--output", output()};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -168,11 +162,7 @@ TEST_F(Bench, ListsAndRefusesWithoutMeasuring) {
   EXPECT_FALSE(std::filesystem::exists(failed)) << "the next try may take the name";
   EXPECT_THAT(
       refusal(
-          {"bench",
-           "data-parallel",
-           "--data",
-           "mnist:" + folder_.path() + "/set",
-           "--output",
+          {"bench", "data-parallel", "--data", "mnist:" + folder_.path() + "/set", "--output",
            folder_.path()}),
       HasSubstr("holds files already"));
   EXPECT_FALSE(std::filesystem::exists(output()));

@@ -35,19 +35,8 @@ class DataCommand : public ::testing::Test {
 
 TEST_F(DataCommand, SynthesizesAndChecks) {
   const auto drawn = data(
-      {"synthesize",
-       "images:" + folder_.path("set"),
-       "--classes",
-       "3",
-       "--train",
-       "12",
-       "--test",
-       "3",
-       "--size",
-       "40x30",
-       "--seed",
-       "7",
-       "--json"});
+      {"synthesize", "images:" + folder_.path("set"), "--classes", "3", "--train", "12", "--test",
+       "3", "--size", "40x30", "--seed", "7", "--json"});
   ASSERT_EQ(drawn.status.result(), 0) << drawn.errors;
   EXPECT_THAT(drawn.errors, IsEmpty());  // no bar: stderr is no terminal
   const auto summary = nlohmann::json::parse(drawn.output);

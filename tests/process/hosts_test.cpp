@@ -59,8 +59,7 @@ std::vector<pid_t> processes_with(const std::string& variable) {
 TEST_F(MadeHosts, AreToldTheirPlaceAndHaveNamesOfTheirOwn) {
   const auto run = run_launcher(hosts(
       {"--count", "3"},
-      {"sh",
-       "-c",
+      {"sh", "-c",
        "echo $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT named $(cat "
        "/proc/sys/kernel/hostname)"}));
   EXPECT_EQ(run.status.result(), 0) << run.errors;
@@ -172,13 +171,7 @@ TEST_F(MadeHosts, ARunThatFailsAgainIsGivenUp) {
 TEST_F(MadeHosts, ALauncherInsideCountsOn) {
   const auto run = run_launcher(hosts(
       {"--count", "2", "--max-restarts", "1", "--kill", "0@0.2"},
-      {"lockstep",
-       "run",
-       "--nproc-per-node",
-       "1",
-       "--",
-       "sh",
-       "-c",
+      {"lockstep", "run", "--nproc-per-node", "1", "--", "sh", "-c",
        "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 600; echo rank $RANK of $WORLD_SIZE "
        "restart $TORCHELASTIC_RESTART_COUNT after ${LOCKSTEP_DEATH_NS:+a death}"}));
   EXPECT_EQ(run.status.result(), 0) << run.errors;
@@ -190,23 +183,8 @@ TEST_F(MadeHosts, TrainTogetherAndOneWrites) {
   const TemporaryFolder folder;
   const auto run = run_launcher(hosts(
       {"--count", "2", "--rate", "1gbit"},
-      {"lockstep",
-       "run",
-       "--nproc-per-node",
-       "1",
-       "--",
-       "lockstep",
-       "train",
-       "--model",
-       "toy",
-       "--data",
-       "mock",
-       "--max-steps",
-       "3",
-       "--progress",
-       "none",
-       "--json",
-       "--output",
+      {"lockstep", "run", "--nproc-per-node", "1", "--", "lockstep", "train", "--model", "toy",
+       "--data", "mock", "--max-steps", "3", "--progress", "none", "--json", "--output",
        folder.path("run")}));
   EXPECT_EQ(run.status.result(), 0) << run.errors;
   EXPECT_THAT(run.output, HasSubstr("\"world_size\":2"));
@@ -215,8 +193,7 @@ TEST_F(MadeHosts, TrainTogetherAndOneWrites) {
 
 TEST_F(MadeHosts, SaySoWhenRightsAreMissing) {
   const auto run = run_launcher(
-      {"--bounding-set", "-sys_admin", built_launcher(), "hosts", "--count", "2", "--", "true"},
-      {},
+      {"--bounding-set", "-sys_admin", built_launcher(), "hosts", "--count", "2", "--", "true"}, {},
       "/usr/bin/setpriv");
   EXPECT_EQ(run.status.result(), 4);
   EXPECT_THAT(run.errors, HasSubstr("hosts: cannot make network namespaces"));
@@ -227,23 +204,8 @@ TEST_F(MadeHosts, ShareNoMemory) {
   const TemporaryFolder folder;
   const auto run = run_launcher(hosts(
       {"--count", "2"},
-      {"lockstep",
-       "run",
-       "--nproc-per-node",
-       "1",
-       "--",
-       "lockstep",
-       "train",
-       "--model",
-       "toy",
-       "--data",
-       "mock",
-       "--max-steps",
-       "1",
-       "--backend",
-       "shm",
-       "--output",
-       folder.path("run")}));
+      {"lockstep", "run", "--nproc-per-node", "1", "--", "lockstep", "train", "--model", "toy",
+       "--data", "mock", "--max-steps", "1", "--backend", "shm", "--output", folder.path("run")}));
   EXPECT_EQ(run.status.result(), 2);
   EXPECT_THAT(run.errors, HasSubstr("cannot share memory"));
 }

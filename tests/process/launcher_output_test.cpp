@@ -40,17 +40,8 @@ TEST(LauncherOutput, HasAPrefixWhenSeveralRanksAreShown) {
 TEST(LauncherOutput, FilesHoldExactlyTheStreamsThatMasksName) {
   const TemporaryFolder folder;
   const auto run = run_launcher(shell(
-      kBoth,
-      {"--log-dir",
-       folder.path(),
-       "-r",
-       "0:2",
-       "-t",
-       "0:1,1:2",
-       "--role",
-       "worker",
-       "--log-line-prefix",
-       "<${role_name}${local_rank}>"}));
+      kBoth, {"--log-dir", folder.path(), "-r", "0:2", "-t", "0:1,1:2", "--role", "worker",
+              "--log-line-prefix", "<${role_name}${local_rank}>"}));
   EXPECT_THAT(
       folder.names(), ElementsAre("rank-0.stderr.log", "rank-0.stdout.log", "rank-1.stderr.log"));
   EXPECT_EQ(folder.text_of("rank-0.stderr.log"), "err 0\n");

@@ -19,8 +19,8 @@ using ::testing::Not;
 
 std::vector<std::string> shell(
     const std::string& restarts, const std::string& script, std::vector<std::string> flags = {}) {
-  std::vector<std::string> arguments{
-      "run", "--nproc-per-node", "2", "--log-line-prefix", "", "--max-restarts", restarts};
+  std::vector<std::string> arguments{"run", "--nproc-per-node", "2",     "--log-line-prefix",
+                                     "",    "--max-restarts",   restarts};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   arguments.insert(arguments.end(), {"--", "sh", "-c", "n=$TORCHELASTIC_RESTART_COUNT; " + script});
   return arguments;
@@ -119,8 +119,7 @@ std::string meet(const TemporaryFolder& folder) {
 TEST(LauncherRestart, ContinuesTheLogs) {
   const TemporaryFolder folder, meeting;
   const auto run = run_launcher(shell(
-      "1",
-      "echo out $n; printf err$n >&2; " + meet(meeting) + "[ $RANK = 0 ] || [ $n = 1 ]",
+      "1", "echo out $n; printf err$n >&2; " + meet(meeting) + "[ $RANK = 0 ] || [ $n = 1 ]",
       {"--log-dir", folder.path(), "--tee", "0:3,1:1"}));
   EXPECT_EQ(run.status.result(), 0) << run.errors;
   EXPECT_EQ(folder.text_of("rank-0.stderr.log"), "err0\nlockstep: restart 1 of 1\nerr1");
@@ -138,8 +137,7 @@ TEST(LauncherRestart, ContinuesTheLogs) {
 TEST(LauncherRestart, LosesNoLine) {
   // Rank 1 fails when it has written all; rank 0 is perhaps ended before.
   const auto run = run_launcher(shell(
-      "2",
-      "seq 1 20000; [ $n = 2 ] || { [ $RANK = 0 ] && exec sleep 600; exit 1; }",
+      "2", "seq 1 20000; [ $n = 2 ] || { [ $RANK = 0 ] && exec sleep 600; exit 1; }",
       {"--log-line-prefix", "${rank}:"}));
   EXPECT_EQ(run.status.result(), 0) << run.errors;
   EXPECT_EQ(count_of("1:20000\n", run.output), 3);
@@ -151,14 +149,13 @@ TEST(LauncherRestart, DoesNotWaitForWhoReadsTheOutputAndLosesNoneOfIt) {
   const TemporaryFolder folder;
   const std::string written = folder.path("written");
   LauncherRun running(shell(
-      "1",
-      "[ $n = 1 ] && { touch " + folder.path("again-$RANK") +
-          "; exit 0; }; [ $RANK = 0 ] && "
-          "while :; do echo line 1 " +
-          std::string(1000, 'x') + "; echo >> " + written +
-          "; done; "
-          "until [ 0$(wc -l < " +
-          written + ") -ge 1110 ]; do sleep 0.05; done; sleep 0.3; exit 9"));
+      "1", "[ $n = 1 ] && { touch " + folder.path("again-$RANK") +
+               "; exit 0; }; [ $RANK = 0 ] && "
+               "while :; do echo line 1 " +
+               std::string(1000, 'x') + "; echo >> " + written +
+               "; done; "
+               "until [ 0$(wc -l < " +
+               written + ") -ge 1110 ]; do sleep 0.05; done; sleep 0.3; exit 9"));
   for (int i = 0; i < 6000 && folder.names().size() < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -172,10 +169,9 @@ TEST(LauncherRestart, EndsWhatTheDeadLifeHadStarted) {
   const TemporaryFolder folder;
   const std::string left = folder.path("$RANK");
   const auto run = run_launcher(shell(
-      "1",
-      "[ $n = 1 ] && { kill -0 $(cat " + left +
-          ") && echo alive; exit 0; }; setsid sh -c 'echo $$ > " + left +
-          "; exec sleep 600' & while [ ! -s " + left + " ]; do sleep 0.01; done; exit 1"));
+      "1", "[ $n = 1 ] && { kill -0 $(cat " + left +
+               ") && echo alive; exit 0; }; setsid sh -c 'echo $$ > " + left +
+               "; exec sleep 600' & while [ ! -s " + left + " ]; do sleep 0.01; done; exit 1"));
   EXPECT_EQ(run.status.result(), 0) << run.errors;
   EXPECT_EQ(run.output, "");
 }
@@ -184,9 +180,8 @@ TEST(LauncherRestart, EndsWhatTheDeadLifeHadStarted) {
 Finished while_ending(const std::string& act) {
   const TemporaryFolder meeting;
   return run_launcher(shell(
-      "3",
-      "echo pid $$; [ $n = 1 ] && exit 0; trap '" + act + "; exec sleep 600' TERM; " +
-          meet(meeting) + "[ $RANK = 1 ] && exit 7; while :; do sleep 0.01; done"));
+      "3", "echo pid $$; [ $n = 1 ] && exit 0; trap '" + act + "; exec sleep 600' TERM; " +
+               meet(meeting) + "[ $RANK = 1 ] && exit 7; while :; do sleep 0.01; done"));
 }
 
 TEST(LauncherRestart, IsCalledOffByASignal) {
@@ -228,8 +223,7 @@ TEST(LauncherRestart, ThatCannotBeMadeComesAfterTheReport) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path("logs"));
   const auto run = run_launcher(shell(
-      "1",
-      "[ $RANK = 0 ] && exec sleep 600; rm -r " + folder.path("logs") + "; exit 7",
+      "1", "[ $RANK = 0 ] && exec sleep 600; rm -r " + folder.path("logs") + "; exit 7",
       {"--log-dir", folder.path("logs")}));
   EXPECT_EQ(run.status.code, 4) << run.errors;
   EXPECT_THAT(run.errors, HasSubstr("restart 1 of 1: rank 1 of 2"));

@@ -22,8 +22,7 @@ namespace {
 constexpr auto kHang = std::chrono::seconds(60);
 
 launch::ChildOptions options_for(
-    std::vector<std::string> arguments,
-    const std::vector<std::string>& variables,
+    std::vector<std::string> arguments, const std::vector<std::string>& variables,
     const std::string& program) {
   launch::ChildOptions options;
   options.program = program.empty() ? built_launcher() : program;
@@ -42,8 +41,7 @@ void append(const FileDescriptor& pipe, std::string& text) {
 }  // namespace
 
 LauncherRun::LauncherRun(
-    std::vector<std::string> arguments,
-    const std::vector<std::string>& variables,
+    std::vector<std::string> arguments, const std::vector<std::string>& variables,
     const std::string& program)
     : process_(options_for(std::move(arguments), variables, program)),
       output_pipe_(process_.take_output()),
@@ -81,8 +79,7 @@ Finished LauncherRun::finish() {
 }
 
 Finished run_launcher(
-    const std::vector<std::string>& arguments,
-    const std::vector<std::string>& variables,
+    const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
     const std::string& program) {
   return LauncherRun(arguments, variables, program).finish();
 }

@@ -21,8 +21,7 @@ struct Finished {
 class LauncherRun {
  public:
   explicit LauncherRun(
-      std::vector<std::string> arguments,
-      const std::vector<std::string>& variables = {},
+      std::vector<std::string> arguments, const std::vector<std::string>& variables = {},
       const std::string& program = "");
 
   pid_t pid() const { return process_.pid(); }
@@ -48,8 +47,7 @@ class LauncherRun {
 
 /// Runs `lockstep` to its end.
 Finished run_launcher(
-    const std::vector<std::string>& arguments,
-    const std::vector<std::string>& variables = {},
+    const std::vector<std::string>& arguments, const std::vector<std::string>& variables = {},
     const std::string& program = "");
 
 /// Gives the path of the built `lockstep`.

@@ -53,16 +53,9 @@ TEST(Launcher, GivesEachRankItsPlaceAndKeepsTheUsersOwn) {
 
 TEST(Launcher, NumbersTheRanksOfTheSecondNode) {
   const auto run = run_launcher(shell(
-      "2",
-      "echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT",
-      {"--nnodes",
-       "3",
-       "--node-rank",
-       "2",
-       "--rdzv-endpoint",
-       "localhost:4321",
-       "--local-ranks-filter",
-       "1"}));
+      "2", "echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT",
+      {"--nnodes", "3", "--node-rank", "2", "--rdzv-endpoint", "localhost:4321",
+       "--local-ranks-filter", "1"}));
   EXPECT_EQ(run.output, "5 1 2 6 localhost:4321\n") << run.errors;
 }
 
@@ -71,15 +64,8 @@ TEST(Launcher, TwoOfThemMakeOneWorld) {
   const std::string port = std::to_string(launch::ReservedPort().number());
   const auto arguments = [&](const std::string& node) {
     return shell(
-        "4",
-        "touch " + folder.path("$RANK-of-$WORLD_SIZE-$MASTER_PORT"),
-        {"--nnodes",
-         "2",
-         "--node-rank",
-         node,
-         "--master-addr",
-         "127.0.0.1",
-         "--master-port",
+        "4", "touch " + folder.path("$RANK-of-$WORLD_SIZE-$MASTER_PORT"),
+        {"--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port",
          port});
   };
   LauncherRun first(arguments("0"));

@@ -37,16 +37,8 @@ void add_summary(Json summary, Outcome& outcome) {
     epoch.erase("samples_per_s");
   }
   for (const char* field :
-       {"epochs",
-        "best",
-        "steps",
-        "skipped_steps",
-        "test_loss",
-        "test_accuracy",
-        "test_accuracy5",
-        "parameters_hash",
-        "stopped_by",
-        "exit"}) {
+       {"epochs", "best", "steps", "skipped_steps", "test_loss", "test_accuracy", "test_accuracy5",
+        "parameters_hash", "stopped_by", "exit"}) {
     outcome[std::string("summary ") + field] = summary[field].dump();
   }
 }

@@ -21,16 +21,8 @@ class ShortRuns : public ::testing::Test {
   /// Gives the flags of a run that saves in the middle of epochs and of log intervals.
   Words flags(const Words& more = {}) const {
     Words words = {
-        "--data",
-        "mnist:" + data_.path(),
-        "--batch-size",
-        "8",
-        "--epochs",
-        "4",
-        "--log-interval",
-        "4",
-        "--snapshot-interval",
-        "3steps"};
+        "--data", "mnist:" + data_.path(), "--batch-size", "8", "--epochs", "4", "--log-interval",
+        "4",      "--snapshot-interval",   "3steps"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

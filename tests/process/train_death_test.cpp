@@ -47,18 +47,8 @@ TEST_P(TrainDeath, ARankKilledInMidStepEndsTheRun) {
   const auto before = our_shared_memory();
   TrainCommand command(
       folder_.path(),
-      {"--nproc-per-node",
-       "2",
-       "--max-restarts",
-       "0",
-       "--data",
-       "mnist:" + folder_.path(),
-       "--output",
-       output(),
-       "--max-time",
-       "5m",
-       "--log-interval",
-       "1"});
+      {"--nproc-per-node", "2", "--max-restarts", "0", "--data", "mnist:" + folder_.path(),
+       "--output", output(), "--max-time", "5m", "--log-interval", "1"});
   ASSERT_TRUE(eventually([this] { return !contents(output() + "/metrics.jsonl").empty(); }))
       << contents(command.err_path());
   const pid_t victim = rank(GetParam());

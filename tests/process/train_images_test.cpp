@@ -29,17 +29,8 @@ class TrainImages : public ::testing::Test {
 
   std::vector<std::string> with(std::vector<std::string> words) const {
     words.insert(
-        words.end(),
-        {"--model",
-         "resnet18-cifar",
-         "--data",
-         "images:" + folder_.path().string(),
-         "--image-size",
-         "8",
-         "--batch-size",
-         "4",
-         "--epochs",
-         "1"});
+        words.end(), {"--model", "resnet18-cifar", "--data", "images:" + folder_.path().string(),
+                      "--image-size", "8", "--batch-size", "4", "--epochs", "1"});
     return words;
   }
 

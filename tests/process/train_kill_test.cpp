@@ -42,18 +42,8 @@ std::ostream& operator<<(std::ostream& out, const Moment& moment) {
 
 Words flags_of(const Kind& kind, const std::string& data) {
   Words words = {
-      "--model",
-      "mnist-small",
-      "--data",
-      "mnist:" + data,
-      "--epochs",
-      "2",
-      "--batch-size",
-      "16",
-      "--log-interval",
-      "3",
-      "--snapshot-interval",
-      "5steps"};
+      "--model", "mnist-small",    "--data", "mnist:" + data,       "--epochs", "2", "--batch-size",
+      "16",      "--log-interval", "3",      "--snapshot-interval", "5steps"};
   if (kind.ranks > 1) {
     const std::string ranks = std::to_string(kind.ranks);
     words.insert(words.end(), {"--nproc-per-node", ranks, "--max-restarts", "0"});
@@ -177,8 +167,7 @@ TEST_P(TrainKill, AtARandomMomentChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Every,
-    TrainKill,
+    Every, TrainKill,
     ::testing::Values(
         Kind{"serial", {"--sched", "cosine", "--sched-on-updates"}, 1, 4},
         Kind{"dp", {"--parallel", "dp", "--places", "2", "--opt", "sgd"}, 1, 3},
@@ -187,16 +176,8 @@ INSTANTIATE_TEST_SUITE_P(
         // Few processors compute convolutions in bfloat16 themselves.
         Kind{
             "bf16",
-            {"--precision",
-             "bf16-mixed",
-             "--grad-accum-steps",
-             "2",
-             "--model",
-             "toy",
-             "--data",
-             "mock",
-             "--limit-train-batches",
-             "20"},
+            {"--precision", "bf16-mixed", "--grad-accum-steps", "2", "--model", "toy", "--data",
+             "mock", "--limit-train-batches", "20"},
             2,
             3},
         Kind{"workers", {"--augment", "crop-flip", "--workers", "2"}, 2, 3}),

@@ -69,44 +69,20 @@ TEST_F(TrainLearning, AccumulatesOverStagesInOneProcess) {
 
 TEST_F(TrainLearning, AccumulatesOverStagesOnRanks) {
   expect_accumulated_as_alone(
-      {"--parallel",
-       "pp",
-       "--nproc-per-node",
-       "2",
-       "--chunks",
-       "4",
-       "--batch-size",
-       "12",
-       "--grad-accum-steps",
-       "3"});
+      {"--parallel", "pp", "--nproc-per-node", "2", "--chunks", "4", "--batch-size", "12",
+       "--grad-accum-steps", "3"});
 }
 
 TEST_F(TrainLearning, AccumulatesOverPipelinesOnRanks) {
   expect_accumulated_as_alone(
-      {"--parallel",
-       "ddp+pp",
-       "--nproc-per-node",
-       "4",
-       "--chunks",
-       "2",
-       "--batch-size",
-       "6",
-       "--grad-accum-steps",
-       "3"});
+      {"--parallel", "ddp+pp", "--nproc-per-node", "4", "--chunks", "2", "--batch-size", "6",
+       "--grad-accum-steps", "3"});
 }
 
 TEST_F(TrainLearning, AccumulatesOverReplicasWithTheirStagesInPlaces) {
   expect_accumulated_as_alone(
-      {"--parallel",
-       "ddp+mp",
-       "--nproc-per-node",
-       "2",
-       "--places",
-       "2",
-       "--batch-size",
-       "6",
-       "--grad-accum-steps",
-       "3"});
+      {"--parallel", "ddp+mp", "--nproc-per-node", "2", "--places", "2", "--batch-size", "6",
+       "--grad-accum-steps", "3"});
 }
 
 // Everything that decides what a step does, together.
@@ -152,26 +128,16 @@ TEST_F(TrainLearning, AllSettingsDoTheSameWhateverTheWay) {
 }
 
 TEST_F(TrainLearning, EachStepTellsTheRateThatItUsed) {
-  const Words common = {
-      "--epochs", "4", "--limit-train-batches", "2", "--batch-size", "32", "--lr", "0.1"};
+  const Words common = {"--epochs", "4",  "--limit-train-batches", "2", "--batch-size", "32",
+                        "--lr",     "0.1"};
   const TrainedRun epochs =
       run(common, {"--sched", "step", "--decay-epochs", "1", "--decay-rate", "0.5"});
   EXPECT_THAT(
       epochs.values("train", "lr"),
       ElementsAre(0.1, 0.1, 0.05, 0.05, 0.025, 0.025, 0.0125, 0.0125));
   const TrainedRun updates =
-      run(common,
-          {"--sched",
-           "poly",
-           "--sched-on-updates",
-           "--warmup-epochs",
-           "1",
-           "--warmup-lr",
-           "0.05",
-           "--lr-scale",
-           "linear",
-           "--nproc-per-node",
-           "2"});
+      run(common, {"--sched", "poly", "--sched-on-updates", "--warmup-epochs", "1", "--warmup-lr",
+                   "0.05", "--lr-scale", "linear", "--nproc-per-node", "2"});
   const auto rates = updates.values("train", "lr");
   ASSERT_EQ(rates.size(), 8U) << updates.ended.err;
   EXPECT_DOUBLE_EQ(rates[0], 0.05);
@@ -198,8 +164,7 @@ TEST_F(TrainLearning, ARateFallsWhereNothingImproves) {
 TEST_F(TrainLearning, AveragesThatForgetAtOnceAreTheWeights) {
   const Words common = {"--epochs", "2", "--model-ema", "--model-ema-decay", "0"};
   for (const Words& way :
-       {Words{},
-        Words{"--nproc-per-node", "2"},
+       {Words{}, Words{"--nproc-per-node", "2"},
         Words{"--parallel", "mp", "--nproc-per-node", "2"}}) {
     const TrainedRun averaged = run(common, way);
     ASSERT_EQ(averaged.ended.code, 0) << averaged.ended.err;
@@ -224,8 +189,8 @@ TEST_F(TrainLearning, TheBestWeightsAreTheAveragesWhereThereAreAny) {
 
 TEST_F(TrainLearning, KeepsTheWeightsOfTheBestEpoch) {
   // The second epoch has a rate that undoes the first.
-  const Words common = {
-      "--epochs", "2", "--sched", "onecycle", "--lr", "30", "--div-factor", "3000"};
+  const Words common = {"--epochs", "2",  "--sched",      "onecycle",
+                        "--lr",     "30", "--div-factor", "3000"};
   const TrainedRun worse = run(common, {"--pct-start", "0.6"});
   ASSERT_EQ(worse.ended.code, 0) << worse.ended.err;
   const auto losses = worse.values("val", "loss");

@@ -35,19 +35,8 @@ class TrainPrecision : public ::testing::TestWithParam<Way> {
   static PrecisionRun run(const Words& words) {
     const TemporaryFolder folder;
     const std::string output = folder.path() + "/run";
-    Words all = {
-        "--model",
-        "toy",
-        "--data",
-        "mock",
-        "--output",
-        output,
-        "--log-interval",
-        "1",
-        "--max-steps",
-        "100",
-        "--lr",
-        "0.05"};
+    Words all = {"--model",        "toy", "--data",      "mock", "--output", output,
+                 "--log-interval", "1",   "--max-steps", "100",  "--lr",     "0.05"};
     all.insert(all.end(), words.begin(), words.end());
     PrecisionRun result{.ended = train(all), .steps = {}, .summary = {}};
     if (result.ended.code != 0) return result;
@@ -92,8 +81,7 @@ TEST_P(TrainPrecision, Float16LearnsAsFloat32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways,
-    TrainPrecision,
+    Ways, TrainPrecision,
     ::testing::Values(
         Way{"Serial", {"--batch-size", "128"}},
         Way{"DataParallel", {"--parallel", "dp", "--places", "2", "--batch-size", "64"}},

@@ -54,25 +54,16 @@ TEST_P(TrainResume, EndsWithTheBitsOfARunThatWasNotKilled) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways,
-    TrainResume,
+    Ways, TrainResume,
     ::testing::Values(
-        Way{"Serial", {}},
-        Way{"Accumulation", {"--grad-accum-steps", "2", "--clip-grad", "0.5"}},
+        Way{"Serial", {}}, Way{"Accumulation", {"--grad-accum-steps", "2", "--clip-grad", "0.5"}},
         Way{"Bfloat16", half_precision({"--precision", "bf16-mixed"})},
         // The first gradients overflow, so the scale that is restored is not the one to begin with.
         Way{"Float16", half_precision({"--precision", "16-mixed", "--lr", "1"}), 0, true},
         Way{"Workers", {"--augment", "crop-flip", "--workers", "2"}},
         Way{"AveragesAndPlateau",
-            {"--model-ema",
-             "--model-ema-decay",
-             "0.9",
-             "--sched",
-             "plateau",
-             "--patience-epochs",
-             "1",
-             "--val-split",
-             "0.1"}},
+            {"--model-ema", "--model-ema-decay", "0.9", "--sched", "plateau", "--patience-epochs",
+             "1", "--val-split", "0.1"}},
         // Nothing improves, so the rate falls after every evaluation but the first.
         Way{"FallingRate",
             {"--opt", "sgd", "--lr", "2e-7", "--sched", "plateau", "--patience-epochs", "0"}},

@@ -29,8 +29,8 @@ class TrainRun : public ::testing::Test {
   std::string output() const { return folder_.path() + "/run"; }
 
   Words words(const Words& more) const {
-    Words all = {
-        "--data", "mnist:" + folder_.path(), "--output", output(), "--model", "mnist-small"};
+    Words all = {"--data",     "mnist:" + folder_.path(), "--output", output(), "--model",
+                 "mnist-small"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -120,15 +120,7 @@ TEST_F(TrainRun, SameSeedGivesTheSameBits) {
 TEST_F(TrainRun, EveryEpochSeesAllImagesInAnotherOrder) {
   // A step this small leaves the weights as they are, so losses tell which images a step saw.
   ASSERT_EQ(
-      run({"--batch-size",
-           "50",
-           "--epochs",
-           "2",
-           "--opt",
-           "sgd",
-           "--lr",
-           "1e-30",
-           "--log-interval",
+      run({"--batch-size", "50", "--epochs", "2", "--opt", "sgd", "--lr", "1e-30", "--log-interval",
            "1"})
           .code,
       0);

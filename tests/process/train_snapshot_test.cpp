@@ -33,19 +33,18 @@ class TrainSnapshot : public ::testing::Test {
 
   // Forty steps, in two epochs.
   Words flags(const Words& more = {}) const {
-    Words words = {
-        "--model",
-        "mnist-small",
-        "--data",
-        "mnist:" + data_.path(),
-        "--epochs",
-        "2",
-        "--batch-size",
-        "16",
-        "--log-interval",
-        "1",
-        "--snapshot-interval",
-        "5steps"};
+    Words words = {"--model",
+                   "mnist-small",
+                   "--data",
+                   "mnist:" + data_.path(),
+                   "--epochs",
+                   "2",
+                   "--batch-size",
+                   "16",
+                   "--log-interval",
+                   "1",
+                   "--snapshot-interval",
+                   "5steps"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -110,13 +109,10 @@ TEST_P(TrainSignal, StopsARunThatThenGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    EachWay,
-    TrainSignal,
+    EachWay, TrainSignal,
     ::testing::Values(
-        Words{},
-        Words{"--parallel", "dp", "--places", "2"},
-        Words{"--parallel", "ddp", "--places", "2"},
-        Words{"--nproc-per-node", "2"},
+        Words{}, Words{"--parallel", "dp", "--places", "2"},
+        Words{"--parallel", "ddp", "--places", "2"}, Words{"--nproc-per-node", "2"},
         Words{"--nproc-per-node", "2", "--parallel", "pp", "--balance", "count"}));
 
 TEST_F(TrainSnapshot, Usr1StopsARunAsWell) {

@@ -36,16 +36,8 @@ const std::vector<Way> kWays = {
     {"Ddp", {"--parallel", "ddp", "--nproc-per-node", "2", "--batch-size", "16"}},
     {"ModelParallel", {"--parallel", "mp", "--places", "2", "--batch-size", "32"}},
     {"Pipeline",
-     {"--parallel",
-      "pp",
-      "--places",
-      "2",
-      "--batch-size",
-      "32",
-      "--schedule",
-      "zero-bubble",
-      "--chunks",
-      "4"}},
+     {"--parallel", "pp", "--places", "2", "--batch-size", "32", "--schedule", "zero-bubble",
+      "--chunks", "4"}},
     {"PipelineOverRanks", {"--parallel", "pp", "--nproc-per-node", "2", "--batch-size", "32"}},
     {"PipelinesOverRanks",
      {"--parallel", "ddp+pp", "--nproc-per-node", "4", "--stages", "2", "--batch-size", "16"}},
@@ -60,14 +52,8 @@ class TrainStart : public ::testing::Test {
   Ended train_into(const std::string& name, const Words& words) const {
     return train(
         Words{
-            "--data",
-            "mnist:" + data_.path(),
-            "--output",
-            run_folder(name),
-            "--opt",
-            "sgd",
-            "--max-steps",
-            "3"} +
+            "--data", "mnist:" + data_.path(), "--output", run_folder(name), "--opt", "sgd",
+            "--max-steps", "3"} +
         words);
   }
 
@@ -162,8 +148,7 @@ TEST_F(TrainStart, WeightsOfAnotherModelEndWithCodeThreeAndAList) {
     EXPECT_THAT(
         ended.err,
         AllOf(
-            HasSubstr("missing in the file: 3.weight"),
-            HasSubstr("not in the model: 4.weight"),
+            HasSubstr("missing in the file: 3.weight"), HasSubstr("not in the model: 4.weight"),
             HasSubstr("other: 0.weight: here [128, 1, 3, 3] float32, in the file [32, 1, 3, 3]")));
   }
 }

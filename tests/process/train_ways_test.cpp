@@ -35,8 +35,7 @@ class TrainWays : public ::testing::Test {
       EXPECT_NEAR(spread.losses()[step], alone.losses()[step], 1e-4) << "step " << step;
     EXPECT_LT(alone.losses().back(), alone.losses().front());
     EXPECT_NEAR(
-        spread.summary["test_accuracy"].get<double>(),
-        alone.summary["test_accuracy"].get<double>(),
+        spread.summary["test_accuracy"].get<double>(), alone.summary["test_accuracy"].get<double>(),
         0.02);
   }
 
@@ -74,16 +73,8 @@ TEST_F(TrainWays, PipelineOverRanks) {
 
 TEST_F(TrainWays, InterleavedPipelineOverRanks) {
   expect_as_alone(
-      {"--parallel",
-       "pp",
-       "--batch-size",
-       "32",
-       "--schedule",
-       "interleaved",
-       "--balance",
-       "count",
-       "--nproc-per-node",
-       "2"},
+      {"--parallel", "pp", "--batch-size", "32", "--schedule", "interleaved", "--balance", "count",
+       "--nproc-per-node", "2"},
       "pp: 4 stages on 2 ranks, interleaved 1F1B, 8 chunks");
 }
 
@@ -133,12 +124,7 @@ TEST_F(TrainWays, ClippedGradientsAndAShardedOptimizer) {
   const TrainedRun sharded =
       run(with({"--batch-size", "16", "--nproc-per-node", "2", "--shard-optimizer"}));
   const TrainedRun pipelines = run(with(
-      {"--parallel",
-       "ddp+pp",
-       "--batch-size",
-       "16",
-       "--nproc-per-node",
-       "4",
+      {"--parallel", "ddp+pp", "--batch-size", "16", "--nproc-per-node", "4",
        "--shard-optimizer"}));
   ASSERT_EQ(sharded.losses().size(), 6U) << sharded.ended.err;
   ASSERT_EQ(pipelines.losses().size(), 6U) << pipelines.ended.err;

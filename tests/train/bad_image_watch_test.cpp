@@ -18,8 +18,7 @@ using ::testing::HasSubstr;
 
 std::shared_ptr<data::FolderSamples> open(const testing::TemporaryDirectory& root) {
   return std::make_shared<data::FolderSamples>(
-      data::ImageFolder(root.path()),
-      data::make_eval_transform({8, 8}),
+      data::ImageFolder(root.path()), data::make_eval_transform({8, 8}),
       data::OnBadImage::kReplace);
 }
 

@@ -133,8 +133,7 @@ TEST(Evaluate, LeavesNoGraphBehind) {
         EXPECT_FALSE(scores.requires_grad());
         return scores;
       },
-      share,
-      ProcessGroup());
+      share, ProcessGroup());
   EXPECT_EQ(result.samples, 2);
 }
 

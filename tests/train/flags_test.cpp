@@ -111,12 +111,8 @@ TEST(TrainFlags, AllAreRead) {
 }
 
 TEST(TrainFlags, StartAndPrecisionAreRead) {
-  const auto options = parsed({"--pretrained",
-                               "w.pth",
-                               "--freeze",
-                               "features.*,classifier.0.*",
-                               "--precision",
-                               "16-mixed"})
+  const auto options = parsed({"--pretrained", "w.pth", "--freeze", "features.*,classifier.0.*",
+                               "--precision", "16-mixed"})
                            .options;
   EXPECT_EQ(options.pretrained, "w.pth");
   EXPECT_EQ(options.freeze, (std::vector<std::string>{"features.*", "classifier.0.*"}));

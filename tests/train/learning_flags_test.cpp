@@ -43,15 +43,8 @@ TEST(LearningFlags, NoneChangeNothing) {
 }
 
 TEST(LearningFlags, SchedulesAreRead) {
-  const LrSettings cosine = parsed({"--sched",
-                                    "cosine",
-                                    "--warmup-epochs",
-                                    "1",
-                                    "--warmup-lr",
-                                    "0.0001",
-                                    "--min-lr",
-                                    "1e-6",
-                                    "--sched-on-updates"})
+  const LrSettings cosine = parsed({"--sched", "cosine", "--warmup-epochs", "1", "--warmup-lr",
+                                    "0.0001", "--min-lr", "1e-6", "--sched-on-updates"})
                                 .optimizer.schedule;
   EXPECT_EQ(cosine.kind, LrScheduleKind::kCosine);
   EXPECT_EQ(cosine.warmup_epochs, 1);
@@ -71,14 +64,8 @@ TEST(LearningFlags, SchedulesAreRead) {
 }
 
 TEST(LearningFlags, OneCycleAndPlateauAreRead) {
-  const LrSettings cycle = parsed({"--sched",
-                                   "onecycle",
-                                   "--pct-start",
-                                   "0.4",
-                                   "--div-factor",
-                                   "10",
-                                   "--final-div-factor",
-                                   "100"})
+  const LrSettings cycle = parsed({"--sched", "onecycle", "--pct-start", "0.4", "--div-factor",
+                                   "10", "--final-div-factor", "100"})
                                .optimizer.schedule;
   EXPECT_EQ(cycle.pct_start, 0.4);
   EXPECT_EQ(cycle.div_factor, 10);
@@ -92,18 +79,8 @@ TEST(LearningFlags, OneCycleAndPlateauAreRead) {
 
 TEST(LearningFlags, TheRestIsRead) {
   const TrainOptions options = parsed(
-      {"--weight-decay-on",
-       "weights",
-       "--grad-accum-steps",
-       "4",
-       "--smoothing",
-       "0.1",
-       "--model-ema",
-       "--model-ema-decay",
-       "0.99",
-       "--model-ema-warmup",
-       "--eval-metric",
-       "top5"});
+      {"--weight-decay-on", "weights", "--grad-accum-steps", "4", "--smoothing", "0.1",
+       "--model-ema", "--model-ema-decay", "0.99", "--model-ema-warmup", "--eval-metric", "top5"});
   EXPECT_EQ(options.optimizer.weight_decay_on, DecayOn::kWeights);
   EXPECT_EQ(options.grad_accum_steps, 4);
   EXPECT_EQ(options.smoothing, 0.1);
@@ -148,30 +125,16 @@ TEST(LearningFlags, ImpossibleValuesAreRefused) {
 
 TEST(LearningFlags, StandInTheRunsConfiguration) {
   const std::string toml = config_toml(parsed(
-      {"--sched",
-       "multistep",
-       "--decay-milestones",
-       "3,5",
-       "--warmup-epochs",
-       "2",
-       "--smoothing",
-       "0.1",
-       "--model-ema",
-       "--grad-accum-steps",
-       "2"}));
+      {"--sched", "multistep", "--decay-milestones", "3,5", "--warmup-epochs", "2", "--smoothing",
+       "0.1", "--model-ema", "--grad-accum-steps", "2"}));
   EXPECT_THAT(
-      toml,
-      AllOf(
-          HasSubstr("sched = \"multistep\"\n"),
-          HasSubstr("decay-milestones = \"3,5\"\n"),
-          HasSubstr("warmup-epochs = 2\n"),
-          HasSubstr("weight-decay-on = \"all\"\n"),
-          HasSubstr("smoothing = 0.1\n"),
-          HasSubstr("grad-accum-steps = 2\n"),
-          HasSubstr("model-ema = true\nmodel-ema-decay = 0.9998\n"),
-          HasSubstr("eval-metric = \"loss\"\n"),
-          Not(HasSubstr("min-lr")),
-          Not(HasSubstr("model-ema-warmup"))));
+      toml, AllOf(
+                HasSubstr("sched = \"multistep\"\n"), HasSubstr("decay-milestones = \"3,5\"\n"),
+                HasSubstr("warmup-epochs = 2\n"), HasSubstr("weight-decay-on = \"all\"\n"),
+                HasSubstr("smoothing = 0.1\n"), HasSubstr("grad-accum-steps = 2\n"),
+                HasSubstr("model-ema = true\nmodel-ema-decay = 0.9998\n"),
+                HasSubstr("eval-metric = \"loss\"\n"), Not(HasSubstr("min-lr")),
+                Not(HasSubstr("model-ema-warmup"))));
 }
 
 }  // namespace

@@ -33,15 +33,7 @@ TEST(LoadingFlags, NoneGiveTheDefaults) {
 
 TEST(LoadingFlags, AreRead) {
   const LoadingSettings settings = parsed(
-      {"--augment",
-       "timm",
-       "--image_size",
-       "160",
-       "-j",
-       "3",
-       "--bad-images",
-       "skip",
-       "--val-split",
+      {"--augment", "timm", "--image_size", "160", "-j", "3", "--bad-images", "skip", "--val-split",
        "0.25"});
   EXPECT_EQ(settings.augment, Augment::kTimm);
   EXPECT_EQ(settings.image_size, 160);

@@ -36,8 +36,7 @@ void expect_rates(
 TEST(LrPlateau, FallsWhenLossesStopFalling) {
   expect_rates(testing::kPlateauLosses, {.factor = 0.5, .patience = 3}, testing::kPlateauOfLosses);
   expect_rates(
-      testing::kPlateauLosses,
-      {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
+      testing::kPlateauLosses, {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
       testing::kPlateauWithCooldown);
 }
 
@@ -45,8 +44,7 @@ TEST(LrPlateau, FallsWhenAccuraciesStopRising) {
   std::vector<double> accuracies;
   for (const double loss : testing::kPlateauLosses) accuracies.push_back(1 - loss);
   expect_rates(
-      accuracies,
-      {.factor = 0.5, .patience = 1, .larger_is_better = true},
+      accuracies, {.factor = 0.5, .patience = 1, .larger_is_better = true},
       testing::kPlateauOfAccuracies);
 }
 

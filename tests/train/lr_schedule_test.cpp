@@ -59,10 +59,9 @@ TEST(LrSchedule, O8OneCycle) {
   const LrSchedule cycle{.kind = LrScheduleKind::kOneCycle, .lr = 1, .length = 8};
   expect_rates(cycle, testing::kOneCycleShort);
   EXPECT_THAT(
-      rates(cycle, 8),
-      Pointwise(
-          DoubleNear(1e-6),
-          {0.04, 0.819275, 0.971942, 0.811746, 0.555984, 0.283061, 0.076642, 0.000004}));
+      rates(cycle, 8), Pointwise(
+                           DoubleNear(1e-6), {0.04, 0.819275, 0.971942, 0.811746, 0.555984,
+                                              0.283061, 0.076642, 0.000004}));
 }
 
 TEST(LrSchedule, LongSequencesAreThoseOfPyTorch) {

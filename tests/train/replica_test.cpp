@@ -122,9 +122,7 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways,
-    FrozenBatchNorms,
-    ::testing::Values(Parallel::kSerial, Parallel::kDp, Parallel::kPp),
+    Ways, FrozenBatchNorms, ::testing::Values(Parallel::kSerial, Parallel::kDp, Parallel::kPp),
     [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

@@ -15,11 +15,10 @@ using Words = std::vector<std::string>;
 
 TrainOptions options_of(const Words& words, int restart_count = 0) {
   return parse_train_flags(
-             words,
-             {.world_size = 1,
-              .local_world_size = 1,
-              .unix_time = 0,
-              .restart_count = restart_count})
+             words, {.world_size = 1,
+                     .local_world_size = 1,
+                     .unix_time = 0,
+                     .restart_count = restart_count})
       .value()
       .options;
 }

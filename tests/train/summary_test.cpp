@@ -66,17 +66,8 @@ TEST(Summary, HasTheKeysOfTheFormat) {
   }
   const auto& epoch = object["epochs"][1];
   for (const char* key :
-       {"epoch",
-        "train_seconds",
-        "train_loss",
-        "val_loss",
-        "val_accuracy",
-        "val_accuracy5",
-        "ema_loss",
-        "ema_accuracy",
-        "ema_accuracy5",
-        "samples",
-        "samples_per_s"}) {
+       {"epoch", "train_seconds", "train_loss", "val_loss", "val_accuracy", "val_accuracy5",
+        "ema_loss", "ema_accuracy", "ema_accuracy5", "samples", "samples_per_s"}) {
     EXPECT_TRUE(epoch.contains(key)) << key;
   }
   EXPECT_EQ(epoch["val_accuracy"], 0.875);

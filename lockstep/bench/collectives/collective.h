@@ -9,13 +9,9 @@ namespace lockstep::bench {
 /// Names a collective that can be measured.
 enum class Collective { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
 
-inline constexpr std::array kCollectives{
-    Collective::kAllReduce,
-    Collective::kReduce,
-    Collective::kBroadcast,
-    Collective::kAllGather,
-    Collective::kReduceScatter,
-    Collective::kAllToAll};
+inline constexpr std::array kCollectives{Collective::kAllReduce,     Collective::kReduce,
+                                         Collective::kBroadcast,     Collective::kAllGather,
+                                         Collective::kReduceScatter, Collective::kAllToAll};
 
 /// Gives the name that ProcessGroup calls it by: `all_reduce`.
 const char* name_of(Collective collective);

@@ -71,9 +71,7 @@ TimedWay collective_way(
 }
 
 std::vector<SweepLine> measure_size(
-    const Sweep& sweep,
-    Collective collective,
-    std::int64_t bytes,
+    const Sweep& sweep, Collective collective, std::int64_t bytes,
     const std::vector<ProcessGroup>& groups) {
   std::vector<TimedWay> ways;
   for (const ProcessGroup& group : groups) {
@@ -104,8 +102,7 @@ std::vector<SweepLine> measure_size(
 }  // namespace
 
 std::vector<SweepLine> measure(
-    const Sweep& sweep,
-    const std::vector<ProcessGroup>& groups,
+    const Sweep& sweep, const std::vector<ProcessGroup>& groups,
     const std::function<void(const SweepLine&)>& tell) {
   // Threads that OpenMP keeps after a loop would spin on the cores that the ranks need.
   at::set_num_threads(1);

@@ -17,8 +17,7 @@ namespace lockstep::bench {
 /// bytes within memory, take turns, so that whatever disturbs the machine meets all alike. Throws
 /// Error for a wrong result, and what collectives throw.
 std::vector<SweepLine> measure(
-    const Sweep& sweep,
-    const std::vector<ProcessGroup>& groups,
+    const Sweep& sweep, const std::vector<ProcessGroup>& groups,
     const std::function<void(const SweepLine&)>& tell = {});
 
 }  // namespace lockstep::bench

@@ -37,20 +37,15 @@ void check_lists(const Sweep& sweep) {
 void check_sizes(const Sweep& sweep, int ranks) {
   check(
       sweep.min_bytes >= kElementBytes * ranks,
-      "collectives: --min-bytes must have a number of 4 bytes for each of ",
-      ranks,
-      " ranks: ",
-      sweep.min_bytes);
+      "collectives: --min-bytes must have a number of 4 bytes for each of ", ranks,
+      " ranks: ", sweep.min_bytes);
   check(
       sweep.max_bytes >= sweep.min_bytes && sweep.max_bytes <= kMostBytes,
-      "collectives: --max-bytes must be from --min-bytes, ",
-      sweep.min_bytes,
-      ", to 64G: ",
-      sweep.max_bytes);
+      "collectives: --max-bytes must be from --min-bytes, ", sweep.min_bytes,
+      ", to 64G: ", sweep.max_bytes);
   check(
       sweep.factor >= 2 && sweep.factor <= 1024,
-      "collectives: --factor must be 2 to 1024: ",
-      sweep.factor);
+      "collectives: --factor must be 2 to 1024: ", sweep.factor);
 }
 
 }  // namespace
@@ -63,12 +58,10 @@ void check_sweep(const Sweep& sweep, int ranks) {
   check_sizes(sweep, ranks);
   check(
       sweep.warmup >= 1 && sweep.warmup <= kMostRepeats,
-      "collectives: --warmup must be 1 or more: ",
-      sweep.warmup);
+      "collectives: --warmup must be 1 or more: ", sweep.warmup);
   check(
       sweep.iterations >= 1 && sweep.iterations <= kMostRepeats,
-      "collectives: --iterations must be 1 or more: ",
-      sweep.iterations);
+      "collectives: --iterations must be 1 or more: ", sweep.iterations);
 }
 
 std::vector<std::int64_t> message_sizes(const Sweep& sweep, int ranks) {

@@ -43,22 +43,15 @@ std::string replaced(std::string text, const std::string& name, const std::strin
 void check_goes_on(const Study& study, const SampleLog& log, const fs::path& path) {
   for (const Sample& sample : log.samples()) {
     if (sample.study != study.name || !sample.not_measurable.empty()) continue;
-    const auto cell =
-        std::find_if(study.cells.begin(), study.cells.end(), [&](const StudyCell& each) {
-          return each.id == sample.cell;
-        });
+    const auto cell = std::find_if(
+        study.cells.begin(), study.cells.end(),
+        [&](const StudyCell& each) { return each.id == sample.cell; });
     const char* const what = cell == study.cells.end()           ? ", which is not measured now"
                              : words_of(*cell) != sample.command ? ", made by another command"
                                                                  : nullptr;
     check(
-        what == nullptr,
-        "bench: ",
-        path.string(),
-        " holds samples of ",
-        study.name,
-        "'s cell ",
-        sample.cell,
-        what == nullptr ? "" : what,
+        what == nullptr, "bench: ", path.string(), " holds samples of ", study.name, "'s cell ",
+        sample.cell, what == nullptr ? "" : what,
         "; go on with the flags of then, or use another --output");
   }
 }

@@ -146,10 +146,9 @@ class Composer {
   }
 
   void add_remark_on_nothing() {
-    const bool nothing =
-        std::all_of(figure_.series.begin(), figure_.series.end(), [](const Series& series) {
-          return series.points.empty();
-        });
+    const bool nothing = std::all_of(
+        figure_.series.begin(), figure_.series.end(),
+        [](const Series& series) { return series.points.empty(); });
     if (!nothing) return;
     const double middle = (layout_.left + layout_.right) / 2;
     const double y = (layout_.top + layout_.bottom) / 2;

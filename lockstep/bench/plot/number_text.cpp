@@ -12,17 +12,8 @@ namespace {
 
 constexpr const char* kMinus = "\u2212";
 constexpr const char* kTimes = "\u00d7";
-constexpr std::array kSuperscripts{
-    "\u2070",
-    "\u00b9",
-    "\u00b2",
-    "\u00b3",
-    "\u2074",
-    "\u2075",
-    "\u2076",
-    "\u2077",
-    "\u2078",
-    "\u2079"};
+constexpr std::array kSuperscripts{"\u2070", "\u00b9", "\u00b2", "\u00b3", "\u2074",
+                                   "\u2075", "\u2076", "\u2077", "\u2078", "\u2079"};
 constexpr double kMostPlain = 1e6;
 constexpr double kLeastPlain = 1e-3;
 constexpr int kMostDigits = 15;

@@ -11,10 +11,10 @@ namespace lockstep::bench::plot {
 namespace {
 
 // Blue, vermillion, green, purple, orange, sky blue, black.
-constexpr std::array<const char*, kColours> kOnLight{
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c08400", "#3a97d0", kLight.ink};
-constexpr std::array<const char*, kColours> kOnDark{
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", kDark.ink};
+constexpr std::array<const char*, kColours> kOnLight{"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                     "#c08400", "#3a97d0", kLight.ink};
+constexpr std::array<const char*, kColours> kOnDark{"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                    "#e69f00", "#56b4e9", kDark.ink};
 
 constexpr std::array kLineDashes{"", "9 3", "14 3 4 3", "5 3", "16 4", "9 3 3 3 3 3"};
 constexpr std::array kDashedDashes{"2 4", "2 3 6 3", "4 4", "2 6"};

@@ -57,8 +57,7 @@ double median(std::span<const double> values) { return middle(sorted(values, "me
 Estimate estimate_median(std::span<const double> values, double confidence) {
   check(
       confidence > 0 && confidence < 1,
-      "estimate_median: the confidence must lie between 0 and 1: ",
-      confidence);
+      "estimate_median: the confidence must lie between 0 and 1: ", confidence);
   const std::vector<double> ascending = sorted(values, "estimate_median");
   const OrderInterval interval = narrowest_interval(ascending.size(), confidence);
   return {

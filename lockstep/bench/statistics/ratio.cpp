@@ -11,9 +11,7 @@ Estimate estimate_ratio(
     std::span<const double> numerators, std::span<const double> denominators, double confidence) {
   check(
       numerators.size() == denominators.size(),
-      "estimate_ratio: values must come in pairs: ",
-      numerators.size(),
-      " and ",
+      "estimate_ratio: values must come in pairs: ", numerators.size(), " and ",
       denominators.size());
   std::vector<double> ratios;
   for (std::size_t i = 0; i < numerators.size(); ++i) {

@@ -14,8 +14,7 @@ namespace lockstep::bench {
 /// Lists of different lengths, empty ones, values that are not finite and a denominator of 0 are an
 /// InvalidArgument.
 Estimate estimate_ratio(
-    std::span<const double> numerators,
-    std::span<const double> denominators,
+    std::span<const double> numerators, std::span<const double> denominators,
     double confidence = 0.95);
 
 }  // namespace lockstep::bench

@@ -39,14 +39,8 @@ std::string joined(const std::vector<std::string>& names) {
 template <typename Value>
 void check_same(const char* what, const Value& before, const Value& now) {
   check(
-      before == now,
-      "bench: --output holds a bench with another ",
-      what,
-      ": '",
-      before,
-      "' there, '",
-      now,
-      "' now; ask for the same to go on with it, or name another folder");
+      before == now, "bench: --output holds a bench with another ", what, ": '", before,
+      "' there, '", now, "' now; ask for the same to go on with it, or name another folder");
 }
 
 }  // namespace

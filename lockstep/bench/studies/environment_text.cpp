@@ -33,23 +33,12 @@ std::string machine_text(const std::filesystem::path& path) {
   const json facts = parse_strict_json(text, path.string());
   if (!facts.is_object()) throw DataError(concat(path.string(), ": is no JSON object"));
   return concat(
-      "processor: ",
-      field(facts, "processor", "model"),
-      ", cores that may be used: ",
-      field(facts, "processor", "cores_usable"),
-      "\nsystem: ",
-      field(facts, "system", "os"),
-      ", ",
-      field(facts, "system", "kernel"),
-      "\nLockstep ",
-      field(facts, "build", "lockstep"),
-      ", LibTorch ",
-      field(facts, "build", "libtorch"),
-      ", ",
-      field(facts, "build", "compiler"),
-      ", ",
-      field(facts, "build", "build_type"),
-      "\n");
+      "processor: ", field(facts, "processor", "model"),
+      ", cores that may be used: ", field(facts, "processor", "cores_usable"),
+      "\nsystem: ", field(facts, "system", "os"), ", ", field(facts, "system", "kernel"),
+      "\nLockstep ", field(facts, "build", "lockstep"), ", LibTorch ",
+      field(facts, "build", "libtorch"), ", ", field(facts, "build", "compiler"), ", ",
+      field(facts, "build", "build_type"), "\n");
 }
 
 std::string samples_text(std::span<const Sample> samples) {
@@ -65,26 +54,13 @@ std::string samples_text(std::span<const Sample> samples) {
   if (calibrations.empty()) return "no sample yet\n";
   const auto [least, most] = std::minmax_element(calibrations.begin(), calibrations.end());
   std::string text = concat(
-      calibrations.size(),
-      " samples, begun from ",
-      first,
-      " to ",
-      last,
-      "\ncalibration before each: ",
-      seconds_text(*least),
-      " to ",
-      seconds_text(*most),
-      " ms, median ",
-      seconds_text(median(calibrations)),
-      "\n");
+      calibrations.size(), " samples, begun from ", first, " to ", last,
+      "\ncalibration before each: ", seconds_text(*least), " to ", seconds_text(*most),
+      " ms, median ", seconds_text(median(calibrations)), "\n");
   if (others.empty()) return text + "CPU time of other processes: not known\n";
   return concat(
-      text,
-      "CPU time of other processes meanwhile: median ",
-      percent_text(median(others)),
-      " of the cores, most ",
-      percent_text(*std::max_element(others.begin(), others.end())),
-      "\n");
+      text, "CPU time of other processes meanwhile: median ", percent_text(median(others)),
+      " of the cores, most ", percent_text(*std::max_element(others.begin(), others.end())), "\n");
 }
 
 }  // namespace

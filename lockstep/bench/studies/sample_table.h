@@ -15,8 +15,7 @@ std::string sample_table_id(const std::string& study);
 /// Sets every sample of a study with values (name and head of a column), how long it took, the
 /// calibration before it, what share of the cores others used meanwhile, and what was odd about it.
 page::Table sample_table(
-    const Study& study,
-    const std::vector<CellResult>& results,
+    const Study& study, const std::vector<CellResult>& results,
     const std::vector<std::pair<std::string, std::string>>& values);
 
 }  // namespace lockstep::bench

@@ -67,22 +67,18 @@ std::string about_sureness(std::span<const Estimate> ratios) {
   const std::vector<Estimate> several = with_rounds(ratios);
   if (several.empty()) return "One round was measured: there is no interval, and nothing is sure.";
   const auto [few, many] = std::minmax_element(
-      several.begin(), several.end(), [](const Estimate& one, const Estimate& other) {
-        return one.count < other.count;
-      });
+      several.begin(), several.end(),
+      [](const Estimate& one, const Estimate& other) { return one.count < other.count; });
   const std::string interval = concat(
-      "An interval over ",
-      range_of(few->count, many->count),
+      "An interval over ", range_of(few->count, many->count),
       " rounds holds the true ratio with a probability of ",
       range_of(percent_text(few->confidence), percent_text(many->confidence)));
   if (few->confidence >= kSure) {
     return concat(interval, "; sure means that the whole of it lies on one side of 1.");
   }
   return concat(
-      interval,
-      ": what was so in every round is likely, but not sure, for which it takes ",
-      kSureRounds,
-      " rounds.");
+      interval, ": what was so in every round is likely, but not sure, for which it takes ",
+      kSureRounds, " rounds.");
 }
 
 }  // namespace lockstep::bench

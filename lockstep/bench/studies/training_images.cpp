@@ -17,8 +17,7 @@ fs::path folder_of(const std::string& data) {
     if (data.starts_with(start) && data.size() > start.size()) return data.substr(start.size());
   }
   throw InvalidArgument(concat(
-      "bench: --data must be fashion-mnist, fashion-mnist:DIR or mnist:DIR: ",
-      data,
+      "bench: --data must be fashion-mnist, fashion-mnist:DIR or mnist:DIR: ", data,
       data == "mnist" ? " (name the folder that holds its four files)" : ""));
 }
 
@@ -31,8 +30,7 @@ std::int64_t training_images(const std::string& data) {
     if (fs::exists(path)) return read_idx(path, 1).shape.front();
   }
   throw DataError(concat(
-      (folder / name).string(),
-      "[.gz]: no such file; ",
+      (folder / name).string(), "[.gz]: no such file; ",
       data == "fashion-mnist" ? "apt install dataset-fashion-mnist, or --data fashion-mnist:DIR"
                               : "name the folder that holds the four files of the set"));
 }

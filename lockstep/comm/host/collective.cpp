@@ -18,28 +18,20 @@ std::size_t bytes_of(const Collective& collective, std::int64_t elements) {
 }
 
 void reduce_into(
-    const Collective& collective,
-    std::int64_t elements,
-    const std::vector<std::byte*>& inputs,
+    const Collective& collective, std::int64_t elements, const std::vector<std::byte*>& inputs,
     const std::vector<std::byte*>& outputs) {
   if (elements == 0) return;
   const std::vector<const void*> from(inputs.begin(), inputs.end());
   const std::vector<void*> to(outputs.begin(), outputs.end());
   reduce::best_kernel()(
-      {reduce_element(collective.element),
-       collective.op,
-       from.data(),
-       static_cast<int>(from.size()),
-       to.data(),
-       static_cast<int>(to.size()),
+      {reduce_element(collective.element), collective.op, from.data(),
+       static_cast<int>(from.size()), to.data(), static_cast<int>(to.size()),
        static_cast<std::size_t>(elements)});
 }
 
 // Each rank reduces its share once and writes it to all who want it.
 void reduce_in_place(
-    const Collective& collective,
-    const Chunk& chunk,
-    const std::vector<ChunkView>& views,
+    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int rank) {
   const Chunk share = share_of({0, chunk.count}, rank, static_cast<int>(views.size()));
   const std::size_t offset = bytes_of(collective, share.begin);
@@ -52,9 +44,7 @@ void reduce_in_place(
 }
 
 void reduce_own_piece(
-    const Collective& collective,
-    const Chunk& chunk,
-    const std::vector<ChunkView>& views,
+    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int rank) {
   std::vector<std::byte*> inputs;
   for (const ChunkView& view : views) inputs.push_back(view.piece(rank));
@@ -64,9 +54,7 @@ void reduce_own_piece(
 
 // Puts one piece of every rank, in rank order, into the output.
 void collect(
-    const Collective& collective,
-    const Chunk& chunk,
-    const std::vector<ChunkView>& views,
+    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int piece) {
   std::byte* to = collective.output + bytes_of(collective, chunk.begin);
   for (const ChunkView& view : views) {
@@ -76,14 +64,11 @@ void collect(
 }
 
 void copy_from_root(
-    const Collective& collective,
-    const Chunk& chunk,
-    const std::vector<ChunkView>& views,
+    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int piece) {
   const ChunkView& root = views[static_cast<std::size_t>(collective.root)];
   copy_bytes(
-      collective.output + bytes_of(collective, chunk.begin),
-      root.piece(piece),
+      collective.output + bytes_of(collective, chunk.begin), root.piece(piece),
       bytes_of(collective, chunk.count));
 }
 
@@ -98,9 +83,7 @@ Chunk share_of(const Chunk& chunk, int rank, int size) {
 }
 
 void exchange(
-    const Collective& collective,
-    const Chunk& chunk,
-    const std::vector<ChunkView>& views,
+    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int rank) {
   switch (collective.kind) {
     case Kind::kAllReduce:
@@ -136,8 +119,7 @@ void copy_in(const Collective& collective, const Chunk& chunk, std::byte* stagin
 
 void copy_out(const Collective& collective, const Chunk& chunk, const std::byte* staging) {
   copy_bytes(
-      collective.output + bytes_of(collective, chunk.begin),
-      staging,
+      collective.output + bytes_of(collective, chunk.begin), staging,
       bytes_of(collective, chunk.count));
 }
 

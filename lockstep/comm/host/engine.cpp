@@ -117,9 +117,8 @@ void Engine::begin_round(Job& job) {
   Exposure exposure;
   if (collective.input != nullptr) {
     const auto visible = space_->expose(
-        collective.input,
-        static_cast<std::size_t>(collective.elements * collective.pieces) *
-            collective.element_bytes());
+        collective.input, static_cast<std::size_t>(collective.elements * collective.pieces) *
+                              collective.element_bytes());
     job.staged = !visible;
     exposure = visible.value_or(Exposure{Exposure::kStaging, 0});
   }

@@ -10,11 +10,7 @@ namespace {
 std::string describe(const Descriptor& descriptor) {
   const auto element = static_cast<at::ScalarType>(descriptor.element);
   std::string text = concat(
-      kind_name(descriptor.kind),
-      " of ",
-      descriptor.elements,
-      " ",
-      c10::toString(element),
+      kind_name(descriptor.kind), " of ", descriptor.elements, " ", c10::toString(element),
       " elements");
   if (descriptor.root >= 0) text += concat(", root ", descriptor.root);
   return text;
@@ -39,16 +35,8 @@ void Engine::verify(const Job& job) const {
     const Descriptor& other = region_->slot(rank).descriptor;
     if (agree(own, other)) continue;
     throw CommError(concat(
-        "collective #",
-        job.number,
-        ": the ranks do not make the same call: rank ",
-        rank_,
-        " calls ",
-        describe(own),
-        ", rank ",
-        rank,
-        " calls ",
-        describe(other)));
+        "collective #", job.number, ": the ranks do not make the same call: rank ", rank_,
+        " calls ", describe(own), ", rank ", rank, " calls ", describe(other)));
   }
 }
 

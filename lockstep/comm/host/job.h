@@ -33,14 +33,8 @@ struct Engine::Job {
   std::string describe() const {
     if (collective.kind == Kind::kBarrier) return concat("barrier #", number);
     return concat(
-        kind_name(collective.kind),
-        " #",
-        number,
-        " (",
-        c10::toString(collective.element),
-        ", ",
-        collective.elements,
-        " elements)");
+        kind_name(collective.kind), " #", number, " (", c10::toString(collective.element), ", ",
+        collective.elements, " elements)");
   }
 };
 

@@ -23,13 +23,8 @@ void move_front(auto& queue, auto move) {
 
 std::string Message::describe() const {
   return concat(
-      outgoing ? "send to rank " : "recv from rank ",
-      peer,
-      ", tag ",
-      tag,
-      " (",
-      describe_tensor(static_cast<std::int32_t>(tensor.scalar_type()), tensor.numel()),
-      ")");
+      outgoing ? "send to rank " : "recv from rank ", peer, ", tag ", tag, " (",
+      describe_tensor(static_cast<std::int32_t>(tensor.scalar_type()), tensor.numel()), ")");
 }
 
 Post::Post(const SharedRegion& region, int rank)
@@ -62,8 +57,7 @@ bool Post::write_letter(Message& message) {
   const std::size_t bytes = std::min(message.tensor.nbytes() - message.moved, Mailbox::kSlotBytes);
   if (bytes > 0) {
     std::memcpy(
-        letter.content,
-        static_cast<const std::byte*>(message.tensor.data_ptr()) + message.moved,
+        letter.content, static_cast<const std::byte*>(message.tensor.data_ptr()) + message.moved,
         bytes);
   }
   message.moved += bytes;
@@ -81,12 +75,8 @@ bool Post::read_letter(Message& message) {
                     letter.element == static_cast<std::int32_t>(message.tensor.scalar_type());
   if (!fits) {
     throw InvalidArgument(concat(
-        message.describe(),
-        ": the sender's next message has tag ",
-        letter.tag,
-        " (",
-        describe_tensor(letter.element, letter.elements),
-        ")"));
+        message.describe(), ": the sender's next message has tag ", letter.tag, " (",
+        describe_tensor(letter.element, letter.elements), ")"));
   }
   const std::size_t bytes = std::min(message.tensor.nbytes() - message.moved, Mailbox::kSlotBytes);
   if (bytes > 0) {

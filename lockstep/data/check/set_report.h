@@ -59,8 +59,7 @@ struct CheckOptions {
 /// others are read; an unknown set is an InvalidArgument, what the system refuses a
 /// std::system_error.
 SetReport check_set(
-    const std::string& set,
-    const std::filesystem::path& directory,
+    const std::string& set, const std::filesystem::path& directory,
     const CheckOptions& options = {});
 
 /// Lists the sets that can be checked.

@@ -32,9 +32,7 @@ void unpack(const fs::path& archive, const fs::path& folder) {
 }
 
 FetchedFile fetch_archive(
-    const Download& file,
-    const fs::path& directory,
-    const fs::path& folder,
+    const Download& file, const fs::path& directory, const fs::path& folder,
     const DownloadOptions& options) {
   if (is_unpacked(folder)) return {file.name, file.bytes, false};
   const bool downloaded = download(file, directory, options);
@@ -46,9 +44,7 @@ FetchedFile fetch_archive(
 }  // namespace
 
 std::vector<FetchedFile> fetch_set(
-    const KnownSet& set,
-    const fs::path& directory,
-    const std::string& mirror,
+    const KnownSet& set, const fs::path& directory, const std::string& mirror,
     const DownloadOptions& options) {
   std::vector<FetchedFile> fetched;
   for (const Download& file : set.files) {

@@ -78,8 +78,7 @@ KnownSet cifar(const std::string& name, const std::string& folder, const Downloa
 
 KnownSet cifar10() {
   return cifar(
-      "cifar10",
-      "cifar-10-batches-bin",
+      "cifar10", "cifar-10-batches-bin",
       {"cifar-10-binary.tar.gz",
        {},
        170'052'171,
@@ -88,8 +87,7 @@ KnownSet cifar10() {
 
 KnownSet cifar100() {
   return cifar(
-      "cifar100",
-      "cifar-100-binary",
+      "cifar100", "cifar-100-binary",
       {"cifar-100-binary.tar.gz",
        {},
        168'513'733,
@@ -110,9 +108,7 @@ const KnownSet& known_set(const std::string& name) {
     names += (names.empty() ? "" : ", ") + set.name;
   }
   check(
-      name != "imagenet" && name != "images",
-      "data fetch: ",
-      name,
+      name != "imagenet" && name != "images", "data fetch: ", name,
       " cannot be fetched: its owners ask each user to agree to their terms (image-net.org). Put "
       "its JPEG files into DIR/train/CLASS and DIR/val/CLASS, and name it images:DIR");
   throw InvalidArgument(concat("data fetch: there is no set ", name, "; there are ", names));

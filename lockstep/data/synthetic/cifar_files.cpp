@@ -26,10 +26,8 @@ std::int64_t coarse_label(std::int64_t label) {
 std::vector<std::uint8_t> record_of(std::int64_t index, bool train, const SetPlan& plan) {
   const std::int64_t label = index % plan.classes;
   const Image image = synthetic_image(
-      synthetic_class(label, plan.classes),
-      {.seed = plan.seed, .train = train, .index = index},
-      {kCifarSide, kCifarSide},
-      3);
+      synthetic_class(label, plan.classes), {.seed = plan.seed, .train = train, .index = index},
+      {kCifarSide, kCifarSide}, 3);
   std::vector<std::uint8_t> record;
   record.reserve(image.pixels.size() + 2);
   if (plan.classes == 100) record.push_back(static_cast<std::uint8_t>(coarse_label(label)));
@@ -86,11 +84,8 @@ Written write_cifar10_files(const fs::path& folder, const SetPlan& plan) {
   std::uint64_t bytes = write_lines(inner / "batches.meta.txt", class_names(plan.classes));
   for (std::int64_t batch = 0; batch < kBatches; ++batch) {
     bytes += write_batch(
-        inner / ("data_batch_" + std::to_string(batch + 1) + ".bin"),
-        plan.train * batch / kBatches,
-        plan.train * (batch + 1) / kBatches,
-        true,
-        plan);
+        inner / ("data_batch_" + std::to_string(batch + 1) + ".bin"), plan.train * batch / kBatches,
+        plan.train * (batch + 1) / kBatches, true, plan);
   }
   bytes += write_batch(inner / "test_batch.bin", 0, plan.test, false, plan);
   return {kBatches + 2, bytes};

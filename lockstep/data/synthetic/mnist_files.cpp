@@ -33,8 +33,7 @@ Written write_part(const std::filesystem::path& folder, const SetPlan& plan, boo
     const std::int64_t label = i % plan.classes;
     images.write(synthetic_image(
                      synthetic_class(label, plan.classes),
-                     {.seed = plan.seed, .train = train, .index = i},
-                     {kSideOfMnist, kSideOfMnist},
+                     {.seed = plan.seed, .train = train, .index = i}, {kSideOfMnist, kSideOfMnist},
                      1)
                      .pixels);
     labels.write(std::vector{static_cast<std::uint8_t>(label)});

@@ -55,16 +55,8 @@ std::int64_t crescent(Point place) {
 }
 
 constexpr Shape kAll[kShapes] = {
-    {"disc", disc},
-    {"ring", ring},
-    {"square", square},
-    {"frame", frame},
-    {"triangle", triangle},
-    {"cross", cross},
-    {"star", star},
-    {"bar", bar},
-    {"pair", pair},
-    {"crescent", crescent}};
+    {"disc", disc},   {"ring", ring}, {"square", square}, {"frame", frame}, {"triangle", triangle},
+    {"cross", cross}, {"star", star}, {"bar", bar},       {"pair", pair},   {"crescent", crescent}};
 
 const Shape& at(std::int64_t shape) {
   check(0 <= shape && shape < kShapes, "shape: must be 0 to 9: ", shape);

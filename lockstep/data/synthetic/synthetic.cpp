@@ -87,11 +87,8 @@ Colour draw_figure_colour(SyntheticStream& stream, std::int64_t background) {
 
 // One draw a statement, here and below: C++ leaves open in which order arguments are computed.
 Figure draw_figure(
-    SyntheticStream& stream,
-    std::int64_t shape,
-    std::int64_t background,
-    std::array<std::int64_t, 2> radii,
-    Point extent) {
+    SyntheticStream& stream, std::int64_t shape, std::int64_t background,
+    std::array<std::int64_t, 2> radii, Point extent) {
   const Colour colour = draw_figure_colour(stream, background);
   const std::int64_t radius = stream.between(radii[0], radii[1]);
   const Point place = draw_place(stream, extent, radius * 7 / 8);
@@ -160,9 +157,7 @@ std::string SyntheticClass::name() const {
 SyntheticClass synthetic_class(std::int64_t label, std::int64_t classes) {
   check(
       1 <= classes && classes <= kMostSyntheticClasses && 0 <= label && label < classes,
-      "synthetic: the label must be less than the classes, and these 1 to 100: ",
-      label,
-      " of ",
+      "synthetic: the label must be less than the classes, and these 1 to 100: ", label, " of ",
       classes);
   const std::int64_t families = (classes + kShapes - 1) / kShapes;
   const std::int64_t family = label / kShapes;

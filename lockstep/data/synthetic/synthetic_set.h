@@ -42,8 +42,7 @@ const std::vector<std::string>& synthetic_set_names();
 /// PNG. The folder appears whole or not at all; one that is there and not empty, a name or a count
 /// that cannot be are an InvalidArgument.
 SyntheticSummary write_synthetic_set(
-    const std::string& name,
-    const std::filesystem::path& directory,
+    const std::string& name, const std::filesystem::path& directory,
     const SyntheticOptions& options = {});
 
 }  // namespace lockstep::data

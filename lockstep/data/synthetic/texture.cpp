@@ -95,16 +95,9 @@ std::int64_t slope(Point place, std::uint64_t) {
 }
 
 constexpr Texture kAll[kTextures] = {
-    {"stripes", stripes},
-    {"checks", checks},
-    {"dots", dots},
-    {"rings", rings},
-    {"waves", waves},
-    {"blotches", blotches},
-    {"speckles", speckles},
-    {"grid", grid},
-    {"bricks", bricks},
-    {"slope", slope}};
+    {"stripes", stripes}, {"checks", checks},     {"dots", dots},         {"rings", rings},
+    {"waves", waves},     {"blotches", blotches}, {"speckles", speckles}, {"grid", grid},
+    {"bricks", bricks},   {"slope", slope}};
 
 const Texture& at(std::int64_t texture) {
   check(0 <= texture && texture < kTextures, "texture: must be 0 to 9: ", texture);

@@ -34,11 +34,8 @@ std::vector<PixelScale> scales_of(const Normalization& normalization) {
       scales.emplace_back(channels, normalization);
   }
   check(
-      !scales.empty(),
-      "AugmentOptions: mean and std must have a value for 1 or for 3 channels: ",
-      normalization.mean.size(),
-      " and ",
-      normalization.std.size());
+      !scales.empty(), "AugmentOptions: mean and std must have a value for 1 or for 3 channels: ",
+      normalization.mean.size(), " and ", normalization.std.size());
   return scales;
 }
 
@@ -82,26 +79,20 @@ class Augmentation : public ImageTransform {
     check(
         channels == 3 || !needs_colours(),
         "augment: RandAugment and colour jitter need an image of 3 channels, this one has ",
-        channels,
-        "; take none or crop-flip");
+        channels, "; take none or crop-flip");
     for (const PixelScale& scale : scales_) {
       if (scale.channels() == channels) return scale;
     }
     throw InvalidArgument(concat(
-        "augment: the image must have ",
-        scales_.front().channels(),
-        " channels, as mean and std: ",
-        channels));
+        "augment: the image must have ", scales_.front().channels(),
+        " channels, as mean and std: ", channels));
   }
 
   void check_output(const ImageView& part, std::span<float> out) const {
     const std::int64_t numbers = options_.output.width * options_.output.height * part.channels;
     check(
-        std::ssize(out) == numbers,
-        "augment: the output must have room for ",
-        numbers,
-        " numbers: ",
-        out.size());
+        std::ssize(out) == numbers, "augment: the output must have room for ", numbers,
+        " numbers: ", out.size());
   }
 
   Image placed(const ImageView& part, const SampleKey& key) const {
@@ -119,13 +110,8 @@ class Augmentation : public ImageTransform {
     const ImageSize room{image.size.width + 2 * padding, image.size.height + 2 * padding};
     check(
         options_.output.width <= room.width && options_.output.height <= room.height,
-        "augment: an image of ",
-        image.size.width,
-        " x ",
-        image.size.height,
-        " is too small for a padded crop of ",
-        options_.output.width,
-        " x ",
+        "augment: an image of ", image.size.width, " x ", image.size.height,
+        " is too small for a padded crop of ", options_.output.width, " x ",
         options_.output.height);
     RandomStream stream(key, Draw::kCrop);
     Box box = random_box(room, options_.output, stream);

@@ -26,25 +26,15 @@ void check_share(const char* what, double share) {
 
 void check_range(const char* what, double least, double most) {
   check(
-      kLeast <= least && least <= most && most <= kMost,
-      "AugmentOptions: ",
-      what,
-      " must be a range between ",
-      kLeast,
-      " and ",
-      kMost,
-      ": ",
-      least,
-      " to ",
-      most);
+      kLeast <= least && least <= most && most <= kMost, "AugmentOptions: ", what,
+      " must be a range between ", kLeast, " and ", kMost, ": ", least, " to ", most);
 }
 
 void check_jitter(const ColourJitter& jitter) {
   for (const double bound : {jitter.brightness, jitter.contrast, jitter.saturation}) {
     check(
         0 <= bound && std::isfinite(bound),
-        "AugmentOptions: colour jitter must not be negative: ",
-        bound);
+        "AugmentOptions: colour jitter must not be negative: ", bound);
   }
 }
 
@@ -94,19 +84,12 @@ void check_options(const AugmentOptions& options) {
   const auto [width, height] = options.output;
   check(
       0 < width && width <= kLongestSide && 0 < height && height <= kLongestSide,
-      "AugmentOptions: the output must have 1 to ",
-      kLongestSide,
-      " pixels a side: ",
-      width,
-      " x ",
+      "AugmentOptions: the output must have 1 to ", kLongestSide, " pixels a side: ", width, " x ",
       height);
   check_range("the fraction of the centre", options.centre_fraction, 1);
   check(
       0 <= options.padding && options.padding <= kLongestSide,
-      "AugmentOptions: padding must be 0 to ",
-      kLongestSide,
-      ": ",
-      options.padding);
+      "AugmentOptions: padding must be 0 to ", kLongestSide, ": ", options.padding);
   check_range("the area's share", options.area.least_share, options.area.most_share);
   check_range("the area's ratio", options.area.least_ratio, options.area.most_ratio);
   check_share("the probability of a flip", options.flip);

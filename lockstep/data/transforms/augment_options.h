@@ -53,8 +53,7 @@ struct AugmentOptions {
 ///   "rand-m9-mstd0.5-inc1", interpolation="bicubic", re_prob=0.25, re_mode="pixel") of timm
 ///   1.0.31.
 AugmentOptions augment_options(
-    AugmentKind kind,
-    ImageSize output,
+    AugmentKind kind, ImageSize output,
     const Normalization& normalization = imagenet_normalization());
 
 /// Throws InvalidArgument for options that cannot be; what RandAugment's string says is not looked

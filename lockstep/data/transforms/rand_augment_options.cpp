@@ -14,11 +14,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 template <typename... Parts>
 void check_config(bool condition, std::string_view config, const Parts&... reason) {
   check(
-      condition,
-      "RandAugment: ",
-      reason...,
-      " in \"",
-      config,
+      condition, "RandAugment: ", reason..., " in \"", config,
       "\"; give a string as \"rand-m9-mstd0.5-inc1\"");
 }
 
@@ -29,10 +25,7 @@ double number_of(std::string_view text, std::string_view config) {
   check_config(
       !text.empty() && read.ec == std::errc() && read.ptr == end && std::isfinite(number) &&
           number >= 0,
-      config,
-      "no number: \"",
-      text,
-      "\"");
+      config, "no number: \"", text, "\"");
   return number;
 }
 

@@ -30,9 +30,7 @@ struct Unpacked {
 /// is too long, and whatever passes the limits is a DataError that names archive and entry. What
 /// was written until then stays.
 Unpacked extract_archive(
-    const std::filesystem::path& archive,
-    const std::filesystem::path& folder,
-    const ArchiveLimits& limits = {},
-    const std::string& top = "");
+    const std::filesystem::path& archive, const std::filesystem::path& folder,
+    const ArchiveLimits& limits = {}, const std::string& top = "");
 
 }  // namespace lockstep

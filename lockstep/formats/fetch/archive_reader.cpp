@@ -163,8 +163,7 @@ void ArchiveReader::fail() {
   if (stream_->failure) std::rethrow_exception(stream_->failure);
   const char* reason = archive_error_string(stream_->handle.get());
   throw DataError(concat(
-      name_,
-      ": no archive that can be read: ",
+      name_, ": no archive that can be read: ",
       reason == nullptr ? "unknown reason" : shown_name(reason)));
 }
 

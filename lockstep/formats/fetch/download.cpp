@@ -61,12 +61,8 @@ bool is_there(const Download& wanted, const std::filesystem::path& path) {
   const std::string sha256 = sha256_of_file(path);
   if (sha256 == wanted.sha256) return true;
   throw DataError(concat(
-      path.string(),
-      ": is there already, but its SHA-256 is ",
-      sha256,
-      " and must be ",
-      wanted.sha256,
-      "; move it away"));
+      path.string(), ": is there already, but its SHA-256 is ", sha256, " and must be ",
+      wanted.sha256, "; move it away"));
 }
 
 void tell(const DownloadOptions& options, const std::string& text) {
@@ -86,10 +82,7 @@ std::string in_words(const std::string& address, const TransferResult& result) {
 
 /// Brings the whole file from one address; throws when that cannot give it.
 void bring(
-    const std::string& address,
-    Arrival& arrival,
-    PartialFile& file,
-    Transfer& transfer,
+    const std::string& address, Arrival& arrival, PartialFile& file, Transfer& transfer,
     const DownloadOptions& options) {
   std::string entity_tag;
   for (int attempt = 1;; ++attempt) {
@@ -143,8 +136,7 @@ void bring_from_any(const Download& wanted, PartialFile& file, const DownloadOpt
 }  // namespace
 
 bool download(
-    const Download& wanted,
-    const std::filesystem::path& directory,
+    const Download& wanted, const std::filesystem::path& directory,
     const DownloadOptions& options) {
   check_wanted(wanted);
   std::filesystem::create_directories(directory);

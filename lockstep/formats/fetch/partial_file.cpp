@@ -22,8 +22,7 @@ std::uint64_t size_of_own_file(int descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw_errno("fstat", path);
   check(
-      S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1,
-      path,
+      S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1, path,
       ": must be a regular file of yours with one name; remove it");
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -43,8 +42,7 @@ PartialFile::PartialFile(const std::filesystem::path& directory, const std::stri
       part_name_(concat(".", name, ".part")) {
   check(
       !name.empty() && name.find('/') == std::string::npos,
-      "a download needs the name of a file, without a folder: ",
-      name);
+      "a download needs the name of a file, without a folder: ", name);
   if (!directory_) throw_errno("open the folder", directory.string());
   // A FIFO must not block, a link must not be followed.
   constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;

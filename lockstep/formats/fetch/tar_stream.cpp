@@ -39,12 +39,8 @@ std::span<const std::uint8_t> TarStream::next() {
   zeros_ = zeros == block.size() ? zeros_ + zeros : zeros;
   if (!within_ratio(given_, counted_.bytes(), ratio_)) {
     throw DataError(concat(
-        file_.name(),
-        ": compressed offset ",
-        counted_.bytes(),
-        ": the archive grows to more than ",
-        ratio_,
-        " times its size"));
+        file_.name(), ": compressed offset ", counted_.bytes(), ": the archive grows to more than ",
+        ratio_, " times its size"));
   }
   return block;
 }

@@ -8,13 +8,8 @@ namespace lockstep {
 
 Image Image::of_size(ImageSize size, std::int64_t channels) {
   check(
-      size.width > 0 && size.height > 0 && channels > 0,
-      "Image: must have pixels: ",
-      size.width,
-      " x ",
-      size.height,
-      " x ",
-      channels);
+      size.width > 0 && size.height > 0 && channels > 0, "Image: must have pixels: ", size.width,
+      " x ", size.height, " x ", channels);
   Image image{size, channels, {}};
   image.pixels.resize(static_cast<std::size_t>(size.width * size.height * channels));
   return image;
@@ -25,19 +20,8 @@ void check_inside(const Box& box, ImageSize size) {
   const bool is_inside = box.left >= 0 && box.top >= 0 && box.width <= size.width - box.left &&
                          box.height <= size.height - box.top;
   check(
-      has_pixels && is_inside,
-      "crop: the box is empty or leaves the image of ",
-      size.width,
-      " x ",
-      size.height,
-      ": ",
-      box.width,
-      " x ",
-      box.height,
-      " at ",
-      box.left,
-      ", ",
-      box.top);
+      has_pixels && is_inside, "crop: the box is empty or leaves the image of ", size.width, " x ",
+      size.height, ": ", box.width, " x ", box.height, " at ", box.left, ", ", box.top);
 }
 
 void check_holds_its_pixels(const ImageView& image) {
@@ -45,13 +29,7 @@ void check_holds_its_pixels(const ImageView& image) {
   check(
       width > 0 && height > 0 && image.channels > 0 &&
           image.pixels.size() == static_cast<std::size_t>(width * height * image.channels),
-      "Image: the bytes must be those of ",
-      width,
-      " x ",
-      height,
-      " x ",
-      image.channels,
-      ": ",
+      "Image: the bytes must be those of ", width, " x ", height, " x ", image.channels, ": ",
       image.pixels.size());
 }
 

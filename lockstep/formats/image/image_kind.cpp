@@ -79,9 +79,7 @@ ImageKind image_kind(std::span<const std::uint8_t> bytes, const std::string& nam
   if (starts_with(bytes, kPng)) return ImageKind::kPng;
   if (bytes.empty()) throw DataError(concat(name, ": offset 0: the file is empty"));
   throw DataError(concat(
-      name,
-      ": offset 0: no JPEG or PNG image: the file is ",
-      kind_of_other(bytes),
+      name, ": offset 0: no JPEG or PNG image: the file is ", kind_of_other(bytes),
       "; convert it or take it away"));
 }
 

@@ -8,14 +8,7 @@ void check_limits(
     ImageSize size, const ImageLimits& limits, const std::string& name, std::int64_t offset) {
   const auto refuse = [&](const auto&... reason) {
     throw DataError(concat(
-        name,
-        ": offset ",
-        offset,
-        ": the image of ",
-        size.width,
-        " x ",
-        size.height,
-        " pixels ",
+        name, ": offset ", offset, ": the image of ", size.width, " x ", size.height, " pixels ",
         reason...));
   };
   if (size.width <= 0 || size.height <= 0) refuse("is empty");

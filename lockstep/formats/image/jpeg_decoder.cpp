@@ -85,11 +85,8 @@ class Decompressor {
   [[noreturn]] void fail(const Parts&... reason) const {
     const std::size_t left = info_.src == nullptr ? size_ : info_.src->bytes_in_buffer;
     throw DataError(concat(
-        name_,
-        ": offset ",
-        size_ - std::min(left, size_),
-        ": the JPEG image is damaged or cut: ",
-        reason...));
+        name_, ": offset ", size_ - std::min(left, size_),
+        ": the JPEG image is damaged or cut: ", reason...));
   }
 
  private:
@@ -202,12 +199,8 @@ void read_rows(Decompressor& decompressor, const Box& box, std::int64_t first_co
 }  // namespace
 
 void decode_jpeg(
-    std::span<const std::uint8_t> bytes,
-    const std::string& name,
-    const JpegHeader& header,
-    int scan_limit,
-    const Box& box,
-    Image& out) {
+    std::span<const std::uint8_t> bytes, const std::string& name, const JpegHeader& header,
+    int scan_limit, const Box& box, Image& out) {
   check_has_end(bytes, header.first_scan, name);
   Decompressor decompressor(bytes, name, scan_limit);
   start(decompressor, header);

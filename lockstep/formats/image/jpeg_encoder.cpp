@@ -64,24 +64,18 @@ class Compressor {
 void check_options(const ImageView& image, const JpegOptions& options) {
   check(
       image.channels == 1 || image.channels == 3,
-      "encode_jpeg: the image must have 1 or 3 channels: ",
-      image.channels);
+      "encode_jpeg: the image must have 1 or 3 channels: ", image.channels);
   check(
       1 <= options.quality && options.quality <= 100,
-      "encode_jpeg: the quality must be 1 to 100: ",
-      options.quality);
+      "encode_jpeg: the quality must be 1 to 100: ", options.quality);
   const int horizontal = options.horizontal_subsampling;
   const int vertical = options.vertical_subsampling;
   check(
       (horizontal == 1 || horizontal == 2 || horizontal == 4) && (vertical == 1 || vertical == 2),
-      "encode_jpeg: the subsampling must be 1, 2 or 4 by 1 or 2: ",
-      horizontal,
-      " by ",
-      vertical);
+      "encode_jpeg: the subsampling must be 1, 2 or 4 by 1 or 2: ", horizontal, " by ", vertical);
   check(
       options.restart_rows >= 0,
-      "encode_jpeg: restart rows must not be negative: ",
-      options.restart_rows);
+      "encode_jpeg: restart rows must not be negative: ", options.restart_rows);
 }
 
 void set_parameters(

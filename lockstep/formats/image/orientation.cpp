@@ -18,8 +18,7 @@ struct Turn {
 Turn turn_of(int orientation) {
   check(
       1 <= orientation && orientation <= 8,
-      "orientation: must be 1 to 8, as in EXIF: ",
-      orientation);
+      "orientation: must be 1 to 8, as in EXIF: ", orientation);
   return {
       .swaps_axes = orientation >= 5,
       .mirrors_columns =

@@ -83,8 +83,7 @@ void start(PngReader& reader, const PngHeader& header) {
   png_structp png = reader.png();
   reader.run([&] {
     png_set_user_limits(
-        png,
-        static_cast<png_uint_32>(header.size.width),
+        png, static_cast<png_uint_32>(header.size.width),
         static_cast<png_uint_32>(header.size.height));
     // check_png_checksums() has compared them all.
     png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
@@ -146,10 +145,7 @@ class RowConverter {
 
 /// Each pass of an interlaced image touches all rows, so all must be there.
 void read_interlaced(
-    PngReader& reader,
-    const PngHeader& header,
-    const Box& box,
-    const RowConverter& converter,
+    PngReader& reader, const PngHeader& header, const Box& box, const RowConverter& converter,
     Image& out) {
   Image whole = Image::of_size(header.size, header.channels);
   std::vector<png_bytep> rows;
@@ -162,10 +158,7 @@ void read_interlaced(
 }
 
 void read_rows(
-    PngReader& reader,
-    const PngHeader& header,
-    const Box& box,
-    const RowConverter& converter,
+    PngReader& reader, const PngHeader& header, const Box& box, const RowConverter& converter,
     Image& out) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(header.size.width * header.channels));
   for (std::int64_t y = 0; y < box.top + box.height; ++y) {
@@ -178,11 +171,8 @@ void read_rows(
 }  // namespace
 
 void decode_png(
-    std::span<const std::uint8_t> bytes,
-    const std::string& name,
-    const PngHeader& header,
-    const Box& box,
-    Image& out) {
+    std::span<const std::uint8_t> bytes, const std::string& name, const PngHeader& header,
+    const Box& box, Image& out) {
   check_png_checksums(bytes, name);
   PngReader reader(bytes, name);
   start(reader, header);

@@ -14,10 +14,7 @@ namespace lockstep {
 /// Chunks that say how to show the image (colour profiles, gamma, transparent colours) and texts
 /// are passed over; no memory is given to them. What libpng only warns of is a DataError.
 void decode_png(
-    std::span<const std::uint8_t> bytes,
-    const std::string& name,
-    const PngHeader& header,
-    const Box& box,
-    Image& out);
+    std::span<const std::uint8_t> bytes, const std::string& name, const PngHeader& header,
+    const Box& box, Image& out);
 
 }  // namespace lockstep

@@ -13,8 +13,7 @@ std::vector<std::uint8_t> encode_png(const ImageView& image) {
       PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
   check(
       1 <= image.channels && image.channels <= 4,
-      "encode_png: the image must have 1 to 4 channels: ",
-      image.channels);
+      "encode_png: the image must have 1 to 4 channels: ", image.channels);
   check_holds_its_pixels(image);
   png_image file{};
   file.version = PNG_IMAGE_VERSION;

@@ -86,10 +86,7 @@ int channels_of(int colour_type, const std::string& name, std::size_t offset) {
       return 4;
     default:
       fail(
-          name,
-          offset,
-          "the colour type of the PNG image is ",
-          colour_type,
+          name, offset, "the colour type of the PNG image is ", colour_type,
           ", not 0, 2, 3, 4 or 6");
   }
 }
@@ -115,13 +112,8 @@ PngHeader read_first_chunk(const Chunk& chunk, const std::string& name, const Im
       .exif = {}};
   if (!is_depth_allowed(header.bit_depth, colour_type)) {
     fail(
-        name,
-        offset + 8,
-        "a PNG image of colour type ",
-        colour_type,
-        " cannot have ",
-        header.bit_depth,
-        " bits a sample");
+        name, offset + 8, "a PNG image of colour type ", colour_type, " cannot have ",
+        header.bit_depth, " bits a sample");
   }
   if (content[10] != 0 || content[11] != 0 || content[12] > 1) {
     fail(
@@ -140,15 +132,8 @@ void check_enough_bytes(
       static_cast<std::uint64_t>(header.size.height) * (1 + (bits + 7) / 8);
   if (needed / kBestRatio <= compressed) return;
   fail(
-      name,
-      kSignatureBytes,
-      "the IDAT chunks are too short: ",
-      compressed,
-      " bytes cannot hold an image of ",
-      header.size.width,
-      " x ",
-      header.size.height,
-      " pixels");
+      name, kSignatureBytes, "the IDAT chunks are too short: ", compressed,
+      " bytes cannot hold an image of ", header.size.width, " x ", header.size.height, " pixels");
 }
 
 }  // namespace
@@ -172,10 +157,7 @@ void check_png_checksums(std::span<const std::uint8_t> bytes, const std::string&
     const auto covered = chunk.covered();
     if (crc32_z(0, covered.data(), covered.size()) == chunk.checksum) return;
     fail(
-        name,
-        chunk.offset,
-        "the checksum of the PNG chunk ",
-        chunk.type,
+        name, chunk.offset, "the checksum of the PNG chunk ", chunk.type,
         " is wrong: the file is damaged");
   });
 }

@@ -11,9 +11,8 @@ namespace lockstep {
 inline bool starts_with(std::span<const std::uint8_t> bytes, std::string_view signature) {
   if (bytes.size() < signature.size()) return false;
   return std::equal(
-      signature.begin(), signature.end(), bytes.begin(), [](char expected, std::uint8_t byte) {
-        return static_cast<std::uint8_t>(expected) == byte;
-      });
+      signature.begin(), signature.end(), bytes.begin(),
+      [](char expected, std::uint8_t byte) { return static_cast<std::uint8_t>(expected) == byte; });
 }
 
 }  // namespace lockstep

@@ -39,8 +39,7 @@ class ManifestReader {
     const json object = parse_strict_json(text, file_, {.bytes = kMostManifestBytes, .depth = 4});
     require_version(object);
     require_keys(
-        object,
-        {"v", "step", "libtorch", "lockstep", "files", "complete", "sha256"},
+        object, {"v", "step", "libtorch", "lockstep", "files", "complete", "sha256"},
         "the manifest");
     require_unchanged(text);
     if (object["complete"] != true) refuse("complete is not true: it was never finished");
@@ -58,11 +57,8 @@ class ManifestReader {
     const std::uint64_t version = number(object["v"], "v");
     if (version > kVersion) {
       refuse(
-          "version ",
-          version,
-          " was written by a newer Lockstep; this one reads version ",
-          kVersion,
-          ": use the newer one");
+          "version ", version, " was written by a newer Lockstep; this one reads version ",
+          kVersion, ": use the newer one");
     }
     if (version != kVersion) refuse("there is no version ", version);
   }
@@ -151,37 +147,21 @@ void check_writable(const SnapshotManifest& manifest) {
 std::string to_json(const SnapshotManifest& manifest) {
   check_writable(manifest);
   std::string front = concat(
-      R"({"v":)",
-      kVersion,
-      R"(,"step":)",
-      manifest.step,
-      R"(,"libtorch":)",
-      json(manifest.libtorch).dump(),
-      R"(,"lockstep":)",
-      json(manifest.lockstep).dump(),
+      R"({"v":)", kVersion, R"(,"step":)", manifest.step, R"(,"libtorch":)",
+      json(manifest.libtorch).dump(), R"(,"lockstep":)", json(manifest.lockstep).dump(),
       R"(,"files":[)");
   const char* separator = "";
   for (const SnapshotFile& file : manifest.files) {
     front += concat(
-        separator,
-        R"({"name":")",
-        file.name,
-        R"(","bytes":)",
-        file.bytes,
-        R"(,"sha256":")",
-        file.sha256,
-        "\"}");
+        separator, R"({"name":")", file.name, R"(","bytes":)", file.bytes, R"(,"sha256":")",
+        file.sha256, "\"}");
     separator = ",";
   }
   front += R"(],"complete":true)";
   const std::string text = front + tail_of(front);
   check(
-      text.size() <= kMostManifestBytes,
-      "a snapshot's manifest of ",
-      text.size(),
-      " bytes; at most ",
-      kMostManifestBytes,
-      " are allowed");
+      text.size() <= kMostManifestBytes, "a snapshot's manifest of ", text.size(),
+      " bytes; at most ", kMostManifestBytes, " are allowed");
   return text;
 }
 

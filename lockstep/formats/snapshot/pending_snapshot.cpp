@@ -117,8 +117,7 @@ SnapshotFile PendingSnapshot::write(const std::string& name, std::string_view te
 }
 
 SnapshotFile PendingSnapshot::write_tensors(
-    const std::string& name,
-    std::span<const TensorEntry> entries,
+    const std::string& name, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   check(is_file_name(name), "a file of a snapshot cannot have the name ", printable(name));
   return write_file(name, [&](ByteSink& sink) { write_safetensors(sink, entries, metadata); });
@@ -127,11 +126,8 @@ SnapshotFile PendingSnapshot::write_tensors(
 fs::path PendingSnapshot::commit(SnapshotManifest manifest) {
   check(is_mine_, "only the rank that began a snapshot commits it: ", path().string());
   check(
-      manifest.step == step_,
-      "the manifest is that of step ",
-      manifest.step,
-      ", the snapshot that of step ",
-      step_);
+      manifest.step == step_, "the manifest is that of step ", manifest.step,
+      ", the snapshot that of step ", step_);
   if (manifest.lockstep.empty()) manifest.lockstep = LOCKSTEP_VERSION;
   write_manifest(manifest);
   failed_ = true;  // whatever comes, nothing more is written here

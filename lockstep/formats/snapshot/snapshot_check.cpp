@@ -55,9 +55,7 @@ void require_listed(const OpenDirectory& snapshot, const SnapshotManifest& manif
   for (const std::string& name : snapshot.names()) {
     if (listed.contains(name)) continue;
     throw DataError(concat(
-        snapshot.path().string(),
-        ": holds ",
-        printable(name),
+        snapshot.path().string(), ": holds ", printable(name),
         ", which its manifest does not list"));
   }
 }

@@ -26,17 +26,8 @@ using Text = const std::string*;
 
 /// Is a value of Python; monostate is None.
 using Value = std::variant<
-    std::monostate,
-    bool,
-    std::int64_t,
-    double,
-    Text,
-    const Tuple*,
-    List*,
-    Dict*,
-    const Name*,
-    const Storage*,
-    const Tensor*>;
+    std::monostate, bool, std::int64_t, double, Text, const Tuple*, List*, Dict*, const Name*,
+    const Storage*, const Tensor*>;
 
 struct Tuple {
   std::vector<Value> items;

@@ -29,12 +29,7 @@ std::string_view header_text(std::span<const std::uint8_t> bytes, const std::str
   }
   if (length > bytes.size() - kLengthBytes) {
     refuse(
-        file,
-        0,
-        "a header of ",
-        length,
-        " bytes in a file of ",
-        bytes.size(),
+        file, 0, "a header of ", length, " bytes in a file of ", bytes.size(),
         ": it was cut, or is no safetensors file");
   }
   const auto* front = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
@@ -53,11 +48,7 @@ void check_padding(std::string_view text, const std::string& file) {
 void check_size(const SafetensorsTensor& tensor, std::uint64_t offset, const std::string& file) {
   const auto bytes = tensor_bytes(tensor.type, tensor.shape);
   const std::string what = concat(
-      "tensor ",
-      printable(tensor.name),
-      ", ",
-      torch_name(tensor.type),
-      " of shape ",
+      "tensor ", printable(tensor.name), ", ", torch_name(tensor.type), " of shape ",
       shape_text(tensor.shape));
   if (!bytes)
     refuse(file, offset, what, ": has more elements or dimensions than a tensor can have");
@@ -68,9 +59,7 @@ void check_size(const SafetensorsTensor& tensor, std::uint64_t offset, const std
 
 /// Checks that the tensors cover the data without hole or overlap.
 void check_places(
-    const SafetensorsHeader& header,
-    std::uint64_t data_start,
-    std::uint64_t data_size,
+    const SafetensorsHeader& header, std::uint64_t data_start, std::uint64_t data_size,
     const std::string& file) {
   std::vector<const SafetensorsTensor*> order;
   for (const SafetensorsTensor& tensor : header.tensors) order.push_back(&tensor);
@@ -96,8 +85,7 @@ void check_places(
 }
 
 TensorFile parse(
-    std::span<const std::uint8_t> bytes,
-    const std::string& name,
+    std::span<const std::uint8_t> bytes, const std::string& name,
     std::shared_ptr<const void> memory) {
   const std::string_view text = header_text(bytes, name);
   check_padding(text, name);
@@ -107,9 +95,7 @@ TensorFile parse(
   std::vector<TensorEntry> entries;
   for (SafetensorsTensor& tensor : header.tensors) {
     entries.push_back(
-        {std::move(tensor.name),
-         tensor.type,
-         std::move(tensor.shape),
+        {std::move(tensor.name), tensor.type, std::move(tensor.shape),
          data.subspan(tensor.begin, tensor.end - tensor.begin)});
   }
   return TensorFile(std::move(entries), std::move(header.metadata), std::move(memory));

@@ -26,18 +26,12 @@ void check_writable(
         entry.name != "__metadata__",
         "write_safetensors: a tensor cannot be named __metadata__, the format keeps that name");
     check(
-        safetensors_name(entry.type).has_value(),
-        "write_safetensors: tensor ",
-        printable(entry.name),
-        " is ",
-        torch_name(entry.type),
-        ", which the format does not have");
+        safetensors_name(entry.type).has_value(), "write_safetensors: tensor ",
+        printable(entry.name), " is ", torch_name(entry.type), ", which the format does not have");
   }
   for (const auto& [key, text] : metadata) {
     check(
-        is_utf8(key) && is_utf8(text),
-        "write_safetensors: metadata ",
-        printable(key),
+        is_utf8(key) && is_utf8(text), "write_safetensors: metadata ", printable(key),
         " is not UTF-8");
   }
 }
@@ -56,21 +50,13 @@ std::vector<std::size_t> byte_order(std::span<const TensorEntry> entries) {
 
 std::string tensor_text(const TensorEntry& entry, std::uint64_t begin) {
   return concat(
-      json(entry.name).dump(),
-      R"(:{"dtype":")",
-      *safetensors_name(entry.type),
-      R"(","shape":)",
-      json(entry.shape).dump(),
-      R"(,"data_offsets":[)",
-      begin,
-      ',',
-      begin + entry.bytes.size(),
+      json(entry.name).dump(), R"(:{"dtype":")", *safetensors_name(entry.type), R"(","shape":)",
+      json(entry.shape).dump(), R"(,"data_offsets":[)", begin, ',', begin + entry.bytes.size(),
       "]}");
 }
 
 std::string header_text(
-    std::span<const TensorEntry> entries,
-    const std::vector<std::size_t>& order,
+    std::span<const TensorEntry> entries, const std::vector<std::size_t>& order,
     const std::map<std::string, std::string>& metadata) {
   std::vector<std::uint64_t> begins(entries.size());
   std::uint64_t end = 0;
@@ -92,18 +78,14 @@ std::string header_text(
 }  // namespace
 
 void write_safetensors(
-    ByteSink& sink,
-    std::span<const TensorEntry> entries,
+    ByteSink& sink, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   check_writable(entries, metadata);
   const auto order = byte_order(entries);
   const std::string header = header_text(entries, order, metadata);
   check(
-      header.size() <= kMostHeaderBytes,
-      "write_safetensors: a header of ",
-      header.size(),
-      " bytes; the format allows ",
-      kMostHeaderBytes);
+      header.size() <= kMostHeaderBytes, "write_safetensors: a header of ", header.size(),
+      " bytes; the format allows ", kMostHeaderBytes);
   std::string length;
   append_little_endian(length, header.size(), 8);
   sink.write(length);
@@ -112,8 +94,7 @@ void write_safetensors(
 }
 
 void write_safetensors(
-    const std::filesystem::path& path,
-    std::span<const TensorEntry> entries,
+    const std::filesystem::path& path, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   AtomicFile file(path);
   write_safetensors(file, entries, metadata);

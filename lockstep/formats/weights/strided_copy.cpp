@@ -16,10 +16,8 @@ bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int
 }
 
 std::vector<std::uint8_t> strided_copy(
-    std::span<const std::uint8_t> storage,
-    std::span<const std::int64_t> shape,
-    std::span<const std::int64_t> strides,
-    std::size_t element_bytes) {
+    std::span<const std::uint8_t> storage, std::span<const std::int64_t> shape,
+    std::span<const std::int64_t> strides, std::size_t element_bytes) {
   std::size_t count = 1;
   for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
   std::vector<std::uint8_t> copy(count * element_bytes);

@@ -14,9 +14,7 @@ bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int
 /// element; the caller has checked that shape and strides (in elements, none negative) stay within
 /// it.
 std::vector<std::uint8_t> strided_copy(
-    std::span<const std::uint8_t> storage,
-    std::span<const std::int64_t> shape,
-    std::span<const std::int64_t> strides,
-    std::size_t element_bytes);
+    std::span<const std::uint8_t> storage, std::span<const std::int64_t> shape,
+    std::span<const std::int64_t> strides, std::size_t element_bytes);
 
 }  // namespace lockstep

@@ -42,16 +42,8 @@ void check_entries(const char* operation, std::span<const TensorEntry> entries) 
     check(names.insert(entry.name).second, operation, ": two tensors have the name ", name);
     const auto bytes = tensor_bytes(entry.type, entry.shape);
     check(
-        bytes == entry.bytes.size(),
-        operation,
-        ": tensor ",
-        name,
-        " has ",
-        entry.bytes.size(),
-        " bytes, which is not what ",
-        torch_name(entry.type),
-        " of shape ",
-        shape_text(entry.shape),
+        bytes == entry.bytes.size(), operation, ": tensor ", name, " has ", entry.bytes.size(),
+        " bytes, which is not what ", torch_name(entry.type), " of shape ", shape_text(entry.shape),
         " needs");
   }
 }

@@ -22,8 +22,7 @@ std::string first_parts(const std::vector<TensorEntry>& entries) {
 }  // namespace
 
 TensorFile::TensorFile(
-    std::vector<TensorEntry> entries,
-    std::map<std::string, std::string> metadata,
+    std::vector<TensorEntry> entries, std::map<std::string, std::string> metadata,
     std::shared_ptr<const void> memory)
     : entries_(std::move(entries)), metadata_(std::move(metadata)), memory_(std::move(memory)) {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -46,12 +45,8 @@ TensorFile TensorFile::part(std::string_view prefix) const {
     chosen.back().name.erase(0, front.size());
   }
   check(
-      !chosen.empty(),
-      "no tensor's name begins with ",
-      front,
-      " (names begin with: ",
-      first_parts(entries_),
-      ')');
+      !chosen.empty(), "no tensor's name begins with ", front,
+      " (names begin with: ", first_parts(entries_), ')');
   return TensorFile(std::move(chosen), metadata_, memory_);
 }
 

@@ -22,8 +22,7 @@ void refuse_other_formats(std::span<const std::uint8_t> bytes, const std::string
   const std::string_view text = text_of(bytes);
   if (text.starts_with("\x80\x02") || text.starts_with("\x80\x04")) {
     refuse(
-        file,
-        0,
+        file, 0,
         "a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and torch.save it anew");
   }
   if (!text.starts_with("PK")) {
@@ -80,17 +79,13 @@ void TorchArchive::check_kind(const std::string& file) const {
   });
   if (has_code) {
     refuse(
-        file,
-        0,
+        file, 0,
         "TorchScript, which holds code: in Python, torch.save(torch.jit.load(...).state_dict())");
   }
   const TorchRecord* order = find("byteorder");
   if (order != nullptr && text_of(order->bytes) != "little") {
     refuse(
-        file,
-        order->offset,
-        "the byte order is ",
-        printable(text_of(order->bytes)),
+        file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
         "; only little is read: save it anew on such a machine");
   }
 }
@@ -101,15 +96,8 @@ void TorchArchive::check_version(const std::string& file) const {
   const int version = version_in(text_of(record->bytes));
   if (version < kOldestVersion || version > kNewestVersion) {
     refuse(
-        file,
-        record->offset,
-        "version ",
-        printable(text_of(record->bytes)),
-        "; ",
-        kOldestVersion,
-        " to ",
-        kNewestVersion,
-        " are known");
+        file, record->offset, "version ", printable(text_of(record->bytes)), "; ", kOldestVersion,
+        " to ", kNewestVersion, " are known");
   }
 }
 

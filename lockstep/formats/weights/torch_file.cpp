@@ -33,11 +33,8 @@ struct TorchMemory {
 class TreeBuilder {
  public:
   TreeBuilder(
-      const TorchArchive& archive,
-      const TorchRecord& pickle,
-      std::uint64_t file_bytes,
-      TorchMemory& memory,
-      const std::string& file)
+      const TorchArchive& archive, const TorchRecord& pickle, std::uint64_t file_bytes,
+      TorchMemory& memory, const std::string& file)
       : archive_(archive),
         memory_(memory),
         file_(file),
@@ -114,15 +111,8 @@ class TreeBuilder {
     if (record == nullptr) refuse(file_, offset_, "the file has no storage ", name);
     if (record->bytes.size() != storage.bytes) {
       refuse(
-          file_,
-          record->offset,
-          "storage ",
-          name,
-          " has ",
-          record->bytes.size(),
-          " bytes, not the ",
-          storage.bytes,
-          " that data.pkl says");
+          file_, record->offset, "storage ", name, " has ", record->bytes.size(),
+          " bytes, not the ", storage.bytes, " that data.pkl says");
     }
     return record->bytes;
   }
@@ -131,10 +121,7 @@ class TreeBuilder {
       const pickle::Tensor& tensor, std::span<const std::uint8_t> bytes, std::uint64_t size) {
     if (size > copies_left_) {
       refuse(
-          file_,
-          offset_,
-          "a tensor of shape ",
-          shape_text(tensor.shape),
+          file_, offset_, "a tensor of shape ", shape_text(tensor.shape),
           " repeats or reorders its storage and is much larger than the file;"
           " in Python, save tensor.contiguous()");
     }
@@ -156,8 +143,7 @@ class TreeBuilder {
 };
 
 TorchFile parse(
-    std::span<const std::uint8_t> bytes,
-    const std::string& name,
+    std::span<const std::uint8_t> bytes, const std::string& name,
     const std::shared_ptr<TorchMemory>& memory) {
   const TorchArchive archive(bytes, name);
   const TorchRecord& record = *archive.find("data.pkl");

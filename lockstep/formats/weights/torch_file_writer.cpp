@@ -64,10 +64,8 @@ class PickleWriter {
 
   void text(const std::string& text) {
     check(
-        text.size() <= std::numeric_limits<std::uint32_t>::max(),
-        "write_torch_file: a name of ",
-        text.size(),
-        " bytes");
+        text.size() <= std::numeric_limits<std::uint32_t>::max(), "write_torch_file: a name of ",
+        text.size(), " bytes");
     bytes_ += 'X';
     append_little_endian(bytes_, text.size(), 4);
     bytes_ += text;

@@ -87,10 +87,7 @@ void check_view(const Tensor& tensor) {
   const auto needed = reach(tensor);
   if (!needed || static_cast<std::uint64_t>(*needed) > there) {
     reject(
-        what,
-        ", reaches beyond the ",
-        there,
-        " elements of its storage ",
+        what, ", reaches beyond the ", there, " elements of its storage ",
         printable(tensor.storage->key));
   }
 }
@@ -134,8 +131,7 @@ void check_name(const std::string& name) {
   }
   if (storage_type_named(name) || name == kUntypedStorage || element_type_named(name)) return;
   reject(
-      "the file asks for ",
-      printable(name),
+      "the file asks for ", printable(name),
       ", which is not read, let alone executed; in Python, save only the state_dict()");
 }
 

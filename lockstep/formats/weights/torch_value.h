@@ -36,14 +36,7 @@ struct TorchDict {
 /// Is a value that torch.save wrote; monostate is Python's None.
 struct TorchValue {
   std::variant<
-      std::monostate,
-      bool,
-      std::int64_t,
-      double,
-      std::string,
-      TorchList,
-      TorchDict,
-      TorchTensor>
+      std::monostate, bool, std::int64_t, double, std::string, TorchList, TorchDict, TorchTensor>
       content;
 };
 

@@ -28,9 +28,7 @@ WeightFormat weight_format_of_extension(const std::filesystem::path& path) {
     if (extension == known) return WeightFormat::kTorch;
   }
   throw InvalidArgument(concat(
-      path.string(),
-      ": the extension ",
-      printable(extension),
+      path.string(), ": the extension ", printable(extension),
       " says no format; use .safetensors, .pt, .pth or .bin"));
 }
 
@@ -43,8 +41,7 @@ TensorFile read_weights(const std::filesystem::path& path, std::string_view only
 }
 
 void write_weights(
-    const std::filesystem::path& path,
-    std::span<const TensorEntry> entries,
+    const std::filesystem::path& path, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   if (weight_format_of_extension(path) == WeightFormat::kSafetensors) {
     write_safetensors(path, entries, metadata);

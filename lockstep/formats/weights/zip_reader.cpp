@@ -40,9 +40,7 @@ std::uint64_t data_offset(
   is_same &= fields.text(name_bytes) == entry.name;
   if (!is_same) {
     refuse(
-        file,
-        entry.header,
-        printable(entry.name),
+        file, entry.header, printable(entry.name),
         ": its own header is not what the zip directory says");
   }
   fields.take(extra_bytes);
@@ -52,9 +50,7 @@ std::uint64_t data_offset(
 /// Checks what lies between a file's bytes and the next header: nothing, or a descriptor that says
 /// what the directory says, with or without signature, in 32 or 64 bits.
 void check_descriptor(
-    std::span<const std::uint8_t> between,
-    std::uint64_t offset,
-    const DirectoryEntry& entry,
+    std::span<const std::uint8_t> between, std::uint64_t offset, const DirectoryEntry& entry,
     const std::string& file) {
   bool is_right = between.empty();
   if ((entry.flags & zip::kHasDescriptor) != 0) {
@@ -71,49 +67,32 @@ void check_descriptor(
   }
   if (!is_right) {
     refuse(
-        file,
-        offset,
-        printable(entry.name),
-        ": the ",
-        between.size(),
+        file, offset, printable(entry.name), ": the ", between.size(),
         " bytes behind it are not what a zip archive has there");
   }
 }
 
 void check_checksum(
-    std::span<const std::uint8_t> bytes,
-    std::uint64_t offset,
-    const DirectoryEntry& entry,
+    std::span<const std::uint8_t> bytes, std::uint64_t offset, const DirectoryEntry& entry,
     const std::string& file) {
   const auto checksum = static_cast<std::uint32_t>(crc32_z(0, bytes.data(), bytes.size()));
   if (checksum != entry.checksum) {
     refuse(
-        file,
-        offset,
-        printable(entry.name),
-        ": the checksum of its ",
-        bytes.size(),
+        file, offset, printable(entry.name), ": the checksum of its ", bytes.size(),
         " bytes is not the stored one: the file is damaged");
   }
 }
 
 /// Reads the file whose header and bytes lie from where the last one ended up to `end`.
 ZipEntry read_entry(
-    std::span<const std::uint8_t> files,
-    const DirectoryEntry& entry,
-    std::uint64_t end,
+    std::span<const std::uint8_t> files, const DirectoryEntry& entry, std::uint64_t end,
     const std::string& file) {
   const auto until_end = files.first(end);
   const std::uint64_t offset = data_offset(until_end, entry, file);
   if (entry.size > end - offset) {
     refuse(
-        file,
-        offset,
-        printable(entry.name),
-        ": its ",
-        entry.size,
-        " bytes reach into what follows at ",
-        end);
+        file, offset, printable(entry.name), ": its ", entry.size,
+        " bytes reach into what follows at ", end);
   }
   const auto bytes = until_end.subspan(offset, entry.size);
   const std::uint64_t behind = offset + entry.size;

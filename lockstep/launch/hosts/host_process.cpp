@@ -67,11 +67,8 @@ std::vector<int> cores_of(const HostsOptions& options, int host) {
 }
 
 ChildProcess start_here(
-    const HostsOptions& options,
-    const HostsPlan& plan,
-    const HostNetwork& network,
-    const Guardian& guardian,
-    int host) {
+    const HostsOptions& options, const HostsPlan& plan, const HostNetwork& network,
+    const Guardian& guardian, int host) {
   std::vector<std::string> arguments{"hosts", "--inside", concat("host-", host)};
   const std::vector<std::string> command = command_of(options);
   arguments.insert(arguments.end(), command.begin(), command.end());
@@ -126,8 +123,7 @@ std::string master_address(const HostsOptions& options) {
 std::vector<std::string> host_variables(
     const HostsOptions& options, const HostsPlan& plan, int host) {
   std::vector<std::string> variables{
-      concat("PET_NNODES=", options.size()),
-      concat("PET_NODE_RANK=", host),
+      concat("PET_NNODES=", options.size()), concat("PET_NODE_RANK=", host),
       concat("PET_MASTER_ADDR=", master_address(options)),
       // Another with each life, so that no process of an earlier one is met.
       concat("PET_MASTER_PORT=", options.master_port + plan.restart),
@@ -140,9 +136,7 @@ std::vector<std::string> host_variables(
 }
 
 std::vector<HostProcess> start_hosts(
-    const HostsOptions& options,
-    const HostsPlan& plan,
-    const HostNetwork* network,
+    const HostsOptions& options, const HostsPlan& plan, const HostNetwork* network,
     const Guardian& guardian) {
   std::vector<HostProcess> hosts;
   for (int host = 0; host < options.size(); ++host) {

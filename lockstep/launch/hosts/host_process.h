@@ -35,9 +35,7 @@ std::vector<std::string> host_variables(
 /// Starts the command on each host; none is left if one cannot be started. Without a network the
 /// hosts are real ones. Throws std::system_error, InvalidArgument.
 std::vector<HostProcess> start_hosts(
-    const HostsOptions& options,
-    const HostsPlan& plan,
-    const HostNetwork* network,
+    const HostsOptions& options, const HostsPlan& plan, const HostNetwork* network,
     const Guardian& guardian);
 
 }  // namespace lockstep::launch

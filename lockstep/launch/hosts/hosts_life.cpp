@@ -26,12 +26,8 @@ constexpr int kPeersLost = static_cast<int>(ExitCode::kPeersLost);
 }  // namespace
 
 HostsLife::HostsLife(
-    const HostsOptions& options,
-    const HostsPlan& plan,
-    const HostNetwork* network,
-    const SignalReader& signals,
-    Console& console,
-    std::optional<Clock::time_point> strike)
+    const HostsOptions& options, const HostsPlan& plan, const HostNetwork* network,
+    const SignalReader& signals, Console& console, std::optional<Clock::time_point> strike)
     : options_(options),
       signals_(signals),
       console_(console),

@@ -27,12 +27,8 @@ class HostsLife {
 
   /// Starts them; `strike` is when the drill's host is killed. Throws as start_hosts().
   HostsLife(
-      const HostsOptions& options,
-      const HostsPlan& plan,
-      const HostNetwork* network,
-      const SignalReader& signals,
-      Console& console,
-      std::optional<Clock::time_point> strike);
+      const HostsOptions& options, const HostsPlan& plan, const HostNetwork* network,
+      const SignalReader& signals, Console& console, std::optional<Clock::time_point> strike);
 
   /// Waits for the end. What was written has gone to the console when it returns.
   HostsReport run();

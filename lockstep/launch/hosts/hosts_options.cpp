@@ -19,10 +19,7 @@ void check_which(const HostsOptions& options) {
   check(!made || options.names.empty(), "hosts: --count makes hosts and --names are real ones");
   check(
       !made || (options.count >= 1 && options.count <= HostNetwork::kMostHosts),
-      "hosts: --count must be 1 to ",
-      HostNetwork::kMostHosts,
-      ": ",
-      options.count);
+      "hosts: --count must be 1 to ", HostNetwork::kMostHosts, ": ", options.count);
   for (const std::string& name : options.names) {
     check(is_name(name), "hosts: --names: is no host's name: ", name);
   }
@@ -42,8 +39,7 @@ Drill parse_drill(const std::string& text) {
   check(
       split && seconds.ec == std::errc() && seconds.ptr == end && drill.seconds >= 0 &&
           drill.seconds <= 1e6,
-      "hosts: --kill must be HOST@SECONDS, as 1@5: ",
-      text);
+      "hosts: --kill must be HOST@SECONDS, as 1@5: ", text);
   return drill;
 }
 
@@ -52,8 +48,7 @@ void check_options(const HostsOptions& options) {
   check(options.cores_a_host >= 0, "hosts: --cores-a-host must not be negative");
   check(
       options.master_port >= 1 && options.master_port <= 65535,
-      "hosts: --master-port must be a port number: ",
-      options.master_port);
+      "hosts: --master-port must be a port number: ", options.master_port);
   check(
       options.max_restarts >= 0 && options.max_restarts <= 65535 - options.master_port,
       "hosts: --max-restarts: must not be negative, and each takes the next port: ",

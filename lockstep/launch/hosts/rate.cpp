@@ -23,8 +23,7 @@ std::int64_t parse_rate(const std::string& text) {
   const auto unit = kUnits.find(std::string(stop, end));
   check(
       error == std::errc() && unit != kUnits.end(),
-      "hosts: --rate must be a number and kbit, mbit or gbit, as 1gbit: ",
-      text);
+      "hosts: --rate must be a number and kbit, mbit or gbit, as 1gbit: ", text);
   const double bits = number * unit->second;
   check(bits >= kLeast && bits <= kMost, "hosts: --rate must be 64kbit to 1000gbit: ", text);
   return static_cast<std::int64_t>(bits);

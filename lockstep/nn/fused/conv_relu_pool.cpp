@@ -60,9 +60,7 @@ struct Pooled {
 };
 
 Pooled run_forward(
-    const at::Tensor& images,
-    const at::Tensor& weight,
-    const at::Tensor& bias,
+    const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
     at::ScalarType type) {
   const auto shape = shape_of(images, weight.size(0));
   const std::array<std::int64_t, 4> sizes{
@@ -114,11 +112,8 @@ at::Tensor run_backward(
 class ConvReluPool : public torch::autograd::Function<ConvReluPool> {
  public:
   static at::Tensor forward(
-      torch::autograd::AutogradContext* context,
-      const at::Tensor& images,
-      const at::Tensor& weight,
-      const at::Tensor& bias,
-      at::ScalarType type) {
+      torch::autograd::AutogradContext* context, const at::Tensor& images, const at::Tensor& weight,
+      const at::Tensor& bias, at::ScalarType type) {
     const auto pixels = images.contiguous();
     auto pooled = run_forward(pixels, weight.contiguous(), bias.contiguous(), type);
     context->save_for_backward({pixels, pooled.codes});

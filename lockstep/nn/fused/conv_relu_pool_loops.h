@@ -46,9 +46,7 @@ inline std::int64_t unpacked_floats(const ConvReluPoolShape& shape) {
 // image.
 template <typename Image>
 inline void unpack_row(
-    const Image* row,
-    const ConvReluPoolShape& shape,
-    float* __restrict line,
+    const Image* row, const ConvReluPoolShape& shape, float* __restrict line,
     float* __restrict unpacked) {
   const std::int64_t columns = padded_columns(shape);
   for (std::int64_t column = 0; column < shape.width; ++column) {
@@ -186,9 +184,7 @@ inline Ints lane_numbers() {
 
 template <typename Pooled>
 inline Sums channel_sums(
-    const ConvReluPoolShape& shape,
-    const float* unpacked,
-    const Pooled* gradients,
+    const ConvReluPoolShape& shape, const float* unpacked, const Pooled* gradients,
     const std::uint8_t* codes) {
   const Ints lanes = lane_numbers();
   const std::int64_t width = pooled_width(shape);
@@ -201,10 +197,8 @@ inline Sums channel_sums(
       const Ints beyond = lanes >= static_cast<std::int32_t>(width - column);
       const Ints code = beyond ? Ints{} + kDead : load(codes + at, room);
       add_products(
-          sums,
-          load_patch(unpacked + column, row, padded_columns(shape)),
-          load(gradients + at, room),
-          code);
+          sums, load_patch(unpacked + column, row, padded_columns(shape)),
+          load(gradients + at, room), code);
     }
   }
   return sums;

@@ -62,18 +62,9 @@ torch::Tensor Adam::step(LossClosure closure) {
         group, state_, [](KernelArguments& call, const torch::optim::AdamOptions& options) {
           const auto [beta1, beta2] = options.betas();
           at::_fused_adam_(
-              call.parameters,
-              call.gradients,
-              call.moments,
-              call.second_moments,
-              call.largest_moments,
-              call.steps,
-              options.lr(),
-              beta1,
-              beta2,
-              options.weight_decay(),
-              options.eps(),
-              options.amsgrad(),
+              call.parameters, call.gradients, call.moments, call.second_moments,
+              call.largest_moments, call.steps, options.lr(), beta1, beta2, options.weight_decay(),
+              options.eps(), options.amsgrad(),
               /*maximize=*/false);
         });
   }
@@ -92,18 +83,9 @@ torch::Tensor AdamW::step(LossClosure closure) {
         group, state_, [](KernelArguments& call, const torch::optim::AdamWOptions& options) {
           const auto [beta1, beta2] = options.betas();
           at::_fused_adamw_(
-              call.parameters,
-              call.gradients,
-              call.moments,
-              call.second_moments,
-              call.largest_moments,
-              call.steps,
-              options.lr(),
-              beta1,
-              beta2,
-              options.weight_decay(),
-              options.eps(),
-              options.amsgrad(),
+              call.parameters, call.gradients, call.moments, call.second_moments,
+              call.largest_moments, call.steps, options.lr(), beta1, beta2, options.weight_decay(),
+              options.eps(), options.amsgrad(),
               /*maximize=*/false);
         });
   }

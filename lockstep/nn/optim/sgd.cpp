@@ -36,16 +36,9 @@ void add(GroupCalls& calls, States& states, const at::Tensor& parameter, bool wi
 void run(KernelCalls& calls, const torch::optim::SGDOptions& options, bool is_first) {
   for (auto& call : calls) {
     at::_fused_sgd_(
-        call.parameters,
-        call.gradients,
-        call.moments,
-        options.weight_decay(),
-        options.momentum(),
-        options.lr(),
-        options.dampening(),
-        options.nesterov(),
-        /*maximize=*/false,
-        is_first);
+        call.parameters, call.gradients, call.moments, options.weight_decay(), options.momentum(),
+        options.lr(), options.dampening(), options.nesterov(),
+        /*maximize=*/false, is_first);
   }
 }
 

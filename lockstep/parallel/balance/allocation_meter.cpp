@@ -10,11 +10,8 @@ namespace lockstep {
 class AllocationMeter::Reports : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(
-      void* /*pointer*/,
-      std::int64_t size,
-      std::size_t /*total_allocated*/,
-      std::size_t /*total_reserved*/,
-      c10::Device /*device*/) override {
+      void* /*pointer*/, std::int64_t size, std::size_t /*total_allocated*/,
+      std::size_t /*total_reserved*/, c10::Device /*device*/) override {
     live_ += size;  // negative when freed
   }
 

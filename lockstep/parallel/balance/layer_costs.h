@@ -18,8 +18,7 @@ namespace lockstep {
 /// a gradient already, if a layer gives no tensor, or if passes is below 1.
 std::vector<double> costs_by_time(
     const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample,
-    int passes);
+    const torch::Tensor& sample, int passes);
 
 /// Measures the bytes that each layer keeps in training: its parameters, times
 /// `copies_of_parameters`, and what its forward on the sample leaves allocated for backward and for
@@ -29,23 +28,18 @@ std::vector<double> costs_by_time(
 /// momentum, 4 for Adam; 0 leaves activations alone. Conditions as costs_by_time.
 std::vector<double> costs_by_size(
     const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample,
-    double copies_of_parameters);
+    const torch::Tensor& sample, double copies_of_parameters);
 
 /// Cuts the layers into stages by their times: the layers per stage.
 ///
 ///     auto balance = balance_by_time(layers, images, 2, 3);
 std::vector<int> balance_by_time(
     const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample,
-    int stages,
-    int passes);
+    const torch::Tensor& sample, int stages, int passes);
 
 /// Cuts the layers into stages by their sizes: the layers per stage.
 std::vector<int> balance_by_size(
     const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample,
-    int stages,
-    double copies_of_parameters);
+    const torch::Tensor& sample, int stages, double copies_of_parameters);
 
 }  // namespace lockstep

@@ -107,8 +107,7 @@ std::vector<std::vector<Stretch>> divide_elements(
 }
 
 std::vector<torch::Tensor> sum_gradients(
-    std::vector<std::vector<torch::Tensor>> gradients,
-    const std::vector<torch::Device>& devices,
+    std::vector<std::vector<torch::Tensor>> gradients, const std::vector<torch::Device>& devices,
     Crew& crew) {
   const torch::NoGradGuard no_grad;
   std::vector<Sum> sums;

@@ -29,8 +29,7 @@ std::vector<std::vector<Stretch>> divide_elements(
 /// inputs' memory to the sums. A tensor for which no replica has a gradient stays undefined. Large
 /// sums are divided over the threads of the crew.
 std::vector<torch::Tensor> sum_gradients(
-    std::vector<std::vector<torch::Tensor>> gradients,
-    const std::vector<torch::Device>& devices,
+    std::vector<std::vector<torch::Tensor>> gradients, const std::vector<torch::Device>& devices,
     Crew& crew);
 
 }  // namespace lockstep::data_parallel

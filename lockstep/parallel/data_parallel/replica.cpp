@@ -21,18 +21,14 @@ bool have_equal_modes(
 }  // namespace
 
 Replica::Replica(
-    std::shared_ptr<torch::nn::Module> module,
-    const torch::nn::Module& original,
-    const Place& place,
-    bool is_first)
+    std::shared_ptr<torch::nn::Module> module, const torch::nn::Module& original,
+    const Place& place, bool is_first)
     : module_(std::move(module)), device_(place.device), is_first_(is_first) {
   check_replica_is_alike(tensors_of(original), tensors_of(*module_));
   check(
       original.modules(false).size() == module_->modules(false).size(),
       "DataParallel: a replica is not built like the module: it has ",
-      module_->modules(false).size(),
-      " sub-modules, the module ",
-      original.modules(false).size());
+      module_->modules(false).size(), " sub-modules, the module ", original.modules(false).size());
   tensors_ = tensors_of(*module_);
   copies_.resize(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

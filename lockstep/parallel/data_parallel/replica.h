@@ -23,10 +23,8 @@ class Replica {
   /// Takes a module that is built like the original, whatever its values are. Throws
   /// InvalidArgument if it is not.
   Replica(
-      std::shared_ptr<torch::nn::Module> module,
-      const torch::nn::Module& original,
-      const Place& place,
-      bool is_first);
+      std::shared_ptr<torch::nn::Module> module, const torch::nn::Module& original,
+      const Place& place, bool is_first);
 
   /// Takes over values, what requires gradients, and training or evaluation of each sub-module.
   void follow(const std::vector<ModuleTensor>& originals, const torch::nn::Module& original);

@@ -28,8 +28,7 @@ std::size_t holders_of(const torch::Tensor& tensor) {
 ReplicaSet::ReplicaSet(
     std::shared_ptr<torch::nn::Module> original,
     const std::vector<std::shared_ptr<torch::nn::Module>>& replicas,
-    const std::vector<Place>& places,
-    torch::Device output_device)
+    const std::vector<Place>& places, torch::Device output_device)
     : original_(std::move(original)),
       originals_(tensors_of(*original_)),
       crew_(std::make_shared<Crew>(places)),
@@ -113,9 +112,7 @@ void ForwardPass::note_changes_in_place(const std::vector<Tensors>& shards) {
     });
     if (!changed) continue;
     check(
-        !is_differentiable_input_[i],
-        "DataParallel: the module changed tensor ",
-        i,
+        !is_differentiable_input_[i], "DataParallel: the module changed tensor ", i,
         " of its inputs in place, which requires gradients: let it work on a clone()");
     if (!inputs_[i].is_inference()) torch::autograd::impl::bump_version(inputs_[i]);
   }

@@ -24,8 +24,7 @@ class ReplicaSet {
   ReplicaSet(
       std::shared_ptr<torch::nn::Module> original,
       const std::vector<std::shared_ptr<torch::nn::Module>>& replicas,
-      const std::vector<Place>& places,
-      torch::Device output_device);
+      const std::vector<Place>& places, torch::Device output_device);
 
  private:
   friend class ForwardPass;

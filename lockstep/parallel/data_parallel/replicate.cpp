@@ -46,10 +46,8 @@ std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module)
     return module.clone();
   } catch (const c10::Error& error) {
     throw InvalidArgument(concat(
-        "DataParallel: ",
-        describe_culprit(module),
-        " cannot be cloned: ",
-        first_line(error.what_without_backtrace()),
+        "DataParallel: ", describe_culprit(module),
+        " cannot be cloned: ", first_line(error.what_without_backtrace()),
         "; derive it from torch::nn::Cloneable, or pass a function that makes another module"));
   }
 }

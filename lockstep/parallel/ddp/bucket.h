@@ -32,8 +32,7 @@ struct BucketPlan {
 /// its own at once, with limit 0. Parameters are taken in the given
 /// order; the buckets come back in the order in which they closed, those that stayed open last.
 std::vector<BucketPlan> cut_buckets(
-    const std::vector<ParameterShape>& parameters,
-    const std::vector<std::size_t>& order,
+    const std::vector<ParameterShape>& parameters, const std::vector<std::size_t>& order,
     const std::vector<std::size_t>& limits);
 
 /// Gives the indices size-1 .. 0: backward reaches the last layer first.

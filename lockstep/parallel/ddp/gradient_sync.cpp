@@ -47,10 +47,8 @@ ReducerOptions reducer_options(
     const ReplicatedState& state, const DistributedDataParallelOptions& options) {
   check(
       options.bucket_bytes() > 0 && options.first_bucket_bytes() > 0,
-      "DistributedDataParallel: bucket sizes must be positive: ",
-      options.first_bucket_bytes(),
-      " and ",
-      options.bucket_bytes());
+      "DistributedDataParallel: bucket sizes must be positive: ", options.first_bucket_bytes(),
+      " and ", options.bucket_bytes());
   return {
       .first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_bytes()),
       .bucket_bytes = static_cast<std::size_t>(options.bucket_bytes()),
@@ -62,8 +60,7 @@ ReducerOptions reducer_options(
 }  // namespace
 
 GradientSync::GradientSync(
-    const torch::nn::Module& module,
-    ProcessGroup group,
+    const torch::nn::Module& module, ProcessGroup group,
     const DistributedDataParallelOptions& options)
     : GradientSync(state_of(module), std::move(group), options) {}
 

@@ -54,8 +54,7 @@ class GradientSync {
   /// Gives every rank rank 0's state. Throws InvalidArgument on every rank if the parameters differ
   /// in number, name, type or shape. A collective.
   GradientSync(
-      const torch::nn::Module& module,
-      ProcessGroup group,
+      const torch::nn::Module& module, ProcessGroup group,
       const DistributedDataParallelOptions& options);
 
   /// As above, of a state that is not one module's.
@@ -64,8 +63,7 @@ class GradientSync {
   ///     for (auto& layer : stage) state.add(*layer, layer->name() + ".");
   ///     lockstep::GradientSync sync(state, replicas, options);
   GradientSync(
-      const ReplicatedState& state,
-      ProcessGroup group,
+      const ReplicatedState& state, ProcessGroup group,
       const DistributedDataParallelOptions& options);
 
   /// Lets the buffers follow rank 0 if this forward is one of training. A collective then.
@@ -97,8 +95,7 @@ class GradientSync {
 
  private:
   GradientSync(
-      ProcessGroup group,
-      const ReplicatedState& kept,
+      ProcessGroup group, const ReplicatedState& kept,
       const DistributedDataParallelOptions& options);
 
   void add_to(Join& join, const JoinOptions& options);

@@ -74,8 +74,7 @@ void Reducer::check_no_pass_was_broken_off() {
   end_is_queued_ = false;
   if (!in_pass_) return;
   fail(concat(
-      "DistributedDataParallel: an earlier backward of rank ",
-      group_.rank(),
+      "DistributedDataParallel: an earlier backward of rank ", group_.rank(),
       " ended by an exception, and its gradients with it; make the model anew from a snapshot"));
 }
 
@@ -87,8 +86,7 @@ void Reducer::on_gradient(std::size_t index) {
   Slot& slot = slots_[index];
   if (create_graph) {
     fail(concat(
-        "DistributedDataParallel: backward with create_graph reached ",
-        slot.name,
+        "DistributedDataParallel: backward with create_graph reached ", slot.name,
         ", but what is averaged over ranks cannot be differentiated again; take such gradients by "
         "torch::autograd::grad and call backward without create_graph on the sum"));
   }

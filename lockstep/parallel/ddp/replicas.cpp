@@ -59,13 +59,7 @@ std::string first_difference(const std::string& own, const std::string& other) {
   for (std::size_t index = 0; index < std::max(a.size(), b.size()); ++index) {
     if (line_at(a, index) != line_at(b, index)) {
       return concat(
-          "number ",
-          index,
-          " is ",
-          line_at(a, index),
-          " on rank 0 (",
-          a.size(),
-          " in all) and ",
+          "number ", index, " is ", line_at(a, index), " on rank 0 (", a.size(), " in all) and ",
           line_at(b, index));
     }
   }
@@ -100,14 +94,8 @@ void check_same_on_all_ranks(
     const std::string difference =
         first_difference(texts[0], texts[static_cast<std::size_t>(rank)]);
     check(
-        difference.empty(),
-        what,
-        " differ between the ranks: ",
-        difference,
-        " on rank ",
-        rank,
-        " (",
-        lines_of(texts[static_cast<std::size_t>(rank)]).size(),
+        difference.empty(), what, " differ between the ranks: ", difference, " on rank ", rank,
+        " (", lines_of(texts[static_cast<std::size_t>(rank)]).size(),
         " in all); build the same model on every rank");
   }
 }

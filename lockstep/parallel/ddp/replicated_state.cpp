@@ -61,8 +61,7 @@ ReplicatedState ReplicatedState::without(const std::vector<std::string>& pattern
   for (const std::string& pattern : patterns) {
     check(
         fits_one_of(pattern, parameters) || fits_one_of(pattern, buffers),
-        "DistributedDataParallel: to be ignored is ",
-        pattern,
+        "DistributedDataParallel: to be ignored is ", pattern,
         ", but no parameter or buffer has such a name");
   }
   return {kept(parameters, patterns), kept(buffers, patterns), sparse};

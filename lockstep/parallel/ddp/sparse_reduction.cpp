@@ -58,13 +58,8 @@ Shape shape_of(const torch::Tensor& headers) {
   for (std::int64_t rank = 0; rank < rows.numel(); ++rank) {
     const auto own = dimensions[rank].item<std::int64_t>();
     check(
-        own == 0 || own == shape.dimensions,
-        "DistributedDataParallel: a sparse gradient indexes ",
-        own,
-        " dimensions on rank ",
-        rank,
-        " and ",
-        shape.dimensions,
+        own == 0 || own == shape.dimensions, "DistributedDataParallel: a sparse gradient indexes ",
+        own, " dimensions on rank ", rank, " and ", shape.dimensions,
         " on another; it must be computed alike on all ranks");
   }
   return shape;
@@ -88,11 +83,8 @@ torch::Tensor mean_of(const Rows& all, const Shape& shape, const torch::Tensor& 
 }  // namespace
 
 CommStep reduce_sparse(
-    const torch::Tensor& gradient,
-    const torch::Tensor& like,
-    const ProcessGroup& group,
-    int divisor,
-    const std::function<void(torch::Tensor)>& receive) {
+    const torch::Tensor& gradient, const torch::Tensor& like, const ProcessGroup& group,
+    int divisor, const std::function<void(torch::Tensor)>& receive) {
   const Rows own = gradient.defined() ? rows_of(gradient) : Rows{};
   const torch::Tensor header =
       gradient.defined() ? torch::tensor({own.indices.size(1), own.indices.size(0)}, torch::kLong)

@@ -16,10 +16,7 @@ namespace lockstep {
 /// gradient. `like` has shape, type and device. Three collectives: how many rows each rank has,
 /// their indices, their values.
 CommStep reduce_sparse(
-    const torch::Tensor& gradient,
-    const torch::Tensor& like,
-    const ProcessGroup& group,
-    int divisor,
-    const std::function<void(torch::Tensor)>& receive);
+    const torch::Tensor& gradient, const torch::Tensor& like, const ProcessGroup& group,
+    int divisor, const std::function<void(torch::Tensor)>& receive);
 
 }  // namespace lockstep

@@ -24,9 +24,7 @@ enum class NonFiniteNorm {
 ///
 ///     auto norm = clip_grad_norm(stage.parameters(), 1.0, stages, NonFiniteNorm::kSpread);
 double clip_grad_norm(
-    const std::vector<torch::Tensor>& parameters,
-    double max_norm,
-    const ProcessGroup& group,
+    const std::vector<torch::Tensor>& parameters, double max_norm, const ProcessGroup& group,
     NonFiniteNorm non_finite);
 
 }  // namespace lockstep

@@ -13,8 +13,7 @@ class ShardedOptimizer::Lending {
  public:
   Lending(
       torch::optim::Optimizer& borrower,
-      const std::vector<torch::optim::OptimizerParamGroup>& groups,
-      const Parameters& parameters,
+      const std::vector<torch::optim::OptimizerParamGroup>& groups, const Parameters& parameters,
       States& state)
       : borrower_(borrower), state_(state) {
     auto& lent = borrower_.param_groups();

@@ -77,11 +77,8 @@ void ShardedOptimizer::take_state_bytes(const Tensor& bytes, int owner) {
 
 void ShardedOptimizer::consolidate_state(int to) {
   check(
-      to >= 0 && to < group_.size(),
-      "consolidate_state: there is no rank ",
-      to,
-      "; the ranks are 0 to ",
-      group_.size() - 1);
+      to >= 0 && to < group_.size(), "consolidate_state: there is no rank ", to,
+      "; the ranks are 0 to ", group_.size() - 1);
   check_parameters();
   forget_foreign_state();
   const torch::Device device = device_of(param_groups_);

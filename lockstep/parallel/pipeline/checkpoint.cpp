@@ -16,10 +16,7 @@ void Unchanged::verify() const {
   for (std::size_t index = 0; index < tensors_.size(); ++index) {
     if (tensors_[index]._version() == versions_[index]) continue;
     throw Error(concat(
-        "pipeline: input ",
-        index,
-        " of a checkpointed stage, ",
-        tensors_[index].sizes(),
+        "pipeline: input ", index, " of a checkpointed stage, ", tensors_[index].sizes(),
         ", was changed in place; its activations cannot be computed again. Let the stage's first "
         "layer work out of place, or set checkpoint to never"));
   }

@@ -31,12 +31,7 @@ class Reader {
     const std::int64_t number = numbers_[at_++];
     if (number < least || number > most) {
       throw CommError(concat(
-          "pipeline: a description from a rank has ",
-          number,
-          " where ",
-          least,
-          " to ",
-          most,
+          "pipeline: a description from a rank has ", number, " where ", least, " to ", most,
           " may stand; do all ranks run the same program?"));
     }
     return number;

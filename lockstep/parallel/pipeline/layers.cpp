@@ -14,11 +14,7 @@ void check_layers_differ(const Layers& layers) {
   for (const auto& layer : layers) {
     const auto [first, fresh] = seen.emplace(layer.value().ptr().get(), layer.key());
     check(
-        fresh,
-        "pipeline: layer ",
-        layer.key(),
-        " is the same module as layer ",
-        first->second,
+        fresh, "pipeline: layer ", layer.key(), " is the same module as layer ", first->second,
         "; make two modules, or one layer that calls it twice");
   }
 }
@@ -32,15 +28,8 @@ void check_parameters_of_one_stage(const std::vector<Layers>& stages) {
         const auto [first, fresh] =
             owner.try_emplace(parameter.value().unsafeGetTensorImpl(), stage, name);
         check(
-            fresh || first->second.first == stage,
-            "pipeline: ",
-            name,
-            " in stage ",
-            stage,
-            " is the same parameter as ",
-            first->second.second,
-            " in stage ",
-            first->second.first,
+            fresh || first->second.first == stage, "pipeline: ", name, " in stage ", stage,
+            " is the same parameter as ", first->second.second, " in stage ", first->second.first,
             "; put both layers into one stage");
       }
     }

@@ -29,11 +29,8 @@ void add(MemoryUse& use, std::int64_t bytes) {
 class MemoryMeter::Reports : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(
-      void* pointer,
-      std::int64_t size,
-      std::size_t /*total_allocated*/,
-      std::size_t /*total_reserved*/,
-      c10::Device /*device*/) override {
+      void* pointer, std::int64_t size, std::size_t /*total_allocated*/,
+      std::size_t /*total_reserved*/, c10::Device /*device*/) override {
     const std::lock_guard lock(mutex_);
     // An address that is allocated again was freed where nobody reported it.
     forget(pointer);

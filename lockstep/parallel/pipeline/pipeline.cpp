@@ -19,11 +19,8 @@
 namespace lockstep {
 
 Pipeline::Pipeline(
-    const Layers& layers,
-    const std::vector<int>& balance,
-    const std::vector<Place>& places,
-    PipelineOptions options,
-    ProcessGroup replicas)
+    const Layers& layers, const std::vector<int>& balance, const std::vector<Place>& places,
+    PipelineOptions options, ProcessGroup replicas)
     : layers_(layers),
       options_(options),
       stages_(static_cast<int>(balance.size())),
@@ -48,9 +45,7 @@ const Schedule& Pipeline::schedule_for(std::size_t micro_batches) {
   const auto found = schedules_.find(micro_batches);
   if (found != schedules_.end()) return found->second;
   const auto made = make_schedule(
-      options_.schedule(),
-      static_cast<int>(runners_.size()),
-      stages_,
+      options_.schedule(), static_cast<int>(runners_.size()), stages_,
       static_cast<int>(micro_batches));
   return schedules_.emplace(micro_batches, made).first->second;
 }
@@ -150,10 +145,8 @@ struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
 
   // `anchor` requires a gradient, so that the output does, though the input need not.
   static torch::Tensor forward(
-      torch::autograd::AutogradContext* context,
-      const torch::Tensor& input,
-      const torch::Tensor& anchor,
-      c10::intrusive_ptr<Call> call) {
+      torch::autograd::AutogradContext* context, const torch::Tensor& input,
+      const torch::Tensor& anchor, c10::intrusive_ptr<Call> call) {
     torch::Tensor output = std::move(call->output);
     context->saved_data["call"] = c10::IValue::make_capsule(std::move(call));
     (void)input, (void)anchor;

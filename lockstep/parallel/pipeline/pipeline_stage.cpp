@@ -37,9 +37,7 @@ Layers own_layers(const std::vector<StageSettings>& settings, const ProcessGroup
 }
 
 std::vector<StageSettings> checked_plan(
-    const Layers& layers,
-    const std::vector<int>& balance,
-    const PipelineOptions& options,
+    const Layers& layers, const std::vector<int>& balance, const PipelineOptions& options,
     const ProcessGroup& group) {
   check_places(static_cast<std::size_t>(group.size()), balance.size(), options);
   return plan_stages(layers, balance, options);
@@ -49,23 +47,15 @@ std::vector<StageSettings> checked_plan(
 
 PipelineGrid make_pipeline_grid(const ProcessGroup& world, int ranks) {
   check(
-      ranks >= 1 && world.size() % ranks == 0,
-      "make_pipeline_grid: ",
-      world.size(),
-      " ranks cannot be divided into pipelines of ",
-      ranks,
-      "; start a multiple of it");
+      ranks >= 1 && world.size() % ranks == 0, "make_pipeline_grid: ", world.size(),
+      " ranks cannot be divided into pipelines of ", ranks, "; start a multiple of it");
   const int replica = world.rank() / ranks, stage = world.rank() % ranks;
   return {world.split(replica, stage), world.split(stage, replica)};
 }
 
 PipelineStage::PipelineStage(
-    const Layers& layers,
-    const std::vector<int>& balance,
-    ProcessGroup group,
-    PipelineOptions options,
-    ProcessGroup replicas,
-    torch::Device device)
+    const Layers& layers, const std::vector<int>& balance, ProcessGroup group,
+    PipelineOptions options, ProcessGroup replicas, torch::Device device)
     : group_((check_agreement(balance, options, group), std::move(group))),
       options_(options),
       device_(device),
@@ -76,9 +66,7 @@ PipelineStage::PipelineStage(
       runner_(
           stages_of_rank(
               plan_stages(layers, balance, options), group_.rank(), group_.size(), device),
-          stages_,
-          group_.size(),
-          links_),
+          stages_, group_.size(), links_),
       replicas_(own_layers_, std::move(replicas)) {}
 
 const Schedule& PipelineStage::schedule_for(std::size_t micro_batches) {

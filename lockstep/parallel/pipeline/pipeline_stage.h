@@ -48,11 +48,8 @@ class PipelineStage {
   /// gradients over them. A collective. Throws InvalidArgument on every rank if the numbers do not
   /// fit, or if ranks differ in balance, schedule or chunks.
   PipelineStage(
-      const Layers& layers,
-      const std::vector<int>& balance,
-      ProcessGroup group,
-      PipelineOptions options = {},
-      ProcessGroup replicas = ProcessGroup(),
+      const Layers& layers, const std::vector<int>& balance, ProcessGroup group,
+      PipelineOptions options = {}, ProcessGroup replicas = ProcessGroup(),
       torch::Device device = torch::kCPU);
 
   /// Computes forward and backward of a batch [N, ...] by the schedule and gives the loss of this

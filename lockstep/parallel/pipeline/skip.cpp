@@ -37,9 +37,7 @@ class SkipReader {
   }
   void remove(const std::string& name) {
     check(
-        open_.erase(name) == 1,
-        "pipeline: the Pop ",
-        name,
+        open_.erase(name) == 1, "pipeline: the Pop ", name,
         " has no Stash before it that no other Pop took");
   }
 
@@ -71,10 +69,8 @@ std::vector<std::vector<std::string>> skips_across(const std::vector<Layers>& st
     crossing.emplace_back(reader.open().begin(), reader.open().end());
   }
   check(
-      reader.open().empty(),
-      "pipeline: the Stash ",
-      reader.open().empty() ? "" : *reader.open().begin(),
-      " has no Pop after it");
+      reader.open().empty(), "pipeline: the Stash ",
+      reader.open().empty() ? "" : *reader.open().begin(), " has no Pop after it");
   crossing.pop_back();
   return crossing;
 }

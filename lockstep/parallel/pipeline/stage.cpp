@@ -83,8 +83,7 @@ Stage::Output Stage::compute(int micro_batch, const Payload& input, BatchNormRul
   // A stream for each stage and micro-batch: neither the schedule nor a second forward changes what
   // they draw.
   const RandomStream stream(make_stream_generator(
-      plan_.seed,
-      static_cast<std::size_t>(settings_.index),
+      plan_.seed, static_cast<std::size_t>(settings_.index),
       static_cast<std::size_t>(micro_batch)));
   std::optional<BatchNormScope> scope;
   if (rule != nullptr) scope.emplace(*rule);
@@ -152,9 +151,7 @@ Stage::Pass& Stage::prepared(int micro_batch) {
   const auto found = passes_.find(micro_batch);
   if (found == passes_.end()) {
     throw Error(concat(
-        "pipeline: stage ",
-        settings_.index,
-        " has nothing kept for the backward of micro-batch ",
+        "pipeline: stage ", settings_.index, " has nothing kept for the backward of micro-batch ",
         micro_batch));
   }
   if (found->second->unchanged) compute_again(micro_batch, *found->second);

@@ -23,13 +23,8 @@ std::vector<std::vector<Action>> those_that(const Schedule& schedule, bool forwa
 void check_places(std::size_t places, std::size_t stages, const PipelineOptions& options) {
   check(places >= 1, "pipeline: at least one place is needed");
   check(
-      places <= stages,
-      "pipeline: ",
-      places,
-      " places cannot share ",
-      stages,
-      stages == 1 ? " stage" : " stages",
-      "; give each place a stage, or fewer places");
+      places <= stages, "pipeline: ", places, " places cannot share ", stages,
+      stages == 1 ? " stage" : " stages", "; give each place a stage, or fewer places");
   check(options.chunks() >= 1, "pipeline: chunks must be at least 1, not ", options.chunks());
   make_schedule(
       options.schedule(), static_cast<int>(places), static_cast<int>(stages), options.chunks());
@@ -38,12 +33,8 @@ void check_places(std::size_t places, std::size_t stages, const PipelineOptions&
 void check_step(const torch::Tensor& input, const torch::Tensor& target) {
   check(torch::GradMode::is_enabled(), "pipeline: a step needs gradients, and they are off");
   check(
-      input.dim() > 0 && target.dim() > 0 && input.size(0) == target.size(0),
-      "pipeline: input ",
-      input.sizes(),
-      " and target ",
-      target.sizes(),
-      " must have the same batch size");
+      input.dim() > 0 && target.dim() > 0 && input.size(0) == target.size(0), "pipeline: input ",
+      input.sizes(), " and target ", target.sizes(), " must have the same batch size");
 }
 
 std::vector<StageSettings> plan_stages(

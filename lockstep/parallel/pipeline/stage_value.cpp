@@ -95,9 +95,7 @@ std::vector<Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& form) {
     return true;
   });
   check(
-      known,
-      "pipeline: a stage gave a value of type ",
-      c10::demangle(value.type_info().name()),
+      known, "pipeline: a stage gave a value of type ", c10::demangle(value.type_info().name()),
       "; between stages pass tensors, or a pair, tuple or vector of tensors");
   return tensors;
 }

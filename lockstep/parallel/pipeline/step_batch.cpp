@@ -20,9 +20,7 @@ std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossRedu
 }
 
 LossSum::LossSum(
-    LossFunction loss,
-    const torch::Tensor& target,
-    const std::vector<std::int64_t>& sizes,
+    LossFunction loss, const torch::Tensor& target, const std::vector<std::int64_t>& sizes,
     LossReduction reduction)
     : loss_(std::move(loss)),
       targets_(split_batch(target, sizes)),
@@ -36,9 +34,7 @@ torch::Tensor LossSum::operator()(torch::nn::AnyValue& output, int micro_batch) 
   check(scores != nullptr, "pipeline: a loss needs a last stage that gives one tensor");
   const torch::Tensor loss = loss_(*scores, targets_.at(index).to(scores->device()));
   check(
-      loss.numel() == 1,
-      "pipeline: the loss function gave ",
-      loss.sizes(),
+      loss.numel() == 1, "pipeline: the loss function gave ", loss.sizes(),
       " instead of a scalar; reduce it by mean or sum");
   const torch::Tensor share = shares_[index] == 1 ? loss : loss * shares_[index];
   losses_[index] = share.detach();
@@ -73,9 +69,7 @@ torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches
 }
 
 void put_output_gradients(
-    Runner& runner,
-    int stages,
-    const torch::Tensor& gradient,
+    Runner& runner, int stages, const torch::Tensor& gradient,
     const std::vector<std::int64_t>& sizes) {
   const auto pieces = split_batch(gradient, sizes);
   for (std::size_t index = 0; index < pieces.size(); ++index) {

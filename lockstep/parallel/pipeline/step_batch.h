@@ -17,9 +17,7 @@ std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossRedu
 class LossSum {
  public:
   LossSum(
-      LossFunction loss,
-      const torch::Tensor& target,
-      const std::vector<std::int64_t>& sizes,
+      LossFunction loss, const torch::Tensor& target, const std::vector<std::int64_t>& sizes,
       LossReduction reduction);
   /// Computes a micro-batch's share of the loss.
   torch::Tensor operator()(torch::nn::AnyValue& output, int micro_batch);
@@ -41,9 +39,7 @@ torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches
 
 /// Gives the last stage the gradients of its outputs.
 void put_output_gradients(
-    Runner& runner,
-    int stages,
-    const torch::Tensor& gradient,
+    Runner& runner, int stages, const torch::Tensor& gradient,
     const std::vector<std::int64_t>& sizes);
 
 /// Collects the gradient of the input, undefined if it has none.

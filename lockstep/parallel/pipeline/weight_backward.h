@@ -25,8 +25,7 @@ class WeightBackward {
 
  private:
   friend WeightBackward backward_inputs(
-      const std::vector<torch::Tensor>& roots,
-      const std::vector<torch::Tensor>& gradients,
+      const std::vector<torch::Tensor>& roots, const std::vector<torch::Tensor>& gradients,
       const std::vector<torch::Tensor>& inputs);
 
   struct Part {
@@ -44,8 +43,7 @@ class WeightBackward {
 /// everything is done here. Without inputs that require gradients everything is left to the second
 /// part.
 WeightBackward backward_inputs(
-    const std::vector<torch::Tensor>& roots,
-    const std::vector<torch::Tensor>& gradients,
+    const std::vector<torch::Tensor>& roots, const std::vector<torch::Tensor>& gradients,
     const std::vector<torch::Tensor>& inputs);
 
 }  // namespace lockstep

@@ -100,10 +100,7 @@ T unflatten(T structure, const std::vector<torch::Tensor>& tensors) {
     ++next;
   });
   check(
-      next == tensors.size(),
-      "unflatten: the structure has ",
-      next,
-      " tensors, but these are ",
+      next == tensors.size(), "unflatten: the structure has ", next, " tensors, but these are ",
       tensors.size());
   return structure;
 }

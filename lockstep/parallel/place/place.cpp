@@ -26,10 +26,8 @@ std::vector<Place> device_places(torch::DeviceType type) {
   const bool known = c10::impl::hasDeviceGuardImpl(type);
   const int count = known ? c10::impl::getDeviceGuardImpl(type)->deviceCount() : 0;
   check(
-      count > 0,
-      "device_places: there is no device of type ",
-      c10::DeviceTypeName(type, /*lower_case=*/true),
-      known ? "" : " in this build of LibTorch",
+      count > 0, "device_places: there is no device of type ",
+      c10::DeviceTypeName(type, /*lower_case=*/true), known ? "" : " in this build of LibTorch",
       "; use cpu_places(count)");
   std::vector<Place> places;
   for (int index = 0; index < count; ++index) {

@@ -61,9 +61,7 @@ Action parse_action(std::string_view text) {
   const auto kind = kind_of(text.substr(kind_at, kind_size));
   const auto micro_batch = number_in(text.substr(kind_at + kind_size));
   check(
-      stage && kind && micro_batch,
-      "parse_action: this is no action: '",
-      text,
+      stage && kind && micro_batch, "parse_action: this is no action: '", text,
       "'; write stage, kind (F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B) and micro-batch, as 1F0");
   return {*stage, *kind, *micro_batch};
 }

@@ -110,14 +110,8 @@ class Partition {
 void check_parts(std::size_t layers, int parts) {
   check(parts >= 1, "partition: at least 1 part is needed: ", parts);
   check(
-      static_cast<std::size_t>(parts) <= layers,
-      "partition: more parts than layers: ",
-      parts,
-      " > ",
-      layers,
-      "; take at most ",
-      layers,
-      " stages or split a layer into several");
+      static_cast<std::size_t>(parts) <= layers, "partition: more parts than layers: ", parts,
+      " > ", layers, "; take at most ", layers, " stages or split a layer into several");
 }
 
 std::string list_of(const std::vector<int>& numbers) {
@@ -138,11 +132,8 @@ std::vector<int> partition(const std::vector<double>& costs, int parts) {
   check_parts(costs.size(), parts);
   for (std::size_t layer = 0; layer < costs.size(); ++layer) {
     check(
-        costs[layer] >= 0 && std::isfinite(costs[layer]),
-        "partition: the cost of layer ",
-        layer,
-        " must be a number of 0 or more: ",
-        costs[layer]);
+        costs[layer] >= 0 && std::isfinite(costs[layer]), "partition: the cost of layer ", layer,
+        " must be a number of 0 or more: ", costs[layer]);
   }
   return Partition(costs, static_cast<std::size_t>(parts)).cut();
 }
@@ -166,14 +157,9 @@ void check_balance(const std::vector<int>& balance, std::size_t layers, int plac
   const auto sum = std::accumulate(balance.begin(), balance.end(), std::size_t{0}, std::plus<>());
   check(sum == layers, text, "adds up to ", sum, " layers, the model has ", layers, kAdvice);
   check(
-      balance.size() <= static_cast<std::size_t>(std::max(places, 0)),
-      text,
-      "more stages than places: ",
-      balance.size(),
-      " > ",
-      places,
-      "; take more places or fewer stages",
-      kAdvice);
+      balance.size() <= static_cast<std::size_t>(std::max(places, 0)), text,
+      "more stages than places: ", balance.size(), " > ", places,
+      "; take more places or fewer stages", kAdvice);
 }
 
 }  // namespace lockstep

@@ -14,10 +14,7 @@ using enum ActionKind;
 
 void check_costs(const ActionCosts& costs) {
   for (const double cost :
-       {costs.forward,
-        costs.backward_input,
-        costs.backward_weight,
-        costs.backward,
+       {costs.forward, costs.backward_input, costs.backward_weight, costs.backward,
         costs.transfer}) {
     check(cost >= 0 && std::isfinite(cost), "simulate: a cost must be a time of 0 or more: ", cost);
   }
@@ -43,10 +40,7 @@ bool is_receive(ActionKind kind) { return kind == kReceiveForward || kind == kRe
 
 // When the input of an action is there.
 double ready_at(
-    const Schedule& schedule,
-    bool transfers,
-    const ActionCosts& costs,
-    const Action& action,
+    const Schedule& schedule, bool transfers, const ActionCosts& costs, const Action& action,
     const std::vector<TimedAction>& events) {
   double ready = 0;
   for (const Action& need : needs_of(schedule, transfers, action)) {
@@ -70,9 +64,7 @@ int most_live(const std::vector<Action>& actions) {
 int whole(double time) {
   const double rounded = std::round(time);
   check(
-      std::abs(time - rounded) < 1e-9,
-      "to_table: a time is no whole number of units: ",
-      time,
+      std::abs(time - rounded) < 1e-9, "to_table: a time is no whole number of units: ", time,
       "; simulate with costs that are");
   return static_cast<int>(rounded);
 }

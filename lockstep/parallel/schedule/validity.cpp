@@ -13,19 +13,12 @@ using enum ActionKind;
 void check_shape(const Schedule& schedule) {
   check(
       schedule.ranks >= 1 && schedule.stages >= 1 && schedule.micro_batches >= 1,
-      "schedule: ranks, stages and micro-batches must be at least 1: ",
-      schedule.ranks,
-      ", ",
-      schedule.stages,
-      ", ",
-      schedule.micro_batches);
+      "schedule: ranks, stages and micro-batches must be at least 1: ", schedule.ranks, ", ",
+      schedule.stages, ", ", schedule.micro_batches);
   check(
       schedule.actions.size() == static_cast<std::size_t>(schedule.ranks),
-      "schedule: there must be one list of actions a rank: ",
-      schedule.actions.size(),
-      " for ",
-      schedule.ranks,
-      " ranks");
+      "schedule: there must be one list of actions a rank: ", schedule.actions.size(), " for ",
+      schedule.ranks, " ranks");
 }
 
 bool is_between(int number, int size) { return number >= 0 && number < size; }
@@ -46,20 +39,13 @@ void check_action(const Schedule& schedule, int rank, const Action& action) {
   check(
       is_between(action.stage, schedule.stages) &&
           is_between(action.micro_batch, schedule.micro_batches),
-      text(),
-      "there are ",
-      schedule.stages,
-      " stages and ",
-      schedule.micro_batches,
+      text(), "there are ", schedule.stages, " stages and ", schedule.micro_batches,
       " micro-batches");
   check(
-      schedule.rank_of(action.stage) == rank,
-      text(),
-      "the stage is on rank ",
+      schedule.rank_of(action.stage) == rank, text(), "the stage is on rank ",
       schedule.rank_of(action.stage));
   check(
-      is_compute(action.kind) || has_edge(schedule, action),
-      text(),
+      is_compute(action.kind) || has_edge(schedule, action), text(),
       "there is no stage on another rank to exchange with");
 }
 
@@ -83,12 +69,8 @@ void check_counts(const Schedule& schedule) {
   const auto check_count = [&](const Action& action, bool wanted) {
     const int count = counts[event_of(schedule, action)];
     check(
-        count == (wanted ? 1 : 0),
-        "schedule: ",
-        to_string(action),
-        " must happen once but happens ",
-        count,
-        " times (B is both I and W)");
+        count == (wanted ? 1 : 0), "schedule: ", to_string(action),
+        " must happen once but happens ", count, " times (B is both I and W)");
   };
   for (int stage = 0; stage < schedule.stages; ++stage) {
     for (int micro_batch = 0; micro_batch < schedule.micro_batches; ++micro_batch) {

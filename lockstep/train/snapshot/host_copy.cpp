@@ -61,9 +61,7 @@ void HostCopy::lay_out(const std::vector<nn::NamedTensors>& lists) {
       const auto type = nn::element_type_of(item.value().scalar_type());
       check(
           type && safetensors_name(*type) && item.value().layout() == torch::kStrided,
-          "HostCopy: ",
-          item.key(),
-          " has a type that files of tensors do not have: ",
+          "HostCopy: ", item.key(), " has a type that files of tensors do not have: ",
           c10::toString(item.value().scalar_type()));
       torch::Tensor source = item.value().detach();
       // Gaps and repeated elements are rare (views of larger tensors): these are copied twice.
@@ -129,9 +127,7 @@ void HostCopy::copy_from_devices() {
   for (const Piece& piece : pieces_) {
     if (piece.source.is_cpu()) continue;
     const auto target = at::from_blob(
-        base + piece.offset,
-        piece.shape,
-        piece.strides,
+        base + piece.offset, piece.shape, piece.strides,
         torch::dtype(piece.source.scalar_type()).pinned_memory(true));
     target.copy_(piece.source, /*non_blocking=*/true);
     devices.emplace(piece.source.device().type(), piece.source.device().index());

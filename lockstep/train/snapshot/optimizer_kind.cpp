@@ -162,9 +162,7 @@ class KindOf final : public OptimizerKind {
   Values values(const OptimizerParamState& state) const override {
     const auto* const own = dynamic_cast<const State*>(&state);
     check(
-        own != nullptr,
-        "optimizer_state: the optimizer has the options of ",
-        name(),
+        own != nullptr, "optimizer_state: the optimizer has the options of ", name(),
         " and a state of its own; it cannot be saved by name");
     Values values;
     Fields::each_tensor(*own, [&](const char* value_name, const Tensor& value) {
@@ -217,11 +215,8 @@ const OptimizerKind* kind_if(const OptimizerOptions& options) {
 const OptimizerKind& optimizer_kind(const torch::optim::Optimizer& optimizer) {
   const OptimizerOptions& options = optimizer.defaults();
   const std::array kinds{
-      kind_if<SgdFields>(options),
-      kind_if<PlainAdamFields>(options),
-      kind_if<AdamWFields>(options),
-      kind_if<AdagradFields>(options),
-      kind_if<RmspropFields>(options)};
+      kind_if<SgdFields>(options), kind_if<PlainAdamFields>(options), kind_if<AdamWFields>(options),
+      kind_if<AdagradFields>(options), kind_if<RmspropFields>(options)};
   for (const OptimizerKind* kind : kinds) {
     if (kind != nullptr) return *kind;
   }

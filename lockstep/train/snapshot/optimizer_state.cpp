@@ -41,8 +41,7 @@ std::string name_of(
     const Tensor& tensor, const std::unordered_map<const void*, std::string>& names) {
   const auto found = names.find(tensor.unsafeGetTensorImpl());
   check(
-      found != names.end(),
-      "optimizer_state: the optimizer has a parameter ",
+      found != names.end(), "optimizer_state: the optimizer has a parameter ",
       type_and_shape(tensor),
       " that the module does not have; pass the module that the optimizer was made for");
   return found->second;
@@ -65,8 +64,7 @@ std::vector<Parameter> parameters_of(const Optimizer& optimizer, const nn::Named
 }
 
 std::string options_text(
-    const OptimizerKind& kind,
-    const Optimizer& optimizer,
+    const OptimizerKind& kind, const Optimizer& optimizer,
     const std::vector<Parameter>& parameters) {
   json groups = json::array();
   for (const auto& group : optimizer.param_groups()) {
@@ -107,9 +105,7 @@ SavedOptions read_saved_options(const std::string& text) {
 class Restoring {
  public:
   Restoring(
-      Optimizer& optimizer,
-      const nn::NamedTensors& named,
-      const OptimizerState& state,
+      Optimizer& optimizer, const nn::NamedTensors& named, const OptimizerState& state,
       Others others)
       : optimizer_(optimizer),
         kind_(optimizer_kind(optimizer)),
@@ -241,11 +237,7 @@ OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensor
     if (!parameter.is_own || found == optimizer.state().end()) continue;
     for (const auto& [name, value] : kind.values(*found->second)) {
       check(
-          value.layout() == torch::kStrided,
-          "optimizer_state: ",
-          parameter.name,
-          "/",
-          name,
+          value.layout() == torch::kStrided, "optimizer_state: ", parameter.name, "/", name,
           " is sparse, which files of tensors are not; use an optimizer without momentum for it");
       state.tensors.insert(parameter.name + "/" + name, value);
     }
@@ -254,9 +246,7 @@ OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensor
 }
 
 void restore_optimizer(
-    Optimizer& optimizer,
-    const nn::NamedTensors& named,
-    const OptimizerState& state,
+    Optimizer& optimizer, const nn::NamedTensors& named, const OptimizerState& state,
     Others others) {
   const torch::NoGradGuard no_gradients;
   Restoring restoring(optimizer, named, state, others);

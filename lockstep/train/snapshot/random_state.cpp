@@ -54,10 +54,8 @@ std::vector<torch::Device> restore_random_state(
       generator.set_state(saved->clone());
     } catch (const c10::Error& error) {
       throw DataError(concat(
-          "restore_random_state: ",
-          name_of(device),
-          " is no state of this LibTorch's generator: ",
-          error.what_without_backtrace()));
+          "restore_random_state: ", name_of(device),
+          " is no state of this LibTorch's generator: ", error.what_without_backtrace()));
     }
   }
   return absent;

@@ -37,15 +37,12 @@ std::string differences(
 std::string type_and_shape(const torch::Tensor& tensor) {
   const auto type = nn::element_type_of(tensor.scalar_type());
   return concat(
-      type ? torch_name(*type) : c10::toString(tensor.scalar_type()),
-      ' ',
+      type ? torch_name(*type) : c10::toString(tensor.scalar_type()), ' ',
       shape_text(tensor.sizes()));
 }
 
 void restore_tensors(
-    const nn::NamedTensors& target,
-    const nn::NamedTensors& saved,
-    const std::string& what,
+    const nn::NamedTensors& target, const nn::NamedTensors& saved, const std::string& what,
     Others others) {
   const std::string text = differences(target, saved, others);
   if (!text.empty()) {

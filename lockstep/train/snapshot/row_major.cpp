@@ -62,10 +62,8 @@ void copy_all(std::uint8_t*& to, const std::uint8_t* from, std::span<const Dimen
 }  // namespace
 
 void copy_row_major(
-    std::span<std::uint8_t> to,
-    std::span<const std::uint8_t> from,
-    std::span<const std::int64_t> shape,
-    std::span<const std::int64_t> strides,
+    std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
+    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
     std::size_t element_bytes) {
   if (to.empty()) return;
   std::vector<Dimension> dimensions = merged(shape, strides);

@@ -86,15 +86,13 @@ State read_state(const SnapshotReader& reader) {
 }
 
 void restore_scaler(
-    const std::optional<nn::GradScalerState>& saved,
-    nn::GradScaler* scaler,
+    const std::optional<nn::GradScalerState>& saved, nn::GradScaler* scaler,
     const std::string& path) {
   const bool is_wanted = scaler != nullptr && scaler->is_enabled();
   if (saved.has_value() != is_wanted) {
     throw DataError(concat(
-        path,
-        saved ? ": was saved with a GradScaler: pass it to load()"
-              : ": was saved without a GradScaler: do not pass one to load()"));
+        path, saved ? ": was saved with a GradScaler: pass it to load()"
+                    : ": was saved without a GradScaler: do not pass one to load()"));
   }
   if (saved) scaler->load(saved);
 }
@@ -151,19 +149,14 @@ SnapshotPosition Snapshot::load(
     restore_random_state(own, devices_of(module));
   values_ = state.values;
   last_step_ = state.position.step;
-  say(world_,
-      concat(
-          choice.path.string(),
-          ": goes on with epoch ",
-          state.position.epoch,
-          ", step ",
-          state.position.step));
+  say(world_, concat(
+                  choice.path.string(), ": goes on with epoch ", state.position.epoch, ", step ",
+                  state.position.step));
   return state.position;
 }
 
 void Snapshot::save(
-    const torch::nn::Module& module,
-    const torch::optim::Optimizer& optimizer,
+    const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
     const SnapshotMoment& moment) {
   check(
       last_step_.has_value(),
@@ -171,11 +164,8 @@ void Snapshot::save(
       run_.string());
   const std::int64_t step = moment.step.value_or(*last_step_ + 1);
   check(
-      step >= *last_step_,
-      "Snapshot::save: steps cannot fall, the highest is the newest: ",
-      step,
-      " after ",
-      *last_step_);
+      step >= *last_step_, "Snapshot::save: steps cannot fall, the highest is the newest: ", step,
+      " after ", *last_step_);
   const auto named = nn::named_state(module);
   const bool is_sharded = dynamic_cast<const ShardedOptimizer*>(&optimizer) != nullptr;
   const auto names = snapshot_file_names(

@@ -66,8 +66,7 @@ class Snapshot {
   /// beyond those that saved keep the generators that they have. A scaler must be passed if, and
   /// only if, one was saved.
   SnapshotPosition load(
-      torch::nn::Module& module,
-      torch::optim::Optimizer& optimizer,
+      torch::nn::Module& module, torch::optim::Optimizer& optimizer,
       nn::GradScaler* scaler = nullptr);
 
   /// Gives SnapshotMoment::values of the snapshot that load() took.
@@ -76,8 +75,7 @@ class Snapshot {
   /// Copies everything and returns; training may go on while it is written. Waits for the one
   /// before first. Between optimizer steps, a collective.
   void save(
-      const torch::nn::Module& module,
-      const torch::optim::Optimizer& optimizer,
+      const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
       const SnapshotMoment& moment);
 
   /// Waits until the last one is durable, and warns if it is not. A collective. The destructor

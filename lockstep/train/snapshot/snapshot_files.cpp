@@ -31,13 +31,8 @@ std::optional<int> number_of(std::string_view digits) {
 
 std::string snapshot_file_name(const std::string& group, int part, int parts) {
   check(
-      part >= 0 && part < parts,
-      "snapshot_file_name: there is no part ",
-      part,
-      " of ",
-      parts,
-      " of ",
-      group);
+      part >= 0 && part < parts, "snapshot_file_name: there is no part ", part, " of ", parts,
+      " of ", group);
   if (parts == 1) return concat(group, kEnding);
   return concat(group, '-', five_digits(part + 1), "-of-", five_digits(parts), kEnding);
 }

@@ -63,8 +63,7 @@ double parse_snapshot_overhead(const std::string& text) {
   const bool is_share = error == std::errc() && stop != end && std::string_view(stop) == "%";
   check(
       is_share && percent > 0 && percent <= 100,
-      "snapshot overhead: no share of the time above 0 % and at most 100 %: \"",
-      text,
+      "snapshot overhead: no share of the time above 0 % and at most 100 %: \"", text,
       "\"; write 1% or 0.5%");
   return percent / 100;
 }
@@ -94,9 +93,7 @@ double seconds_between_snapshots(double share, const std::optional<SnapshotCost>
 }
 
 bool is_snapshot_due(
-    const SnapshotInterval& interval,
-    const TrainingProgress& last,
-    const TrainingProgress& now,
+    const SnapshotInterval& interval, const TrainingProgress& last, const TrainingProgress& now,
     const std::optional<SnapshotCost>& cost) {
   switch (interval.unit) {
     case SnapshotUnit::kNever:

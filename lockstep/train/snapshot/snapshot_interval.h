@@ -50,9 +50,7 @@ double seconds_between_snapshots(double share, const std::optional<SnapshotCost>
 ///
 /// Steps and epochs are due at multiples of their number, so a restart does not shift them.
 bool is_snapshot_due(
-    const SnapshotInterval& interval,
-    const TrainingProgress& last,
-    const TrainingProgress& now,
+    const SnapshotInterval& interval, const TrainingProgress& last, const TrainingProgress& now,
     const std::optional<SnapshotCost>& cost = std::nullopt);
 
 }  // namespace lockstep

@@ -41,11 +41,8 @@ void add_tensors(const TensorFile& file, const std::string& name, nn::NamedTenso
       throw DataError(concat(name, ": the tensor ", entry.name, " is in another part, too"));
     if (!nn::scalar_type_of(entry.type)) {
       throw DataError(concat(
-          name,
-          ": the tensor ",
-          entry.name,
-          " has a type that LibTorch lacks: ",
-          torch_name(entry.type)));
+          name, ": the tensor ", entry.name,
+          " has a type that LibTorch lacks: ", torch_name(entry.type)));
     }
     tensors.insert(entry.name, tensor_of(entry, file));
   }
@@ -78,13 +75,7 @@ std::vector<std::string> SnapshotReader::parts_of(const std::string& group) cons
   }
   if (number && std::ssize(parts) != *number) {
     throw DataError(concat(
-        path_.string(),
-        ": ",
-        group,
-        " has ",
-        *number,
-        " parts, of which ",
-        parts.size(),
+        path_.string(), ": ", group, " has ", *number, " parts, of which ", parts.size(),
         " are there"));
   }
   std::ranges::sort(parts);

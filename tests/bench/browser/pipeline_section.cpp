@@ -9,8 +9,7 @@ namespace lockstep::bench::testing {
 page::Section made_pipeline_section() {
   const Study study = pipeline_study({.full = true, .cores = 2});
   const auto samples = made_runs(
-      study,
-      5,
+      study, 5,
       {{"single", 60},
        {"single-both", 33},
        {"mp", 62},

@@ -15,11 +15,8 @@ page::Section made_collectives_section();
 
 inline std::vector<page::Section> study_sections() {
   return {
-      made_throughput_section(),
-      made_ddp_scaling_section(),
-      made_pipeline_section(),
-      made_scale_out_section(),
-      made_collectives_section(),
+      made_throughput_section(), made_ddp_scaling_section(), made_pipeline_section(),
+      made_scale_out_section(),  made_collectives_section(),
   };
 }
 

@@ -37,17 +37,8 @@ Study striking_study(
   const std::string count = (folder / "count").string();
   const std::string pid = (folder / "pid").string();
   const std::string script = concat(
-      "printf x >> ",
-      count,
-      "; echo 1 > \"$RUN/value\"; ",
-      "if test $(wc -c < ",
-      count,
-      ") = ",
-      strike_at,
-      "; then sleep 600 & echo $! > ",
-      pid,
-      "; kill -",
-      signal,
+      "printf x >> ", count, "; echo 1 > \"$RUN/value\"; ", "if test $(wc -c < ", count,
+      ") = ", strike_at, "; then sleep 600 & echo $! > ", pid, "; kill -", signal,
       " $PPID; wait; fi");
   return shell_study(
       {shell_cell("a", script), shell_cell("b", script), shell_cell("c", script)}, kRounds);

@@ -41,10 +41,7 @@ TEST(CheckStudy, TakesWhatCanBe) {
 
 TEST(CheckStudy, RefusesWhatNamesNoFile) {
   for (const std::string& id :
-       {std::string(),
-        std::string(".."),
-        std::string("a/b"),
-        std::string("a b"),
+       {std::string(), std::string(".."), std::string("a/b"), std::string("a b"),
         std::string(201, 'a')}) {
     EXPECT_THAT(complaint_about([&](StudyCell& cell) { cell.id = id; }), HasSubstr("an id must"));
   }

@@ -50,11 +50,9 @@ double contrast(const std::string& a, const std::string& b) {
 
 TEST(Figure, RefusesWhatCannotBeDrawnAndSaysWhere) {
   EXPECT_THAT(
-      refusal(figure_of({2, NAN})),
-      AllOf(
-          HasSubstr("'f'"),
-          HasSubstr("series 'a', point 1"),
-          HasSubstr("y is nan; leave out points")));
+      refusal(figure_of({2, NAN})), AllOf(
+                                        HasSubstr("'f'"), HasSubstr("series 'a', point 1"),
+                                        HasSubstr("y is nan; leave out points")));
   EXPECT_THAT(refusal(figure_of({INFINITY, 2})), HasSubstr("x is inf"));
   EXPECT_THAT(refusal(figure_of({2, 5, 6, 7})), HasSubstr("outside of its interval"));
   Figure figure = figure_of({2, 0});

@@ -154,10 +154,9 @@ TEST(CollectivesStudy, ClaimsNothingOfOversubscribedRanksAndMarksThem) {
     });
     EXPECT_TRUE(marks) << each.id;
   }
-  const auto drawn =
-      std::find_if(section.figures.begin(), section.figures.end(), [](const auto& figure) {
-        return figure.id == "collectives-time-all_reduce-n4";
-      });
+  const auto drawn = std::find_if(
+      section.figures.begin(), section.figures.end(),
+      [](const auto& figure) { return figure.id == "collectives-time-all_reduce-n4"; });
   ASSERT_NE(drawn, section.figures.end());
   EXPECT_THAT(drawn->note, HasSubstr("Oversubscribed"));
 }

@@ -49,33 +49,10 @@ TEST(Grid, IsTheStudysInFull) {
   EXPECT_THAT(
       cell(whole, "mnist-large-r8-b512-p4-ddp").command,
       ElementsAre(
-          "train",
-          "--model",
-          "mnist-large",
-          "--data",
-          "fashion-mnist",
-          "--repeat",
-          "8",
-          "--batch-size",
-          "512",
-          "--opt",
-          "adam",
-          "--lr",
-          "0.001",
-          "--epochs",
-          "2",
-          "--val-interval",
-          "0",
-          "--snapshot-interval",
-          "never",
-          "--progress",
-          "none",
-          "--parallel",
-          "ddp",
-          "--nproc-per-node",
-          "4",
-          "--max-restarts",
-          "0"));
+          "train", "--model", "mnist-large", "--data", "fashion-mnist", "--repeat", "8",
+          "--batch-size", "512", "--opt", "adam", "--lr", "0.001", "--epochs", "2",
+          "--val-interval", "0", "--snapshot-interval", "never", "--progress", "none", "--parallel",
+          "ddp", "--nproc-per-node", "4", "--max-restarts", "0"));
 }
 
 TEST(Grid, CutsEpochsWhenItIsQuickAndCallsThatOtherCells) {

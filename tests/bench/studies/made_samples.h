@@ -9,11 +9,7 @@ namespace lockstep::bench::testing {
 /// Makes a sample of the data-parallel study's cell with that second epoch; the first took a second
 /// more.
 inline Sample made_sample(
-    const std::string& model,
-    int batch,
-    int places,
-    const std::string& way,
-    int round,
+    const std::string& model, int batch, int places, const std::string& way, int round,
     double seconds) {
   Sample sample;
   sample.study = "data-parallel";

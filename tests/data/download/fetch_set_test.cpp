@@ -72,11 +72,10 @@ class FetchSet : public ::testing::Test {
   /// Makes what the server gives, before it starts.
   static fs::path with_archive(const TemporaryDirectory& directory) {
     directory.write(
-        "content",
-        lockstep::testing::gzip(lockstep::testing::tar_bytes(
-            {{.name = "small-bin/", .type = '5'},
-             {.name = "small-bin/a.bin", .data = "aaa"},
-             {.name = "small-bin/b.bin", .data = "bbb"}})));
+        "content", lockstep::testing::gzip(lockstep::testing::tar_bytes(
+                       {{.name = "small-bin/", .type = '5'},
+                        {.name = "small-bin/a.bin", .data = "aaa"},
+                        {.name = "small-bin/b.bin", .data = "bbb"}})));
     return directory.path();
   }
 

@@ -57,10 +57,8 @@ std::vector<std::string> lines_of(const fs::path& path) {
 void expect_drawn(const InMemoryImages& set, std::int64_t index, std::int64_t classes, bool train) {
   const auto& shape = set.shape();
   const Image image = synthetic_image(
-      synthetic_class(index % classes, classes),
-      {.seed = 4, .train = train, .index = index},
-      {shape.width, shape.height},
-      shape.channels);
+      synthetic_class(index % classes, classes), {.seed = 4, .train = train, .index = index},
+      {shape.width, shape.height}, shape.channels);
   EXPECT_EQ(set.label(index), index % classes);
   EXPECT_TRUE(std::equal(image.pixels.begin(), image.pixels.end(), set.pixels(index)));
 }
@@ -143,8 +141,7 @@ TEST_F(SyntheticSet, IsReadAsFoldersOfImages) {
 
 TEST_F(SyntheticSet, HasImagesOfTheSizeThatIsAskedFor) {
   write_synthetic_set(
-      "images",
-      at("set"),
+      "images", at("set"),
       {.train = 16, .test = 2, .classes = 2, .size = ImageSize{40, 30}, .seed = 4});
   const ImageFolder train(at("set") / "train");
   for (std::int64_t i = 0; i < train.size(); ++i) {

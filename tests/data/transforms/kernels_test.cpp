@@ -15,9 +15,7 @@ namespace {
 using testing::image_of;
 
 Image resized(
-    const ResampleKernel& kernel,
-    const Image& image,
-    ImageSize size,
+    const ResampleKernel& kernel, const Image& image, ImageSize size,
     const ResizeOptions& options) {
   return resize_by(kernel, image.view(), size, {0, 0, size.width, size.height}, options);
 }

@@ -84,11 +84,8 @@ Operation resized_crop(Interpolation interpolation) {
 Image padded_crop(const Image& image, const Numbers& numbers) {
   const std::int64_t padding = whole(numbers[0]);
   return crop_padded(
-      image.view(),
-      {whole(numbers[1]) - padding,
-       whole(numbers[2]) - padding,
-       whole(numbers[3]),
-       whole(numbers[4])});
+      image.view(), {whole(numbers[1]) - padding, whole(numbers[2]) - padding, whole(numbers[3]),
+                     whole(numbers[4])});
 }
 
 // The transform of evaluation scales levels to [0, 1] when there is neither mean nor deviation.

@@ -61,19 +61,12 @@ TEST(ParseRandAugment, RefusesTheRest) {
 }
 
 std::map<std::string, AugmentOp> operations() {
-  return {
-      {"rotate", AugmentOp::kRotate},
-      {"posterize", AugmentOp::kPosterize},
-      {"solarize", AugmentOp::kSolarize},
-      {"solarize_add", AugmentOp::kSolarizeAdd},
-      {"saturation", AugmentOp::kSaturation},
-      {"contrast", AugmentOp::kContrast},
-      {"brightness", AugmentOp::kBrightness},
-      {"sharpness", AugmentOp::kSharpness},
-      {"shear_x", AugmentOp::kShearX},
-      {"shear_y", AugmentOp::kShearY},
-      {"translate_x", AugmentOp::kTranslateX},
-      {"translate_y", AugmentOp::kTranslateY}};
+  return {{"rotate", AugmentOp::kRotate},          {"posterize", AugmentOp::kPosterize},
+          {"solarize", AugmentOp::kSolarize},      {"solarize_add", AugmentOp::kSolarizeAdd},
+          {"saturation", AugmentOp::kSaturation},  {"contrast", AugmentOp::kContrast},
+          {"brightness", AugmentOp::kBrightness},  {"sharpness", AugmentOp::kSharpness},
+          {"shear_x", AugmentOp::kShearX},         {"shear_y", AugmentOp::kShearY},
+          {"translate_x", AugmentOp::kTranslateX}, {"translate_y", AugmentOp::kTranslateY}};
 }
 
 TEST(RandAugment, GivesOperationsTheArgumentsOfTimm) {

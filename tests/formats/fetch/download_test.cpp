@@ -55,11 +55,9 @@ TEST_F(DownloadTest, GoesOnWhereTheConnectionBroke) {
   EXPECT_TRUE(bring({"cut/100000"}));
   EXPECT_TRUE(is_complete());
   EXPECT_THAT(
-      server_.requests(),
-      ElementsAre(
-          "/cut/100000 - -",
-          "/cut/100000 bytes=100000- \"first\"",
-          "/cut/100000 bytes=200000- \"first\""));
+      server_.requests(), ElementsAre(
+                              "/cut/100000 - -", "/cut/100000 bytes=100000- \"first\"",
+                              "/cut/100000 bytes=200000- \"first\""));
   EXPECT_THAT(notices_, SizeIs(2));
 }
 

@@ -16,8 +16,7 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(60);
 
 launch::ChildOptions options_for(
-    const std::filesystem::path& folder,
-    const std::filesystem::path& certificate,
+    const std::filesystem::path& folder, const std::filesystem::path& certificate,
     const std::filesystem::path& key) {
   launch::ChildOptions options;
   options.program = "/usr/bin/env";
@@ -33,8 +32,7 @@ launch::ChildOptions options_for(
 }  // namespace
 
 FileServer::FileServer(
-    const std::filesystem::path& folder,
-    const std::filesystem::path& certificate,
+    const std::filesystem::path& folder, const std::filesystem::path& certificate,
     const std::filesystem::path& key)
     : process_(options_for(folder, certificate, key)),
       output_(process_.take_output()),

@@ -13,8 +13,7 @@ class FileServer {
  public:
   /// Serves by http, or by https with a certificate and its key.
   explicit FileServer(
-      const std::filesystem::path& folder,
-      const std::filesystem::path& certificate = {},
+      const std::filesystem::path& folder, const std::filesystem::path& certificate = {},
       const std::filesystem::path& key = {});
 
   /// Gives the address of a file, or of a behaviour of FOLDER/content: `good`, `cut/1000`, ...

@@ -74,8 +74,7 @@ TEST(ImageBomb, PngIsMeasuredByDeflatesBestRatio) {
   // A row of 1031 grey pixels and its filter: 1032 bytes, which take one byte at least.
   const auto file = [](std::uint32_t rows) {
     return testing::png_of_chunks(
-        {testing::png_header(1031, rows, 8, 0),
-         testing::chunk("IDAT", Bytes(40)),
+        {testing::png_header(1031, rows, 8, 0), testing::chunk("IDAT", Bytes(40)),
          testing::chunk("IEND", {})});
   };
   EXPECT_THAT(refusal(file(40)), HasSubstr("the PNG image is damaged"));

@@ -42,10 +42,7 @@ Bytes chunk(const std::string& type, const Bytes& content);
 
 /// Makes the header chunk of a PNG file.
 Bytes png_header(
-    std::uint32_t width,
-    std::uint32_t height,
-    int depth = 8,
-    int colour_type = 2,
+    std::uint32_t width, std::uint32_t height, int depth = 8, int colour_type = 2,
     int interlace = 0);
 
 /// Makes a PNG file of a header chunk, others, the rows with their filter bytes.

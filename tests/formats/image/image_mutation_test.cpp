@@ -63,8 +63,7 @@ TEST(ImageMutation, JpegFilesAreReadOrRefused) {
   const std::vector<Bytes> samples{
       testing::jpeg({40, 32}),
       testing::jpeg({40, 32}, {.horizontal_subsampling = 1, .vertical_subsampling = 1}),
-      testing::jpeg({40, 32}, {.progressive = true}),
-      testing::jpeg({40, 32}, {.restart_rows = 1}),
+      testing::jpeg({40, 32}, {.progressive = true}), testing::jpeg({40, 32}, {.restart_rows = 1}),
       encode_jpeg(testing::picture({40, 32}, 1).view())};
   // One bit a block of 64 pixels of 3 bytes.
   expect_some_are_read(samples, 8 * 64 * 3, 0.1);

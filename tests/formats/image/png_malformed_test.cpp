@@ -65,10 +65,7 @@ TEST(PngMalformed, AWrongChecksumNamesItsChunk) {
     Bytes bytes = whole;
     bytes[at + 8 + length] ^= 1;
     const std::string expected = concat(
-        "FILE: offset ",
-        at,
-        ": the checksum of the PNG chunk ",
-        type,
+        "FILE: offset ", at, ": the checksum of the PNG chunk ", type,
         " is wrong: the file is damaged");
     EXPECT_EQ(refusal(bytes), expected);
     EXPECT_EQ(refusal_of_part(bytes), expected);

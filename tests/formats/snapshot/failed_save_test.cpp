@@ -81,11 +81,7 @@ TEST_P(FailedSave, SaysSoAndTheOldSnapshotStays) {
       const Outcome outcome = save_with_fault(run, at, code, forever);
       if (!outcome.had_fault) break;
       SCOPED_TRACE(concat(
-          "errno ",
-          code,
-          forever ? " from " : " at ",
-          outcome.fault.name,
-          ' ',
+          "errno ", code, forever ? " from " : " at ", outcome.fault.name, ' ',
           outcome.fault.path));
       failed += outcome.error.has_value() ? 1 : 0;
       expect_honesty(run, outcome, code, forever);

@@ -25,9 +25,7 @@ class ForeignOwnerTest : public ::testing::Test {
 
 TEST_F(ForeignOwnerTest, OfASnapshotOrItsFilesIsRefused) {
   for (const fs::path& path :
-       {newest_,
-        newest_ / "manifest.json",
-        newest_ / "model.safetensors",
+       {newest_, newest_ / "manifest.json", newest_ / "model.safetensors",
         newest_ / "state.json"}) {
     const testing::ForeignOwner foreign(path);
     const SnapshotChoice choice = folder_.newest();

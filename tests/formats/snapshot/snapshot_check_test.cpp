@@ -102,8 +102,7 @@ TEST_F(SnapshotCheckTest, FollowsNoLinks) {
 
 TEST_F(SnapshotCheckTest, WaitsForNothing) {
   const std::vector<std::function<void()>> kinds{
-      [&] { ASSERT_EQ(::mkfifo(state_.c_str(), 0600), 0); },
-      [&] { fs::create_directory(state_); },
+      [&] { ASSERT_EQ(::mkfifo(state_.c_str(), 0600), 0); }, [&] { fs::create_directory(state_); },
       [&] { bind_socket(state_); }};
   for (const auto& make : kinds) {
     fs::remove_all(state_);

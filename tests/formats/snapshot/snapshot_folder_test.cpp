@@ -109,11 +109,7 @@ TEST_F(SnapshotFolderTest, RefusesABestThatIsNone) {
   save({5, 6});
   const fs::path best = folder_.path() / "best";
   for (const char* text :
-       {"",
-        "step-00000005",
-        "step-5\n",
-        "../step-00000005\n",
-        "/etc\n",
+       {"", "step-00000005", "step-5\n", "../step-00000005\n", "/etc\n",
         "step-00000005\nstep-00000006\n"}) {
     std::ofstream(best) << text;
     EXPECT_THROW(folder_.best(), DataError) << text;

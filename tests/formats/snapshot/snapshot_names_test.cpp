@@ -24,20 +24,9 @@ TEST(SnapshotNames, AreReadAsTheyAreWritten) {
 
 TEST(SnapshotNames, AreNoOthers) {
   for (const char* name :
-       {"",
-        "step-",
-        "step-1",
-        "step-0000001",
-        "step-000000001",
-        "step-+0000001",
-        "step--0000001",
-        "step-00000001 ",
-        "step-0000000a",
-        "Step-00000001",
-        "step-9223372036854775808",
-        "step-00000001.old",
-        ".step-00000001",
-        "step-00000001/../step-00000002"}) {
+       {"", "step-", "step-1", "step-0000001", "step-000000001", "step-+0000001", "step--0000001",
+        "step-00000001 ", "step-0000000a", "Step-00000001", "step-9223372036854775808",
+        "step-00000001.old", ".step-00000001", "step-00000001/../step-00000002"}) {
     EXPECT_FALSE(step_of(name)) << name;
   }
 }
@@ -47,22 +36,9 @@ TEST(SnapshotNames, OfLeftoversAreOnlyOurs) {
     EXPECT_TRUE(is_leftover(name)) << name;
   }
   for (const char* name :
-       {"",
-        ".",
-        "step-00000001",
-        ".step-00000001",
-        ".step-00000001.",
-        ".step-00000001.abcde",
-        ".step-00000001.abcdefg",
-        ".step-00000001.abc/ef",
-        ".step-1.abcdef",
-        "LATEST",
-        ".LATEST",
-        ".LATEST..part",
-        ".LATEST.1a.part",
-        ".LATEST.1.partx",
-        ".other.1.part",
-        ".nfs0000001"}) {
+       {"", ".", "step-00000001", ".step-00000001", ".step-00000001.", ".step-00000001.abcde",
+        ".step-00000001.abcdefg", ".step-00000001.abc/ef", ".step-1.abcdef", "LATEST", ".LATEST",
+        ".LATEST..part", ".LATEST.1a.part", ".LATEST.1.partx", ".other.1.part", ".nfs0000001"}) {
     EXPECT_FALSE(is_leftover(name)) << name;
   }
 }
@@ -72,17 +48,7 @@ TEST(SnapshotNames, OfFilesStayInTheFolder) {
     EXPECT_TRUE(is_file_name(name)) << name;
   }
   for (const char* name :
-       {"",
-        ".",
-        "..",
-        ".a",
-        "a/b",
-        "/a",
-        "../a",
-        "a\\b",
-        "a b",
-        "a\n",
-        "\xc3\xa9",
+       {"", ".", "..", ".a", "a/b", "/a", "../a", "a\\b", "a b", "a\n", "\xc3\xa9",
         "manifest.json"}) {
     EXPECT_FALSE(is_file_name(name)) << name;
   }

@@ -106,22 +106,8 @@ TEST(PickleReader, RefusesOpcodesThatNoStateDictNeeds) {
 TEST(PickleReader, TheStackCannotRunEmpty) {
   const auto nothing = HasSubstr("a value is taken where none is");
   for (const char* opcodes :
-       {"",
-        "s",
-        "a",
-        "\x85",
-        "N\x86",
-        "NN\x87",
-        "R",
-        "NR",
-        "b",
-        "Q",
-        "q\x01",
-        "\x94",
-        "\x93",
-        "(\x85",
-        "](a",
-        "N(R"}) {
+       {"", "s", "a", "\x85", "N\x86", "NN\x87", "R", "NR", "b", "Q", "q\x01", "\x94", "\x93",
+        "(\x85", "](a", "N(R"}) {
     EXPECT_NE(refusal(pickle_of(opcodes)), "nothing was thrown") << opcodes;
   }
   EXPECT_THAT(refusal(pickle_of("N(\x85")), nothing);

@@ -29,11 +29,10 @@ std::optional<std::map<std::string, ReferenceTensor>> contents(const Bytes& byte
     result.emplace();
     for (const TensorEntry& entry : file.entries()) {
       result->emplace(
-          entry.name,
-          ReferenceTensor{
-              std::string(*safetensors_name(entry.type)),
-              entry.shape,
-              {entry.bytes.begin(), entry.bytes.end()}});
+          entry.name, ReferenceTensor{
+                          std::string(*safetensors_name(entry.type)),
+                          entry.shape,
+                          {entry.bytes.begin(), entry.bytes.end()}});
     }
   } catch (const DataError&) {
   }

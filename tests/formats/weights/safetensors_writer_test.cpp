@@ -41,8 +41,7 @@ TEST_F(SafetensorsWriter, PutsTheWidestFirstAndKeepsTheOrderOfTheHeader) {
   write_safetensors(
       path_,
       std::vector{
-          entry("b", ElementType::kUint8, {3}, 3),
-          entry("z", ElementType::kInt64, {}, 8),
+          entry("b", ElementType::kUint8, {3}, 3), entry("z", ElementType::kInt64, {}, 8),
           entry("a", ElementType::kUint8, {1, 1}, 1)},
       {{"k", "\"\n"}});
   const auto bytes = testing::file_bytes(path_);

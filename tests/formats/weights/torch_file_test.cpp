@@ -50,15 +50,9 @@ TEST_P(WhatPythonSaved, GivesTheSameTensorsInTheSameOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    TorchFile,
-    WhatPythonSaved,
+    TorchFile, WhatPythonSaved,
     ::testing::Values(
-        "types.pt",
-        "complex128.pt",
-        "single.pt",
-        "parameter.pt",
-        "views.pt",
-        "nested.pt",
+        "types.pt", "complex128.pt", "single.pt", "parameter.pt", "views.pt", "nested.pt",
         "protocol5.pt"));
 
 template <typename T>

@@ -20,8 +20,8 @@ using testing::Dice;
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr int kMutations = 5'000;
-const std::vector<std::string> kSeeds{
-    "views.pt", "checkpoint.pt", "nested.pt", "parameter.pt", "protocol5.pt", "types.pt"};
+const std::vector<std::string> kSeeds{"views.pt",     "checkpoint.pt", "nested.pt",
+                                      "parameter.pt", "protocol5.pt",  "types.pt"};
 
 /// Spells a tree of values with every byte of its tensors.
 struct Spelling {
@@ -32,8 +32,7 @@ struct Spelling {
   std::string operator()(const std::string& value) const { return concat('"', value, '"'); }
   std::string operator()(const TorchTensor& tensor) const {
     return concat(
-        torch_name(tensor.type),
-        shape_text(tensor.shape),
+        torch_name(tensor.type), shape_text(tensor.shape),
         std::string(tensor.bytes.begin(), tensor.bytes.end()));
   }
   std::string operator()(const TorchList& list) const {

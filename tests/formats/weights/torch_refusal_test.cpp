@@ -225,9 +225,8 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
   };
   EXPECT_EQ(with({.name = "x/more"}), "nothing was thrown");
   EXPECT_THAT(
-      with({.name = "x/constants.pkl"}),
-      HasSubstr("TorchScript, which holds code: in Python, "
-                "torch.save(torch.jit.load(...).state_dict())"));
+      with({.name = "x/constants.pkl"}), HasSubstr("TorchScript, which holds code: in Python, "
+                                                   "torch.save(torch.jit.load(...).state_dict())"));
   EXPECT_THAT(with({.name = "x/code/a.py"}), HasSubstr("TorchScript"));
   EXPECT_THAT(
       with({.name = "x/byteorder", .content = "big"}),

@@ -106,8 +106,7 @@ TEST(Balance, CopiesOfParametersWeighAgainstActivations) {
 // nothing.
 TEST(LayerCosts, SizesAreBytes) {
   const auto layers = chain(
-      Linear(4, 8),
-      torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)),
+      Linear(4, 8), torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)),
       std::make_shared<Expand>(2));
   const double parameters = (4 * 8 + 8) * 4, activations = 2 * 8 * 4;
   EXPECT_THAT(

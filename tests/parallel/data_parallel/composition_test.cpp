@@ -51,20 +51,12 @@ TEST(Composition, OfRanksAndPlacesEqualsOneProcess) {
     auto& net = nets[rank];
     DistributedDataParallel model(std::make_shared<DividedImpl>(net), world);
     train(
-        *net,
-        [&](const Tensor& input) { return model(input); },
-        inputs.chunk(kRanks)[rank],
-        targets.chunk(kRanks)[rank],
-        5,
-        0.1);
+        *net, [&](const Tensor& input) { return model(input); }, inputs.chunk(kRanks)[rank],
+        targets.chunk(kRanks)[rank], 5, 0.1);
   });
   train(
-      *serial,
-      [&](const Tensor& input) { return serial->forward(input).tanh(); },
-      inputs,
-      targets,
-      5,
-      0.1);
+      *serial, [&](const Tensor& input) { return serial->forward(input).tanh(); }, inputs, targets,
+      5, 0.1);
   for (const auto& net : nets) expect_same_state(*net, *serial);
 }
 

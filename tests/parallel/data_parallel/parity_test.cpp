@@ -35,21 +35,14 @@ constexpr int kSteps = 5;
 /// Trains a module on places and its twin serially, and compares all that they leave.
 template <typename Holder>
 void expect_parity(
-    Holder net,
-    const std::vector<Place>& places,
-    const Tensor& inputs,
-    const Tensor& targets,
+    Holder net, const std::vector<Place>& places, const Tensor& inputs, const Tensor& targets,
     double rate = 0.1) {
   auto serial = twin(net);
   DataParallel model(net, places);
   const auto losses = train(
       *net, [&](const Tensor& input) { return model(input); }, inputs, targets, kSteps, rate);
   const auto expected = train(
-      *serial,
-      [&](const Tensor& input) { return serial->forward(input); },
-      inputs,
-      targets,
-      kSteps,
+      *serial, [&](const Tensor& input) { return serial->forward(input); }, inputs, targets, kSteps,
       rate);
   const double tolerance = inputs.scalar_type() == torch::kDouble ? 1e-10 : 1e-5;
   for (int i = 0; i < kSteps; ++i) {
@@ -70,9 +63,7 @@ TEST_P(Parity, OfLinearLayersR1R6) {
   torch::nn::Sequential net(torch::nn::Linear(10, 7), torch::nn::Tanh(), torch::nn::Linear(7, 5));
   net->to(torch::kDouble);
   expect_parity(
-      net,
-      places(),
-      at::randn({batch(), 10}, torch::kDouble),
+      net, places(), at::randn({batch(), 10}, torch::kDouble),
       at::randn({batch(), 5}, torch::kDouble));
 }
 
@@ -132,11 +123,8 @@ TEST(ParityOfAnLstm, WithARateOfTenR1) {
   const auto net = std::make_shared<RecurrentImpl>();
   net->to(torch::kDouble);
   expect_parity(
-      net,
-      cpu_places(2),
-      at::ones({4, 4, 6}, torch::kDouble),
-      torch::zeros({4, 4, 16}, torch::kDouble),
-      10);
+      net, cpu_places(2), at::ones({4, 4, 6}, torch::kDouble),
+      torch::zeros({4, 4, 16}, torch::kDouble), 10);
 }
 
 TEST(ParityOfTiedParameters, AreOneInTheModuleAndTwoInItsClones) {
@@ -164,8 +152,7 @@ TEST(ParityOfTiedParameters, AreOneInTheModuleAndTwoInItsClones) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    PlacesAndBatches,
-    Parity,
+    PlacesAndBatches, Parity,
     testing::Combine(testing::Values(1, 2, 3), testing::Values(1, 2, 7, 20)));
 
 }  // namespace

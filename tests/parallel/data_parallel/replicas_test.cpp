@@ -137,8 +137,7 @@ TEST(Replicas, AreMadeByAFunctionWhereThereIsNoClone) {
   EXPECT_THAT(
       [&] { DataParallel<std::shared_ptr<PlainImpl>>(net, cpu_places(2)); },
       ThrowsMessage<InvalidArgument>(AllOf(
-          HasSubstr("DataParallel: the module ("),
-          HasSubstr("PlainImpl"),
+          HasSubstr("DataParallel: the module ("), HasSubstr("PlainImpl"),
           HasSubstr("Cloneable"))));
   const auto made = std::function([] { return std::make_shared<PlainImpl>(); });
   DataParallel model(net, cpu_places(2), made);
@@ -207,8 +206,7 @@ struct ModesImpl : torch::nn::Cloneable<ModesImpl> {
   void reset() override {}
   std::tuple<bool, bool, at::ScalarType> forward(const Tensor& input) {
     return {
-        torch::GradMode::is_enabled(),
-        c10::InferenceMode::is_enabled(),
+        torch::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
         at::mm(input, input).scalar_type()};
   }
 };

@@ -83,11 +83,8 @@ TEST(Scatter, GivesEachReplicaItsPieceAndGatherIsTheInverseR2) {
 
 TEST(Scatter, KeepsTheStructureOfNestedValuesR2) {
   using Value = std::tuple<
-      std::vector<Tensor>,
-      std::map<std::string, std::pair<Tensor, int>>,
-      std::unordered_map<std::string, Tensor>,
-      std::optional<Tensor>,
-      std::string>;
+      std::vector<Tensor>, std::map<std::string, std::pair<Tensor, int>>,
+      std::unordered_map<std::string, Tensor>, std::optional<Tensor>, std::string>;
   const auto numbers = at::arange(10);
   const Value value{
       {numbers, numbers * 2},

@@ -114,8 +114,7 @@ TEST(ClipGradNorm, HalfGradientsAreSquaredInDouble) {
   const Tensor parameter = at::zeros({2}, torch::kHalf).requires_grad_();
   parameter.mutable_grad() = torch::full({2}, 60000.0, torch::kHalf);
   EXPECT_NEAR(
-      clip_grad_norm({parameter}, 1, ProcessGroup(), NonFiniteNorm::kThrow),
-      60000 * std::sqrt(2.0),
+      clip_grad_norm({parameter}, 1, ProcessGroup(), NonFiniteNorm::kThrow), 60000 * std::sqrt(2.0),
       100);
 }
 

@@ -71,9 +71,7 @@ TEST(PipelineAccumulation, OverRanksGivesTheGradientsOfAllPartsTogether) {
     for (const auto& layer : stage.layers())
       for (const auto& parameter : layer.value().ptr()->named_parameters())
         testing::expect_close(
-            parameter.value().grad(),
-            expected[layer.key() + "." + parameter.key()].grad(),
-            1e-10,
+            parameter.value().grad(), expected[layer.key() + "." + parameter.key()].grad(), 1e-10,
             parameter.key());
   });
 }

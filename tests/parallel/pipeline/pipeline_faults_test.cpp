@@ -42,9 +42,7 @@ struct Thrown : std::runtime_error {
 TEST(PipelineFaults, P5AStageThatThrowsEndsAll) {
   std::atomic<int> third = 0;
   torch::nn::Sequential net(
-      torch::nn::Linear(2, 2),
-      torch::nn::Linear(2, 2),
-      Spy([&] {
+      torch::nn::Linear(2, 2), torch::nn::Linear(2, 2), Spy([&] {
         ++third;
         std::this_thread::sleep_for(100ms);
       }),
@@ -91,9 +89,7 @@ TEST(PipelineFaults, P6SlowSecondStage) {
   };
   torch::nn::Sequential net(Spy([&] { note(0); }), torch::nn::Linear(2, 2), Spy([&] { note(1); }));
   Pipeline pipeline(
-      layers_of(net),
-      {2, 1},
-      cpu_places(2),
+      layers_of(net), {2, 1}, cpu_places(2),
       PipelineOptions().chunks(3).schedule(ScheduleKind::kGPipe));
   const auto input = torch::randn({3, 2});
   pipeline.step(input, input, testing::mean_loss);
@@ -133,9 +129,7 @@ TEST(PipelineFaults, P3GradientsAreTheSameWithRecomputation) {
     const auto input = torch::randn({5, 3}, torch::kDouble);
     const auto target = torch::randn({5, 2}, torch::kDouble);
     Pipeline pipeline(
-        layers_of(net),
-        {2, 3},
-        cpu_places(2),
+        layers_of(net), {2, 3}, cpu_places(2),
         PipelineOptions().schedule(kind).checkpoint(Checkpoint::kAlways));
     pipeline.step(input, target, testing::mean_loss);
     testing::mean_loss(serial->forward(input), target).backward();
@@ -166,9 +160,7 @@ TEST(PipelineFaults, P4DropoutOfARecomputedForward) {
     torch::nn::Sequential net;
     for (int layer = 0; layer < 100; ++layer) net->push_back(torch::nn::Dropout(0.001));
     Pipeline pipeline(
-        layers_of(net),
-        {50, 50},
-        cpu_places(2),
+        layers_of(net), {50, 50}, cpu_places(2),
         PipelineOptions().chunks(10).checkpoint(checkpoint));
     const auto input = torch::ones({10, 100}).requires_grad_();
     const auto output = pipeline(input);
@@ -200,9 +192,7 @@ void expect_deferred_statistics(Checkpoint checkpoint, std::optional<double> mom
   torch::nn::Sequential net(torch::nn::BatchNorm1d(options), torch::nn::Linear(3, 2));
   torch::nn::BatchNorm1d whole(options);
   Pipeline pipeline(
-      layers_of(net),
-      {1, 1},
-      cpu_places(2),
+      layers_of(net), {1, 1}, cpu_places(2),
       PipelineOptions().deferred_batch_norm(true).checkpoint(checkpoint));
   for (int step = 0; step < 3; ++step) {
     const auto input = torch::randn({16, 3}) * 2 + 1;
@@ -226,9 +216,7 @@ TEST(PipelineFaults, StatisticsAreUpdatedOnceThoughAForwardIsComputedTwice) {
   torch::nn::Sequential net(torch::nn::BatchNorm1d(3), torch::nn::Linear(3, 2));
   auto serial = testing::copy_of(net);
   Pipeline pipeline(
-      layers_of(net),
-      {1, 1},
-      cpu_places(2),
+      layers_of(net), {1, 1}, cpu_places(2),
       PipelineOptions().chunks(2).checkpoint(Checkpoint::kAlways));
   const auto input = torch::randn({8, 3});
   pipeline.step(input, torch::zeros({8, 2}), testing::mean_loss);

@@ -69,9 +69,7 @@ void expect_stages_train_as_serially(
 
 TEST(PipelineStage, TrainsAsTheSerialModel) {
   for (const auto kind :
-       {ScheduleKind::kSequential,
-        ScheduleKind::kGPipe,
-        ScheduleKind::k1F1B,
+       {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
         ScheduleKind::kZeroBubble}) {
     for (const int chunks : {1, 3, 4}) {
       const auto options = PipelineOptions().chunks(chunks).schedule(kind);
@@ -145,8 +143,7 @@ TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
             };
             try {
               stage.step(
-                  torch::ones({4, 3}, torch::kDouble),
-                  torch::ones({4, 2}, torch::kDouble),
+                  torch::ones({4, 3}, torch::kDouble), torch::ones({4, 2}, torch::kDouble),
                   failing);
             } catch (const std::exception& error) {
               errors[static_cast<std::size_t>(world.rank())] = error.what();

@@ -19,9 +19,7 @@ using testing::make_problem;
 using testing::Problem;
 
 constexpr ScheduleKind kPlain[] = {
-    ScheduleKind::kSequential,
-    ScheduleKind::kGPipe,
-    ScheduleKind::k1F1B,
+    ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
     ScheduleKind::kZeroBubble};
 
 // P1: Linear 1-2-4-2-1, batch 8, 4 chunks, mean loss.
@@ -158,8 +156,7 @@ TEST(Pipeline, FrozenFirstStageIsLegal) {
 // A layer that works in place right after the cut changes what the stage before handed over.
 TEST(Pipeline, LayersMayWorkInPlaceAfterACut) {
   torch::nn::Sequential net(
-      torch::nn::Linear(3, 4),
-      torch::nn::ReLU(torch::nn::ReLUOptions(true)),
+      torch::nn::Linear(3, 4), torch::nn::ReLU(torch::nn::ReLUOptions(true)),
       torch::nn::Linear(4, 2));
   auto serial = testing::copy_of(net);
   const auto input = torch::randn({6, 3}), target = torch::randn({6, 2});

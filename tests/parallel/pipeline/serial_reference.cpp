@@ -18,9 +18,7 @@ Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch
   torch::manual_seed(11);
   const auto net = make_chain(widths);
   return {
-      net,
-      copy_of(net),
-      torch::randn({batch, widths.front()}, torch::kDouble),
+      net, copy_of(net), torch::randn({batch, widths.front()}, torch::kDouble),
       torch::randn({batch, widths.back()}, torch::kDouble)};
 }
 

@@ -27,9 +27,7 @@ inline torch::nn::Sequential copy_of(const torch::nn::Sequential& net) {
 }
 
 inline void expect_close(
-    const torch::Tensor& actual,
-    const torch::Tensor& expected,
-    double tolerance,
+    const torch::Tensor& actual, const torch::Tensor& expected, double tolerance,
     const std::string& what) {
   ASSERT_EQ(actual.defined(), expected.defined()) << what;
   if (!expected.defined()) return;

@@ -19,13 +19,8 @@ using ::testing::IsEmpty;
 
 torch::nn::Sequential with_skips() {
   torch::nn::Sequential net(
-      torch::nn::Linear(4, 4),
-      Stash("far"),
-      torch::nn::Linear(4, 4),
-      Stash("near"),
-      torch::nn::Tanh(),
-      Pop("near"),
-      torch::nn::Linear(4, 4),
+      torch::nn::Linear(4, 4), Stash("far"), torch::nn::Linear(4, 4), Stash("near"),
+      torch::nn::Tanh(), Pop("near"), torch::nn::Linear(4, 4),
       Pop("far",
           [](const torch::Tensor& input, const torch::Tensor& kept) {
             return torch::cat({input, kept}, 1);
@@ -61,9 +56,7 @@ TEST(Skip, P9AcrossStages) {
     for (const auto checkpoint : {Checkpoint::kNever, Checkpoint::kAlways}) {
       net->zero_grad();
       Pipeline pipeline(
-          layers_of(net),
-          {2, 2, 2, 3},
-          cpu_places(4),
+          layers_of(net), {2, 2, 2, 3}, cpu_places(4),
           PipelineOptions().chunks(3).schedule(kind).checkpoint(checkpoint));
       pipeline.step(input, target, testing::mean_loss);
       testing::expect_same_gradients(*net, *copy);

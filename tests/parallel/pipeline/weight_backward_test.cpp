@@ -42,11 +42,9 @@ TEST(WeightBackward, LinearChain) {
 
 TEST(WeightBackward, ConvolutionsAndBatchNorm) {
   torch::nn::Sequential net(
-      torch::nn::Conv2d(3, 4, 3),
-      torch::nn::BatchNorm2d(4),
+      torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4),
       torch::nn::ReLU(torch::nn::ReLUOptions(true)),
-      torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 2, 3).bias(false)),
-      torch::nn::BatchNorm2d(2));
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 2, 3).bias(false)), torch::nn::BatchNorm2d(2));
   net->to(torch::kDouble);
   expect_same_in_two_parts(net, testing::copy_of(net), torch::randn({4, 3, 8, 8}, torch::kDouble));
 }

@@ -21,13 +21,9 @@ using testing::ThrowsMessage;
 using torch::Tensor;
 
 using Everything = std::tuple<
-    Tensor,
-    std::pair<int, Tensor>,
-    std::vector<std::array<Tensor, 2>>,
-    std::map<std::string, Tensor>,
-    std::unordered_map<std::string, std::optional<Tensor>>,
-    std::string,
-    torch::OrderedDict<std::string, Tensor>>;
+    Tensor, std::pair<int, Tensor>, std::vector<std::array<Tensor, 2>>,
+    std::map<std::string, Tensor>, std::unordered_map<std::string, std::optional<Tensor>>,
+    std::string, torch::OrderedDict<std::string, Tensor>>;
 
 Tensor number(double value) { return at::full({}, value); }
 

@@ -60,9 +60,8 @@ TEST(CpuPlaces, RefuseAnImpossibleNumber) {
 
 TEST(DevicePlaces, RefuseTheCpuAndWhatIsNotThere) {
   EXPECT_THAT(
-      [] { device_places(torch::kCPU); },
-      ThrowsMessage<InvalidArgument>(
-          HasSubstr("cut its cores into places with cpu_places(count)")));
+      [] { device_places(torch::kCPU); }, ThrowsMessage<InvalidArgument>(HasSubstr(
+                                              "cut its cores into places with cpu_places(count)")));
   EXPECT_THAT(
       [] { device_places(torch::kXPU); },
       ThrowsMessage<InvalidArgument>(HasSubstr("there is no device of type xpu")));

@@ -33,17 +33,7 @@ TEST(Action, H3TextsMeanStageKindAndMicroBatch) {
 
 TEST(Action, OtherTextsAreRefusedAndRepeated) {
   for (const char* text :
-       {"",
-        "F",
-        "1F",
-        "F0",
-        "1X0",
-        "-1F0",
-        "1F-1",
-        "1F0 ",
-        "1 F0",
-        "1SEND0",
-        "17",
+       {"", "F", "1F", "F0", "1X0", "-1F0", "1F-1", "1F0 ", "1 F0", "1SEND0", "17",
         "99999999999F0"}) {
     try {
       parse_action(text);

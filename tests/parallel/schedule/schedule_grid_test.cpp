@@ -24,13 +24,8 @@ void for_each_shape(Body body) {
         for (const ScheduleKind kind : kAll) {
           if (per_rank > 1 && kind != kInterleaved && kind != kZeroBubble) continue;
           SCOPED_TRACE(concat(
-              name_of(kind),
-              ", ",
-              ranks,
-              " ranks, ",
-              per_rank,
-              " stages each, m = ",
-              micro_batches));
+              name_of(kind), ", ", ranks, " ranks, ", per_rank,
+              " stages each, m = ", micro_batches));
           body(kind, ranks, per_rank * ranks, micro_batches);
         }
       }

@@ -121,8 +121,7 @@ void expect_parity(const Problem& problem, const std::vector<std::int64_t>& samp
       expect_close(own.input_gradients[step], expected.factors[step], "gradient of the input");
     }
     expect_close(
-        sum_over_ranks(own.weight_gradient, world),
-        whole.weight_gradient,
+        sum_over_ranks(own.weight_gradient, world), whole.weight_gradient,
         "gradient of the weight");
     expect_close(
         sum_over_ranks(own.bias_gradient, world), whole.bias_gradient, "gradient of the bias");

@@ -165,11 +165,8 @@ Cut random_cut(Draw& draw, const Case& now) {
   const int layers = static_cast<int>(now.net->size());
   Cut cut;
   const auto kind = draw.one_of<ScheduleKind>(
-      {ScheduleKind::kSequential,
-       ScheduleKind::kGPipe,
-       ScheduleKind::k1F1B,
-       ScheduleKind::kInterleaved,
-       ScheduleKind::kZeroBubble});
+      {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+       ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble});
   const bool several = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubble;
   cut.workers = draw.from(1, std::min(4, layers));
   cut.stages = several ? cut.workers * draw.from(1, layers / cut.workers) : cut.workers;
@@ -179,13 +176,7 @@ Cut random_cut(Draw& draw, const Case& now) {
   const int chunks = draw.from(1, 10);
   cut.options = PipelineOptions().schedule(kind).chunks(chunks).checkpoint(checkpoint);
   cut.text = concat(
-      ", ",
-      name_of(kind),
-      " of ",
-      cut.stages,
-      " stages, ",
-      chunks,
-      " chunks, checkpoint ",
+      ", ", name_of(kind), " of ", cut.stages, " stages, ", chunks, " chunks, checkpoint ",
       name_of(checkpoint));
   return cut;
 }

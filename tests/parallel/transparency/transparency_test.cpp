@@ -15,9 +15,7 @@ using testing::Problem;
 using testing::Trained;
 
 constexpr ScheduleKind kOneStageAPlace[] = {
-    ScheduleKind::kSequential,
-    ScheduleKind::kGPipe,
-    ScheduleKind::k1F1B,
+    ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
     ScheduleKind::kZeroBubble};
 
 std::vector<int> halves(const Problem& problem) {

@@ -48,9 +48,7 @@ torch::Tensor evaluated(nn::Model model, const torch::Tensor& images) {
 }
 
 void expect_close(
-    const torch::Tensor& ours,
-    const torch::Tensor& serial,
-    double tolerance,
+    const torch::Tensor& ours, const torch::Tensor& serial, double tolerance,
     const std::string& what) {
   ASSERT_EQ(ours.defined(), serial.defined()) << what;
   if (!serial.defined()) return;
@@ -72,9 +70,7 @@ double mean_over(const ProcessGroup& group, const torch::Tensor& loss) {
 }  // namespace
 
 Problem make_problem(
-    const std::string& model,
-    const std::vector<std::int64_t>& images,
-    torch::ScalarType type,
+    const std::string& model, const std::vector<std::int64_t>& images, torch::ScalarType type,
     std::uint64_t seed) {
   torch::manual_seed(seed);
   Problem problem;
@@ -131,8 +127,7 @@ Trained train_distributed(
   run_ranks(ranks, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
     DistributedDataParallel<nn::Model> parallel(
-        model,
-        world,
+        model, world,
         DistributedDataParallelOptions()
             .first_bucket_bytes(bucket_bytes)
             .bucket_bytes(bucket_bytes)
@@ -174,10 +169,7 @@ Trained train_pipeline(
 }
 
 Trained train_stages(
-    const Problem& problem,
-    const std::vector<int>& balance,
-    int ranks,
-    int replicas,
+    const Problem& problem, const std::vector<int>& balance, int ranks, int replicas,
     PipelineOptions options) {
   Trained trained;
   std::mutex mutex;
@@ -191,8 +183,7 @@ Trained train_stages(
     for (int step = 0; step < problem.steps; ++step) {
       optimizer.zero_grad();
       const auto loss = stage.step(
-          share(problem.images, replicas, replica),
-          share(problem.labels, replicas, replica),
+          share(problem.images, replicas, replica), share(problem.labels, replicas, replica),
           loss_of);
       optimizer.step();
       losses.push_back(mean_over(grid.replicas, loss));
@@ -207,10 +198,7 @@ Trained train_stages(
 }
 
 Trained train_replicated_pipelines(
-    const Problem& problem,
-    const std::vector<int>& balance,
-    int places,
-    int replicas,
+    const Problem& problem, const std::vector<int>& balance, int places, int replicas,
     PipelineOptions options) {
   Trained trained;
   const auto all = cpu_places(places * replicas);
@@ -223,8 +211,7 @@ Trained train_replicated_pipelines(
       optimizer.zero_grad();
       const auto loss = pipeline.step(
           share(problem.images, replicas, world.rank()),
-          share(problem.labels, replicas, world.rank()),
-          loss_of);
+          share(problem.labels, replicas, world.rank()), loss_of);
       optimizer.step();
       const double mean = mean_over(world, loss);
       if (world.rank() == 0) trained.losses.push_back(mean);

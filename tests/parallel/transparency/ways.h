@@ -28,9 +28,7 @@ struct Trained {
 
 /// Makes a model with its images and labels; everything follows from the seed.
 Problem make_problem(
-    const std::string& model,
-    const std::vector<std::int64_t>& images,
-    torch::ScalarType type,
+    const std::string& model, const std::vector<std::int64_t>& images, torch::ScalarType type,
     std::uint64_t seed = 1);
 
 /// Trains a copy of the model alone: the reference. With micro-batches, their gradients add up in
@@ -44,17 +42,11 @@ Trained train_distributed(
 Trained train_pipeline(
     const Problem& problem, const std::vector<int>& balance, int places, PipelineOptions options);
 Trained train_stages(
-    const Problem& problem,
-    const std::vector<int>& balance,
-    int ranks,
-    int replicas,
+    const Problem& problem, const std::vector<int>& balance, int ranks, int replicas,
     PipelineOptions options);
 /// Replicas as ranks, each with a pipeline in one process.
 Trained train_replicated_pipelines(
-    const Problem& problem,
-    const std::vector<int>& balance,
-    int places,
-    int replicas,
+    const Problem& problem, const std::vector<int>& balance, int places, int replicas,
     PipelineOptions options);
 
 /// Expects losses, output, gradients and parameters to agree, relative to the largest value of each

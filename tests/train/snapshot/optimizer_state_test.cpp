@@ -188,10 +188,8 @@ TEST(OptimizerState, ListsAllThatDoesNotFitAndChangesNothing) {
   adam.optimizer.param_groups()[0].options().set_lr(0.5);
   const std::string text = refusal(adam, state);
   for (const char* part :
-       {"missing: fc.bias/exp_avg\n",
-        "missing: norm.bias/step\n",
-        "unexpected: other.weight/exp_avg\n",
-        "unexpected: fc.weight/momentum_buffer\n",
+       {"missing: fc.bias/exp_avg\n", "missing: norm.bias/step\n",
+        "unexpected: other.weight/exp_avg\n", "unexpected: fc.weight/momentum_buffer\n",
         "conv.bias/exp_avg: float32 (4) was saved, float32 (3) is needed\n",
         "conv.weight/exp_avg_sq: float64 (3, 2, 2, 2) was saved, float32 (3, 2, 2, 2) is "
         "needed\n"}) {

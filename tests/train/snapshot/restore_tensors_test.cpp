@@ -36,11 +36,8 @@ TEST(RestoreTensors, ListsAllAndChangesNothing) {
     text = error.what();
   }
   for (const char* part :
-       {"here: ",
-        "missing: fc.bias",
-        "fc.weight: float32 (2, 26) was saved",
-        "norm.bias: float64 (3)",
-        "unexpected: more"}) {
+       {"here: ", "missing: fc.bias", "fc.weight: float32 (2, 26) was saved",
+        "norm.bias: float64 (3)", "unexpected: more"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   expect_same_bits(target, before);

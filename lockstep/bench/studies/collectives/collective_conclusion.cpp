@@ -65,14 +65,8 @@ std::string way_text(const CollectivePanel& panel, const CollectiveWay& way) {
   const AgainstGloo against = against_gloo(panel, way.name);
   if (against.sizes.empty()) return "";
   return concat(
-      panel.name(),
-      ": ",
-      way.title,
-      " is ",
-      range_text(against.ratios),
-      " times as fast as Gloo",
-      told_by_size(against),
-      ".");
+      panel.name(), ": ", way.title, " is ", range_text(against.ratios), " times as fast as Gloo",
+      told_by_size(against), ".");
 }
 
 // The ends of the sweep: latency, and what is left of the rate of a copy.
@@ -87,20 +81,9 @@ std::string ends_text(const CollectivePanel& panel) {
         bus_factor(panel.collective, panel.ranks));
   };
   std::string text = concat(
-      panel.name(),
-      ": ",
-      size_text(small),
-      " takes shm ",
-      seconds_text(first->median * kMicro),
-      " µs and Gloo ",
-      seconds_text(gloo_first->median * kMicro),
-      " µs; ",
-      size_text(large),
-      " goes at a bus bandwidth of ",
-      rate(*last),
-      " and ",
-      rate(*gloo_last),
-      " GB/s");
+      panel.name(), ": ", size_text(small), " takes shm ", seconds_text(first->median * kMicro),
+      " µs and Gloo ", seconds_text(gloo_first->median * kMicro), " µs; ", size_text(large),
+      " goes at a bus bandwidth of ", rate(*last), " and ", rate(*gloo_last), " GB/s");
   const auto predicted = panel.predicted_seconds(large);
   if (!predicted) return text + ".";
   return concat(
@@ -149,8 +132,7 @@ std::string about_load(const std::vector<CollectivePanel>& panels) {
   }
   if (shares.empty() || median(shares) < kQuiet) return "";
   return concat(
-      "Others used ",
-      percent_text(median(shares)),
+      "Others used ", percent_text(median(shares)),
       " of the cores meanwhile (median), which says more of these times than the ways do: measure "
       "again in quiet.");
 }

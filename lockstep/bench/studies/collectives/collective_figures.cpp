@@ -28,9 +28,7 @@ std::string note_of(const CollectivePanel& panel) {
 }
 
 Figure figure_of(
-    const CollectivePanel& panel,
-    const std::string& what,
-    const std::string& title,
+    const CollectivePanel& panel, const std::string& what, const std::string& title,
     const std::string& label) {
   return {
       .id = concat("collectives-", what, "-", name_of(panel.collective), "-n", panel.ranks),

@@ -221,10 +221,7 @@ page::Table latency_table(const std::vector<CollectivePanel>& panels) {
 
 std::vector<page::Table> collective_tables(const std::vector<CollectivePanel>& panels) {
   return {
-      time_table(panels),
-      ratio_table(panels),
-      latency_table(panels),
-      algorithm_table(panels),
+      time_table(panels), ratio_table(panels), latency_table(panels), algorithm_table(panels),
       bus_table(panels)};
 }
 

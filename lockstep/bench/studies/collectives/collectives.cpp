@@ -22,8 +22,7 @@ page::Section tell(const Study& study, std::span<const Sample> samples) {
   const auto panels = collective_panels(study, samples);
   auto tables = collective_tables(panels);
   tables.push_back(sample_table(
-      study,
-      cell_results(study, samples),
+      study, cell_results(study, samples),
       {{"smallest_microseconds", "smallest [µs]"}, {"largest_milliseconds", "largest [ms]"}}));
   return {
       .title = study.title,

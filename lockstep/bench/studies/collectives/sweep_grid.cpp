@@ -32,14 +32,8 @@ std::vector<std::string> command_of(const SweepPoint& point, std::int64_t larges
   const auto& flags = find_way(point.way).flags;
   command.insert(command.end(), flags.begin(), flags.end());
   const std::vector<std::string> sweep{
-      "--nproc-per-node",
-      std::to_string(point.ranks),
-      "--min-bytes",
-      std::to_string(kSmallest),
-      "--max-bytes",
-      std::to_string(largest),
-      "--factor",
-      std::to_string(kFactor)};
+      "--nproc-per-node", std::to_string(point.ranks), "--min-bytes", std::to_string(kSmallest),
+      "--max-bytes",      std::to_string(largest),     "--factor",    std::to_string(kFactor)};
   command.insert(command.end(), sweep.begin(), sweep.end());
   return command;
 }

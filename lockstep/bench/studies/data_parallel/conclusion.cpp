@@ -45,9 +45,7 @@ int most_fair_places(const std::vector<EpochCell>& cells, const std::string& mod
 }
 
 Ratios speed_ups(
-    const std::vector<EpochCell>& cells,
-    const std::string& model,
-    int places,
+    const std::vector<EpochCell>& cells, const std::string& model, int places,
     const std::string& way) {
   Ratios ratios;
   for (const EpochCell& cell : cells) {
@@ -95,29 +93,18 @@ std::string answer_of(const std::vector<EpochCell>& cells, const std::string& mo
     return concat(model, ": no cell with several places has a number and cores of its own.");
   }
   return concat(
-      model,
-      " on ",
-      places,
-      " places: ",
-      paid_text("ddp", speed_ups(cells, model, places, "ddp")),
-      "; ",
-      paid_text("dp", speed_ups(cells, model, places, "dp")),
-      advice(of_both(cells, model, places)),
-      ".");
+      model, " on ", places, " places: ", paid_text("ddp", speed_ups(cells, model, places, "ddp")),
+      "; ", paid_text("dp", speed_ups(cells, model, places, "dp")),
+      advice(of_both(cells, model, places)), ".");
 }
 
 std::string about_choice(const std::vector<EpochCell>& cells, const std::string& model) {
   const Ratios ratios = of_both(cells, model, most_fair_places(cells, model));
   if (ratios.all.empty()) return "";
   return concat(
-      model,
-      ": an epoch of dp took ",
-      range_text(ratios.all),
-      " times as long as one of ddp; told apart in ",
-      ratios.above + ratios.below,
-      " of ",
-      ratios.all.size(),
-      ratios.all.size() == 1 ? " cell." : " cells.");
+      model, ": an epoch of dp took ", range_text(ratios.all),
+      " times as long as one of ddp; told apart in ", ratios.above + ratios.below, " of ",
+      ratios.all.size(), ratios.all.size() == 1 ? " cell." : " cells.");
 }
 
 std::string how_sure(const std::vector<EpochCell>& cells) {
@@ -147,15 +134,8 @@ std::string about_published(const std::vector<EpochCell>& cells) {
     const auto published = cell.way == "dp" ? published_speed_up(cell) : std::nullopt;
     if (!published) continue;
     list += concat(
-        list.empty() ? "" : ", ",
-        ratio_text(*published),
-        " (",
-        cell.model,
-        ", ",
-        cell.places,
-        " GPUs, batch ",
-        cell.batch,
-        ")");
+        list.empty() ? "" : ", ", ratio_text(*published), " (", cell.model, ", ", cell.places,
+        " GPUs, batch ", cell.batch, ")");
   }
   return list.empty() ? "" : concat("Published speed-ups of dp on Tesla K80s: ", list, ".");
 }
@@ -170,11 +150,8 @@ page::Conclusion epoch_conclusion(const std::vector<EpochCell>& cells) {
     remarks.push_back(about_choice(cells, model));
   }
   for (const auto& remark :
-       {how_sure(cells),
-        about_places(cells),
-        about_extrapolation(cells),
-        about_missing(count_missing(cells), cells.size()),
-        about_published(cells)}) {
+       {how_sure(cells), about_places(cells), about_extrapolation(cells),
+        about_missing(count_missing(cells), cells.size()), about_published(cells)}) {
     remarks.push_back(remark);
   }
   return {.answer = in_one(answers), .remarks = said(remarks)};

@@ -26,13 +26,9 @@ page::Section tell(const Study& study, std::span<const Sample> samples) {
       .question = study.question,
       .conclusion = epoch_conclusion(cells),
       .tables =
-          {epoch_table(cells),
-           speed_up_table(cells),
-           dp_or_ddp_table(cells),
-           learning_table(cells),
+          {epoch_table(cells), speed_up_table(cells), dp_or_ddp_table(cells), learning_table(cells),
            sample_table(
-               study,
-               results,
+               study, results,
                {{kFirstEpoch, "first epoch [s]"}, {kSecondEpoch, "second epoch [s]"}})},
       .figures = epoch_figures(cells)};
 }

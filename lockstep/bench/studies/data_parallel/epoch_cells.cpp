@@ -27,9 +27,7 @@ std::vector<EpochCell> epoch_cells(const Study& study, std::span<const Sample> s
 }
 
 const EpochCell* sibling(
-    const std::vector<EpochCell>& cells,
-    const EpochCell& cell,
-    int places,
+    const std::vector<EpochCell>& cells, const EpochCell& cell, int places,
     const std::string& way) {
   const auto found = std::find_if(cells.begin(), cells.end(), [&](const EpochCell& each) {
     return each.model == cell.model && each.repeat == cell.repeat && each.batch == cell.batch &&

@@ -25,11 +25,8 @@ std::vector<page::Column> columns(const std::vector<std::string>& names) {
 
 Row coordinates(const EpochCell& cell) {
   return {
-      cell.model,
-      std::to_string(cell.repeat),
-      std::to_string(cell.batch),
-      std::to_string(cell.places),
-      cell.way};
+      cell.model, std::to_string(cell.repeat), std::to_string(cell.batch),
+      std::to_string(cell.places), cell.way};
 }
 
 std::string median_seconds(const std::optional<Estimate>& estimate) {

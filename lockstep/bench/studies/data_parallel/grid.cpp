@@ -67,29 +67,13 @@ bool is_tested(const GridPoint& point) { return point.steps == 0 || point.model 
 
 std::vector<std::string> command_of(const GridPoint& point, const StudyOptions& options) {
   std::vector<std::string> command{
-      "train",
-      "--model",
-      point.model,
-      "--data",
-      data_parallel_set(options),
-      "--repeat",
-      std::to_string(point.repeat),
-      "--batch-size",
-      std::to_string(point.batch),
-      "--opt",
-      "adam",
-      "--lr",
-      "0.001",
-      "--epochs",
-      "2",
+      "train", "--model", point.model, "--data", data_parallel_set(options), "--repeat",
+      std::to_string(point.repeat), "--batch-size", std::to_string(point.batch), "--opt", "adam",
+      "--lr", "0.001", "--epochs", "2",
       // Once, after both epochs: an evaluation between them would leave a snapshot of the best
       // epoch to be written while the second is timed.
-      "--val-interval",
-      is_tested(point) ? "0" : "never",
-      "--snapshot-interval",
-      "never",
-      "--progress",
-      "none"};
+      "--val-interval", is_tested(point) ? "0" : "never", "--snapshot-interval", "never",
+      "--progress", "none"};
   const auto spreading = spreading_flags(point.way, point.places);
   command.insert(command.end(), spreading.begin(), spreading.end());
   if (point.steps > 0) {

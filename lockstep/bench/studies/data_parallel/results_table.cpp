@@ -21,9 +21,8 @@ Key key_of(const ResultsLine& line) {
 std::vector<ResultsLine> lines_of(const ResultsFile& file, const Key& key) {
   std::vector<ResultsLine> lines;
   std::copy_if(
-      file.lines.begin(), file.lines.end(), std::back_inserter(lines), [&](const auto& line) {
-        return key_of(line) == key;
-      });
+      file.lines.begin(), file.lines.end(), std::back_inserter(lines),
+      [&](const auto& line) { return key_of(line) == key; });
   return lines;
 }
 

@@ -29,12 +29,9 @@ page::Section tell(const Study& study, std::span<const Sample> samples) {
       .question = study.question,
       .conclusion = scaling_conclusion(cells),
       .tables =
-          {run_time_table(cells),
-           scaling_speed_up_table(cells),
-           scaling_epoch_table(cells),
+          {run_time_table(cells), scaling_speed_up_table(cells), scaling_epoch_table(cells),
            sample_table(
-               study,
-               results,
+               study, results,
                {{kRunSeconds, "ten epochs [s]"}, {kLaterEpoch, "later epoch [s]"}})},
       .figures = scaling_figures(cells)};
 }

@@ -35,24 +35,16 @@ std::string paid(const Cells& cells, const ScalingCell* cell) {
   const auto faster = cell == nullptr ? std::nullopt : scaling_speed_up(cells, *cell);
   if (!faster) return "";
   return concat(
-      cell->name(),
-      ", started by ",
-      cell->launcher(),
-      ", were ",
-      range_of(*faster),
-      " as fast as one place: ",
-      told_from_one(*faster, "faster", "slower"),
-      ".");
+      cell->name(), ", started by ", cell->launcher(), ", were ", range_of(*faster),
+      " as fast as one place: ", told_from_one(*faster, "faster", "slower"), ".");
 }
 
 std::string about_launchers(const Cells& cells) {
   const auto ratio = longer(fair_cell(cells, 1, 2, "torchrun"), fair_cell(cells, 1, 2, "run"));
   if (!ratio) return "";
   return concat(
-      "The training took ",
-      range_of(*ratio),
-      " as long under torchrun as under lockstep run: ",
-      told_from_one(*ratio, "longer", "shorter"),
+      "The training took ", range_of(*ratio),
+      " as long under torchrun as under lockstep run: ", told_from_one(*ratio, "longer", "shorter"),
       "; the table of epochs has what starting cost besides.");
 }
 
@@ -60,11 +52,8 @@ std::string about_network(const Cells& cells) {
   const auto ratio = longer(fair_cell(cells, 2, 2, "hosts"), fair_cell(cells, 1, 2, "run"));
   if (!ratio) return "";
   return concat(
-      "The same two places took ",
-      range_of(*ratio),
-      " as long on two nodes as on one: ",
-      told_from_one(*ratio, "longer", "shorter"),
-      ".");
+      "The same two places took ", range_of(*ratio),
+      " as long on two nodes as on one: ", told_from_one(*ratio, "longer", "shorter"), ".");
 }
 
 std::string about_four(const Cells& cells) {
@@ -77,11 +66,8 @@ std::string about_four(const Cells& cells) {
                        : below_one(ratio) ? ": the second node pays."
                                           : ".";
   return concat(
-      "Four places on two nodes took ",
-      range_of(*ratio),
-      " as long as two on one, ",
-      told_from_one(*ratio, "longer", "shorter"),
-      advice);
+      "Four places on two nodes took ", range_of(*ratio), " as long as two on one, ",
+      told_from_one(*ratio, "longer", "shorter"), advice);
 }
 
 std::string how_sure(const Cells& cells) {
@@ -107,13 +93,9 @@ std::string about_the_study() {
   const double bytes = seconds_on_link(4, kRate);
   return concat(
       "The study's four GPUs on two nodes took ",
-      seconds_text(*published_run_seconds(2, 4, "hosts")),
-      " s where one took ",
-      seconds_text(one),
-      " s. Gradients alone take ",
-      seconds_text(bytes),
-      " s of 1 Gbit/s, and a quarter of the computing ",
-      seconds_text(one / 4),
+      seconds_text(*published_run_seconds(2, 4, "hosts")), " s where one took ", seconds_text(one),
+      " s. Gradients alone take ", seconds_text(bytes),
+      " s of 1 Gbit/s, and a quarter of the computing ", seconds_text(one / 4),
       " s: a network of that rate would explain it. A larger set would change nothing: computing "
       "and bytes both grow with it.");
 }
@@ -127,12 +109,8 @@ page::Conclusion scaling_conclusion(const Cells& cells) {
       .answer = answer.empty() ? "No cell with several places has a number and cores of its own."
                                : answer,
       .remarks = said(
-          {about_launchers(cells),
-           about_network(cells),
-           about_four(cells),
-           how_sure(cells),
-           about_share(cells),
-           about_missing(count_missing(cells), cells.size()),
+          {about_launchers(cells), about_network(cells), about_four(cells), how_sure(cells),
+           about_share(cells), about_missing(count_missing(cells), cells.size()),
            about_the_study()})};
 }
 

@@ -59,8 +59,7 @@ std::string link_note(const std::vector<ScalingCell>& cells) {
   for (const ScalingCell& cell : cells) {
     if (cell.nodes > 1 && cell.link != "real") {
       return concat(
-          "nodes: hosts made within this machine, each with a link of ",
-          cell.link,
+          "nodes: hosts made within this machine, each with a link of ", cell.link,
           " each way; the study does not say what its network was");
     }
   }
@@ -88,12 +87,8 @@ std::vector<std::string> notes_of(const std::vector<ScalingCell>& cells) {
   }
   if (any([](const ScalingCell& cell) { return cell.pixels < kStudyPixels; })) {
     notes.push_back(concat(
-        "images of ",
-        cells.front().pixels,
-        " x ",
-        cells.front().pixels,
-        " pixels in place of the study's ",
-        kStudyPixels,
+        "images of ", cells.front().pixels, " x ", cells.front().pixels,
+        " pixels in place of the study's ", kStudyPixels,
         ": less computing for the same gradients, so a network weighs more"));
   }
   return notes;

@@ -68,34 +68,12 @@ std::vector<std::string> way_flags(const PipelinePoint& point) {
 std::vector<std::string> command_of(const PipelinePoint& point) {
   const int steps = kWarmUpSteps + kPipelineRunBatches * point.repeats;
   std::vector<std::string> command{
-      "train",
-      "--model",
-      "resnet50",
-      "--data",
-      "mock",
-      "--num-classes",
-      "1000",
-      "--image-size",
-      "128",
-      "--batch-size",
+      "train", "--model", "resnet50", "--data", "mock", "--num-classes", "1000", "--image-size",
+      "128", "--batch-size",
       // A pipeline divides its batch itself.
-      std::to_string(point.way == kMicroBatches ? point.split : point.batch),
-      "--opt",
-      "sgd",
-      "--momentum",
-      "0",
-      "--lr",
-      "0.001",
-      "--max-steps",
-      std::to_string(steps),
-      "--log-interval",
-      "1",
-      "--val-interval",
-      "never",
-      "--snapshot-interval",
-      "never",
-      "--progress",
-      "none"};
+      std::to_string(point.way == kMicroBatches ? point.split : point.batch), "--opt", "sgd",
+      "--momentum", "0", "--lr", "0.001", "--max-steps", std::to_string(steps), "--log-interval",
+      "1", "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"};
   const auto flags = way_flags(point);
   command.insert(command.end(), flags.begin(), flags.end());
   return command;

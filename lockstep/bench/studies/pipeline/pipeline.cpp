@@ -26,9 +26,7 @@ page::Section tell(const Study& study, std::span<const Sample> samples) {
       .question = study.question,
       .conclusion = pipeline_conclusion(cells),
       .tables =
-          {run_time_table(cells),
-           pipeline_speed_up_table(cells),
-           pipeline_memory_table(cells),
+          {run_time_table(cells), pipeline_speed_up_table(cells), pipeline_memory_table(cells),
            sample_table(study, results, {{kRunSeconds, "run [s]"}, {kRunRepeats, "repeats"}})},
       .figures = pipeline_figures(cells)};
 }

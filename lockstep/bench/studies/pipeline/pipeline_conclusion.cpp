@@ -27,10 +27,9 @@ const PipelineCell* quickest(const std::vector<const PipelineCell*>& cells) {
   const auto seconds = [](const PipelineCell* cell) {
     return cell->result.estimate(kRunSeconds)->median;
   };
-  const auto found =
-      std::min_element(cells.begin(), cells.end(), [&](const auto* a, const auto* b) {
-        return seconds(a) < seconds(b);
-      });
+  const auto found = std::min_element(
+      cells.begin(), cells.end(),
+      [&](const auto* a, const auto* b) { return seconds(a) < seconds(b); });
   return found == cells.end() ? nullptr : *found;
 }
 
@@ -41,11 +40,8 @@ std::string about_model_parallel(const Cells& cells) {
   const auto ratio = both ? ratio_of(mp->result, single->result, kRunSeconds) : std::nullopt;
   if (!ratio) return "Model parallel cannot be compared with a single place.";
   return concat(
-      "Model parallel, in which one place always waits, takes ",
-      with_interval(*ratio),
-      " times as long as a single place: ",
-      told_from_one(*ratio, "longer", "shorter"),
-      ".");
+      "Model parallel, in which one place always waits, takes ", with_interval(*ratio),
+      " times as long as a single place: ", told_from_one(*ratio, "longer", "shorter"), ".");
 }
 
 std::vector<const PipelineCell*> fair_ones_of_the_study(const Cells& cells) {
@@ -60,13 +56,9 @@ std::string about_micro_batches(const Cells& cells) {
   const auto faster = best == nullptr ? std::nullopt : over_micro_batches(cells, *best);
   if (!faster) return "";
   return concat(
-      "The best of the study's pipelines is ",
-      with_interval(*faster),
-      " times as fast as a single place that has the same micro-batches of ",
-      best->point.split,
-      ": ",
-      percent_text(faster->median / bound_of(*best).speed_up),
-      " of its bound.");
+      "The best of the study's pipelines is ", with_interval(*faster),
+      " times as fast as a single place that has the same micro-batches of ", best->point.split,
+      ": ", percent_text(faster->median / bound_of(*best).speed_up), " of its bound.");
 }
 
 std::string about_splits(const Cells& cells) {
@@ -76,22 +68,11 @@ std::string about_splits(const Cells& cells) {
   const auto faster = over_single(cells, *best);
   const double bound = bound_of(*best).speed_up;
   return concat(
-      "Pipelined as in the study (",
-      kStudysSchedule,
-      "), the best of ",
-      piped.size(),
-      piped.size() == 1 ? " split size is " : " split sizes is ",
-      best->point.split,
-      ", ",
-      best->point.chunks(),
-      " micro-batches: ",
-      with_interval(*faster),
-      " times as fast as a single place, ",
-      told_from_one(*faster, "faster", "slower"),
-      "; that is ",
-      percent_text(faster->median / bound),
-      " of the ",
-      ratio_text(bound),
+      "Pipelined as in the study (", kStudysSchedule, "), the best of ", piped.size(),
+      piped.size() == 1 ? " split size is " : " split sizes is ", best->point.split, ", ",
+      best->point.chunks(), " micro-batches: ", with_interval(*faster),
+      " times as fast as a single place, ", told_from_one(*faster, "faster", "slower"),
+      "; that is ", percent_text(faster->median / bound), " of the ", ratio_text(bound),
       " that its bubble allows.");
 }
 
@@ -102,11 +83,8 @@ std::string about_memory(const Cells& cells, const PipelineCell& best, const Pip
       single == nullptr ? std::nullopt : ratio_of(best.result, single->result, kPeakMemory);
   if (!ratio || !alone) return "";
   return concat(
-      best.name(),
-      " takes ",
-      with_interval(*ratio),
-      " times the memory of gpipe, both places together ",
-      with_interval(*alone),
+      best.name(), " takes ", with_interval(*ratio),
+      " times the memory of gpipe, both places together ", with_interval(*alone),
       " times that of a single place.");
 }
 
@@ -124,12 +102,8 @@ std::string about_schedules(const Cells& cells) {
   const std::string name = concat(start, best->name(), " is the quickest");
   if (!ratio) return name + ".";
   return concat(
-      name,
-      ", ",
-      with_interval(*ratio),
-      " times as fast as gpipe: ",
-      told_from_one(*ratio, "faster", "slower"),
-      ". ",
+      name, ", ", with_interval(*ratio),
+      " times as fast as gpipe: ", told_from_one(*ratio, "faster", "slower"), ". ",
       about_memory(cells, *best, *gpipe));
 }
 
@@ -143,15 +117,9 @@ std::string about_cores_of_both(const Cells& cells) {
                        : below_one(ratio) ? ": the cut pays."
                                           : ".";
   return concat(
-      "The quickest pipeline of all (",
-      best->name(),
-      ", split size ",
-      best->point.split,
-      ") takes ",
-      with_interval(*ratio),
-      " times as long as one place with the cores of both, ",
-      told_from_one(*ratio, "longer", "shorter"),
-      advice);
+      "The quickest pipeline of all (", best->name(), ", split size ", best->point.split,
+      ") takes ", with_interval(*ratio), " times as long as one place with the cores of both, ",
+      told_from_one(*ratio, "longer", "shorter"), advice);
 }
 
 std::string how_sure(const Cells& cells) {
@@ -171,9 +139,7 @@ std::string about_places(const Cells& cells) {
   const PipelineCell* single = find_way(cells, kSinglePlace);
   const int cores = single == nullptr ? 1 : single->cores;
   return concat(
-      "A place is ",
-      cores,
-      cores == 1 ? " core" : " cores",
+      "A place is ", cores, cores == 1 ? " core" : " cores",
       " here; places of one processor share its caches, its memory and its clock, which two GPUs "
       "do not.");
 }
@@ -182,10 +148,7 @@ std::string about_batch(const Cells& cells) {
   const int batch = cells.front().point.batch;
   if (batch == kPipelineStudyBatch) return "";
   return concat(
-      "The batch is ",
-      batch,
-      ", the study's ",
-      kPipelineStudyBatch,
+      "The batch is ", batch, ", the study's ", kPipelineStudyBatch,
       ": its micro-batches are larger for as many chunks.");
 }
 
@@ -196,12 +159,8 @@ page::Conclusion pipeline_conclusion(const std::vector<PipelineCell>& cells) {
   return {
       .answer = in_one({about_splits(cells), about_cores_of_both(cells)}),
       .remarks = said(
-          {about_micro_batches(cells),
-           about_model_parallel(cells),
-           about_schedules(cells),
-           how_sure(cells),
-           about_places(cells),
-           about_batch(cells),
+          {about_micro_batches(cells), about_model_parallel(cells), about_schedules(cells),
+           how_sure(cells), about_places(cells), about_batch(cells),
            about_missing(count_missing(cells), cells.size())})};
 }
 

@@ -216,12 +216,9 @@ std::vector<plot::Figure> pipeline_figures(const std::vector<PipelineCell>& cell
       bars_figure(
           cells, unpiped_bars(cells), "pipeline-mp-vs-rn", "Model parallel against a single place"),
       bars_figure(
-          cells,
-          with_pipeline(cells),
-          "pipeline-mp-vs-rn-vs-pp",
+          cells, with_pipeline(cells), "pipeline-mp-vs-rn-vs-pp",
           "Model parallel, a single place, and pipelined"),
-      split_figure(cells),
-      schedules_figure(cells)};
+      split_figure(cells), schedules_figure(cells)};
   if (has_schedules_over_splits(cells)) figures.push_back(schedules_over_splits_figure(cells));
   figures.push_back(memory_figure(cells));
   return figures;

@@ -143,11 +143,7 @@ void add_oversubscribed(page::Table& table, const std::vector<PipelineCell>& cel
 std::string batch_note(const std::vector<PipelineCell>& cells) {
   const int batch = cells.empty() ? kPipelineStudyBatch : cells.front().point.batch;
   std::string text = concat(
-      "a run is ",
-      kPipelineRunBatches,
-      " batches of ",
-      batch,
-      " images, 128 x 128, ResNet50 of ",
+      "a run is ", kPipelineRunBatches, " batches of ", batch, " images, 128 x 128, ResNet50 of ",
       "1000 classes, SGD");
   if (batch != kPipelineStudyBatch)
     text += concat("; smaller batch than the study's ", kPipelineStudyBatch);
@@ -161,13 +157,8 @@ page::Table run_time_table(const std::vector<PipelineCell>& cells) {
       .id = "pipeline-times",
       .title = "Seconds of a run",
       .columns = columns(
-          {"cores",
-           "published [s]",
-           "mean \u00b1 deviation [s]",
-           "repeats",
-           "median [s]",
-           "interval [s]",
-           "predicted [s]"}),
+          {"cores", "published [s]", "mean \u00b1 deviation [s]", "repeats", "median [s]",
+           "interval [s]", "predicted [s]"}),
       .rows = {},
       .notes = {
           batch_note(cells),
@@ -189,12 +180,7 @@ page::Table pipeline_speed_up_table(const std::vector<PipelineCell>& cells) {
       .id = "pipeline-speed-up",
       .title = "How many times as fast as a single place",
       .columns = columns(
-          {"speed-up",
-           "interval",
-           "bubble",
-           "bound",
-           "of the bound",
-           "by its micro-batches",
+          {"speed-up", "interval", "bubble", "bound", "of the bound", "by its micro-batches",
            "of both's cores"}),
       .rows = {},
       .notes = {

@@ -28,11 +28,8 @@ std::string epochs_text(const std::vector<NodeCell>& cells, const NodeCell& cell
   const auto epochs = over_one_node(cells, cell, kEpochs);
   if (!epochs) return "";
   return concat(
-      cell.nodes,
-      " nodes: ",
-      with_interval(*epochs),
-      " times as many epochs in the same time as one, ",
-      told_from_one(*epochs, "more", "fewer"),
+      cell.nodes, " nodes: ", with_interval(*epochs),
+      " times as many epochs in the same time as one, ", told_from_one(*epochs, "more", "fewer"),
       ".");
 }
 
@@ -42,13 +39,9 @@ std::string loss_text(const std::vector<NodeCell>& cells, const NodeCell& nodes)
   // It differs in the third digit, where epochs differ in the first.
   const std::string interval = concat(" (", cell(loss->low, 4), " to ", cell(loss->high, 4), ")");
   return concat(
-      nodes.nodes,
-      " nodes: the best validation loss was ",
-      cell(loss->median, 4),
-      loss->count > 1 ? interval : "",
-      " times that of one, ",
-      told_from_one(*loss, "worse", "better"),
-      ".");
+      nodes.nodes, " nodes: the best validation loss was ", cell(loss->median, 4),
+      loss->count > 1 ? interval : "", " times that of one, ",
+      told_from_one(*loss, "worse", "better"), ".");
 }
 
 std::string efficiency_text(const std::vector<NodeCell>& cells, const NodeCell& cell) {
@@ -57,9 +50,7 @@ std::string efficiency_text(const std::vector<NodeCell>& cells, const NodeCell& 
   const auto predicted = predicted_efficiency(cells, cell);
   const auto* published = find_published_nodes(cell.nodes);
   return concat(
-      cell.nodes,
-      " nodes: the scaling efficiency is ",
-      with_interval(*share),
+      cell.nodes, " nodes: the scaling efficiency is ", with_interval(*share),
       predicted ? concat(", ", ratio_text(*predicted), " predicted") : "",
       published == nullptr ? "" : concat(", ", ratio_text(published->efficiency), " published"),
       ".");
@@ -97,10 +88,7 @@ std::string without_harm(const std::vector<NodeCell>& cells, const NodeCell& kil
   const auto without = same == nullptr ? std::nullopt : same->median(kBestValLoss);
   if (!with || !without) return "";
   return concat(
-      ", at a best validation loss of ",
-      cell(with, 4),
-      " (",
-      cell(without, 4),
+      ", at a best validation loss of ", cell(with, 4), " (", cell(without, 4),
       " without a death)");
 }
 
@@ -113,20 +101,10 @@ std::string about_death(const std::vector<NodeCell>& cells) {
   const auto after = found->median("killed_after_seconds");
   if (!restarts || !lost || !after) return "";
   return concat(
-      "A worker of ",
-      found->nodes,
-      " nodes was killed after ",
-      seconds_text(*after),
-      " s of ",
-      budget_text(found->budget_seconds),
-      ": the run went on by itself (",
-      *restarts,
-      *restarts == 1 ? " restart" : " restarts",
-      "), lost ",
-      seconds_text(*lost),
-      " s and ended by the same time of training",
-      without_harm(cells, *found),
-      ".");
+      "A worker of ", found->nodes, " nodes was killed after ", seconds_text(*after), " s of ",
+      budget_text(found->budget_seconds), ": the run went on by itself (", *restarts,
+      *restarts == 1 ? " restart" : " restarts", "), lost ", seconds_text(*lost),
+      " s and ended by the same time of training", without_harm(cells, *found), ".");
 }
 
 std::string how_sure(const std::vector<NodeCell>& cells) {
@@ -153,9 +131,7 @@ page::Conclusion node_conclusion(const std::vector<NodeCell>& cells) {
     remarks.push_back(efficiency_text(cells, *cell));
   }
   for (const auto& remark :
-       {about_death(cells),
-        how_sure(cells),
-        about_cores(cells),
+       {about_death(cells), how_sure(cells), about_cores(cells),
         about_missing(count_missing(cells), cells.size())}) {
     remarks.push_back(remark);
   }

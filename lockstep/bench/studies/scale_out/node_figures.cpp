@@ -56,11 +56,8 @@ Series curve(const NodeCell& cell, std::string (*name)(int), const TimeUnit& uni
 }
 
 Figure loss_figure(
-    const std::vector<NodeCell>& cells,
-    const std::string& id,
-    const std::string& title,
-    const std::string& label,
-    std::string (*name)(int)) {
+    const std::vector<NodeCell>& cells, const std::string& id, const std::string& title,
+    const std::string& label, std::string (*name)(int)) {
   const TimeUnit unit = unit_for(budget_of(cells));
   Figure figure{
       .id = id,
@@ -123,17 +120,11 @@ Figure efficiency_figure(const std::vector<NodeCell>& cells) {
 std::vector<Figure> node_figures(const std::vector<NodeCell>& cells) {
   return {
       loss_figure(
-          cells,
-          "scale-out-train-loss",
-          "Training loss over time, for each number of nodes",
-          "training loss",
-          train_loss_name),
+          cells, "scale-out-train-loss", "Training loss over time, for each number of nodes",
+          "training loss", train_loss_name),
       loss_figure(
-          cells,
-          "scale-out-val-loss",
-          "Validation loss over time, for each number of nodes",
-          "validation loss",
-          val_loss_name),
+          cells, "scale-out-val-loss", "Validation loss over time, for each number of nodes",
+          "validation loss", val_loss_name),
       efficiency_figure(cells)};
 }
 

@@ -89,13 +89,8 @@ std::string missing_made_hosts(const NodePoint& point, const TrainerPlan& plan) 
   const double need = point.nodes * plan.gigabytes_a_host;
   if (have > 0 && need > have) {
     return concat(
-        "needs about ",
-        std::llround(need),
-        " GB of memory for ",
-        point.nodes,
-        point.nodes == 1 ? " host" : " hosts",
-        ", and there are ",
-        std::llround(have),
+        "needs about ", std::llround(need), " GB of memory for ", point.nodes,
+        point.nodes == 1 ? " host" : " hosts", ", and there are ", std::llround(have),
         "; name others by --nodes");
   }
   return point.nodes == 1 ? "" : launch::hosts_missing();

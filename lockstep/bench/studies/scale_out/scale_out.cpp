@@ -27,12 +27,9 @@ page::Section tell(const Study& study, std::span<const Sample> samples) {
       .question = study.question,
       .conclusion = node_conclusion(cells),
       .tables =
-          {study_table(cells),
-           efficiency_table(cells),
-           survival_table(cells),
+          {study_table(cells), efficiency_table(cells), survival_table(cells),
            sample_table(
-               study,
-               results,
+               study, results,
                {{"steps", "steps"},
                 {"step_seconds", "step [s]"},
                 {kBestValLoss, "best val loss"},
@@ -56,8 +53,7 @@ void check_named(const std::string& data) {
   const auto colon = data.find(':');
   check(
       colon != std::string::npos,
-      "bench: --data: name the folder that holds the set, as images:DIR, and not only ",
-      data);
+      "bench: --data: name the folder that holds the set, as images:DIR, and not only ", data);
   const std::string folder = data.substr(colon + 1);
   if (!fs::is_directory(folder)) throw DataError(concat("bench: --data: no such folder: ", folder));
 }
@@ -87,8 +83,7 @@ void prepare_scale_out(const StudyOptions& options, const std::filesystem::path&
   const std::string images = options.data_of({"images"}, "");
   check(
       options.full || images.empty(),
-      "bench: --data: the quick grid of scale-out takes mnist; add --full for ",
-      images);
+      "bench: --data: the quick grid of scale-out takes mnist; add --full for ", images);
   const std::string data = scale_out::node_data(options);
   if (data.find(kBenchFolder) == std::string::npos) return scale_out::check_named(data);
   const scale_out::TrainerPlan& plan = scale_out::trainer_plan(options.full);

@@ -45,20 +45,16 @@ std::vector<StudyRow> study_rows(const std::vector<NodeCell>& cells) {
   using Published = PublishedNodes;
   const std::string budget = cells.empty() ? "-" : budget_text(cells.front().budget_seconds);
   return {
-      {"Learning Rate (e-4)",
-       median_of("learning_rate", 2, 1e4),
+      {"Learning Rate (e-4)", median_of("learning_rate", 2, 1e4),
        [](const Published& all) { return cell(1e4 * all.learning_rate, 2); }},
-      {"Global Batch Size",
-       median_of("global_batch", 0),
+      {"Global Batch Size", median_of("global_batch", 0),
        [](const Published& all) { return concat(all.global_batch); }},
-      {"Steps Per Epoch",
-       median_of("steps_an_epoch", 0),
+      {"Steps Per Epoch", median_of("steps_an_epoch", 0),
        [](const Published& all) { return concat(all.steps_an_epoch); }},
       {"Avg Epoch Time (min)",
        [](const NodeCell& nodes) { return minutes_text(nodes.median(kEpochSeconds)); },
        [](const Published& all) { return cell(all.epoch_minutes, 2); }},
-      {concat("Epoch Num @ ", budget),
-       median_of(kEpochs, 1),
+      {concat("Epoch Num @ ", budget), median_of(kEpochs, 1),
        [](const Published& all) { return concat(all.epochs); }},
       {"Scaling Efficiency",
        [&cells](const NodeCell& nodes) { return efficiency_text(cells, nodes); },
@@ -66,11 +62,9 @@ std::vector<StudyRow> study_rows(const std::vector<NodeCell>& cells) {
       {"Scaling Efficiency, predicted",
        [&cells](const NodeCell& nodes) { return predicted_text(cells, nodes); },
        [](const Published& all) { return ratio_text(predicted_of_study(all)); }},
-      {"Best Validation Loss",
-       median_of(kBestValLoss, 4),
+      {"Best Validation Loss", median_of(kBestValLoss, 4),
        [](const Published& all) { return cell(all.best_val_loss, 4); }},
-      {"Test Loss",
-       median_of("test_loss", 4),
+      {"Test Loss", median_of("test_loss", 4),
        [](const Published& all) { return cell(all.test_loss, 4); }},
       {"Top1 Test Accuracy",
        [](const NodeCell& nodes) { return percent_of(nodes.median("test_accuracy")); },
@@ -114,19 +108,10 @@ std::vector<std::string> notes_of(const std::vector<NodeCell>& cells) {
   if (cells.empty()) return notes;
   const NodeCell& first = cells.front();
   notes.push_back(concat(
-      "here: ",
-      first.result.setting("model"),
-      " at ",
-      first.result.setting("image_size"),
-      " pixels with ",
-      first.result.setting("weights"),
-      " weights on ",
-      data_text(first.result),
-      ", ",
-      budget_text(first.budget_seconds),
-      " of training, the network ",
-      first.result.setting("network"),
-      "; medians over the rounds"));
+      "here: ", first.result.setting("model"), " at ", first.result.setting("image_size"),
+      " pixels with ", first.result.setting("weights"), " weights on ", data_text(first.result),
+      ", ", budget_text(first.budget_seconds), " of training, the network ",
+      first.result.setting("network"), "; medians over the rounds"));
   notes.push_back(concat("published: ", kPublishedWith));
   notes.push_back(
       "only the efficiency can be compared: net, images and time are others; the published 375 "

@@ -41,9 +41,7 @@ std::vector<Steps> read_steps(const std::string& file) {
   }
   if (all.size() < 2) {
     throw DataError(concat(
-        file,
-        ": has ",
-        all.size(),
+        file, ": has ", all.size(),
         " lines of training; it takes two, for the first is not timed"));
   }
   return all;

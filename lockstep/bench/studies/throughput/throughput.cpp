@@ -24,12 +24,9 @@ page::Section tell(const Study& study, std::span<const Sample> samples) {
       .question = study.question,
       .conclusion = throughput_conclusion(cells),
       .tables =
-          {sample_cost_table(cells),
-           throughput_ratio_table(cells),
-           throughput_way_table(cells),
+          {sample_cost_table(cells), throughput_ratio_table(cells), throughput_way_table(cells),
            sample_table(
-               study,
-               results,
+               study, results,
                {{kSecondsASample, "a sample [s]"},
                 {"samples_per_s", "samples/s"},
                 {"first_step_seconds", "first step [s]"},

@@ -83,12 +83,8 @@ std::string half_text(const Ratios& halves) {
     const ThroughputCell& cell = *ratio.cell;
     const bool small = cell.image_size != kStudyImageSize;
     parts += concat(
-        parts.empty() ? "" : ", ",
-        cell.way,
-        " in ",
-        cell.precision,
-        small ? concat(" on images of ", cell.image_size, " x ", cell.image_size) : "",
-        " ",
+        parts.empty() ? "" : ", ", cell.way, " in ", cell.precision,
+        small ? concat(" on images of ", cell.image_size, " x ", cell.image_size) : "", " ",
         times_text(*ratio.measured));
   }
   if (parts.empty()) return "Half precision has no number.";
@@ -127,14 +123,9 @@ std::string quickest_text(const std::vector<ThroughputCell>& cells) {
   }
   if (best == nullptr) return "";
   return concat(
-      "The least a sample cost: ",
-      seconds_text(1000 * least),
-      " ms, by ",
-      best->way == "serial" ? "one place" : best->way,
-      " with a batch of ",
-      best->batch,
-      best->is_half() ? concat(" in ", best->precision) : "",
-      ".");
+      "The least a sample cost: ", seconds_text(1000 * least), " ms, by ",
+      best->way == "serial" ? "one place" : best->way, " with a batch of ", best->batch,
+      best->is_half() ? concat(" in ", best->precision) : "", ".");
 }
 
 std::string how_sure(const Ratios& fair) {
@@ -148,13 +139,8 @@ std::string about_cuts(const std::vector<ThroughputCell>& cells) {
   const ThroughputCell& one = cells.front();
   if (one.steps == 5000 && one.batch == 128) return "";
   return concat(
-      "Smaller than the study's: batches of ",
-      one.batch,
-      " and ",
-      kBatchFactor * one.batch,
-      " instead of 128 and 512, ",
-      one.steps,
-      " steps instead of 5000.");
+      "Smaller than the study's: batches of ", one.batch, " and ", kBatchFactor * one.batch,
+      " instead of 128 and 512, ", one.steps, " steps instead of 5000.");
 }
 
 }  // namespace
@@ -166,14 +152,9 @@ page::Conclusion throughput_conclusion(const std::vector<ThroughputCell>& cells)
   return {
       .answer = in_one({of_way(fair, "dp"), half_verdict(halves), choice_of_way(cells)}),
       .remarks = said(
-          {of_way(fair, "ddp"),
-           half_text(halves),
-           quickest_text(cells),
-           how_sure(fair),
-           about_places(cells),
-           about_missing(count_missing(cells), cells.size()),
-           about_cuts(cells),
-           kPublished})};
+          {of_way(fair, "ddp"), half_text(halves), quickest_text(cells), how_sure(fair),
+           about_places(cells), about_missing(count_missing(cells), cells.size()),
+           about_cuts(cells), kPublished})};
 }
 
 }  // namespace lockstep::bench

@@ -70,17 +70,8 @@ std::vector<ThroughputPoint> full_grid() {
 
 std::string id_of(const ThroughputPoint& point) {
   return concat(
-      point.way,
-      "-p",
-      point.places,
-      "-b",
-      point.batch,
-      "-",
-      point.image_size,
-      "px-",
-      point.precision,
-      "-s",
-      point.steps);
+      point.way, "-p", point.places, "-b", point.batch, "-", point.image_size, "px-",
+      point.precision, "-s", point.steps);
 }
 
 std::vector<std::string> command_of(const ThroughputPoint& point) {
@@ -130,10 +121,7 @@ std::string memory_lack(const ThroughputPoint& point, std::int64_t memory_bytes)
                               (point.way == "ddp" ? point.places : 1) * kBytesAReplica;
   if (memory_bytes == 0 || needed <= memory_bytes) return "";
   return concat(
-      "needs about ",
-      gigabytes(needed),
-      " of memory, here are ",
-      gigabytes(memory_bytes),
+      "needs about ", gigabytes(needed), " of memory, here are ", gigabytes(memory_bytes),
       "; use a machine with more, or --quick");
 }
 

@@ -81,10 +81,7 @@ std::string cuts(const std::vector<ThroughputCell>& cells) {
   for (const ThroughputCell& cell : cells) least = std::min(least, cell.steps);
   const std::string range = least == steps ? concat(steps) : concat(least, " to ", steps);
   return concat(
-      "here ",
-      range,
-      " steps, the first not timed, and batches from ",
-      cells.front().batch,
+      "here ", range, " steps, the first not timed, and batches from ", cells.front().batch,
       " images on; the study's: 5000 steps, 128 and 512 images");
 }
 

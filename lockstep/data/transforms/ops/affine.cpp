@@ -75,9 +75,7 @@ AffineMap rotation(ImageSize size, double degrees) {
 }
 
 Image transform_affine_by(
-    const AffineKernel& kernel,
-    const ImageView& image,
-    const AffineMap& map,
+    const AffineKernel& kernel, const ImageView& image, const AffineMap& map,
     const AffineOptions& options) {
   check(image.channels == 3, "transform_affine: the image must have 3 channels: ", image.channels);
   static thread_local std::vector<float> memory;

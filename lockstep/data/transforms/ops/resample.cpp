@@ -86,8 +86,7 @@ void copy_rows(const Job& job, RowSpan span, Rows& between) {
   const std::int64_t skipped = job.part.left * job.image.channels;
   for (std::int64_t y = span.first; y < span.end; ++y) {
     std::copy_n(
-        job.image.row(y) + skipped,
-        job.part.width * job.image.channels,
+        job.image.row(y) + skipped, job.part.width * job.image.channels,
         between.row(y - span.first));
   }
 }
@@ -114,24 +113,13 @@ Image resized(const ResampleKernel& kernel, const Job& job) {
 void check_job(const Job& job) {
   check(
       job.image.channels == 1 || job.image.channels == 3,
-      "resize: the image must have 1 or 3 channels: ",
-      job.image.channels);
+      "resize: the image must have 1 or 3 channels: ", job.image.channels);
   check(
       job.part.left >= 0 && job.part.top >= 0 && job.part.width > 0 && job.part.height > 0 &&
           job.part.width <= job.size.width - job.part.left &&
           job.part.height <= job.size.height - job.part.top,
-      "resize: the part leaves the image of ",
-      job.size.width,
-      " x ",
-      job.size.height,
-      ": ",
-      job.part.width,
-      " x ",
-      job.part.height,
-      " at ",
-      job.part.left,
-      ", ",
-      job.part.top);
+      "resize: the part leaves the image of ", job.size.width, " x ", job.size.height, ": ",
+      job.part.width, " x ", job.part.height, " at ", job.part.left, ", ", job.part.top);
 }
 
 Box whole(ImageSize size) { return {0, 0, size.width, size.height}; }
@@ -139,10 +127,7 @@ Box whole(ImageSize size) { return {0, 0, size.width, size.height}; }
 }  // namespace
 
 Image resize_by(
-    const ResampleKernel& kernel,
-    const ImageView& image,
-    ImageSize size,
-    const Box& part,
+    const ResampleKernel& kernel, const ImageView& image, ImageSize size, const Box& part,
     const ResizeOptions& options) {
   check_job({image, size, part, options});
   // Pillow takes the height of very tall images first, so the bytes between are others.

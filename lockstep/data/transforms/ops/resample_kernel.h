@@ -62,10 +62,7 @@ const ResampleKernel& avx2_resample_kernel();
 
 /// Does what resize() does by a kernel of choice.
 Image resize_by(
-    const ResampleKernel& kernel,
-    const ImageView& image,
-    ImageSize size,
-    const Box& part,
+    const ResampleKernel& kernel, const ImageView& image, ImageSize size, const Box& part,
     const ResizeOptions& options);
 
 }  // namespace lockstep::data

@@ -86,9 +86,8 @@ TEST(DdpScaling, ConcludesWhatPaid) {
                 "fast as one place: faster in every round."));
   EXPECT_THAT(text, HasSubstr("1.01 times (1.01 to 1.01) as long under torchrun"));
   EXPECT_THAT(
-      text,
-      HasSubstr("1.35 times (1.35 to 1.35) as long on two nodes as on one: longer "
-                "in every round."));
+      text, HasSubstr("1.35 times (1.35 to 1.35) as long on two nodes as on one: longer "
+                      "in every round."));
   EXPECT_THAT(text, HasSubstr("Four places on two nodes took 1.54 times"));
   EXPECT_THAT(text, HasSubstr("stay on one node"));
   EXPECT_THAT(text, HasSubstr("over 3 rounds"));

@@ -44,18 +44,8 @@ TEST(ScalingGrid, IsTheStudysInFull) {
   EXPECT_THAT(
       before_train(study.cells[4]),
       ElementsAre(
-          "hosts",
-          "--count",
-          "2",
-          "--rate",
-          "1gbit",
-          "--",
-          kThisProgram,
-          "run",
-          "--nproc-per-node",
-          "2",
-          "--",
-          kThisProgram));
+          "hosts", "--count", "2", "--rate", "1gbit", "--", kThisProgram, "run", "--nproc-per-node",
+          "2", "--", kThisProgram));
 }
 
 TEST(ScalingGrid, EveryCommandTrainsAsTheStudyDid) {
@@ -91,18 +81,9 @@ TEST(ScalingGrid, GivesEachPlaceTheSameCores) {
 TEST(ScalingGrid, TakesRealHostsAndAsksForEnough) {
   const Study study = scaling({.cores = 2, .nodes = {"red", "me@blue", "green"}});
   EXPECT_THAT(
-      before_train(study.cells[3]),
-      ElementsAre(
-          "hosts",
-          "--names",
-          "red,me@blue",
-          "--",
-          kThisProgram,
-          "run",
-          "--nproc-per-node",
-          "1",
-          "--",
-          kThisProgram));
+      before_train(study.cells[3]), ElementsAre(
+                                        "hosts", "--names", "red,me@blue", "--", kThisProgram,
+                                        "run", "--nproc-per-node", "1", "--", kThisProgram));
   EXPECT_EQ(study.cells[3].not_measurable, "");
   EXPECT_EQ(study.cells[4].places, 2) << "only those of this machine take its cores";
   const Study one = scaling({.cores = 2, .nodes = {"red"}});

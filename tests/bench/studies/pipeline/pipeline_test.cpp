@@ -26,14 +26,8 @@ using testing::text_of;
 
 using Seconds = std::map<std::string, double>;
 
-const Seconds kPaying{
-    {"single", 6},
-    {"single-both", 3.5},
-    {"single-micro", 7.2},
-    {"gpipe", 3},
-    {"1f1b", 2.9},
-    {"interleaved", 3},
-    {"zero-bubble", 2.8}};
+const Seconds kPaying{{"single", 6}, {"single-both", 3.5}, {"single-micro", 7.2}, {"gpipe", 3},
+                      {"1f1b", 2.9}, {"interleaved", 3},   {"zero-bubble", 2.8}};
 
 Study quick_pipeline(int cores = 2) { return pipeline_study({.full = false, .cores = cores}); }
 
@@ -120,9 +114,8 @@ TEST(PipelineStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
       HasSubstr("takes 1.20 (1.20 to 1.20) times as long as one place with the cores of both, "
                 "longer in every round: cut a net for memory, not for time."));
   EXPECT_THAT(
-      text,
-      HasSubstr("The best of the study's pipelines is 1.60 (1.60 to 1.60) times as fast as a "
-                "single place that has the same micro-batches of 2: 100 % of its bound."));
+      text, HasSubstr("The best of the study's pipelines is 1.60 (1.60 to 1.60) times as fast as a "
+                      "single place that has the same micro-batches of 2: 100 % of its bound."));
   EXPECT_THAT(text, HasSubstr("over 3 rounds"));
   EXPECT_THAT(text, HasSubstr("A place is 1 core here"));
   EXPECT_THAT(text, HasSubstr("The batch is 8, the study's 120"));

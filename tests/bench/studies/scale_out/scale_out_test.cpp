@@ -42,16 +42,9 @@ TEST(ScaleOutStudy, HasExactlyTheStudysRows) {
   EXPECT_THAT(
       heads,
       ElementsAre(
-          "Learning Rate (e-4)",
-          "Global Batch Size",
-          "Steps Per Epoch",
-          "Avg Epoch Time (min)",
-          "Epoch Num @ 2 h",
-          "Scaling Efficiency",
-          "Scaling Efficiency, predicted",
-          "Best Validation Loss",
-          "Test Loss",
-          "Top1 Test Accuracy"));
+          "Learning Rate (e-4)", "Global Batch Size", "Steps Per Epoch", "Avg Epoch Time (min)",
+          "Epoch Num @ 2 h", "Scaling Efficiency", "Scaling Efficiency, predicted",
+          "Best Validation Loss", "Test Loss", "Top1 Test Accuracy"));
 }
 
 TEST(ScaleOutStudy, SetsHereBesidePublished) {

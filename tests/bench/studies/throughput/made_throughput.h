@@ -35,15 +35,10 @@ inline Sample made_step_sample(const StudyCell& cell, int round, double seconds)
 using SecondsByCell = std::map<std::string, double>;
 
 inline SecondsByCell usual_seconds() {
-  return {
-      {"serial-p1-b2-224px-32-s4", 0.4},
-      {"dp-p2-b2-224px-32-s4", 0.25},
-      {"dp-p2-b8-224px-32-s4", 0.22},
-      {"ddp-p2-b2-224px-32-s4", 0.24},
-      {"ddp-p2-b8-224px-32-s4", 0.2},
-      {"dp-p2-b8-224px-bf16-mixed-s4", 0.44},
-      {"dp-p2-b4-32px-32-s4", 0.01},
-      {"dp-p2-b4-32px-16-mixed-s4", 0.5}};
+  return {{"serial-p1-b2-224px-32-s4", 0.4}, {"dp-p2-b2-224px-32-s4", 0.25},
+          {"dp-p2-b8-224px-32-s4", 0.22},    {"ddp-p2-b2-224px-32-s4", 0.24},
+          {"ddp-p2-b8-224px-32-s4", 0.2},    {"dp-p2-b8-224px-bf16-mixed-s4", 0.44},
+          {"dp-p2-b4-32px-32-s4", 0.01},     {"dp-p2-b4-32px-16-mixed-s4", 0.5}};
 }
 
 /// Makes three rounds of the cells that have a number.

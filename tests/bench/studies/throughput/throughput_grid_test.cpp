@@ -35,53 +35,20 @@ TEST(ThroughputGrid, IsTheStudysInFullAndDdpBesides) {
   EXPECT_THAT(
       ids(whole),
       UnorderedElementsAre(
-          "serial-p1-b128-224px-32-s5000",
-          "dp-p4-b128-224px-32-s5000",
-          "dp-p4-b512-224px-32-s5000",
-          "dp-p4-b512-224px-bf16-mixed-s5000",
-          "dp-p4-b512-224px-16-mixed-s5",
-          "ddp-p4-b128-224px-32-s5000",
-          "ddp-p4-b512-224px-32-s5000",
-          "ddp-p4-b512-224px-bf16-mixed-s5000",
-          "ddp-p4-b512-224px-16-mixed-s5"));
+          "serial-p1-b128-224px-32-s5000", "dp-p4-b128-224px-32-s5000", "dp-p4-b512-224px-32-s5000",
+          "dp-p4-b512-224px-bf16-mixed-s5000", "dp-p4-b512-224px-16-mixed-s5",
+          "ddp-p4-b128-224px-32-s5000", "ddp-p4-b512-224px-32-s5000",
+          "ddp-p4-b512-224px-bf16-mixed-s5000", "ddp-p4-b512-224px-16-mixed-s5"));
   EXPECT_THAT(
       throughput_cell(
           throughput_grid({.full = true, .cores = 16}).at(1), {.full = true, .cores = 16}, 0)
           .command,
       ElementsAre(
-          "train",
-          "--model",
-          "resnet50",
-          "--num-classes",
-          "1000",
-          "--data",
-          "mock",
-          "--image-size",
-          "224",
-          "--batch-size",
-          "32",
-          "--precision",
-          "32",
-          "--opt",
-          "sgd",
-          "--lr",
-          "1e-6",
-          "--momentum",
-          "0.9",
-          "--max-steps",
-          "5000",
-          "--log-interval",
-          "50",
-          "--val-interval",
-          "never",
-          "--snapshot-interval",
-          "never",
-          "--progress",
-          "none",
-          "--parallel",
-          "dp",
-          "--places",
-          "4"));
+          "train", "--model", "resnet50", "--num-classes", "1000", "--data", "mock", "--image-size",
+          "224", "--batch-size", "32", "--precision", "32", "--opt", "sgd", "--lr", "1e-6",
+          "--momentum", "0.9", "--max-steps", "5000", "--log-interval", "50", "--val-interval",
+          "never", "--snapshot-interval", "never", "--progress", "none", "--parallel", "dp",
+          "--places", "4"));
 }
 
 TEST(ThroughputGrid, IsSmallWhenItIsQuick) {
@@ -90,14 +57,9 @@ TEST(ThroughputGrid, IsSmallWhenItIsQuick) {
   EXPECT_THAT(
       ids(quick),
       UnorderedElementsAre(
-          "serial-p1-b2-224px-32-s4",
-          "dp-p2-b2-224px-32-s4",
-          "dp-p2-b8-224px-32-s4",
-          "dp-p2-b8-224px-bf16-mixed-s4",
-          "dp-p2-b4-32px-32-s4",
-          "dp-p2-b4-32px-16-mixed-s4",
-          "ddp-p2-b2-224px-32-s4",
-          "ddp-p2-b8-224px-32-s4"));
+          "serial-p1-b2-224px-32-s4", "dp-p2-b2-224px-32-s4", "dp-p2-b8-224px-32-s4",
+          "dp-p2-b8-224px-bf16-mixed-s4", "dp-p2-b4-32px-32-s4", "dp-p2-b4-32px-16-mixed-s4",
+          "ddp-p2-b2-224px-32-s4", "ddp-p2-b8-224px-32-s4"));
 }
 
 TEST(ThroughputGrid, TakesAsManyPlacesAsThereAreCoresTwoToFour) {
