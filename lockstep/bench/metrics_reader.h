@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/train/metrics.h"
+#include "lockstep/train/record/metrics.h"
 
 namespace lockstep::bench {
 

@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/cli/flag_parser.h"
+#include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/weight_file.h"

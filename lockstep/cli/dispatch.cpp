@@ -1,7 +1,7 @@
 #include <iostream>
 #include <map>
 
-#include "lockstep/cli/suggest.h"
+#include "lockstep/cli/flags/suggest.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"

@@ -6,9 +6,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
-#include "lockstep/train/datasets.h"
-#include "lockstep/train/run_directory.h"
-#include "lockstep/train/start_weights.h"
+#include "lockstep/train/input/datasets.h"
+#include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/strategy/start_weights.h"
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/train/train_plan.h"
+#include "lockstep/train/strategy/train_plan.h"
 
 namespace lockstep {
 

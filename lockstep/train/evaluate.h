@@ -8,7 +8,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/train/eval_metric.h"
+#include "lockstep/train/options/eval_metric.h"
 
 namespace lockstep {
 

@@ -12,8 +12,8 @@
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/parallel/place/cores.h"
-#include "lockstep/train/environment_report.h"
-#include "lockstep/train/parameters_hash.h"
+#include "lockstep/train/record/environment_report.h"
+#include "lockstep/train/state/parameters_hash.h"
 
 namespace lockstep {
 namespace {

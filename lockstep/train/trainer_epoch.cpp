@@ -5,7 +5,7 @@
 #include <ATen/ops/full.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/loader_warning.h"
+#include "lockstep/train/input/loader_warning.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {

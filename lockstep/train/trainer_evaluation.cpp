@@ -2,7 +2,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
-#include "lockstep/train/gathered_state.h"
+#include "lockstep/train/state/gathered_state.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {

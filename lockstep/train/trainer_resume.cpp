@@ -11,7 +11,7 @@
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
-#include "lockstep/train/run_directory.h"
+#include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/snapshot/random_state.h"
 #include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/trainer.h"

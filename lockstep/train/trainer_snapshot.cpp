@@ -7,7 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/train/run_configuration.h"
+#include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/snapshot/optimizer_state.h"
 #include "lockstep/train/snapshot/random_state.h"
 #include "lockstep/train/snapshot/snapshot_files.h"

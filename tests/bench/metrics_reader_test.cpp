@@ -10,7 +10,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/bench/metric_lines.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -146,7 +146,7 @@ TEST(MetricsReader, RefusesAnotherVersion) {
 }
 
 TEST(MetricsReader, NamesTheFileThatItCannotOpen) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   EXPECT_THROW(read_metrics(folder.path() / "metrics.jsonl"), DataError);
   std::ofstream(folder.path() / "metrics.jsonl") << train_line(0, 1, 1, 0.5, 1);
   EXPECT_EQ(read_metrics(folder.path() / "metrics.jsonl").lines.size(), 1U);

@@ -9,10 +9,10 @@
 
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/summary.h"
+#include "lockstep/train/record/summary.h"
 
 #include "tests/bench/metric_lines.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -50,7 +50,7 @@ class Report : public ::testing::Test {
     return "nothing was thrown";
   }
 
-  lockstep::testing::TemporaryDirectory folder_;
+  lockstep::testing::TemporaryFolder folder_;
 };
 
 TEST_F(Report, SetsARunAsATable) {

@@ -9,7 +9,7 @@
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -47,7 +47,7 @@ class Convert : public ::testing::Test {
     return "nothing was thrown";
   }
 
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   std::vector<std::uint8_t> bytes_{1, 2, 3, 4, 5, 6, 7, 8};
   std::string input_ = path("in.pt");
 };

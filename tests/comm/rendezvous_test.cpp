@@ -13,7 +13,7 @@
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -96,7 +96,7 @@ void expect_world_at(const std::string& url) {
 }
 
 TEST(InitProcessGroup, MeetsInAFileThatGoesWithTheLastRank) {
-  const testing::TemporaryDirectory folder;
+  const testing::TemporaryFolder folder;
   const std::string path = folder.path() / "meeting";
   expect_world_at("file://" + path);
   EXPECT_NE(::access(path.c_str(), F_OK), 0) << "the last rank removes the file";
@@ -104,7 +104,7 @@ TEST(InitProcessGroup, MeetsInAFileThatGoesWithTheLastRank) {
 }
 
 TEST(InitProcessGroup, TheFileGoesHoweverTheRanksLeave) {
-  const testing::TemporaryDirectory folder;
+  const testing::TemporaryFolder folder;
   for (int time = 0; time < 100; ++time) {
     const std::string path = folder.path() / concat("meeting-", time);
     std::vector<Store> users;
@@ -117,7 +117,7 @@ TEST(InitProcessGroup, TheFileGoesHoweverTheRanksLeave) {
 }
 
 TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
-  const testing::TemporaryDirectory folder;
+  const testing::TemporaryFolder folder;
   InitOptions options = options_for("file://" + (folder.path() / "meeting").string(), 0);
   options.timeout = milliseconds(50);
   try {
@@ -136,7 +136,7 @@ TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
 }
 
 TEST(InitProcessGroup, AFileThatCannotBeMadeIsNamed) {
-  const testing::TemporaryDirectory folder;
+  const testing::TemporaryFolder folder;
   for (const std::string& path :
        {folder.path().string() + "/none/meeting", folder.path().string()}) {
     try {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/train/lr_schedule_expected.h with Python PyTorch: lr_schedules.py | clang-format > ../train/lr_schedule_expected.h.
+"""Makes tests/train/optim/lr_schedule_expected.h with Python PyTorch: lr_schedules.py | clang-format > ../train/lr_schedule_expected.h.
 
 The rates that torch.optim.lr_scheduler gives the first, second, ... tick of a training with base rate 0.1: the short rows
 (O5 to O8) and longer ones; and what ReduceLROnPlateau makes of losses and accuracies by formula.

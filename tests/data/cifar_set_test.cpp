@@ -7,13 +7,13 @@
 #include "lockstep/data/cifar.h"
 
 #include "tests/formats/cifar_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
 
 using lockstep::testing::cifar_record;
-using lockstep::testing::TemporaryDirectory;
+using lockstep::testing::TemporaryFolder;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -29,7 +29,7 @@ std::string refusal(const Body& body) {
 }
 
 /// Writes the six files of CIFAR-10, one image each; a batch's number is its label.
-void write_cifar10(const TemporaryDirectory& directory, const std::string& folder = "") {
+void write_cifar10(const TemporaryFolder& directory, const std::string& folder = "") {
   std::filesystem::create_directories(directory.path() / folder);
   for (int batch = 1; batch <= 5; ++batch) {
     const auto label = static_cast<std::uint8_t>(batch);
@@ -39,7 +39,7 @@ void write_cifar10(const TemporaryDirectory& directory, const std::string& folde
 }
 
 TEST(CifarSet, OfTenClassesJoinsItsBatches) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write_cifar10(directory);
   const auto train = cifar10(directory.path());
   EXPECT_EQ(train.name(), "cifar10");
@@ -54,7 +54,7 @@ TEST(CifarSet, OfTenClassesJoinsItsBatches) {
 }
 
 TEST(CifarSet, OfAHundredClassesHasFineLabels) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   directory.write("train.bin", cifar_record({1, 42}));
   directory.write("test.bin", cifar_record({2, 77}));
   EXPECT_EQ(cifar100(directory.path()).name(), "cifar100");
@@ -64,7 +64,7 @@ TEST(CifarSet, OfAHundredClassesHasFineLabels) {
 }
 
 TEST(CifarSet, IsFoundInTheFolderOfItsArchive) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write_cifar10(directory, "cifar-10-batches-bin/");
   std::filesystem::create_directory(directory.path() / "cifar-100-binary");
   directory.write("cifar-100-binary/train.bin", cifar_record({1, 42}));
@@ -74,7 +74,7 @@ TEST(CifarSet, IsFoundInTheFolderOfItsArchive) {
 }
 
 TEST(CifarSet, NamesABatchThatIsMissing) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write_cifar10(directory);
   std::filesystem::remove(directory.path() / "data_batch_4.bin");
   EXPECT_EQ(
@@ -86,11 +86,11 @@ TEST(CifarSet, NamesABatchThatIsMissing) {
 }
 
 TEST(CifarSet, TellsTheFolderOfTheOtherSet) {
-  const TemporaryDirectory ten;
+  const TemporaryFolder ten;
   write_cifar10(ten);
   EXPECT_THAT(
       refusal([&] { cifar100(ten.path()); }), EndsWith("the folder holds CIFAR-10, not CIFAR-100"));
-  const TemporaryDirectory hundred;
+  const TemporaryFolder hundred;
   std::filesystem::create_directory(hundred.path() / "cifar-100-binary");
   EXPECT_THAT(
       refusal([&] { cifar10(hundred.path()); }),
@@ -98,7 +98,7 @@ TEST(CifarSet, TellsTheFolderOfTheOtherSet) {
 }
 
 TEST(CifarSet, TellsAFileOfTheOtherSet) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write_cifar10(directory);
   const auto path = directory.write("data_batch_2.bin", cifar_record({1, 2}));
   EXPECT_EQ(
@@ -110,7 +110,7 @@ TEST(CifarSet, TellsAFileOfTheOtherSet) {
 }
 
 TEST(CifarSet, TellsThePythonVersion) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   directory.write("data_batch_1", cifar_record({1}));
   EXPECT_THAT(
       refusal([&] { cifar10(directory.path()); }),
@@ -122,7 +122,7 @@ TEST(CifarSet, TellsThePythonVersion) {
 }
 
 TEST(CifarSet, RefusesWhatIsNoFile) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write_cifar10(directory);
   const auto path = directory.path() / "test_batch.bin";
   std::filesystem::remove(path);

@@ -7,7 +7,7 @@
 
 #include "lockstep/core/error.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data::testing {
 
@@ -30,7 +30,7 @@ class ClassFolders {
   }
 
  private:
-  lockstep::testing::TemporaryDirectory directory_;
+  lockstep::testing::TemporaryFolder directory_;
 };
 
 /// Gives the message of the DataError that a body throws.

@@ -33,7 +33,7 @@ class FolderSamplesTest : public ::testing::Test {
         ImageFolder(root_.path()), make_eval_transform({kSide, kSide}, units), rule);
   }
 
-  lockstep::testing::TemporaryDirectory root_;
+  lockstep::testing::TemporaryFolder root_;
 };
 
 std::vector<std::int64_t> levels(const Batch& batch) {

@@ -5,13 +5,13 @@
 
 #include "lockstep/formats/image/image_encoder.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
 /// Makes a PNG of one colour, so that what was read can be told.
 inline void write_flat_png(
-    const TemporaryDirectory& folder, const std::string& name, std::uint8_t level, int side = 8) {
+    const TemporaryFolder& folder, const std::string& name, std::uint8_t level, int side = 8) {
   std::filesystem::create_directories((folder.path() / name).parent_path());
   Image image = Image::of_size({side, side});
   std::fill(image.pixels.begin(), image.pixels.end(), level);
@@ -19,7 +19,7 @@ inline void write_flat_png(
 }
 
 /// Makes a file that is called an image and is none.
-inline void write_no_image(const TemporaryDirectory& folder, const std::string& name) {
+inline void write_no_image(const TemporaryFolder& folder, const std::string& name) {
   const std::string text = "<html>404</html>";
   folder.write(name, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
 }

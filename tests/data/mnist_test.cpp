@@ -6,7 +6,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -26,7 +26,7 @@ std::string refusal(const Body& body) {
 }
 
 TEST(Mnist, FindsItsFilesPlainOrCompressed) {
-  const lockstep::testing::TemporaryDirectory directory;
+  const lockstep::testing::TemporaryFolder directory;
   directory.write("train-images-idx3-ubyte", idx_bytes({2, 1, 2}, {1, 2, 3, 4}));
   directory.write("train-labels-idx1-ubyte.gz", gzip(idx_bytes({2}, {7, 9})));
   directory.write("t10k-images-idx3-ubyte.gz", gzip(idx_bytes({1, 1, 2}, {5, 6})));
@@ -44,7 +44,7 @@ TEST(Mnist, FindsItsFilesPlainOrCompressed) {
 }
 
 TEST(Mnist, SaysWhatToDoWhenItsFilesAreMissing) {
-  const lockstep::testing::TemporaryDirectory directory;
+  const lockstep::testing::TemporaryFolder directory;
   const auto absent = directory.path() / "absent";
   EXPECT_EQ(
       refusal([&] { fashion_mnist(absent); }),
@@ -58,7 +58,7 @@ TEST(Mnist, SaysWhatToDoWhenItsFilesAreMissing) {
 }
 
 TEST(Mnist, NamesTheFileThatIsWrong) {
-  const lockstep::testing::TemporaryDirectory directory;
+  const lockstep::testing::TemporaryFolder directory;
   directory.write("train-images-idx3-ubyte", idx_bytes({1, 1, 1}, {1}));
   directory.write("train-labels-idx1-ubyte", idx_bytes({1}, {10}));
   EXPECT_THAT(

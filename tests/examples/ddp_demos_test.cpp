@@ -16,13 +16,13 @@
 #include "lockstep/launch/port.h"
 
 #include "run_example.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
 using testing::run_line;
-using testing::TemporaryDirectory;
+using testing::TemporaryFolder;
 
 using Weights = std::map<std::string, std::vector<float>>;
 
@@ -91,14 +91,14 @@ const Way kWays[] = {
     {"by_hand_tcp", 2,
      [](const Text& demo, const Text&) { return two_processes(demo, free_address()); }}};
 
-std::string line_of(const std::string& demo, const TemporaryDirectory& folder) {
+std::string line_of(const std::string& demo, const TemporaryFolder& folder) {
   std::string line = demo + " --output " + folder.path().string();
   if (demo == "ddp_checkpoint")
     line += " --checkpoint " + (folder.path() / "toy.safetensors").string();
   return line;
 }
 
-Weights weights_of_rank(const TemporaryDirectory& folder, const char* name, int rank) {
+Weights weights_of_rank(const TemporaryFolder& folder, const char* name, int rank) {
   return weights_in(folder.path() / concat(name, rank, ".safetensors"));
 }
 
@@ -106,7 +106,7 @@ class DdpDemo : public ::testing::TestWithParam<std::tuple<const char*, Way>> {}
 
 TEST_P(DdpDemo, EveryRankEndsWithTheSerialWeights) {
   const auto& [demo, way] = GetParam();
-  const TemporaryDirectory alone, together;
+  const TemporaryFolder alone, together;
   const auto serial = run_line(line_of(demo, alone));
   ASSERT_EQ(serial.status, 0) << serial.output;
   const auto ended = run_line(way.line(line_of(demo, together), together.path()));
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The half nets of ddp_model_parallel are the net of ddp_basic.
 TEST(DdpDemos, TheSplitModelTakesTheStepOfTheWholeOne) {
-  const TemporaryDirectory whole, split;
+  const TemporaryFolder whole, split;
   ASSERT_EQ(run_line(line_of("ddp_basic", whole)).status, 0);
   ASSERT_EQ(run_line(line_of("ddp_model_parallel", split)).status, 0);
   EXPECT_LT(
@@ -143,7 +143,7 @@ TEST(DdpDemos, TheSplitModelTakesTheStepOfTheWholeOne) {
 }
 
 TEST(DdpDemos, EveryRankLoadsWhatRankZeroSaved) {
-  const TemporaryDirectory stepped, folder;
+  const TemporaryFolder stepped, folder;
   ASSERT_EQ(run_line(line_of("ddp_basic", stepped)).status, 0);
   const auto ended = run_line(concat(kLaunched, line_of("ddp_checkpoint", folder)));
   ASSERT_EQ(ended.status, 0) << ended.output;

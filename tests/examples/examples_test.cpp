@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "run_example.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -65,7 +65,7 @@ TEST(Examples, AFlagThatIsNotThereIsRefused) {
 }
 
 TEST(Examples, ImagesAreLearntAndTheWeightsGoOn) {
-  const testing::TemporaryDirectory folder;
+  const testing::TemporaryFolder folder;
   const std::string photos = folder.path() / "photos", weights = folder.path() / "w.safetensors";
   const auto drawn = run_line(
       "lockstep data synthesize images " + photos +

@@ -8,12 +8,12 @@
 
 #include <sys/wait.h>
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
 Ended run_line(const std::string& line) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const std::string script = folder.path() / "line.sh";
   std::ofstream(script) << "PATH=\"" << std::getenv("LOCKSTEP_BINARY_DIR") << ":$PATH\"\n" << line;
   Ended ended;

@@ -15,7 +15,7 @@
 #include "lockstep/launch/port.h"
 
 #include "run_example.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 using testing::Ended;
 using testing::numbers_in;
 using testing::run_line;
-using testing::TemporaryDirectory;
+using testing::TemporaryFolder;
 
 constexpr const char* kScripts = LOCKSTEP_TEMPLATE "/scripts/";
 constexpr const char* kProgram = "export TRAIN=" LOCKSTEP_TEMPLATE_BUILD "/train\n";
@@ -44,7 +44,7 @@ Epochs epochs_of(const Ended& ended) {
 class Template : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new TemporaryDirectory;
+    folder_ = new TemporaryFolder;
     const auto drawn = run_line(
         concat("lockstep data synthesize cifar100 ", data(), " --train 256 --test 64 --seed 1"));
     ASSERT_EQ(drawn.status, 0) << drawn.output;
@@ -96,10 +96,10 @@ class Template : public ::testing::Test {
     }
   }
 
-  static TemporaryDirectory* folder_;
+  static TemporaryFolder* folder_;
 };
 
-TemporaryDirectory* Template::folder_ = nullptr;
+TemporaryFolder* Template::folder_ = nullptr;
 
 TEST_F(Template, OneDeviceLearns) {
   ASSERT_THAT(alone().number, ::testing::ElementsAre(1, 2));

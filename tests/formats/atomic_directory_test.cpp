@@ -8,7 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/output_file.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -29,7 +29,7 @@ class AtomicDirectoryTest : public ::testing::Test {
 
   std::ptrdiff_t names() const { return std::distance(fs::directory_iterator(folder_.path()), {}); }
 
-  testing::TemporaryDirectory folder_;
+  testing::TemporaryFolder folder_;
 };
 
 TEST_F(AtomicDirectoryTest, AppearsWhole) {

@@ -4,7 +4,7 @@
 
 #include "lockstep/core/error.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -37,7 +37,7 @@ TEST(Checksum, DoesNotDependOnThePieces) {
 }
 
 TEST(Checksum, ReadsFilesOfSeveralPieces) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto several = bytes_of(std::string(3 * 1024 * 1024 + 1, 'b'));
   EXPECT_EQ(sha256_of_file(directory.write("abc", bytes_of("abc"))), kOfAbc);
   EXPECT_EQ(

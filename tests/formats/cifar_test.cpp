@@ -7,7 +7,7 @@
 
 #include "tests/formats/cifar_bytes.h"
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -119,7 +119,7 @@ TEST(Cifar, StopsAtItsLimit) {
 }
 
 TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const std::vector<std::filesystem::path> files{
       directory.write("a.bin", cifar_record({1}, 5)),
       directory.write("b.bin", testing::gzip(cifar_record({2}, 6)))};
@@ -131,7 +131,7 @@ TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {
 }
 
 TEST(Cifar, NamesTheFileThatItRefuses) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const std::vector<std::filesystem::path> files{
       directory.write("a.bin", cifar_record({1})), directory.write("b.bin", cifar_record({77}))};
   try {

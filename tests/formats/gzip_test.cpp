@@ -7,7 +7,7 @@
 #include "lockstep/formats/idx.h"
 
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -69,7 +69,7 @@ Bytes part(const Bytes& bytes, std::size_t from, std::size_t to) {
 }
 
 TEST(Gunzip, IsChosenByContentNotByName) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   EXPECT_EQ(read_idx(directory.write("compressed", gzip(sample())), 1).values, counted(1000));
   EXPECT_EQ(read_idx(directory.write("plain.gz", sample()), 1).values, counted(1000));
 }

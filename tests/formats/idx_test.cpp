@@ -6,7 +6,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -117,7 +117,7 @@ TEST(Idx, RefusesTrailingBytes) {
 }
 
 TEST(Idx, NamesTheFileThatItRefuses) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.write("labels", idx_bytes({3}, {1, 2}));
   try {
     read_idx(path, 1);

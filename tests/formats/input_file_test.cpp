@@ -7,7 +7,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -25,7 +25,7 @@ std::string refusal(const std::filesystem::path& path) {
 }
 
 TEST(InputFile, GivesTheBytesAndThenNothing) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   InputFile file(directory.write("file", Bytes{1, 2, 3, 4, 5}));
   Bytes bytes(3);
   EXPECT_EQ(file.read(bytes), 3U);
@@ -35,7 +35,7 @@ TEST(InputFile, GivesTheBytesAndThenNothing) {
 }
 
 TEST(InputFile, RefusesWhatIsMissing) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.path() / "absent";
   EXPECT_EQ(
       refusal(path),
@@ -45,14 +45,14 @@ TEST(InputFile, RefusesWhatIsMissing) {
 }
 
 TEST(InputFile, RefusesADirectory) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   EXPECT_THAT(
       refusal(directory.path()),
       HasSubstr(": offset 0: a regular file is needed, this is a directory"));
 }
 
 TEST(InputFile, RefusesAFifoWithoutWaitingForAWriter) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.path() / "fifo";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_THAT(refusal(path), HasSubstr("this is a FIFO"));
@@ -63,7 +63,7 @@ TEST(InputFile, RefusesADevice) {
 }
 
 TEST(InputFile, RefusesALoopOfLinksButFollowsALink) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   std::filesystem::create_symlink("two", directory.path() / "one");
   std::filesystem::create_symlink("one", directory.path() / "two");
   EXPECT_THAT(refusal(directory.path() / "one"), HasSubstr("Too many levels of symbolic links"));

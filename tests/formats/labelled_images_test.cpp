@@ -6,7 +6,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -35,7 +35,7 @@ class LabelledImagesTest : public ::testing::Test {
   std::string path(const char* name) const { return (directory_.path() / name).string(); }
 
  private:
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
 };
 
 TEST_F(LabelledImagesTest, JoinsImagesAndLabels) {

@@ -9,7 +9,7 @@
 
 #include "lockstep/core/error.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -26,7 +26,7 @@ class OpenDirectoryTest : public ::testing::Test {
     fs::create_directory_symlink("inner", path_ / "folder-link");
   }
 
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   fs::path path_ = directory_.path() / "folder";
 };
 

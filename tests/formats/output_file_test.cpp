@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 
 namespace lockstep {
@@ -20,7 +20,7 @@ std::string text_of(const fs::path& path) {
 }
 
 TEST(OutputFile, WritesWhatItIsGiven) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   OutputFile file(directory.path() / "a");
   file.write(std::string("one"));
   file.write(std::vector<std::uint8_t>{' ', 't', 'w', 'o'});
@@ -29,7 +29,7 @@ TEST(OutputFile, WritesWhatItIsGiven) {
 }
 
 TEST(OutputFile, NeverWritesOverWhatIsThere) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const std::vector<std::uint8_t> bytes{'o', 'l', 'd'};
   const auto old = directory.write("old", bytes);
   const auto link = directory.path() / "link";
@@ -42,7 +42,7 @@ TEST(OutputFile, NeverWritesOverWhatIsThere) {
 }
 
 TEST(OutputFile, SaysThatNoMoreCanBeWritten) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const testing::FileSizeLimit limit(10);
   OutputFile file(directory.path() / "a");
   file.write(std::string(10, 'a'));

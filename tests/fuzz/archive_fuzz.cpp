@@ -5,7 +5,7 @@
 #include "lockstep/formats/fetch/archive.h"
 
 #include "tests/formats/fetch/archive_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace {
 
@@ -15,7 +15,7 @@ constexpr lockstep::ArchiveLimits kLimits{.entries = 100, .bytes = 1 << 20};
 
 /// Holds an archive and the folder into which it is unpacked; nothing else may ever be in it.
 struct Yard {
-  lockstep::testing::TemporaryDirectory directory;
+  lockstep::testing::TemporaryFolder directory;
   fs::path root = directory.path() / "root";
 };
 

@@ -4,8 +4,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/safetensors.h"
 
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/safetensors_reference.h"
+#include "tests/support/temporary_folder.h"
 
 namespace {
 
@@ -23,7 +23,7 @@ bool is_same(const TensorEntry& left, const TensorEntry& right) {
 
 /// What was read is written, and reads the same again.
 void check_round_trip(const TensorFile& file) {
-  static const lockstep::testing::TemporaryDirectory kDirectory;
+  static const lockstep::testing::TemporaryFolder kDirectory;
   const auto path = kDirectory.path() / "again.safetensors";
   lockstep::write_safetensors(path, file.entries(), file.metadata());
   const TensorFile again = lockstep::read_safetensors(path);

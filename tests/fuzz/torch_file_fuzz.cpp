@@ -7,8 +7,8 @@
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/zip_reader.h"
 
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/zip_bytes.h"
+#include "tests/support/temporary_folder.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
@@ -23,7 +23,7 @@ void require(bool condition) {
 
 /// What was read is written, and reads the same again.
 void check_round_trip(const TensorFile& file) {
-  static const lockstep::testing::TemporaryDirectory kDirectory;
+  static const lockstep::testing::TemporaryFolder kDirectory;
   const auto path = kDirectory.path() / "again.pt";
   lockstep::write_torch_file(path, file.entries());
   const TensorFile again = lockstep::tensors_of(lockstep::read_torch_file(path));

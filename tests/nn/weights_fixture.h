@@ -10,7 +10,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::nn {
 
@@ -29,7 +29,7 @@ class Weights : public ::testing::Test {
     return file();
   }
 
-  testing::TemporaryDirectory folder_;
+  testing::TemporaryFolder folder_;
 };
 
 /// Copies tensors, so that a test may change them.

@@ -10,7 +10,7 @@
 
 #include "tests/process/bench_run.h"
 #include "tests/process/train_idx_files.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -36,21 +36,21 @@ constexpr std::size_t kCells = 13;  // of the quick grid: two batches of the sma
 class Bench : public ::testing::Test {
  protected:
   Bench() {
-    std::filesystem::create_directories(folder_.path() + "/set");
-    write_idx_files(folder_.path() + "/set", 64, 32);
+    std::filesystem::create_directories(folder_.str() + "/set");
+    write_idx_files(folder_.str() + "/set", 64, 32);
   }
 
   Words words(const Words& more = {}) const {
     Words all{"bench",    "data-parallel", "--rounds",
-              "1",        "--data",        "mnist:" + folder_.path() + "/set",
+              "1",        "--data",        "mnist:" + folder_.str() + "/set",
               "--output", output()};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
 
-  Ended bench(const Words& arguments) const { return BenchRun(folder_.path(), arguments).wait(); }
+  Ended bench(const Words& arguments) const { return BenchRun(folder_.str(), arguments).wait(); }
 
-  std::string output() const { return folder_.path() + "/out"; }
+  std::string output() const { return folder_.str() + "/out"; }
   std::string file(const std::string& name) const { return contents(output() + "/" + name); }
 
   std::vector<Json> samples() const {
@@ -94,7 +94,7 @@ TEST_F(Bench, MeasuresEveryCellAndTellsIt) {
 }
 
 TEST_F(Bench, GoesOnWhereItWasStopped) {
-  BenchRun run(folder_.path(), words());
+  BenchRun run(folder_.str(), words());
   run.wait_until([&] {
     const std::string text = file("samples.jsonl");
     return std::count(text.begin(), text.end(), '\n') > 1;
@@ -118,7 +118,7 @@ TEST_F(Bench, GoesOnWhereItWasStopped) {
 }
 
 TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
-  BenchRun run(folder_.path(), words());
+  BenchRun run(folder_.str(), words());
   std::vector<pid_t> ranks;
   run.wait_until([&] {
     ranks = second_ranks(output() + "/runs/data-parallel/mnist-small-r1-b512-p2-ddp");
@@ -156,14 +156,14 @@ TEST_F(Bench, ListsAndRefusesWithoutMeasuring) {
   EXPECT_THAT(refusal({"bench", "data-parallel", "--quick", "--full"}), HasSubstr("exclude"));
   EXPECT_THAT(refusal({"bench", "data-parallel", "--data", "cifar10"}), HasSubstr("--data"));
   EXPECT_THAT(refusal({"bench", "data-parallel", "--rounds", "0"}), HasSubstr("--rounds"));
-  const std::string failed = folder_.path() + "/failed";
+  const std::string failed = folder_.str() + "/failed";
   EXPECT_EQ(
       bench({"bench", "data-parallel", "--data", "mnist:/nowhere", "--output", failed}).code, 3);
   EXPECT_FALSE(std::filesystem::exists(failed)) << "the next try may take the name";
   EXPECT_THAT(
       refusal(
-          {"bench", "data-parallel", "--data", "mnist:" + folder_.path() + "/set", "--output",
-           folder_.path()}),
+          {"bench", "data-parallel", "--data", "mnist:" + folder_.str() + "/set", "--output",
+           folder_.str()}),
       HasSubstr("holds files already"));
   EXPECT_FALSE(std::filesystem::exists(output()));
 }

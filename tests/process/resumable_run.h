@@ -10,7 +10,7 @@
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 
 #include "tests/process/train_command.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
@@ -28,7 +28,7 @@ class ResumableRun {
   explicit ResumableRun(std::vector<std::string> flags);
 
   /// Names the run's folder.
-  std::string output() const { return folder_.path() + "/run"; }
+  std::string output() const { return folder_.str() + "/run"; }
   std::string file(const std::string& name) const { return output() + "/" + name; }
 
   /// Starts a life of the run, with these flags after the others.

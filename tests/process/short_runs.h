@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/process/train_idx_files.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
@@ -16,13 +16,13 @@ class ShortRuns : public ::testing::Test {
   using Words = std::vector<std::string>;
 
   // The last batch of an epoch has fewer samples than the others.
-  void SetUp() override { write_idx_files(data_.path(), 204, 40); }
+  void SetUp() override { write_idx_files(data_.str(), 204, 40); }
 
   /// Gives the flags of a run that saves in the middle of epochs and of log intervals.
   Words flags(const Words& more = {}) const {
     Words words = {
-        "--data", "mnist:" + data_.path(), "--batch-size", "8", "--epochs", "4", "--log-interval",
-        "4",      "--snapshot-interval",   "3steps"};
+        "--data", "mnist:" + data_.str(), "--batch-size", "8", "--epochs", "4", "--log-interval",
+        "4",      "--snapshot-interval",  "3steps"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

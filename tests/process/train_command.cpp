@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -84,7 +84,7 @@ Ended TrainCommand::wait() {
 
 Ended train(const std::vector<std::string>& arguments) {
   const TemporaryFolder folder;
-  return TrainCommand(folder.path(), arguments).wait();
+  return TrainCommand(folder.str(), arguments).wait();
 }
 
 std::vector<pid_t> processes_with(const std::string& text) {

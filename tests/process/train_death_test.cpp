@@ -9,7 +9,7 @@
 
 #include "tests/process/train_command.h"
 #include "tests/process/train_idx_files.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -27,9 +27,9 @@ std::set<std::string> our_shared_memory() {
 
 class TrainDeath : public ::testing::TestWithParam<int> {
  protected:
-  void SetUp() override { write_idx_files(folder_.path(), 512, 64); }
+  void SetUp() override { write_idx_files(folder_.str(), 512, 64); }
 
-  std::string output() const { return folder_.path() + "/run"; }
+  std::string output() const { return folder_.str() + "/run"; }
 
   pid_t rank(int number) const {
     for (const pid_t process : processes_with("lockstep-train")) {
@@ -46,8 +46,8 @@ class TrainDeath : public ::testing::TestWithParam<int> {
 TEST_P(TrainDeath, ARankKilledInMidStepEndsTheRun) {
   const auto before = our_shared_memory();
   TrainCommand command(
-      folder_.path(),
-      {"--nproc-per-node", "2", "--max-restarts", "0", "--data", "mnist:" + folder_.path(),
+      folder_.str(),
+      {"--nproc-per-node", "2", "--max-restarts", "0", "--data", "mnist:" + folder_.str(),
        "--output", output(), "--max-time", "5m", "--log-interval", "1"});
   ASSERT_TRUE(eventually([this] { return !contents(output() + "/metrics.jsonl").empty(); }))
       << contents(command.err_path());

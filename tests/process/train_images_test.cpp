@@ -34,7 +34,7 @@ class TrainImages : public ::testing::Test {
     return words;
   }
 
-  TemporaryDirectory folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(TrainImages, ThatAreBadEndTheRunByName) {

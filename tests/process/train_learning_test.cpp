@@ -8,7 +8,7 @@
 
 #include "tests/process/train_idx_files.h"
 #include "tests/process/trained_run.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -19,10 +19,10 @@ using Words = std::vector<std::string>;
 
 class TrainLearning : public ::testing::Test {
  protected:
-  void SetUp() override { write_idx_files(data_.path(), 256, 64); }
+  void SetUp() override { write_idx_files(data_.str(), 256, 64); }
 
   TrainedRun run(const Words& common, const Words& words) const {
-    Words all = {"--data", "mnist:" + data_.path(), "--opt", "sgd"};
+    Words all = {"--data", "mnist:" + data_.str(), "--opt", "sgd"};
     all.insert(all.end(), common.begin(), common.end());
     all.insert(all.end(), words.begin(), words.end());
     return trained_run(all);

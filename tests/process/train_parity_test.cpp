@@ -9,7 +9,7 @@
 
 #include "tests/process/train_command.h"
 #include "tests/process/train_idx_files.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -18,11 +18,11 @@ using Words = std::vector<std::string>;
 
 std::vector<double> losses(const std::string& split, const Words& words) {
   const TemporaryFolder folder;
-  Words all = {"--output", folder.path() + "/run", "--log-interval", "1", "--progress", "none"};
+  Words all = {"--output", folder.str() + "/run", "--log-interval", "1", "--progress", "none"};
   all.insert(all.end(), words.begin(), words.end());
   const auto ended = train(all);
   EXPECT_EQ(ended.code, 0) << ended.err;
-  std::ifstream file(folder.path() + "/run/metrics.jsonl");
+  std::ifstream file(folder.str() + "/run/metrics.jsonl");
   std::vector<double> found;
   for (std::string line; std::getline(file, line);) {
     const auto object = nlohmann::json::parse(line);
@@ -55,8 +55,8 @@ TEST(TrainParity, FiftyStepsOfFashionMnist) {
 
 TEST(TrainParity, TheLastPartialBatchToo) {
   const TemporaryFolder folder;
-  write_idx_files(folder.path(), 500, 67);
-  const Words common = {"--data", "mnist:" + folder.path(), "--epochs", "2", "--opt", "sgd"};
+  write_idx_files(folder.str(), 500, 67);
+  const Words common = {"--data", "mnist:" + folder.str(), "--epochs", "2", "--opt", "sgd"};
   Words one = common, two = common;
   one.insert(one.end(), {"--batch-size", "64"});
   two.insert(two.end(), {"--batch-size", "32", "--nproc-per-node", "2"});
@@ -66,8 +66,8 @@ TEST(TrainParity, TheLastPartialBatchToo) {
 
 TEST(TrainParity, ALinearScaleMultipliesTheRateByTheRanks) {
   const TemporaryFolder folder;
-  write_idx_files(folder.path(), 256, 64);
-  const Words common = {"--data", "mnist:" + folder.path(), "--max-steps", "10", "--opt", "sgd"};
+  write_idx_files(folder.str(), 256, 64);
+  const Words common = {"--data", "mnist:" + folder.str(), "--max-steps", "10", "--opt", "sgd"};
   Words one = common, two = common;
   one.insert(one.end(), {"--batch-size", "64", "--lr", "0.02"});
   two.insert(
@@ -78,8 +78,8 @@ TEST(TrainParity, ALinearScaleMultipliesTheRateByTheRanks) {
 
 TEST(TrainParity, SerialAndDdpOfOneRankAreTheSame) {
   const TemporaryFolder folder;
-  write_idx_files(folder.path(), 256, 64);
-  const Words common = {"--data", "mnist:" + folder.path(), "--epochs", "2", "--parallel"};
+  write_idx_files(folder.str(), 256, 64);
+  const Words common = {"--data", "mnist:" + folder.str(), "--epochs", "2", "--parallel"};
   Words serial = common, ddp = common;
   serial.push_back("serial");
   ddp.push_back("ddp");

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/process/train_command.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -34,7 +34,7 @@ class TrainPrecision : public ::testing::TestWithParam<Way> {
   // of convolutions.
   static PrecisionRun run(const Words& words) {
     const TemporaryFolder folder;
-    const std::string output = folder.path() + "/run";
+    const std::string output = folder.str() + "/run";
     Words all = {"--model",        "toy", "--data",      "mock", "--output", output,
                  "--log-interval", "1",   "--max-steps", "100",  "--lr",     "0.05"};
     all.insert(all.end(), words.begin(), words.end());

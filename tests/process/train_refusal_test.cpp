@@ -9,8 +9,8 @@
 
 #include "tests/process/train_command.h"
 #include "tests/process/train_idx_files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
-#include "tests/train/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -20,10 +20,10 @@ using Words = std::vector<std::string>;
 
 class TrainRefusal : public ::testing::Test {
  protected:
-  void SetUp() override { write_idx_files(folder_.path(), 64, 16); }
+  void SetUp() override { write_idx_files(folder_.str(), 64, 16); }
 
   Ended run(const Words& more) const {
-    Words all = {"--data", "mnist:" + folder_.path(), "--output", folder_.path() + "/run"};
+    Words all = {"--data", "mnist:" + folder_.str(), "--output", folder_.str() + "/run"};
     all.insert(all.end(), more.begin(), more.end());
     return train(all);
   }
@@ -39,31 +39,31 @@ TEST_F(TrainRefusal, FlagsThatAreNone) {
   EXPECT_EQ(run({"--model", "mnist-smal"}).code, 2);
   EXPECT_EQ(run({"--data", "minst"}).code, 2);
   EXPECT_EQ(run({"--nproc-per-node", "2", "--parallel", "serial"}).code, 2);
-  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/run"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.str() + "/run"));
 }
 
 TEST_F(TrainRefusal, AFolderThatHoldsARun) {
-  std::filesystem::create_directories(folder_.path() + "/run");
-  std::ofstream(folder_.path() + "/run/metrics.jsonl") << "precious\n";
+  std::filesystem::create_directories(folder_.str() + "/run");
+  std::ofstream(folder_.str() + "/run/metrics.jsonl") << "precious\n";
   const auto ended = run({"--nproc-per-node", "2", "--epochs", "1"});
   EXPECT_EQ(ended.code, 2);
   EXPECT_THAT(ended.err, HasSubstr("name a new or empty folder"));
-  EXPECT_EQ(contents(folder_.path() + "/run/metrics.jsonl"), "precious\n");
+  EXPECT_EQ(contents(folder_.str() + "/run/metrics.jsonl"), "precious\n");
 }
 
 TEST_F(TrainRefusal, DataThatIsMissingOrCut) {
-  std::filesystem::resize_file(folder_.path() + "/t10k-images-idx3-ubyte", 1000);
+  std::filesystem::resize_file(folder_.str() + "/t10k-images-idx3-ubyte", 1000);
   const auto cut = run({"--nproc-per-node", "2"});
   EXPECT_EQ(cut.code, 3);
   EXPECT_THAT(cut.err, HasSubstr("t10k-images-idx3-ubyte"));
-  std::filesystem::remove(folder_.path() + "/train-labels-idx1-ubyte");
+  std::filesystem::remove(folder_.str() + "/train-labels-idx1-ubyte");
   EXPECT_EQ(run({}).code, 3);
 }
 
 TEST_F(TrainRefusal, AFolderThatCannotBeMade) {
-  std::ofstream(folder_.path() + "/file") << "x";
+  std::ofstream(folder_.str() + "/file") << "x";
   for (const char* ranks : {"1", "2"}) {
-    const auto ended = run({"--nproc-per-node", ranks, "--output", folder_.path() + "/file/run"});
+    const auto ended = run({"--nproc-per-node", ranks, "--output", folder_.str() + "/file/run"});
     EXPECT_EQ(ended.code, 4) << ended.err;
     EXPECT_THAT(ended.err, HasSubstr("Not a directory"));
   }
@@ -78,17 +78,17 @@ TEST_F(TrainRefusal, ADiskThatFillsUpInTheRun) {
 
 TEST_F(TrainRefusal, ALossThatIsNoNumber) {
   for (const char* ranks : {"1", "2"}) {
-    std::filesystem::remove_all(folder_.path() + "/run");
+    std::filesystem::remove_all(folder_.str() + "/run");
     const auto ended =
         run({"--nproc-per-node", ranks, "--opt", "sgd", "--lr", "1e30", "--log-interval", "1"});
     EXPECT_EQ(ended.code, 6) << ended.err;
     EXPECT_THAT(ended.err, HasSubstr("in epoch "));
     EXPECT_THAT(ended.err, HasSubstr("step "));
     EXPECT_THAT(ended.err, HasSubstr("--lr"));
-    const auto summary = nlohmann::json::parse(contents(folder_.path() + "/run/summary.json"));
+    const auto summary = nlohmann::json::parse(contents(folder_.str() + "/run/summary.json"));
     EXPECT_EQ(summary["exit"], 6);
     EXPECT_THAT(
-        contents(folder_.path() + "/run/metrics.jsonl"), HasSubstr("\"nonfinite\":[\"loss\"]"));
+        contents(folder_.str() + "/run/metrics.jsonl"), HasSubstr("\"nonfinite\":[\"loss\"]"));
   }
 }
 
@@ -98,9 +98,9 @@ TEST_F(TrainRefusal, ADryRunWritesNothing) {
     EXPECT_EQ(ended.code, 0) << ended.err;
     EXPECT_THAT(ended.out, HasSubstr("Would train mnist-small on mnist"));
     EXPECT_THAT(ended.out, HasSubstr("402442 parameters"));
-    EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/run"));
+    EXPECT_FALSE(std::filesystem::exists(folder_.str() + "/run"));
   }
-  std::filesystem::remove(folder_.path() + "/train-labels-idx1-ubyte");
+  std::filesystem::remove(folder_.str() + "/train-labels-idx1-ubyte");
   EXPECT_EQ(run({"--dry-run"}).code, 3);
 }
 
@@ -111,7 +111,7 @@ TEST_F(TrainRefusal, ADryRunTriesWeightsAndFrozenParameters) {
   const auto unknown = run({"--dry-run", "--freeze", "layer9.*"});
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("--freeze matches no parameter: layer9.*"));
-  const auto missing = run({"--dry-run", "--pretrained", folder_.path() + "/none.safetensors"});
+  const auto missing = run({"--dry-run", "--pretrained", folder_.str() + "/none.safetensors"});
   EXPECT_NE(missing.code, 0);
   EXPECT_THAT(missing.err, HasSubstr("none.safetensors"));
 }

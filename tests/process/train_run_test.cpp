@@ -10,7 +10,7 @@
 
 #include "tests/process/train_command.h"
 #include "tests/process/train_idx_files.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -24,12 +24,12 @@ constexpr int kTestImages = 131;   // not a multiple of two ranks
 
 class TrainRun : public ::testing::Test {
  protected:
-  void SetUp() override { write_idx_files(folder_.path(), kTrainImages, kTestImages); }
+  void SetUp() override { write_idx_files(folder_.str(), kTrainImages, kTestImages); }
 
-  std::string output() const { return folder_.path() + "/run"; }
+  std::string output() const { return folder_.str() + "/run"; }
 
   Words words(const Words& more) const {
-    Words all = {"--data",     "mnist:" + folder_.path(), "--output", output(), "--model",
+    Words all = {"--data",     "mnist:" + folder_.str(), "--output", output(), "--model",
                  "mnist-small"};
     all.insert(all.end(), more.begin(), more.end());
     return all;

@@ -239,7 +239,7 @@ TEST_F(TrainSnapshot, ANamedRunWithoutAUsableOneIsRefused) {
   const Ended empty = run.live({"--resume", none.path()});
   EXPECT_EQ(empty.code, 3);
   EXPECT_THAT(empty.err, AllOf(HasSubstr("no complete snapshot"), HasSubstr(none.path())));
-  const Ended missing = run.live({"--resume", none.path() + "/missing"});
+  const Ended missing = run.live({"--resume", none.str() + "/missing"});
   EXPECT_EQ(missing.code, 3);
   EXPECT_FALSE(fs::exists(run.output() + "/metrics.jsonl")) << "nothing was begun";
 }

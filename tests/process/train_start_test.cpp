@@ -11,7 +11,7 @@
 
 #include "tests/process/train_command.h"
 #include "tests/process/train_idx_files.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -45,14 +45,14 @@ const std::vector<Way> kWays = {
 
 class TrainStart : public ::testing::Test {
  protected:
-  void SetUp() override { write_idx_files(data_.path(), 128, 32); }
+  void SetUp() override { write_idx_files(data_.str(), 128, 32); }
 
-  std::string run_folder(const std::string& name) const { return runs_.path() + "/" + name; }
+  std::string run_folder(const std::string& name) const { return runs_.str() + "/" + name; }
 
   Ended train_into(const std::string& name, const Words& words) const {
     return train(
         Words{
-            "--data", "mnist:" + data_.path(), "--output", run_folder(name), "--opt", "sgd",
+            "--data", "mnist:" + data_.str(), "--output", run_folder(name), "--opt", "sgd",
             "--max-steps", "3"} +
         words);
   }

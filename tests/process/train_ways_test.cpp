@@ -6,7 +6,7 @@
 
 #include "tests/process/train_idx_files.h"
 #include "tests/process/trained_run.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -16,10 +16,10 @@ using Words = std::vector<std::string>;
 
 class TrainWays : public ::testing::Test {
  protected:
-  void SetUp() override { write_idx_files(data_.path(), 256, 64); }
+  void SetUp() override { write_idx_files(data_.str(), 256, 64); }
 
   TrainedRun run(const Words& words) const {
-    Words all = {"--data", "mnist:" + data_.path(), "--max-steps", "6", "--opt", "sgd"};
+    Words all = {"--data", "mnist:" + data_.str(), "--max-steps", "6", "--opt", "sgd"};
     all.insert(all.end(), words.begin(), words.end());
     return trained_run(all);
   }

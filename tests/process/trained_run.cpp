@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -39,7 +39,7 @@ std::vector<double> TrainedRun::values(const std::string& split, const std::stri
 
 TrainedRun trained_run(const std::vector<std::string>& arguments) {
   const TemporaryFolder folder;
-  const std::string output = folder.path() + "/run";
+  const std::string output = folder.str() + "/run";
   std::vector<std::string> words = {"--output", output, "--log-interval", "1"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   TrainedRun run;

@@ -48,7 +48,7 @@ class LayersTest(CheckerTest):
             "lockstep/lockstep.h": '#include "lockstep/train/trainer.h"\n',
             "lockstep/train/trainer.h": '#include "lockstep/parallel/reducer.h"\n#include "lockstep/data/mnist.h"\n',
             "lockstep/comm/gloo_backend.cpp": "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n",
-            "lockstep/cli/train_main.cpp": "#include <torch/types.h>\n",
+            "lockstep/cli/train/train_main.cpp": "#include <torch/types.h>\n",
             "examples/hello.cpp": "#include <torch/torch.h>\n#include <lockstep/lockstep.h>\n",
         })
 

@@ -20,7 +20,7 @@
 #include "lockstep/launch/program_path.h"
 #include "lockstep/launch/strays.h"
 #include "lockstep/launch/worker_environment.h"
-#include "lockstep/train/metrics.h"
+#include "lockstep/train/record/metrics.h"
 
 namespace lockstep::bench {
 namespace {

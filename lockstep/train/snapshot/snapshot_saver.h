@@ -15,10 +15,10 @@
 #include "lockstep/formats/snapshot/pending_snapshot.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/nn/named_state.h"
+#include "lockstep/train/options/snapshot_interval.h"
 #include "lockstep/train/snapshot/background_thread.h"
 #include "lockstep/train/snapshot/host_copy.h"
 #include "lockstep/train/snapshot/optimizer_state.h"
-#include "lockstep/train/snapshot/snapshot_interval.h"
 #include "lockstep/train/snapshot/written_file.h"
 
 namespace lockstep {

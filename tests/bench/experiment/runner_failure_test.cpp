@@ -7,12 +7,12 @@
 #include "lockstep/core/error.h"
 
 #include "tests/bench/experiment/shell_study.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
 
-using lockstep::testing::TemporaryDirectory;
+using lockstep::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -36,7 +36,7 @@ bool is_alive(const std::filesystem::path& file) {
 }
 
 TEST(FailedSample, HasItsExitCodeMeaningAndLastLine) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const Sample sample = sample_of(folder.path(), "echo first; echo no such file >&2; echo; exit 3");
   EXPECT_EQ(sample.code, 3);
   EXPECT_EQ(sample.failure, "exited with code 3 (bad data or snapshot): no such file");
@@ -45,7 +45,7 @@ TEST(FailedSample, HasItsExitCodeMeaningAndLastLine) {
 }
 
 TEST(FailedSample, HasTheSignalThatKilledIt) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const Sample sample = sample_of(folder.path(), "echo 1 > \"$RUN/value\"; kill -SEGV $$");
   EXPECT_EQ(sample.code, 139);
   EXPECT_EQ(sample.failure, "was killed by SIGSEGV (signal 11)");
@@ -53,14 +53,14 @@ TEST(FailedSample, HasTheSignalThatKilledIt) {
 }
 
 TEST(FailedSample, KilledOutright) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const Sample sample = sample_of(folder.path(), "kill -KILL $$");
   EXPECT_EQ(sample.code, 137);
   EXPECT_THAT(sample.failure, HasSubstr("was killed by SIGKILL (signal 9)"));
 }
 
 TEST(FailedSample, RanOutOfTime) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   Study study = shell_study(
       {shell_cell("a", concat("echo $$ > ", folder.path().string(), "/pid; echo begun; sleep 600")),
        value_cell("b", 1)},
@@ -77,7 +77,7 @@ TEST(FailedSample, RanOutOfTime) {
 }
 
 TEST(FailedSample, LeftNothingReadable) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   EXPECT_EQ(sample_of(folder.path() / "1", "echo 1 > \"$RUN/value\"").failure, "");
   const Sample sample = sample_of(folder.path() / "2", "echo x > \"$RUN/value\"");
   EXPECT_EQ(sample.code, 0);
@@ -92,7 +92,7 @@ TEST(FailedSample, LeftNothingReadable) {
 }
 
 TEST(FailedSample, DoesNotStopTheOthers) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   Study study = shell_study(
       {value_cell("a", 1), shell_cell("b", "exit 1"), shell_cell("c", "kill -KILL $$")}, 2);
   ShellRunner runner(folder.path());
@@ -105,7 +105,7 @@ TEST(FailedSample, DoesNotStopTheOthers) {
 }
 
 TEST(FailedSample, IsTakenAgainOnlyWhenAsked) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const std::string mark = (folder.path() / "mark").string();
   const Study study =
       shell_study({shell_cell("a", concat("test -e ", mark, " && echo 1 > \"$RUN/value\""))}, 1);
@@ -121,7 +121,7 @@ TEST(FailedSample, IsTakenAgainOnlyWhenAsked) {
 
 // A worker in a group and a session of its own, with its father dead, still counts.
 TEST(FailedSample, LeavesNoProcessBehind) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const std::string pid = (folder.path() / "pid").string();
   const std::string stray = concat("setsid sh -c 'echo $$ > ", pid, "; exec sleep 600' & ");
   const std::string wait = concat("while ! test -s ", pid, "; do sleep 0.01; done; ");

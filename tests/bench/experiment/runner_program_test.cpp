@@ -7,12 +7,12 @@
 #include "lockstep/bench/experiment/runner.h"
 
 #include "tests/bench/experiment/shell_study.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
 
-using lockstep::testing::TemporaryDirectory;
+using lockstep::testing::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using testing::shell_study;
@@ -29,7 +29,7 @@ StudyCell cell_of_env() {
 }
 
 TEST(RunStudyByAProgram, StartsItFromPathAndPutsOursInItsPlace) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   ShellRunner runner(folder.path());
   const Study study = shell_study({cell_of_env()}, 1);
   const Sample sample = runner.run(study).samples.front();
@@ -44,7 +44,7 @@ TEST(RunStudyByAProgram, StartsItFromPathAndPutsOursInItsPlace) {
 }
 
 TEST(RunStudyByAProgram, NotesOneThatIsMissingAndGoesOn) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   StudyCell missing = cell_of_env();
   missing.id = "missing";
   missing.program = "no-such-launcher";

@@ -13,12 +13,12 @@
 #include "lockstep/launch/strays.h"
 
 #include "tests/bench/experiment/shell_study.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
 
-using lockstep::testing::TemporaryDirectory;
+using lockstep::testing::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using testing::names;
@@ -59,7 +59,7 @@ int run_in_child(const Study& study, const std::filesystem::path& output) {
 }
 
 std::vector<std::string> undisturbed_names() {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   ShellRunner runner(folder.path() / "out");
   return names(runner.run(striking_study(folder.path(), 0, "KILL")).samples);
 }
@@ -81,7 +81,7 @@ TEST(StoppedBench, GoesOnAfterAKillAtAnySample) {
   ASSERT_EQ(expected.size(), 3U * kRounds);
   const launch::Subreaper subreaper;
   for (int strike_at = 1; strike_at <= 3 * kRounds; ++strike_at) {
-    const TemporaryDirectory folder;
+    const TemporaryFolder folder;
     const Study study = striking_study(folder.path(), strike_at, "KILL");
     const int status = run_in_child(study, folder.path() / "out");
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
@@ -98,7 +98,7 @@ TEST(StoppedBench, GoesOnAfterAKillAtAnySample) {
 
 TEST(StoppedBench, EndsCleanlyAtASignalAndGoesOn) {
   for (const std::string& name : {std::string("INT"), std::string("TERM"), std::string("HUP")}) {
-    const TemporaryDirectory folder;
+    const TemporaryFolder folder;
     const Study study = striking_study(folder.path(), 4, name);
     const int status = run_in_child(study, folder.path() / "out");
     const int signal = launch::signal_number(name).value();
@@ -117,7 +117,7 @@ TEST(StoppedBench, EndsCleanlyAtASignalAndGoesOn) {
 }
 
 TEST(StoppedBench, GoesOnAfterATornLine) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const Study study = shell_study({value_cell("a", 1), value_cell("b", 1)}, 2);
   ShellRunner runner(folder.path());
   const auto whole = names(runner.run(study).samples);
@@ -129,7 +129,7 @@ TEST(StoppedBench, GoesOnAfterATornLine) {
 }
 
 TEST(FinishedBench, MeasuresNothingAgain) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const Study study = striking_study(folder.path(), 0, "KILL");
   ShellRunner runner(folder.path() / "out");
   const auto first = runner.run(study).samples;

@@ -10,12 +10,12 @@
 #include "lockstep/launch/cpu_share.h"
 
 #include "tests/bench/experiment/shell_study.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
 
-using lockstep::testing::TemporaryDirectory;
+using lockstep::testing::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -28,7 +28,7 @@ using testing::text_of;
 using testing::value_cell;
 
 TEST(RunStudy, TakesEachSampleInTheDrawnOrder) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const Study study = shell_study({value_cell("a", 1), value_cell("b", 2), value_cell("c", 3)}, 2);
   std::vector<std::string> expected;
   for (const Turn& turn : missing_turns(study, {}, 42, false)) {
@@ -43,7 +43,7 @@ TEST(RunStudy, TakesEachSampleInTheDrawnOrder) {
 }
 
 TEST(RunStudy, NotesWhatSurroundsASample) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   Study study = shell_study({value_cell("a", 1)}, 1);
   study.cells[0].places = 2;
   ShellRunner runner(folder.path());
@@ -62,7 +62,7 @@ TEST(RunStudy, NotesWhatSurroundsASample) {
 }
 
 TEST(RunStudy, MarksMorePlacesThanCores) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   Study study = shell_study({value_cell("a", 1), value_cell("b", 1), value_cell("c", 1)}, 1);
   study.cells[0].places = 3;
   study.cells[1].places = 2;
@@ -76,7 +76,7 @@ TEST(RunStudy, MarksMorePlacesThanCores) {
 }
 
 TEST(RunStudy, KeepsTheOutputAndRemovesTheRun) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   StudyCell cell = value_cell("a", 1);
   cell.command[1] += "; echo out; echo err >&2";
   const Study study = shell_study({cell}, 1);
@@ -88,7 +88,7 @@ TEST(RunStudy, KeepsTheOutputAndRemovesTheRun) {
 }
 
 TEST(RunStudy, KeepsTheRunWhenAsked) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   ShellRunner runner(folder.path());
   runner.options.keep_runs = true;
   runner.run(shell_study({value_cell("a", 5)}, 1));
@@ -97,7 +97,7 @@ TEST(RunStudy, KeepsTheRunWhenAsked) {
 
 // A trainer goes on with the run that it finds.
 TEST(RunStudy, BeginsWithoutWhatAStoppedBenchLeft) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "runs/shell/a-1/snapshots");
   const StudyCell cell = shell_cell("a", "test ! -e \"$RUN/snapshots\" && echo 1 > \"$RUN/value\"");
   ShellRunner runner(folder.path());
@@ -105,7 +105,7 @@ TEST(RunStudy, BeginsWithoutWhatAStoppedBenchLeft) {
 }
 
 TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   StudyCell cell = shell_cell(
       "a",
       "echo 1 > \"$RUN/value\"; echo \"PATH=$PATH. NEW=$NEW. HOME=$HOME.\"; "
@@ -130,7 +130,7 @@ TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
 }
 
 TEST(RunStudy, NotesWhatCannotBeMeasured) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   Study study = shell_study({value_cell("a", 1), value_cell("b", 1)}, 2);
   study.cells[0].not_measurable = "needs root";
   ShellRunner runner(folder.path());
@@ -146,7 +146,7 @@ TEST(RunStudy, NotesWhatCannotBeMeasured) {
 }
 
 TEST(RunStudy, TellsHowFarItIs) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   ShellRunner runner(folder.path());
   runner.run(shell_study({value_cell("a", 1)}, 2));
   ASSERT_THAT(runner.said, SizeIs(4));
@@ -156,7 +156,7 @@ TEST(RunStudy, TellsHowFarItIs) {
 }
 
 TEST(RunStudy, RefusesSamplesOfOtherWork) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   ShellRunner runner(folder.path());
   runner.run(shell_study({value_cell("a", 1)}, 1));
   const auto complaint = [&](const Study& study) {
@@ -180,7 +180,7 @@ TEST(RunStudy, RefusesSamplesOfOtherWork) {
 }
 
 TEST(RunStudy, RefusesAProgramThatIsNotThere) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   ShellRunner runner(folder.path() / "out");
   runner.options.program = "/nonexistent/lockstep";
   EXPECT_THROW(runner.run(shell_study({value_cell("a", 1)}, 1)), InvalidArgument);

@@ -10,12 +10,12 @@
 #include "lockstep/core/error.h"
 
 #include "tests/bench/experiment/shell_study.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
 
-using lockstep::testing::TemporaryDirectory;
+using lockstep::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -37,7 +37,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
 }
 
 TEST(SampleLog, KeepsWhatIsAppended) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "samples.jsonl";
   {
     SampleLog log(path);
@@ -54,7 +54,7 @@ TEST(SampleLog, KeepsWhatIsAppended) {
 }
 
 TEST(SampleLog, HoldsWhatAReaderFinds) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   SampleLog log(folder.path() / "samples.jsonl");
   Sample sample = sample_of("a", 1);
   sample.failure = "\xff";
@@ -64,7 +64,7 @@ TEST(SampleLog, HoldsWhatAReaderFinds) {
 
 // Wherever a kill tears the file, the whole lines are there, the rest is cut off, and it goes on.
 TEST(SampleLog, CutsATornLineOffWhereverItIsTorn) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "samples.jsonl";
   const std::string text = text_of_samples(3);
   const std::size_t line = text.size() / 3;
@@ -103,13 +103,13 @@ TEST(SampleLog, RefusesDamageThatNoKillMakes) {
   EXPECT_THAT(
       complaint(std::string(2 << 20, ' ')),
       HasSubstr("s.jsonl: line 1: 2097152 bytes are too many"));
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   EXPECT_THROW(read_samples(folder.path() / "none.jsonl"), DataError);
   EXPECT_THROW(SampleLog(folder.path()), std::system_error) << "a folder";
 }
 
 TEST(SampleLog, HasOneWriter) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "samples.jsonl";
   const SampleLog log(path);
   EXPECT_THROW(SampleLog{path}, InvalidArgument);
@@ -118,7 +118,7 @@ TEST(SampleLog, HasOneWriter) {
 
 // In a child process, as the limit on files cannot be raised again.
 TEST(SampleLog, AFullDiskLeavesWholeLines) {
-  const TemporaryDirectory folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "samples.jsonl";
   const pid_t child = ::fork();
   if (child == 0) {

@@ -11,7 +11,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/bench/studies/made_samples.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -68,7 +68,7 @@ class Report : public ::testing::Test {
     std::ofstream(folder_.path() / "samples.jsonl") << samples;
   }
 
-  lockstep::testing::TemporaryDirectory folder_;
+  lockstep::testing::TemporaryFolder folder_;
 };
 
 constexpr const char* kSecondEpochs = "figures/data-parallel-second-epoch-mnist-small-r1.svg";
@@ -152,7 +152,7 @@ TEST_F(Report, SaysWithWhatItWasMeasured) {
 }
 
 TEST(BenchRequest, GoesOnOnlyWithTheSame) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   EXPECT_FALSE(read_request(folder.path()).has_value());
   EXPECT_FALSE(is_bench_folder(folder.path()));
   write_request(folder.path(), kRequest);

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/cli/bench_flags.h"
+#include "lockstep/cli/bench/bench_flags.h"
 
 namespace lockstep::cli {
 namespace {

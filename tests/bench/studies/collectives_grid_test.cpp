@@ -12,7 +12,7 @@
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/collectives/collectives.h"
 #include "lockstep/bench/studies/collectives/sweep_grid.h"
-#include "lockstep/cli/collectives_flags.h"
+#include "lockstep/cli/bench/collectives_flags.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

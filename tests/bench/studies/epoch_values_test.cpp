@@ -7,9 +7,9 @@
 
 #include "lockstep/bench/studies/training_images.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/summary.h"
+#include "lockstep/train/record/summary.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -38,7 +38,7 @@ class EpochValues : public ::testing::Test {
     return "nothing was thrown";
   }
 
-  lockstep::testing::TemporaryDirectory folder_;
+  lockstep::testing::TemporaryFolder folder_;
 };
 
 TEST_F(EpochValues, AreThoseOfWholeEpochs) {

@@ -8,7 +8,7 @@
 #include "lockstep/data/check/set_report.h"
 #include "lockstep/data/synthetic/synthetic_set.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -36,7 +36,7 @@ class CheckSet : public ::testing::Test {
     file.put(byte);
   }
 
-  lockstep::testing::TemporaryDirectory directory_;
+  lockstep::testing::TemporaryFolder directory_;
 };
 
 TEST_F(CheckSet, CountsWhatAGoodSetHolds) {

@@ -12,14 +12,14 @@
 #include "tests/formats/fetch/archive_bytes.h"
 #include "tests/formats/fetch/file_server.h"
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
 using lockstep::testing::FileServer;
-using lockstep::testing::TemporaryDirectory;
+using lockstep::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -70,7 +70,7 @@ class FetchSet : public ::testing::Test {
   }
 
   /// Makes what the server gives, before it starts.
-  static fs::path with_archive(const TemporaryDirectory& directory) {
+  static fs::path with_archive(const TemporaryFolder& directory) {
     directory.write(
         "content", lockstep::testing::gzip(lockstep::testing::tar_bytes(
                        {{.name = "small-bin/", .type = '5'},
@@ -85,7 +85,7 @@ class FetchSet : public ::testing::Test {
 
   fs::path target() const { return directory_.path() / "target"; }
 
-  TemporaryDirectory directory_;
+  TemporaryFolder directory_;
   FileServer server_;
   DownloadOptions options_;
   KnownSet set_;

@@ -18,7 +18,7 @@
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/image/image_reader.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 
 namespace lockstep::data {
@@ -43,7 +43,7 @@ class SyntheticSet : public ::testing::Test {
     return "nothing was thrown";
   }
 
-  lockstep::testing::TemporaryDirectory directory_;
+  lockstep::testing::TemporaryFolder directory_;
 };
 
 std::vector<std::string> lines_of(const fs::path& path) {

@@ -11,7 +11,7 @@
 #include "lockstep/formats/fetch/archive.h"
 
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
@@ -47,7 +47,7 @@ class ArchiveTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  TemporaryDirectory directory_;
+  TemporaryFolder directory_;
   std::filesystem::path archive_;
 };
 

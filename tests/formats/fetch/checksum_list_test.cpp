@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +28,7 @@ class ChecksumList : public ::testing::Test {
 
   std::string fault() const { return checksum_list_fault(folder_.path()).value_or("none"); }
 
-  testing::TemporaryDirectory folder_;
+  testing::TemporaryFolder folder_;
 };
 
 TEST_F(ChecksumList, IsWhatSha256sumWrites) {

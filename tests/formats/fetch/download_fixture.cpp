@@ -20,7 +20,7 @@ std::string random_text() {
 }
 
 /// Writes what the server gives, before it starts.
-std::filesystem::path with_content(const TemporaryDirectory& directory, const std::string& text) {
+std::filesystem::path with_content(const TemporaryFolder& directory, const std::string& text) {
   directory.write("content", std::vector<std::uint8_t>(text.begin(), text.end()));
   return directory.path();
 }

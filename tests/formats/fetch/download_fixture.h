@@ -5,7 +5,7 @@
 #include "lockstep/formats/fetch/download.h"
 
 #include "tests/formats/fetch/file_server.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
@@ -13,7 +13,7 @@ namespace lockstep::testing {
 struct Origin {
   Origin();
 
-  TemporaryDirectory directory;
+  TemporaryFolder directory;
   std::string content;
   FileServer server;
 };
@@ -43,7 +43,7 @@ class DownloadTest : public ::testing::Test {
   /// Leaves a part as a run before would have.
   void leave_part(const std::string& bytes) const;
 
-  TemporaryDirectory directory_;
+  TemporaryFolder directory_;
   std::filesystem::path target_;
   const std::string& content_;
   FileServer& server_;

@@ -13,7 +13,7 @@
 #include "lockstep/formats/weights/safetensors.h"
 
 #include "tests/formats/snapshot/saved_snapshot.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +30,7 @@ class PendingSnapshotTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   SnapshotFolder folder_{directory_.path() / "run"};
 };
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kStep = 20;
 
 /// Is the folder with both kinds of start; saved once, as that waits for the disk.
 const fs::path& prepared(Scene scene) {
-  static const TemporaryDirectory kDirectory;
+  static const TemporaryFolder kDirectory;
   static const std::array kRuns = [] {
     const fs::path first = kDirectory.path() / "first";
     const fs::path later = kDirectory.path() / "later";

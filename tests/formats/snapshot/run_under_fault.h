@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
@@ -45,7 +45,7 @@ class RunUnderFault {
   void expect_that_life_goes_on() const;
 
  private:
-  TemporaryDirectory directory_;
+  TemporaryFolder directory_;
   Scene scene_;
 };
 

@@ -13,7 +13,7 @@
 
 #include "tests/formats/snapshot/manifest_text.h"
 #include "tests/formats/snapshot/saved_snapshot.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -43,7 +43,7 @@ class SnapshotCheckTest : public ::testing::Test {
     ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }
 
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   fs::path snapshot_ = testing::save_snapshot(directory_.path() / "run", 7, 1);
   fs::path state_ = snapshot_ / "state.json";
 };

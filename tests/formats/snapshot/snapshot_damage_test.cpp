@@ -12,8 +12,8 @@
 
 #include "tests/formats/snapshot/manifest_text.h"
 #include "tests/formats/snapshot/saved_snapshot.h"
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/mutation.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -203,7 +203,7 @@ class SnapshotDamageTest : public ::testing::Test {
     return image;
   }
 
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   SnapshotFolder folder_{directory_.path() / "run"};
   fs::path newer_path_ = folder_.path() / "step-00000002";
   Image older_, newer_, on_disk_;

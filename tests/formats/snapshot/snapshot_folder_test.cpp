@@ -9,7 +9,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/snapshot/saved_snapshot.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +28,7 @@ class SnapshotFolderTest : public ::testing::Test {
   }
   std::vector<std::string> names() const { return OpenDirectory::open(folder_.path()).names(); }
 
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   SnapshotFolder folder_{directory_.path() / "run"};
 };
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/expected_tensors.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -18,7 +18,7 @@ std::size_t files_in(const std::filesystem::path& folder) {
 }
 
 TEST(AtomicFile, IsThereOnlyWhenCommitted) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.path() / "a";
   {
     AtomicFile file(path);
@@ -32,7 +32,7 @@ TEST(AtomicFile, IsThereOnlyWhenCommitted) {
 }
 
 TEST(AtomicFile, LeavesNothingAndTheOldOneWithoutCommit) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.write("a", Bytes{1});
   { AtomicFile(path).write("two"); }
   EXPECT_EQ(testing::file_bytes(path), Bytes{1});
@@ -44,7 +44,7 @@ TEST(AtomicFile, LeavesNothingAndTheOldOneWithoutCommit) {
 }
 
 TEST(AtomicFile, HasTheModeThatTheUserWants) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const mode_t before = ::umask(027);
   AtomicFile file(directory.path() / "a");
   ::umask(before);
@@ -55,7 +55,7 @@ TEST(AtomicFile, HasTheModeThatTheUserWants) {
 }
 
 TEST(AtomicFile, SaysWhatTheSystemRefuses) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   EXPECT_THROW(AtomicFile(directory.path() / "none" / "a"), std::system_error);
   AtomicFile file(directory.path());  // a directory cannot be replaced by a file
   EXPECT_THROW(file.commit(), std::system_error);

@@ -6,9 +6,9 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/largest_allocation.h"
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/formats/weights/safetensors_bytes.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -251,7 +251,7 @@ TEST(Safetensors, EscapesNamesInMessages) {
 }
 
 TEST(Safetensors, KeepsTheFileInMemoryAsLongAsTheTensors) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.write("a", safetensors_bytes(one(R"("U8")", "[4]", "[0,4]"), 4));
   std::unique_ptr<TensorFile> part;
   {
@@ -263,7 +263,7 @@ TEST(Safetensors, KeepsTheFileInMemoryAsLongAsTheTensors) {
 }
 
 TEST(Safetensors, NamesTheFileThatItRefuses) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.write("empty.safetensors", {});
   try {
     read_safetensors(path);

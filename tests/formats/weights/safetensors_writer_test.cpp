@@ -7,8 +7,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/safetensors.h"
 
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/expected_tensors.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -33,7 +33,7 @@ std::string complaint(const std::function<void()>& body) {
 
 class SafetensorsWriter : public ::testing::Test {
  protected:
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   std::filesystem::path path_ = directory_.path() / "out.safetensors";
 };
 

@@ -5,8 +5,8 @@
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/zip_reader.h"
 
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/expected_tensors.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class TorchFileWriter : public ::testing::Test {
  protected:
-  testing::TemporaryDirectory directory_;
+  testing::TemporaryFolder directory_;
   std::filesystem::path path_ = directory_.path() / "out.pt";
 };
 

@@ -5,8 +5,8 @@
 
 #include "lockstep/core/error.h"
 
-#include "tests/formats/temporary_directory.h"
 #include "tests/formats/weights/expected_tensors.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +20,7 @@ std::vector<std::string> names(const TensorFile& file) {
 }
 
 TEST(WeightFile, IsKnownByItsContentWhateverItsName) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto torch =
       directory.write("a.safetensors", testing::file_bytes(testing::python_file("types.pt")));
   const auto safetensors =
@@ -32,7 +32,7 @@ TEST(WeightFile, IsKnownByItsContentWhateverItsName) {
 }
 
 TEST(WeightFile, IsWrittenAsItsExtensionSays) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const TensorFile nested = read_weights(testing::python_file("nested.pt"));
   for (const char* name : {"a.safetensors", "a.pt", "a.pth", "a.bin"}) {
     write_weights(directory.path() / name, nested.entries());
@@ -47,7 +47,7 @@ TEST(WeightFile, IsWrittenAsItsExtensionSays) {
 }
 
 TEST(WeightFile, GivesAPartOfEitherKind) {
-  const testing::TemporaryDirectory directory;
+  const testing::TemporaryFolder directory;
   const auto path = directory.path() / "a.safetensors";
   write_weights(path, read_weights(testing::python_file("nested.pt")).entries());
   for (const auto& file : {path, testing::python_file("nested.pt")}) {

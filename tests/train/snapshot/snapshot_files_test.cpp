@@ -10,7 +10,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/train/snapshot/written_file.h"
 
-#include "tests/train/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -63,7 +63,7 @@ TEST(SnapshotFiles, StagesWriteTheirPartsAndOwnersTheirShares) {
 
 TEST(SnapshotFiles, AListIsReadOnceItIsWhole) {
   const testing::TemporaryFolder folder;
-  const std::filesystem::path list = folder.path() + "/list.json";
+  const std::filesystem::path list = folder.str() + "/list.json";
   EXPECT_FALSE(read_written_files(list));
   WrittenFile written;
   written.file = {.name = "a", .bytes = 7, .sha256 = "b"};

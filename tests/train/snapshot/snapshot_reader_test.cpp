@@ -12,9 +12,9 @@
 #include "lockstep/core/error.h"
 #include "lockstep/train/snapshot/snapshot_choice.h"
 
+#include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
-#include "tests/train/temporary_folder.h"
 
 namespace lockstep {
 namespace {

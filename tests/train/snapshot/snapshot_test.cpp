@@ -18,8 +18,8 @@
 #include "lockstep/nn/optim/adam.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 
+#include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/training_steps.h"
-#include "tests/train/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/ddp_scaling/published_times.h"
-#include "lockstep/cli/train_flags.h"
+#include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -107,7 +107,7 @@ TEST(ScalingGrid, CountsWhatALinkCarries) {
 }
 
 TEST(ScalingGrid, PreparesASetOnceAndWantsOneThatIsNamed) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   const auto prepare = find_study("ddp-scaling")->prepare;
   prepare({.cores = 2}, folder.path());
   const auto set = folder.path() / "data" / "cifar100";

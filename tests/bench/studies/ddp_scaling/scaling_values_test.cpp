@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/summary.h"
+#include "lockstep/train/record/summary.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -22,7 +22,7 @@ class ScalingValues : public ::testing::Test {
     return scaling_values(folder_.path());
   }
 
-  lockstep::testing::TemporaryDirectory folder_;
+  lockstep::testing::TemporaryFolder folder_;
 };
 
 TEST_F(ScalingValues, SumWholeEpochs) {

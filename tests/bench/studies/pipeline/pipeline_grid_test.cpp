@@ -5,8 +5,8 @@
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/pipeline/grid.h"
-#include "lockstep/cli/train_flags.h"
-#include "lockstep/cli/train_launch.h"
+#include "lockstep/cli/train/train_flags.h"
+#include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

@@ -7,10 +7,10 @@
 
 #include "lockstep/bench/studies/pipeline/run_times.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/metrics.h"
-#include "lockstep/train/summary.h"
+#include "lockstep/train/record/metrics.h"
+#include "lockstep/train/record/summary.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -45,7 +45,7 @@ class PipelineValues : public ::testing::Test {
     return "nothing was thrown";
   }
 
-  lockstep::testing::TemporaryDirectory folder_;
+  lockstep::testing::TemporaryFolder folder_;
 };
 
 TEST_F(PipelineValues, AreThoseOfRunsAfterTheFirstStep) {

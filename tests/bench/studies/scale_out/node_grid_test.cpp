@@ -9,14 +9,14 @@
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/scale_out/trainer_plan.h"
-#include "lockstep/cli/bench_flags.h"
-#include "lockstep/cli/train_flags.h"
+#include "lockstep/cli/bench/bench_flags.h"
+#include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/mnist.h"
 
 #include "tests/bench/studies/scale_out/made_nodes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::scale_out {
 namespace {
@@ -141,7 +141,7 @@ TEST(NodeGrid, HandsOnWeightsToBeginWith) {
 }
 
 TEST(NodeGrid, HoldsImagesOutUnlessTheSetHasSomeToValidateOn) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   const std::string data = "images:" + folder.path().string();
   const auto split = [&] {
     const Study study = scale_out_study({.full = true, .cores = 2, .data = {data}});
@@ -155,7 +155,7 @@ TEST(NodeGrid, HoldsImagesOutUnlessTheSetHasSomeToValidateOn) {
 }
 
 TEST(PrepareScaleOut, DrawsASetOnce) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   prepare_scale_out({.full = false, .cores = 2}, folder.path());
   const auto drawn = folder.path() / "data" / "mnist";
   EXPECT_EQ(data::mnist(drawn, true).size(), trainer_plan(false).train_images);
@@ -165,7 +165,7 @@ TEST(PrepareScaleOut, DrawsASetOnce) {
 }
 
 TEST(PrepareScaleOut, LeavesImagesNoPartToValidateOn) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   // As one that was stopped in between has left it.
   const auto drawn = folder.path() / "data" / "images";
   for (const char* folder_of_class : {"train/a", "train/b", "val/a", "val/b"}) {
@@ -179,7 +179,7 @@ TEST(PrepareScaleOut, LeavesImagesNoPartToValidateOn) {
 }
 
 TEST(PrepareScaleOut, SaysWhatIsMissing) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   const auto prepare = [&](bool full, const std::string& data) {
     prepare_scale_out({.full = full, .data = {data}}, folder.path());
   };
@@ -202,7 +202,7 @@ TEST(BenchFlags, PretrainedIsForTheStudyThatTakesIt) {
 }
 
 TEST(BenchRequest, RemembersTheWeights) {
-  const lockstep::testing::TemporaryDirectory folder;
+  const lockstep::testing::TemporaryFolder folder;
   BenchRequest request{
       .studies = {"scale-out"}, .options = {.full = true, .pretrained = "/weights"}};
   write_request(folder.path(), request);

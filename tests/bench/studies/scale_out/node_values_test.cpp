@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/metrics.h"
-#include "lockstep/train/summary.h"
+#include "lockstep/train/record/metrics.h"
+#include "lockstep/train/record/summary.h"
 
 #include "tests/bench/studies/scale_out/made_nodes.h"
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::scale_out {
 namespace {
@@ -94,7 +94,7 @@ class NodeValues : public ::testing::Test {
     return "nothing was thrown";
   }
 
-  lockstep::testing::TemporaryDirectory folder_;
+  lockstep::testing::TemporaryFolder folder_;
   RunSummary summary_;
   std::string metrics_;
 };

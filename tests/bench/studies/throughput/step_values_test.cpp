@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/metrics.h"
-#include "lockstep/train/summary.h"
+#include "lockstep/train/record/metrics.h"
+#include "lockstep/train/record/summary.h"
 
-#include "tests/formats/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -46,7 +46,7 @@ class StepValues : public ::testing::Test {
     return "nothing was thrown";
   }
 
-  lockstep::testing::TemporaryDirectory folder_;
+  lockstep::testing::TemporaryFolder folder_;
 };
 
 TEST_F(StepValues, LeaveOutTheFirstLine) {

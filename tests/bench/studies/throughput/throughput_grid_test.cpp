@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/cli/train_flags.h"
-#include "lockstep/cli/train_launch.h"
+#include "lockstep/cli/train/train_flags.h"
+#include "lockstep/cli/train/train_launch.h"
 
 namespace lockstep::bench {
 namespace {

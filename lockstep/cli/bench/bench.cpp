@@ -1,0 +1,151 @@
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+
+#include "lockstep/bench/experiment/runner.h"
+#include "lockstep/bench/studies/bench_report.h"
+#include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/studies/replace_file.h"
+#include "lockstep/bench/studies/training_images.h"
+#include "lockstep/cli/bench/bench_flags.h"
+#include "lockstep/cli/env/environment_facts.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/record/run_directory.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kEnvironmentFile = "environment.json";
+
+void list_studies() {
+  std::cout << std::left << std::setw(20) << "STUDY"
+            << "WHAT IT MEASURES\n";
+  for (const auto& entry : bench::study_catalogue()) {
+    std::cout << std::setw(20) << entry.name << entry.about << "\n";
+  }
+  std::cout << std::setw(20) << "all"
+            << "each of them, in this order\n";
+}
+
+void list_cells(const BenchCommand& command) {
+  for (const bench::Study& study : command.request.make()) {
+    std::cout << study.name << ": " << study.cells.size() << " cells, "
+              << (study.rounds == 1 ? "one round" : std::to_string(study.rounds) + " rounds")
+              << "\n";
+    for (const bench::StudyCell& cell : study.cells) {
+      std::cout << "\n"
+                << cell.id << ": on " << cell.cores << (cell.cores == 1 ? " core" : " cores");
+      if (cell.places > cell.cores) std::cout << ", oversubscribed";
+      if (cell.rounds > 0) std::cout << ", rounds: at most " << cell.rounds;
+      const std::string program = cell.program.empty() ? "lockstep" : cell.program;
+      std::cout << "\n  " << program << " " << shell_text(cell.command) << "\n";
+    }
+  }
+}
+
+void prepare_studies(const BenchCommand& command) {
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (study->prepare != nullptr) study->prepare(command.request.options, command.output);
+  }
+}
+
+// What cannot begin leaves nothing that would stand in the way of the next try.
+void take_back(const fs::path& output, bool made) {
+  std::error_code ignored;
+  fs::remove(output / bench::kRequestFile, ignored);
+  fs::remove(output / kEnvironmentFile, ignored);
+  if (made) fs::remove(output, ignored);  // unless data are in it
+}
+
+// Before hours of work, not after.
+void prepare(const BenchCommand& command) {
+  const fs::path output = command.output;
+  check(
+      !fs::exists(output) || fs::is_directory(output),
+      "bench: --output is not a folder: ", command.output);
+  const auto before = bench::read_request(output);
+  bool made = false;
+  if (before) {
+    bench::check_continues(*before, command.request);
+  } else {
+    check(
+        !fs::exists(output) || fs::is_empty(output),
+        "bench: --output holds files already, and no bench: ", command.output,
+        "; name a new or empty folder, or leave --output out");
+    made = fs::create_directories(output);
+  }
+  bench::write_request(output, command.request);
+  bench::replace_file(
+      output / kEnvironmentFile,
+      environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
+  try {
+    prepare_studies(command);
+  } catch (const std::exception&) {
+    if (!before) take_back(output, made);
+    throw;
+  }
+}
+
+// 0, or the code of the first study that did not go well; a signal ends all.
+int measure(const BenchCommand& command) {
+  int code = 0;
+  for (const bench::Study& study : command.request.make()) {
+    const bench::RunnerResult result = bench::run_study(
+        study, {.output = command.output,
+                .program = fs::read_symlink("/proc/self/exe").string(),
+                .seed = command.seed,
+                .cores = command.request.options.cores,
+                .keep_runs = command.keep_runs,
+                .retry_failed = command.retry_failed,
+                .say = {}});
+    if (result.signal != 0) return result.exit_code();
+    if (code == 0) code = result.exit_code();
+  }
+  return code;
+}
+
+void tell(const BenchCommand& command, int code) {
+  const auto report = bench::read_bench_report(command.output);
+  bench::write_bench_report(report);
+  // Who stopped it asked for no tables.
+  if (code < 128) std::cout << bench::bench_text(report) << "\n";
+  std::cout << "The report: " << command.output << "/report.html, " << command.output
+            << "/report.md\n";
+  if (code >= 128) {
+    std::cerr << "lockstep bench: stopped; the same command with --output " << command.output
+              << " goes on\n";
+  } else if (code != 0) {
+    std::cerr << "lockstep bench: " << report.failures()
+              << " samples failed; the tables say why, runs/*/*.log what they said\n";
+  }
+  if (command.json) std::cout << bench::bench_json(report) << "\n";
+  std::cout.flush();
+}
+
+}  // namespace
+
+int bench(const std::vector<std::string>& arguments) {
+  const auto command = parse_bench(arguments);
+  if (!command) {
+    std::cout << bench_help();
+    return 0;
+  }
+  if (command->list) {
+    if (command->name.empty()) {
+      list_studies();
+    } else {
+      list_cells(*command);
+    }
+    return 0;
+  }
+  prepare(*command);
+  const int code = measure(*command);
+  tell(*command, code);
+  return code;
+}
+
+}  // namespace lockstep::cli

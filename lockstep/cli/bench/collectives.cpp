@@ -1,0 +1,41 @@
+#include <iostream>
+
+#include "lockstep/cli/bench/collectives_flags.h"
+#include "lockstep/cli/sibling_program.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/launch/launcher.h"
+
+namespace lockstep::cli {
+namespace {
+
+launch::LaunchOptions launch_options(const CollectivesCommand& command) {
+  launch::LaunchOptions options;
+  options.workers = command.ranks;
+  options.pin = command.pin;
+  options.lockstep_codes = true;
+  options.grace_after_failure = std::chrono::milliseconds(0);  // the others have nothing to save
+  options.output.first_inherits = true;
+  options.output.shown_ranks = {0};
+  return options;
+}
+
+}  // namespace
+
+int collectives(const std::vector<std::string>& arguments) {
+  const auto command = parse_collectives(arguments);
+  if (!command) {
+    std::cout << collectives_help();
+    return 0;
+  }
+  const std::string program = sibling_program("collectives", "lockstep-collectives");
+  const bool inside_a_launcher = environment("RANK").has_value();
+  if (inside_a_launcher || command->ranks_are_threads()) become("collectives", program, arguments);
+  check_sweep(command->sweep, command->ranks);
+  launch::LaunchOptions options = launch_options(*command);
+  options.program = program;
+  options.arguments = arguments;
+  return launch::launch(options);
+}
+
+}  // namespace lockstep::cli

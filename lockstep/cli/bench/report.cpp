@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/bench/page/text.h"
+#include "lockstep/bench/run_report.h"
+#include "lockstep/bench/studies/bench_report.h"
+#include "lockstep/bench/studies/data_parallel/results_table.h"
+#include "lockstep/cli/flags/flag_parser.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDescription =
+    R"(Shows what runs of lockstep train recorded, or what a bench measured, as plain tables.
+
+One run: a row for each epoch, its restarts joined to one curve; between the rows stands where it
+went on and what had been lost. Several runs: side by side. A run may still be under way.
+A bench's folder: its tables, and report.md, report.html and figures/ are written again, all of them
+from its samples.jsonl.
+Files of results, as lockstep bench data-parallel and the study that it repeats write them: their epoch
+times in one table.
+)";
+
+constexpr const char* kExamples = R"(Examples:
+  lockstep report runs/first
+  lockstep report runs/first runs/second
+  lockstep report runs/first --json                  every number, for a script
+  lockstep report bench-dp                           tables and figures again
+  lockstep report bench-dp/pytorch_results.txt theirs/pytorch_results.txt
+                                                     in one table)";
+
+struct Request {
+  std::vector<std::string> paths;
+  bool json = false;
+};
+
+/// Reads the command line; nothing if it asked for help, which is then printed.
+std::optional<Request> request_of(const std::vector<std::string>& arguments) {
+  Request request;
+  CLI::App app;
+  use_our_layout(app, "Usage: lockstep report RUN... | BENCH | RESULTS... [--json]");
+  app.description(kDescription);
+  app.footer(kExamples);
+  app.add_option("PATH", request.paths, "folders of runs, one of a bench, or files of results")
+      ->required();
+  app.add_flag("--json", request.json, "print one JSON object; not of files of results");
+  app.set_help_flag("-h,--help", "print this");
+  if (parse_flags(app, "report", arguments)) return request;
+  std::cout << app.help();
+  return std::nullopt;
+}
+
+void report_bench(const std::string& folder, bool json) {
+  const auto report = bench::read_bench_report(folder);
+  bench::write_bench_report(report);
+  if (json) {
+    std::cout << bench::bench_json(report) << "\n";
+  } else {
+    std::cout << bench::bench_text(report) << "\nWritten again: " << folder << "/report.html, "
+              << folder << "/report.md, " << folder << "/figures\n";
+  }
+}
+
+void report_results(const std::vector<std::string>& paths) {
+  std::vector<bench::ResultsSource> sources;
+  for (const std::string& path : paths) sources.push_back({path, bench::read_results(path)});
+  std::cout << bench::page::to_text(bench::results_table(sources));
+}
+
+void report_runs(const Request& request) {
+  std::vector<bench::RunReport> runs;
+  for (const std::string& run : request.paths) runs.push_back(bench::read_run_report(run));
+  std::cout << (request.json ? bench::report_json(runs) + "\n" : bench::report_text(runs));
+}
+
+}  // namespace
+
+int report(const std::vector<std::string>& arguments) {
+  const auto request = request_of(arguments);
+  if (!request) return 0;
+  const auto& paths = request->paths;
+  const auto count = [&](bool (*holds)(const std::string&)) {
+    return static_cast<std::size_t>(std::count_if(paths.begin(), paths.end(), holds));
+  };
+  const auto benches = count([](const std::string& path) { return bench::is_bench_folder(path); });
+  const auto files = count([](const std::string& path) { return fs::is_regular_file(path); });
+  const bool several_kinds =
+      (benches > 0 && paths.size() > 1) || (files > 0 && files < paths.size());
+  check(
+      !several_kinds,
+      "report: takes folders of runs, or one folder of a bench, or files of results; these are ",
+      benches, " of a bench, ", files, " files and ", paths.size() - benches - files, " others");
+  check(!request->json || files == 0, "report: --json is not for files of results");
+  if (benches > 0) {
+    report_bench(paths.front(), request->json);
+  } else if (files > 0) {
+    report_results(paths);
+  } else {
+    report_runs(*request);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::cli

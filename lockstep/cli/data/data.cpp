@@ -1,0 +1,62 @@
+#include <iostream>
+#include <map>
+
+#include "lockstep/cli/data/data_verbs.h"
+#include "lockstep/cli/flags/suggest.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Verb = int (*)(const std::vector<std::string>&);
+
+const std::map<std::string, Verb> kVerbs{
+    {"fetch", data_fetch}, {"check", data_check}, {"synthesize", data_synthesize}};
+
+constexpr const char* kOverview = R"(Usage: lockstep data fetch|check|synthesize NAME DIR [flags]
+
+Brings, checks or draws a data set.
+
+  fetch NAME DIR                    download a set, each file verified by its SHA-256
+  check NAME DIR                    read every file and say what the set holds, and which are bad
+  synthesize NAME DIR               draw a set to learn from, in the real one's format, without a net
+
+Examples:
+  lockstep data fetch cifar100 /data/cifar100
+  lockstep data check images:/data/flowers --bad-list bad.txt
+  lockstep data synthesize cifar100 /tmp/cifar100 --train 5000 --test 1000
+  lockstep data fetch --help                         all flags of one of them
+)";
+
+}  // namespace
+
+DataPlace data_place(
+    const std::string& verb, const std::string& set, const std::string& directory) {
+  const auto colon = set.find(':');
+  if (colon == std::string::npos) return {set, directory};
+  check(directory.empty(), "data ", verb, ": the folder is given twice: ", set, " ", directory);
+  check(colon + 1 < set.size(), "data ", verb, ": there is no folder after the colon: ", set);
+  return {set.substr(0, colon), set.substr(colon + 1)};
+}
+
+int data(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    std::cerr << kOverview;
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const std::string& word = arguments.front();
+  if (word == "--help" || word == "-h") {
+    std::cout << kOverview;
+    return 0;
+  }
+  const auto verb = kVerbs.find(word);
+  if (verb != kVerbs.end()) return verb->second({arguments.begin() + 1, arguments.end()});
+  std::vector<std::string> known;
+  for (const auto& each : kVerbs) known.push_back(each.first);
+  throw InvalidArgument(concat(
+      "data: there is no ", word, did_you_mean(word, known), " (fetch, check and synthesize are)"));
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,79 @@
+#include <iomanip>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/cli/env/environment_facts.h"
+#include "lockstep/cli/flags/flag_parser.h"
+#include "lockstep/cli/verbs.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  lockstep env                    to read, or to paste into a report
+  lockstep env --json | jq .processor.extensions)";
+
+bool is_bytes(const std::string& name) {
+  constexpr std::string_view kEnding = "_bytes";
+  return name.size() > kEnding.size() &&
+         name.compare(name.size() - kEnding.size(), kEnding.size(), kEnding) == 0;
+}
+
+std::string in_words(const std::string& name, const Facts& value) {
+  if (value.is_null()) return "none";
+  if (is_bytes(name) && value.is_number()) return bytes_in_words(value.get<double>());
+  if (value.is_string()) return value.get<std::string>().empty() ? "none" : value;
+  if (!value.is_array()) return value.dump();
+  std::string list;
+  for (const Facts& item : value) {
+    if (!list.empty()) list += ' ';
+    list += in_words("", item);
+  }
+  return list.empty() ? "none" : list;
+}
+
+std::string label_of(std::string name) {
+  if (is_bytes(name)) name.resize(name.size() - 6);
+  for (char& letter : name) {
+    if (letter == '_') letter = ' ';
+  }
+  return name;
+}
+
+void print(const Facts& facts) {
+  for (const auto& [section, entries] : facts.items()) {
+    std::cout << section << '\n';
+    const bool verbatim = section == "variables";
+    for (const auto& [name, value] : entries.items()) {
+      std::cout << "  " << std::left << std::setw(24) << (verbatim ? name : label_of(name)) << ' '
+                << in_words(name, value) << '\n';
+    }
+  }
+}
+
+}  // namespace
+
+int env(const std::vector<std::string>& arguments) {
+  CLI::App app;
+  bool json = false;
+  use_our_layout(app, "Usage: lockstep env [--json]");
+  app.description("Shows what this host and this build are.\n");
+  app.footer(kExamples);
+  app.add_flag("--json", json, "print one JSON object");
+  app.set_help_flag("-h,--help", "print this");
+  if (!parse_flags(app, "env", arguments)) {
+    std::cout << app.help();
+    return 0;
+  }
+  Facts facts = environment_facts();
+  if (json) {
+    std::cout << facts.dump() << '\n';
+    return 0;
+  }
+  facts.erase("v");
+  print(facts);
+  return 0;
+}
+
+}  // namespace lockstep::cli

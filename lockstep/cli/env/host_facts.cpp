@@ -1,0 +1,202 @@
+#include "lockstep/cli/env/host_facts.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include <gnu/libc-version.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/launch/cgroup.h"
+#include "lockstep/launch/cpu_share.h"
+#include "lockstep/launch/launch_options.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string read_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// Lists the entries of a folder whose names begin so.
+std::vector<std::string> entries(const fs::path& folder, const std::string& start = "") {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind(start, 0) == 0) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string os_name() {
+  std::ifstream file("/etc/os-release");
+  const std::string key = "PRETTY_NAME=";
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(key, 0) == 0) return line.substr(key.size() + 1, line.size() - key.size() - 2);
+  }
+  return "unknown";
+}
+
+Facts system_facts() {
+  utsname name{};
+  ::uname(&name);
+  return {
+      {"os", os_name()},
+      {"kernel", std::string(name.sysname) + " " + name.release},
+      {"architecture", name.machine},
+      {"libc", std::string("glibc ") + ::gnu_get_libc_version()},
+      {"host", name.nodename}};
+}
+
+/// Picks out of the processor's flags those that decide how fast tensors are.
+Facts vector_extensions(const std::string& flags) {
+  Facts found = Facts::array();
+  const std::string padded = " " + flags + " ";
+  for (const char* name :
+       {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
+        "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16"}) {
+    if (padded.find(std::string(" ") + name + " ") != std::string::npos) found.push_back(name);
+  }
+  return found;
+}
+
+Facts processor_facts() {
+  const std::string info = read_text("/proc/cpuinfo");
+  Facts facts{
+      {"model", field_of(info, "model name")},
+      {"cores_online", ::sysconf(_SC_NPROCESSORS_ONLN)},
+      {"affinity", launch::available_cpus()},
+      {"cores_usable", launch::usable_cpu_count()},
+      {"numa_nodes", entries("/sys/devices/system/node", "node").size()},
+      {"extensions", vector_extensions(field_of(info, "flags"))}};
+  const auto quota = launch::cgroup_cpu_quota();
+  facts["cgroup_quota"] = quota ? Facts(*quota) : Facts(nullptr);
+  return facts;
+}
+
+double kibibytes(const std::string& field) { return field.empty() ? 0 : std::stod(field) * 1024; }
+
+Facts memory_facts() {
+  const std::string info = read_text("/proc/meminfo");
+  struct statvfs shared {};
+  ::statvfs("/dev/shm", &shared);
+  const auto limit = launch::cgroup_memory_limit();
+  return {
+      {"total_bytes", kibibytes(field_of(info, "MemTotal"))},
+      {"available_bytes", kibibytes(field_of(info, "MemAvailable"))},
+      {"swap_bytes", kibibytes(field_of(info, "SwapTotal"))},
+      {"cgroup_limit_bytes", limit ? Facts(static_cast<double>(*limit)) : Facts(nullptr)},
+      {"dev_shm_bytes",
+       static_cast<double>(shared.f_blocks) * static_cast<double>(shared.f_frsize)},
+      {"transparent_huge_pages", read_line("/sys/kernel/mm/transparent_hugepage/enabled")}};
+}
+
+Facts limit(int resource) {
+  rlimit limits{};
+  ::getrlimit(static_cast<__rlimit_resource_t>(resource), &limits);
+  if (limits.rlim_cur == RLIM_INFINITY) return "unlimited";
+  return limits.rlim_cur;
+}
+
+Facts limit_facts() {
+  return {{"open_files", limit(RLIMIT_NOFILE)},           {"processes", limit(RLIMIT_NPROC)},
+          {"locked_memory_bytes", limit(RLIMIT_MEMLOCK)}, {"address_space_bytes", limit(RLIMIT_AS)},
+          {"stack_bytes", limit(RLIMIT_STACK)},           {"core_bytes", limit(RLIMIT_CORE)}};
+}
+
+Facts network_facts() {
+  Facts cards = Facts::object();
+  for (const std::string& name : entries("/sys/class/net")) {
+    const fs::path folder = fs::path("/sys/class/net") / name;
+    const std::string speed = read_line(folder / "speed");  // not known for virtual ones
+    const bool known = !speed.empty() && speed[0] != '-';
+    const std::string state = read_line(folder / "operstate");
+    cards[name] = known ? state + ", " + speed + " Mbit/s" : state;
+  }
+  return cards;
+}
+
+Facts gpu_facts() {
+  Facts devices = Facts::array();
+  const fs::path folder = "/proc/driver/nvidia/gpus";
+  for (const std::string& name : entries(folder)) {
+    devices.push_back(field_of(read_text(folder / name / "information"), "Model"));
+  }
+  return {
+      {"driver", read_line("/proc/driver/nvidia/version")},
+      {"devices", devices},
+      {"usable", launch::gpu_count()}};
+}
+
+Facts scheduler_facts() {
+  const std::vector<std::pair<std::string, const char*>> known{
+      {"Slurm", "SLURM_JOB_ID"},
+      {"Open MPI", "OMPI_COMM_WORLD_SIZE"},
+      {"PMI", "PMI_SIZE"},
+      {"LSF", "LSB_JOBID"},
+      {"Kubernetes", "KUBERNETES_SERVICE_HOST"},
+      {"torchrun or lockstep", "TORCHELASTIC_RUN_ID"}};
+  Facts found = Facts::array();
+  for (const auto& [name, variable] : known) {
+    if (environment(variable)) found.push_back(name);
+  }
+  return found;
+}
+
+}  // namespace
+
+Facts host_facts() {
+  return {
+      {"system", system_facts()},
+      {"processor", processor_facts()},
+      {"memory", memory_facts()},
+      {"limits", limit_facts()},
+      {"gpu", gpu_facts()},
+      {"network", network_facts()},
+      {"scheduler", {{"found", scheduler_facts()}}}};
+}
+
+std::string field_of(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos || line.compare(0, name.size(), name) != 0) continue;
+    if (line.find_first_not_of(" \t", name.size()) != colon) continue;
+    const auto start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+std::string bytes_in_words(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
+  char text[40];
+  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return text;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,131 @@
+// Trains as one rank of a run; `lockstep train` starts as many of them as asked.
+
+#include <atomic>
+#include <chrono>
+#include <iostream>
+
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
+
+#include "lockstep/cli/train/train_flags.h"
+#include "lockstep/comm/rendezvous.h"
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/core/progress_page.h"
+#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/train/dry_run.h"
+#include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/stop_signal.h"
+#include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::cli {
+namespace {
+
+int number_or(const char* name, int otherwise) {
+  return static_cast<int>(environment_number(name).value_or(otherwise));
+}
+
+TrainSurroundings surroundings() {
+  const int world_size = number_or("WORLD_SIZE", 1);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {
+      .world_size = world_size,
+      .local_world_size = number_or("LOCAL_WORLD_SIZE", world_size),
+      .unix_time = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+      .restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0)};
+}
+
+// The launcher has taken --nproc-per-node out; with it the command can be given again.
+std::vector<std::string> command_line(const std::vector<std::string>& arguments, int ranks) {
+  std::vector<std::string> words = {"lockstep", "train"};
+  if (ranks > 1) words.insert(words.end(), {"--nproc-per-node", std::to_string(ranks)});
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+void report(const RunSummary& summary, const TrainCommand& command) {
+  std::cout << epoch_table(summary) << "The run's files are in " << command.options.output << '\n';
+  if (command.json) std::cout << to_json(summary) << '\n';
+  std::cout.flush();
+}
+
+// Says what failed and ends here, with the group still open: were it closed first, the other ranks
+// could end sooner than this one, and the launcher would take their loss of a peer for the cause.
+[[noreturn]] void leave(const std::exception& error) {
+  std::cerr << "lockstep: " << error.what() << std::endl;
+  ::_exit(static_cast<int>(exit_code_of(error)));
+}
+
+int train_rank(
+    const TrainCommand& command, const ProcessGroup& world, const std::vector<std::string>& words,
+    const std::vector<Place>& places) {
+  Trainer trainer(command.options, world, words, places);
+  // Before, there is nothing to save.
+  handle_stop_signals();
+  const RunSummary summary = trainer.run();
+  if (world.rank() == 0) report(summary, command);
+  return summary.exit;
+}
+
+// Each rank a thread in its place, or above the places of its stages.
+int train_threads(
+    const TrainCommand& command, const std::vector<std::string>& words, const Layout& layout) {
+  const std::vector<Place> places = cpu_places(layout.thread_ranks * layout.places);
+  std::atomic<int> code{0};  // the same of all
+  run_ranks(layout.thread_ranks, [&](const ProcessGroup& world) {
+    const auto first = places.begin() + world.rank() * layout.places;
+    const std::vector<Place> own(first, first + layout.places);
+    PlaceWorker worker(own.size() == 1 ? own.front() : Place(), concat("rank ", world.rank()));
+    worker.begin([&] { code = train_rank(command, world, words, own); });
+    worker.wait();
+  });
+  return code;
+}
+
+int train(const TrainCommand& command, const std::vector<std::string>& words) {
+  // Early, so that the launcher knows of a life that ends before its first step.
+  const auto page = ProgressPage::from_environment();
+  // On every rank, so that all refuse alike; the folder is made after they have met.
+  check_run_directory(command.options.output, command.options.resume);
+  const ProcessGroup world = init_process_group({.backend = command.options.backend});
+  try {
+    const Layout layout = plan_layout(command.options, world.size());
+    // The places have all cores; OpenMP's threads of the caller would spin on them between its own
+    // few loops, which made a step of mnist-small in two places four times as long.
+    if (layout.places > 1) at::set_num_threads(1);
+    if (layout.thread_ranks > 1) return train_threads(command, words, layout);
+    const bool divided = layout.places > 1;
+    return train_rank(
+        command, world, words, divided ? cpu_places(layout.places) : std::vector<Place>());
+  } catch (const std::exception& error) {
+    leave(error);
+  }
+}
+
+int body(int count, char** values) {
+  const std::vector<std::string> arguments(values + 1, values + count);
+  const TrainSurroundings around = surroundings();
+  const bool speaks = number_or("RANK", 0) == 0;
+  const auto command = parse_train_flags(arguments, around);
+  if (!command) {
+    if (speaks) std::cout << train_help();
+  } else if (command->dry_run) {
+    if (speaks) {
+      std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));
+    }
+  } else {
+    return train(*command, command_line(arguments, around.local_world_size));
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int count, char** values) {
+  return lockstep::run_program("lockstep", lockstep::cli::body, count, values);
+}

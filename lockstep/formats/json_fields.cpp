@@ -1,0 +1,165 @@
+#include "lockstep/formats/json_fields.h"
+
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kLongestShown = 60;
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', true);
+  if (text.size() > kLongestShown) text = text.substr(0, kLongestShown) + "...";
+  return text;
+}
+
+}  // namespace
+
+JsonFields::JsonFields(const Json& object, std::string file)
+    : JsonFields(object, std::move(file), "") {}
+
+JsonFields::JsonFields(const Json& object, std::string file, std::string name)
+    : object_(&object), file_(std::move(file)), name_(std::move(name)) {
+  if (object.is_object()) return;
+  const std::string what = name_.empty() ? "it" : name_.substr(0, name_.size() - 1);
+  throw DataError(concat(file_, ": ", what, " must be a JSON object: ", shown(object)));
+}
+
+bool JsonFields::has(const char* key) const { return find(key) != nullptr; }
+
+std::string JsonFields::text(const char* key) const {
+  if (!at(key).is_string()) refuse(key, "be a text");
+  return at(key).get<std::string>();
+}
+
+bool JsonFields::flag(const char* key) const {
+  if (!at(key).is_boolean()) refuse(key, "be true or false");
+  return at(key).get<bool>();
+}
+
+std::int64_t JsonFields::count(const char* key, std::int64_t least, std::int64_t most) const {
+  const Json& value = at(key);
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() ||
+                     value.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMost)) &&
+                    value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
+  if (!fits && most == kMost) refuse(key, concat("be a whole number of at least ", least));
+  if (!fits) refuse(key, concat("be a whole number from ", least, " to ", most));
+  return value.get<std::int64_t>();
+}
+
+int JsonFields::small_count(const char* key, int least) const {
+  return static_cast<int>(count(key, least, std::numeric_limits<int>::max()));
+}
+
+double JsonFields::number(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(key, "be a finite number");
+  return value.get<double>();
+}
+
+double JsonFields::seconds(const char* key) const {
+  const double value = number(key);
+  if (value < 0) refuse(key, "be a number of at least 0");
+  return value;
+}
+
+std::optional<std::string> JsonFields::text_if(const char* key) const {
+  return has(key) ? std::optional(text(key)) : std::nullopt;
+}
+
+std::optional<bool> JsonFields::flag_if(const char* key) const {
+  return has(key) ? std::optional(flag(key)) : std::nullopt;
+}
+
+std::optional<std::int64_t> JsonFields::count_if(
+    const char* key, std::int64_t least, std::int64_t most) const {
+  return has(key) ? std::optional(count(key, least, most)) : std::nullopt;
+}
+
+std::optional<double> JsonFields::number_if(const char* key) const {
+  return has(key) ? std::optional(number(key)) : std::nullopt;
+}
+
+double JsonFields::number_or_nan(const char* key) const {
+  return number_if(key).value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+JsonFields JsonFields::object(const char* key) const {
+  return {at(key), file_, name_ + key + "."};
+}
+
+std::optional<JsonFields> JsonFields::object_if(const char* key) const {
+  return has(key) ? std::optional(object(key)) : std::nullopt;
+}
+
+std::vector<JsonFields> JsonFields::objects(const char* key) const {
+  if (!at(key).is_array()) refuse(key, "be a list of objects");
+  std::vector<JsonFields> objects;
+  for (const Json& object : at(key))
+    objects.push_back(JsonFields(object, file_, concat(name_, key, "[", objects.size(), "].")));
+  return objects;
+}
+
+std::vector<std::string> JsonFields::texts(const char* key) const {
+  if (!at(key).is_array()) refuse(key, "be a list of texts");
+  std::vector<std::string> texts;
+  for (const Json& text : at(key)) {
+    if (!text.is_string()) refuse(key, "be a list of texts");
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+std::vector<double> JsonFields::numbers(const char* key) const {
+  if (!at(key).is_array()) refuse(key, "be a list of numbers");
+  std::vector<double> numbers;
+  for (const Json& number : at(key)) {
+    if (!number.is_number() || !std::isfinite(number.get<double>()))
+      refuse(key, "be a list of finite numbers");
+    numbers.push_back(number.get<double>());
+  }
+  return numbers;
+}
+
+std::map<std::string, std::string> JsonFields::text_map(const char* key) const {
+  const JsonFields inner = object(key);
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, value] : inner.items().items()) texts[name] = inner.text(name.c_str());
+  return texts;
+}
+
+std::map<std::string, double> JsonFields::number_map(const char* key) const {
+  const JsonFields inner = object(key);
+  std::map<std::string, double> numbers;
+  for (const auto& [name, value] : inner.items().items())
+    numbers[name] = inner.number(name.c_str());
+  return numbers;
+}
+
+void JsonFields::refuse(const char* key, const std::string& expected) const {
+  const auto found = object_->find(key);
+  const std::string value = found == object_->end() ? "it is missing" : shown(*found);
+  throw DataError(concat(file_, ": ", name_, printable(key), " must ", expected, ": ", value));
+}
+
+const Json* JsonFields::find(const char* key) const {
+  const auto found = object_->find(key);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+const Json& JsonFields::at(const char* key) const {
+  const auto found = object_->find(key);
+  if (found == object_->end()) refuse(key, "be there");
+  return *found;
+}
+
+}  // namespace lockstep

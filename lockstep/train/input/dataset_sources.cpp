@@ -1,0 +1,185 @@
+#include "lockstep/train/input/dataset_sources.h"
+
+#include <utility>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/cifar.h"
+#include "lockstep/data/image_folder.h"
+#include "lockstep/data/mnist.h"
+#include "lockstep/data/mock.h"
+#include "lockstep/data/stored_samples.h"
+#include "lockstep/data/transforms/augment.h"
+
+namespace lockstep {
+namespace {
+
+using data::Normalization;
+using Transform = std::unique_ptr<const data::ImageTransform>;
+
+// Repeats the one batch until an epoch is about as long as one of MNIST.
+constexpr std::int64_t kMockRepetitions = 234;
+constexpr int kUsualSide = 224;
+constexpr int kCifarSide = 32;
+
+// Of the training images, as the field uses them.
+const Normalization kCifar10{{0.4914F, 0.4822F, 0.4465F}, {0.2470F, 0.2435F, 0.2616F}};
+const Normalization kCifar100{{0.5071F, 0.4867F, 0.4408F}, {0.2675F, 0.2565F, 0.2761F}};
+
+// Both parts of a set that lies in memory.
+struct Stored {
+  data::InMemoryImages train;
+  data::InMemoryImages test;
+  Normalization normalization = {};
+};
+
+data::AugmentKind kind_of(Augment augment) {
+  if (augment == Augment::kNone) return data::AugmentKind::kNone;
+  return augment == Augment::kTimm ? data::AugmentKind::kTimm : data::AugmentKind::kCropFlip;
+}
+
+Transform train_transform(Augment augment, ImageSize size, const Normalization& normalization) {
+  return data::make_train_transform(data::augment_options(kind_of(augment), size, normalization));
+}
+
+// What the model takes: ImageNet's images, CIFAR's for the small relatives, ten numbers. Those of
+// ImageNet have the size that was asked for from the start: scaling them would cost each step time.
+data::MockOptions mock_options(const TrainOptions& options) {
+  const std::string& model = options.model;
+  if (model == "toy") return {.shape = {.channels = 1, .height = 1, .width = 10}};
+  if (model.ends_with("-cifar")) return {.shape = {.channels = 3, .height = 32, .width = 32}};
+  if (model.starts_with("resnet") || model.starts_with("vgg")) {
+    const std::int64_t side = options.loading.image_size.value_or(kUsualSide);
+    return {.size = 128, .shape = {.channels = 3, .height = side, .width = side}};
+  }
+  return {};
+}
+
+Stored mock(const TrainOptions& options) {
+  check(
+      options.data.directory.empty(), "train: --data mock has no folder: ", options.data.directory);
+  const auto batch = data::mock(mock_options(options));
+  return {.train = batch.repeated(kMockRepetitions), .test = batch};
+}
+
+Stored read_stored(const TrainOptions& options) {
+  const std::string& name = options.data.name;
+  if (name == "mock") return mock(options);
+  std::string folder = options.data.directory;
+  if (name == "fashion-mnist" && folder.empty()) folder = data::kFashionMnistDirectory;
+  check(!folder.empty(), "train: --data ", name, " needs a folder: --data ", name, ":DIR");
+  if (name == "fashion-mnist")
+    return {data::fashion_mnist(folder, true), data::fashion_mnist(folder, false)};
+  if (name == "mnist") return {data::mnist(folder, true), data::mnist(folder, false)};
+  if (name == "cifar10")
+    return {data::cifar10(folder, true), data::cifar10(folder, false), kCifar10};
+  return {data::cifar100(folder, true), data::cifar100(folder, false), kCifar100};
+}
+
+ImageSize size_of(const data::InMemoryImages& images) {
+  return {images.shape().width, images.shape().height};
+}
+
+data::SamplesPointer samples_of(
+    const data::InMemoryImages& images, const Normalization& normalization, ImageSize size) {
+  if (size == size_of(images)) {
+    return std::make_shared<data::StoredSamples>(images, normalization);
+  }
+  return std::make_shared<data::TransformedSamples>(
+      images, data::make_eval_transform(size, normalization));
+}
+
+std::vector<std::int64_t> labels_of(const data::InMemoryImages& images) {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < images.size(); ++i) labels.push_back(images.label(i));
+  return labels;
+}
+
+void check_augmentable(const TrainOptions& options, const data::InMemoryImages& images) {
+  check(
+      options.loading.augment != Augment::kTimm || images.shape().channels == 3,
+      "train: --augment timm changes colours, but the images of ", options.data.name,
+      " are grey; use crop-flip or none");
+}
+
+DatasetSource open_stored(const TrainOptions& options) {
+  const Stored stored = read_stored(options);
+  check_augmentable(options, stored.train);
+  const LoadingSettings& loading = options.loading;
+  const ImageSize size = loading.image_size ? ImageSize{*loading.image_size, *loading.image_size}
+                                            : size_of(stored.train);
+  DatasetSource source{
+      .unaugmented = samples_of(stored.train, stored.normalization, size),
+      .labels = labels_of(stored.train),
+      .test = samples_of(stored.test, stored.normalization, size),
+      .is_mere_copy = loading.augment == Augment::kNone && size == size_of(stored.train),
+      .bytes_in_memory = (stored.train.stored_images() + stored.test.stored_images()) *
+                         stored.train.shape().elements()};
+  source.train =
+      loading.augment == Augment::kNone
+          ? source.unaugmented
+          : std::make_shared<data::TransformedSamples>(
+                stored.train, train_transform(loading.augment, size, stored.normalization));
+  return source;
+}
+
+// Opens the parts of a folder, each with its rule for files that cannot be decoded.
+class FolderOpener {
+ public:
+  FolderOpener(const TrainOptions& options, DatasetSource& source)
+      : loading_(options.loading), source_(source) {
+    const bool is_small = options.model.ends_with("-cifar");
+    const int side = loading_.image_size.value_or(is_small ? kCifarSide : kUsualSide);
+    size_ = {side, side};
+  }
+
+  data::SamplesPointer for_training(const data::ImageFolder& folder) {
+    return open(
+        folder, train_transform(loading_.augment, size_, data::imagenet_normalization()),
+        data::OnBadImage::kReplace);
+  }
+
+  // Nothing stands in for an image that is counted.
+  data::SamplesPointer for_evaluation(const data::ImageFolder& folder) {
+    return open(folder, data::make_eval_transform(size_), data::OnBadImage::kIgnore);
+  }
+
+ private:
+  data::SamplesPointer open(
+      const data::ImageFolder& folder, Transform transform, data::OnBadImage when_skipping) {
+    const bool skips = loading_.bad_images == BadImages::kSkip;
+    auto samples = std::make_shared<data::FolderSamples>(
+        folder, std::move(transform), skips ? when_skipping : data::OnBadImage::kFail);
+    source_.folders.push_back(samples);
+    return samples;
+  }
+
+  const LoadingSettings& loading_;
+  DatasetSource& source_;
+  ImageSize size_;
+};
+
+DatasetSource open_folders(const TrainOptions& options) {
+  check(!options.data.directory.empty(), "train: --data images needs a folder: --data images:DIR");
+  const data::ImageFolders folders = data::open_image_folders(options.data.directory);
+  DatasetSource source{.labels = folders.train.labels()};
+  FolderOpener opener(options, source);
+  source.train = opener.for_training(folders.train);
+  source.unaugmented = opener.for_evaluation(folders.train);
+  if (folders.validation) source.validation = opener.for_evaluation(*folders.validation);
+  if (folders.test) source.test = opener.for_evaluation(*folders.test);
+  return source;
+}
+
+}  // namespace
+
+DatasetSource open_source(const TrainOptions& options) {
+  const std::string& name = options.data.name;
+  if (name == "images") return open_folders(options);
+  check(
+      name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
+          name == "mock",
+      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock: ", name);
+  return open_stored(options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/data/folder_samples.h"
+#include "lockstep/data/samples.h"
+#include "lockstep/train/options/options.h"
+
+namespace lockstep {
+
+/// Is a data set as it lies on disk, before it is split and repeated.
+struct DatasetSource {
+  data::SamplesPointer train = {};        ///< augmented as asked
+  data::SamplesPointer unaugmented = {};  ///< the same images as evaluation sees them
+  std::vector<std::int64_t> labels = {};  ///< theirs
+  data::SamplesPointer validation = {};   ///< absent if the set has none, as the next
+  data::SamplesPointer test = {};
+  std::vector<std::shared_ptr<const data::FolderSamples>> folders = {};
+  bool is_mere_copy = false;
+  std::int64_t bytes_in_memory = 0;
+};
+
+/// Opens the set that the options name; throws as load_datasets() does.
+DatasetSource open_source(const TrainOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/folder_samples.h"
+#include "lockstep/data/samples.h"
+#include "lockstep/train/options/options.h"
+
+namespace lockstep {
+
+/// Holds what a run trains on and what it is measured on.
+struct Datasets {
+  data::SamplesPointer train;
+  data::SamplesPointer validation;  ///< measured on after epochs; without one, `test` is
+  data::SamplesPointer test;
+  std::vector<std::shared_ptr<const data::FolderSamples>>
+      folders;                ///< those that may have bad files
+  bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
+  std::int64_t bytes_in_memory = 0;
+  std::string fingerprint = {};  ///< of the labels and some images of the training set, as it lies
+};
+
+/// Opens the data set of these options: in memory, or a folder of images that are read when their
+/// turn comes. The training part is repeated as often as asked, augmented and split as asked;
+/// `mock` makes images that fit the model.
+///
+/// Throws InvalidArgument for an unknown name, a missing folder or flags that do not fit the set,
+/// DataError for bad files.
+Datasets load_datasets(const TrainOptions& options);
+
+/// Gives how many classes the model tells apart: those of the data, or as many as asked for. Fewer
+/// than the data have is an InvalidArgument.
+std::int64_t model_classes(const TrainOptions& options, const Datasets& data);
+
+}  // namespace lockstep

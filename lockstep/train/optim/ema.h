@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/train/options/ema_settings.h"
+
+namespace lockstep {
+
+/// Gives the share of the average that update `number`, counted from 1, keeps: none in the first,
+/// which copies; then the decay, with warm-up at most 1 - number^(-2/3).
+double ema_decay(const EmaSettings& settings, std::int64_t number);
+
+/// Keeps an exponential moving average of tensors that training changes, as timm's ModelEmaV3:
+/// floating-point ones are averaged, running statistics too, others copied.
+///
+///     ModelEma ema(replica.state().values(), {.decay = 0.999});
+///     ...
+///     ema.update();                              // after each optimizer step
+///     ema.with_averages([&] { evaluate(model); });
+class ModelEma {
+ public:
+  /// Begins with the tensors as they are; keeps them, and follows them wherever they are.
+  ModelEma(std::vector<torch::Tensor> tensors, const EmaSettings& settings);
+
+  void update();
+
+  /// Runs the body while the tensors have the values of their averages.
+  void with_averages(const std::function<void()>& body);
+
+  /// Gives the averages in the order of the tensors; with updates(), what a snapshot must hold.
+  const std::vector<torch::Tensor>& averages() const { return averages_; }
+  std::int64_t updates() const { return updates_; }
+
+  /// Goes on from what averages() and updates() gave. Throws InvalidArgument if they do not fit.
+  void restore(const std::vector<torch::Tensor>& averages, std::int64_t updates);
+
+ private:
+  void exchange();
+
+  std::vector<torch::Tensor> tensors_;
+  std::vector<torch::Tensor> averages_;
+  EmaSettings settings_;
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+#include "lockstep/train/optim/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace lockstep {
+
+const char* name_of(LrScheduleKind kind) {
+  switch (kind) {
+    case LrScheduleKind::kConstant:
+      return "constant";
+    case LrScheduleKind::kStep:
+      return "step";
+    case LrScheduleKind::kMultistep:
+      return "multistep";
+    case LrScheduleKind::kExponential:
+      return "exponential";
+    case LrScheduleKind::kCosine:
+      return "cosine";
+    case LrScheduleKind::kPolynomial:
+      return "poly";
+    case LrScheduleKind::kOneCycle:
+      return "onecycle";
+    case LrScheduleKind::kPlateau:
+      return "plateau";
+  }
+  return "?";
+}
+
+bool has_length(LrScheduleKind kind) {
+  return kind == LrScheduleKind::kCosine || kind == LrScheduleKind::kPolynomial ||
+         kind == LrScheduleKind::kOneCycle;
+}
+
+namespace {
+
+// From `start` to `end` on half a cosine as `share` goes from 0 to 1.
+double cosine_between(double start, double end, double share) {
+  return end + (start - end) / 2 * (1 + std::cos(std::numbers::pi * share));
+}
+
+double decayed(const LrSchedule& schedule, std::int64_t times) {
+  return std::max(
+      schedule.lr * std::pow(schedule.rate, static_cast<double>(times)), schedule.min_lr);
+}
+
+std::int64_t milestones_passed(const LrSchedule& schedule, std::int64_t tick) {
+  const auto& all = schedule.milestones;
+  return std::upper_bound(all.begin(), all.end(), tick) - all.begin();
+}
+
+double share_of_length(const LrSchedule& schedule, std::int64_t tick) {
+  return std::min(1.0, static_cast<double>(tick) / static_cast<double>(schedule.length));
+}
+
+double polynomial(const LrSchedule& schedule, std::int64_t tick) {
+  const double left = std::pow(1 - share_of_length(schedule, tick), schedule.power);
+  return schedule.min_lr + (schedule.lr - schedule.min_lr) * left;
+}
+
+// PyTorch's phases meet at a time that need not be whole, and the first may be empty.
+double one_cycle(const LrSchedule& schedule, std::int64_t tick) {
+  const auto last = static_cast<double>(schedule.length - 1);
+  const double time = std::min(static_cast<double>(tick), last);
+  const double top = schedule.pct_start * static_cast<double>(schedule.length) - 1;
+  const double first_lr = schedule.lr / schedule.div_factor;
+  if (time <= top) return cosine_between(first_lr, schedule.lr, top > 0 ? time / top : 1);
+  const double share = (time - top) / (last - top);
+  return cosine_between(schedule.lr, first_lr / schedule.final_div_factor, share);
+}
+
+double after_warmup(const LrSchedule& schedule, std::int64_t tick) {
+  switch (schedule.kind) {
+    case LrScheduleKind::kStep:
+      return decayed(schedule, tick / schedule.interval);
+    case LrScheduleKind::kMultistep:
+      return decayed(schedule, milestones_passed(schedule, tick));
+    case LrScheduleKind::kExponential:
+      return decayed(schedule, tick);
+    case LrScheduleKind::kCosine:
+      return cosine_between(schedule.lr, schedule.min_lr, share_of_length(schedule, tick));
+    case LrScheduleKind::kPolynomial:
+      return polynomial(schedule, tick);
+    case LrScheduleKind::kOneCycle:
+      return one_cycle(schedule, tick);
+    case LrScheduleKind::kConstant:
+    case LrScheduleKind::kPlateau:
+      break;
+  }
+  return schedule.lr;
+}
+
+}  // namespace
+
+double lr_at(const LrSchedule& schedule, std::int64_t step) {
+  const std::int64_t tick = step / schedule.steps_a_tick;
+  if (tick >= schedule.warmup) return after_warmup(schedule, tick - schedule.warmup);
+  const double share = static_cast<double>(tick) / static_cast<double>(schedule.warmup);
+  return schedule.warmup_lr + (schedule.lr - schedule.warmup_lr) * share;
+}
+
+}  // namespace lockstep

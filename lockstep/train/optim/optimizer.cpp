@@ -1,0 +1,51 @@
+#include "lockstep/train/optim/optimizer.h"
+
+#include "lockstep/nn/optim/adam.h"
+#include "lockstep/nn/optim/sgd.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kAdamEpsilon = 1e-7;
+
+// LibTorch takes a group's option that has its usual value for one that was not said, and puts the
+// optimizer's in its place: so the decay is set once the groups are there.
+template <typename Optimizer, typename Options>
+std::unique_ptr<torch::optim::Optimizer> make(
+    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters,
+    const Options& options) {
+  std::vector<torch::Tensor> kept, decaying;
+  for (const auto& parameter : parameters) {
+    const bool decays = settings.weight_decay_on == DecayOn::kAll || parameter.dim() > 1;
+    (decays ? decaying : kept).push_back(parameter);
+  }
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  if (!kept.empty()) groups.emplace_back(kept);
+  if (!decaying.empty()) groups.emplace_back(decaying);
+  auto optimizer = std::make_unique<Optimizer>(groups, options);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const bool decays = kept.empty() || group > 0;
+    static_cast<Options&>(optimizer->param_groups()[group].options())
+        .weight_decay(decays ? settings.weight_decay : 0);
+  }
+  return optimizer;
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(
+    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters) {
+  using torch::optim::AdamOptions, torch::optim::AdamWOptions, torch::optim::SGDOptions;
+  if (settings.kind == OptimizerKind::kSgd) {
+    return make<nn::SGD>(settings, parameters, SGDOptions(settings.lr).momentum(settings.momentum));
+  }
+  if (settings.kind == OptimizerKind::kAdamW)
+    return make<nn::AdamW>(settings, parameters, AdamWOptions(settings.lr));
+  return make<nn::Adam>(settings, parameters, AdamOptions(settings.lr).eps(kAdamEpsilon));
+}
+
+void set_lr(torch::optim::Optimizer& optimizer, double lr) {
+  for (auto& group : optimizer.param_groups()) group.options().set_lr(lr);
+}
+
+}  // namespace lockstep

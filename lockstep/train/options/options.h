@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/parallel/schedule/checkpoint_rule.h"
+#include "lockstep/parallel/schedule/schedule.h"
+#include "lockstep/train/options/ema_settings.h"
+#include "lockstep/train/options/eval_metric.h"
+#include "lockstep/train/options/loading_settings.h"
+#include "lockstep/train/options/optimizer_settings.h"
+#include "lockstep/train/options/precision.h"
+#include "lockstep/train/options/snapshot_settings.h"
+#include "lockstep/train/options/train_limits.h"
+
+namespace lockstep {
+
+enum class Parallel { kSerial, kDp, kDdp, kMp, kPp, kDdpMp, kDdpPp };
+enum class Balance { kCount, kSize, kTime };
+enum class ProgressStyle { kAuto, kBar, kLine, kNone };
+
+const char* name_of(Parallel value);
+const char* name_of(Balance value);
+const char* name_of(ProgressStyle value);
+
+/// Names a data set and the folder that holds it; an empty folder means the set's usual place.
+struct DataSource {
+  std::string name = "fashion-mnist";
+  std::string directory = {};
+};
+
+/// Says how a model is cut into stages and how a batch passes through them.
+struct PipelineSettings {
+  std::optional<int> stages = {};           ///< of each replica
+  std::optional<int> stages_a_worker = {};  ///< on each rank or in each place
+  std::optional<int> chunks = {};
+  std::optional<ScheduleKind> schedule = {};
+  Balance balance = Balance::kTime;
+  Checkpoint checkpoint = Checkpoint::kNever;
+  bool deferred_batch_norm = false;
+};
+
+/// Says everything that decides a training run.
+///
+///     lockstep::TrainOptions options{.model = "toy", .batch_size = 64, .limits = {.epochs = 1}};
+struct TrainOptions {
+  std::string model = "mnist-small";
+  std::string pretrained = {};           ///< file of weights to begin with
+  std::vector<std::string> freeze = {};  ///< patterns of parameters that are not trained
+  DataSource data;
+  std::int64_t repeat = 1;
+  std::optional<std::int64_t> classes = {};  ///< of the model; absent: those of the data
+  LoadingSettings loading;
+  Parallel parallel = Parallel::kSerial;
+  std::optional<int> places = {};  ///< of this process
+  PipelineSettings pipeline;
+  bool sync_batch_norm = false;
+  std::string backend = "auto";
+  std::int64_t batch_size = 128;  ///< of each replica
+  TrainLimits limits = {.epochs = 3};
+  Precision precision = Precision::k32;
+  OptimizerSettings optimizer;
+  std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
+  double smoothing = 0;               ///< of the labels in training
+  std::optional<EmaSettings> ema = {};
+  EvalMetric eval_metric = EvalMetric::kLoss;  ///< that says which epoch is the best
+  std::int64_t seed = 42;
+  std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end; -1: never
+  std::int64_t log_interval = 50;  ///< in steps
+  std::optional<std::int64_t> limit_train_batches = {};
+  ProgressStyle progress = ProgressStyle::kAuto;
+  std::string output;  ///< the run's folder
+  SnapshotSettings snapshots;
+  ResumeSettings resume;
+};
+
+/// Says whether there are several pipelines.
+bool is_replicated_stages(Parallel way);
+
+/// Gives the schedule of a way that cuts the model, and the micro-batches that it was asked for.
+ScheduleKind schedule_of(const TrainOptions& options);
+int chunks_of(const TrainOptions& options);
+
+/// Throws InvalidArgument that names the flag unless every value is possible on so many ranks.
+void check_options(const TrainOptions& options, int world_size);
+
+/// Gives the folder of a run that names none: `runs/<UTC time>-<model>-<parallel>`.
+std::string default_output(const TrainOptions& options, std::int64_t unix_time);
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/train/options/snapshot_settings.h"
+
+namespace lockstep {
+
+/// Is the shortest time in seconds from one snapshot to the next that a share of time may choose.
+inline constexpr double kLeastSnapshotSeconds = 30;
+
+/// Says when a run is saved: every so many units.
+struct SnapshotInterval {
+  SnapshotUnit unit = SnapshotUnit::kOverhead;
+  double count = 0.01;
+};
+
+/// Reads `500steps`, `2epochs`, `600s` (or `10m`, `1h30m`) or `none`.
+///
+/// Throws InvalidArgument that shows the accepted forms.
+SnapshotInterval parse_snapshot_interval(const std::string& text);
+
+/// Reads a share of the time of training: `1%`, `0.5%`; above 0 and at most 100 %. Gives 0.01 for
+/// `1%`.
+double parse_snapshot_overhead(const std::string& text);
+
+/// Writes an interval as parse_snapshot_interval() reads it; a share of time as `1% of the time`.
+std::string snapshot_interval_text(const SnapshotInterval& interval);
+
+/// Is how far training has come, over all restarts.
+struct TrainingProgress {
+  std::int64_t steps = 0;   ///< of the optimizer
+  std::int64_t epochs = 0;  ///< that are over
+  double seconds = 0;       ///< of training
+};
+
+/// Is what one snapshot costs the training.
+struct SnapshotCost {
+  double stall_seconds = 0;       ///< in which the step stands still
+  double background_seconds = 0;  ///< of a core that hashes and writes while training goes on
+};
+
+/// Gives the seconds from one snapshot to the next at which saving takes this share of the time; at
+/// least kLeastSnapshotSeconds, also as long as no cost is known.
+double seconds_between_snapshots(double share, const std::optional<SnapshotCost>& cost);
+
+/// Says whether a snapshot is due `now`, if the last one (or the start) was at `last`.
+///
+/// Steps and epochs are due at multiples of their number, so a restart does not shift them.
+bool is_snapshot_due(
+    const SnapshotInterval& interval, const TrainingProgress& last, const TrainingProgress& now,
+    const std::optional<SnapshotCost>& cost = std::nullopt);
+
+}  // namespace lockstep

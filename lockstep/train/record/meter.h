@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/train/record/meter_reading.h"
+
+namespace lockstep {
+
+/// Adds up losses and times of steps without looking at them: nothing waits for a device until
+/// read().
+class Meter {
+ public:
+  explicit Meter(ProcessGroup world);
+
+  /// Begins to count anew.
+  void restart();
+
+  /// Adds a batch: the mean loss over this rank's samples.
+  void add(const torch::Tensor& loss, std::int64_t samples);
+  /// Counts a step of one batch or several.
+  void add_step() { ++steps_; }
+  void add_data_seconds(double seconds) { data_seconds_ += seconds; }
+
+  std::int64_t steps() const { return steps_; }
+
+  /// Gives what this rank has added up since it last restarted, without the others: what a snapshot
+  /// keeps of an interval that is not over.
+  MeterReading part() const;
+
+  /// Goes on from what part() gave.
+  void restore(const MeterReading& part);
+
+  /// Sums over all ranks and restarts. A collective. `comm_seconds` counts from the start of the
+  /// run.
+  MeterReading read(double comm_seconds);
+
+ private:
+  ProcessGroup world_;
+  torch::Tensor loss_sum_;
+  std::int64_t steps_ = 0;
+  std::int64_t samples_ = 0;
+  double data_seconds_ = 0;
+  double comm_seconds_read_ = 0;
+  double seconds_before_ = 0;  // of the interval, in an earlier life
+  Stopwatch watch_;
+};
+
+}  // namespace lockstep

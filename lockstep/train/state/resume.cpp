@@ -1,0 +1,111 @@
+#include "lockstep/train/state/resume.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/snapshot/snapshot_choice.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_snapshot(const fs::path& path) {
+  return step_of(path.filename().string()) && fs::is_directory(path);
+}
+
+// A path may end in a slash.
+fs::path named_path(const std::string& text) {
+  const fs::path path = fs::path(text).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+std::vector<std::string> remarks_of(const SnapshotChoice& choice) {
+  std::vector<std::string> remarks;
+  for (const SnapshotRefusal& refusal : choice.refused)
+    remarks.push_back(concat("snapshot ", refusal.name, " cannot be used: ", refusal.reason));
+  return remarks;
+}
+
+SnapshotChoice named_snapshot(const std::string& from, const ProcessGroup& world) {
+  const fs::path path = named_path(from);
+  if (is_snapshot(path)) return verified_snapshot(path, world);
+  if (!fs::is_directory(path))
+    throw DataError(concat("train: --resume names no folder of a run or snapshot: ", from));
+  SnapshotChoice choice = newest_snapshot(path, world);
+  if (!choice.path.empty()) return choice;
+  std::string reasons;
+  for (const std::string& remark : remarks_of(choice)) reasons += "; " + remark;
+  throw DataError(
+      concat("train: --resume: there is no complete snapshot in ", path.string(), reasons));
+}
+
+SnapshotChoice choose(const TrainOptions& options, const ProcessGroup& world) {
+  const ResumeSettings& resume = options.resume;
+  if (resume.kind == Resume::kNever) return {};
+  if (resume.kind == Resume::kFrom && !resume.again) return named_snapshot(resume.from, world);
+  SnapshotChoice own = newest_snapshot(options.output, world);
+  if (own.path.empty() && resume.kind == Resume::kFrom) return named_snapshot(resume.from, world);
+  return own;
+}
+
+void check_same(const RunState& state, const TrainOptions& options, const DataIdentity& data) {
+  std::vector<std::string> all = differences(state.configuration, run_configuration(options));
+  const auto compare = [&all](const char* what, const auto& before, const auto& now) {
+    if (before != now) all.push_back(concat(what, ": the snapshot has ", before, ", now ", now));
+  };
+  compare("data", state.data.name, data.name);
+  compare("training images", state.data.samples, data.samples);
+  compare("classes", state.data.classes, data.classes);
+  compare("fingerprint of the images", state.data.fingerprint, data.fingerprint);
+  if (all.empty()) return;
+  std::string text;
+  for (const std::string& difference : all) text += "\n  " + difference;
+  throw DataError(
+      concat("train: the snapshot of step ", state.step, " is of another training:", text));
+}
+
+// Within one run a lower step would come after a higher one, and the next resume take the higher.
+void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
+  const fs::path run = choice.path.parent_path().parent_path();
+  std::error_code none;
+  if (!fs::exists(options.output, none) || !fs::equivalent(run, options.output, none)) return;
+  for (const auto& entry : fs::directory_iterator(choice.path.parent_path())) {
+    const auto step = step_of(entry.path().filename().string());
+    const bool is_later = step && *step > choice.manifest.step;
+    bool is_refused = false;
+    for (const auto& refusal : choice.refused)
+      is_refused = is_refused || refusal.name == entry.path().filename();
+    check(
+        !is_later || is_refused, "train: --resume: this run has a later snapshot, ",
+        entry.path().filename().string(),
+        "; go on from that by --resume auto, or name another --output");
+  }
+}
+
+}  // namespace
+
+StartingPoint find_starting_point(
+    const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
+  StartingPoint start;
+  const SnapshotChoice choice = choose(options, world);
+  start.remarks = remarks_of(choice);
+  if (choice.path.empty()) {
+    if (options.resume.kind != Resume::kNever)
+      start.announcement =
+          concat("no complete snapshot in ", options.output, ": training starts anew");
+    return start;
+  }
+  check_newest(options, choice);
+  start.snapshot = std::make_shared<const SnapshotReader>(choice);
+  start.state = parse_run_state(start.snapshot->state(), (choice.path / "state.json").string());
+  check_same(start.state, options, data);
+  start.announcement =
+      concat("going on from ", choice.path.string(), ", after step ", start.state.step);
+  return start;
+}
+
+}  // namespace lockstep

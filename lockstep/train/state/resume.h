@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/train/options/options.h"
+#include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/train/state/run_state.h"
+
+namespace lockstep {
+
+/// Is what a life of a run begins with.
+struct StartingPoint {
+  std::shared_ptr<const SnapshotReader> snapshot;  ///< null: a fresh start
+  RunState state;                                  ///< then that of a start
+  std::vector<std::string> remarks;                ///< which snapshots were refused and why
+  std::string announcement;                        ///< from where it goes on, if it was to
+};
+
+/// Finds the snapshot that the options ask for, opened. A collective.
+///
+/// Throws DataError when the one that was named cannot be used, and when one was made with other
+/// data or another configuration than today's, which lists the differences.
+StartingPoint find_starting_point(
+    const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world);
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+#include "lockstep/train/strategy/replica_kinds.h"
+
+#include <optional>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+PipelineOptions pipeline_options(const TrainOptions& options) {
+  return PipelineOptions()
+      .chunks(chunks_of(options))
+      .schedule(schedule_of(options))
+      .checkpoint(options.pipeline.checkpoint)
+      .deferred_batch_norm(options.pipeline.deferred_batch_norm);
+}
+
+}  // namespace
+
+ModuleReplica::ModuleReplica(const TrainOptions& options, nn::Model model, const RankGroups& groups)
+    : Replica(options, groups), model_(std::move(model)) {
+  if (options.parallel == Parallel::kDdp) {
+    parallel_.emplace(
+        model_, groups.replicas,
+        DistributedDataParallelOptions().sync_batch_norm(options.sync_batch_norm));
+  }
+  make_optimizer();
+}
+
+torch::Tensor ModuleReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<NoSync> accumulation;
+  if (parallel_ && !is_last_part) accumulation.emplace(parallel_->no_sync());
+  const torch::Tensor scores = parallel_ ? (*parallel_)(batch.data) : model_(batch.data);
+  const torch::Tensor value = loss(scores, batch.target);
+  value.backward();
+  return value.detach();
+}
+
+double ModuleReplica::communication_seconds() const {
+  return parallel_ ? parallel_->communication_seconds() : 0;
+}
+
+DataParallelReplica::DataParallelReplica(
+    const TrainOptions& options, nn::Model model, const RankGroups& groups,
+    const std::vector<Place>& places)
+    : Replica(options, groups), model_(std::move(model)), parallel_(model_, places) {
+  make_optimizer();
+}
+
+torch::Tensor DataParallelReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool /*is_last_part*/) {
+  const torch::Tensor value = loss(parallel_(batch.data), batch.target);
+  value.backward();
+  return value.detach();
+}
+
+PipelineReplica::PipelineReplica(
+    const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
+    const RankGroups& groups, const std::vector<Place>& places)
+    : Replica(options, groups),
+      layers_(model->layers()),
+      pipeline_(layers_, balance, places, pipeline_options(options), groups.replicas) {
+  make_optimizer();
+}
+
+torch::Tensor PipelineReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<StageReplicas::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
+  return pipeline_.step(batch.data, batch.target, loss);
+}
+
+StageReplica::StageReplica(
+    const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
+    const RankGroups& groups)
+    : Replica(options, groups),
+      stage_(model->layers(), balance, groups.stages, pipeline_options(options), groups.replicas) {
+  make_optimizer();
+}
+
+torch::Tensor StageReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<StageReplicas::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(stage_.no_sync());
+  torch::Tensor value = stage_.step(batch.data, batch.target, loss);
+  waited_seconds_ += stage_.timing().waited;
+  return value;
+}
+
+}  // namespace lockstep

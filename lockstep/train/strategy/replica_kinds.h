@@ -1,0 +1,93 @@
+#pragma once
+
+// The kinds of Replica, one for each way of spreading a model.
+
+#include <optional>
+#include <vector>
+
+#include "lockstep/nn/models/model.h"
+#include "lockstep/parallel/data_parallel.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/pipeline/pipeline.h"
+#include "lockstep/parallel/pipeline/pipeline_stage.h"
+#include "lockstep/train/strategy/replica.h"
+
+namespace lockstep {
+
+/// Is a whole model: alone, or one of those that DistributedDataParallel keeps alike.
+class ModuleReplica final : public Replica {
+ public:
+  ModuleReplica(const TrainOptions& options, nn::Model model, const RankGroups& groups);
+  std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(*model_); }
+  double communication_seconds() const override;
+
+ private:
+  void train(bool on) override { model_->train(on); }
+  torch::Tensor evaluate(const torch::Tensor& images) override { return model_(images); }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+
+  nn::Model model_;
+  std::optional<DistributedDataParallel<nn::Model>> parallel_;
+};
+
+/// Is a model whose replicas are threads of this process.
+class DataParallelReplica final : public Replica {
+ public:
+  DataParallelReplica(
+      const TrainOptions& options, nn::Model model, const RankGroups& groups,
+      const std::vector<Place>& places);
+  std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(*model_); }
+
+ private:
+  void train(bool on) override { model_->train(on); }
+  torch::Tensor evaluate(const torch::Tensor& images) override { return parallel_(images); }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+
+  nn::Model model_;
+  DataParallel<nn::Model> parallel_;
+};
+
+/// Is a model whose stages are threads of this process; other ranks may hold replicas of it.
+class PipelineReplica final : public Replica {
+ public:
+  PipelineReplica(
+      const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
+      const RankGroups& groups, const std::vector<Place>& places);
+  std::vector<torch::Tensor> parameters() const override { return pipeline_.parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(layers_); }
+
+ private:
+  void train(bool on) override { pipeline_.train(on); }
+  torch::Tensor evaluate(const torch::Tensor& images) override { return pipeline_(images); }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+
+  Layers layers_;
+  Pipeline pipeline_;
+};
+
+/// Is one stage, or several, of a model whose others are on other ranks.
+class StageReplica final : public Replica {
+ public:
+  StageReplica(
+      const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
+      const RankGroups& groups);
+  std::vector<torch::Tensor> parameters() const override { return stage_.parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(stage_.layers()); }
+  double communication_seconds() const override { return waited_seconds_; }
+
+ private:
+  void train(bool on) override { stage_.train(on); }
+  torch::Tensor evaluate(const torch::Tensor& images) override { return stage_(images); }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+
+  PipelineStage stage_;
+  double waited_seconds_ = 0;
+};
+
+}  // namespace lockstep

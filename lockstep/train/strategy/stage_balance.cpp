@@ -1,0 +1,78 @@
+#include "lockstep/train/strategy/stage_balance.h"
+
+#include <algorithm>
+
+#include <ATen/ops/rand.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/balance/layer_costs.h"
+#include "lockstep/parallel/schedule/partition.h"
+#include "lockstep/train/strategy/precision_scope.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kTimedPasses = 3;
+
+// The parameters, their gradients and what the optimizer keeps of each.
+double copies_of_parameters(const TrainOptions& options) {
+  const OptimizerSettings& settings = options.optimizer;
+  if (settings.kind != OptimizerKind::kSgd) return 4;
+  return settings.momentum > 0 ? 3 : 2;
+}
+
+// A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
+torch::Tensor sample_of(
+    const TrainOptions& options, const Layout& layout, const std::vector<std::int64_t>& image) {
+  std::vector<std::int64_t> sizes = {options.batch_size / layout.micro_batches};
+  sizes.insert(sizes.end(), image.begin(), image.end());
+  return at::rand(sizes);
+}
+
+std::vector<int> measured(
+    const TrainOptions& options, const Layout& layout, const nn::Model& model,
+    const std::vector<std::int64_t>& image) {
+  const nn::Autocast autocast = autocast_of(options.precision);
+  const auto layers = model->layers();
+  const auto sample = [&] { return sample_of(options, layout, image); };
+  switch (options.pipeline.balance) {
+    case Balance::kCount:
+      return partition_by_count(layers.size(), layout.stages);
+    case Balance::kSize:
+      return balance_by_size(layers, sample(), layout.stages, copies_of_parameters(options));
+    case Balance::kTime:
+      return balance_by_time(layers, sample(), layout.stages, kTimedPasses);
+  }
+  return {};
+}
+
+// A cut that was measured once: measured again it might come out otherwise, and with it the random
+// numbers of the stages.
+std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
+  std::size_t layers = 0;
+  for (const int of_stage : layout.balance) layers += static_cast<std::size_t>(of_stage);
+  if (layers != model->layers().size() || std::ssize(layout.balance) != layout.stages)
+    throw DataError("train: the snapshot cuts the model into other stages than it has");
+  return layout.balance;
+}
+
+}  // namespace
+
+std::vector<int> stage_balance(
+    const TrainOptions& options, const Layout& layout, const nn::Model& model,
+    const std::vector<std::int64_t>& image, const ProcessGroup& world) {
+  check(
+      static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
+      " has ", model->layers().size(), " layers and cannot be cut into ", layout.stages,
+      " stages; lower --stages");
+  const torch::Tensor balance = torch::zeros({layout.stages}, torch::kInt);
+  if (!layout.balance.empty()) return known_balance(layout, model);
+  if (world.rank() == 0) {
+    const std::vector<int> own = measured(options, layout, model, image);
+    std::copy(own.begin(), own.end(), balance.data_ptr<int>());
+  }
+  world.broadcast(balance, 0).wait();
+  return {balance.data_ptr<int>(), balance.data_ptr<int>() + layout.stages};
+}
+
+}  // namespace lockstep

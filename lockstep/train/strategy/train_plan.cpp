@@ -1,0 +1,139 @@
+#include "lockstep/train/strategy/train_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "lockstep/core/error.h"
+#include "lockstep/train/options/duration.h"
+#include "lockstep/train/strategy/layout.h"
+
+namespace lockstep {
+namespace {
+
+Layout layout_of(const TrainPlan& plan) { return plan_layout(plan.options, plan.world_size); }
+
+std::int64_t rounded_up(std::int64_t count, std::int64_t parts) {
+  return count / parts + (count % parts != 0 ? 1 : 0);
+}
+
+std::string megabytes(std::int64_t bytes) { return concat(rounded_up(bytes, 1000000), " MB"); }
+
+std::string duration_of(const TrainPlan& plan) {
+  const TrainLimits& limits = plan.options.limits;
+  std::string text;
+  const auto add = [&text](const std::string& limit) {
+    text += (text.empty() ? "" : " or ") + limit;
+  };
+  if (limits.epochs) add(concat(*limits.epochs, *limits.epochs == 1 ? " epoch" : " epochs"));
+  if (limits.steps) add(concat(*limits.steps, *limits.steps == 1 ? " step" : " steps"));
+  if (limits.seconds) add(format_duration(*limits.seconds));
+  return text;
+}
+
+std::string steps_of(const TrainPlan& plan) {
+  const TrainLimits& limits = plan.options.limits;
+  std::string text = concat(steps_an_epoch(plan), " an epoch");
+  if (!limits.epochs) return text;
+  const std::int64_t all = *limits.epochs * steps_an_epoch(plan);
+  return text + concat(", ", std::min(all, limits.steps.value_or(all)), " in all");
+}
+
+std::int64_t batches_a_step(const TrainPlan& plan) {
+  return plan.options.grad_accum_steps * layout_of(plan).replicas;
+}
+
+std::string rate_of(const TrainPlan& plan) {
+  const OptimizerSettings& settings = plan.options.optimizer;
+  const double lr = scaled_lr(settings, batches_a_step(plan));
+  const LrSchedule schedule =
+      make_lr_schedule(settings.schedule, lr, plan.options.limits, steps_an_epoch(plan));
+  std::string text = concat(lr);
+  if (schedule.kind != LrScheduleKind::kConstant) text += concat(", ", name_of(schedule.kind));
+  if (schedule.warmup > 0)
+    text += concat(
+        " after ", schedule.warmup, schedule.steps_a_tick == 1 ? " steps" : " epochs",
+        " of warm-up");
+  return text;
+}
+
+std::string batch_of(const TrainPlan& plan) {
+  const std::int64_t batch = plan.options.batch_size;
+  const std::int64_t accumulated = plan.options.grad_accum_steps;
+  return concat(
+      batch, " on each replica, ", accumulated == 1 ? "" : concat(accumulated, " times a step, "),
+      batch * batches_a_step(plan), " in all");
+}
+
+std::string optimizer_of(const TrainPlan& plan) {
+  const OptimizerSettings& settings = plan.options.optimizer;
+  std::string text = concat(name_of(settings.kind), ", learning rate ", rate_of(plan));
+  if (settings.momentum > 0) text += concat(", momentum ", settings.momentum);
+  if (settings.clip_grad) text += concat(", gradients clipped to ", *settings.clip_grad);
+  if (settings.sharded) text += concat(", sharded over ", layout_of(plan).replicas, " replicas");
+  if (settings.weight_decay > 0) text += concat(", weight decay ", settings.weight_decay);
+  if (plan.options.ema) text += concat(", averaged with decay ", plan.options.ema->decay);
+  return text;
+}
+
+std::string memory_of(const TrainPlan& plan) {
+  std::string text = concat("at least ", megabytes(bytes_a_rank(plan)), " a rank, and activations");
+  return plan.available_bytes == 0
+             ? text
+             : concat(text, "; ", megabytes(plan.available_bytes), " available");
+}
+
+std::string where(const TrainPlan& plan, const Layout& layout) {
+  const int places = layout.thread_ranks * layout.places;
+  const std::string ranks =
+      plan.world_size == 1 ? "on one rank" : concat("on ", plan.world_size, " ranks");
+  if (places == 1) return ranks;
+  return concat(ranks, plan.world_size == 1 ? " in " : ", each in ", places, " places");
+}
+
+// Further lines of the value stand below its first.
+std::string row(const char* name, std::string value) {
+  char text[32];
+  const int width = std::snprintf(text, sizeof text, "  %-10s ", name);
+  const std::string margin(static_cast<std::size_t>(width), ' ');
+  for (std::size_t end = 0; (end = value.find('\n', end)) != std::string::npos; ++end)
+    value.insert(end + 1, margin);
+  return text + value + "\n";
+}
+
+}  // namespace
+
+std::int64_t steps_an_epoch(const TrainPlan& plan) {
+  const std::int64_t share = rounded_up(plan.train_samples, layout_of(plan).replicas);
+  const std::int64_t batches = rounded_up(share, plan.options.batch_size);
+  return rounded_up(
+      std::min(batches, plan.options.limit_train_batches.value_or(batches)),
+      plan.options.grad_accum_steps);
+}
+
+std::int64_t bytes_a_rank(const TrainPlan& plan) {
+  const OptimizerSettings& settings = plan.options.optimizer;
+  const int states = settings.kind == OptimizerKind::kSgd ? (settings.momentum > 0 ? 1 : 0) : 2;
+  const int averages = plan.options.ema ? 1 : 0;
+  const Layout layout = layout_of(plan);
+  const std::int64_t parameters = plan.parameters / layout.ranks_a_replica();
+  return plan.data_bytes + parameters * 4 * (2 + states + averages) * layout.thread_ranks;
+}
+
+std::string plan_text(const TrainPlan& plan) {
+  const TrainOptions& options = plan.options;
+  const Layout layout = layout_of(plan);
+  return concat(
+      "Would train ", options.model, " on ", options.data.name, ", ", name_of(options.parallel),
+      " ", where(plan, layout), ", for ", duration_of(plan), ".\n",
+      row("model", concat(options.model, ", ", plan.parameters, " parameters")),
+      plan.start.empty() ? "" : row("start", plan.start),
+      row("data",
+          concat(
+              plan.train_samples, " images to train with, ", plan.test_samples, " to test with")),
+      row("batch", batch_of(plan)), row("spread", describe(options, layout)),
+      row("steps", steps_of(plan)), row("optimizer", optimizer_of(plan)),
+      row("precision", name_of(options.precision)), row("memory", memory_of(plan)),
+      row("output", options.output));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/train/options/options.h"
+
+namespace lockstep {
+
+/// Is what a run would do, found out without doing it.
+struct TrainPlan {
+  TrainOptions options;
+  int world_size = 1;
+  std::int64_t parameters = 0;
+  std::int64_t train_samples = 0;
+  std::int64_t test_samples = 0;
+  std::int64_t data_bytes = 0;       ///< of the images that each rank holds
+  std::int64_t available_bytes = 0;  ///< of memory on this host; 0: unknown
+  std::string start = {};            ///< what --pretrained and --freeze come to; empty: neither
+};
+
+/// Counts the optimizer steps of one epoch.
+std::int64_t steps_an_epoch(const TrainPlan& plan);
+
+/// Counts the bytes that a rank surely needs: images, parameters, gradients, optimizer state.
+std::int64_t bytes_a_rank(const TrainPlan& plan);
+
+/// Writes one sentence and a table.
+std::string plan_text(const TrainPlan& plan);
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#include <gtest/gtest.h>
+
+#include "lockstep/cli/env/build_facts.h"
+#include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+TEST(HostFacts, HaveEverySection) {
+  const Facts facts = host_facts();
+  for (const char* section :
+       {"system", "processor", "memory", "limits", "gpu", "network", "scheduler"}) {
+    EXPECT_TRUE(facts.contains(section)) << section;
+  }
+  EXPECT_GE(facts["processor"]["cores_usable"], 1);
+  EXPECT_GT(facts["memory"]["total_bytes"], 0);
+}
+
+TEST(BuildFacts, NameEveryVersion) {
+  const Facts facts = build_facts();
+  for (const char* part :
+       {"lockstep", "libtorch", "cmake", "zlib", "libpng", "openssl", "curl", "libarchive"}) {
+    ASSERT_TRUE(facts.contains(part)) << part;
+    EXPECT_FALSE(facts[part].get<std::string>().empty()) << part;
+  }
+}
+
+TEST(FieldOf, ReadsTheKernelsTables) {
+  const std::string text =
+      "processor\t: 0\nmodel name\t: Fast\nmodel\t\t: 3\nMemTotal:  8 kB\nx:\n";
+  EXPECT_EQ(field_of(text, "model name"), "Fast");
+  EXPECT_EQ(field_of(text, "model"), "3");
+  EXPECT_EQ(field_of(text, "MemTotal"), "8 kB");
+  EXPECT_EQ(field_of(text, "x"), "");
+  EXPECT_EQ(field_of(text, "none"), "");
+}
+
+TEST(BytesInWords, TakesTheFittingUnit) {
+  EXPECT_EQ(bytes_in_words(0), "0 B");
+  EXPECT_EQ(bytes_in_words(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_in_words(16.0 * 1024 * 1024 * 1024), "16.0 GiB");
+}
+
+TEST(Dispatch, RefusesWhatIsNotThere) {
+  EXPECT_THROW(dispatch({"rum"}), InvalidArgument);
+  EXPECT_THROW(dispatch({"--vresion"}), InvalidArgument);
+  try {
+    dispatch({"plan"});
+    ADD_FAILURE();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("comes later"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,155 @@
+#include "lockstep/cli/run/run_flags.h"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include "lockstep/cli/train/train_launch.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Sets a variable for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    parse_run(arguments);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(RunFlags, DefaultsAreTorchruns) {
+  const auto options = parse_run({"./hello", "--nnodes", "7"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->program, "./hello");
+  EXPECT_THAT(options->arguments, ElementsAre("--nnodes", "7"));
+  EXPECT_EQ(options->workers, 1);
+  EXPECT_EQ(options->nodes, 1);
+  EXPECT_EQ(options->master_address, "127.0.0.1");
+  EXPECT_EQ(options->master_port, 0);
+  EXPECT_EQ(options->run_id, "none");
+  EXPECT_TRUE(options->pin);
+  EXPECT_EQ(options->grace_period, std::chrono::seconds(30));
+  EXPECT_THAT(options->signals, ElementsAre(SIGTERM, SIGINT, SIGHUP, SIGQUIT));
+}
+
+TEST(RunFlags, TakesDashesUnderscoresAndEqualSigns) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--nproc-per-node", "4"},
+        {"--nproc_per_node", "4"},
+        {"--nproc_per_node=4"},
+        {"--nproc-per-node=4"},
+        {"-np", "4"},
+        {"--nproc-per-node", "2", "--nproc-per-node", "4"}}) {
+    auto arguments = words;
+    arguments.push_back("x");
+    EXPECT_EQ(parse_run(arguments)->workers, 4) << words[0];
+  }
+}
+
+TEST(RunFlags, VariablesAreDefaultsAndTheCommandLineWins) {
+  const Variable workers("PET_NPROC_PER_NODE", "3");
+  const Variable nodes("PET_NNODES", "2");
+  const Variable rank("PET_NODE_RANK", "1");
+  const Variable address("PET_MASTER_ADDR", "node0");
+  const Variable port("PET_MASTER_PORT", "1234");
+  const auto options = parse_run({"x"});
+  EXPECT_EQ(options->workers, 3);
+  EXPECT_EQ(options->nodes, 2);
+  EXPECT_EQ(options->node_rank, 1);
+  EXPECT_EQ(options->master_address, "node0");
+  EXPECT_EQ(options->master_port, 1234);
+  EXPECT_EQ(parse_run({"--nproc-per-node", "5", "x"})->workers, 5);
+  EXPECT_EQ(parse_run({"--standalone", "x"})->nodes, 1);
+  EXPECT_EQ(parse_run({"--standalone", "x"})->master_port, 0);
+}
+
+TEST(RunFlags, AnEndpointIsAddressAndPort) {
+  const auto options = parse_run({"--nnodes", "2", "--rdzv-endpoint", "node0:1234", "x"});
+  EXPECT_EQ(options->master_address, "node0");
+  EXPECT_EQ(options->master_port, 1234);
+  const auto usual = parse_run({"--nnodes", "2", "--rdzv-endpoint", "node0", "x"});
+  EXPECT_EQ(usual->master_port, 29500);
+  EXPECT_EQ(parse_run({"--nnodes", "2", "--master-addr", "a", "x"})->master_port, 29500);
+}
+
+TEST(RunFlags, RefuseAndSuggest) {
+  EXPECT_THAT(refusal({"--nproc-per-nod", "2", "x"}), HasSubstr("did you mean --nproc-per-node?"));
+  EXPECT_THAT(refusal({"--log_dri=x", "x"}), HasSubstr("did you mean --log-dir?"));
+  EXPECT_THAT(refusal({"--nproc-per-node", "many", "x"}), HasSubstr("--nproc-per-node"));
+  EXPECT_THAT(refusal({"--nproc-per-node"}), HasSubstr("--nproc-per-node"));
+  EXPECT_THAT(refusal({"--nnodes", "1:2", "x"}), HasSubstr("comes later"));
+  EXPECT_THAT(refusal({"--rdzv-backend", "c10d", "x"}), HasSubstr("comes later"));
+  EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--master-addr"));
+  EXPECT_THAT(refusal({"--signals-to-handle", "SIGKILL", "x"}), HasSubstr("SIGKILL"));
+  EXPECT_THAT(refusal({"--tee", "0:1,", "x"}), HasSubstr("--tee"));
+  EXPECT_THAT(refusal({"--local-ranks-filter", "a", "x"}), HasSubstr("--local-ranks-filter"));
+  EXPECT_THAT(refusal({}), HasSubstr("which program"));
+}
+
+TEST(RunFlags, RestartNothingByDefault) {
+  EXPECT_EQ(parse_run({"x"})->max_restarts, 0);
+  EXPECT_EQ(parse_run({"--max_restarts", "7", "x"})->max_restarts, 7);
+  EXPECT_FALSE(parse_run({"x"})->lockstep_codes);
+}
+
+TEST(RunFlags, HelpFitsIntoAHundredColumns) {
+  EXPECT_FALSE(parse_run({"--help"}));
+  EXPECT_TRUE(parse_run({"x", "--help"})) << "that is for the program";
+  std::istringstream lines(run_help());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+}
+
+TEST(TrainLaunch, TakesOutWhatConcernsTheStart) {
+  const auto plan =
+      parse_train_launch({"--model", "toy", "--nproc_per_node=3", "--no-pin", "--json"});
+  EXPECT_EQ(plan.options.workers, 3);
+  EXPECT_FALSE(plan.options.pin);
+  EXPECT_TRUE(plan.options.output.first_inherits);
+  EXPECT_THAT(plan.options.output.shown_ranks, ElementsAre(0));
+  EXPECT_THAT(plan.rest, ElementsAre("--model", "toy", "--json"));
+}
+
+TEST(TrainLaunch, StartsOneRankByDefaultAndForHelp) {
+  EXPECT_EQ(parse_train_launch({}).options.workers, 1);
+  EXPECT_TRUE(parse_train_launch({}).options.pin);
+  EXPECT_EQ(parse_train_launch({"--nproc-per-node", "4", "--help"}).options.workers, 1);
+  EXPECT_THROW(parse_train_launch({"--nproc-per-node", "x"}), InvalidArgument);
+  EXPECT_THROW(parse_train_launch({"--log-dir", "x"}), InvalidArgument);
+}
+
+TEST(TrainLaunch, RestartsSeveralRanksThreeTimesAndOneOnlyWhenAsked) {
+  const auto restarts = [](const std::vector<std::string>& arguments) {
+    return parse_train_launch(arguments).options.max_restarts;
+  };
+  EXPECT_EQ(restarts({}), 0);
+  EXPECT_EQ(restarts({"--nproc-per-node", "2"}), 3);
+  EXPECT_EQ(restarts({"--nproc-per-node", "2", "--max-restarts", "0"}), 0);
+  EXPECT_EQ(restarts({"--max-restarts", "5"}), 5);
+  EXPECT_EQ(restarts({"--max-restarts", "5", "--help"}), 0);
+  EXPECT_FALSE(parse_train_launch({}).needs_a_launcher());
+  EXPECT_TRUE(parse_train_launch({"--max-restarts", "5"}).needs_a_launcher());
+  EXPECT_TRUE(parse_train_launch({"-np", "2", "--max-restarts", "0"}).needs_a_launcher());
+  EXPECT_THAT(parse_train_launch({"--max-restarts", "5"}).rest, ElementsAre());
+  EXPECT_TRUE(parse_train_launch({}).options.lockstep_codes);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

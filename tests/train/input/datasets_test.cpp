@@ -1,0 +1,169 @@
+#include "lockstep/train/input/datasets.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/loader.h"
+
+#include "tests/data/image_files.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Ten flat images in each of two classes, their levels 1 to 20.
+void make_part(const testing::TemporaryFolder& root, const std::string& part) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = part + (i < 10 ? "cat/" : "dog/") + std::to_string(100 + i) + ".png";
+    testing::write_flat_png(root, name, static_cast<std::uint8_t>(i + 1), 40);
+  }
+}
+
+TrainOptions options_for(const testing::TemporaryFolder& root) {
+  TrainOptions options;
+  options.model = "resnet18-cifar";
+  options.data = {"images", root.path().string()};
+  return options;
+}
+
+std::string refusal(const TrainOptions& options) {
+  try {
+    load_datasets(options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::multiset<std::string> names(const data::SamplesPointer& set) {
+  std::multiset<std::string> result;
+  for (std::int64_t i = 0; i < set->size(); ++i) result.insert(set->name(i));
+  return result;
+}
+
+TEST(Datasets, OfFoldersAreTheirParts) {
+  const testing::TemporaryFolder root;
+  for (const char* part : {"train/", "val/", "test/"}) make_part(root, part);
+  const Datasets sets = load_datasets(options_for(root));
+  EXPECT_EQ(sets.train->size(), 20);
+  EXPECT_EQ(sets.train->shape(), (data::ImageShape{3, 32, 32}));
+  ASSERT_NE(sets.validation, nullptr);
+  EXPECT_THAT(sets.validation->name(0), HasSubstr("val"));
+  EXPECT_THAT(sets.test->name(0), HasSubstr("test"));
+  EXPECT_FALSE(sets.is_mere_copy);
+}
+
+TEST(Datasets, OfTwoFoldersTestOnTheSecond) {
+  const testing::TemporaryFolder root;
+  for (const char* part : {"train/", "val/"}) make_part(root, part);
+  const Datasets sets = load_datasets(options_for(root));
+  EXPECT_EQ(sets.validation, nullptr);
+  EXPECT_THAT(sets.test->name(0), HasSubstr("val"));
+}
+
+TEST(Datasets, OfOneFolderMustBeSplit) {
+  const testing::TemporaryFolder root;
+  make_part(root, "");
+  TrainOptions options = options_for(root);
+  EXPECT_THAT(refusal(options), HasSubstr("has no images to test on"));
+  options.loading.val_split = 0.2;
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(sets.train->size(), 16);
+  EXPECT_EQ(sets.test->size(), 4);
+  EXPECT_EQ(sets.validation, nullptr);
+  auto all = names(sets.train);
+  all.merge(names(sets.test));
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 20U);
+  EXPECT_EQ(names(load_datasets(options).test), names(sets.test));
+  options.seed = 43;
+  EXPECT_NE(names(load_datasets(options).test), names(sets.test));
+}
+
+TEST(Datasets, SplitOffAValidationPartWhereThereIsATest) {
+  const testing::TemporaryFolder root;
+  for (const char* part : {"train/", "test/"}) make_part(root, part);
+  TrainOptions options = options_for(root);
+  options.loading.val_split = 0.1;
+  options.repeat = 3;
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(sets.train->size(), 3 * 18);
+  EXPECT_EQ(sets.validation->size(), 2);
+  EXPECT_EQ(sets.test->size(), 20);
+  make_part(root, "val/");
+  EXPECT_THAT(refusal(options), HasSubstr("--val-split is for a set without"));
+}
+
+TEST(Datasets, RefuseASplitThatLeavesNothing) {
+  const testing::TemporaryFolder root;
+  make_part(root, "");
+  TrainOptions options = options_for(root);
+  options.loading.val_split = 0.01;
+  EXPECT_THAT(refusal(options), HasSubstr("leaves nothing on one side"));
+}
+
+TEST(Datasets, InMemoryAreAugmentedForTrainingOnly) {
+  TrainOptions options;
+  options.model = "resnet18-cifar";
+  options.data = {"mock", ""};
+  EXPECT_TRUE(load_datasets(options).is_mere_copy);
+  options.loading.augment = Augment::kTimm;
+  const Datasets sets = load_datasets(options);
+  EXPECT_FALSE(sets.is_mere_copy);
+  const auto look = [](const data::SamplesPointer& set, std::int64_t epoch) {
+    return Loader(set, {0, 1, 2, 3}, 4, {.seed = 1, .epoch = epoch}).begin()->data.clone();
+  };
+  EXPECT_FALSE(torch::equal(look(sets.train, 0), look(sets.train, 1)));
+  EXPECT_TRUE(torch::equal(look(sets.test, 0), look(sets.test, 1)));
+}
+
+TEST(Datasets, InMemoryAreScaledToTheSizeAskedFor) {
+  TrainOptions options;
+  options.model = "resnet18-cifar";
+  options.data = {"mock", ""};
+  options.loading.image_size = 48;
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(sets.train->shape(), (data::ImageShape{3, 48, 48}));
+  EXPECT_EQ(sets.test->shape(), (data::ImageShape{3, 48, 48}));
+}
+
+TEST(Datasets, MockImagesOfImageNetsModelsAreMadeInTheSizeAskedFor) {
+  TrainOptions options;
+  options.model = "resnet50";
+  options.data = {"mock", ""};
+  EXPECT_EQ(load_datasets(options).train->shape(), (data::ImageShape{3, 224, 224}));
+  options.loading.image_size = 64;
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(sets.train->shape(), (data::ImageShape{3, 64, 64}));
+  EXPECT_TRUE(sets.is_mere_copy) << "nothing is scaled while steps are timed";
+}
+
+TEST(ModelClasses, AreThoseOfTheDataOrMore) {
+  TrainOptions options;
+  options.data = {"mock", ""};
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(model_classes(options, sets), 10);
+  options.classes = 20;
+  EXPECT_EQ(model_classes(options, sets), 20);
+  options.classes = 9;
+  EXPECT_THROW(model_classes(options, sets), InvalidArgument);
+}
+
+TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
+  TrainOptions options;
+  options.data = {"mock", ""};
+  options.loading.augment = Augment::kTimm;
+  EXPECT_THAT(refusal(options), HasSubstr("--augment timm changes colours"));
+  for (const char* name : {"mnist", "cifar10", "cifar100", "images"}) {
+    options.data = {name, ""};
+    EXPECT_THAT(refusal(options), HasSubstr(std::string("--data ") + name + " needs a folder"));
+  }
+  options.data = {"imagenet", ""};
+  EXPECT_THAT(refusal(options), HasSubstr("cifar100, images, mock: imagenet"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+#include "lockstep/train/options/run_configuration.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Change = std::function<void(TrainOptions&)>;
+
+std::vector<std::string> after(const Change& change) {
+  TrainOptions now;
+  change(now);
+  return differences(run_configuration(TrainOptions{}), run_configuration(now));
+}
+
+TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
+  EXPECT_THAT(
+      after([](auto& options) { options.batch_size = 32; }),
+      ElementsAre("--batch-size: the snapshot has 128, now 32"));
+  EXPECT_THAT(
+      after([](auto& options) {
+        options.model = "toy";
+        options.optimizer.lr = 0.5;
+      }),
+      ElementsAre(
+          "--model: the snapshot has \"mnist-small\", now \"toy\"",
+          "--lr: the snapshot has 0.001, now 0.5"));
+  const Change changes[] = {
+      [](auto& options) { options.freeze = {"a"}; },
+      [](auto& options) { options.data.name = "mnist"; },
+      [](auto& options) { options.repeat = 2; },
+      [](auto& options) { options.classes = 11; },
+      [](auto& options) { options.loading.augment = Augment::kCropFlip; },
+      [](auto& options) { options.loading.image_size = 32; },
+      [](auto& options) { options.loading.val_split = 0.1; },
+      [](auto& options) { options.sync_batch_norm = true; },
+      [](auto& options) { options.precision = Precision::kBf16Mixed; },
+      [](auto& options) { options.optimizer.kind = OptimizerKind::kSgd; },
+      [](auto& options) { options.optimizer.momentum = 0.5; },
+      [](auto& options) { options.optimizer.weight_decay = 0.5; },
+      [](auto& options) { options.optimizer.clip_grad = 1; },
+      [](auto& options) { options.optimizer.schedule.kind = LrScheduleKind::kCosine; },
+      [](auto& options) { options.optimizer.schedule.warmup_epochs = 1; },
+      [](auto& options) { options.grad_accum_steps = 2; },
+      [](auto& options) { options.smoothing = 0.1; },
+      [](auto& options) { options.ema = EmaSettings{}; },
+      [](auto& options) { options.eval_metric = EvalMetric::kTop1; },
+      [](auto& options) { options.seed = 43; },
+      [](auto& options) { options.limit_train_batches = 5; }};
+  for (std::size_t i = 0; i < std::size(changes); ++i)
+    EXPECT_THAT(after(changes[i]), ::testing::Not(IsEmpty())) << i;
+}
+
+TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
+  const Change changes[] = {
+      [](auto& options) { options.data.directory = "/elsewhere"; },
+      [](auto& options) { options.pretrained = "w.pth"; },
+      [](auto& options) { options.parallel = Parallel::kDdp; },
+      [](auto& options) { options.places = 2; },
+      [](auto& options) { options.pipeline.chunks = 2; },
+      [](auto& options) { options.optimizer.sharded = true; },
+      [](auto& options) { options.backend = "gloo"; },
+      [](auto& options) { options.limits = {.epochs = 9, .steps = 5, .seconds = 60}; },
+      [](auto& options) { options.loading.workers = 3; },
+      [](auto& options) { options.val_interval = 2; },
+      [](auto& options) { options.log_interval = 1; },
+      [](auto& options) { options.output = "out"; },
+      [](auto& options) { options.snapshots.keep = 9; },
+      [](auto& options) { options.resume.kind = Resume::kAuto; }};
+  for (std::size_t i = 0; i < std::size(changes); ++i)
+    EXPECT_THAT(after(changes[i]), IsEmpty()) << i;
+}
+
+TEST(RunConfiguration, WhatOneSideLacksIsADifference) {
+  EXPECT_THAT(
+      differences({{"clip-grad", "1.0"}}, {{"smoothing", "0.1"}}),
+      ElementsAre(
+          "--smoothing: the snapshot has no value, now 0.1",
+          "--clip-grad: the snapshot has 1.0, now no value"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+// Holds docs/training.md and docs/snapshots.md to the command: their lines can be given, the table
+// of rates is what the schedules do.
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/cli/train/train_flags.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/options/lr_settings.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::vector<std::string> lines_with(const std::string& name, const std::string& beginning) {
+  std::ifstream page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/" + name);
+  std::vector<std::string> found;
+  for (std::string line; std::getline(page, line);)
+    if (line.starts_with(beginning)) found.push_back(line.substr(beginning.size()));
+  return found;
+}
+
+TrainOptions options_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  int ranks = 1;  // that the launcher would have started
+  for (std::string word; stream >> word;) {
+    if (!words.empty() && words.back() == "--nproc-per-node") ranks = std::stoi(word);
+    words.push_back(word);
+  }
+  return parse_train_flags(words, {.world_size = ranks, .local_world_size = ranks, .unix_time = 0})
+      .value()
+      .options;
+}
+
+TEST(TrainingPage, ItsCommandsCanBeGiven) {
+  const auto commands = lines_with("training.md", "    lockstep train ");
+  EXPECT_GE(commands.size(), 3U);
+  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+}
+
+TEST(SnapshotsPage, ItsCommandsCanBeGiven) {
+  const auto commands = lines_with("snapshots.md", "    lockstep train ");
+  EXPECT_EQ(commands.size(), 9U);
+  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+}
+
+// The row as the page must have it, with epochs of one step.
+std::string row_of(const std::string& flags) {
+  constexpr std::int64_t kEpochs = 6;
+  const TrainOptions options = options_of(flags + " --lr 0.1 --epochs " + std::to_string(kEpochs));
+  const LrSchedule schedule =
+      make_lr_schedule(options.optimizer.schedule, options.optimizer.lr, options.limits, 1);
+  std::string row = flags + "` |";
+  for (std::int64_t step = 0; step < kEpochs; ++step) {
+    char rate[32];
+    std::snprintf(rate, sizeof rate, " %.4g |", lr_at(schedule, step));
+    row += rate;
+  }
+  return row;
+}
+
+TEST(TrainingPage, ItsTableIsThatOfTheSchedules) {
+  const auto rows = lines_with("training.md", "| `--sched ");
+  EXPECT_EQ(rows.size(), 8U);
+  for (const auto& rest : rows) {
+    const std::string row = "--sched " + rest;
+    EXPECT_EQ(row, row_of(row.substr(0, row.find('`'))));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,90 @@
+#include "lockstep/train/record/meter.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include <ATen/ops/full.h>
+
+#include "lockstep/comm/run_ranks.h"
+
+namespace lockstep {
+namespace {
+
+torch::Tensor loss_of(double value) { return at::full({}, value, torch::kFloat); }
+
+TEST(Meter, WeighsEachBatchByItsSamples) {
+  Meter meter{ProcessGroup()};
+  meter.add(loss_of(1), 100);
+  meter.add(loss_of(4), 50);
+  meter.add_step();
+  meter.add_data_seconds(0.5);
+  const auto reading = meter.read(2.0);
+  EXPECT_EQ(reading.steps, 1) << "of two batches";
+  EXPECT_EQ(reading.samples, 150);
+  EXPECT_DOUBLE_EQ(reading.loss(), 2);
+  EXPECT_DOUBLE_EQ(reading.data_seconds, 0.5);
+  EXPECT_DOUBLE_EQ(reading.comm_seconds, 2);
+}
+
+TEST(Meter, CountsAnewAfterARead) {
+  Meter meter{ProcessGroup()};
+  meter.add(loss_of(1), 10);
+  meter.add_step();
+  meter.read(2.0);
+  meter.add(loss_of(3), 10);
+  meter.add_step();
+  const auto reading = meter.read(2.5);
+  EXPECT_EQ(reading.steps, 1);
+  EXPECT_DOUBLE_EQ(reading.loss(), 3);
+  EXPECT_DOUBLE_EQ(reading.comm_seconds, 0.5);
+}
+
+TEST(Meter, SumsOverAllRanks) {
+  run_ranks(3, [](ProcessGroup world) {
+    Meter meter(world);
+    meter.add(loss_of(world.rank()), 10 * (world.rank() + 1));
+    const auto reading = meter.read(0);
+    EXPECT_EQ(reading.samples, 60);
+    EXPECT_DOUBLE_EQ(reading.loss_sum, 0 * 10 + 1 * 20 + 2 * 30);
+  });
+}
+
+TEST(Meter, OneRanksNanReachesAll) {
+  run_ranks(2, [](ProcessGroup world) {
+    Meter meter(world);
+    meter.add(loss_of(world.rank() == 1 ? std::nan("") : 1), 1);
+    EXPECT_TRUE(std::isnan(meter.read(0).loss()));
+  });
+}
+
+TEST(Meter, LateSmallLossesAreNotRoundedAway) {
+  Meter meter{ProcessGroup()};
+  meter.add(loss_of(1), std::int64_t{1} << 40);
+  meter.add(loss_of(1), 1);
+  EXPECT_EQ(meter.read(0).loss_sum, static_cast<double>(std::int64_t{1} << 40) + 1);
+}
+
+TEST(MeterReading, AddsUp) {
+  MeterReading total{
+      .steps = 1,
+      .samples = 10,
+      .loss_sum = 5,
+      .seconds = 1,
+      .data_seconds = 0.1,
+      .comm_seconds = 0.2};
+  total +=
+      {.steps = 3,
+       .samples = 30,
+       .loss_sum = 7,
+       .seconds = 3,
+       .data_seconds = 0.3,
+       .comm_seconds = 0.6};
+  EXPECT_EQ(total.samples, 40);
+  EXPECT_DOUBLE_EQ(total.loss(), 0.3);
+  EXPECT_DOUBLE_EQ(total.samples_per_second(), 10);
+  EXPECT_DOUBLE_EQ(total.milliseconds_a_step(total.comm_seconds), 200);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,153 @@
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <system_error>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/train/record/metrics_log.h"
+
+#include "tests/support/temporary_folder.h"
+#include "tests/train/file_size_limit.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+MetricRecord record() {
+  return {
+      .elapsed = 1.5,
+      .rank = 0,
+      .restart = 0,
+      .epoch = 2,
+      .step = 300,
+      .split = "train",
+      .loss = 0.25,
+      .lr = 0.001,
+      .samples_per_s = 50000.0,
+      .step_ms = 2.5,
+      .data_ms = 0.5,
+      .comm_ms = 0.25};
+}
+
+TEST(Metrics, LineHasExactlyTheKeysOfTheFormat) {
+  EXPECT_EQ(
+      json_line(record(), "2026-01-31T12:00:00.000Z"),
+      R"({"v":1,"time":"2026-01-31T12:00:00.000Z","elapsed":1.5,"rank":0,"restart":0,"epoch":2,"step":300,)"
+      R"("split":"train","loss":0.25,"accuracy":null,"accuracy5":null,"lr":0.001,"samples_per_s":50000.0,)"
+      R"("step_ms":2.5,"data_ms":0.5,"comm_ms":0.25})");
+}
+
+TEST(Metrics, LossScaleIsThereForFloat16Only) {
+  MetricRecord scaled = record();
+  scaled.loss_scale = 65536;
+  EXPECT_EQ(nlohmann::json::parse(json_line(scaled, ""))["loss_scale"], 65536);
+}
+
+TEST(Metrics, WhatJsonCannotHoldIsNullAndNamed) {
+  MetricRecord bad = record();
+  bad.loss = std::nan("");
+  bad.samples_per_s = std::numeric_limits<double>::infinity();
+  const auto line = nlohmann::json::parse(json_line(bad, ""));
+  EXPECT_TRUE(line["loss"].is_null());
+  EXPECT_TRUE(line["samples_per_s"].is_null());
+  EXPECT_EQ(line["nonfinite"], (nlohmann::json{"loss", "samples_per_s"}));
+  EXPECT_TRUE(line["accuracy"].is_null()) << "not measured is null too, but not nonfinite";
+}
+
+TEST(Metrics, LogAppendsWholeLines) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.str() + "/metrics.jsonl";
+  MetricsLog log(path);
+  for (int step = 1; step <= 3; ++step) {
+    MetricRecord each = record();
+    each.step = step;
+    log.append(each);
+  }
+  std::ifstream file(path);
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(file, line));
+    EXPECT_EQ(nlohmann::json::parse(line)["step"], step);
+  }
+  EXPECT_FALSE(std::getline(file, line));
+}
+
+TEST(Metrics, LogRefusesAnExistingFile) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.str() + "/metrics.jsonl";
+  std::ofstream(path) << "older\n";
+  EXPECT_THROW(MetricsLog{path}, std::system_error);
+}
+
+std::vector<std::int64_t> steps_in(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::int64_t> steps;
+  for (std::string line; std::getline(file, line);)
+    steps.push_back(nlohmann::json::parse(line)["step"]);
+  return steps;
+}
+
+TEST(Metrics, WhatAFullDiskDoesNotTakeComesLater) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.str() + "/metrics.jsonl";
+  MetricsLog log(path);
+  MetricRecord each = record();
+  const auto append = [&](std::int64_t step) {
+    each.step = step;
+    log.append(each);
+  };
+  {
+    const testing::FileSizeLimit partial(100);
+    append(1);
+    EXPECT_THAT(log.take_warning(), AllOf(HasSubstr(path), HasSubstr("File too large")));
+    append(2);
+    EXPECT_EQ(log.take_warning(), "") << "it was told";
+    EXPECT_THROW(log.flush(), std::system_error);
+  }
+  append(3);
+  EXPECT_EQ(steps_in(path), (std::vector<std::int64_t>{1, 2, 3}));
+  const testing::FileSizeLimit again(std::filesystem::file_size(path));
+  append(4);
+  EXPECT_NE(log.take_warning(), "") << "it is full anew";
+}
+
+TEST(Metrics, FlushWritesWhatWaits) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.str() + "/metrics.jsonl";
+  MetricsLog log(path);
+  {
+    const testing::FileSizeLimit none(0);
+    log.append(record());
+  }
+  log.flush();
+  EXPECT_EQ(steps_in(path).size(), 1U);
+}
+
+TEST(Metrics, HalfALineOfALifeBeforeSpoilsNone) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.str() + "/metrics.jsonl";
+  std::ofstream(path) << json_line(record(), "") << "\n{\"v\":1,\"ti";
+  MetricsLog log(path, true);
+  EXPECT_EQ(log.restarts(), 1);
+  log.append(record());
+  std::ifstream file(path);
+  std::string line;
+  for (int number = 0; number < 3; ++number) ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(nlohmann::json::parse(line)["step"], 300);
+}
+
+TEST(Metrics, TimeIsUtc) {
+  const std::string now = utc_now();
+  ASSERT_EQ(now.size(), 24u) << now;
+  EXPECT_EQ(now[10], 'T');
+  EXPECT_EQ(now.back(), 'Z');
+}
+
+}  // namespace
+}  // namespace lockstep

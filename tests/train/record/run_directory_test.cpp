@@ -1,0 +1,167 @@
+#include "lockstep/train/record/run_directory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/train/record/run_recorder.h"
+
+#include "tests/support/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(RunDirectory, IsMadeWithItsParents) {
+  const testing::TemporaryFolder folder;
+  const RunDirectory run(folder.str() + "/a/b");
+  run.write("config.toml", "x = 1\n");
+  EXPECT_EQ(contents(folder.str() + "/a/b/config.toml"), "x = 1\n");
+  EXPECT_TRUE(std::filesystem::is_directory(run.file("logs")));
+}
+
+TEST(RunDirectory, TakesAnEmptyFolderAndOneWithLogsOnly) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.str() + "/logs");
+  EXPECT_NO_THROW(RunDirectory(folder.str()));
+}
+
+TEST(RunDirectory, NeverTouchesAnotherRun) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.str() + "/metrics.jsonl") << "precious\n";
+  try {
+    const RunDirectory run(folder.str());
+    FAIL() << "took a folder that holds a run";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("metrics.jsonl"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("name a new or empty folder"));
+  }
+  EXPECT_EQ(contents(folder.str() + "/metrics.jsonl"), "precious\n");
+}
+
+TEST(RunDirectory, GoesOnWithARunIfAsked) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.str() + "/run", snapshot = run + "/snapshots/step-00000004";
+  std::filesystem::create_directories(snapshot);
+  const auto takes = [&run](const ResumeSettings& resume) {
+    try {
+      check_run_directory(run, resume);
+      return true;
+    } catch (const InvalidArgument&) {
+      return false;
+    }
+  };
+  EXPECT_FALSE(takes({.kind = Resume::kNever}));
+  EXPECT_TRUE(takes({.kind = Resume::kAuto}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = run}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = run + "/../run/"}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = snapshot}));
+  EXPECT_FALSE(takes({.kind = Resume::kFrom, .from = folder.str() + "/other"}));
+  EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = "/other", .again = true}));
+}
+
+TEST(RunDirectory, OtherFilesAreNoRunToGoOnWith) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.str() + "/thesis.tex") << "precious\n";
+  EXPECT_THROW(check_run_directory(folder.str(), {.kind = Resume::kAuto}), InvalidArgument);
+}
+
+TEST(RunDirectory, AFileInItsPlaceIsRefused) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.str() + "/file") << "x";
+  EXPECT_THROW(RunDirectory(folder.str() + "/file"), InvalidArgument);
+  EXPECT_THROW(RunDirectory(folder.str() + "/file/below"), std::system_error);
+}
+
+TEST(RunDirectory, WriteReplacesTheWholeFile) {
+  const testing::TemporaryFolder folder;
+  const RunDirectory run(folder.str());
+  run.write("summary.json", "a long first text");
+  run.write("summary.json", "short");
+  EXPECT_EQ(contents(run.file("summary.json")), "short");
+  std::filesystem::remove_all(folder.str());
+  EXPECT_THROW(run.write("summary.json", "x"), std::system_error);
+}
+
+TEST(RunRecorder, FilesAreThereFromTheStartAndAtTheEnd) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.str() + "/run";
+  RunRecorder recorder(options, {"lockstep", "train", "--model", "a b"}, "{}");
+  recorder.append({.split = "train"});
+  EXPECT_EQ(contents(options.output + "/config.toml"), config_toml(options));
+  EXPECT_EQ(contents(options.output + "/command.txt"), "lockstep train --model 'a b'\n");
+  EXPECT_EQ(contents(options.output + "/env.json"), "{}\n");
+  EXPECT_THAT(contents(options.output + "/metrics.jsonl"), ::testing::EndsWith("}\n"));
+  EXPECT_FALSE(std::filesystem::exists(options.output + "/summary.json"));
+  recorder.finish({});
+  EXPECT_EQ(contents(options.output + "/summary.json"), to_json({}) + "\n");
+}
+
+TEST(RunRecorder, GoesOnInTheFilesOfTheLifeBefore) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.str() + "/run";
+  {
+    RunRecorder first(options, {"lockstep"}, "{}");
+    EXPECT_EQ(first.restarts(), 0);
+    first.append({.step = 1, .split = "train"});
+  }
+  options.resume.kind = Resume::kAuto;
+  for (int life = 1; life < 3; ++life) {
+    RunRecorder later(options, {"lockstep"}, "{}");
+    EXPECT_EQ(later.restarts(), life);
+    later.append({.step = 1 + life, .split = "train"});
+  }
+  const std::string text = contents(options.output + "/metrics.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":0,\"epoch\":0,\"step\":1,"));
+  EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":2,\"epoch\":0,\"step\":3,"));
+}
+
+TEST(RunRecorder, HalfALineOfTheLifeBeforeSpoilsNone) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.str() + "/run";
+  { RunRecorder(options, {"lockstep"}, "{}").append({.step = 1, .split = "train"}); }
+  const std::string path = options.output + "/metrics.jsonl";
+  std::ofstream(path, std::ios::app) << "{\"v\":1,\"resta";
+  options.resume.kind = Resume::kAuto;
+  RunRecorder later(options, {"lockstep"}, "{}");
+  EXPECT_EQ(later.restarts(), 1);
+  later.append({.step = 2, .split = "train"});
+  EXPECT_THAT(contents(path), ::testing::HasSubstr("\"resta\n{\"v\":1,"));
+}
+
+TEST(ConfigToml, QuotesTextAndKeepsNumbers) {
+  TrainOptions options;
+  options.data = {.name = "mnist", .directory = "/a \"b\"\\c\n"};
+  options.limits = {.steps = 100, .seconds = 5400.0};
+  options.optimizer.lr = 1;
+  options.optimizer.weight_decay = 1e-5;
+  const std::string text = config_toml(options);
+  EXPECT_THAT(text, ::testing::HasSubstr("data = \"mnist:/a \\\"b\\\"\\\\c\\u000A\"\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("max-steps = 100\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("lr = 1.0\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("weight-decay = 1e-05\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("max-time = \"5400s\"\n"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("epochs")));
+}
+
+TEST(ShellText, QuotesWhatAShellWouldChange) {
+  EXPECT_EQ(shell_text({"lockstep", "train", "--lr=0.1"}), "lockstep train --lr=0.1");
+  EXPECT_EQ(shell_text({"a b", "", "it's", "$x"}), R"('a b' '' 'it'\''s' '$x')");
+}
+
+}  // namespace
+}  // namespace lockstep

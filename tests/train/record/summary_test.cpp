@@ -1,0 +1,124 @@
+#include "lockstep/train/record/summary.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+namespace {
+
+RunSummary summary() {
+  RunSummary result;
+  result.model = "toy";
+  result.data = "mock";
+  result.parallel = "ddp";
+  result.world_size = 2;
+  result.batch_size = 128;
+  result.precision = "32";
+  result.epochs = {
+      {.epoch = 1,
+       .train_seconds = 2.5,
+       .train_loss = 0.5,
+       .samples = 60000,
+       .samples_per_s = 24000},
+      {.epoch = 2,
+       .train_seconds = 2,
+       .train_loss = 0.25,
+       .val_loss = 0.375,
+       .val_accuracy = 0.875,
+       .samples = 60000,
+       .samples_per_s = 30000}};
+  result.test_accuracy = 0.875;
+  result.stopped_by = "epochs";
+  result.peak_memory_bytes = 3000000000;
+  return result;
+}
+
+TEST(Summary, HasTheKeysOfTheFormat) {
+  const auto object = nlohmann::json::parse(to_json(summary()));
+  for (const char* key :
+       {"v",
+        "model",
+        "data",
+        "parallel",
+        "world_size",
+        "stages",
+        "chunks",
+        "batch_size",
+        "precision",
+        "epochs",
+        "eval_metric",
+        "best",
+        "test_loss",
+        "test_accuracy",
+        "test_accuracy5",
+        "resumed_from",
+        "restarts",
+        "snapshot",
+        "peak_memory_bytes",
+        "exit",
+        "stopped_by",
+        "skipped_steps",
+        "recovery_seconds"}) {
+    EXPECT_TRUE(object.contains(key)) << key;
+  }
+  const auto& epoch = object["epochs"][1];
+  for (const char* key :
+       {"epoch", "train_seconds", "train_loss", "val_loss", "val_accuracy", "val_accuracy5",
+        "ema_loss", "ema_accuracy", "ema_accuracy5", "samples", "samples_per_s"}) {
+    EXPECT_TRUE(epoch.contains(key)) << key;
+  }
+  EXPECT_EQ(epoch["val_accuracy"], 0.875);
+  EXPECT_TRUE(object["epochs"][0]["val_loss"].is_null());
+  EXPECT_EQ(object["peak_memory_bytes"], 3000000000);
+  EXPECT_TRUE(nlohmann::json::parse(to_json(RunSummary()))["peak_memory_bytes"].is_null());
+}
+
+TEST(Summary, IsOneLineWhateverTheNames) {
+  RunSummary odd = summary();
+  odd.data = "mnist:/a\n\xff\"b";
+  odd.epochs[0].train_loss = std::nan("");
+  const std::string text = to_json(odd);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(text)["epochs"][0]["train_loss"].is_null());
+}
+
+TEST(Summary, NamesTheBestEpoch) {
+  RunSummary named = summary();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(named))["best"].is_null());
+  named.eval_metric = "top1";
+  named.best = BestEpoch{.epoch = 2, .value = 0.875};
+  const auto object = nlohmann::json::parse(to_json(named));
+  EXPECT_EQ(object["eval_metric"], "top1");
+  EXPECT_EQ(object["best"], (nlohmann::json{{"epoch", 2}, {"value", 0.875}}));
+}
+
+TEST(Summary, TableShowsWhatWasMeasuredBesides) {
+  RunSummary more = summary();
+  for (auto& epoch : more.epochs) epoch.validated = true;
+  more.epochs[1].val_accuracy5 = 0.96875;
+  more.epochs[1].ema_loss = 0.25;
+  more.epochs[1].ema_accuracy = 0.9;
+  EXPECT_EQ(
+      epoch_table(more),
+      "epoch   seconds   samples/s  train loss  val loss  val accuracy     top-5  EMA loss"
+      "  EMA accuracy\n"
+      "    1      2.50       24000      0.5000         -             -         -         -"
+      "             -\n"
+      "    2      2.00       30000      0.2500    0.3750        0.8750    0.9688    0.2500"
+      "        0.9000\n"
+      "test accuracy 0.8750\n");
+}
+
+TEST(Summary, TableHasARowForEachEpoch) {
+  EXPECT_EQ(
+      epoch_table(summary()),
+      "epoch   seconds   samples/s  train loss  test loss  test accuracy\n"
+      "    1      2.50       24000      0.5000          -              -\n"
+      "    2      2.00       30000      0.2500     0.3750         0.8750\n");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include "lockstep/train/state/gathered_state.h"
+
+#include <gtest/gtest.h>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+// What a stage may hold: a channels-last weight, a counter, half numbers, nothing.
+nn::NamedTensors state_of_stage(int stage) {
+  const std::string prefix = concat(stage, ".");
+  const auto weight = at::arange(2 * 3 * 4 * 5, torch::kFloat).view({2, 3, 4, 5}) + stage;
+  nn::NamedTensors state("Tensor");
+  state.insert(prefix + "weight", weight.contiguous(at::MemoryFormat::ChannelsLast));
+  state.insert(prefix + "bias", at::full({stage + 1}, stage + 0.5, torch::kBFloat16));
+  state.insert(prefix + "num_batches_tracked", at::full({}, stage, torch::kLong));
+  state.insert(prefix + "empty", at::empty({0, 3}, torch::kFloat));
+  return state;
+}
+
+TEST(GatheredState, BringsAllStagesToTheFirstRank) {
+  for (int ranks = 1; ranks <= 3; ++ranks) {
+    run_ranks(ranks, [ranks](const ProcessGroup& stages) {
+      const auto all = gathered_state(state_of_stage(stages.rank()), stages);
+      if (stages.rank() != 0) {
+        EXPECT_TRUE(all.is_empty());
+        return;
+      }
+      ASSERT_EQ(all.size(), 4U * static_cast<std::size_t>(ranks));
+      std::size_t place = 0;
+      for (int stage = 0; stage < ranks; ++stage) {
+        for (const auto& item : state_of_stage(stage)) {
+          EXPECT_EQ(all[place].key(), item.key());
+          const torch::Tensor& value = all[place].value();
+          EXPECT_EQ(value.scalar_type(), item.value().scalar_type()) << item.key();
+          EXPECT_TRUE(value.equal(item.value())) << item.key();
+          ++place;
+        }
+      }
+    });
+  }
+}
+
+TEST(GatheredState, TakesAStageWithoutTensors) {
+  run_ranks(2, [](const ProcessGroup& stages) {
+    const auto own = stages.rank() == 0 ? state_of_stage(0) : nn::NamedTensors("Tensor");
+    const auto all = gathered_state(own, stages);
+    EXPECT_EQ(all.size(), stages.rank() == 0 ? 4U : 0U);
+  });
+}
+
+TEST(GatheredState, SendsParametersThatWantGradients) {
+  run_ranks(2, [](const ProcessGroup& stages) {
+    nn::NamedTensors own("Tensor");
+    own.insert(
+        concat("w", stages.rank()), at::full({2}, 3.0, torch::kFloat).set_requires_grad(true));
+    const auto all = gathered_state(own, stages);
+    if (stages.rank() == 0) {
+      EXPECT_TRUE(all["w1"].detach().equal(at::full({2}, 3.0, torch::kFloat)));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

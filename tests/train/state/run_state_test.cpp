@@ -1,0 +1,152 @@
+#include "lockstep/train/state/run_state.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+// Numbers that decimal text loses unless all digits are written.
+RunState state() {
+  RunState result;
+  result.step = 1234567890123;
+  result.position = {.epoch = 3, .samples = 640, .epoch_samples = 60000};
+  result.schedule_step = 77;
+  result.seed = 42;
+  result.world_size = 4;
+  result.replicas = 2;
+  result.stages = 2;
+  result.balance = {3, 4};
+  result.configuration = {{"batch-size", "32"}, {"model", "\"toy\""}};
+  result.data = {.name = "mnist", .samples = 60000, .classes = 10, .fingerprint = "00ff"};
+  result.scaler = ScalerRecord{65536, 2, 0.5, 2000, 17};
+  result.plateau = {.lr = 0.1 + 0.2, .best = 1.0 / 3, .bad = 2, .cooldown_left = 1};
+  result.ema_updates = 9;
+  result.skipped_steps = 1;
+  result.elapsed = 10.1;
+  result.training_seconds = 10;
+  result.epoch_seconds = 1e-300;
+  result.restarts = 2;
+  result.best = BestEpoch{.epoch = 2, .value = std::nextafter(0.5, 1)};
+  result.best_snapshot = "step-00000002";
+  result.epochs = {
+      {.epoch = 1, .train_seconds = 2.5, .train_loss = 0.1 + 0.7, .samples = 60000},
+      {.epoch = 2,
+       .train_seconds = 2.5,
+       .train_loss = 0.5,
+       .val_loss = 2.0 / 3,
+       .ema_accuracy = 0.875,
+       .validated = true,
+       .samples = 60000,
+       .samples_per_s = 24000}};
+  result.epoch_total = {
+      .steps = 20,
+      .samples = 640,
+      .loss_sum = 640 * (1.0 / 7),
+      .seconds = 1.5,
+      .data_seconds = 0.1};
+  return result;
+}
+
+RunState read(const std::string& text) { return parse_run_state(text, "state.json"); }
+
+std::string refusal(const Json& object) {
+  try {
+    read(object.dump());
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunState, ReadsBackAsTheSameBits) {
+  const RunState before = state(), after = read(to_json(before));
+  EXPECT_EQ(to_json(after), to_json(before));
+  EXPECT_EQ(after.step, before.step);
+  EXPECT_EQ(after.position, before.position);
+  EXPECT_EQ(after.balance, before.balance);
+  EXPECT_EQ(after.configuration, before.configuration);
+  EXPECT_EQ(after.data, before.data);
+  EXPECT_EQ(after.scaler, before.scaler);
+  EXPECT_EQ(after.plateau, before.plateau);
+  EXPECT_EQ(after.epoch_seconds, before.epoch_seconds);
+  EXPECT_EQ(after.best->value, before.best->value);
+  EXPECT_EQ(after.epoch_total, before.epoch_total);
+  EXPECT_EQ(after.epochs[0].train_loss, before.epochs[0].train_loss);
+  EXPECT_FALSE(after.epochs[0].val_loss);
+  EXPECT_EQ(after.epochs[1].val_loss, before.epochs[1].val_loss);
+  EXPECT_TRUE(after.epochs[1].validated);
+}
+
+TEST(RunState, OfAStartReadsBackToo) {
+  const RunState start = read(to_json(RunState{}));
+  EXPECT_EQ(start.step, 0);
+  EXPECT_FALSE(start.best || start.scaler || start.plateau.best);
+  EXPECT_TRUE(start.epochs.empty());
+}
+
+// Every field is looked at: without it, or with a value of no possible type, there is no state.
+TEST(RunState, EveryFieldMustBeThereAndOfItsType) {
+  const Json whole = Json::parse(to_json(state()));
+  int fields = 0;
+  for (const auto& [key, value] : whole.items()) {
+    Json without = whole, other = whole;
+    without.erase(key);
+    EXPECT_THAT(
+        refusal(without), AllOf(HasSubstr("state.json"), HasSubstr(key), HasSubstr("missing")));
+    other[key] = true;
+    EXPECT_THAT(refusal(other), AllOf(HasSubstr("state.json"), HasSubstr(key))) << key;
+    ++fields;
+    if (!value.is_object()) continue;
+    for (const auto& [inner, ignored] : value.items()) {
+      Json damaged = whole;
+      damaged[key][inner] = Json::array({1});
+      EXPECT_THAT(refusal(damaged), HasSubstr(inner)) << key;
+    }
+  }
+  EXPECT_GT(fields, 20);
+}
+
+TEST(RunState, ImpossibleValuesAreRefused) {
+  const auto with = [](const char* key, const Json& value) {
+    Json object = Json::parse(to_json(state()));
+    object[key] = value;
+    return refusal(object);
+  };
+  EXPECT_THAT(with("v", 2), HasSubstr("version"));
+  EXPECT_THAT(with("step", -1), HasSubstr("step is negative"));
+  EXPECT_THAT(with("step", 1.5), HasSubstr("step is no whole number"));
+  EXPECT_THAT(with("step", 18446744073709551615U), HasSubstr("step is too large"));
+  EXPECT_THAT(with("epoch", 0), HasSubstr("epoch"));
+  EXPECT_THAT(with("world_size", 4294967296), HasSubstr("world_size is too large"));
+  EXPECT_THAT(with("balance", {1, 0}), HasSubstr("balance"));
+  EXPECT_THAT(with("training_seconds", -1.0), HasSubstr("training_seconds is negative"));
+}
+
+TEST(RunState, WhatIsNoJsonOrHasAKeyTwiceIsRefused) {
+  const std::string text = to_json(state());
+  EXPECT_THROW(read(""), DataError);
+  EXPECT_THROW(read(text.substr(0, text.size() / 2)), DataError);
+  std::string twice = text;
+  twice.insert(1, "\"step\": 5,");
+  EXPECT_THROW(read(twice), DataError);
+  EXPECT_THROW(read(std::string(1000, '[')), DataError);
+}
+
+TEST(RunState, KeysOfLaterVersionsAreLetBe) {
+  Json object = Json::parse(to_json(state()));
+  object["new"] = 1;
+  EXPECT_EQ(refusal(object), "");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,107 @@
+#include "lockstep/train/strategy/train_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+TrainPlan plan() {
+  TrainPlan result;
+  result.options.parallel = Parallel::kDdp;
+  result.options.output = "runs/x";
+  result.world_size = 2;
+  result.parameters = 402442;
+  result.train_samples = 60000;
+  result.test_samples = 10000;
+  result.data_bytes = 54880000;
+  result.available_bytes = 8000000000;
+  return result;
+}
+
+TEST(TrainPlan, SaysWhatTheRunWouldDo) {
+  EXPECT_EQ(
+      plan_text(plan()),
+      "Would train mnist-small on fashion-mnist, ddp on 2 ranks, for 3 epochs.\n"
+      "  model      mnist-small, 402442 parameters\n"
+      "  data       60000 images to train with, 10000 to test with\n"
+      "  batch      128 on each replica, 256 in all\n"
+      "  spread     2 replicas\n"
+      "  steps      235 an epoch, 705 in all\n"
+      "  optimizer  adam, learning rate 0.001\n"
+      "  precision  32\n"
+      "  memory     at least 62 MB a rank, and activations; 8000 MB available\n"
+      "  output     runs/x\n");
+}
+
+TEST(TrainPlan, SaysWhatItBeginsWith) {
+  TrainPlan tuned = plan();
+  EXPECT_THAT(plan_text(tuned), ::testing::Not(::testing::HasSubstr("start")));
+  tuned.start = "38 tensors from F\nweights of F:\n  fc.weight";
+  EXPECT_THAT(
+      plan_text(tuned),
+      ::testing::HasSubstr(
+          "\n  start      38 tensors from F\n             weights of F:\n             "
+          "  fc.weight\n"));
+}
+
+TEST(TrainPlan, NamesEveryLimit) {
+  TrainPlan limited = plan();
+  limited.options.limits = {.epochs = 1, .steps = 10, .seconds = 5400.0};
+  EXPECT_THAT(plan_text(limited), ::testing::HasSubstr("for 1 epoch or 10 steps or 1:30:00."));
+  EXPECT_THAT(plan_text(limited), ::testing::HasSubstr("235 an epoch, 10 in all"));
+}
+
+TEST(TrainPlan, CountsThePartialBatchAndTheUnevenShare) {
+  TrainPlan odd = plan();
+  odd.train_samples = 257;
+  EXPECT_EQ(steps_an_epoch(odd), 2) << "129 samples for each of 2 ranks";
+  odd.train_samples = 256;
+  EXPECT_EQ(steps_an_epoch(odd), 1);
+  odd.options.limit_train_batches = 3;
+  EXPECT_EQ(steps_an_epoch(odd), 1);
+}
+
+TEST(TrainPlan, AccumulatedBatchesMakeFewerAndLargerSteps) {
+  TrainPlan accumulated = plan();
+  accumulated.train_samples = 257;
+  accumulated.options.batch_size = 20;
+  accumulated.options.grad_accum_steps = 3;
+  EXPECT_EQ(steps_an_epoch(accumulated), 3) << "7 batches of 129 samples on each of 2 ranks";
+  EXPECT_THAT(
+      plan_text(accumulated),
+      ::testing::HasSubstr("20 on each replica, 3 times a step, 120 in all"));
+  accumulated.options.limit_train_batches = 4;
+  EXPECT_EQ(steps_an_epoch(accumulated), 2);
+}
+
+TEST(TrainPlan, SaysHowTheLearningRateRuns) {
+  TrainPlan scheduled = plan();
+  scheduled.options.grad_accum_steps = 2;
+  scheduled.options.optimizer.lr_scale = LrScale::kLinear;
+  scheduled.options.optimizer.schedule = {.kind = LrScheduleKind::kCosine, .warmup_epochs = 1};
+  EXPECT_THAT(
+      plan_text(scheduled),
+      ::testing::HasSubstr("learning rate 0.004, cosine after 1 epochs of warm-up\n"));
+  scheduled.options.optimizer.schedule.warmup_epochs = 3;
+  EXPECT_THROW(plan_text(scheduled), InvalidArgument) << "the warm-up takes all epochs";
+}
+
+TEST(TrainPlan, AveragesNeedMemory) {
+  TrainPlan averaged = plan();
+  averaged.options.ema.emplace();
+  EXPECT_EQ(bytes_a_rank(averaged) - bytes_a_rank(plan()), averaged.parameters * 4);
+  EXPECT_THAT(plan_text(averaged), ::testing::HasSubstr("averaged with decay 0.9998"));
+}
+
+TEST(TrainPlan, OptimizerStateNeedsMemory) {
+  TrainPlan sgd = plan();
+  const auto adam_bytes = bytes_a_rank(plan());
+  sgd.options.optimizer = default_settings(OptimizerKind::kSgd);
+  EXPECT_EQ(adam_bytes - bytes_a_rank(sgd), sgd.parameters * 4);
+}
+
+}  // namespace
+}  // namespace lockstep
