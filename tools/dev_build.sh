@@ -7,14 +7,14 @@ build_folder=build/release
 # Everything outside the CMake files that decides how the build is made.
 build_choices() {
   echo "$libtorch_folder"
-  echo "${LOCKSTEP_WERROR:-OFF}" "${LOCKSTEP_UNITY:-OFF}" "${CXX:-}" "${CXXFLAGS:-}" "${LDFLAGS:-}" "${CMAKE_PREFIX_PATH:-}"
+  echo "${LOCKSTEP_WERROR:-OFF}" "${LOCKSTEP_UNITY:-ON}" "${CXX:-}" "${CXXFLAGS:-}" "${LDFLAGS:-}" "${CMAKE_PREFIX_PATH:-}"
   cat CMakePresets.json
 }
 
 configure() {
   cmake --fresh --preset "$build_preset" \
     -DLOCKSTEP_TORCH_DIR="$libtorch_folder" -DLOCKSTEP_WERROR="${LOCKSTEP_WERROR:-OFF}" \
-    -DLOCKSTEP_UNITY="${LOCKSTEP_UNITY:-OFF}"
+    -DLOCKSTEP_UNITY="${LOCKSTEP_UNITY:-ON}"
 }
 
 build_configure() {

@@ -55,12 +55,9 @@ check_remark() {
 }
 
 dev_check() {
-  local tidy_arguments=()
   case ${1:-} in
-    "") ;;
-    --all) tidy_arguments=(--all) ;;
-    --fix) ;;
-    *) die "dev: check takes --all or --fix, not '$1'" ;;
+    "" | --fix) ;;
+    *) die "dev: check takes --fix, not '$1'" ;;
   esac
   packages+=("${packages_for_check[@]}")
   dev_setup
@@ -76,6 +73,16 @@ dev_check() {
   check_one style tools/check_style
   check_one shell check_shell
   check_one python check_python
-  check_one tidy tools/check_tidy "$build_folder" "${tidy_arguments[@]}"
+  check_one tidy tools/check_tidy "$build_folder"
   ((check_failed == 0)) || die "check: failed; the whole of each is in build/log"
+}
+
+dev_tidy() {
+  packages+=("${packages_for_check[@]}")
+  dev_setup
+  phase_begin build
+  build_configure
+  phase_end
+  check_one tidy tools/check_tidy "$build_folder" --all
+  ((check_failed == 0)) || die "tidy: failed; the whole of it is in build/log"
 }

@@ -32,14 +32,35 @@ phase_end() {
   printf '%-8s %s\n' "$phase_name" "${steps:-ready, $(seconds_since "$phase_started")}"
 }
 
-# On a terminal, keeps the log's last line in sight: a first build takes minutes.
+# Prints how far ninja is, from its last line "[12/80] Building ...": "12 of 80, about 3 min left".
+phase_progress() {
+  local done all elapsed left
+  read -r done all < <(tail -n 1 "$phase_log" | sed -n 's#^\[\([0-9]*\)/\([0-9]*\)\].*#\1 \2#p') || return 0
+  elapsed=$((($(milliseconds) - $1) / 1000))
+  printf '%d of %d' "$done" "$all"
+  if ((done * 20 >= all && elapsed >= 5)); then
+    left=$((elapsed * (all - done) / done))
+    if ((left >= 90)); then
+      printf ', about %d min left' $(((left + 30) / 60))
+    else
+      printf ', about %d s left' "$left"
+    fi
+  fi
+}
+
+# Keeps in sight how far the work is, for a first build takes minutes: always on a terminal, else by a line a minute.
 phase_watch() {
-  local label=$1 started=$2 width text
+  local label=$1 started=$2 width text ticks=0
   width=$(($(tput cols 2>/dev/null || echo 80) - 1))
   while sleep 1; do
-    text=$(printf '%-8s %s %s  %s' "$phase_name" "$label" "$(seconds_since "$started")" \
-      "$(tail -n 1 "$phase_log" | tr -d '\r')")
-    printf '\r\033[K%s' "${text:0:width}" >&2
+    ticks=$((ticks + 1))
+    if [[ ! -t 2 ]] && ((ticks % 60)); then continue; fi
+    text=$(printf '%-8s %s %s  %s' "$phase_name" "$label" "$(seconds_since "$started")" "$(phase_progress "$started")")
+    if [[ -t 2 ]]; then
+      printf '\r\033[K%s' "${text:0:width}" >&2
+    else
+      printf '%s\n' "$text" >&2
+    fi
   done
 }
 
@@ -48,7 +69,7 @@ phase_unwatch() {
   kill "$phase_watcher" 2>/dev/null || true
   wait "$phase_watcher" 2>/dev/null || true
   phase_watcher=""
-  printf '\r\033[K' >&2
+  [[ ! -t 2 ]] || printf '\r\033[K' >&2
 }
 trap phase_unwatch EXIT
 
@@ -58,10 +79,8 @@ phase_run() {
   local label=$1 status=0
   shift
   printf '$ %s\n' "$*" >>"$phase_log"
-  if [[ -t 2 ]]; then
-    phase_watch "$label" "$(milliseconds)" &
-    phase_watcher=$!
-  fi
+  phase_watch "$label" "$(milliseconds)" &
+  phase_watcher=$!
   "$@" >>"$phase_log" 2>&1 </dev/null || status=$?
   phase_unwatch
   return "$status"

@@ -101,6 +101,11 @@ class StyleTest(CheckerTest):
     def test_refuses_a_long_file_without_a_reason(self):
         self.assert_complaint("lockstep/core/table.h: 401 lines", {"lockstep/core/table.h": HEADER + "\n" * 400})
 
+    def test_refuses_a_crowded_folder(self):
+        names = [f"lockstep/core/part_{number}.h" for number in range(31)]
+        self.assert_complaint("lockstep/core: 31 files, more than 30", {name: HEADER for name in names})
+        self.assert_clean({name: HEADER for name in names[:30]})
+
     def test_refuses_names_that_name_nothing(self):
         for file in ("lockstep/core/utils.h", "lockstep/common/error.h", "lockstep/core/string_util.h"):
             with self.subTest(file):
