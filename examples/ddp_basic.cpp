@@ -3,10 +3,9 @@
 //
 //     ./ddp_basic                                          alone: a serial step on the whole batch
 //     ./ddp_basic --spawn 2                                two threads of one process
-//     lockstep run --nproc-per-node 2 ./ddp_basic          two processes; torchrun --no-python
-//     does, too
+//     lockstep run --nproc-per-node 2 ./ddp_basic          two processes; or torchrun --no-python
 //
-// or each by hand, where they meet in a file that is not there yet, or at an address:
+// or each rank by hand; they meet in a file that does not exist yet, or at an address:
 //
 //     ./ddp_basic --init-method file:///tmp/meeting --world-size 2 --rank 0 &
 //     ./ddp_basic --init-method file:///tmp/meeting --world-size 2 --rank 1
@@ -29,7 +28,7 @@ namespace {
 
 void train(const lockstep::ProcessGroup& world, const std::string& output) {
   ToyNet net;
-  draw_weights(*net, world.rank());  // the ranks differ until DDP gives all those of rank 0
+  draw_weights(*net, world.rank());  // they differ until DDP copies rank 0's to all
   lockstep::DistributedDataParallel model(net, world);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
 

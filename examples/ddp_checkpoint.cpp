@@ -1,6 +1,6 @@
-// Saves a model that DistributedDataParallel trains and goes on from the file: rank 0 writes, a
-// barrier says that the file is there, every rank loads it onto its own place. Ranks are started in
-// every way that ddp_basic.cpp names:
+// Saves a model that DistributedDataParallel trains and resumes from the file: rank 0 writes, all
+// wait at a barrier until the file is there, every rank loads it onto its own place. Ranks are
+// started in any of the ways that ddp_basic.cpp names:
 //
 //     ./ddp_checkpoint
 //     ./ddp_checkpoint --spawn 2
@@ -8,8 +8,8 @@
 //     ./ddp_checkpoint --init-method file:///tmp/meeting --world-size 2 --rank 0 &
 //     ./ddp_checkpoint --init-method file:///tmp/meeting --world-size 2 --rank 1
 //
-// All ranks must see the folder of --checkpoint. A training that is to go on exactly, with its
-// optimizer and its random numbers, uses lockstep::Snapshot instead: hello.cpp.
+// All ranks must see the folder of --checkpoint. To resume a training exactly, with its optimizer
+// and its random numbers, use lockstep::Snapshot instead: hello.cpp.
 //
 // --output DIR keeps what each rank loaded, DIR/loaded-0.safetensors, and what it had at the end,
 // DIR/rank-0.safetensors.
@@ -47,16 +47,16 @@ void train(const lockstep::ProcessGroup& world, const Flags& flags) {
   ToyNet net;
   draw_weights(*net, world.rank());
   train_step(net, world);
-  // All ranks hold the same weights, so one of them is enough.
+  // All ranks have the same weights, so one of them saves.
   if (world.rank() == 0) lockstep::nn::save_weights(*net, file);
-  world.barrier().wait();  // nobody reads before the file is there
+  world.barrier().wait();  // no rank reads before the file is there
 
   ToyNet resumed;
   draw_weights(*resumed, 100 + world.rank());
   const lockstep::Place place = own_places(world, 1).front();
   resumed->to(place.device);
   lockstep::nn::load_weights(
-      *resumed, file);  // the file knows no devices: weights go where the net is
+      *resumed, file);  // the file has no devices: weights go where the net is
   keep(resumed, "loaded-");
   train_step(resumed, world);
   // Each rank had loaded the file before it took part in the others' step.

@@ -1,9 +1,9 @@
-// Trains replicas of a model that is too large for one place: each rank cuts it in two halves, in
-// two places of its own, and DistributedDataParallel averages the gradients of both over the ranks.
-// Ranks are started in every way that ddp_basic.cpp names:
+// Trains replicas of a model that is too large for one place: each rank cuts it into two halves, in
+// two places, and DistributedDataParallel averages the gradients of both over the ranks.
+// Ranks are started in any of the ways that ddp_basic.cpp names:
 //
 //     ./ddp_model_parallel                                     alone: one model in two places
-//     ./ddp_model_parallel --spawn 2                           on four cores each place has one
+//     ./ddp_model_parallel --spawn 2                           on four cores, one for each place
 //     lockstep run --nproc-per-node 2 ./ddp_model_parallel
 //     ./ddp_model_parallel --init-method tcp://127.0.0.1:29500 --world-size 2 --rank 0 &
 //     ./ddp_model_parallel --init-method tcp://127.0.0.1:29500 --world-size 2 --rank 1
@@ -22,7 +22,7 @@
 
 namespace {
 
-/// Is the toy net in two places: net1 and the ReLU in the first, net2 in the second.
+/// The toy net in two places: net1 and the ReLU in the first, net2 in the second.
 class SplitNetImpl : public torch::nn::Module {
  public:
   SplitNetImpl(const ToyNet& net, const std::vector<lockstep::Place>& places)
@@ -34,7 +34,7 @@ class SplitNetImpl : public torch::nn::Module {
     register_module("net2", net->net2);
   }
 
-  /// Takes inputs from anywhere; the output is in the second place.
+  /// Computes the output, in the second place, from inputs anywhere.
   torch::Tensor forward(const torch::Tensor& inputs) { return halves_(inputs); }
 
  private:

@@ -1,6 +1,6 @@
-// Trains one small model in every way of spreading it, on the same data, and prints what each way
-// learned: the same. Each function is what a program that spreads its training so would do; the
-// ranks are threads here, made by run_ranks(), and processes under `lockstep run`.
+// Trains one small model in every way of spreading it, on the same data, and prints the results:
+// they are equal. Each function is a program's loop for one way. The ranks are threads here, made
+// by run_ranks(); under `lockstep run` they would be processes.
 //
 //     ./every_way
 
@@ -22,12 +22,12 @@ struct Task {
   torch::nn::Sequential net{nullptr};
   torch::Tensor inputs, labels;
 
-  /// Gives a model of its own to train.
+  /// Makes another model to train.
   torch::nn::Sequential copy() const {
     return torch::nn::Sequential(
         std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
   }
-  /// Gives a rank its share of the data.
+  /// Returns a rank's share of the data.
   Task share(const lockstep::ProcessGroup& group) const {
     return {
         net, inputs.tensor_split(group.size())[static_cast<std::size_t>(group.rank())],
@@ -106,7 +106,7 @@ void pipeline(const Task& task, const torch::nn::Sequential& net) {
   }
 }
 
-// Each rank a replica that is a pipeline over places of its own process.
+// Each rank is a replica: a pipeline over places of its process.
 void replicas_of_pipelines(
     const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const Task own = task.share(world);
@@ -121,8 +121,8 @@ void replicas_of_pipelines(
   }
 }
 
-// Each rank one stage of one replica. What a rank has learned is its own layers alone, so they are
-// brought together at the end, to be compared.
+// Each rank is one stage of one replica. It has trained only its own layers, so they are
+// gathered at the end for the comparison.
 void replicas_of_stages(
     const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const auto grid = lockstep::make_pipeline_grid(world, 2);
@@ -143,7 +143,7 @@ void replicas_of_stages(
 
 using OnRanks = void (*)(const Task&, const torch::nn::Sequential&, const lockstep::ProcessGroup&);
 
-// Trains rank 0's net on so many ranks.
+// Trains rank 0's net on this number of ranks.
 std::function<void(const Task&, torch::nn::Sequential)> on_ranks(int ranks, OnRanks train) {
   return [=](const Task& task, const torch::nn::Sequential& net) {
     std::vector<torch::nn::Sequential> nets = {net};

@@ -8,7 +8,7 @@
 
 #include <lockstep/lockstep.h>
 
-/// Reads `--name value` pairs; what is not given keeps its default.
+/// The `--name value` pairs of a command line; a missing flag keeps its default.
 class Flags {
  public:
   Flags(int argc, char** argv, std::map<std::string, std::string> defaults)
@@ -28,7 +28,7 @@ class Flags {
     return numbers(name, least).front();
   }
 
-  /// Reads whole numbers, 1 or more if `least` does not say otherwise, between commas.
+  /// Reads whole numbers separated by commas, each at least `least`.
   std::vector<std::int64_t> numbers(const std::string& name, std::int64_t least = 1) const {
     std::vector<std::int64_t> numbers;
     std::istringstream list(text(name));

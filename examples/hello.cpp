@@ -1,6 +1,6 @@
 // Trains a small net on Fashion-MNIST with as many ranks as the launcher starts; alone, it trains
-// serially. Ended at any time and started again, also with another number of ranks, it goes on with
-// the last epoch that it did not finish; remove the folder hello-run to begin anew.
+// serially. Stopped at any time and started again, even with another number of ranks, it resumes
+// with the epoch that it did not finish; remove the folder hello-run to start afresh.
 //
 //     lockstep run --nproc-per-node 2 ./hello
 

@@ -1,10 +1,10 @@
 // Trains a ResNet on a folder of images, augmented as timm does and in mixed precision, and writes
-// weights that Python reads; begins from Python's weights if there are some.
+// weights that Python reads; it can begin from Python's weights.
 //
 //     lockstep data synthesize images photos
 //     lockstep run --nproc-per-node 2 ./images --data photos --pretrained resnet18.pth
 //
-// --precision float16 is for GPUs: without instructions for it a processor takes seconds a step.
+// --precision float16 is for GPUs: a processor without instructions for it takes seconds a step.
 
 #include <iostream>
 
@@ -75,7 +75,7 @@ int train(int argc, char** argv) {
   torch::optim::SGD optimizer(
       model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(5e-4));
   const auto type = flags.text("precision") == "float16" ? torch::kHalf : torch::kBFloat16;
-  // All ranks leave out the same steps; bfloat16 overflows in none.
+  // All ranks skip the same steps; with bfloat16 none overflows.
   nn::GradScaler scaler(nn::GradScalerOptions().enabled(type == torch::kHalf), world);
 
   const DistributedSampler sampler(images->size(), world);

@@ -1,5 +1,5 @@
-// Trains ResNet50 cut in two, conv1 .. layer2 | layer3 .. fc, each half in a place of its own, and
-// the whole in one place, and compares them. Model parallel makes room for a model that is too
+// Trains ResNet50 cut in two, conv1 .. layer2 | layer3 .. fc, each half in its own place, then the
+// whole in one place, and compares them. Model parallel makes room for a model that is too
 // large for one place; it is not faster: while one half computes, the other waits.
 //
 //     ./model_parallel --batch-size 120 --image-size 128 --steps 5

@@ -1,6 +1,6 @@
-// Trains ResNet50 cut in two, each half in a place of its own, and lets both compute at once: each
-// batch is split into micro-batches. Prints for each split size how long a step takes. Small ones
-// keep both places busy, large ones make better use of a place.
+// Trains ResNet50 cut in two, each half in its own place, and lets both compute at once: each
+// batch is split into micro-batches. Prints the time of a step for each split size. Small
+// micro-batches keep both places busy, large ones make better use of a place.
 //
 //     ./pipeline --batch-size 120 --image-size 128 --split-size 1,3,5,8,10,12,20,40,60 --repeats 10
 
@@ -21,7 +21,7 @@ struct Statistics {
   double deviation = 0;
 };
 
-// The first step warms up; it is not counted.
+// The first step is a warm-up and not counted.
 Statistics time_steps(lockstep::Pipeline& model, const Flags& flags) {
   torch::optim::SGD optimizer(model.parameters(), 0.001);
   const auto size = flags.number("image-size");

@@ -9,15 +9,15 @@
 
 #include "flags.h"
 
-/// Lists the flags that say how the ranks of a demo come to be.
+/// Returns the flags that say how the ranks of a demo are started, added to others.
 inline std::map<std::string, std::string> rank_flags(std::map<std::string, std::string> others) {
   others.insert({{"spawn", "0"}, {"init-method", "env://"}, {"rank", "-1"}, {"world-size", "-1"}});
   return others;
 }
 
-/// Runs the body on every rank: on threads of this process with --spawn N, otherwise as the one
-/// rank that this process is, by its launcher or by the other three flags. Alone it is a world of
-/// one.
+/// Runs the body on every rank: on threads of this process with --spawn N, otherwise as the single
+/// rank that the launcher or the other three flags make of this process. Without any of these it is
+/// a world of one.
 inline void on_ranks(
     const Flags& flags, const std::function<void(const lockstep::ProcessGroup&)>& body) {
   const auto threads = static_cast<int>(flags.number("spawn", 0));
@@ -30,8 +30,8 @@ inline void on_ranks(
   body(lockstep::init_process_group(options));
 }
 
-/// Gives a rank so many places of its own. Ranks that are threads divide the cores of their
-/// process; one that is a process has the cores that its launcher left it.
+/// Returns the places of a rank. Ranks that are threads divide the cores of their process; a rank
+/// that is a process has the cores that its launcher gave it.
 inline std::vector<lockstep::Place> own_places(const lockstep::ProcessGroup& world, int count) {
   if (world.backend_name() != "threads") return lockstep::cpu_places(count);
   const auto all = lockstep::cpu_places(world.size() * count);

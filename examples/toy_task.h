@@ -7,7 +7,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
-/// Is the net of the DDP demos.
+/// The net of the DDP demos.
 struct ToyNetImpl : torch::nn::Module {
   torch::nn::Linear net1{register_module("net1", torch::nn::Linear(10, 10))};
   torch::nn::ReLU relu{register_module("relu", torch::nn::ReLU())};
@@ -17,7 +17,7 @@ struct ToyNetImpl : torch::nn::Module {
 };
 TORCH_MODULE(ToyNet);
 
-/// Draws all weights anew. Ranks that are threads share LibTorch's generator, so this has its own.
+/// Draws new weights. Ranks that are threads share LibTorch's generator, so this uses its own.
 inline void draw_weights(torch::nn::Module& net, int seed) {
   const torch::NoGradGuard no_gradients;
   auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(seed));
@@ -28,8 +28,8 @@ struct ToyBatch {
   torch::Tensor inputs, labels;
 };
 
-/// Gives a rank its share of 40 samples, which are the same however many ranks there are: alone
-/// it gets all of them, and so takes the step that all ranks together take.
+/// Returns a rank's share of 40 samples, which are the same whatever the number of ranks: a single
+/// rank gets all of them, and so takes the step that several ranks take together.
 inline ToyBatch share_of_batch(const lockstep::ProcessGroup& world) {
   auto generator = at::detail::createCPUGenerator(7);
   const auto share = [&](const torch::Tensor& whole) {

@@ -6,7 +6,7 @@
 
 #include <torch/cuda.h>
 
-/// Gives two GPUs where there are two, else the two halves of the cores.
+/// Returns two GPUs where there are two, else the two halves of the cores.
 inline std::vector<lockstep::Place> two_places() {
   if (torch::cuda::device_count() < 2) return lockstep::cpu_places(2);
   auto places = lockstep::device_places(torch::kCUDA);

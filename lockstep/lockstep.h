@@ -1,6 +1,6 @@
 #pragma once
 
-// All of Lockstep that a program of its user needs. The library itself never includes this file.
+// Everything that a user's program needs. The library itself never includes this file.
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"

@@ -4,11 +4,11 @@
 
 #include <lockstep/lockstep.h>
 
-/// Holds the images to train with, augmented, and those to test with.
+/// The training images, augmented, and the test images.
 struct DataSets {
   lockstep::data::SamplesPointer train, test;
 };
 
-/// Opens the data set in a folder. Put your own in here: anything that is a
+/// Opens the data set in a folder. Replace it by your own: anything that is a
 /// lockstep::data::Samples.
 DataSets open_data(const std::string& folder);

@@ -10,10 +10,10 @@
 #include "metrics.h"
 #include "model.h"
 
-/// Is the model as it is trained: called like the net, it averages gradients over the ranks.
+/// The model as it is trained: called like the net, it averages gradients over the ranks.
 using Model = lockstep::DistributedDataParallel<std::shared_ptr<Net::ContainedType>>;
 
-/// Says how a pass over the images is made.
+/// The options of a pass over the images.
 struct PassOptions {
   std::int64_t batch_size = 128;  ///< of each rank
   int workers = 1;                ///< threads of each rank that prepare batches
@@ -21,12 +21,12 @@ struct PassOptions {
   std::uint64_t seed = 42;
 };
 
-/// Trains for one epoch. Both give the measures over all ranks; a collective.
+/// Trains for one epoch and returns the measures over all ranks, as evaluate() does. A collective.
 Metrics train_epoch(
     Model& model, torch::optim::Optimizer& optimizer, const lockstep::data::SamplesPointer& images,
     std::int64_t epoch, const PassOptions& options, const lockstep::ProcessGroup& world);
 
-/// Looks at every image once, without training.
+/// Evaluates every image once, without training.
 Metrics evaluate(
     Model& model, const lockstep::data::SamplesPointer& images, const PassOptions& options,
     const lockstep::ProcessGroup& world);

@@ -1,6 +1,6 @@
 // Trains the net of model.h on the data of dataset.h, alone or with as many ranks as a launcher
-// starts; see scripts/. Ended at any time and started again it goes on with the epoch that it did
-// not finish.
+// starts; see scripts/. Stopped at any time and started again, it resumes with the epoch that it
+// did not finish.
 
 #include <cstdio>
 #include <filesystem>
@@ -85,7 +85,7 @@ int train(int argc, char** argv) {
   lockstep::Snapshot snapshot(options.output, world);
   auto [epoch, step] = snapshot.load(*net, optimizer);  // {0, 0} the first time
   // Batch norm sees the batches of all ranks, so that losses are those of one device with the same
-  // global batch. Without it ranks talk less: two collectives a layer and step.
+  // global batch. Without this there are two collectives fewer per layer and step.
   Model model(net.ptr(), world, lockstep::DistributedDataParallelOptions().sync_batch_norm(true));
 
   for (; epoch < options.epochs; ++epoch) {

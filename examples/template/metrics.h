@@ -4,18 +4,18 @@
 
 #include <torch/torch.h>
 
-/// Adds up loss and hits, over batches and then over ranks. Put your own measures in here.
+/// Sums of loss and hits, over batches and then over ranks. Add your own measures here.
 class Metrics {
  public:
   /// Counts a batch with the mean of its losses.
   void add(const torch::Tensor& loss, const torch::Tensor& scores, const torch::Tensor& target);
 
-  /// Adds those of all ranks. A collective.
+  /// Adds the sums of all ranks. A collective.
   void sum_over(const lockstep::ProcessGroup& world);
 
   double loss() const { return share(1); }
   double accuracy() const { return share(2); }
-  /// Is the share of images whose class is among the five with the highest scores.
+  /// Returns the share of images whose class is among the five with the highest scores.
   double accuracy5() const { return share(3); }
 
  private:

@@ -4,8 +4,8 @@
 
 #include <torch/torch.h>
 
-/// Is the model that is trained: images [N, 3, height, width] to class scores [N, classes]. Put
-/// your own in here; any module will do.
+/// The model that is trained: images [N, 3, height, width] to class scores [N, classes]. Replace it
+/// by your own; any module will do.
 class NetImpl : public torch::nn::Module {
  public:
   explicit NetImpl(std::int64_t classes);
@@ -17,6 +17,6 @@ class NetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// Makes the model. For one of Lockstep's write `using Net = lockstep::nn::Model;` instead of the
-/// class, and here `return lockstep::nn::make_model("resnet18-cifar", classes);`.
+/// Makes the model. For one of Lockstep's models write `using Net = lockstep::nn::Model;` instead
+/// of the class, and here `return lockstep::nn::make_model("resnet18-cifar", classes);`.
 Net make_net(std::int64_t classes);

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Trains on several nodes. Run it on each of them at about the same time, with the same flags, which
-# are handed on to the program, and on each with its own NODE_RANK:
+# Trains on several nodes. Run it on each node at about the same time, each with its own NODE_RANK
+# and all with the same flags, which are passed to the program:
 #
 #     NNODES=2 NODE_RANK=0 MASTER_ADDR=node0 scripts/train_several_nodes.sh --data cifar-100   # on node0
 #     NNODES=2 NODE_RANK=1 MASTER_ADDR=node0 scripts/train_several_nodes.sh --data cifar-100   # on node1
 #
 # NNODES           nodes that take part
 # NODE_RANK        which of them this is, from 0
-# MASTER_ADDR      node 0, as all others reach it
-# MASTER_PORT      a port of node 0 that is free [29500]
+# MASTER_ADDR      the address at which all others reach node 0
+# MASTER_PORT      a free port of node 0 [29500]
 # NPROC_PER_NODE   ranks on each node; auto: one for each GPU, or else for each core
-# LAUNCHER         "lockstep run"; "torchrun" does as well
+# LAUNCHER         "lockstep run" or "torchrun"
 # TRAIN            the program, if it is not build/train
 #
-# Names with PET_ before them, which schedulers and `lockstep hosts` set, are taken where these are
-# missing. --data must be on every node, --output in a folder that all of them share.
+# Where these are missing, the same names with PET_ before them are used, which schedulers and
+# `lockstep hosts` set. --data must be on every node, --output in a folder that all of them share.
 set -euo pipefail
 
 read -r -a launcher <<<"${LAUNCHER:-lockstep run}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on one device, without a launcher; flags are handed on to the program.
+# Trains on one device, without a launcher; flags are passed to the program.
 #
 #     scripts/train_single_device.sh --data cifar-100 --batch-size 128
 #
