@@ -3,11 +3,11 @@
 
     python3 benchmarks/augment.py --peer-python VENV/bin/python         # 32 x 32 images and JPEGs to 224, 7 rounds each
 
-Both make normalised numbers of the same images: 512 of 32 x 32 that lie in memory, and 64 JPEGs of 500 x 375 (4:2:0,
-quality 90) that lie in memory as files. The pictures are made here, of waves and noise. The peer runs with one thread, with
-malloc as it comes and with glibc's malloc tuned; its better median counts. Seconds are the processor's own (on an idle
-machine those of the clock): other programs take turns on a busy core, but are not counted. Needs a Python with torch 2.15, timm 1.0.31,
-Pillow 12, numpy, and Lockstep built by ./dev build. Beside each figure stands the machine's load.
+Both turn the same images into normalised numbers: 512 of 32 x 32 in memory, and 64 JPEG files of 500 x 375 (4:2:0,
+quality 90) in memory. The pictures are drawn here, from waves and noise. The peer runs with one thread, with default malloc
+and with glibc's malloc tuned; its better median counts. Seconds are CPU time (on an idle machine the same as wall-clock
+time), so other programs on a busy core are not counted. Needs a Python with torch 2.15, timm 1.0.31, Pillow 12 and numpy,
+and Lockstep built by ./dev build. The machine's load is printed beside each figure.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "1073741824", "MALLOC_TOP_PAD_": "67108864"}
 
-# Run by the peer's Python, which has what it needs. Octaves of noise make pictures that compress like photographs.
+# Run by the peer's Python, which has numpy and Pillow. Octaves of noise make pictures that compress like photographs.
 MAKE_IMAGES = """
 import io, sys
 import numpy

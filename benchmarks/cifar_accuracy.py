@@ -9,10 +9,10 @@
 
 Both train ResNet18 with the same augmentation, 2 ranks, SGD with momentum, a warm-up and a cosine, the
 same set, batch, epochs and learning rate; what the peer does is in peers/cifar_resnet18.py. Needs a Python with torch,
-torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run and the
-difference of the means, and the seconds of an epoch beside it (other programs' load included: not a timing). With --steps both
+torchvision, timm, numpy and Pillow below 13, and Lockstep built by ./dev build. Prints the accuracy of each run, the
+difference of the means, and the seconds of an epoch (not a timing: other programs' load is included). With --steps both
 begin with the peer's weights, and the loss of each step is compared: the same samples in the same order give the same
-losses until rounding has grown. Without --peer-python Lockstep trains alone.
+losses until rounding has grown. Without --peer-python only Lockstep trains.
 """
 
 import argparse
@@ -32,20 +32,20 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", help="a Python that can import torch, torchvision and timm")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
-    parser.add_argument("--train", type=int, default=5000, help="images to train with")
-    parser.add_argument("--test", type=int, default=2000, help="images to test with")
-    parser.add_argument("--classes", type=int, default=10, help="how many of the 100 classes; all need many times the images")
+    parser.add_argument("--train", type=int, default=5000, help="training images")
+    parser.add_argument("--test", type=int, default=2000, help="test images")
+    parser.add_argument("--classes", type=int, default=10, help="of the 100 classes; more classes need more images")
     parser.add_argument("--model", choices=["resnet18-cifar", "resnet18"], default="resnet18-cifar",
-                        help="resnet18 has the stem for large images: a fifteenth of the arithmetic")
+                        help="resnet18 has the stem for large images and needs a fifteenth of the arithmetic")
     parser.add_argument("--augment", choices=["timm", "crop-flip", "none"], default="crop-flip",
-                        help="timm's takes several times the epochs to the same accuracy")
+                        help="timm's needs several times the epochs for the same accuracy")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32, help="per rank")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="bf16-mixed",
-                        help="without instructions for bf16 32 is the quicker")
-    parser.add_argument("--steps", type=int, help="compare the losses of so many steps from the same weights, and end")
-    parser.add_argument("--output", help="a folder in which Lockstep's runs stay")
+                        help="32 is faster on a processor without bf16 instructions")
+    parser.add_argument("--steps", type=int, help="compare the losses of this number of steps from the same weights, and end")
+    parser.add_argument("--output", help="a folder in which to keep Lockstep's runs")
     parser.add_argument("--seeds", default="42", help="one run of each for every seed, separated by commas")
     arguments = parser.parse_args()
     if arguments.steps and not arguments.peer_python:
@@ -54,14 +54,14 @@ def parse_arguments():
 
 
 def keep_classes(path, classes):
-    """Leaves in a file of CIFAR-100 the images whose fine label, the second byte, is below that."""
+    """Keeps in a file of CIFAR-100 the images whose fine label, the second byte, is below that."""
     data, length = path.read_bytes(), 3074
     records = (data[at:at + length] for at in range(0, len(data), length))
     path.write_bytes(b"".join(record for record in records if record[1] < classes))
 
 
 def synthesize(arguments, data):
-    """The set draws its classes in turn, so as many images are left as asked."""
+    """Draws more images than needed: the set draws its classes in turn, so the requested number is left."""
     counts = [str(count * 100 // arguments.classes) for count in (arguments.train, arguments.test)]
     output_of([arguments.lockstep, "data", "synthesize", "cifar100", data, "--train", counts[0], "--test", counts[1]])
     for name in ("train", "test"):
@@ -118,7 +118,7 @@ def show(name, seed, epochs):
 
 
 def train_both(arguments, data, folder):
-    """Gives the epochs of each run of Lockstep, and of the peer if there is one."""
+    """Returns the epochs of each run of Lockstep, and of the peer if there is one."""
     ours, peers = [], []
     for seed in arguments.seeds.split(","):
         ours.append(train_lockstep(arguments, data, seed, f"{arguments.output or folder}/run-{seed}"))
@@ -139,7 +139,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/cifar100"
         synthesize(arguments, data)
-        print(f"{arguments.train} images of {arguments.classes} classes to train with, {arguments.test} to test with; "
+        print(f"{arguments.train} images of {arguments.classes} classes to train on, {arguments.test} to test on; "
               f"load {os.getloadavg()[0]:.2f}", flush=True)
         if arguments.steps:
             return compare_steps(arguments, data, arguments.seeds.split(",")[0], folder)

@@ -6,8 +6,8 @@
 
 Both train on Fashion-MNIST with 2 ranks, batch 128 per rank, bf16 autocast, Adam, one thread a rank, glibc's
 malloc tuned; what the peer does is in peers/mnist_ddp.py. Needs a Python with torch 2.15 (pip install torch==2.15.0) and
-Lockstep built by ./dev build. Each run's first epoch is shown apart and left out of the ratio: it carries start-up costs.
-Beside each run stands the share of the machine's CPU time that other programs used meanwhile.
+Lockstep built by ./dev build. Each run's first epoch is printed separately and left out of the ratio: it includes start-up
+costs. The share of the machine's CPU time that other programs used is printed beside each run.
 """
 
 import argparse
@@ -33,12 +33,12 @@ def parse_arguments():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="images an epoch; 0 is all 60,000")
-    parser.add_argument("--peer-flags", default="", help="as one string, say '--pin' or '--plain'")
+    parser.add_argument("--peer-flags", default="", help="as one string, such as '--pin' or '--plain'")
     return parser.parse_args()
 
 
 def busy_seconds():
-    """CPU seconds that the whole machine has spent on anything but idling."""
+    """Returns the CPU seconds that the whole machine has spent on anything but idling."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
     idle = fields[3] + fields[4]
     return (sum(fields[:8]) - idle) / os.sysconf("SC_CLK_TCK")
@@ -50,7 +50,7 @@ def own_seconds():
 
 
 def run(command):
-    """Runs to the end; gives stdout and the share of the machine that others used meanwhile."""
+    """Runs a command; returns its stdout and the share of the machine that other programs used meanwhile."""
     busy, own, start = busy_seconds(), own_seconds(), time.monotonic()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wall = time.monotonic() - start

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Times how long training stands still when a rank is killed: from the death to the next step of the group started again.
+"""Times how long training stops when a rank is killed: from the death to the next step of the restarted group.
 
-    benchmarks/recovery.py                                        Lockstep alone
+    benchmarks/recovery.py                                        Lockstep only
     benchmarks/recovery.py --peer-python VENV/bin/python          and torchrun, in turn
     benchmarks/recovery.py --peer-python VENV/bin/python --peer-flags=--shared-store
 
 Each round starts mnist-small on Fashion-MNIST with two ranks that save every 50 steps, kills one of them by SIGKILL at a
-random moment, waits for the first step of the next life, and ends the run. Both sides are seen from outside in the same
-way: by the line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
+random moment, waits for the first step of the next attempt, and ends the run. Both sides are observed from outside in the
+same way: by the line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def peer_side(arguments, folder):
 
 
 def last_line(path):
-    """Gives the newest whole line, by its restart and step; (-1, 0) before there is one."""
+    """Returns restart and step of the newest complete line; (-1, 0) before there is one."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
@@ -67,7 +67,7 @@ def last_line(path):
 
 
 def wait_for(process, path, condition):
-    """Looks every millisecond; ends the benchmark when it takes too long."""
+    """Checks every millisecond; raises RuntimeError when the run has ended or it takes too long."""
     begin = time.monotonic()
     while not condition(last_line(path)):
         if process.poll() is not None or time.monotonic() - begin > LONGEST_SECONDS:
@@ -77,7 +77,7 @@ def wait_for(process, path, condition):
 
 
 def ranks_below(launcher, name):
-    """Gives the processes of the ranks: those below the launcher with this name and a RANK."""
+    """Returns the processes of the ranks: those below the launcher with this name and a RANK."""
     ranks = {}
     for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
         command = Path(f"/proc/{pid}/cmdline").read_text()
@@ -89,7 +89,7 @@ def ranks_below(launcher, name):
 
 
 def end(process):
-    """Ends what the round started: its own session, no process of others."""
+    """Ends what the round started: its session, and no other process."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -124,8 +124,8 @@ def seconds_to_next_step(side, arguments, source):
 def show(name, samples):
     good = sorted(sample for sample in samples if sample is not None)
     if not good:
-        sys.exit(f"{name}: went on after none of {len(samples)} kills")
-    failed = f", {len(samples) - len(good)} failed to go on" if len(good) < len(samples) else ""
+        sys.exit(f"{name}: resumed after none of {len(samples)} kills")
+    failed = f", {len(samples) - len(good)} did not resume" if len(good) < len(samples) else ""
     print(f"{name:9} median {statistics.median(good):.2f} s, {good[0]:.2f} to {good[-1]:.2f}, {len(samples)} kills{failed}")
     return statistics.median(good)
 

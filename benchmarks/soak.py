@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Kills runs at random moments, lets them go on, and compares what they come to with runs that nobody disturbed.
+"""Kills runs at random moments, resumes them, and compares their results with those of uninterrupted runs.
 
     benchmarks/soak.py                         200 runs, each killed once, over all configurations
     benchmarks/soak.py --runs 1000 --most-kills 4
-    benchmarks/soak.py --only ddp --seed 7 --run 31     one of them again
+    benchmarks/soak.py --only ddp --seed 7 --run 31     repeat one of them
 
 Each run is started by `lockstep train --resume auto`, killed by SIGKILL (one rank, the launcher, or everything at once; at any
-time, or at a point of saving) and started again by the same command until it ends. Then the parameters' hash, the bytes of
-every file of weights, the metric lines joined over the restarts and the summary must be those of the uninterrupted run. After each
-kill every snapshot under its final name must be whole. Ends with code 1 if anything differs, and names the run to repeat.
+time, or while saving) and started again by the same command until it ends. Then the parameters' hash, the bytes of
+every file of weights, the metric lines joined over the restarts and the summary must equal the uninterrupted run's. After each
+kill every snapshot under its final name must be complete. Ends with code 1 if anything differs, and names the run to repeat.
 """
 
 import argparse
@@ -30,14 +30,14 @@ HANG_SECONDS = 300
 
 MNIST = ["--model", "mnist-small", "--data", "mnist:{sets}/mnist", "--epochs", "2", "--batch-size", "8",
          "--log-interval", "3", "--snapshot-interval", "4steps"]
-# Few processors compute convolutions in bfloat16 themselves.
+# Few processors have instructions for convolutions in bfloat16.
 TOY = ["--model", "toy", "--data", "mock", "--epochs", "3", "--limit-train-batches", "10", "--batch-size", "16",
        "--log-interval", "3", "--snapshot-interval", "4steps"]
 TWO = ["--nproc-per-node", "2"]
 BY_SCRIPT = ["--max-restarts", "0"]
 RESNET = ["--model", "resnet18-cifar", "--data", "cifar10:{sets}/cifar10", "--epochs", "2", "--batch-size", "4", "--opt", "sgd",
           "--log-interval", "3", "--snapshot-interval", "5steps", "--augment", "crop-flip", "--workers", "2"]
-# What is written out is no default: the optimizers' and schedules' states differ.
+# These flags are not the defaults, so that the optimizers' and schedules' states differ.
 CONFIGURATIONS = {
     "serial": MNIST + ["--sched", "cosine", "--warmup-epochs", "1", "--sched-on-updates"],
     "dp": MNIST + ["--parallel", "dp", "--places", "2", "--opt", "sgd", "--momentum", "0.9"],
@@ -61,7 +61,7 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--run", type=int, help="only the run of this number")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
-    parser.add_argument("--output", help="a folder in which the runs that differ stay, and records.jsonl")
+    parser.add_argument("--output", help="a folder in which to keep records.jsonl and the runs that differ")
     return parser.parse_args()
 
 
@@ -91,7 +91,7 @@ class Configuration:
 
 @dataclass
 class Killed:
-    """Is what became of one run that was killed."""
+    """The result of one run that was killed."""
 
     number: int
     moments: list = field(default_factory=list)
@@ -122,7 +122,7 @@ class Soak:
         return outcome.outcome(run), time.monotonic() - begin
 
     def prepare(self, configuration):
-        """Runs it undisturbed, with snapshots and without: to save must change nothing either."""
+        """Runs it uninterrupted, with snapshots and without: saving must not change the result either."""
         configuration.expected, configuration.duration = self.undisturbed(configuration, "reference")
         interval = int(configuration.flags[configuration.flags.index("--snapshot-interval") + 1].removesuffix("steps"))
         configuration.saves = max(1, configuration.expected["summary steps"] // interval)
@@ -133,14 +133,14 @@ class Soak:
         source = random.Random(f"{self.arguments.seed}/{configuration.name}/{number}")
         result, run = Killed(number), self.folder / f"{configuration.name}-{number}"
         kills = source.randint(1, self.arguments.most_kills)
-        for life in range(kills + 8):
-            last = life >= kills
+        for attempt in range(kills + 8):
+            last = attempt >= kills
             moment = None if last else victims.draw_moment(
                 source, configuration.victims(), configuration.duration, configuration.saves)
-            if self.live(configuration, run, moment, result):
+            if self.attempt(configuration, run, moment, result):
                 break
         else:
-            result.complaints.append(f"did not end in {kills + 8} lives")
+            result.complaints.append(f"did not end in {kills + 8} attempts")
         if not result.complaints:
             result.complaints += outcome.differences(configuration.expected, outcome.outcome(run))
             result.complaints += outcome.leftovers(run)
@@ -148,7 +148,7 @@ class Soak:
         return result, run
 
     def wait(self, process, run):
-        """Returns the exit code; None when it hung. Nothing of the run is left, whatever ends this."""
+        """Returns the exit code, or None when it hung. Leaves no process of the run, whatever ends this."""
         try:
             return process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
@@ -158,8 +158,8 @@ class Soak:
                 victims.kill(victims.processes_of(run))
                 process.wait()
 
-    def live(self, configuration, run, moment, result):
-        """Makes one life of a run; returns whether it was the last."""
+    def attempt(self, configuration, run, moment, result):
+        """Makes one attempt of a run; returns whether it was the last."""
         begin = time.monotonic()
         process = self.start(configuration, run)
         if moment and victims.wait_for(moment, run, process, begin):
@@ -184,7 +184,7 @@ def remove(run):
     subprocess.run(["rm", "-rf", str(run), str(run.with_suffix(".err"))], check=True)
 
 
-def tell(configuration, result, arguments):
+def report(configuration, result, arguments):
     print(f"\n{configuration.name} run {result.number}: killed {'; '.join(result.moments) or 'not at all'}")
     for complaint in result.complaints[:12]:
         print(f"  {complaint}")
@@ -207,7 +207,7 @@ def soak_one(soak, configuration, runs, arguments):
         result, run = soak.killed_run(configuration, chosen)
         results.append(result)
         if result.complaints:
-            tell(configuration, result, arguments)
+            report(configuration, result, arguments)
         if not (result.complaints and arguments.output):
             remove(run)
         if numbers:
@@ -244,7 +244,7 @@ def soak_all(arguments, folder):
         records += [{"configuration": name, "seed": arguments.seed, **vars(result)} for result in results]
     print("\n" + table(rows))
     killed, equal = sum(row[1] for row in rows), sum(int(row[5].split()[0]) for row in rows)
-    print(f"{equal} of {killed} runs that were killed ended as the uninterrupted one (seed {arguments.seed})")
+    print(f"{equal} of {killed} killed runs ended like the uninterrupted one (seed {arguments.seed})")
     if arguments.output:
         (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return failures
@@ -252,7 +252,7 @@ def soak_all(arguments, folder):
 
 def main():
     arguments = parse_arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the finally blocks end what was started
     unknown = [name for name in (arguments.only or "").split(",") if name and name not in CONFIGURATIONS]
     if unknown:
         sys.exit(f"soak: there is no configuration {', '.join(unknown)}; there are {', '.join(CONFIGURATIONS)}")

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Fine-tunes VGG19 from weights of a file to 20 classes of images, and says how far that and a start from scratch come.
+"""Fine-tunes VGG19 from a file of weights to 20 classes of images, and compares its accuracy with training from scratch.
 
     python3 benchmarks/vgg_finetune.py --python VENV/bin/python
 
-torchvision's weights need a network, so weights that have learnt something are made here. Lockstep trains vgg11-bn on a
+Downloading torchvision's weights needs a network, so trained weights are made here. Lockstep trains vgg11-bn on a
 synthesized folder of many small images. Each batch norm is folded into the convolution before it, and each block gets
-convolutions that pass on what they are given until it has VGG19's: as the authors of VGG began their deeper nets with the
-layers of vgg11, but with the same outputs. torch.save writes that as torchvision's file, with a last layer of 1,000 classes
-that knows nothing. Then, on a folder of fewer images of photographs' sizes, drawn by another seed, `lockstep train --model
-vgg19 --pretrained FILE --num-classes 20 --data images:DIR` trains a last layer of its own and all others. Needs a
-Python with torch and safetensors, and Lockstep built by ./dev build; --output keeps what is made, and what is there already is
-not made again.
+identity convolutions until it has VGG19's number: the authors of VGG also began their deeper nets with the layers of vgg11,
+here the outputs stay the same as well. torch.save writes the result as torchvision's file, with an untrained last layer of
+1,000 classes. Then, on a folder of fewer images of photographs' sizes, drawn with another seed, `lockstep train --model
+vgg19 --pretrained FILE --num-classes 20 --data images:DIR` trains a new last layer and all others. Needs a
+Python with torch and safetensors, and Lockstep built by ./dev build; --output keeps all files, and reuses those that exist.
 """
 
 import argparse
@@ -24,23 +23,23 @@ from commands import output_of
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 20
-# The classifier's two wide layers stay as they are drawn: 120 million weights less to update.
+# The classifier's two wide layers keep their initial weights: 120 million weights less to update.
 VGG11 = ["--opt", "adam", "--lr", "0.0005", "--freeze", "classifier.0*,classifier.3*"]
 VGG19 = ["--opt", "adam", "--lr", "0.00003"]
-# Runs in the Python that has torch: vgg11-bn's tensors become vgg19's.
+# Runs in the Python that has torch: turns vgg11-bn's tensors into vgg19's.
 GROW = """
 import sys, torch
 from safetensors.torch import load_file
 net = load_file(sys.argv[1])
 
-def folded(conv):  # and the batch norm after it
+def folded(conv):  # with the batch norm after it
     read = lambda layer, name: net[f"features.{layer}.{name}"].double()
     scale = read(conv + 1, "weight") / (read(conv + 1, "running_var") + 1e-5).sqrt()
     weight = read(conv, "weight") * scale.view(-1, 1, 1, 1)
     bias = (read(conv, "bias") - read(conv + 1, "running_mean")) * scale + read(conv + 1, "bias")
     return weight.float().contiguous(), bias.float()
 
-def passing(channels):  # what a ReLU gives is not negative: the next one leaves it as it is
+def passing(channels):  # the identity: a ReLU's output is not negative, so the next ReLU does not change it
     return torch.nn.init.dirac_(torch.empty(channels, channels, 3, 3)), torch.zeros(channels)
 
 grown = {n: t for n, t in net.items() if n.startswith(("classifier.0", "classifier.3"))}
@@ -61,13 +60,13 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="a Python that can import torch and safetensors")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
-    parser.add_argument("--output", help="a folder in which all that is made stays")
+    parser.add_argument("--output", help="a folder in which to keep all files")
     parser.add_argument("--image-size", type=int, default=32)
-    parser.add_argument("--first-train", type=int, default=50000, help="small images to train vgg11-bn with")
+    parser.add_argument("--first-train", type=int, default=50000, help="small images to train vgg11-bn on")
     parser.add_argument("--first-epochs", type=int, default=2)
-    parser.add_argument("--train", type=int, default=2000, help="images to fine-tune with")
-    parser.add_argument("--test", type=int, default=500, help="images of each folder to test with")
-    parser.add_argument("--epochs", type=int, default=4, help="of fine-tuning, and of training from scratch beside it")
+    parser.add_argument("--train", type=int, default=2000, help="images to fine-tune on")
+    parser.add_argument("--test", type=int, default=500, help="test images in each folder")
+    parser.add_argument("--epochs", type=int, default=4, help="of fine-tuning, and of training from scratch")
     return parser.parse_args()
 
 
@@ -98,8 +97,8 @@ def grow(arguments, run, weights):
 
 
 def measure(arguments, folder):
-    print(f"{arguments.first_train} small images, then {arguments.train}, of {CLASSES} classes to train with, {arguments.test} "
-          f"to test with, seen at {arguments.image_size} x {arguments.image_size}; load {os.getloadavg()[0]:.2f}", flush=True)
+    print(f"{arguments.first_train} small images, then {arguments.train}, of {CLASSES} classes to train on, {arguments.test} "
+          f"to test on, resized to {arguments.image_size} x {arguments.image_size}; load {os.getloadavg()[0]:.2f}", flush=True)
     first, second, weights = folder / "first", folder / "second", folder / "vgg19.pth"
     synthesize(arguments, first, arguments.first_train, 1, ["--size", "64x64"])
     synthesize(arguments, second, arguments.train, 2)

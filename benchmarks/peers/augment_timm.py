@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Times what one core makes of images a second with timm's augmentation: augment_timm.py --pixels FILE | --jpegs FILE.
+"""Times how many images a second one core augments with timm: augment_timm.py --pixels FILE | --jpegs FILE.
 
 The settings are those of the study: color_jitter 0.4 (which RandAugment turns off), rand-m9-mstd0.5-inc1, bicubic random
 resized crop, flip, normalise, random erasing 0.25 in mode pixel. PIL images in memory, or JPEG bytes, to a normalised
-tensor, per second of the processor's own time. benchmarks/augment.py makes the files and runs this beside Lockstep.
+tensor, per second of CPU time. benchmarks/augment.py makes the files and runs this beside Lockstep.
 """
 
 import argparse
@@ -22,13 +22,13 @@ def parse_arguments():
     parser.add_argument("--pixels", help="a file of images of 3 channels, byte by byte")
     parser.add_argument("--jpegs", help="a file of JPEGs, each after its length")
     parser.add_argument("--side", type=int, default=32, help="of the images of --pixels")
-    parser.add_argument("--output", type=int, default=32, help="side of what comes out")
-    parser.add_argument("--seconds", type=float, default=2, help="to measure for")
+    parser.add_argument("--output", type=int, default=32, help="side of the output images")
+    parser.add_argument("--seconds", type=float, default=2, help="to measure")
     return parser.parse_args()
 
 
 def samples(arguments):
-    """Returns functions that give an image each."""
+    """Returns functions that return an image each."""
     if arguments.pixels:
         data, size = Path(arguments.pixels).read_bytes(), arguments.side**2 * 3
         shape = (arguments.side, arguments.side)

@@ -28,7 +28,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--model", choices=["resnet18-cifar", "resnet18"], default="resnet18-cifar",
-                        help="resnet18 has the stem for large images: a fifteenth of the arithmetic")
+                        help="resnet18 has the stem for large images and needs a fifteenth of the arithmetic")
     parser.add_argument("--augment", choices=["timm", "crop-flip", "none"], default="timm")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
@@ -38,8 +38,8 @@ def parse_arguments():
     parser.add_argument("--warmup-epochs", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0, help="processes of each rank that prepare batches")
     parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="bf16-mixed")
-    parser.add_argument("--steps", type=int, help="end after so many, with a line of each: its loss over all ranks")
-    parser.add_argument("--initial-weights", help="write the weights that training begins with to this file")
+    parser.add_argument("--steps", type=int, help="end after this number of steps and print the loss of each over all ranks")
+    parser.add_argument("--initial-weights", help="write the initial weights to this file")
     parser.add_argument("--seed", type=int, default=42)
     return parser.parse_args()
 
@@ -126,7 +126,7 @@ def make_net(classes):
 
 
 def learning_rate(step, steps_an_epoch):
-    """A linear warm-up, then half a cosine over the steps that are left."""
+    """Returns the rate: a linear warm-up, then half a cosine over the remaining steps."""
     total, warm = arguments.epochs * steps_an_epoch, arguments.warmup_epochs * steps_an_epoch
     if step < warm:
         return WARMUP_LR + (arguments.lr - WARMUP_LR) * step / warm

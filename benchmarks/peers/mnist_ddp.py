@@ -1,7 +1,7 @@
-"""The work of `lockstep train --model mnist-small --data fashion-mnist --parallel ddp` in Python PyTorch, at its best.
+"""The work of `lockstep train --model mnist-small --data fashion-mnist --parallel ddp` in Python PyTorch, with its best settings.
 
     python mnist_ddp.py                      # the strongest peer: 2 ranks, Gloo DDP, bf16, channels-last, tuned malloc
-    python mnist_ddp.py --plain              # as users write it: item by item, fp32, NCHW, malloc as it comes
+    python mnist_ddp.py --plain              # as users write it first: item by item, fp32, NCHW, default malloc
     python mnist_ddp.py --model large --epochs 1 --limit 6400
 
 Starts its own ranks through torchrun; rank 0 prints one JSON line per epoch.
@@ -15,7 +15,7 @@ import sys
 import time
 
 # Read by glibc at process start, hence set before the ranks begin. Without them the step takes about twice as long;
-# jemalloc with dirty_decay_ms:-1 comes out equal.
+# jemalloc with dirty_decay_ms:-1 does as well.
 MALLOC = (
     "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
     "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
@@ -83,7 +83,7 @@ def make_net(model):
 
 
 def one_channel_nhwc(rows, height, width):
-    # contiguous(channels_last) changes nothing with one channel, and then the convolution answers in NCHW.
+    # contiguous(channels_last) changes nothing with one channel, and then the convolution returns NCHW.
     return rows.view(-1, height, width, 1).permute(0, 3, 1, 2)
 
 
@@ -95,7 +95,7 @@ def channels_last(net):
 
 
 class Images(Dataset):
-    """As users have it: every item is converted when it is asked for."""
+    """The data set as users write it: every item is converted when it is requested."""
 
     def __init__(self, images, labels):
         self.images, self.labels = images, labels
@@ -120,8 +120,8 @@ def plain_batches(images, labels):
 
 
 def tuned_batches(images, labels):
-    # Converted once and permuted once an epoch, so that a batch is a slice. One index_select a batch, or uint8 in memory
-    # with a conversion a batch, differ by less than the noise.
+    # Converted once and permuted once per epoch, so that a batch is a slice. One index_select per batch, or uint8 in memory
+    # with a conversion per batch, differ by less than the noise.
     images = images.to(torch.float32).div_(255).to(torch.bfloat16)
 
     def batches(epoch):

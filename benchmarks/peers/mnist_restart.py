@@ -1,7 +1,7 @@
-"""The restart of `lockstep train --nproc-per-node 2 --model mnist-small` in Python PyTorch: a checkpoint by steps, read at a start.
+"""The restart of `lockstep train --nproc-per-node 2 --model mnist-small` in Python PyTorch: a checkpoint every few steps, read at the start.
 
     python mnist_restart.py --folder RUN --interval 50       # starts its own ranks by torchrun, three restarts
-    python mnist_restart.py --folder RUN --shared-store      # as torchrun comes: the store outlives a group
+    python mnist_restart.py --folder RUN --shared-store      # torchrun's default: the store outlives a group
 
 After each step rank 0 appends a line to RUN/steps.jsonl: the restart and the step. What costs a start and is not needed is left
 out: torchvision, a DataLoader, compilation. A checkpoint holds model, optimizer and step; the position in the epoch is the step's.
@@ -21,13 +21,13 @@ def parse_arguments():
     parser.add_argument("--interval", type=int, default=50, help="steps between checkpoints")
     parser.add_argument("--batch-size", type=int, default=128, help="per rank")
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
-    parser.add_argument("--shared-store", action="store_true", help="keep the agent's store over a restart")
+    parser.add_argument("--shared-store", action="store_true", help="use the agent's store, also after a restart")
     return parser.parse_args()
 
 
 arguments = parse_arguments()
 if "RANK" not in os.environ:
-    # By default torchrun looks for dead workers every 0.1 s.
+    # By default torchrun checks for dead workers every 0.1 s.
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--monitor-interval", "0.02"]
     command += ["--nproc-per-node", "2", "--max-restarts", "3", *sys.argv]
     environment = dict(os.environ, OMP_NUM_THREADS="1")
@@ -71,7 +71,7 @@ def save(net, optimizer, step):
 
 
 def batches_from(step, images, labels):
-    """Endless; the order is the epoch's alone, as a DistributedSampler's."""
+    """Yields batches endlessly; the order depends only on the epoch, as a DistributedSampler's."""
     per_epoch = len(images) // WORLD // arguments.batch_size
     while True:
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(step // per_epoch))[RANK::WORLD]

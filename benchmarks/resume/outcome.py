@@ -1,4 +1,4 @@
-"""Reads what a run came to, and says where two runs differ."""
+"""Reads a run's results and lists where two runs differ."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ def digest(path):
 
 
 def merged_lines(path):
-    """By rank, split and step the line of the highest restart; a line that a killed writer tore is left out."""
+    """Returns by rank, split and step the line of the highest restart; skips a line that a killed writer did not finish."""
     lines = {}
     for text in path.read_text(errors="replace").splitlines():
         try:
@@ -30,7 +30,7 @@ def merged_lines(path):
 
 
 def outcome(run):
-    """Gives everything that must not depend on whether the run was killed, by name."""
+    """Returns, by name, everything that must not depend on whether the run was killed."""
     found = {name: digest(run / name) for name in WEIGHTS}
     summary = json.loads((run / "summary.json").read_text())
     found |= {f"summary {name}": summary.get(name) for name in SUMMARY}
@@ -44,14 +44,14 @@ def outcome(run):
 
 
 def differences(expected, found):
-    """Lists what is not the same."""
+    """Lists the differences."""
     names = sorted(set(expected) | set(found))
     return [f"{name}: {found.get(name, 'missing')}, uninterrupted {expected.get(name, 'missing')}"
             for name in names if expected.get(name, "missing") != found.get(name, "missing")]
 
 
 def broken_snapshots(run):
-    """Lists snapshots under their final name that are not whole: there may be none at any moment."""
+    """Lists snapshots under their final name that are incomplete: there must never be one."""
     complaints = []
     for folder in sorted((run / "snapshots").glob("step-*")):
         try:
@@ -59,14 +59,14 @@ def broken_snapshots(run):
             bad = [file["name"] for file in manifest["files"]
                    if digest(folder / file["name"]) != file["sha256"]]
             if bad or manifest["complete"] is not True:
-                complaints.append(f"{folder.name}: not as its manifest says: {', '.join(bad)}")
+                complaints.append(f"{folder.name}: does not match its manifest: {', '.join(bad)}")
         except (OSError, ValueError, KeyError) as error:
             complaints.append(f"{folder.name}: {error!r}")
     return complaints
 
 
 def leftovers(run):
-    """Lists what a save that was cut off left and nobody removed."""
+    """Lists files that an interrupted save left and no later run removed."""
     folder = run / "snapshots"
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
     return [f"left in snapshots/: {name}" for name in sorted(names)

@@ -8,7 +8,7 @@ SIDE, CLASSES = 28, 10
 
 
 def image_of(label, source):
-    """Noise, with a bright square whose place is the class."""
+    """Returns noise with a bright square whose place is the class."""
     pixels = bytearray(value % 100 for value in source.randbytes(SIDE * SIDE))
     top, left = label // 4 * 7, label % 4 * 7
     for row in range(top, top + 7):

@@ -10,7 +10,7 @@ POLL_SECONDS = 0.0005
 
 
 def processes_of(run):
-    """Gives the processes whose command line names this run's folder: {pid: rank, or None for the launcher}."""
+    """Returns the processes whose command line names this run's folder: {pid: rank, or None for the launcher}."""
     found, name = {}, str(run).encode()
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
@@ -48,7 +48,7 @@ def kill(pids):
 
 @dataclass
 class Moment:
-    """Is when to kill whom: so long after the start, or so long after a point of the n-th save of this life."""
+    """When to kill which process: a time after the start, or after a point of the n-th save of this attempt."""
 
     kind: str  # time, or a point of saving: begun, manifest, renamed, latest
     seconds: float
@@ -64,7 +64,7 @@ POINTS = ("begun", "manifest", "renamed", "latest")
 
 
 def draw_moment(source, victims, duration, saves):
-    """Half of the kills strike at any time, half at a point of saving."""
+    """Draws a moment: half of them at any time, half at a point of saving."""
     victim = source.choice(victims)
     if source.random() < 0.5:
         return Moment("time", source.uniform(0, duration), victim=victim)
@@ -72,7 +72,7 @@ def draw_moment(source, victims, duration, saves):
 
 
 class SaveWatch:
-    """Counts the saves of a life as they pass a point."""
+    """Counts the saves of an attempt as they pass a point."""
 
     def __init__(self, run, point):
         self.folder, self.point = run / "snapshots", point
@@ -121,7 +121,7 @@ def wait_for(moment, run, process, started):
 
 
 def strike(victim, run):
-    """Kills the victim; returns how many processes that were, 0 when it was not there yet."""
+    """Kills the victim; returns the number of processes killed, 0 when it did not exist yet."""
     processes = processes_of(run)
     if victim == "all":
         return kill(processes)
@@ -133,7 +133,7 @@ def strike(victim, run):
 
 
 def wait_until_gone(run, seconds=20):
-    """Returns the processes of a run that are still there after that time."""
+    """Returns the processes of a run that still exist after that time."""
     end = time.monotonic() + seconds
     while (left := processes_of(run)) and time.monotonic() < end:
         time.sleep(0.005)
