@@ -144,7 +144,7 @@ class Soak:
         if not result.complaints:
             result.complaints += outcome.differences(configuration.expected, outcome.outcome(run))
             result.complaints += outcome.leftovers(run)
-        result.fresh_starts = run.with_suffix(".err").read_text(errors="replace").count("starts anew") - 1
+        result.fresh_starts = run.with_suffix(".err").read_text(errors="replace").count("no complete snapshot in") - 1
         return result, run
 
     def wait(self, process, run):
