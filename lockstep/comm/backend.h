@@ -24,7 +24,7 @@ class Backend {
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Says whether tensors on this device can be passed.
+  /// Returns whether tensors on this device can be passed.
   virtual bool carries(torch::Device device) const = 0;
 
   virtual Work all_reduce(const torch::Tensor& tensor, ReduceOp op) = 0;
@@ -40,12 +40,11 @@ class Backend {
   virtual Work recv(const torch::Tensor& tensor, int from, int tag) = 0;
   virtual Work barrier() = 0;
 
-  /// Makes the group of these ranks of this one, in this order. All ranks call it at once, each
-  /// with the group that it will belong to.
+  /// Makes a group of these ranks, in this order. All ranks call it at once, each with the members
+  /// of its group.
   virtual std::shared_ptr<Backend> subgroup(const std::vector<int>& members) = 0;
 
-  /// Makes a one-dimensional tensor in memory that this backend reduces without copying. A
-  /// collective.
+  /// Makes a flat tensor in memory that this backend reduces without copying. A collective.
   virtual torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) = 0;
 
   virtual void abort(const std::string& reason) = 0;

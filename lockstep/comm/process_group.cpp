@@ -1,10 +1,10 @@
 #include "lockstep/comm/process_group.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/arguments.h"
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
@@ -12,11 +12,122 @@
 namespace lockstep {
 namespace {
 
-// Checks what is passed to a collective: an undefined tensor is for the collective itself to judge.
-void check_carried(const char* collective, const Backend& backend, const torch::Tensor& tensor) {
+class CopyBack : public Work::State {
+ public:
+  CopyBack(Work work, torch::Tensor to, torch::Tensor from)
+      : work_(std::move(work)), to_(std::move(to)), from_(std::move(from)) {}
+
+  bool poll() override { return work_.done(); }
+
+  void wait() override {
+    work_.wait();
+    if (from_.defined()) to_.copy_(std::exchange(from_, {}));
+  }
+
+ private:
+  Work work_;
+  torch::Tensor to_, from_;
+};
+
+bool is_bitwise(ReduceOp op) {
+  return op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor;
+}
+
+// Each check throws InvalidArgument that names the collective, the argument and its value.
+void check_rank(const char* collective, const char* argument, int rank, int size) {
   check(
-      !tensor.defined() || backend.carries(tensor.device()), collective, ": the backend ",
-      backend.name(), " does not carry tensors on ", tensor.defined() ? tensor.device().str() : "");
+      0 <= rank && rank < size, collective, ": ", argument, " must be a rank of the group: ", rank,
+      " of ", size);
+}
+
+void check_tensor(const char* collective, const torch::Tensor& tensor) {
+  check(tensor.defined(), collective, ": the tensor is undefined");
+  check(
+      tensor.layout() == torch::kStrided, collective, ": the tensor must be dense, not ",
+      tensor.layout());
+  check(
+      !tensor.is_complex(), collective,
+      ": complex tensors are not supported; pass view_as_real of it");
+}
+
+void check_op(const char* collective, at::ScalarType type, ReduceOp op) {
+  const bool real = c10::isFloatingType(type);
+  check(
+      !(real && is_bitwise(op)), collective, ": bitwise operations need whole numbers, not ",
+      c10::toString(type));
+  check(
+      real || op != ReduceOp::kMean, collective,
+      ": the mean of whole numbers is not one of them: ", c10::toString(type),
+      "; reduce the sum, or floating-point numbers");
+}
+
+// `whole` must have the type of `piece` and `count` times its elements.
+void check_pieces(
+    const char* collective, const char* whole_name, const torch::Tensor& whole,
+    const char* piece_name, const torch::Tensor& piece, int count) {
+  check_tensor(collective, whole);
+  check_tensor(collective, piece);
+  check(
+      whole.scalar_type() == piece.scalar_type(), collective, ": ", whole_name, " and ", piece_name,
+      " must be of one type: ", c10::toString(whole.scalar_type()), " and ",
+      c10::toString(piece.scalar_type()));
+  check(
+      whole.numel() == piece.numel() * count, collective, ": ", whole_name, " must have ", count,
+      " times the elements of ", piece_name, ": ", whole.numel(), " and ", piece.numel());
+}
+
+// The operation on bytes that stands for one on bools: sum is or, product is and.
+ReduceOp op_for(at::ScalarType type, ReduceOp op) {
+  if (type != torch::kBool) return op;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kOr:
+      return ReduceOp::kMax;
+    case ReduceOp::kProduct:
+    case ReduceOp::kAnd:
+      return ReduceOp::kMin;
+    default:
+      return op;
+  }
+}
+
+/// A tensor as a backend wants it: dense, and bytes in place of bools where it is reduced.
+class Operand {
+ public:
+  enum Use { kMoved, kReduced };
+
+  explicit Operand(const torch::Tensor& tensor, Use use = kMoved)
+      : original_(tensor.detach()), dense_(original_.contiguous()) {
+    if (use == kReduced && dense_.scalar_type() == torch::kBool) dense_ = dense_.view(torch::kByte);
+  }
+
+  const torch::Tensor& dense() const { return dense_; }
+
+  /// Returns work that also copies the result back into a tensor that was not dense.
+  Work finish(Work work) const {
+    if (original_.data_ptr() == dense_.data_ptr()) return work;
+    return Work(std::make_shared<CopyBack>(std::move(work), original_, dense_));
+  }
+
+ private:
+  torch::Tensor original_, dense_;
+};
+
+// Passes undefined tensors: whether one is allowed depends on the collective.
+void check_carried(
+    const char* collective, const Backend& backend,
+    std::initializer_list<const torch::Tensor*> tensors) {
+  for (const torch::Tensor* tensor : tensors) {
+    if (!tensor->defined() || backend.carries(tensor->device())) continue;
+    throw InvalidArgument(concat(
+        collective, ": the backend ", backend.name(), " does not support tensors on ",
+        tensor->device()));
+  }
+}
+
+void check_one(const char* collective, const Backend& backend, const torch::Tensor& tensor) {
+  check_tensor(collective, tensor);
+  check_carried(collective, backend, {&tensor});
 }
 
 }  // namespace
@@ -29,8 +140,7 @@ int ProcessGroup::size() const { return backend_->size(); }
 std::string ProcessGroup::backend_name() const { return backend_->name(); }
 
 Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
-  check_tensor("all_reduce", tensor);
-  check_carried("all_reduce", *backend_, tensor);
+  check_one("all_reduce", *backend_, tensor);
   check_op("all_reduce", tensor.scalar_type(), op);
   const Operand operand(tensor, Operand::kReduced);
   return operand.finish(backend_->all_reduce(operand.dense(), op_for(tensor.scalar_type(), op)));
@@ -38,8 +148,7 @@ Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
 
 Work ProcessGroup::reduce(const torch::Tensor& tensor, int root, ReduceOp op) const {
   check_rank("reduce", "root", root, size());
-  check_tensor("reduce", tensor);
-  check_carried("reduce", *backend_, tensor);
+  check_one("reduce", *backend_, tensor);
   check_op("reduce", tensor.scalar_type(), op);
   const Operand operand(tensor, Operand::kReduced);
   return operand.finish(backend_->reduce(operand.dense(), root, op_for(tensor.scalar_type(), op)));
@@ -47,23 +156,20 @@ Work ProcessGroup::reduce(const torch::Tensor& tensor, int root, ReduceOp op) co
 
 Work ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
   check_rank("broadcast", "root", root, size());
-  check_tensor("broadcast", tensor);
-  check_carried("broadcast", *backend_, tensor);
+  check_one("broadcast", *backend_, tensor);
   const Operand operand(tensor);
   return operand.finish(backend_->broadcast(operand.dense(), root));
 }
 
 Work ProcessGroup::all_gather(const torch::Tensor& output, const torch::Tensor& input) const {
-  check_carried("all_gather", *backend_, output);
-  check_carried("all_gather", *backend_, input);
+  check_carried("all_gather", *backend_, {&output, &input});
   check_pieces("all_gather", "output", output, "input", input, size());
   const Operand operand(output);
   return operand.finish(backend_->all_gather(operand.dense(), input.contiguous()));
 }
 
 Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& input, int root) const {
-  check_carried("gather", *backend_, output);
-  check_carried("gather", *backend_, input);
+  check_carried("gather", *backend_, {&output, &input});
   check_rank("gather", "root", root, size());
   check_tensor("gather", input);
   if (rank() != root) {
@@ -79,8 +185,7 @@ Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& inpu
 
 Work ProcessGroup::scatter(
     const torch::Tensor& output, const torch::Tensor& input, int root) const {
-  check_carried("scatter", *backend_, output);
-  check_carried("scatter", *backend_, input);
+  check_carried("scatter", *backend_, {&output, &input});
   check_rank("scatter", "root", root, size());
   check_tensor("scatter", output);
   const bool is_root = rank() == root;
@@ -95,8 +200,7 @@ Work ProcessGroup::scatter(
 
 Work ProcessGroup::reduce_scatter(
     const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) const {
-  check_carried("reduce_scatter", *backend_, output);
-  check_carried("reduce_scatter", *backend_, input);
+  check_carried("reduce_scatter", *backend_, {&output, &input});
   check_pieces("reduce_scatter", "input", input, "output", output, size());
   check_op("reduce_scatter", input.scalar_type(), op);
   const Operand to(output, Operand::kReduced), from(input, Operand::kReduced);
@@ -105,8 +209,7 @@ Work ProcessGroup::reduce_scatter(
 }
 
 Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& input) const {
-  check_carried("all_to_all", *backend_, output);
-  check_carried("all_to_all", *backend_, input);
+  check_carried("all_to_all", *backend_, {&output, &input});
   check_pieces("all_to_all", "output", output, "input", input, 1);
   check(
       input.numel() % size() == 0,
@@ -119,16 +222,14 @@ Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& 
 Work ProcessGroup::send(const torch::Tensor& tensor, int to, int tag) const {
   check_rank("send", "to", to, size());
   check(to != rank(), "send: rank ", to, " is this rank");
-  check_tensor("send", tensor);
-  check_carried("send", *backend_, tensor);
+  check_one("send", *backend_, tensor);
   return backend_->send(tensor.contiguous(), to, tag);
 }
 
 Work ProcessGroup::recv(const torch::Tensor& tensor, int from, int tag) const {
   check_rank("recv", "from", from, size());
   check(from != rank(), "recv: rank ", from, " is this rank");
-  check_tensor("recv", tensor);
-  check_carried("recv", *backend_, tensor);
+  check_one("recv", *backend_, tensor);
   const Operand operand(tensor);
   return operand.finish(backend_->recv(operand.dense(), from, tag));
 }
@@ -154,7 +255,7 @@ torch::Tensor ProcessGroup::empty(
   check(elements >= 0, "empty: elements must not be negative: ", elements);
   check(
       backend_->carries(options.device()), "empty: the backend ", backend_->name(),
-      " does not carry tensors on ", options.device().str());
+      " does not support tensors on ", options.device());
   return backend_->empty(elements, options);
 }
 

@@ -7,16 +7,17 @@
 
 #include <torch/arg.h>
 #include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/parallel/ddp/collect_tensors.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
 #include "lockstep/parallel/ddp/power_sgd.h"
+#include "lockstep/parallel/place/nested.h"
 
 namespace lockstep {
 
-/// Trains a module on all ranks of a group: each computes on its own share of the data, gradients
-/// are averaged.
+/// Trains a module on all ranks of a group: each computes on its share of the data, gradients are
+/// averaged.
 ///
 /// It is called like the module, `->` reaches the module, and `backward()` returns with the
 /// gradients averaged over all ranks. At construction every rank takes rank 0's parameters and
@@ -38,15 +39,13 @@ class DistributedDataParallel {
       : module_(std::move(module)),
         sync_(std::make_shared<GradientSync>(*module_, std::move(group), options)) {}
 
-  /// Computes the module's forward.
+  /// Computes the module's forward. Its output may be nested (Note [Nested values]).
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     sync_->before_forward(module_->is_training());
     const auto scope = sync_->synchronised_batch_norm(module_->is_training());
     auto output = module_->forward(std::forward<Arguments>(arguments)...);
-    std::vector<torch::Tensor> outputs;
-    collect_tensors(output, outputs);
-    sync_->after_forward(outputs);
+    sync_->after_forward(lockstep::flatten(output));
     return output;
   }
 
@@ -74,7 +73,7 @@ class DistributedDataParallel {
   ///       for (auto& batch : mine) { ... }
   ///     });
   ///
-  /// A body that takes a Join& may add collectives of its own there. Throws UnevenInputs on all
+  /// A body that takes a Join& may add more collectives there. Throws UnevenInputs on all
   /// ranks if the options ask for it.
   template <typename Body>
   void join(Body body, const JoinOptions& options = {}) {
@@ -93,13 +92,13 @@ class DistributedDataParallel {
   /// if there is a hook already.
   void register_comm_hook(CommHook hook) { sync_->reducer().register_comm_hook(std::move(hook)); }
 
-  /// Tells how many bytes went in how many buckets, and what share of the time was hidden.
+  /// Returns how many bytes went in how many buckets, and what share of the time was hidden.
   ReducerReport report() const { return sync_->reducer().report(); }
 
-  /// Is how long backward has waited for other ranks and reduced gradients so far.
+  /// Returns how long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return sync_->reducer().communication_seconds(); }
 
-  /// Reaches the reducer, for reports and tests.
+  /// Returns the reducer, for reports and tests.
   const Reducer& reducer() const { return sync_->reducer(); }
 
  private:

@@ -16,6 +16,7 @@
 #include "lockstep/nn/models/model.h"
 
 #include "tests/nn/model_inputs.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -53,7 +54,7 @@ torch::Tensor run_layer(const Layers& layers, std::size_t index, const torch::Te
   return values;
 }
 
-// Each layer as a stage of a pipeline of its own, which begins with a leaf.
+// Each layer as a separate stage of a pipeline, which begins with a leaf.
 Run run_stages(Model& model, const torch::Tensor& images, torch::Tensor gradient) {
   torch::manual_seed(kDropoutSeed);
   const auto layers = model->layers();
@@ -144,14 +145,9 @@ TEST(Layers, FindsALayerOrTheFirstOneBelowTheName) {
 
 TEST(Layers, ListsTheKeysWhenThereIsNoSuchLayer) {
   const auto layers = make_model("toy", 5)->layers();
-  try {
-    layer_index(layers, "net");
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "layer_index: there is no such layer: net; there are input, net1, relu, net2");
-  }
+  EXPECT_EQ(
+      lockstep::testing::message_of<InvalidArgument>([&] { layer_index(layers, "net"); }),
+      "layer_index: there is no such layer: net; there are input, net1, relu, net2");
 }
 
 }  // namespace

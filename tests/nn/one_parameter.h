@@ -16,7 +16,7 @@ namespace lockstep::nn {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// Is one parameter of two numbers with an optimizer, and a gradient that is set by hand.
+/// One parameter of two numbers with an optimizer, and a gradient that is set by hand.
 struct OneParameter {
   OneParameter() : parameter(at::zeros({2}).set_requires_grad(true)), optimizer({parameter}, 1.0) {}
   void set_gradient(double second) {
@@ -30,15 +30,5 @@ struct OneParameter {
 
 /// Does what every iteration begins with.
 inline void scale_something(GradScaler& scaler) { scaler.scale(at::ones({})); }
-
-/// Gives the message of the InvalidArgument that the body throws.
-inline std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 }  // namespace lockstep::nn

@@ -14,7 +14,7 @@
 
 namespace lockstep::nn {
 
-/// Has a folder for files of weights.
+/// A folder for files of weights.
 class Weights : public ::testing::Test {
  protected:
   Weights() { torch::manual_seed(3); }
@@ -45,16 +45,6 @@ inline void expect_equal_state(const torch::nn::Module& ours, const NamedTensors
   for (const auto& item : state) {
     EXPECT_TRUE(item.value().equal(expected[item.key()])) << item.key();
   }
-}
-
-/// Gives the message of the DataError that the body throws.
-inline std::string data_error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 }  // namespace lockstep::nn

@@ -17,6 +17,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -24,8 +25,8 @@ namespace {
 using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
-using testing::error_of;
 using testing::expect_same_on_all_ranks;
+using testing::message_of;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -36,7 +37,7 @@ void expect_equal_replicas(torch::nn::Module& net, const ProcessGroup& group) {
   for (const auto& buffer : net.buffers()) expect_same_on_all_ranks(buffer, group);
 }
 
-/// Is one line of the matrix J3.
+/// One line of the matrix J3.
 struct Uneven {
   int early_ranks;
   int early_steps;
@@ -151,7 +152,7 @@ TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic
     model.join([&] {
       if (group.rank() == 0) model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
-    const std::string text = error_of([&] {
+    const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
     EXPECT_THAT(text, HasSubstr("the graph changed: a."));
@@ -237,7 +238,7 @@ struct CountingImpl : torch::nn::Module {
   explicit CountingImpl(ProcessGroup world) : group(world) {
     layer = register_module("layer", Linear(2, 4));
   }
-  torch::Tensor forward(const torch::Tensor& input) {  // a collective of its own, as SyncBatchNorm
+  torch::Tensor forward(const torch::Tensor& input) {  // another collective, as SyncBatchNorm
     group.all_reduce(torch::ones({3})).wait();
     return layer(input);
   }

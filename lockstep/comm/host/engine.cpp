@@ -1,15 +1,50 @@
 #include "lockstep/comm/host/engine.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <thread>
 
-#include "lockstep/comm/host/backoff.h"
-#include "lockstep/comm/host/job.h"
+#include <sched.h>
+
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 
 namespace lockstep::host {
+namespace {
 
-/// Is the handle of a job or a message: polls and waits through the engine.
+/// Waits a little longer each time: spins, then yields the core, then sleeps.
+///
+/// Spinning gives the lowest latency where each rank has its own core; yielding lets the
+/// awaited rank run where it has not; sleeping spares the machine when a rank computes for long.
+class Backoff {
+ public:
+  /// Waits; says now and then (about every millisecond) that it is time to look for lost peers and
+  /// the deadline.
+  bool wait() {
+    ++turns_;
+    if (turns_ <= kSpins) return pause(), false;
+    if (turns_ <= kSpins + kYields) return ::sched_yield(), turns_ % 256 == 0;
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(turns_ < kSpins + 2 * kYields ? 100 : 500));
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t kSpins = 200, kYields = 4000;
+
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  std::uint32_t turns_ = 0;
+};
+
+}  // namespace
+
+/// A handle of a job or a message: polls and waits through the engine.
 template <typename Target>
 class Engine::Ticket : public Work::State {
  public:
@@ -40,8 +75,7 @@ class Engine::Ticket : public Work::State {
       engine_->inspect(
           *target_, std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
     } catch (const CommError&) {
-      // A rank may have done its part just before it ended: look once more now that its end is
-      // known.
+      // A rank may have done its part just before it ended: look once more.
       engine_->poll();
       if (!target_->complete) engine_->fail(std::current_exception());
     }
@@ -53,6 +87,12 @@ class Engine::Ticket : public Work::State {
 
 Engine::Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
     : region_(std::move(region)), space_(std::move(space)), rank_(rank), post_(*region_, rank) {}
+
+std::int64_t Engine::Job::capacity() const {
+  const std::size_t bytes =
+      collective.element_bytes() * static_cast<std::size_t>(collective.pieces);
+  return static_cast<std::int64_t>(SharedRegion::kStagingBytes / bytes);
+}
 
 Engine::~Engine() {
   if (!jobs_.empty() || !post_.idle()) {

@@ -3,31 +3,31 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/nn/models/layers.h"
 
 namespace lockstep::nn {
 
-/// Is a net that turns a batch of images into one row of class scores (logits) each; clone() works.
+/// A net that turns a batch of images into one row of class scores (logits) each; clone() works.
 class ModelImpl : public torch::nn::Module {
  public:
-  /// Takes [N, channels, height, width], or [N, features] for `toy`; gives [N, classes] without
+  /// Takes [N, channels, height, width], or [N, features] for `toy`; returns [N, classes] without
   /// softmax. Runs the layers one after the other, nothing else.
   virtual torch::Tensor forward(torch::Tensor images) { return run_layers(layers_, images); }
 
-  /// Gives the model as a chain of its own sub-modules, which share its parameters.
+  /// Returns the model as a chain of its own sub-modules, which share its parameters.
   ///
   /// The first layer, `input`, checks the images and lays them out as the others want them; a part
   /// of the model that begins later takes what the layers before it give.
   virtual Layers layers() const { return layers_; }
 
  protected:
-  /// Appends a layer to the chain; whoever calls it registers what has parameters.
+  /// Appends a layer to the chain; the caller registers it if it has parameters.
   template <typename Layer>
   void append(std::string name, const Layer& layer) {
     layers_.insert(std::move(name), torch::nn::AnyModule(layer));
@@ -52,8 +52,5 @@ TORCH_MODULE(Model);
 ///     Model model = make_model("mnist-small", 10);
 ///     torch::Tensor logits = model(images);
 Model make_model(const std::string& name, std::int64_t classes);
-
-/// Lists the names that make_model() knows.
-std::vector<std::string> model_names();
 
 }  // namespace lockstep::nn

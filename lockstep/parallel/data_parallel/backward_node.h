@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
-#include "lockstep/parallel/data_parallel/crew.h"
+#include "lockstep/parallel/data_parallel/replica_threads.h"
 
 namespace lockstep::data_parallel {
 
@@ -24,8 +24,8 @@ auto make_node() {
   }
 }
 
-/// Is where the gradient of a replica's input arrives: in front of what the replica computes, so
-/// that the input is no leaf and the replica may change it in place.
+/// Where the gradient of a replica's input arrives: in front of what the replica computes, so
+/// that the input is not a leaf and the replica may change it in place.
 class InputNode final : public torch::autograd::Node {
  public:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
@@ -34,21 +34,21 @@ class InputNode final : public torch::autograd::Node {
   std::string name() const override { return "DataParallelInput"; }
 };
 
-/// Is what one replica left for backward: its own graph.
+/// What one replica left for backward: its own graph.
 struct ReplicaGraph {
   torch::autograd::edge_list outputs;  ///< one for each differentiable output; may be invalid
   torch::autograd::edge_list inputs;   ///< one for each differentiable input of the forward
   torch::autograd::edge_list tensors;  ///< one for each tensor of the module that requires grad
 };
 
-/// Is how one output was gathered, or one input scattered.
+/// How one output was gathered, or one input scattered.
 struct Layout {
   std::vector<std::int64_t> sizes;  ///< samples of each replica; all 1 and `numbers` for numbers
   bool numbers = false;             ///< whether each replica gave a single number
   torch::Device device = torch::kCPU;
 };
 
-/// Is an input whose memory the replicas' graphs have saved, and which must not change before
+/// An input whose memory the replicas' graphs have saved, and which must not change before
 /// backward.
 struct WatchedInput {
   c10::VariableVersion counter;
@@ -56,26 +56,26 @@ struct WatchedInput {
   std::size_t index;
 };
 
-/// Is the whole forward as one node of the user's graph.
+/// The whole forward as one node of the user's graph.
 ///
 /// Note [One node]
-/// Each replica's operations are a graph of its own that ends in the replica's own tensors. The
+/// Each replica's operations are a separate graph that ends in the replica's own tensors. The
 /// user's graph has one node in its place, from the gathered outputs to the user's inputs and
 /// parameters. When it is reached, every replica's thread runs backward on its graph, all at the
-/// same time; then the gradients of the parameters are added up in the order of the replicas and
-/// handed to the user's graph. So hooks, torch::autograd::grad, retain_graph and accumulation see
-/// what they see without DataParallel.
+/// same time; then the gradients of the parameters are added up in the order of the replicas. So
+/// hooks, torch::autograd::grad, retain_graph and accumulation see what they see without
+/// DataParallel.
 ///
-/// The engine of LibTorch has one thread a GPU, which may be the one that runs this node and waits:
-/// then the replicas' threads would wait for it forever. On accelerators all graphs are therefore
-/// given to the engine in one call, which runs them in its own threads, at the same time too.
+/// LibTorch's engine has one thread a GPU, which may be the one that runs this node: the replicas'
+/// threads would wait for it forever. On accelerators the engine therefore gets all graphs in one
+/// call and runs them in its own threads, also at the same time.
 class BackwardNode final : public torch::autograd::Node {
  public:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   void release_variables() override;
   std::string name() const override { return "DataParallelBackward"; }
 
-  std::shared_ptr<Crew> crew;
+  std::shared_ptr<ReplicaThreads> threads;
   std::vector<ReplicaGraph> graphs;
   std::vector<Layout> outputs;  ///< of the differentiable ones
   std::vector<Layout> inputs;   ///< of the differentiable ones

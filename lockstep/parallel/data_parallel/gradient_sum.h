@@ -6,11 +6,11 @@
 
 #include <torch/types.h>
 
-#include "lockstep/parallel/data_parallel/crew.h"
+#include "lockstep/parallel/data_parallel/replica_threads.h"
 
 namespace lockstep::data_parallel {
 
-/// Is a stretch of the elements of one tensor of a list.
+/// A stretch of the elements of one tensor of a list.
 struct Stretch {
   std::size_t tensor = 0;
   std::int64_t first = 0;
@@ -27,9 +27,9 @@ std::vector<std::vector<Stretch>> divide_elements(
 
 /// Adds up `gradients[replica][tensor]` over the replicas, always in their order, and leaves the
 /// inputs' memory to the sums. A tensor for which no replica has a gradient stays undefined. Large
-/// sums are divided over the threads of the crew.
+/// sums are divided over the threads of the threads.
 std::vector<torch::Tensor> sum_gradients(
     std::vector<std::vector<torch::Tensor>> gradients, const std::vector<torch::Device>& devices,
-    Crew& crew);
+    ReplicaThreads& threads);
 
 }  // namespace lockstep::data_parallel

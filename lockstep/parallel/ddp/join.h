@@ -14,24 +14,24 @@
 
 namespace lockstep {
 
-/// Say how ranks with fewer inputs than others are treated, equal on all ranks.
+/// How ranks with fewer inputs than others are treated, equal on all ranks.
 struct JoinOptions {
   /// Divides gradients by the number of all ranks to the end, so that every sample weighs the same;
   /// otherwise by the number of those that still have inputs.
   TORCH_ARG(bool, divide_by_initial_world_size) = true;
   /// Throws UnevenInputs on all ranks as soon as one has ended. Needed where forward has
-  /// collectives of its own, for example in SyncBatchNorm.
+  /// other collectives, for example in SyncBatchNorm.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 };
 
-/// Says, on all ranks, that some have no inputs left.
+/// Thrown on all ranks when some have no inputs left.
 class UnevenInputs : public Error {
  public:
   using Error::Error;
 };
 
-/// Lets ranks make unequal numbers of collectives: those that have ended shadow the collectives of
-/// the others until all have ended.
+/// Lets ranks make unequal numbers of collectives: those that have ended shadow the others'
+/// collectives until all have ended.
 ///
 /// Before each collective, or group of them, every rank that takes part announces it, by one small
 /// all-gather; a rank that has ended takes part in that and then does what was announced, without
@@ -48,25 +48,25 @@ class UnevenInputs : public Error {
 ///     join.finish();
 class Join {
  public:
-  /// Is the ranks that take part, in ascending order.
+  /// The ranks that take part, in ascending order.
   using Participants = std::vector<int>;
-  /// Does the same collectives as the participants, with nothing of its own.
+  /// Does the same collectives as the participants, contributing nothing.
   using Shadow = std::function<void(const Participants&)>;
 
   /// What is announced travels on the device, which must be one that the group carries.
   explicit Join(
       ProcessGroup group, const JoinOptions& options = {}, torch::Device device = torch::kCPU);
 
-  /// Makes a kind of collective known and gives its number; all ranks add the same, in the same
+  /// Makes a kind of collective known and returns its number; all ranks add the same, in the same
   /// order.
   std::size_t add(std::string name, Shadow shadow);
 
-  /// Tells those that have ended what comes next; gives the ranks that take part, this one among
-  /// them. Throws UnevenInputs if some have ended and the options ask for it, Error if the ranks
-  /// announce different things.
+  /// Announces what comes next to those that have ended; returns the ranks that take part. Throws
+  /// UnevenInputs if some have ended and the options ask for it, Error if the ranks announce
+  /// different things.
   Participants announce(std::size_t collective);
 
-  /// Shadows the others until they have all ended. Gives the rank whose state counts, the same on
+  /// Shadows the others until they have all ended. Returns the rank whose state counts, the same on
   /// all ranks: the last to end, and the highest of several. Throws UnevenInputs as announce().
   int finish();
 

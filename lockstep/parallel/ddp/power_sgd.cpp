@@ -13,13 +13,13 @@
 namespace lockstep {
 namespace {
 
-/// Is what a parameter keeps from one step to the next.
+/// What a parameter keeps from one step to the next.
 struct Memory {
   torch::Tensor q;
   torch::Tensor lost;  // by compression
 };
 
-/// Is a gradient on its way: `input` is the gradient and what was lost before.
+/// A gradient on its way: `input` is the gradient and what was lost before.
 struct Compressed {
   torch::Tensor gradient;
   torch::Tensor input;  // n x m
@@ -27,7 +27,7 @@ struct Compressed {
   Memory* memory;
 };
 
-/// Is a bucket on its way.
+/// A bucket on its way.
 struct Pending {
   std::vector<Compressed> compressed;
   std::vector<torch::Tensor> exact;
@@ -40,6 +40,22 @@ torch::Tensor take(const torch::Tensor& flat, std::int64_t& at, std::int64_t n, 
   const torch::Tensor piece = flat.narrow(0, at, n * m).view({n, m});
   at += n * m;
   return piece;
+}
+
+void begin_exact(Pending& pending, const ProcessGroup& group) {
+  if (pending.exact.empty()) return;
+  std::vector<torch::Tensor> pieces;
+  for (const torch::Tensor& gradient : pending.exact) pieces.push_back(gradient.reshape({-1}));
+  pending.exact_flat = torch::cat(pieces);
+  pending.exact_work = group.all_reduce(pending.exact_flat, ReduceOp::kMean);
+}
+
+void finish_exact(Pending& pending) {
+  pending.exact_work.wait();
+  std::int64_t at = 0;
+  for (const torch::Tensor& gradient : pending.exact) {
+    gradient.copy_(take(pending.exact_flat, at, gradient.numel(), 1).view(gradient.sizes()));
+  }
 }
 
 }  // namespace
@@ -129,26 +145,6 @@ void PowerSgd::State::decompress(const Pending& pending) const {
     part.gradient.copy_(result.view(part.gradient.sizes()));
   }
 }
-
-namespace {
-
-void begin_exact(Pending& pending, const ProcessGroup& group) {
-  if (pending.exact.empty()) return;
-  std::vector<torch::Tensor> pieces;
-  for (const torch::Tensor& gradient : pending.exact) pieces.push_back(gradient.reshape({-1}));
-  pending.exact_flat = torch::cat(pieces);
-  pending.exact_work = group.all_reduce(pending.exact_flat, ReduceOp::kMean);
-}
-
-void finish_exact(Pending& pending) {
-  pending.exact_work.wait();
-  std::int64_t at = 0;
-  for (const torch::Tensor& gradient : pending.exact) {
-    gradient.copy_(take(pending.exact_flat, at, gradient.numel(), 1).view(gradient.sizes()));
-  }
-}
-
-}  // namespace
 
 PowerSgd::PowerSgd(const PowerSgdOptions& options) {
   check(options.rank() >= 1, "PowerSgd: the rank must be positive: ", options.rank());

@@ -1,6 +1,6 @@
 #pragma once
 
-// The parts that the reducer's sources share.
+// Parts that the reducer's sources share.
 
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Is a parameter and its place in a bucket.
+/// A parameter and its place in a bucket.
 struct Reducer::Slot {
   std::string name;
   torch::Tensor parameter;
@@ -32,7 +32,7 @@ struct Reducer::Slot {
   bool never_used = false;  ///< by any rank in the first pass; matters if the graph is static
 };
 
-/// Is a stretch of memory in which gradients are reduced together.
+/// A stretch of memory in which gradients are reduced together.
 struct Reducer::Bucket {
   torch::Tensor memory = {};  ///< one-dimensional; undefined if the gradient is sparse
   std::vector<std::size_t> parameters = {};
@@ -40,8 +40,7 @@ struct Reducer::Bucket {
   CommStep step = {};
 };
 
-/// Keeps the accumulation nodes of all parameters alive: if nobody keeps such a node, its hook
-/// never fires.
+/// Keeps the accumulation nodes of all parameters alive, for otherwise their hooks never fire.
 struct Reducer::Hooks {
   using Node =
       decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
@@ -50,7 +49,7 @@ struct Reducer::Hooks {
     std::uintptr_t key;
   };
   std::vector<Attached> attached;
-  /// Tells the hooks on outputs, which may outlive the reducer, whether it is there.
+  /// Shows the hooks on outputs, which may outlive the reducer, whether it still exists.
   std::shared_ptr<Reducer*> alive;
 };
 

@@ -5,12 +5,11 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/parallel/ddp/replicas.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/operators/random_stream.h"
-#include "lockstep/parallel/pipeline/description.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
+#include "lockstep/parallel/pipeline/payload.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
-#include "lockstep/parallel/pipeline/step_batch.h"
 
 namespace lockstep {
 namespace {
@@ -77,7 +76,7 @@ const Schedule& PipelineStage::schedule_for(std::size_t micro_batches) {
   return schedules_.emplace(micro_batches, made).first->second;
 }
 
-// The others wait for what this rank will never send: its failure must reach them.
+// The others wait for what this rank will never send, so its failure must reach them.
 void PipelineStage::run(const std::vector<Action>& actions) {
   const Stopwatch watch;
   const double waited = links_.waited_seconds();

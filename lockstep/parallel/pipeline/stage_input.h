@@ -1,15 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <torch/types.h>
 
 namespace lockstep {
 
-/// Are the tensors that came into a stage: leaves that collect gradients, and what the layers see.
+/// The tensors that came into a stage: leaves that collect gradients, and what the layers see.
 ///
-/// The layers see no leaf but a tensor with a history that shares its memory and version: a layer
-/// that works in place, such as a ReLU right after the cut, may do so as in the whole model.
+/// The layers see not the leaf but a tensor with a history that shares its memory and version, so a
+/// layer right after the cut may work in place, as in the whole model.
 struct StageInput {
   StageInput() = default;
   /// Takes the tensors to the device. Those that require gradients become leaves.
@@ -18,10 +19,34 @@ struct StageInput {
   std::vector<torch::Tensor> leaves;
   std::vector<torch::Tensor> seen;
 
-  /// Gives the leaves that collect gradients.
+  /// Returns the leaves that collect gradients.
   std::vector<torch::Tensor> wanting() const;
-  /// Gives each leaf's gradient, undefined where there is none.
+  /// Returns each leaf's gradient, undefined where there is none.
   std::vector<torch::Tensor> gradients() const;
+};
+
+/// Detects changes of tensors in place.
+class Unchanged {
+ public:
+  explicit Unchanged(std::vector<torch::Tensor> tensors);
+  /// Throws Error that names the tensor's number if one was changed since the construction.
+  void verify() const;
+
+ private:
+  std::vector<torch::Tensor> tensors_;
+  std::vector<std::int64_t> versions_;
+};
+
+/// Keeps the batch counters of batch norm layers, which a second forward must not change.
+class BatchCounters {
+ public:
+  BatchCounters() = default;
+  explicit BatchCounters(std::vector<torch::Tensor> counters);
+  void save();
+  void restore() const;
+
+ private:
+  std::vector<torch::Tensor> counters_, saved_;
 };
 
 }  // namespace lockstep

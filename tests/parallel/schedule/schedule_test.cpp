@@ -1,31 +1,63 @@
+// The text of actions, case H3 (PyTorch's test_schedule.py, ActionTest).
 // The orders of single schedules and what is refused; unit-time pictures are in timetable_test.cpp.
+// Every schedule over many numbers of ranks, stages and micro-batches: valid (H1, H2), and as long
+// idle as its closed form says.
+// Our orders against those of PyTorch 2.15, which tests/conformance/schedules.py wrote: H2, and H4
+// with the content of PyTorch's zb1p_2rank_2stagep_{compute,comms}.csv.
 
 #include "lockstep/parallel/schedule/schedule.h"
 
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/action.h"
+#include "lockstep/parallel/schedule/timetable.h"
 
 #include "tests/parallel/schedule/schedule_text.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using enum ActionKind;
 using enum ScheduleKind;
 
-template <typename Body>
-std::string message_of(Body body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
+TEST(Action, H3TextsParseAndPrintUnchanged) {
+  for (const char* text :
+       {"1F0", "2I1", "0W3", "0B3", "2SEND_B2", "1RECV_F1", "10SEND_F127", "3RECV_B0"}) {
+    EXPECT_EQ(to_string(parse_action(text)), text);
   }
-  return "nothing was thrown";
+}
+
+TEST(Action, H3TextsMeanStageKindAndMicroBatch) {
+  EXPECT_EQ(parse_action("1F0"), (Action{1, kForward, 0}));
+  EXPECT_EQ(parse_action("2I1"), (Action{2, kBackwardInput, 1}));
+  EXPECT_EQ(parse_action("0W3"), (Action{0, kBackwardWeight, 3}));
+  EXPECT_EQ(parse_action("0B3"), (Action{0, kBackward, 3}));
+  EXPECT_EQ(parse_action("2SEND_B2"), (Action{2, kSendBackward, 2}));
+  EXPECT_EQ(parse_action("1RECV_F1"), (Action{1, kReceiveForward, 1}));
+  EXPECT_EQ(parse_action("12SEND_F34"), (Action{12, kSendForward, 34}));
+  EXPECT_EQ(parse_action("4RECV_B5"), (Action{4, kReceiveBackward, 5}));
+}
+
+TEST(Action, OtherTextsAreRefusedAndRepeated) {
+  for (const char* text :
+       {"", "F", "1F", "F0", "1X0", "-1F0", "1F-1", "1F0 ", "1 F0", "1SEND0", "17",
+        "99999999999F0"}) {
+    EXPECT_THAT(
+        testing::message_of<InvalidArgument>([&] { parse_action(text); }),
+        HasSubstr(concat("'", text, "'")));
+  }
 }
 
 TEST(Schedule, NamesAreThoseOfTheCommandLine) {
@@ -36,7 +68,7 @@ TEST(Schedule, NamesAreThoseOfTheCommandLine) {
 
 TEST(Schedule, H6UnknownNameIsRepeatedWithThoseThatExist) {
   EXPECT_THAT(
-      message_of([] { schedule_kind("2f2b"); }),
+      testing::message_of<InvalidArgument>([] { schedule_kind("2f2b"); }),
       AllOf(HasSubstr("'2f2b'"), HasSubstr("sequential, gpipe, 1f1b, interleaved, zero-bubble")));
 }
 
@@ -81,24 +113,181 @@ TEST(Schedule, OneStageRunsAlone) {
 
 TEST(Schedule, P8FewerPlacesThanStagesIsRefusedWithAdvice) {
   EXPECT_THAT(
-      message_of([] { make_schedule(k1F1B, 2, 3, 4); }),
+      testing::message_of<InvalidArgument>([] { make_schedule(k1F1B, 2, 3, 4); }),
       AllOf(HasSubstr("1f1b: fewer places than stages: 2 < 3"), HasSubstr("take 3 places")));
   EXPECT_THAT(
-      message_of([] { make_schedule(kInterleaved, 2, 3, 4); }),
+      testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 2, 3, 4); }),
       AllOf(HasSubstr("multiple of the places: 3 stages, 2 places"), HasSubstr("2 or 4 stages")));
 }
 
 TEST(Schedule, PlacesWithoutAStageAreRefused) {
   EXPECT_THAT(
-      message_of([] { make_schedule(kInterleaved, 4, 2, 4); }),
+      testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 4, 2, 4); }),
       HasSubstr("4 places but only 2 stages"));
 }
 
 TEST(Schedule, NumbersBelowOneAreRefused) {
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 2, 2, 0); }), HasSubstr("(micro-batch): 0"));
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 2, 2, -3); }), HasSubstr("(micro-batch): -3"));
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 0, 2, 1); }), HasSubstr("one place"));
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 1, 0, 1); }), HasSubstr("one stage"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, 0); }),
+      HasSubstr("1 micro-batch: 0"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, -3); }),
+      HasSubstr("1 micro-batch: -3"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 0, 2, 1); }),
+      HasSubstr("one place"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 1, 0, 1); }),
+      HasSubstr("one stage"));
+}
+
+constexpr std::array kAll{kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble};
+
+template <typename Body>
+void for_each_shape(Body body) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    for (int per_rank = 1; per_rank <= 4; ++per_rank) {
+      for (int micro_batches = 1; micro_batches <= 15; ++micro_batches) {
+        for (const ScheduleKind kind : kAll) {
+          if (per_rank > 1 && kind != kInterleaved && kind != kZeroBubble) continue;
+          SCOPED_TRACE(concat(
+              name_of(kind), ", ", ranks, " ranks, ", per_rank,
+              " stages each, m = ", micro_batches));
+          body(kind, ranks, per_rank * ranks, micro_batches);
+        }
+      }
+    }
+  }
+}
+
+TEST(ScheduleGrid, H1EveryScheduleIsValidWithAndWithoutTransfers) {
+  for_each_shape([](ScheduleKind kind, int ranks, int stages, int micro_batches) {
+    const Schedule schedule = make_schedule(kind, ranks, stages, micro_batches);
+    EXPECT_NO_THROW(check_schedule(schedule));
+    EXPECT_NO_THROW(check_schedule(with_transfers(schedule)));
+    EXPECT_NO_THROW(check_schedule(with_merged_backward(schedule)));
+  });
+}
+
+struct Grid {
+  int stages_per_rank, micro_batches, ranks;
+};
+
+TEST(ScheduleGrid, H2InterleavedAndZeroBubbleAreValidOnPyTorchsGrid) {
+  constexpr std::array kGrid{Grid{2, 2, 2},   Grid{2, 4, 4},    Grid{2, 8, 2},  Grid{2, 8, 4},
+                             Grid{2, 8, 8},   Grid{4, 4, 4},    Grid{4, 8, 4},  Grid{4, 8, 8},
+                             Grid{4, 16, 4},  Grid{4, 32, 4},   Grid{4, 64, 4}, Grid{4, 16, 16},
+                             Grid{4, 32, 32}, Grid{4, 128, 64}, Grid{3, 2, 2},  Grid{3, 8, 2},
+                             Grid{3, 12, 4},  Grid{4, 6, 3},    Grid{4, 10, 5}, Grid{2, 3, 4},
+                             Grid{2, 10, 4},  Grid{2, 15, 4}};
+  for (const auto& [per_rank, micro_batches, ranks] : kGrid) {
+    SCOPED_TRACE(concat("(", per_rank, ", ", micro_batches, ", ", ranks, ")"));
+    for (const ScheduleKind kind : {kInterleaved, kZeroBubble}) {
+      const Schedule schedule = make_schedule(kind, ranks, ranks * per_rank, micro_batches);
+      EXPECT_NO_THROW(check_schedule(with_transfers(schedule)));
+    }
+  }
+}
+
+bool closed_form_is_reached(ScheduleKind kind, int ranks, int micro_batches) {
+  return (kind != kInterleaved && kind != kZeroBubble) || micro_batches % ranks == 0;
+}
+
+TEST(ScheduleGrid, IdleShareIsTheClosedForm) {
+  for_each_shape([](ScheduleKind kind, int ranks, int stages, int micro_batches) {
+    const double simulated =
+        simulate(make_schedule(kind, ranks, stages, micro_batches), {}).idle_share();
+    const double closed = bubble_share(kind, ranks, stages, micro_batches);
+    if (closed_form_is_reached(kind, ranks, micro_batches)) {
+      EXPECT_NEAR(simulated, closed, 1e-12);
+    } else {
+      EXPECT_GE(simulated, closed - 1e-12);
+    }
+  });
+}
+
+TEST(ScheduleGrid, EveryFirstScheduleIdlesLessThanTheOneBefore) {
+  const auto share = [](ScheduleKind kind, int stages) { return bubble_share(kind, 4, stages, 8); };
+  EXPECT_DOUBLE_EQ(share(kSequential, 4), 3.0 / 4);
+  EXPECT_DOUBLE_EQ(share(k1F1B, 4), 3.0 / 11);
+  EXPECT_DOUBLE_EQ(share(kInterleaved, 8), 3.0 / 19);
+  EXPECT_DOUBLE_EQ(share(kZeroBubble, 4), 3.0 / 27);
+}
+
+struct Line {
+  ScheduleKind kind;
+  int ranks = 0, stages = 0, micro_batches = 0, rank = 0;
+  std::string actions = {};
+};
+
+Line read_line(const std::string& text) {
+  std::istringstream stream(text);
+  std::string kind;
+  std::getline(stream, kind, ',');
+  Line line{schedule_kind(kind)};
+  char comma = 0;
+  stream >> line.ranks >> comma >> line.stages >> comma >> line.micro_batches >> comma >>
+      line.rank >> comma;
+  std::getline(stream, line.actions);
+  return line;
+}
+
+std::vector<Line> read_lines(const std::string& file) {
+  std::ifstream stream(std::string(LOCKSTEP_SCHEDULES) + "/" + file);
+  std::vector<Line> lines;
+  for (std::string text; std::getline(stream, text);) {
+    if (!text.starts_with('#')) lines.push_back(read_line(text));
+  }
+  return lines;
+}
+
+Schedule schedule_of(const Line& line) {
+  return make_schedule(line.kind, line.ranks, line.stages, line.micro_batches);
+}
+
+TEST(ScheduleGolden, H2AndH4OrdersArePyTorchs) {
+  const auto lines = read_lines("orders.csv");
+  ASSERT_EQ(lines.size(), 78U);
+  for (const Line& line : lines) {
+    const Schedule schedule = schedule_of(line);
+    EXPECT_EQ(text_of(schedule.actions[static_cast<std::size_t>(line.rank)]), line.actions)
+        << name_of(line.kind) << " " << line.ranks << " " << line.stages << " "
+        << line.micro_batches;
+  }
+}
+
+std::vector<Action> parse_all(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<Action> actions;
+  for (std::string word; stream >> word;) actions.push_back(parse_action(word));
+  return actions;
+}
+
+bool is_receive(const Action& action) {
+  return action.kind == ActionKind::kReceiveForward || action.kind == ActionKind::kReceiveBackward;
+}
+
+// Sorts the receives to the end, all else stays in its order.
+std::string with_receives_last(std::vector<Action> actions) {
+  const auto receives = std::stable_partition(
+      actions.begin(), actions.end(), [](const Action& action) { return !is_receive(action); });
+  std::sort(receives, actions.end(), [](const Action& a, const Action& b) {
+    return to_string(a) < to_string(b);
+  });
+  return text_of(actions);
+}
+
+// The same computations and sends in the same order, and the same receives. Their places differ:
+// PyTorch makes these lists without idle time and case H5 with it; ours are always those of H5.
+TEST(ScheduleGolden, H4TransfersArePyTorchsButForThePlacesOfReceives) {
+  const auto lines = read_lines("transfers.csv");
+  ASSERT_EQ(lines.size(), 2U);
+  const Schedule schedule = with_transfers(with_merged_backward(schedule_of(lines[0])));
+  for (const Line& line : lines) {
+    EXPECT_EQ(
+        with_receives_last(schedule.actions[static_cast<std::size_t>(line.rank)]),
+        with_receives_last(parse_all(line.actions)));
+  }
 }
 
 }  // namespace

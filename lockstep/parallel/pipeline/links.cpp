@@ -1,0 +1,130 @@
+#include "lockstep/parallel/pipeline/links.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/parallel/pipeline/payload.h"
+
+namespace lockstep {
+namespace {
+
+torch::Tensor tensor_of(const std::vector<std::int64_t>& numbers) {
+  return torch::tensor(numbers, torch::kLong);
+}
+
+// Memory in the order that suggest_memory_format() names, as the receiver lays it out.
+torch::Tensor dense(const torch::Tensor& tensor) {
+  return tensor.detach().contiguous(tensor.suggest_memory_format());
+}
+
+// The elements in the order of memory: what a message carries.
+torch::Tensor flat(const torch::Tensor& tensor) {
+  return tensor.detach().as_strided({tensor.numel()}, {1});
+}
+
+}  // namespace
+
+void Exchange::put(const Address& address, const Payload& payload) {
+  const std::lock_guard lock(mutex_);
+  waiting_.insert_or_assign(address, payload);
+  arrived_.notify_all();
+}
+
+Payload Exchange::take(const Address& address) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return stopped_ || waiting_.contains(address); });
+  if (stopped_) throw PipelineStopped();
+  return std::move(waiting_.extract(address).mapped());
+}
+
+void Exchange::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  waiting_.clear();
+  arrived_.notify_all();
+}
+
+void Exchange::check_running() {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) throw PipelineStopped();
+}
+
+void Exchange::restart() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = false;
+  waiting_.clear();
+}
+
+void LocalLinks::send(const Address& address, const Payload& payload) {
+  exchange_.put(address, payload);
+}
+
+Payload LocalLinks::receive(const Address& address) {
+  const Stopwatch waiting;
+  Payload payload = exchange_.take(address);
+  waited_seconds_ += waiting.seconds();
+  return payload;
+}
+
+int GroupLinks::source_of(const Address& address) const {
+  return rank_of(address.stage + (address.direction == Direction::kForward ? -1 : 1));
+}
+
+void GroupLinks::begin_send(const torch::Tensor& tensor, int to) {
+  if (tensor.numel() == 0) return;
+  sent_.push_back({group_.send(tensor, to), tensor});
+}
+
+void GroupLinks::send(const Address& address, const Payload& payload) {
+  const int to = rank_of(address.stage);
+  Payload even = payload;
+  for (torch::Tensor& tensor : even.values) {
+    if (tensor.defined()) tensor = dense(tensor).set_requires_grad(tensor.requires_grad());
+  }
+  const std::vector<std::int64_t> numbers = describe(address, even);
+  begin_send(tensor_of({static_cast<std::int64_t>(numbers.size())}), to);
+  begin_send(tensor_of(numbers), to);
+  for (const torch::Tensor& tensor : even.values) {
+    if (tensor.defined()) begin_send(flat(tensor), to);
+  }
+  poll();
+}
+
+// Sends must progress while this rank waits: the other one may wait for them.
+void GroupLinks::wait(Work work) {
+  while (!sent_.empty() && !work.done()) poll();
+  work.wait();
+}
+
+Payload GroupLinks::receive(const Address& address) {
+  const Stopwatch waiting;
+  const int from = source_of(address);
+  while (!early_.contains(address)) {
+    const torch::Tensor length = torch::zeros({1}, torch::kLong);
+    wait(group_.recv(length, from));
+    const auto count = length.item<std::int64_t>();
+    if (count < 1 || count > (1 << 24))
+      throw CommError(concat("pipeline: rank ", from, " announces ", count, " numbers"));
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+    wait(group_.recv(torch::from_blob(numbers.data(), {count}, torch::kLong), from));
+    auto [sent_to, payload] = read_description(numbers, torch::kCPU);
+    for (const torch::Tensor& tensor : payload.values) {
+      if (tensor.defined() && tensor.numel() > 0) wait(group_.recv(flat(tensor), from));
+    }
+    early_.emplace(sent_to, std::move(payload));
+  }
+  waited_seconds_ += waiting.seconds();
+  return std::move(early_.extract(address).mapped());
+}
+
+void GroupLinks::poll() {
+  while (!sent_.empty() && sent_.front().work.done()) {
+    sent_.front().work.wait();  // throws if it failed
+    sent_.pop_front();
+  }
+}
+
+void GroupLinks::flush() {
+  for (; !sent_.empty(); sent_.pop_front()) sent_.front().work.wait();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,147 @@
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+
+#include "lockstep/parallel/operators/batch_norm_rule.h"
+#include "lockstep/parallel/operators/random_stream.h"
+
+namespace lockstep {
+namespace {
+
+class CountingRule : public BatchNormRule {
+ public:
+  torch::Tensor batch_norm(const BatchNormCall& call) override {
+    ++calls;
+    return batch_norm_without_running_statistics(call);
+  }
+  int calls = 0;
+};
+
+TEST(BatchNormRule, SeesTheLayersInsideUnmodifiedModules) {
+  torch::nn::Sequential net(torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4));
+  const auto images = torch::randn({2, 3, 5, 5});
+  CountingRule rule;
+  {
+    const BatchNormScope scope(rule);
+    net->forward(images);
+    net->eval();
+    net->forward(images);
+  }
+  net->train();
+  net->forward(images);
+  EXPECT_EQ(rule.calls, 1);
+}
+
+TEST(BatchNormRule, IsDifferentiable) {
+  torch::nn::BatchNorm1d plain(4), ruled(4);
+  const auto input = torch::randn({6, 4});
+  const auto weights = torch::randn({6, 4});
+  (plain(input) * weights).sum().backward();
+  FrozenStatistics rule;
+  const BatchNormScope scope(rule);
+  (ruled(input) * weights).sum().backward();
+  EXPECT_TRUE(torch::equal(plain->weight.grad(), ruled->weight.grad()));
+  EXPECT_TRUE(torch::equal(ruled->running_mean, torch::zeros({4})));
+}
+
+// P10: 16 images in micro-batches of 4; the running values are those of the whole batch.
+void expect_statistics_of_the_whole_batch(std::optional<double> momentum, int steps) {
+  const torch::nn::BatchNorm2dOptions options = torch::nn::BatchNorm2dOptions(3).momentum(momentum);
+  torch::nn::BatchNorm2d whole(options), parts(options);
+  DeferredBatchNorm rule;
+  for (int step = 0; step < steps; ++step) {
+    const auto images = torch::randn({16, 3, 24, 24}) * 3 + 1;
+    whole(images);
+    const auto before = parts->num_batches_tracked.clone();
+    {
+      const BatchNormScope scope(rule);
+      for (const auto& part : images.tensor_split(4)) {
+        parts->num_batches_tracked.copy_(before);
+        const auto output = parts(part);
+        EXPECT_NEAR(output.mean().item<double>(), 0, 1e-6);  // its own statistics
+      }
+    }
+    rule.commit();
+  }
+  EXPECT_TRUE(torch::allclose(parts->running_mean, whole->running_mean, 1e-6, 1e-7));
+  EXPECT_TRUE(torch::allclose(parts->running_var, whole->running_var, 1e-6, 1e-7));
+  EXPECT_TRUE(torch::equal(parts->num_batches_tracked, whole->num_batches_tracked));
+}
+
+TEST(DeferredBatchNorm, P10WithMomentum) { expect_statistics_of_the_whole_batch(0.1, 3); }
+TEST(DeferredBatchNorm, P10Cumulative) { expect_statistics_of_the_whole_batch(std::nullopt, 3); }
+
+TEST(DeferredBatchNorm, CommitsOnce) {
+  torch::nn::BatchNorm1d layer(2);
+  DeferredBatchNorm rule;
+  {
+    const BatchNormScope scope(rule);
+    layer(torch::randn({4, 2}));
+  }
+  rule.commit();
+  const auto after = layer->running_mean.clone();
+  rule.commit();
+  EXPECT_TRUE(torch::equal(layer->running_mean, after));
+  EXPECT_FALSE(torch::equal(after, torch::zeros({2})));
+}
+
+at::Generator generator_of(std::uint64_t seed) {
+  return at::make_generator<at::CPUGeneratorImpl>(seed);
+}
+
+torch::Tensor dropped(std::uint64_t seed) {
+  const RandomStream stream(generator_of(seed));
+  torch::nn::Dropout dropout(0.5);
+  return dropout(torch::ones({1000}));
+}
+
+TEST(RandomStream, GivesTheSameDropoutForTheSameSeed) {
+  const auto first = dropped(1);
+  torch::randn({17});
+  EXPECT_TRUE(torch::equal(dropped(1), first));
+  EXPECT_FALSE(torch::equal(dropped(2), first));
+}
+
+TEST(RandomStream, LeavesTheCommonGeneratorAlone) {
+  torch::manual_seed(5);
+  const auto expected = torch::randn({8});
+  torch::manual_seed(5);
+  dropped(1);
+  EXPECT_TRUE(torch::equal(torch::randn({8}), expected));
+}
+
+TEST(RandomStream, DrawsWhatTheGeneratorGives) {
+  auto generator = generator_of(3);
+  const auto expected = torch::randn({8}, generator);
+  const RandomStream stream(generator_of(3));
+  EXPECT_TRUE(torch::equal(torch::randn({8}), expected));
+}
+
+TEST(RandomStream, LeavesNamedGeneratorsAlone) {
+  const auto expected = torch::randn({8}, generator_of(9));
+  const RandomStream stream(generator_of(3));
+  EXPECT_TRUE(torch::equal(torch::randn({8}, generator_of(9)), expected));
+}
+
+TEST(RandomStream, NestsAndBelongsToItsThread) {
+  auto outer = generator_of(1);
+  const RandomStream stream(outer);
+  const auto before = outer.get_state();
+  {
+    const RandomStream inner(generator_of(2));
+    torch::randn({8});
+  }
+  std::thread([] { torch::randn({8}); }).join();
+  EXPECT_TRUE(torch::equal(outer.get_state(), before));
+  torch::randn({8});
+  EXPECT_FALSE(torch::equal(outer.get_state(), before));
+}
+
+}  // namespace
+}  // namespace lockstep
