@@ -27,7 +27,7 @@ void require_free(const fs::path& target) {
   if (!fs::exists(status)) return;
   check(
       fs::is_directory(status) && fs::is_empty(target), target.string(),
-      ": is there already and is no empty folder; name another one, or move it away");
+      ": is there already and is not an empty folder; name another one, or move it away");
 }
 
 FileDescriptor open_directory(const fs::path& path) {

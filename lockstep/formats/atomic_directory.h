@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Fills a directory that appears whole or not at all.
+/// A directory that appears whole or not at all.
 ///
 /// Files are written into path(), a fresh directory beside the target that only its owner may
 /// enter; commit() makes them durable and gives them the target's name. What was not committed is

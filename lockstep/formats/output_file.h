@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/formats/byte_sink.h"
+#include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/open_directory.h"
 
 namespace lockstep {
@@ -14,7 +14,7 @@ namespace lockstep {
 /// Writes all of the bytes to an open file; `name` stands in the std::system_error of a failure.
 void write_all(int descriptor, std::span<const std::uint8_t> bytes, const std::string& name);
 
-/// Writes a new file; what is there already, be it a link, is never written over.
+/// A new file; what is there already, even a link, is never written over.
 ///
 /// Every failure (a path that is taken, a full disk) is a std::system_error that names the file.
 class OutputFile final : public ByteSink {
@@ -29,13 +29,44 @@ class OutputFile final : public ByteSink {
   /// under another name: a second call may succeed although the bytes are lost.
   void sync();
 
-  /// Closes the file: the last place where a failure can still be told.
+  /// Closes the file: the last place where a failure can still be reported.
   void close();
 
  private:
   void put(std::span<const std::uint8_t> bytes) override;
 
   std::string name_;
+  FileDescriptor file_;
+};
+
+/// A file that is either complete or not there: written aside, synced to the disk, then renamed.
+///
+/// Without commit() nothing is left; after SIGKILL a file `.NAME.NUMBER.part` may be. What the
+/// operating system refuses is a std::system_error.
+///
+///     AtomicFile file(path);
+///     file.write(bytes);
+///     file.commit();
+class AtomicFile final : public ByteSink {
+ public:
+  explicit AtomicFile(const std::filesystem::path& path);
+
+  /// Does the same in an open folder; `name` is one name, without a folder.
+  AtomicFile(OpenDirectory folder, const std::string& name);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile() override;
+
+  /// Puts the file into its place, also if one is there already. Write nothing afterwards.
+  void commit();
+
+ private:
+  void put(std::span<const std::uint8_t> bytes) override;
+  void open_aside();
+
+  OpenDirectory folder_;
+  std::string name_;
+  std::string aside_;
   FileDescriptor file_;
 };
 

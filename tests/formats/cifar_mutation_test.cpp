@@ -17,10 +17,10 @@ namespace {
 
 using testing::Bytes;
 
-constexpr int kMutations = 5'000;
-constexpr std::size_t kMostAllocated = 256 * 1024;
+constexpr int kCifarMutations = 5'000;
+constexpr std::size_t kMostForCifar = 256 * 1024;
 
-std::optional<CifarImages> parse(const Bytes& bytes, CifarVariant variant) {
+std::optional<CifarImages> parse_if_sound(const Bytes& bytes, CifarVariant variant) {
   testing::take_largest_allocation();
   std::optional<CifarImages> images(std::in_place);
   try {
@@ -30,7 +30,7 @@ std::optional<CifarImages> parse(const Bytes& bytes, CifarVariant variant) {
   } catch (const DataError&) {
     images.reset();
   }
-  EXPECT_LE(testing::take_largest_allocation(), kMostAllocated);
+  EXPECT_LE(testing::take_largest_allocation(), kMostForCifar);
   return images;
 }
 
@@ -49,16 +49,16 @@ TEST(CifarMutation, FilesReadAsTheFormatSaysOrNotAtAll) {
   const Bytes hundred =
       testing::joined(testing::cifar_record({7, 70}), testing::cifar_record({3, 1}));
   int read = 0;
-  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+  for (int i = 0; i < kCifarMutations && !HasFailure(); ++i) {
     SCOPED_TRACE(concat("mutation ", i));
     const auto variant = i % 2 == 0 ? CifarVariant::kCifar10 : CifarVariant::kCifar100;
     const Bytes bytes = testing::mutated(i % 4 < 2 ? ten : hundred, 2, engine);
     const auto expected = testing::reference_cifar(bytes, variant);
-    expect_equal(parse(bytes, variant), expected);
+    expect_equal(parse_if_sound(bytes, variant), expected);
     read += expected.has_value() ? 1 : 0;
   }
-  EXPECT_GT(read, kMutations / 20);
-  EXPECT_LT(read, kMutations * 3 / 4);
+  EXPECT_GT(read, kCifarMutations / 20);
+  EXPECT_LT(read, kCifarMutations * 3 / 4);
 }
 
 TEST(CifarMutation, CompressedFilesReadAsBeforeOrNotAtAll) {
@@ -67,15 +67,16 @@ TEST(CifarMutation, CompressedFilesReadAsBeforeOrNotAtAll) {
   const Bytes whole = testing::gzip(plain);
   const auto expected = testing::reference_cifar(plain, CifarVariant::kCifar100);
   int read = 0;
-  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+  for (int i = 0; i < kCifarMutations && !HasFailure(); ++i) {
     SCOPED_TRACE(concat("mutation ", i));
     // A checksum guards the contents, so what is read at all is the original.
-    if (const auto images = parse(testing::mutated(whole, 20, engine), CifarVariant::kCifar100)) {
+    if (const auto images =
+            parse_if_sound(testing::mutated(whole, 20, engine), CifarVariant::kCifar100)) {
       expect_equal(images, expected);
       ++read;
     }
   }
-  EXPECT_GT(read, kMutations / 200);
+  EXPECT_GT(read, kCifarMutations / 200);
 }
 
 }  // namespace

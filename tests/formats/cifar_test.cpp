@@ -7,6 +7,7 @@
 
 #include "tests/formats/cifar_bytes.h"
 #include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -21,7 +22,7 @@ using testing::joined;
 constexpr CifarVariant k10 = CifarVariant::kCifar10;
 constexpr CifarVariant k100 = CifarVariant::kCifar100;
 
-CifarImages parse(
+CifarImages parse_records(
     const Bytes& bytes, CifarVariant variant, std::uint64_t maximum_bytes = kMaximumCifarBytes) {
   MemorySource source(bytes, "FILE");
   CifarImages images;
@@ -29,18 +30,14 @@ CifarImages parse(
   return images;
 }
 
-std::string refusal(
+std::string cifar_refusal(
     const Bytes& bytes, CifarVariant variant, std::uint64_t maximum_bytes = kMaximumCifarBytes) {
-  try {
-    parse(bytes, variant, maximum_bytes);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<DataError>([&] { parse_records(bytes, variant, maximum_bytes); });
 }
 
 TEST(Cifar, GivesPixelsWithTheirChannelsTogether) {
-  const auto images = parse(joined(cifar_record({7}, 10, 60), cifar_record({3}, 20, 70)), k10);
+  const auto images =
+      parse_records(joined(cifar_record({7}, 10, 60), cifar_record({3}, 20, 70)), k10);
   EXPECT_THAT(images.labels, ElementsAre(7, 3));
   EXPECT_TRUE(images.coarse_labels.empty());
   ASSERT_EQ(images.pixels.size(), 2U * 32 * 32 * 3);
@@ -54,7 +51,7 @@ TEST(Cifar, GivesPixelsWithTheirChannelsTogether) {
 }
 
 TEST(Cifar, GivesBothLabelsOf100) {
-  const auto images = parse(joined(cifar_record({19, 99}), cifar_record({0, 1})), k100);
+  const auto images = parse_records(joined(cifar_record({19, 99}), cifar_record({0, 1})), k100);
   EXPECT_THAT(images.coarse_labels, ElementsAre(19, 0));
   EXPECT_THAT(images.labels, ElementsAre(99, 1));
   EXPECT_EQ(images.pixels[0], 0);
@@ -62,34 +59,35 @@ TEST(Cifar, GivesBothLabelsOf100) {
 }
 
 TEST(Cifar, RefusesAnEmptyFile) {
-  EXPECT_EQ(refusal({}, k10), "FILE: offset 0: the file is empty");
+  EXPECT_EQ(cifar_refusal({}, k10), "FILE: offset 0: the file is empty");
 }
 
 TEST(Cifar, RefusesASizeThatIsNoMultipleOfARecord) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(
-      refusal(Bytes(two.begin(), two.end() - 1), k10),
+      cifar_refusal(Bytes(two.begin(), two.end() - 1), k10),
       "FILE: offset 3073: the file ends inside a record: 6145 bytes are no multiple of CIFAR-10's "
       "3073; it was cut or is another file");
-  EXPECT_THAT(refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
-  EXPECT_THAT(refusal({1}, k100), HasSubstr("no multiple of CIFAR-100's 3074"));
+  EXPECT_THAT(
+      cifar_refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
+  EXPECT_THAT(cifar_refusal({1}, k100), HasSubstr("no multiple of CIFAR-100's 3074"));
 }
 
 TEST(Cifar, RefusesTruncationAtEveryByte) {
   const Bytes whole = cifar_record({1, 2});
   for (std::size_t size = 0; size < whole.size(); size += size < 8 ? 1 : 61) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_THAT(refusal(cut, k100), HasSubstr("FILE: offset 0: the file ")) << size;
+    EXPECT_THAT(cifar_refusal(cut, k100), HasSubstr("FILE: offset 0: the file ")) << size;
   }
 }
 
 TEST(Cifar, TellsTheOtherVariant) {
   EXPECT_EQ(
-      refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
+      cifar_refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
       "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; name it "
       "as that set");
   EXPECT_EQ(
-      refusal(cifar_record({1}), k100),
+      cifar_refusal(cifar_record({1}), k100),
       "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; name it "
       "as that set");
 }
@@ -98,24 +96,24 @@ TEST(Cifar, RefusesLabelsOutOfRange) {
   for (const int label : {10, 11, 100, 255}) {
     const Bytes bytes = joined(cifar_record({9}), cifar_record({static_cast<std::uint8_t>(label)}));
     EXPECT_EQ(
-        refusal(bytes, k10),
+        cifar_refusal(bytes, k10),
         concat("FILE: offset 3073: label out of range (>= 10) of image 1: ", label));
   }
   EXPECT_EQ(
-      refusal(cifar_record({20, 99}), k100),
+      cifar_refusal(cifar_record({20, 99}), k100),
       "FILE: offset 0: coarse label out of range (>= 20) of image 0: 20");
   EXPECT_EQ(
-      refusal(cifar_record({19, 100}), k100),
+      cifar_refusal(cifar_record({19, 100}), k100),
       "FILE: offset 1: label out of range (>= 100) of image 0: 100");
 }
 
 TEST(Cifar, StopsAtItsLimit) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
-  EXPECT_EQ(parse(two, k10, two.size()).labels.size(), 2U);
+  EXPECT_EQ(parse_records(two, k10, two.size()).labels.size(), 2U);
   EXPECT_EQ(
-      refusal(two, k10, two.size() - 1),
+      cifar_refusal(two, k10, two.size() - 1),
       "FILE: offset 6145: the file goes on after the limit of 6145 bytes");
-  EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
+  EXPECT_THAT(cifar_refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
 }
 
 TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {
@@ -134,12 +132,9 @@ TEST(Cifar, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const std::vector<std::filesystem::path> files{
       directory.write("a.bin", cifar_record({1})), directory.write("b.bin", cifar_record({77}))};
-  try {
-    read_cifar(files, k10);
-    FAIL() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(files[1].string() + ": offset 0: label out of range"));
-  }
+  EXPECT_THAT(
+      testing::message_of<DataError>([&] { read_cifar(files, k10); }),
+      HasSubstr(files[1].string() + ": offset 0: label out of range"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "lockstep/formats/idx.h"
 
 #include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -36,19 +37,14 @@ class CountingSource final : public ByteSource {
   MemorySource bytes_;
 };
 
-IdxArray parse(const Bytes& bytes, int dimensions = 1) {
+IdxArray parse_zipped(const Bytes& bytes, int dimensions = 1) {
   MemorySource compressed(bytes, "FILE");
   GunzipSource source(compressed);
   return parse_idx(source, dimensions);
 }
 
-std::string refusal(const Bytes& bytes) {
-  try {
-    parse(bytes);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string gzip_refusal(const Bytes& bytes) {
+  return testing::message_of<DataError>([&] { parse_zipped(bytes); });
 }
 
 Bytes counted(std::size_t size) {
@@ -76,19 +72,19 @@ TEST(Gunzip, IsChosenByContentNotByName) {
 
 TEST(Gunzip, GivesLargeFilesWhole) {
   constexpr std::size_t kSize = 500'000;
-  EXPECT_EQ(parse(gzip(sample(kSize))).values, counted(kSize));
-  EXPECT_EQ(parse(sample(kSize)).values, counted(kSize));
+  EXPECT_EQ(parse_zipped(gzip(sample(kSize))).values, counted(kSize));
+  EXPECT_EQ(parse_zipped(sample(kSize)).values, counted(kSize));
 }
 
 TEST(Gunzip, ReadsSeveralMembersAsOne) {
   const auto whole = sample();
   for (std::size_t cut = 0; cut <= whole.size(); cut += 7) {
     const auto members = joined(gzip(part(whole, 0, cut)), gzip(part(whole, cut, whole.size())));
-    EXPECT_EQ(parse(members).values, counted(1000)) << cut;
+    EXPECT_EQ(parse_zipped(members).values, counted(1000)) << cut;
   }
   Bytes many;
   for (const std::uint8_t byte : whole) many = joined(std::move(many), gzip({byte}));
-  EXPECT_EQ(parse(many).values, counted(1000));
+  EXPECT_EQ(parse_zipped(many).values, counted(1000));
 }
 
 TEST(Gunzip, ReadsMembersThatMeetAtAnyPlaceOfTheBuffer) {
@@ -97,19 +93,19 @@ TEST(Gunzip, ReadsMembersThatMeetAtAnyPlaceOfTheBuffer) {
   const auto whole = sample(70'000);
   for (std::size_t cut = 65'440; cut < 65'540; ++cut) {
     const auto members = joined(gzip(part(whole, 0, cut), 0), gzip(part(whole, cut, whole.size())));
-    EXPECT_EQ(parse(members).values, counted(70'000)) << cut;
+    EXPECT_EQ(parse_zipped(members).values, counted(70'000)) << cut;
   }
 }
 
 TEST(Gunzip, RefusesTruncationAtEveryByte) {
   const auto members = joined(gzip(part(sample(), 0, 300)), gzip(part(sample(), 300, 1008)));
   for (std::size_t size = 0; size < members.size(); ++size) {
-    const auto message = refusal(part(members, 0, size));
+    const auto message = gzip_refusal(part(members, 0, size));
     EXPECT_THAT(message, HasSubstr("FILE: ")) << size;
     EXPECT_THAT(message, HasSubstr("offset ")) << size;
   }
   EXPECT_THAT(
-      refusal(part(members, 0, members.size() - 1)),
+      gzip_refusal(part(members, 0, members.size() - 1)),
       HasSubstr(concat(
           "FILE: compressed offset ", members.size() - 1, ": the gzip stream ends too early")));
 }
@@ -117,15 +113,17 @@ TEST(Gunzip, RefusesTruncationAtEveryByte) {
 TEST(Gunzip, RefusesDamage) {
   auto wrong_sum = gzip(sample());
   wrong_sum[wrong_sum.size() - 8] ^= 1;
-  EXPECT_THAT(refusal(wrong_sum), HasSubstr("the gzip stream is damaged: incorrect data check"));
+  EXPECT_THAT(
+      gzip_refusal(wrong_sum), HasSubstr("the gzip stream is damaged: incorrect data check"));
   auto wrong_length = gzip(sample());
   wrong_length[wrong_length.size() - 1] ^= 1;
   EXPECT_THAT(
-      refusal(wrong_length), HasSubstr("the gzip stream is damaged: incorrect length check"));
+      gzip_refusal(wrong_length), HasSubstr("the gzip stream is damaged: incorrect length check"));
   auto wrong_method = gzip(sample());
   wrong_method[2] = 9;
   EXPECT_THAT(
-      refusal(wrong_method), HasSubstr("the gzip stream is damaged: unknown compression method"));
+      gzip_refusal(wrong_method),
+      HasSubstr("the gzip stream is damaged: unknown compression method"));
 }
 
 TEST(Gunzip, RefusesBytesAfterTheLastMember) {
@@ -133,7 +131,7 @@ TEST(Gunzip, RefusesBytesAfterTheLastMember) {
   for (const Bytes& garbage :
        {Bytes{0}, Bytes{0x1f}, Bytes{0x1f, 0x8c}, Bytes(70'000), Bytes{'x', 'y'}}) {
     EXPECT_THAT(
-        refusal(joined(member, garbage)),
+        gzip_refusal(joined(member, garbage)),
         HasSubstr(concat(
             "FILE: compressed offset ", member.size(), ": bytes that are no gzip member follow")));
   }
@@ -145,7 +143,7 @@ TEST(Gunzip, RefusesBytesAfterAMemberThatEndsJustBeforeTheBuffer) {
   const auto member = gzip(sample(kBuffer - 1 - overhead), 0);
   ASSERT_EQ(member.size(), kBuffer - 1);
   EXPECT_THAT(
-      refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
+      gzip_refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
       HasSubstr(
           concat("compressed offset ", member.size(), ": bytes that are no gzip member follow")));
 }

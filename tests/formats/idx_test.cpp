@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -16,29 +17,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::idx_bytes;
 
-IdxArray parse(const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
+IdxArray parse_bytes(
+    const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
   MemorySource source(bytes, "FILE");
   return parse_idx(source, dimensions, maximum_bytes);
 }
 
-std::string refusal(
+std::string idx_refusal(
     const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
-  try {
-    parse(bytes, dimensions, maximum_bytes);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<DataError>([&] { parse_bytes(bytes, dimensions, maximum_bytes); });
 }
 
 TEST(Idx, GivesShapeAndValues) {
-  const auto array = parse(idx_bytes({2, 1, 3}, {1, 2, 3, 4, 5, 255}), 3);
+  const auto array = parse_bytes(idx_bytes({2, 1, 3}, {1, 2, 3, 4, 5, 255}), 3);
   EXPECT_THAT(array.shape, ElementsAre(2, 1, 3));
   EXPECT_THAT(array.values, ElementsAre(1, 2, 3, 4, 5, 255));
 }
 
 TEST(Idx, ReadsCountsAsBigEndian) {
-  const auto array = parse(idx_bytes({258}, Bytes(258, 7)), 1);
+  const auto array = parse_bytes(idx_bytes({258}, Bytes(258, 7)), 1);
   EXPECT_THAT(array.shape, ElementsAre(258));
 }
 
@@ -46,15 +43,15 @@ TEST(Idx, ReadsMoreThanOnePiece) {
   Bytes values(300'000);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<std::uint8_t>(i * 31 >> 3);
-  EXPECT_EQ(parse(idx_bytes({300, 1000}, values), 2).values, values);
+  EXPECT_EQ(parse_bytes(idx_bytes({300, 1000}, values), 2).values, values);
 }
 
 TEST(Idx, RefusesAWrongMagic) {
   EXPECT_EQ(
-      refusal({1, 0, 8, 1, 0, 0, 0, 0}, 1),
+      idx_refusal({1, 0, 8, 1, 0, 0, 0, 0}, 1),
       "FILE: offset 0: no IDX file: the first byte is 1, not 0");
   EXPECT_EQ(
-      refusal({0, 9, 8, 1, 0, 0, 0, 0}, 1),
+      idx_refusal({0, 9, 8, 1, 0, 0, 0, 0}, 1),
       "FILE: offset 1: no IDX file: the second byte is 9, not 0");
 }
 
@@ -62,70 +59,69 @@ TEST(Idx, RefusesEveryTypeButUnsignedBytes) {
   for (int type = 0; type < 256; ++type) {
     if (type == 8) continue;
     const Bytes bytes{0, 0, static_cast<std::uint8_t>(type), 1, 0, 0, 0, 1, 5};
-    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 2: the type of the values is")) << type;
+    EXPECT_THAT(idx_refusal(bytes, 1), HasSubstr("FILE: offset 2: the type of the values is"))
+        << type;
   }
 }
 
 TEST(Idx, RefusesOtherNumbersOfDimensions) {
   for (const std::size_t dimensions : {0U, 1U, 2U, 4U, 255U}) {
     const auto bytes = idx_bytes(std::vector<std::uint32_t>(dimensions, 1), {1});
-    EXPECT_THAT(refusal(bytes, 3), HasSubstr("FILE: offset 3: the file has")) << dimensions;
+    EXPECT_THAT(idx_refusal(bytes, 3), HasSubstr("FILE: offset 3: the file has")) << dimensions;
   }
-  EXPECT_THROW(parse({}, 0), InvalidArgument);
-  EXPECT_THROW(parse({}, 256), InvalidArgument);
+  EXPECT_THROW(parse_bytes({}, 0), InvalidArgument);
+  EXPECT_THROW(parse_bytes({}, 256), InvalidArgument);
 }
 
 TEST(Idx, RefusesCountsThatLie) {
   const Bytes values(6, 1);
   EXPECT_EQ(
-      refusal(idx_bytes({7}, values), 1),
+      idx_refusal(idx_bytes({7}, values), 1),
       "FILE: offset 14: the file ends after 6 of the 7 values that its header promises");
   EXPECT_EQ(
-      refusal(idx_bytes({5}, values), 1),
+      idx_refusal(idx_bytes({5}, values), 1),
       "FILE: offset 13: the file goes on after the 5 values that its header promises");
   EXPECT_THAT(
-      refusal(idx_bytes({2, 0, 3}, values), 3), HasSubstr("FILE: offset 8: a dimension counts 0"));
+      idx_refusal(idx_bytes({2, 0, 3}, values), 3),
+      HasSubstr("FILE: offset 8: a dimension counts 0"));
 }
 
 TEST(Idx, RefusesProductsThatOverflow) {
   constexpr std::uint32_t kMost = 0xffffffff;
   EXPECT_THAT(
-      refusal(idx_bytes({kMost, kMost, kMost}, {1}), 3),
+      idx_refusal(idx_bytes({kMost, kMost, kMost}, {1}), 3),
       HasSubstr("FILE: offset 4: the counts promise more"));
   // 2^32 times 2^32 is 0 in 64 bits.
   EXPECT_THAT(
-      refusal(idx_bytes({1U << 31, 1U << 31, 4}, {1}), 3), HasSubstr("the counts promise more"));
+      idx_refusal(idx_bytes({1U << 31, 1U << 31, 4}, {1}), 3),
+      HasSubstr("the counts promise more"));
   EXPECT_THAT(
-      refusal(idx_bytes({3, 4}, Bytes(12)), 2, 11),
+      idx_refusal(idx_bytes({3, 4}, Bytes(12)), 2, 11),
       HasSubstr("FILE: offset 8: the counts promise more than the limit of 11"));
-  EXPECT_EQ(parse(idx_bytes({3, 4}, Bytes(12)), 2, 12).values.size(), 12U);
+  EXPECT_EQ(parse_bytes(idx_bytes({3, 4}, Bytes(12)), 2, 12).values.size(), 12U);
 }
 
 TEST(Idx, RefusesTruncationAtEveryByte) {
   const auto whole = idx_bytes({2, 2, 3}, Bytes(12, 9));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_THAT(refusal(cut, 3), HasSubstr(concat("FILE: offset ", size, ": ")));
+    EXPECT_THAT(idx_refusal(cut, 3), HasSubstr(concat("FILE: offset ", size, ": ")));
   }
 }
 
 TEST(Idx, RefusesTrailingBytes) {
   for (const std::size_t extra : {1U, 2U, 100'000U}) {
     const auto bytes = testing::joined(idx_bytes({3}, {1, 2, 3}), Bytes(extra));
-    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 11: the file goes on")) << extra;
+    EXPECT_THAT(idx_refusal(bytes, 1), HasSubstr("FILE: offset 11: the file goes on")) << extra;
   }
 }
 
 TEST(Idx, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const auto path = directory.write("labels", idx_bytes({3}, {1, 2}));
-  try {
-    read_idx(path, 1);
-    FAIL() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_THAT(
-        error.what(), HasSubstr(path.string() + ": offset 10: the file ends after 2 of the 3"));
-  }
+  EXPECT_THAT(
+      testing::message_of<DataError>([&] { read_idx(path, 1); }),
+      HasSubstr(path.string() + ": offset 10: the file ends after 2 of the 3"));
 }
 
 }  // namespace

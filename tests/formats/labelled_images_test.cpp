@@ -1,11 +1,11 @@
-#include "lockstep/formats/labelled_images.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/idx.h"
 
 #include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -19,12 +19,7 @@ using testing::idx_bytes;
 class LabelledImagesTest : public ::testing::Test {
  protected:
   std::string refusal(const Bytes& images, const Bytes& labels) const {
-    try {
-      read(images, labels);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return testing::message_of<DataError>([&] { read(images, labels); });
   }
 
   LabelledImages read(const Bytes& images, const Bytes& labels) const {

@@ -13,7 +13,7 @@ struct z_stream_s;
 
 namespace lockstep::data {
 
-/// Writes a new file in pieces of any size, plain or as one gzip member without name and time.
+/// A new file written in pieces of any size, plain or as one gzip member without name and time.
 class SetFile {
  public:
   SetFile(const std::filesystem::path& path, bool gzip);

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Says what a set is like if nothing else is asked for.
+/// What a set is like if nothing else is asked for.
 struct Kind {
   std::string name;
   std::int64_t train;

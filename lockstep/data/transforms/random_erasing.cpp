@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/data/transforms/random_crop.h"
+#include "lockstep/data/transforms/crop.h"
 
 namespace lockstep::data {
 namespace {

@@ -34,7 +34,7 @@ const char* refusal_of(const ArchiveEntry& entry) {
   return "its kind is unknown";
 }
 
-/// Writes the entries of one archive.
+/// The unpacking of one archive.
 class Extraction {
  public:
   Extraction(

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRangeNotSatisfiable = 416;
 
-/// Is one file on its way: its bytes and what is known of them.
+/// One file on its way: its bytes and what is known of them.
 class Arrival final : public BodySink {
  public:
   Arrival(const Download& wanted, PartialFile& file, const DownloadOptions& options)
@@ -32,7 +32,7 @@ class Arrival final : public BodySink {
     if (options_.progress) options_.progress(file_.size(), wanted_.bytes);
   }
 
-  /// Says what is wrong with the bytes; nothing if they are what they must be.
+  /// Returns what is wrong with the bytes; nothing if they are what they must be.
   std::optional<std::string> fault() const {
     if (file_.size() != wanted_.bytes) {
       return concat("sends ", file_.size(), " bytes where there must be ", wanted_.bytes);
@@ -54,7 +54,7 @@ void check_wanted(const Download& wanted) {
   check(wanted.bytes > 0, "download: the size must be known: ", wanted.name);
 }
 
-/// Says whether the right file is there; throws if another one is.
+/// Returns whether the right file is there; throws if another one is.
 bool is_there(const Download& wanted, const std::filesystem::path& path) {
   const auto status = std::filesystem::symlink_status(path);
   if (!std::filesystem::exists(status)) return false;

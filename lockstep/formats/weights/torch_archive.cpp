@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "lockstep/core/text.h"
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/weights/refuse.h"
-#include "lockstep/formats/weights/zip_reader.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
 namespace {
@@ -13,20 +14,16 @@ namespace {
 constexpr int kOldestVersion = 1;
 constexpr int kNewestVersion = 10;
 
-std::string_view text_of(std::span<const std::uint8_t> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 void refuse_other_formats(std::span<const std::uint8_t> bytes, const std::string& file) {
-  if (bytes.empty()) refuse(file, 0, "the file is empty");
+  if (bytes.empty()) refuse_at(file, 0, "the file is empty");
   const std::string_view text = text_of(bytes);
   if (text.starts_with("\x80\x02") || text.starts_with("\x80\x04")) {
-    refuse(
+    refuse_at(
         file, 0,
         "a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and torch.save it anew");
   }
   if (!text.starts_with("PK")) {
-    refuse(file, 0, "neither a zip archive of torch.save nor another known weight file");
+    refuse_at(file, 0, "neither a zip archive of torch.save nor another known weight file");
   }
 }
 
@@ -38,18 +35,12 @@ std::string folder_of(const std::vector<ZipEntry>& entries, const std::string& f
     const std::string folder = entry.name.substr(0, entry.name.size() - kPickle.size() + 1);
     if (folder.find('/') + 1 == folder.size()) return folder;
   }
-  refuse(file, 0, "the zip archive has no FOLDER/data.pkl: no file of torch.save");
+  refuse_at(file, 0, "the zip archive has no FOLDER/data.pkl: no file of torch.save");
 }
 
 int version_in(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
-  if (text.empty() || text.size() > 2) return 0;
-  int version = 0;
-  for (const char digit : text) {
-    if (digit < '0' || digit > '9') return 0;
-    version = 10 * version + (digit - '0');
-  }
-  return version;
+  return text.size() > 2 ? 0 : static_cast<int>(parse_number<std::uint64_t>(text).value_or(0));
 }
 
 }  // namespace
@@ -60,7 +51,7 @@ TorchArchive::TorchArchive(std::span<const std::uint8_t> bytes, const std::strin
   const std::string folder = folder_of(entries, file);
   for (const ZipEntry& entry : entries) {
     if (!entry.name.starts_with(folder)) {
-      refuse(file, entry.offset, printable(entry.name), " is not in the folder ", folder);
+      refuse_at(file, entry.offset, printable(entry.name), " is not in the folder ", folder);
     }
     records_.emplace(entry.name.substr(folder.size()), TorchRecord{entry.bytes, entry.offset});
   }
@@ -78,13 +69,13 @@ void TorchArchive::check_kind(const std::string& file) const {
     return record.first.starts_with("code/") || record.first == "constants.pkl";
   });
   if (has_code) {
-    refuse(
+    refuse_at(
         file, 0,
         "TorchScript, which holds code: in Python, torch.save(torch.jit.load(...).state_dict())");
   }
   const TorchRecord* order = find("byteorder");
   if (order != nullptr && text_of(order->bytes) != "little") {
-    refuse(
+    refuse_at(
         file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
         "; only little is read: save it anew on such a machine");
   }
@@ -92,10 +83,11 @@ void TorchArchive::check_kind(const std::string& file) const {
 
 void TorchArchive::check_version(const std::string& file) const {
   const TorchRecord* record = find("version");
-  if (record == nullptr) refuse(file, 0, "the zip archive has no version: no file of torch.save");
+  if (record == nullptr)
+    refuse_at(file, 0, "the zip archive has no version: no file of torch.save");
   const int version = version_in(text_of(record->bytes));
   if (version < kOldestVersion || version > kNewestVersion) {
-    refuse(
+    refuse_at(
         file, record->offset, "version ", printable(text_of(record->bytes)), "; ", kOldestVersion,
         " to ", kNewestVersion, " are known");
   }

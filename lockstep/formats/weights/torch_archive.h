@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Is a part of a file of torch.save, and where it begins.
+/// A part of a file of torch.save, and where it begins.
 struct TorchRecord {
   std::span<const std::uint8_t> bytes;
   std::uint64_t offset = 0;
 };
 
-/// Finds the parts of a file that torch.save wrote: `data.pkl`, and one for each storage.
+/// The parts of a file that torch.save wrote: `data.pkl`, and one for each storage.
 class TorchArchive {
  public:
   /// Refuses what is no such file: of PyTorch before 1.6, TorchScript, another byte order, a

@@ -5,10 +5,9 @@
 #include <set>
 
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/weights/mapped_file.h"
-#include "lockstep/formats/weights/pickle_reader.h"
-#include "lockstep/formats/weights/refuse.h"
-#include "lockstep/formats/weights/strided_copy.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/weights/pickle.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_archive.h"
 
@@ -23,13 +22,14 @@ constexpr std::uint64_t kTextBytesPerValue = 16;
 // What the copies of strided views may need beyond the size of the file.
 constexpr std::uint64_t kMostMoreCopied = 64 << 20;
 
-/// Holds a file, if it was not in memory already, and the copies of what has no plain place in it.
+/// A file, if it was not in memory already, and the copies of what has no plain place in it.
 struct TorchMemory {
   std::optional<MappedFile> file;
   std::deque<std::vector<std::uint8_t>> copies;
 };
 
-/// Makes the values of a pickle those of the file: shared parts are repeated, tensors get bytes.
+/// A builder that makes the values of a pickle those of the file: shared parts are repeated,
+/// tensors get bytes.
 class TreeBuilder {
  public:
   TreeBuilder(
@@ -43,7 +43,7 @@ class TreeBuilder {
         copies_left_(file_bytes + kMostMoreCopied) {}
 
   TorchValue build(const pickle::Value& value, int depth) {
-    if (depth > kDeepest) refuse(file_, offset_, "values lie deeper than ", kDeepest, " levels");
+    if (depth > kDeepest) refuse_at(file_, offset_, "values lie deeper than ", kDeepest, " levels");
     spend(1);
     return std::visit([&](const auto& content) { return make(content, depth + 1); }, value);
   }
@@ -65,7 +65,7 @@ class TreeBuilder {
     for (const auto& [key, value] : dict->items) {
       result.items.push_back({key_of(key), build(value, depth)});
       if (!keys.insert(result.items.back().key).second) {
-        refuse(file_, offset_, "a dict has a key twice");
+        refuse_at(file_, offset_, "a dict has a key twice");
       }
     }
     return {std::move(result)};
@@ -101,16 +101,17 @@ class TreeBuilder {
 
   // Each value takes a byte of the pickle at least, unless parts are used over and over.
   void spend(std::uint64_t values) {
-    if (values > values_left_) refuse(file_, offset_, "a small pickle stands for too many values");
+    if (values > values_left_)
+      refuse_at(file_, offset_, "a small pickle stands for too many values");
     values_left_ -= values;
   }
 
   std::span<const std::uint8_t> storage_bytes(const pickle::Storage& storage) {
     const TorchRecord* record = archive_.find("data/" + storage.key);
     const std::string name = printable(storage.key);
-    if (record == nullptr) refuse(file_, offset_, "the file has no storage ", name);
+    if (record == nullptr) refuse_at(file_, offset_, "the file has no storage ", name);
     if (record->bytes.size() != storage.bytes) {
-      refuse(
+      refuse_at(
           file_, record->offset, "storage ", name, " has ", record->bytes.size(),
           " bytes, not the ", storage.bytes, " that data.pkl says");
     }
@@ -120,7 +121,7 @@ class TreeBuilder {
   std::span<const std::uint8_t> copied(
       const pickle::Tensor& tensor, std::span<const std::uint8_t> bytes, std::uint64_t size) {
     if (size > copies_left_) {
-      refuse(
+      refuse_at(
           file_, offset_, "a tensor of shape ", shape_text(tensor.shape),
           " repeats or reorders its storage and is much larger than the file;"
           " in Python, save tensor.contiguous()");
@@ -131,7 +132,7 @@ class TreeBuilder {
   }
 
   [[noreturn]] void reject(const pickle::Value& value) {
-    refuse(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is no value");
+    refuse_at(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is no value");
   }
 
   const TorchArchive& archive_;
@@ -142,13 +143,13 @@ class TreeBuilder {
   std::uint64_t copies_left_;
 };
 
-TorchFile parse(
+TorchFile parse_archive(
     std::span<const std::uint8_t> bytes, const std::string& name,
     const std::shared_ptr<TorchMemory>& memory) {
   const TorchArchive archive(bytes, name);
   const TorchRecord& record = *archive.find("data.pkl");
   if (record.bytes.size() > kMostPickleBytes) {
-    refuse(name, record.offset, "data.pkl has more than ", kMostPickleBytes, " bytes");
+    refuse_at(name, record.offset, "data.pkl has more than ", kMostPickleBytes, " bytes");
   }
   const pickle::Pickle pickle = pickle::read_pickle(record.bytes, name, record.offset);
   TreeBuilder builder(archive, record, bytes.size(), *memory, name);
@@ -160,11 +161,11 @@ TorchFile parse(
 TorchFile read_torch_file(const std::filesystem::path& path) {
   const auto memory = std::make_shared<TorchMemory>();
   const MappedFile& file = memory->file.emplace(path);
-  return parse(file.bytes(), file.name(), memory);
+  return parse_archive(file.bytes(), file.name(), memory);
 }
 
 TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name) {
-  return parse(bytes, name, std::make_shared<TorchMemory>());
+  return parse_archive(bytes, name, std::make_shared<TorchMemory>());
 }
 
 }  // namespace lockstep

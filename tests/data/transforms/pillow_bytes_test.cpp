@@ -11,9 +11,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/augment.h"
+#include "lockstep/data/transforms/crop.h"
 #include "lockstep/data/transforms/ops/colour.h"
 #include "lockstep/data/transforms/ops/levels.h"
-#include "lockstep/data/transforms/ops/place.h"
 #include "lockstep/data/transforms/rand_augment.h"
 
 #include "tests/data/transforms/test_images.h"

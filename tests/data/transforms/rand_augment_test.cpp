@@ -1,5 +1,6 @@
 #include "lockstep/data/transforms/rand_augment.h"
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -10,21 +11,18 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/transforms/augment_step.h"
 
 #include "tests/data/transforms/test_images.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::data {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::string refusal(const std::string& config) {
-  try {
-    parse_rand_augment(config);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string config_refusal(const std::string& config) {
+  return lockstep::testing::message_of<InvalidArgument>([&] { parse_rand_augment(config); });
 }
 
 TEST(ParseRandAugment, ReadsWhatTimmReads) {
@@ -43,21 +41,22 @@ TEST(ParseRandAugment, ReadsWhatTimmReads) {
 
 TEST(ParseRandAugment, RefusesTheRest) {
   EXPECT_EQ(
-      refusal("rnd-m9"),
+      config_refusal("rnd-m9"),
       "RandAugment: no \"rand\" at the start in \"rnd-m9\"; give a string as "
       "\"rand-m9-mstd0.5-inc1\"");
-  EXPECT_THAT(refusal(""), HasSubstr("no \"rand\" at the start"));
-  EXPECT_THAT(refusal("rand9"), HasSubstr("no \"rand\" at the start"));
-  EXPECT_THAT(refusal("rand-"), HasSubstr("a section without a number: \"\""));
-  EXPECT_THAT(refusal("rand-m"), HasSubstr("a section without a number: \"m\""));
-  EXPECT_THAT(refusal("rand-tweights"), HasSubstr("a section without a number: \"tweights\""));
-  EXPECT_THAT(refusal("rand-m9-t3a"), HasSubstr("an unknown section: \"t3a\""));
-  EXPECT_THAT(refusal("rand-w0"), HasSubstr("an unknown section: \"w0\""));
-  EXPECT_THAT(refusal("rand-m9.5"), HasSubstr("no whole number: \"9.5\""));
-  EXPECT_THAT(refusal("rand-m9x"), HasSubstr("no number: \"9x\""));
-  EXPECT_THAT(refusal("rand-n99999999"), HasSubstr("no whole number: \"99999999\""));
-  EXPECT_THAT(refusal("rand-p1.5"), HasSubstr("a probability over 1: 1.5"));
-  EXPECT_THAT(refusal("rand-mstd1e999"), HasSubstr("no number: \"1e999\""));
+  EXPECT_THAT(config_refusal(""), HasSubstr("no \"rand\" at the start"));
+  EXPECT_THAT(config_refusal("rand9"), HasSubstr("no \"rand\" at the start"));
+  EXPECT_THAT(config_refusal("rand-"), HasSubstr("a section without a number: \"\""));
+  EXPECT_THAT(config_refusal("rand-m"), HasSubstr("a section without a number: \"m\""));
+  EXPECT_THAT(
+      config_refusal("rand-tweights"), HasSubstr("a section without a number: \"tweights\""));
+  EXPECT_THAT(config_refusal("rand-m9-t3a"), HasSubstr("an unknown section: \"t3a\""));
+  EXPECT_THAT(config_refusal("rand-w0"), HasSubstr("an unknown section: \"w0\""));
+  EXPECT_THAT(config_refusal("rand-m9.5"), HasSubstr("no whole number: \"9.5\""));
+  EXPECT_THAT(config_refusal("rand-m9x"), HasSubstr("no number: \"9x\""));
+  EXPECT_THAT(config_refusal("rand-n99999999"), HasSubstr("no whole number: \"99999999\""));
+  EXPECT_THAT(config_refusal("rand-p1.5"), HasSubstr("a probability over 1: 1.5"));
+  EXPECT_THAT(config_refusal("rand-mstd1e999"), HasSubstr("no number: \"1e999\""));
 }
 
 std::map<std::string, AugmentOp> operations() {
@@ -126,5 +125,49 @@ TEST(RandAugment, DrawsEvenlyForAnInfiniteDeviation) {
   EXPECT_LT(*even.rbegin(), 8);
 }
 
+std::vector<AugmentStep> drawn(const ColourJitter& jitter, std::int64_t index) {
+  RandomStream stream({1, 2, index}, Draw::kColour);
+  return draw_jitter(jitter, stream);
+}
+
+TEST(ColourJitter, TakesEveryOrderEquallyOften) {
+  std::map<std::vector<AugmentOp>, int> orders;
+  for (std::int64_t index = 0; index < 6000; ++index) {
+    std::vector<AugmentOp> order;
+    for (const AugmentStep& step : drawn({0.4, 0.4, 0.4}, index)) order.push_back(step.op);
+    ++orders[order];
+  }
+  EXPECT_EQ(orders.size(), 6U);
+  for (const auto& [order, count] : orders) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST(ColourJitter, KeepsEachFactorWithinItsOwnBound) {
+  std::map<AugmentOp, std::pair<double, double>> ranges;
+  for (std::int64_t index = 0; index < 2000; ++index) {
+    for (const auto& [op, factor] : drawn({0.25, 0.5, 1.5}, index)) {
+      auto& [least, most] = ranges.try_emplace(op, factor, factor).first->second;
+      least = std::min(least, factor);
+      most = std::max(most, factor);
+    }
+  }
+  const auto expect_range = [&](AugmentOp op, double least, double most) {
+    EXPECT_NEAR(ranges[op].first, least, 0.02);
+    EXPECT_NEAR(ranges[op].second, most, 0.02);
+  };
+  expect_range(AugmentOp::kBrightness, 0.75, 1.25);
+  expect_range(AugmentOp::kContrast, 0.5, 1.5);
+  expect_range(AugmentOp::kSaturation, 0, 2.5);
+}
+
+TEST(ColourJitter, LeavesAPropertyWithoutBoundAlone) {
+  const auto steps = drawn({.contrast = 0.1}, 0);
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps.front().op, AugmentOp::kContrast);
+  EXPECT_TRUE(drawn({}, 0).empty());
+  EXPECT_FALSE(ColourJitter{}.any());
+  EXPECT_TRUE((ColourJitter{.saturation = 0.1}).any());
+}
+
 }  // namespace
+
 }  // namespace lockstep::data

@@ -54,7 +54,7 @@ Bytes png_of_chunks(const std::vector<Bytes>& chunks);
 /// Puts a chunk behind the first chunk of a PNG file.
 Bytes with_chunk(const Bytes& png, const std::string& type, const Bytes& content);
 
-/// Gives each chunk of a PNG file the checksum of what it holds, as long as chunks follow each
+/// Returns each chunk of a PNG file the checksum of what it holds, as long as chunks follow each
 /// other.
 Bytes with_true_checksums(Bytes png);
 
@@ -63,16 +63,5 @@ Bytes exif(int orientation, bool is_little = true);
 
 /// Makes the content of a JPEG file's segment of these EXIF data.
 Bytes exif_segment_content(const Bytes& tiff);
-
-/// Gives the message of the DataError that a body throws.
-template <typename Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 }  // namespace lockstep::testing

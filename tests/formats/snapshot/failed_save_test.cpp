@@ -23,7 +23,7 @@ using testing::RunUnderFault;
 using testing::SystemCall;
 using testing::WatchedCalls;
 
-/// Says what came of a save.
+/// What came of a save.
 struct Outcome {
   bool had_fault = false;
   SystemCall fault;                        ///< the first call that failed
@@ -134,7 +134,7 @@ TEST(FailedSync, IsNotTriedAgain) {
   EXPECT_EQ(syncs, 1);
 }
 
-/// Is a file system that cannot exchange two folders, such as NFS.
+/// A file system that cannot exchange two folders, such as NFS.
 class WithoutExchange : public ::testing::Test {
  protected:
   void save(int& renames) const {

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Says which names survive a power cut; the bytes of a file survive only if it was synced.
+/// Which names survive a power cut; the bytes of a file survive only if it was synced.
 enum class Names {
   kSynced,  ///< those that a folder had when it was last synced: the least that the kernel promises
   kAll,     ///< all: names may be on the disk long before the bytes

@@ -6,7 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/zip_reader.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/expected_tensors.h"
@@ -50,7 +50,7 @@ struct Spelling {
   }
 };
 
-/// Gives the spelling of a file; nothing if it is refused.
+/// Returns the spelling of a file; nothing if it is refused.
 std::optional<std::string> spelled(const Bytes& bytes) {
   testing::take_largest_allocation();
   try {

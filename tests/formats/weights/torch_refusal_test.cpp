@@ -7,6 +7,7 @@
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/torch_bytes.h"
 #include "tests/formats/weights/zip_bytes.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -26,24 +27,24 @@ const std::string kStorage(24, 'x');
 
 std::string refusal_of_bytes(const std::vector<std::uint8_t>& bytes) {
   testing::take_largest_allocation();
-  try {
-    parse_torch_file(bytes, "FILE");
-  } catch (const DataError& error) {
-    const std::string message = error.what();
-    EXPECT_LE(testing::take_largest_allocation(), 32 * bytes.size() + 64 * 1024) << message;
-    EXPECT_THAT(message, ::testing::StartsWith("FILE: offset "));
-    return message;
-  }
-  return "nothing was thrown";
+  const std::string message =
+      testing::message_of<DataError>([&] { parse_torch_file(bytes, "FILE"); });
+  EXPECT_LE(testing::take_largest_allocation(), 32 * bytes.size() + 64 * 1024) << message;
+  EXPECT_THAT(message, ::testing::StartsWith("FILE: offset "));
+  return message;
 }
 
-/// Gives the refusal of a file with this pickle.
-std::string refusal(const std::string& pickle) {
+/// Returns the torch_refusal of a file with this pickle.
+std::string torch_refusal(const std::string& pickle) {
   return refusal_of_bytes(torch_bytes(pickle, kStorage));
 }
 
 std::string refusal_of_tensor(const testing::TensorParts& parts) {
-  return refusal(dict_of(tensor(parts)));
+  return torch_refusal(dict_of(tensor(parts)));
+}
+
+void expect_read(const std::string& pickle) {
+  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle, kStorage), "FILE"));
 }
 
 TEST(TorchRefusal, TheUnbrokenTensorIsRead) {
@@ -92,12 +93,8 @@ TEST(TorchRefusal, ViewsMustStayWithinTheirStorage) {
   EXPECT_THAT(
       refusal_of_tensor({.shape = tuple({2, 2, 2}), .strides = tuple({INT64_MAX, INT64_MAX, 7})}),
       beyond);
-  EXPECT_EQ(
-      refusal_of_tensor({.offset = integer(6), .shape = tuple({0}), .strides = tuple({1})}),
-      "nothing was thrown");
-  EXPECT_EQ(
-      refusal_of_tensor({.shape = tuple({1, 3}), .strides = tuple({INT64_MAX, 2})}),
-      "nothing was thrown");
+  expect_read(dict_of(tensor({.offset = integer(6), .shape = tuple({0}), .strides = tuple({1})})));
+  expect_read(dict_of(tensor({.shape = tuple({1, 3}), .strides = tuple({INT64_MAX, 2})})));
 }
 
 TEST(TorchRefusal, OffsetsShapesAndStridesCannotBeNegative) {
@@ -135,12 +132,9 @@ TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
   // 48 MiB each; what the copies may need beyond the file is 64 MiB.
   const std::string copy = tensor({.shape = tuple({12 << 20}), .strides = tuple({0})});
   const auto bytes = torch_bytes(pickle_of("](" + copy + copy + "e"), kStorage);
-  try {
-    parse_torch_file(bytes, "FILE");
-    FAIL() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("is much larger than the file"));
-  }
+  EXPECT_THAT(
+      testing::message_of<DataError>([&] { parse_torch_file(bytes, "FILE"); }),
+      HasSubstr("is much larger than the file"));
   EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle_of(copy), kStorage), "FILE"));
 }
 
@@ -159,7 +153,7 @@ TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
   EXPECT_THAT(
       refusal_of_tensor({.more = "}" + text("conj") + "\x88s"}),
       HasSubstr("a tensor has metadata (conj, neg)"));
-  EXPECT_EQ(refusal_of_tensor({.more = "N"}), "nothing was thrown");
+  expect_read(dict_of(tensor({.more = "N"})));
   EXPECT_THAT(refusal_of_tensor({.more = "NN"}), HasSubstr("_rebuild_tensor_v2 is given 8 values"));
   EXPECT_THAT(refusal_of_tensor({.hooks = ""}), HasSubstr("_rebuild_tensor_v2 is given 5 values"));
   EXPECT_THAT(
@@ -169,9 +163,10 @@ TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
       refusal_of_tensor(
           {.storage_type = name("torch.storage", "UntypedStorage"), .storage_size = integer(24)}),
       HasSubstr("a tensor's type is not said"));
-  EXPECT_THAT(refusal(dict_of(text("x") + "Q")), HasSubstr("what a callable is given is a text"));
   EXPECT_THAT(
-      refusal(dict_of("(" + text("module") + "NNNNtQ")),
+      torch_refusal(dict_of(text("x") + "Q")), HasSubstr("what a callable is given is a text"));
+  EXPECT_THAT(
+      torch_refusal(dict_of("(" + text("module") + "NNNNtQ")),
       HasSubstr("a persistent id is of the kind \"module\""));
 }
 
@@ -190,23 +185,25 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
            {"torch", "QInt8Storage"},
            {"torch", "float33"}}) {
     EXPECT_THAT(
-        refusal(dict_of(name(module, function))),
+        torch_refusal(dict_of(name(module, function))),
         HasSubstr("the file asks for \"" + module + ' ' + function + '"'));
     EXPECT_THAT(
-        refusal(dict_of(text(module) + text(function) + "\x93")), HasSubstr("the file asks for"));
+        torch_refusal(dict_of(text(module) + text(function) + "\x93")),
+        HasSubstr("the file asks for"));
   }
   EXPECT_THAT(
-      refusal(dict_of(name("torch", "float32") + ")R")),
+      torch_refusal(dict_of(name("torch", "float32") + ")R")),
       HasSubstr("\"torch float32\" is called, and is no function"));
-  EXPECT_THAT(refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
+  EXPECT_THAT(torch_refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
   EXPECT_THAT(
-      refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
+      torch_refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
       HasSubstr("OrderedDict is given 1 values"));
   EXPECT_THAT(
-      refusal(dict_of(name("torch", "float32"))),
+      torch_refusal(dict_of(name("torch", "float32"))),
       HasSubstr("data.pkl holds the name \"torch float32\", which is no value"));
   EXPECT_THAT(
-      refusal(dict_of("N" + text("x") + "\x93")), HasSubstr("a name is made of None and a text"));
+      torch_refusal(dict_of("N" + text("x") + "\x93")),
+      HasSubstr("a name is made of None and a text"));
 }
 
 TEST(TorchRefusal, StoragesMustBeThere) {
@@ -223,7 +220,8 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
   const auto with = [&](const ZipPart& other) {
     return refusal_of_bytes(testing::zip_bytes({pickle, version, other}));
   };
-  EXPECT_EQ(with({.name = "x/more"}), "nothing was thrown");
+  EXPECT_NO_THROW(
+      parse_torch_file(testing::zip_bytes({pickle, version, {.name = "x/more"}}), "FILE"));
   EXPECT_THAT(
       with({.name = "x/constants.pkl"}), HasSubstr("TorchScript, which holds code: in Python, "
                                                    "torch.save(torch.jit.load(...).state_dict())"));
@@ -246,12 +244,12 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
 
 TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
   EXPECT_THAT(
-      refusal(pickle_of("}(" + text("a") + "N" + text("a") + "Nu")),
+      torch_refusal(pickle_of("}(" + text("a") + "N" + text("a") + "Nu")),
       HasSubstr("a dict has a key twice"));
-  EXPECT_THAT(refusal(pickle_of("}(K\x01NK\x01Nu")), HasSubstr("a dict has a key twice"));
+  EXPECT_THAT(torch_refusal(pickle_of("}(K\x01NK\x01Nu")), HasSubstr("a dict has a key twice"));
   EXPECT_THAT(
-      refusal(pickle_of("}NNs")), HasSubstr("a dict's key is None; only texts and integers"));
-  EXPECT_THAT(refusal(pickle_of("})Ns")), HasSubstr("a dict's key is a tuple"));
+      torch_refusal(pickle_of("}NNs")), HasSubstr("a dict's key is None; only texts and integers"));
+  EXPECT_THAT(torch_refusal(pickle_of("})Ns")), HasSubstr("a dict's key is a tuple"));
   const auto bytes = torch_bytes(
       pickle_of("}(" + text("a") + "}" + text("b") + tensor() + "s" + text("a.b") + tensor() + "u"),
       kStorage);
@@ -261,7 +259,7 @@ TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
 
 TEST(TorchRefusal, PicklesThatNoStateDictNeeds) {
   EXPECT_THAT(
-      refusal(std::string((16 << 20) + 1, 'N')),
+      torch_refusal(std::string((16 << 20) + 1, 'N')),
       HasSubstr("data.pkl has more than 16777216 bytes"));
 }
 
@@ -271,11 +269,11 @@ TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
   for (char i = 2; i < 62; ++i)
     doubling += std::string("h") + char(i - 1) + "h" + char(i - 1) + "\x86q" + i;
   EXPECT_THAT(
-      refusal(pickle_of("](" + doubling + "e")),
+      torch_refusal(pickle_of("](" + doubling + "e")),
       HasSubstr("a small pickle stands for too many values"));
   EXPECT_THAT(
-      refusal(pickle_of("]q\x01h\x01"
-                        "a")),
+      torch_refusal(pickle_of("]q\x01h\x01"
+                              "a")),
       HasSubstr("a small pickle stands for too many values"));
   const auto nested = [](std::size_t depth) {
     // The blanks of a text make the pickle long enough for its values.
@@ -283,15 +281,16 @@ TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
         "](" + text(std::string(1000, ' ')) + std::string(depth, ']') +
         std::string(depth - 1, 'a') + "e");
   };
-  EXPECT_EQ(refusal(nested(100)), "nothing was thrown");
-  EXPECT_THAT(refusal(nested(101)), HasSubstr("values lie deeper than 100 levels"));
+  expect_read(nested(100));
+  EXPECT_THAT(torch_refusal(nested(101)), HasSubstr("values lie deeper than 100 levels"));
   EXPECT_THAT(
-      refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
+      torch_refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
       HasSubstr("values lie deeper than 100 levels"));
   std::string repeated = "](" + text(std::string(100'000, 'x')) + "q\x01";
   for (int i = 0; i < 1000; ++i) repeated += "h\x01";
   EXPECT_THAT(
-      refusal(pickle_of(repeated + "e")), HasSubstr("a small pickle stands for too many values"));
+      torch_refusal(pickle_of(repeated + "e")),
+      HasSubstr("a small pickle stands for too many values"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Maps the centre (x, y) of an output pixel to the place in the input whose colour it gets:
+/// A map from the centre (x, y) of an output pixel to the place in the input whose colour it gets:
 /// (xx x + xy y + x0, yx x + yy y + y0).
 struct AffineMap {
   double xx = 1;
@@ -18,11 +18,11 @@ struct AffineMap {
   double y0 = 0;
 };
 
-/// Gives the map that turns an image about its centre, counter-clockwise, in the arithmetic of
+/// Returns the map that turns an image about its centre, counter-clockwise, in the arithmetic of
 /// Pillow's Image.rotate.
 AffineMap rotation(ImageSize size, double degrees);
 
-/// Says how places between pixels and outside of the image are coloured.
+/// How places between pixels and outside of the image are coloured.
 struct AffineOptions {
   Interpolation interpolation = Interpolation::kBicubic;
   std::array<std::uint8_t, 3> fill = {};

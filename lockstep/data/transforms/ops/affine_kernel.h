@@ -7,8 +7,8 @@
 
 namespace lockstep::data {
 
-/// Shows the input of an affine map to a kernel: four floats a pixel, the fourth 0, and two pixels
-/// beyond each border that repeat it, so that no neighbour need be checked.
+/// The input of an affine map to a kernel: four floats a pixel, the fourth 0, and two pixels beyond
+/// each border that repeat it, so that no neighbour need be checked.
 struct AffineSource {
   const float* origin;  ///< the image's own first pixel
   std::int64_t stride;  ///< floats from one row to the next
@@ -18,8 +18,8 @@ struct AffineSource {
 
 inline constexpr std::int64_t kAffineBorder = 2;
 
-/// Is one instruction set's way to map a row of the output; all give the same bytes. Pixels of the
-/// row that lie outside of the input are left as they are.
+/// One instruction set's way to map a row of the output; all give the same bytes. Pixels of the row
+/// that lie outside of the input are left as they are.
 struct AffineKernel {
   const char* name;
   void (*bilinear_row)(
