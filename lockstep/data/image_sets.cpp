@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/core/error.h"
+#include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/idx.h"
 
@@ -78,21 +78,23 @@ std::string advice(const fs::path& directory, const Version& wanted) {
   return concat("name the folder in which the binary version of ", wanted.title, " was unpacked");
 }
 
-std::vector<fs::path> find_files(const fs::path& directory, bool train, const Version& version) {
+std::vector<fs::path> files_of(const fs::path& directory, bool train, const Version& version) {
   const fs::path inner = directory / version.inner_folder;
-  const fs::path& folder = is_there(inner) ? inner : directory;
-  std::vector<fs::path> paths;
-  for (const auto& name : train ? version.train : version.test) {
-    paths.push_back(folder / name);
-    if (is_there(paths.back())) continue;
-    throw DataError(
-        concat(paths.back().string(), ": offset 0: no such file; ", advice(directory, version)));
+  std::vector<fs::path> paths = train ? version.train : version.test;
+  for (fs::path& path : paths) path = (is_there(inner) ? inner : directory) / path;
+  return paths;
+}
+
+std::vector<fs::path> found_files(const fs::path& directory, bool train, const Version& version) {
+  auto paths = files_of(directory, train, version);
+  for (const fs::path& path : paths) {
+    if (!is_there(path)) refuse_at(path.string(), 0, "no such file; ", advice(directory, version));
   }
   return paths;
 }
 
 InMemoryImages read_cifar_set(const fs::path& directory, bool train, const Version& version) {
-  CifarImages images = read_cifar(find_files(directory, train, version), version.variant);
+  CifarImages images = read_cifar(found_files(directory, train, version), version.variant);
   return InMemoryImages(
       {.name = version.name,
        .shape = {.channels = 3, .height = kCifarSide, .width = kCifarSide},
@@ -107,7 +109,7 @@ fs::path find_file(const fs::path& directory, const std::string& name, const std
   for (const auto& path : {directory / name, directory / (name + ".gz")}) {
     if (is_there(path)) return path;
   }
-  throw DataError(concat((directory / name).string(), "[.gz]: offset 0: no such file; ", advice));
+  refuse_at((directory / name).string() + "[.gz]", 0, "no such file; ", advice);
 }
 
 InMemoryImages read_mnist_set(
@@ -136,6 +138,10 @@ void check_mock(const MockOptions& options) {
 }
 
 }  // namespace
+
+std::vector<fs::path> cifar_files(const fs::path& directory, bool train, bool hundred) {
+  return files_of(directory, train, hundred ? version100() : version10());
+}
 
 InMemoryImages cifar10(const fs::path& directory, bool train) {
   return read_cifar_set(directory, train, version10());

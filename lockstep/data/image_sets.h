@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "lockstep/data/dataset.h"
 
@@ -41,5 +42,9 @@ struct MockOptions {
 
 /// Makes one batch of random images and labels; `mock(...).repeated(times)` makes an epoch of it.
 InMemoryImages mock(const MockOptions& options = {});
+
+/// Returns the files of a part of CIFAR-10, or CIFAR-100, that are below the folder as above.
+std::vector<std::filesystem::path> cifar_files(
+    const std::filesystem::path& directory, bool train, bool hundred);
 
 }  // namespace lockstep::data

@@ -6,12 +6,19 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
 
 namespace lockstep {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAttempts = 100;
 
 FileDescriptor make_file(int folder, const char* path, const std::string& name) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -20,10 +27,21 @@ FileDescriptor make_file(int folder, const char* path, const std::string& name) 
   return file;
 }
 
-constexpr int kAttempts = 100;
+/// Takes away what a trailing slash adds: an empty file name.
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
 
-OpenDirectory folder_of(const std::filesystem::path& path) {
-  return OpenDirectory::open(path.has_parent_path() ? path.parent_path() : ".");
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+void require_free(const fs::path& target) {
+  const auto status = fs::symlink_status(target);
+  if (!fs::exists(status)) return;
+  check(
+      fs::is_directory(status) && fs::is_empty(target), target.string(),
+      ": is there already and is not an empty folder; name another one, or move it away");
 }
 
 }  // namespace
@@ -37,7 +55,7 @@ void write_all(int descriptor, std::span<const std::uint8_t> bytes, const std::s
   }
 }
 
-OutputFile::OutputFile(const std::filesystem::path& path)
+OutputFile::OutputFile(const fs::path& path)
     : name_(path.string()), file_(make_file(AT_FDCWD, path.c_str(), name_)) {}
 
 OutputFile::OutputFile(const OpenDirectory& folder, const std::string& name)
@@ -54,8 +72,8 @@ void OutputFile::close() {
   if (::close(file_.release()) != 0 && errno != EINTR) throw_errno("close", name_);
 }
 
-AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : AtomicFile(folder_of(path), path.filename().string()) {}
+AtomicFile::AtomicFile(const fs::path& path)
+    : AtomicFile(OpenDirectory::open(parent_of(path)), path.filename().string()) {}
 
 AtomicFile::AtomicFile(OpenDirectory folder, const std::string& name)
     : folder_(std::move(folder)), name_(name) {
@@ -98,6 +116,35 @@ void AtomicFile::commit() {
   aside_.clear();
   // The name of a file is safe only when its folder is on the disk, too.
   folder_.sync();
+}
+
+AtomicDirectory::AtomicDirectory(const fs::path& target) : target_(without_slash(target)) {
+  check(
+      !target_.empty() && target_.filename() != "." && target_.filename() != "..",
+      "the folder to make must have a name of its own: ", target.string());
+  require_free(target_);
+  const fs::path parent = parent_of(target_);
+  fs::create_directories(parent);
+  std::string name = (parent / concat(".", target_.filename().string(), ".XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) throw_errno("make a folder", name);
+  path_ = name;
+}
+
+AtomicDirectory::~AtomicDirectory() {
+  if (committed_) return;
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void AtomicDirectory::commit() {
+  const OpenDirectory directory = OpenDirectory::open(path_);
+  if (::fchmod(directory.descriptor(), 0755) != 0) throw_errno("set the mode of", path_.string());
+  // One wait for all files: a sync for each of a million would take hours.
+  if (::syncfs(directory.descriptor()) != 0) throw_errno("sync", path_.string());
+  // rename() takes the place of an empty directory and of nothing else.
+  if (::rename(path_.c_str(), target_.c_str()) != 0) throw_errno("rename to", target_.string());
+  committed_ = true;
+  OpenDirectory::open(parent_of(target_)).sync();
 }
 
 }  // namespace lockstep

@@ -179,23 +179,12 @@ void add_part(SetReport& report, bool train, const InMemoryImages& set) {
 
 /// Looks at CIFAR's files one by one, as reading a part ends at its first bad one.
 std::vector<BadFile> bad_cifar_files(const fs::path& directory, bool train, bool hundred) {
-  std::vector<std::string> names{train ? "train.bin" : "test.bin"};
-  if (!hundred && train) {
-    names.clear();
-    for (const char* number : {"1", "2", "3", "4", "5"}) {
-      names.push_back(std::string("data_batch_") + number + ".bin");
-    }
-  } else if (!hundred) {
-    names = {"test_batch.bin"};
-  }
-  const fs::path inner = directory / (hundred ? "cifar-100-binary" : "cifar-10-batches-bin");
   std::vector<BadFile> bad;
-  for (const auto& name : names) {
-    const std::vector<fs::path> file{(fs::exists(inner) ? inner : directory) / name};
+  for (const fs::path& path : cifar_files(directory, train, hundred)) {
     try {
-      read_cifar(file, hundred ? CifarVariant::kCifar100 : CifarVariant::kCifar10);
+      read_cifar({&path, 1}, hundred ? CifarVariant::kCifar100 : CifarVariant::kCifar10);
     } catch (const DataError& error) {
-      bad.push_back(bad_file(file[0], error.what()));
+      bad.push_back(bad_file(path, error.what()));
     }
   }
   return bad;

@@ -24,11 +24,6 @@ Box allowed_centre(ImageSize size, const RandomArea& area) {
   return {(size.width - part.width) / 2, (size.height - part.height) / 2, part.width, part.height};
 }
 
-// As Python's round(): halves to even.
-std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::nearbyint(x)); }
-
-double as_double(std::int64_t count) { return static_cast<double>(count); }
-
 }  // namespace
 
 Box random_area_box(ImageSize size, const RandomArea& area, RandomStream& stream) {

@@ -1,11 +1,11 @@
 #include "lockstep/data/transforms/rand_augment.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::data {
 namespace {
@@ -20,14 +20,9 @@ void check_config(bool condition, std::string_view config, const Parts&... reaso
 }
 
 double number_of(std::string_view text, std::string_view config) {
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  check_config(
-      !text.empty() && read.ec == std::errc() && read.ptr == end && std::isfinite(number) &&
-          number >= 0,
-      config, "no number: \"", text, "\"");
-  return number;
+  const auto number = parse_number<double>(text);
+  check_config(number && *number >= 0, config, "no number: \"", text, "\"");
+  return *number;
 }
 
 double whole_of(std::string_view text, std::string_view config) {

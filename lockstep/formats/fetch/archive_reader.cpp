@@ -114,22 +114,27 @@ bool starts_as_zip(const std::filesystem::path& path) {
          (start[2] == 3 || start[2] == 5);
 }
 
-EntryKind kind_of(archive_entry* entry) {
-  if (archive_entry_hardlink(entry) != nullptr) return EntryKind::kHardLink;
+/// Returns why an entry is neither a plain file nor a folder, or null. Holes need no bytes in the
+/// archive, so a sparse file could be of any size.
+const char* refusal_of(archive_entry* entry) {
+  if (archive_entry_hardlink(entry) != nullptr) return "it is a hard link";
   switch (archive_entry_filetype(entry)) {
     case AE_IFREG:
-      return EntryKind::kFile;
+      if ((archive_entry_perm(entry) & (S_ISUID | S_ISGID)) != 0) {
+        return "it is a setuid or setgid file";
+      }
+      return archive_entry_sparse_count(entry) > 0 ? "it is a sparse file" : nullptr;
     case AE_IFDIR:
-      return EntryKind::kDirectory;
+      return nullptr;
     case AE_IFLNK:
-      return EntryKind::kSymbolicLink;
+      return "it is a symbolic link";
     case AE_IFBLK:
     case AE_IFCHR:
-      return EntryKind::kDevice;
+      return "it is a device";
     case AE_IFIFO:
-      return EntryKind::kFifo;
+      return "it is a FIFO";
     default:
-      return EntryKind::kOther;
+      return "it is neither file nor folder";
   }
 }
 
@@ -219,10 +224,9 @@ std::optional<ArchiveEntry> ArchiveReader::next() {
   offset_ = 0;
   return ArchiveEntry{
       .name = name_of(entry),
-      .kind = kind_of(entry),
+      .is_folder = archive_entry_filetype(entry) == AE_IFDIR,
       .executable = (archive_entry_perm(entry) & S_IXUSR) != 0,
-      .set_id = (archive_entry_perm(entry) & (S_ISUID | S_ISGID)) != 0,
-      .sparse = archive_entry_sparse_count(entry) > 0};
+      .refusal = refusal_of(entry)};
 }
 
 std::span<const std::uint8_t> ArchiveReader::read() {

@@ -9,16 +9,12 @@
 
 namespace lockstep {
 
-/// The kinds of entries of an archive.
-enum class EntryKind { kFile, kDirectory, kSymbolicLink, kHardLink, kDevice, kFifo, kOther };
-
 /// What an archive says of one of its entries.
 struct ArchiveEntry {
   std::string name;
-  EntryKind kind = EntryKind::kOther;
-  bool executable = false;  ///< by its owner
-  bool set_id = false;      ///< setuid or setgid
-  bool sparse = false;      ///< has holes, which need no bytes in the archive
+  bool is_folder = false;         ///< otherwise a file
+  bool executable = false;        ///< by its owner
+  const char* refusal = nullptr;  ///< why it must not be unpacked, such as `it is a device`
 };
 
 /// A tar file, plain or gzip, or a zip file; its first bytes decide which.

@@ -12,8 +12,8 @@ namespace lockstep {
 
 /// What stands before the first scan of a JPEG file (ITU T.81, annex B).
 struct JpegHeader {
-  ImageSize size;      ///< as stored
-  int components = 3;  ///< 1 grey, 3 colour, 4 CMYK
+  ImageSize size;    ///< as stored
+  int channels = 3;  ///< 1 grey, 3 colour, 4 CMYK
   bool progressive = false;
   ExifOrientation exif;
   std::size_t first_scan = 0;  ///< the offset of its marker

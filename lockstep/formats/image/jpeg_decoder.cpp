@@ -86,7 +86,7 @@ void start(Decompressor& decompressor, const JpegHeader& header) {
   auto& info = decompressor.info();
   decompressor.run([&] {
     jpeg_read_header(&info, TRUE);
-    info.out_color_space = header.components == 4 ? JCS_CMYK : JCS_RGB;
+    info.out_color_space = header.channels == 4 ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(&info);
   });
   if (info.output_width != header.size.width || info.output_height != header.size.height) {

@@ -114,7 +114,7 @@ class HeaderParser {
     if (frame.size() < kFixedFrameBytes - 2) fail("the JPEG frame is too short");
     if (frame[0] != 8) fail("JPEG with ", int{frame[0]}, " bits a sample is not read, only 8");
     header_.size = {frame[3] << 8 | frame[4], frame[1] << 8 | frame[2]};
-    header_.components = frame[5];
+    header_.channels = frame[5];
     header_.progressive = marker == kProgressive;
     take_components(frame.subspan(kFixedFrameBytes - 2));
     check_limits(header_.size, limits_, name_, marker_offset_);
@@ -122,7 +122,7 @@ class HeaderParser {
   }
 
   void take_components(std::span<const std::uint8_t> components) {
-    const int count = header_.components;
+    const int count = header_.channels;
     if (count != 1 && count != 3 && count != 4) {
       fail("JPEG with ", count, " components is not read, only 1, 3 or 4");
     }
