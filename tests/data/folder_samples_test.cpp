@@ -70,10 +70,10 @@ TEST_F(FolderSamplesTest, AreReadAndScaled) {
 TEST_F(FolderSamplesTest, ThatAreBadEndTheWalkByName) {
   make({"cat/30.png"});
   const Loader loader(samples(OnBadImage::kFail), kAll, 3);
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { loader.begin(); }), HasSubstr("cat/30.png"));
+  const auto message = lockstep::testing::message_of<DataError>([&] { loader.begin(); });
+  EXPECT_THAT(message, HasSubstr("cat/30.png"));
   // It has its name once: the loader adds none.
-  EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("loader: ")));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("loader: ")));
 }
 
 TEST_F(FolderSamplesTest, ThatAreBadGiveWayToTheNextWithItsClass) {

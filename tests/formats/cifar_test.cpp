@@ -24,6 +24,7 @@ using testing::cifar_record;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::joined;
+using testing::message_of;
 
 constexpr CifarVariant k10 = CifarVariant::kCifar10;
 constexpr CifarVariant k100 = CifarVariant::kCifar100;
@@ -36,9 +37,9 @@ CifarImages parse_records(
   return images;
 }
 
-std::string cifar_refusal(
+std::string refusal(
     const Bytes& bytes, CifarVariant variant, std::uint64_t maximum_bytes = kMaximumCifarBytes) {
-  return testing::message_of<DataError>([&] { parse_records(bytes, variant, maximum_bytes); });
+  return message_of<DataError>([&] { parse_records(bytes, variant, maximum_bytes); });
 }
 
 TEST(Cifar, GivesPixelsWithTheirChannelsTogether) {
@@ -65,35 +66,34 @@ TEST(Cifar, GivesBothLabelsOf100) {
 }
 
 TEST(Cifar, RefusesAnEmptyFile) {
-  EXPECT_EQ(cifar_refusal({}, k10), "FILE: offset 0: the file is empty");
+  EXPECT_EQ(refusal({}, k10), "FILE: offset 0: the file is empty");
 }
 
 TEST(Cifar, RefusesASizeThatIsNoMultipleOfARecord) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(
-      cifar_refusal(Bytes(two.begin(), two.end() - 1), k10),
+      refusal(Bytes(two.begin(), two.end() - 1), k10),
       "FILE: offset 3073: the file ends inside a record: 6145 bytes are no multiple of CIFAR-10's "
       "3073; it was cut or is another file");
-  EXPECT_THAT(
-      cifar_refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
-  EXPECT_THAT(cifar_refusal({1}, k100), HasSubstr("no multiple of CIFAR-100's 3074"));
+  EXPECT_THAT(refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
+  EXPECT_THAT(refusal({1}, k100), HasSubstr("no multiple of CIFAR-100's 3074"));
 }
 
 TEST(Cifar, RefusesTruncationAtEveryByte) {
   const Bytes whole = cifar_record({1, 2});
   for (std::size_t size = 0; size < whole.size(); size += size < 8 ? 1 : 61) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_THAT(cifar_refusal(cut, k100), HasSubstr("FILE: offset 0: the file ")) << size;
+    EXPECT_THAT(refusal(cut, k100), HasSubstr("FILE: offset 0: the file ")) << size;
   }
 }
 
 TEST(Cifar, TellsTheOtherVariant) {
   EXPECT_EQ(
-      cifar_refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
+      refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
       "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; name it "
       "as that set");
   EXPECT_EQ(
-      cifar_refusal(cifar_record({1}), k100),
+      refusal(cifar_record({1}), k100),
       "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; name it "
       "as that set");
 }
@@ -102,14 +102,14 @@ TEST(Cifar, RefusesLabelsOutOfRange) {
   for (const int label : {10, 11, 100, 255}) {
     const Bytes bytes = joined(cifar_record({9}), cifar_record({static_cast<std::uint8_t>(label)}));
     EXPECT_EQ(
-        cifar_refusal(bytes, k10),
+        refusal(bytes, k10),
         concat("FILE: offset 3073: label out of range (>= 10) of image 1: ", label));
   }
   EXPECT_EQ(
-      cifar_refusal(cifar_record({20, 99}), k100),
+      refusal(cifar_record({20, 99}), k100),
       "FILE: offset 0: coarse label out of range (>= 20) of image 0: 20");
   EXPECT_EQ(
-      cifar_refusal(cifar_record({19, 100}), k100),
+      refusal(cifar_record({19, 100}), k100),
       "FILE: offset 1: label out of range (>= 100) of image 0: 100");
 }
 
@@ -117,9 +117,9 @@ TEST(Cifar, StopsAtItsLimit) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(parse_records(two, k10, two.size()).labels.size(), 2U);
   EXPECT_EQ(
-      cifar_refusal(two, k10, two.size() - 1),
+      refusal(two, k10, two.size() - 1),
       "FILE: offset 6145: the file goes on after the limit of 6145 bytes");
-  EXPECT_THAT(cifar_refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
+  EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
 }
 
 TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {
@@ -139,7 +139,7 @@ TEST(Cifar, NamesTheFileThatItRefuses) {
   const std::vector<std::filesystem::path> files{
       directory.write("a.bin", cifar_record({1})), directory.write("b.bin", cifar_record({77}))};
   EXPECT_THAT(
-      testing::message_of<DataError>([&] { read_cifar(files, k10); }),
+      message_of<DataError>([&] { read_cifar(files, k10); }),
       HasSubstr(files[1].string() + ": offset 0: label out of range"));
 }
 

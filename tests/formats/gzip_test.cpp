@@ -43,7 +43,7 @@ IdxArray parse_zipped(const Bytes& bytes, int dimensions = 1) {
   return parse_idx(source, dimensions);
 }
 
-std::string gzip_refusal(const Bytes& bytes) {
+std::string refusal(const Bytes& bytes) {
   return testing::message_of<DataError>([&] { parse_zipped(bytes); });
 }
 
@@ -100,12 +100,12 @@ TEST(Gunzip, ReadsMembersThatMeetAtAnyPlaceOfTheBuffer) {
 TEST(Gunzip, RefusesTruncationAtEveryByte) {
   const auto members = joined(gzip(part(sample(), 0, 300)), gzip(part(sample(), 300, 1008)));
   for (std::size_t size = 0; size < members.size(); ++size) {
-    const auto message = gzip_refusal(part(members, 0, size));
+    const auto message = refusal(part(members, 0, size));
     EXPECT_THAT(message, HasSubstr("FILE: ")) << size;
     EXPECT_THAT(message, HasSubstr("offset ")) << size;
   }
   EXPECT_THAT(
-      gzip_refusal(part(members, 0, members.size() - 1)),
+      refusal(part(members, 0, members.size() - 1)),
       HasSubstr(concat(
           "FILE: compressed offset ", members.size() - 1, ": the gzip stream ends too early")));
 }
@@ -113,17 +113,15 @@ TEST(Gunzip, RefusesTruncationAtEveryByte) {
 TEST(Gunzip, RefusesDamage) {
   auto wrong_sum = gzip(sample());
   wrong_sum[wrong_sum.size() - 8] ^= 1;
-  EXPECT_THAT(
-      gzip_refusal(wrong_sum), HasSubstr("the gzip stream is damaged: incorrect data check"));
+  EXPECT_THAT(refusal(wrong_sum), HasSubstr("the gzip stream is damaged: incorrect data check"));
   auto wrong_length = gzip(sample());
   wrong_length[wrong_length.size() - 1] ^= 1;
   EXPECT_THAT(
-      gzip_refusal(wrong_length), HasSubstr("the gzip stream is damaged: incorrect length check"));
+      refusal(wrong_length), HasSubstr("the gzip stream is damaged: incorrect length check"));
   auto wrong_method = gzip(sample());
   wrong_method[2] = 9;
   EXPECT_THAT(
-      gzip_refusal(wrong_method),
-      HasSubstr("the gzip stream is damaged: unknown compression method"));
+      refusal(wrong_method), HasSubstr("the gzip stream is damaged: unknown compression method"));
 }
 
 TEST(Gunzip, RefusesBytesAfterTheLastMember) {
@@ -131,7 +129,7 @@ TEST(Gunzip, RefusesBytesAfterTheLastMember) {
   for (const Bytes& garbage :
        {Bytes{0}, Bytes{0x1f}, Bytes{0x1f, 0x8c}, Bytes(70'000), Bytes{'x', 'y'}}) {
     EXPECT_THAT(
-        gzip_refusal(joined(member, garbage)),
+        refusal(joined(member, garbage)),
         HasSubstr(concat(
             "FILE: compressed offset ", member.size(), ": bytes that are no gzip member follow")));
   }
@@ -143,7 +141,7 @@ TEST(Gunzip, RefusesBytesAfterAMemberThatEndsJustBeforeTheBuffer) {
   const auto member = gzip(sample(kBuffer - 1 - overhead), 0);
   ASSERT_EQ(member.size(), kBuffer - 1);
   EXPECT_THAT(
-      gzip_refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
+      refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
       HasSubstr(
           concat("compressed offset ", member.size(), ": bytes that are no gzip member follow")));
 }

@@ -16,6 +16,7 @@ using testing::Bytes;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::idx_bytes;
+using testing::message_of;
 
 IdxArray parse_bytes(
     const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
@@ -23,9 +24,9 @@ IdxArray parse_bytes(
   return parse_idx(source, dimensions, maximum_bytes);
 }
 
-std::string idx_refusal(
+std::string refusal(
     const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
-  return testing::message_of<DataError>([&] { parse_bytes(bytes, dimensions, maximum_bytes); });
+  return message_of<DataError>([&] { parse_bytes(bytes, dimensions, maximum_bytes); });
 }
 
 TEST(Idx, GivesShapeAndValues) {
@@ -48,10 +49,10 @@ TEST(Idx, ReadsMoreThanOnePiece) {
 
 TEST(Idx, RefusesAWrongMagic) {
   EXPECT_EQ(
-      idx_refusal({1, 0, 8, 1, 0, 0, 0, 0}, 1),
+      refusal({1, 0, 8, 1, 0, 0, 0, 0}, 1),
       "FILE: offset 0: no IDX file: the first byte is 1, not 0");
   EXPECT_EQ(
-      idx_refusal({0, 9, 8, 1, 0, 0, 0, 0}, 1),
+      refusal({0, 9, 8, 1, 0, 0, 0, 0}, 1),
       "FILE: offset 1: no IDX file: the second byte is 9, not 0");
 }
 
@@ -59,15 +60,14 @@ TEST(Idx, RefusesEveryTypeButUnsignedBytes) {
   for (int type = 0; type < 256; ++type) {
     if (type == 8) continue;
     const Bytes bytes{0, 0, static_cast<std::uint8_t>(type), 1, 0, 0, 0, 1, 5};
-    EXPECT_THAT(idx_refusal(bytes, 1), HasSubstr("FILE: offset 2: the type of the values is"))
-        << type;
+    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 2: the type of the values is")) << type;
   }
 }
 
 TEST(Idx, RefusesOtherNumbersOfDimensions) {
   for (const std::size_t dimensions : {0U, 1U, 2U, 4U, 255U}) {
     const auto bytes = idx_bytes(std::vector<std::uint32_t>(dimensions, 1), {1});
-    EXPECT_THAT(idx_refusal(bytes, 3), HasSubstr("FILE: offset 3: the file has")) << dimensions;
+    EXPECT_THAT(refusal(bytes, 3), HasSubstr("FILE: offset 3: the file has")) << dimensions;
   }
   EXPECT_THROW(parse_bytes({}, 0), InvalidArgument);
   EXPECT_THROW(parse_bytes({}, 256), InvalidArgument);
@@ -76,27 +76,25 @@ TEST(Idx, RefusesOtherNumbersOfDimensions) {
 TEST(Idx, RefusesCountsThatLie) {
   const Bytes values(6, 1);
   EXPECT_EQ(
-      idx_refusal(idx_bytes({7}, values), 1),
+      refusal(idx_bytes({7}, values), 1),
       "FILE: offset 14: the file ends after 6 of the 7 values that its header promises");
   EXPECT_EQ(
-      idx_refusal(idx_bytes({5}, values), 1),
+      refusal(idx_bytes({5}, values), 1),
       "FILE: offset 13: the file goes on after the 5 values that its header promises");
   EXPECT_THAT(
-      idx_refusal(idx_bytes({2, 0, 3}, values), 3),
-      HasSubstr("FILE: offset 8: a dimension counts 0"));
+      refusal(idx_bytes({2, 0, 3}, values), 3), HasSubstr("FILE: offset 8: a dimension counts 0"));
 }
 
 TEST(Idx, RefusesProductsThatOverflow) {
   constexpr std::uint32_t kMost = 0xffffffff;
   EXPECT_THAT(
-      idx_refusal(idx_bytes({kMost, kMost, kMost}, {1}), 3),
+      refusal(idx_bytes({kMost, kMost, kMost}, {1}), 3),
       HasSubstr("FILE: offset 4: the counts promise more"));
   // 2^32 times 2^32 is 0 in 64 bits.
   EXPECT_THAT(
-      idx_refusal(idx_bytes({1U << 31, 1U << 31, 4}, {1}), 3),
-      HasSubstr("the counts promise more"));
+      refusal(idx_bytes({1U << 31, 1U << 31, 4}, {1}), 3), HasSubstr("the counts promise more"));
   EXPECT_THAT(
-      idx_refusal(idx_bytes({3, 4}, Bytes(12)), 2, 11),
+      refusal(idx_bytes({3, 4}, Bytes(12)), 2, 11),
       HasSubstr("FILE: offset 8: the counts promise more than the limit of 11"));
   EXPECT_EQ(parse_bytes(idx_bytes({3, 4}, Bytes(12)), 2, 12).values.size(), 12U);
 }
@@ -105,14 +103,14 @@ TEST(Idx, RefusesTruncationAtEveryByte) {
   const auto whole = idx_bytes({2, 2, 3}, Bytes(12, 9));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_THAT(idx_refusal(cut, 3), HasSubstr(concat("FILE: offset ", size, ": ")));
+    EXPECT_THAT(refusal(cut, 3), HasSubstr(concat("FILE: offset ", size, ": ")));
   }
 }
 
 TEST(Idx, RefusesTrailingBytes) {
   for (const std::size_t extra : {1U, 2U, 100'000U}) {
     const auto bytes = testing::joined(idx_bytes({3}, {1, 2, 3}), Bytes(extra));
-    EXPECT_THAT(idx_refusal(bytes, 1), HasSubstr("FILE: offset 11: the file goes on")) << extra;
+    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 11: the file goes on")) << extra;
   }
 }
 
@@ -120,14 +118,14 @@ TEST(Idx, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const auto path = directory.write("labels", idx_bytes({3}, {1, 2}));
   EXPECT_THAT(
-      testing::message_of<DataError>([&] { read_idx(path, 1); }),
+      message_of<DataError>([&] { read_idx(path, 1); }),
       HasSubstr(path.string() + ": offset 10: the file ends after 2 of the 3"));
 }
 
 class LabelledImagesTest : public ::testing::Test {
  protected:
   std::string refusal(const Bytes& images, const Bytes& labels) const {
-    return testing::message_of<DataError>([&] { read(images, labels); });
+    return message_of<DataError>([&] { read(images, labels); });
   }
 
   LabelledImages read(const Bytes& images, const Bytes& labels) const {

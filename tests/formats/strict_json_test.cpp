@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string json_refusal(const std::string& text, const JsonLimits& limits = {}) {
+std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
   return testing::message_of<DataError>([&] { parse_strict_json(text, "f", limits); });
 }
 
@@ -25,28 +25,27 @@ TEST(StrictJson, IsWhatIsWritten) {
 }
 
 TEST(StrictJson, HasNoKeyTwice) {
-  EXPECT_EQ(json_refusal(R"({"a":1,"a":1})"), R"(f: a key comes twice: "a")");
-  EXPECT_THAT(json_refusal(R"([{"b":{"a":[{}],"c":1,"a":2}}])"), HasSubstr("comes twice"));
-  EXPECT_THAT(json_refusal(R"({"a":1,"\u0061":1})"), HasSubstr("comes twice"));
+  EXPECT_EQ(refusal(R"({"a":1,"a":1})"), R"(f: a key comes twice: "a")");
+  EXPECT_THAT(refusal(R"([{"b":{"a":[{}],"c":1,"a":2}}])"), HasSubstr("comes twice"));
+  EXPECT_THAT(refusal(R"({"a":1,"\u0061":1})"), HasSubstr("comes twice"));
 }
 
 TEST(StrictJson, HasLimits) {
   EXPECT_NO_THROW(parse_strict_json("[[1]]", "f", {.depth = 2}));
-  EXPECT_EQ(
-      json_refusal("[[[]]]", {.depth = 2}), "f: more than 2 objects and lists within each other");
-  EXPECT_THAT(json_refusal(R"([{"a":{}}])", {.depth = 2}), HasSubstr("more than 2"));
-  EXPECT_THAT(json_refusal(std::string(1'000'000, '[')), HasSubstr("more than 16"));
+  EXPECT_EQ(refusal("[[[]]]", {.depth = 2}), "f: more than 2 objects and lists within each other");
+  EXPECT_THAT(refusal(R"([{"a":{}}])", {.depth = 2}), HasSubstr("more than 2"));
+  EXPECT_THAT(refusal(std::string(1'000'000, '[')), HasSubstr("more than 16"));
   EXPECT_NO_THROW(parse_strict_json("1234", "f", {.bytes = 4}));
-  EXPECT_EQ(json_refusal("12345", {.bytes = 4}), "f: 5 bytes; at most 4 belong here");
+  EXPECT_EQ(refusal("12345", {.bytes = 4}), "f: 5 bytes; at most 4 belong here");
 }
 
 TEST(StrictJson, IsJsonInUtf8) {
-  EXPECT_EQ(json_refusal("[1,x]"), "f: offset 3: is not JSON in UTF-8");
+  EXPECT_EQ(refusal("[1,x]"), "f: offset 3: is not JSON in UTF-8");
   for (const char* text :
        {"", " ", "[1", "[1]]", "{\"a\"}", "[1,]", "nan", "[01]", "['a']", "\"\xff\"", "// a\n1"}) {
-    EXPECT_THAT(json_refusal(text), HasSubstr("is not JSON")) << text;
+    EXPECT_THAT(refusal(text), HasSubstr("is not JSON")) << text;
   }
-  EXPECT_EQ(json_refusal("[1e999]"), "f: has a number that no double can hold");
+  EXPECT_EQ(refusal("[1e999]"), "f: has a number that no double can hold");
 }
 
 }  // namespace

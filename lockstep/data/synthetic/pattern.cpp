@@ -54,13 +54,13 @@ std::int64_t crescent(Point place) {
   return std::max(length(place) - kUnit, 800 - length({place.x - 500, place.y}));
 }
 
-constexpr Shape kAll[kShapes] = {
+constexpr Shape kAllShapes[kShapes] = {
     {"disc", disc},   {"ring", ring}, {"square", square}, {"frame", frame}, {"triangle", triangle},
     {"cross", cross}, {"star", star}, {"bar", bar},       {"pair", pair},   {"crescent", crescent}};
 
-const Shape& at(std::int64_t shape) {
+const Shape& shape_at(std::int64_t shape) {
   check(0 <= shape && shape < kShapes, "shape: must be 0 to 9: ", shape);
-  return kAll[shape];
+  return kAllShapes[shape];
 }
 
 struct Texture {
@@ -148,14 +148,14 @@ std::int64_t slope(Point place, std::uint64_t) {
   return std::clamp<std::int64_t>(128 + place.x / 40, 0, kBrightest);
 }
 
-constexpr Texture kAll[kTextures] = {
+constexpr Texture kAllTextures[kTextures] = {
     {"stripes", stripes}, {"checks", checks},     {"dots", dots},         {"rings", rings},
     {"waves", waves},     {"blotches", blotches}, {"speckles", speckles}, {"grid", grid},
     {"bricks", bricks},   {"slope", slope}};
 
-const Texture& at(std::int64_t texture) {
+const Texture& texture_at(std::int64_t texture) {
   check(0 <= texture && texture < kTextures, "texture: must be 0 to 9: ", texture);
-  return kAll[texture];
+  return kAllTextures[texture];
 }
 
 }  // namespace
@@ -180,14 +180,16 @@ Placement::Placement(Point centre, std::int64_t scale, std::int64_t angle)
       along_(cosine(angle) * (std::int64_t{1} << kShift) / scale),
       across_(sine(angle) * (std::int64_t{1} << kShift) / scale) {}
 
-const char* shape_name(std::int64_t shape) { return at(shape).name; }
+const char* shape_name(std::int64_t shape) { return shape_at(shape).name; }
 
-std::int64_t shape_distance(std::int64_t shape, Point place) { return at(shape).distance(place); }
+std::int64_t shape_distance(std::int64_t shape, Point place) {
+  return shape_at(shape).distance(place);
+}
 
-const char* texture_name(std::int64_t texture) { return at(texture).name; }
+const char* texture_name(std::int64_t texture) { return texture_at(texture).name; }
 
 std::int64_t texture_value(std::int64_t texture, Point place, std::uint64_t salt) {
-  return at(texture).value(place, salt);
+  return texture_at(texture).value(place, salt);
 }
 
 }  // namespace lockstep::data

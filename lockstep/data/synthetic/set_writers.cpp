@@ -194,7 +194,7 @@ Written write_cifar100_files(const fs::path& folder, const SetPlan& plan) {
 
 Written write_mnist_files(const fs::path& folder, const SetPlan& plan) {
   const Written train = write_mnist_part(folder, plan, true);
-  const Written test = write_part(folder, plan, false);
+  const Written test = write_mnist_part(folder, plan, false);
   return {train.files + test.files, train.bytes + test.bytes};
 }
 

@@ -65,7 +65,7 @@ bool is_there(const Download& wanted, const std::filesystem::path& path) {
       wanted.sha256, "; move it away"));
 }
 
-void tell(const DownloadOptions& options, const std::string& text) {
+void notify(const DownloadOptions& options, const std::string& text) {
   if (options.notice) options.notice(text);
 }
 
@@ -93,7 +93,7 @@ void bring(
       const std::system_error error(result.error, in_words(address, result));
       if (!result.may_pass || attempt >= options.attempts) throw error;
       if (result.error.value() == kRangeNotSatisfiable) file.restart();
-      tell(options, concat(error.what(), "; trying again"));
+      notify(options, concat(error.what(), "; trying again"));
       pause(options, attempt, result.retry_after);
       continue;
     }
@@ -102,7 +102,7 @@ void bring(
     file.restart();
     // What was kept from before may be to blame.
     if (!resumed) throw DataError(*fault);
-    tell(options, concat(address, ": ", *fault, "; trying again from its start"));
+    notify(options, concat(address, ": ", *fault, "; trying again from its start"));
   }
 }
 
@@ -125,10 +125,10 @@ void bring_from_any(const Download& wanted, PartialFile& file, const DownloadOpt
         file.remove();
         throw DataError(text);
       }
-      tell(options, concat(text, "; trying the next address"));
+      notify(options, concat(text, "; trying the next address"));
     } catch (const std::system_error& error) {
       if (last || error.code().category() != transfer_errors()) throw;
-      tell(options, concat(error.what(), "; trying the next address"));
+      notify(options, concat(error.what(), "; trying the next address"));
     }
   }
 }

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string options_refusal(const AugmentOptions& options) {
+std::string refusal(const AugmentOptions& options) {
   return lockstep::testing::message_of<InvalidArgument>([&] { make_train_transform(options); });
 }
 
@@ -58,40 +58,37 @@ TEST(AugmentOptions, OfNoneAreThoseOfEvaluation) {
 
 TEST(AugmentOptions, RefuseWhatCannotBe) {
   EXPECT_THAT(
-      options_refusal({.output = {0, 5}}),
+      refusal({.output = {0, 5}}),
       HasSubstr("the output must have 1 to 16384 pixels a side: 0 x 5"));
-  EXPECT_THAT(options_refusal({.output = {5, 16'385}}), HasSubstr("pixels a side: 5 x 16385"));
+  EXPECT_THAT(refusal({.output = {5, 16'385}}), HasSubstr("pixels a side: 5 x 16385"));
   EXPECT_THAT(
-      options_refusal({.normalization = {.mean = {0.5F, 0.5F}}}),
+      refusal({.normalization = {.mean = {0.5F, 0.5F}}}),
       HasSubstr("mean and std must have a value for 1 or for 3 channels: 2 and 0"));
   EXPECT_THAT(
-      options_refusal({.normalization = {.mean = {0.5F}, .std = {1, 1, 1}}}),
+      refusal({.normalization = {.mean = {0.5F}, .std = {1, 1, 1}}}),
       HasSubstr("mean and std must have a value for 1 or for 3 channels: 1 and 3"));
-  EXPECT_THAT(options_refusal({.centre_fraction = 0}), HasSubstr("the fraction of the centre"));
-  EXPECT_THAT(options_refusal({.centre_fraction = 1.5}), HasSubstr("the fraction of the centre"));
-  EXPECT_THAT(options_refusal({.padding = -1}), HasSubstr("padding must be 0 to 16384: -1"));
-  EXPECT_THAT(options_refusal({.area = {.least_share = 0}}), HasSubstr("the area's share"));
+  EXPECT_THAT(refusal({.centre_fraction = 0}), HasSubstr("the fraction of the centre"));
+  EXPECT_THAT(refusal({.centre_fraction = 1.5}), HasSubstr("the fraction of the centre"));
+  EXPECT_THAT(refusal({.padding = -1}), HasSubstr("padding must be 0 to 16384: -1"));
+  EXPECT_THAT(refusal({.area = {.least_share = 0}}), HasSubstr("the area's share"));
   EXPECT_THAT(
-      options_refusal({.area = {.least_ratio = 2}}),
+      refusal({.area = {.least_ratio = 2}}),
       HasSubstr("the area's ratio must be a range between 0.001 and 1000: 2 to 1.33333"));
-  EXPECT_THAT(options_refusal({.area = {.most_ratio = 1e9}}), HasSubstr("the area's ratio"));
-  EXPECT_THAT(options_refusal({.flip = 1.5}), HasSubstr("a flip must be from 0 to 1: 1.5"));
+  EXPECT_THAT(refusal({.area = {.most_ratio = 1e9}}), HasSubstr("the area's ratio"));
+  EXPECT_THAT(refusal({.flip = 1.5}), HasSubstr("a flip must be from 0 to 1: 1.5"));
+  EXPECT_THAT(refusal({.rand_augment = "rand-x9"}), HasSubstr("an unknown section: \"x9\""));
   EXPECT_THAT(
-      options_refusal({.rand_augment = "rand-x9"}), HasSubstr("an unknown section: \"x9\""));
-  EXPECT_THAT(
-      options_refusal({.colour_jitter = {.contrast = -0.1}}),
+      refusal({.colour_jitter = {.contrast = -0.1}}),
       HasSubstr("colour jitter must not be negative: -0.1"));
-  EXPECT_THAT(
-      options_refusal({.erasing = {.probability = 2}}), HasSubstr("erasing must be from 0 to 1"));
-  EXPECT_THAT(
-      options_refusal({.erasing = {.count = 0}}), HasSubstr("rectangles must be counted: 0"));
-  EXPECT_THAT(options_refusal({.erasing = {.least_ratio = 1.1}}), HasSubstr("the erased ratio"));
+  EXPECT_THAT(refusal({.erasing = {.probability = 2}}), HasSubstr("erasing must be from 0 to 1"));
+  EXPECT_THAT(refusal({.erasing = {.count = 0}}), HasSubstr("rectangles must be counted: 0"));
+  EXPECT_THAT(refusal({.erasing = {.least_ratio = 1.1}}), HasSubstr("the erased ratio"));
 }
 
 TEST(AugmentOptions, OfTimmNeedThreeChannels) {
   const Normalization grey{.mean = {0.5F}, .std = {0.5F}};
   EXPECT_THAT(
-      options_refusal(augment_options(AugmentKind::kTimm, {28, 28}, grey)),
+      refusal(augment_options(AugmentKind::kTimm, {28, 28}, grey)),
       HasSubstr("RandAugment and colour jitter need 3 channels, mean and std have 1"));
   EXPECT_NE(make_train_transform(augment_options(AugmentKind::kCropFlip, {28, 28}, grey)), nullptr);
 }

@@ -41,7 +41,7 @@ Numbers applied(const AugmentOptions& options, const Image& image, const SampleK
   return applied(*make_train_transform(options), image, key);
 }
 
-std::string augment_refusal(const AugmentOptions& options, const Image& image) {
+std::string refusal(const AugmentOptions& options, const Image& image) {
   return lockstep::testing::message_of<InvalidArgument>([&] { applied(options, image, {}); });
 }
 
@@ -221,15 +221,14 @@ TEST(Augment, TakesGreyImagesUnlessColoursAreNeeded) {
     EXPECT_EQ(applied(augment_options(kind, {96, 96}, scale), grey, {}).size(), 9216U);
   }
   EXPECT_EQ(
-      augment_refusal(augment_options(AugmentKind::kTimm, {28, 28}, {}), grey),
+      refusal(augment_options(AugmentKind::kTimm, {28, 28}, {}), grey),
       "augment: RandAugment and colour jitter need an image of 3 channels, this one has 1; take "
       "none or crop-flip");
   EXPECT_EQ(
-      augment_refusal(augment_options(AugmentKind::kNone, {28, 28}), grey),
+      refusal(augment_options(AugmentKind::kNone, {28, 28}), grey),
       "augment: the image must have 3 channels, as mean and std: 1");
   EXPECT_EQ(
-      augment_refusal(
-          augment_options(AugmentKind::kNone, {28, 28}, scale), image_of("photo", {28, 28})),
+      refusal(augment_options(AugmentKind::kNone, {28, 28}, scale), image_of("photo", {28, 28})),
       "augment: the image must have 1 channels, as mean and std: 3");
 }
 
@@ -243,7 +242,7 @@ TEST(Augment, FillsGreyImagesWithOneNumberAPixel) {
 TEST(Augment, RefusesImagesThatDoNotFit) {
   const AugmentOptions padded = augment_options(AugmentKind::kCropFlip, {32, 32});
   EXPECT_THAT(
-      augment_refusal(padded, image_of("flat", {23, 40})),
+      refusal(padded, image_of("flat", {23, 40})),
       HasSubstr("an image of 23 x 40 is too small for a padded crop of 32 x 32"));
   EXPECT_NO_THROW(applied(padded, image_of("flat", {24, 24}), {}));
   const auto transform = make_eval_transform({4, 4});

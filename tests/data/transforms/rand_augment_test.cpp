@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string config_refusal(const std::string& config) {
+std::string refusal(const std::string& config) {
   return lockstep::testing::message_of<InvalidArgument>([&] { parse_rand_augment(config); });
 }
 
@@ -41,22 +41,21 @@ TEST(ParseRandAugment, ReadsWhatTimmReads) {
 
 TEST(ParseRandAugment, RefusesTheRest) {
   EXPECT_EQ(
-      config_refusal("rnd-m9"),
+      refusal("rnd-m9"),
       "RandAugment: no \"rand\" at the start in \"rnd-m9\"; give a string as "
       "\"rand-m9-mstd0.5-inc1\"");
-  EXPECT_THAT(config_refusal(""), HasSubstr("no \"rand\" at the start"));
-  EXPECT_THAT(config_refusal("rand9"), HasSubstr("no \"rand\" at the start"));
-  EXPECT_THAT(config_refusal("rand-"), HasSubstr("a section without a number: \"\""));
-  EXPECT_THAT(config_refusal("rand-m"), HasSubstr("a section without a number: \"m\""));
-  EXPECT_THAT(
-      config_refusal("rand-tweights"), HasSubstr("a section without a number: \"tweights\""));
-  EXPECT_THAT(config_refusal("rand-m9-t3a"), HasSubstr("an unknown section: \"t3a\""));
-  EXPECT_THAT(config_refusal("rand-w0"), HasSubstr("an unknown section: \"w0\""));
-  EXPECT_THAT(config_refusal("rand-m9.5"), HasSubstr("no whole number: \"9.5\""));
-  EXPECT_THAT(config_refusal("rand-m9x"), HasSubstr("no number: \"9x\""));
-  EXPECT_THAT(config_refusal("rand-n99999999"), HasSubstr("no whole number: \"99999999\""));
-  EXPECT_THAT(config_refusal("rand-p1.5"), HasSubstr("a probability over 1: 1.5"));
-  EXPECT_THAT(config_refusal("rand-mstd1e999"), HasSubstr("no number: \"1e999\""));
+  EXPECT_THAT(refusal(""), HasSubstr("no \"rand\" at the start"));
+  EXPECT_THAT(refusal("rand9"), HasSubstr("no \"rand\" at the start"));
+  EXPECT_THAT(refusal("rand-"), HasSubstr("a section without a number: \"\""));
+  EXPECT_THAT(refusal("rand-m"), HasSubstr("a section without a number: \"m\""));
+  EXPECT_THAT(refusal("rand-tweights"), HasSubstr("a section without a number: \"tweights\""));
+  EXPECT_THAT(refusal("rand-m9-t3a"), HasSubstr("an unknown section: \"t3a\""));
+  EXPECT_THAT(refusal("rand-w0"), HasSubstr("an unknown section: \"w0\""));
+  EXPECT_THAT(refusal("rand-m9.5"), HasSubstr("no whole number: \"9.5\""));
+  EXPECT_THAT(refusal("rand-m9x"), HasSubstr("no number: \"9x\""));
+  EXPECT_THAT(refusal("rand-n99999999"), HasSubstr("no whole number: \"99999999\""));
+  EXPECT_THAT(refusal("rand-p1.5"), HasSubstr("a probability over 1: 1.5"));
+  EXPECT_THAT(refusal("rand-mstd1e999"), HasSubstr("no number: \"1e999\""));
 }
 
 std::map<std::string, AugmentOp> operations() {

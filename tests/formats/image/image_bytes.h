@@ -7,9 +7,9 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/image/image_encoder.h"
 
-namespace lockstep::testing {
+#include "tests/formats/idx_bytes.h"
 
-using Bytes = std::vector<std::uint8_t>;
+namespace lockstep::testing {
 
 /// Makes smooth colours with hard edges, which show how colour is upsampled.
 Image picture(ImageSize size, std::int64_t channels = 3);
@@ -19,7 +19,6 @@ Bytes jpeg(ImageSize size = {45, 35}, const JpegOptions& options = {});
 Bytes png(ImageSize size = {45, 35}, std::int64_t channels = 3);
 
 Bytes bytes_of(const std::string& text);
-Bytes file_bytes(const std::string& path);
 void append(Bytes& bytes, const Bytes& more);
 Bytes inserted(Bytes bytes, std::size_t at, const Bytes& more);
 Bytes deflated(const Bytes& bytes);

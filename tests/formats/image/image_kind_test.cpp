@@ -12,7 +12,7 @@ namespace {
 using testing::Bytes;
 using testing::bytes_of;
 
-std::string kind_refusal(const std::string& text) {
+std::string refusal(const std::string& text) {
   return testing::message_of<DataError>([&] { image_kind(bytes_of(text), "cat.jpg"); });
 }
 
@@ -28,27 +28,27 @@ TEST(ImageKind, IsFoundByTheContent) {
 }
 
 TEST(ImageKind, AnEmptyFileIsRefused) {
-  EXPECT_EQ(kind_refusal(""), "cat.jpg: offset 0: the file is empty");
+  EXPECT_EQ(refusal(""), "cat.jpg: offset 0: the file is empty");
 }
 
 TEST(ImageKind, OtherKindsAreNamed) {
-  EXPECT_EQ(kind_refusal("GIF89a..."), is_no_image("a GIF image"));
-  EXPECT_EQ(kind_refusal(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), is_no_image("a WebP image"));
+  EXPECT_EQ(refusal("GIF89a..."), is_no_image("a GIF image"));
+  EXPECT_EQ(refusal(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), is_no_image("a WebP image"));
   EXPECT_EQ(
-      kind_refusal(std::string(
+      refusal(std::string(
           "\0\0\0\x1c"
           "ftypavif",
           12)),
       is_no_image("an AVIF image"));
-  EXPECT_EQ(kind_refusal(std::string("II*\0....", 8)), is_no_image("a TIFF image"));
-  EXPECT_EQ(kind_refusal(std::string("BM\x10\0\0\0", 6)), is_no_image("a BMP image"));
-  EXPECT_EQ(kind_refusal("\x1f\x8b\x08"), is_no_image("gzip"));
-  EXPECT_EQ(kind_refusal("hello"), is_no_image("text"));
-  EXPECT_EQ(kind_refusal("\n <!DOCTYPE html><html>404"), is_no_image("an HTML page"));
-  EXPECT_EQ(kind_refusal("<svg xmlns="), is_no_image("XML or an SVG image"));
-  EXPECT_EQ(kind_refusal(std::string("\x01\x02\0", 3)), is_no_image("of an unknown kind"));
-  EXPECT_EQ(kind_refusal(std::string(100, '\0')), is_no_image("of an unknown kind"));
-  EXPECT_EQ(kind_refusal("\xff\xd8"), is_no_image("text"));
+  EXPECT_EQ(refusal(std::string("II*\0....", 8)), is_no_image("a TIFF image"));
+  EXPECT_EQ(refusal(std::string("BM\x10\0\0\0", 6)), is_no_image("a BMP image"));
+  EXPECT_EQ(refusal("\x1f\x8b\x08"), is_no_image("gzip"));
+  EXPECT_EQ(refusal("hello"), is_no_image("text"));
+  EXPECT_EQ(refusal("\n <!DOCTYPE html><html>404"), is_no_image("an HTML page"));
+  EXPECT_EQ(refusal("<svg xmlns="), is_no_image("XML or an SVG image"));
+  EXPECT_EQ(refusal(std::string("\x01\x02\0", 3)), is_no_image("of an unknown kind"));
+  EXPECT_EQ(refusal(std::string(100, '\0')), is_no_image("of an unknown kind"));
+  EXPECT_EQ(refusal("\xff\xd8"), is_no_image("text"));
 }
 
 }  // namespace

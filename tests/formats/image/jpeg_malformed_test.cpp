@@ -19,11 +19,11 @@ using testing::picture;
 using testing::segment;
 using ::testing::StartsWith;
 
-std::string jpeg_refusal(const Bytes& bytes, const ImageOptions& options = {}) {
+std::string refusal(const Bytes& bytes, const ImageOptions& options = {}) {
   return testing::message_of<DataError>([&] { decode_image(bytes, "FILE", options); });
 }
 
-std::string jpeg_refusal_of_part(const Bytes& bytes) {
+std::string refusal_of_part(const Bytes& bytes) {
   return testing::message_of<DataError>([&] { ImageReader(bytes, "FILE").read({3, 4, 5, 6}); });
 }
 
@@ -52,8 +52,8 @@ TEST(JpegMalformed, CutAtEveryByteIsRefused) {
     const Bytes whole = jpeg({24, 16}, {.progressive = progressive});
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const Bytes part = cut(whole, size);
-      EXPECT_THAT(jpeg_refusal(part), StartsWith("FILE: offset ")) << size;
-      EXPECT_THAT(jpeg_refusal_of_part(part), StartsWith("FILE: offset ")) << size;
+      EXPECT_THAT(refusal(part), StartsWith("FILE: offset ")) << size;
+      EXPECT_THAT(refusal_of_part(part), StartsWith("FILE: offset ")) << size;
     }
   }
 }
@@ -64,10 +64,10 @@ TEST(JpegMalformed, CutInASegmentNamesIt) {
   const std::size_t end =
       table + 2 + static_cast<std::size_t>(whole[table + 2] << 8 | whole[table + 3]);
   EXPECT_EQ(
-      jpeg_refusal(cut(whole, end - 1)),
+      refusal(cut(whole, end - 1)),
       concat("FILE: offset ", table, ": the file ends inside a JPEG segment of 67 bytes"));
   EXPECT_EQ(
-      jpeg_refusal(cut(whole, end)),
+      refusal(cut(whole, end)),
       concat("FILE: offset ", end, ": the file ends inside its JPEG header"));
 }
 
@@ -75,17 +75,16 @@ TEST(JpegMalformed, CutInItsScanNamesTheEnd) {
   const Bytes whole = jpeg();
   const std::size_t size = whole.size() - 300;
   EXPECT_EQ(
-      jpeg_refusal(cut(whole, size)),
+      refusal(cut(whole, size)),
       concat("FILE: offset ", size, ": the file ends before its JPEG image does: it was cut"));
   EXPECT_THAT(
-      jpeg_refusal(with_end(cut(whole, size))),
-      HasSubstr("Corrupt JPEG data: premature end of data"));
+      refusal(with_end(cut(whole, size))), HasSubstr("Corrupt JPEG data: premature end of data"));
 }
 
 TEST(JpegMalformed, SamplesOf12BitsAreRefusedByName) {
   for (const int bits : {12, 16, 2, 0}) {
     EXPECT_THAT(
-        jpeg_refusal(with_frame(jpeg_frame(0xc1, 24, 16, bits))),
+        refusal(with_frame(jpeg_frame(0xc1, 24, 16, bits))),
         HasSubstr(concat(": JPEG with ", bits, " bits a sample is not read, only 8")));
   }
 }
@@ -93,14 +92,14 @@ TEST(JpegMalformed, SamplesOf12BitsAreRefusedByName) {
 TEST(JpegMalformed, OtherCodingsAreRefusedByName) {
   for (const int marker : {0xc9, 0xca}) {
     EXPECT_THAT(
-        jpeg_refusal(with_frame(jpeg_frame(marker, 24, 16))),
+        refusal(with_frame(jpeg_frame(marker, 24, 16))),
         HasSubstr(": JPEG with arithmetic coding is not read; convert the file"));
   }
   EXPECT_THAT(
-      jpeg_refusal(with_frame(jpeg_frame(0xc3, 24, 16))), HasSubstr("JPEG with lossless coding"));
+      refusal(with_frame(jpeg_frame(0xc3, 24, 16))), HasSubstr("JPEG with lossless coding"));
   for (const int marker : {0xc5, 0xc6, 0xc7, 0xcb, 0xcd, 0xce, 0xcf}) {
     EXPECT_THAT(
-        jpeg_refusal(with_frame(jpeg_frame(marker, 24, 16))),
+        refusal(with_frame(jpeg_frame(marker, 24, 16))),
         HasSubstr("JPEG with lossless, hierarchical or arithmetic coding is not read"));
   }
 }
@@ -108,7 +107,7 @@ TEST(JpegMalformed, OtherCodingsAreRefusedByName) {
 TEST(JpegMalformed, OtherNumbersOfComponentsAreRefused) {
   for (const int count : {0, 2, 5, 255}) {
     EXPECT_THAT(
-        jpeg_refusal(with_frame(jpeg_frame(0xc0, 24, 16, 8, count))),
+        refusal(with_frame(jpeg_frame(0xc0, 24, 16, 8, count))),
         HasSubstr(concat("JPEG with ", count, " components is not read, only 1, 3 or 4")));
   }
 }
@@ -117,25 +116,25 @@ TEST(JpegMalformed, FramesThatDoNotFitTheirLengthAreRefused) {
   Bytes frame = jpeg_frame(0xc0, 24, 16);
   frame[9] = 4;
   EXPECT_THAT(
-      jpeg_refusal(with_frame(frame)), HasSubstr("does not have the length of its 4 components"));
+      refusal(with_frame(frame)), HasSubstr("does not have the length of its 4 components"));
   frame = jpeg_frame(0xc0, 24, 16, 8, 4);
   frame[9] = 3;
   EXPECT_THAT(
-      jpeg_refusal(with_frame(frame)), HasSubstr("does not have the length of its 3 components"));
-  EXPECT_THAT(jpeg_refusal(with_frame(segment(0xc0, {8, 0, 1}))), HasSubstr("frame is too short"));
+      refusal(with_frame(frame)), HasSubstr("does not have the length of its 3 components"));
+  EXPECT_THAT(refusal(with_frame(segment(0xc0, {8, 0, 1}))), HasSubstr("frame is too short"));
   for (const int sampling : {0x00, 0x10, 0x01, 0x51, 0x15}) {
     frame = jpeg_frame(0xc0, 24, 16);
     frame[11] = static_cast<std::uint8_t>(sampling);
-    EXPECT_THAT(jpeg_refusal(with_frame(frame)), HasSubstr("a JPEG sampling factor is not 1 to 4"));
+    EXPECT_THAT(refusal(with_frame(frame)), HasSubstr("a JPEG sampling factor is not 1 to 4"));
   }
 }
 
 TEST(JpegMalformed, SidesOf0AreRefused) {
   EXPECT_THAT(
-      jpeg_refusal(with_frame(jpeg_frame(0xc0, 0, 16))),
+      refusal(with_frame(jpeg_frame(0xc0, 0, 16))),
       HasSubstr(": the image of 0 x 16 pixels is empty"));
   EXPECT_THAT(
-      jpeg_refusal(with_frame(jpeg_frame(0xc0, 24, 0))),
+      refusal(with_frame(jpeg_frame(0xc0, 24, 0))),
       HasSubstr(": the image of 24 x 0 pixels is empty"));
 }
 
@@ -143,38 +142,37 @@ TEST(JpegMalformed, SidesBeyondTheLimitAreRefused) {
   const std::string reason = "has a side above the limit of 16384";
   const Bytes tall = jpeg({1, 65'500});
   const Bytes wide = jpeg({65'500, 1});
-  EXPECT_THAT(jpeg_refusal(tall), HasSubstr(": the image of 1 x 65500 pixels " + reason));
-  EXPECT_THAT(jpeg_refusal(wide), HasSubstr(": the image of 65500 x 1 pixels " + reason));
+  EXPECT_THAT(refusal(tall), HasSubstr(": the image of 1 x 65500 pixels " + reason));
+  EXPECT_THAT(refusal(wide), HasSubstr(": the image of 65500 x 1 pixels " + reason));
   const ImageOptions wider{.limits = {.side = 65'500}};
   EXPECT_EQ(decode_image(tall, "FILE", wider).size, (ImageSize{1, 65'500}));
   EXPECT_EQ(decode_image(wide, "FILE", wider).size, (ImageSize{65'500, 1}));
   EXPECT_THAT(
-      jpeg_refusal(with_frame(jpeg_frame(0xc0, 16'384, 4'097))),
+      refusal(with_frame(jpeg_frame(0xc0, 16'384, 4'097))),
       HasSubstr("16384 x 4097 pixels has more pixels than the limit of 67108864"));
 }
 
 TEST(JpegMalformed, MarkersOutOfOrderAreRefused) {
   const Bytes whole = jpeg({24, 16});
   EXPECT_THAT(
-      jpeg_refusal(with_end({0xff, 0xd8})), HasSubstr("offset 2: the JPEG image ends or begins"));
+      refusal(with_end({0xff, 0xd8})), HasSubstr("offset 2: the JPEG image ends or begins"));
   const Bytes twice = testing::inserted(whole, find_segment(whole, 0xc0), jpeg_frame(0xc0, 24, 16));
-  EXPECT_THAT(jpeg_refusal(twice), HasSubstr("the JPEG image has two frames"));
+  EXPECT_THAT(refusal(twice), HasSubstr("the JPEG image has two frames"));
   EXPECT_THAT(
-      jpeg_refusal(
-          with_end(testing::inserted({0xff, 0xd8}, 2, segment(0xda, {1, 1, 0, 0, 63, 0})))),
+      refusal(with_end(testing::inserted({0xff, 0xd8}, 2, segment(0xda, {1, 1, 0, 0, 63, 0})))),
       HasSubstr("offset 2: the first scan comes before the frame"));
   const std::size_t table = find_segment(whole, 0xdb);
   EXPECT_THAT(
-      jpeg_refusal(testing::inserted(whole, table, {7})),
+      refusal(testing::inserted(whole, table, {7})),
       HasSubstr(concat("offset ", table, ": a JPEG marker is expected, the byte is 7")));
   EXPECT_THAT(
-      jpeg_refusal(testing::inserted(whole, 2, {0xff, 0})),
+      refusal(testing::inserted(whole, 2, {0xff, 0})),
       HasSubstr("offset 2: a JPEG marker is expected, its code is 0"));
   EXPECT_THAT(
-      jpeg_refusal(testing::inserted(whole, 2, {0xff, 0xe5, 0, 1})),
+      refusal(testing::inserted(whole, 2, {0xff, 0xe5, 0, 1})),
       HasSubstr("offset 2: the JPEG segment has a length of 1, less than 2"));
   EXPECT_THAT(
-      jpeg_refusal(testing::inserted(cut(whole, 100), 2, {0xff, 0xe5, 0xff, 0xff})),
+      refusal(testing::inserted(cut(whole, 100), 2, {0xff, 0xe5, 0xff, 0xff})),
       HasSubstr("offset 2: the file ends inside a JPEG segment of 65535 bytes"));
 }
 
@@ -191,7 +189,7 @@ TEST(JpegMalformed, MissingQuantizationTablesAreRefused) {
   Bytes bytes = jpeg({24, 16});
   bytes[find_segment(bytes, 0xdb) + 1] = 0xe9;
   EXPECT_THAT(
-      jpeg_refusal(bytes),
+      refusal(bytes),
       HasSubstr(": the JPEG image is damaged or cut: Quantization table 0x00 was not defined"));
 }
 
@@ -205,14 +203,14 @@ TEST(JpegMalformed, MissingHuffmanTablesAreTheStandards) {
 TEST(JpegMalformed, DamagedScansAreRefused) {
   const Bytes whole = jpeg({200, 160});
   EXPECT_THAT(
-      jpeg_refusal(testing::inserted(whole, find_scan(whole, 0) + 300, {0xff, 0xd9})),
+      refusal(testing::inserted(whole, find_scan(whole, 0) + 300, {0xff, 0xd9})),
       HasSubstr("Corrupt JPEG data: premature end of data segment"));
   EXPECT_THAT(
-      jpeg_refusal(testing::inserted(whole, whole.size() - 2, Bytes(100, 1))),
+      refusal(testing::inserted(whole, whole.size() - 2, Bytes(100, 1))),
       HasSubstr("extraneous bytes before marker 0xd9"));
   Bytes zeros = whole;
   for (std::size_t at = find_scan(whole, 0) + 200; at < zeros.size() - 2; ++at) zeros[at] = 0;
-  EXPECT_THAT(jpeg_refusal(zeros), HasSubstr(": the JPEG image is damaged or cut: "));
+  EXPECT_THAT(refusal(zeros), HasSubstr(": the JPEG image is damaged or cut: "));
 }
 
 TEST(JpegMalformed, BytesAfterItsEndAreNotItsOwn) {
@@ -226,11 +224,11 @@ TEST(JpegMalformed, ScansBeyondTheLimitAreRefused) {
   const Image image = picture({16, 16});
   const Bytes many = testing::jpeg_of_scans(image, testing::many_scans(6));
   EXPECT_THAT(find_scan(many, 1000), ::testing::Gt(0U));
-  EXPECT_THAT(jpeg_refusal(many), HasSubstr("damaged or cut: more than 200 scans"));
-  EXPECT_THAT(jpeg_refusal_of_part(many), HasSubstr("more than 200 scans"));
+  EXPECT_THAT(refusal(many), HasSubstr("damaged or cut: more than 200 scans"));
+  EXPECT_THAT(refusal_of_part(many), HasSubstr("more than 200 scans"));
   const Bytes some = testing::jpeg_of_scans(image, testing::many_scans(1));
   EXPECT_EQ(decode_image(some, "FILE").size, image.size);
-  EXPECT_THAT(jpeg_refusal(some, {.limits = {.scans = 189}}), HasSubstr("more than 189 scans"));
+  EXPECT_THAT(refusal(some, {.limits = {.scans = 189}}), HasSubstr("more than 189 scans"));
   EXPECT_EQ(decode_image(some, "FILE", {.limits = {.scans = 190}}).size, image.size);
 }
 
@@ -238,9 +236,9 @@ TEST(JpegMalformed, ComponentsWithoutAScanAreRefused) {
   const Bytes whole = testing::jpeg_of_scans(picture({24, 16}), testing::scan_of_each_component());
   EXPECT_EQ(decode_image(whole, "FILE").size, (ImageSize{24, 16}));
   EXPECT_THAT(
-      jpeg_refusal(with_end(cut(whole, find_scan(whole, 2)))), HasSubstr("component 2 is missing"));
+      refusal(with_end(cut(whole, find_scan(whole, 2)))), HasSubstr("component 2 is missing"));
   EXPECT_THAT(
-      jpeg_refusal_of_part(with_end(cut(whole, find_scan(whole, 1)))),
+      refusal_of_part(with_end(cut(whole, find_scan(whole, 1)))),
       HasSubstr("component 1 is missing"));
 }
 

@@ -49,14 +49,14 @@ TEST(Manifest, OfANewerLockstepSaysSo) {
   EXPECT_THAT(refusal(R"("v":1)", R"("v":2,"more":[{}])"), HasSubstr("newer Lockstep"));
   EXPECT_THAT(refusal(R"("v":1)", R"("v":0)"), HasSubstr("no version 0"));
   EXPECT_THAT(refusal(R"("v":1)", R"("v":-1)"), HasSubstr("whole number"));
-  EXPECT_THAT(refusal(R"("v":1,)", ""), HasSubstr(R"("v" must be there)"));
+  EXPECT_THAT(refusal(R"("v":1,)", ""), HasSubstr("v must be there"));
 }
 
 TEST(Manifest, MustBeCompleteJsonOfItsOwnKeys) {
   EXPECT_THAT(refusal("true", "false"), HasSubstr("never finished"));
-  EXPECT_THAT(refusal("true", "1"), HasSubstr(R"("complete" must be true)"));
-  EXPECT_THAT(refusal(R"(,"complete":true)", ""), HasSubstr(R"("complete" must be there)"));
-  EXPECT_THAT(refusal(R"("step":1200,)", ""), HasSubstr(R"("step" must be there)"));
+  EXPECT_THAT(refusal("true", "1"), HasSubstr("complete must be true"));
+  EXPECT_THAT(refusal(R"(,"complete":true)", ""), HasSubstr("complete must be there"));
+  EXPECT_THAT(refusal(R"("step":1200,)", ""), HasSubstr("step must be there"));
   EXPECT_THAT(refusal(R"("step":1200)", R"("step":1200,"x":0)"), HasSubstr("a key too many"));
   EXPECT_THAT(refusal(R"("step":1200)", R"("step":1,"step":1200)"), HasSubstr("comes twice"));
   EXPECT_THAT(refusal(R"("step":1200)", R"("step":[[[[[]]]]])"), HasSubstr("within each other"));
@@ -78,9 +78,9 @@ TEST(Manifest, ListsFilesOfTheFolderOnly) {
     EXPECT_THAT(refusal("state.json", name), HasSubstr("not one that a snapshot")) << name;
   }
   EXPECT_THAT(refusal("state.json", "model.safetensors"), HasSubstr("listed twice"));
-  EXPECT_THAT(refusal(kHash, kHash + "a"), HasSubstr(R"(files[0]."sha256" must be 64)"));
-  EXPECT_THAT(refusal(kHash, std::string(64, 'A')), HasSubstr(R"(files[0]."sha256" must be 64)"));
-  EXPECT_THAT(refusal(R"("bytes":104,)", ""), HasSubstr(R"(files[0]."bytes" must be there)"));
+  EXPECT_THAT(refusal(kHash, kHash + "a"), HasSubstr("files[0].sha256 must be 64"));
+  EXPECT_THAT(refusal(kHash, std::string(64, 'A')), HasSubstr("files[0].sha256 must be 64"));
+  EXPECT_THAT(refusal(R"("bytes":104,)", ""), HasSubstr("files[0].bytes must be there"));
   EXPECT_THAT(refusal(R"("bytes":104,)", R"("bytes":104,"x":1,)"), HasSubstr("a key too many"));
   const std::string text = to_json(example());
   const std::size_t list = text.find('[');

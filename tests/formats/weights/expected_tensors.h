@@ -8,6 +8,8 @@
 
 #include "lockstep/formats/weights/element_type.h"
 
+#include "tests/formats/idx_bytes.h"
+
 namespace lockstep::testing {
 
 /// A tensor as Python has written it, see tests/conformance/weights.py.
@@ -23,8 +25,5 @@ std::filesystem::path python_file(const std::string& name);
 
 /// Returns what is in such a file, in its order.
 std::vector<ExpectedTensor> expected_tensors(const std::string& file);
-
-/// Returns the bytes of a file.
-std::vector<std::uint8_t> file_bytes(const std::filesystem::path& path);
 
 }  // namespace lockstep::testing

@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::message_of;
 
 const std::vector<std::uint8_t> kBytes{1, 2, 3, 4, 5, 6, 7, 8};
 
@@ -69,7 +70,7 @@ TEST_F(SafetensorsWriter, WritesWhatItReads) {
 TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
   const auto writing = [&](const TensorEntry& bad,
                            const std::map<std::string, std::string>& metadata = {}) {
-    return testing::message_of<InvalidArgument>(
+    return message_of<InvalidArgument>(
         [&] { write_safetensors(path_, std::vector{bad}, metadata); });
   };
   EXPECT_EQ(
@@ -88,7 +89,7 @@ TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
       writing(entry("a", ElementType::kUint8, {1}, 1), {{"k", "\xff"}}),
       HasSubstr("metadata \"k\" is not UTF-8"));
   EXPECT_THAT(
-      testing::message_of<InvalidArgument>([&] {
+      message_of<InvalidArgument>([&] {
         const auto same = entry("a", ElementType::kUint8, {1}, 1);
         write_safetensors(path_, std::vector{same, same});
       }),

@@ -15,10 +15,11 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::python_file;
 
 std::string python_refusal(const std::string& file) {
-  return testing::message_of<DataError>([&] { tensors_of(read_torch_file(python_file(file))); });
+  return message_of<DataError>([&] { tensors_of(read_torch_file(python_file(file))); });
 }
 
 void expect_python(const TensorFile& file, const std::vector<testing::ExpectedTensor>& expected) {
@@ -93,7 +94,7 @@ TEST_P(Checkpoint, RefusesToLeaveOutWhatIsNoTensor) {
   EXPECT_THAT(message, HasSubstr("at the top are: \"model\", \"optimizer\", \"epoch\", "));
   const TorchFile file = read_torch_file(python_file(GetParam()));
   EXPECT_THAT(
-      testing::message_of<DataError>([&] { tensors_of(file, "optimizer"); }),
+      message_of<DataError>([&] { tensors_of(file, "optimizer"); }),
       HasSubstr("\"optimizer.param_groups.0.weight_decay\" (an integer)"));
   EXPECT_THROW(tensors_of(file, "mode"), InvalidArgument);
   EXPECT_THROW(tensors_of(file, "epoch"), InvalidArgument);
@@ -154,8 +155,7 @@ TEST(TorchFile, RefusesTruncationAtEveryByte) {
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const auto cut = std::span(whole).first(size);
     EXPECT_THAT(
-        testing::message_of<DataError>([&] { parse_torch_file(cut, "FILE"); }),
-        HasSubstr("FILE: offset "))
+        message_of<DataError>([&] { parse_torch_file(cut, "FILE"); }), HasSubstr("FILE: offset "))
         << size;
   }
 }
@@ -167,7 +167,7 @@ TEST(TorchFile, RefusesAFlippedBitInAnyStorage) {
     auto damaged = whole;
     damaged[static_cast<std::size_t>(entry.bytes.data() - whole.data())] ^= 0x10;
     EXPECT_THAT(
-        testing::message_of<DataError>([&] { parse_torch_file(damaged, "FILE"); }),
+        message_of<DataError>([&] { parse_torch_file(damaged, "FILE"); }),
         HasSubstr("is not the stored one"))
         << entry.name;
   }

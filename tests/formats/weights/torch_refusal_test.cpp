@@ -23,7 +23,7 @@ using testing::torch_bytes;
 using testing::tuple;
 using testing::ZipPart;
 
-const std::string kStorage(24, 'x');
+const std::string kElements(24, 'x');
 
 std::string refusal_of_bytes(const std::vector<std::uint8_t>& bytes) {
   testing::take_largest_allocation();
@@ -34,21 +34,21 @@ std::string refusal_of_bytes(const std::vector<std::uint8_t>& bytes) {
   return message;
 }
 
-/// Returns the torch_refusal of a file with this pickle.
-std::string torch_refusal(const std::string& pickle) {
-  return refusal_of_bytes(torch_bytes(pickle, kStorage));
+/// Returns the refusal of a file with this pickle.
+std::string refusal(const std::string& pickle) {
+  return refusal_of_bytes(torch_bytes(pickle, kElements));
 }
 
 std::string refusal_of_tensor(const testing::TensorParts& parts) {
-  return torch_refusal(dict_of(tensor(parts)));
+  return refusal(dict_of(tensor(parts)));
 }
 
 void expect_read(const std::string& pickle) {
-  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle, kStorage), "FILE"));
+  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle, kElements), "FILE"));
 }
 
 TEST(TorchRefusal, TheUnbrokenTensorIsRead) {
-  const auto bytes = torch_bytes(dict_of(tensor()), kStorage);
+  const auto bytes = torch_bytes(dict_of(tensor()), kElements);
   const TorchFile file = parse_torch_file(bytes, "FILE");
   EXPECT_EQ(tensors_of(file).find("a")->bytes.size(), 24U);
 }
@@ -131,11 +131,11 @@ TEST(TorchRefusal, ShapesMustFitStridesAndMemory) {
 TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
   // 48 MiB each; what the copies may need beyond the file is 64 MiB.
   const std::string copy = tensor({.shape = tuple({12 << 20}), .strides = tuple({0})});
-  const auto bytes = torch_bytes(pickle_of("](" + copy + copy + "e"), kStorage);
+  const auto bytes = torch_bytes(pickle_of("](" + copy + copy + "e"), kElements);
   EXPECT_THAT(
       testing::message_of<DataError>([&] { parse_torch_file(bytes, "FILE"); }),
       HasSubstr("is much larger than the file"));
-  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle_of(copy), kStorage), "FILE"));
+  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle_of(copy), kElements), "FILE"));
 }
 
 TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
@@ -163,10 +163,9 @@ TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
       refusal_of_tensor(
           {.storage_type = name("torch.storage", "UntypedStorage"), .storage_size = integer(24)}),
       HasSubstr("a tensor's type is not said"));
+  EXPECT_THAT(refusal(dict_of(text("x") + "Q")), HasSubstr("what a callable is given is a text"));
   EXPECT_THAT(
-      torch_refusal(dict_of(text("x") + "Q")), HasSubstr("what a callable is given is a text"));
-  EXPECT_THAT(
-      torch_refusal(dict_of("(" + text("module") + "NNNNtQ")),
+      refusal(dict_of("(" + text("module") + "NNNNtQ")),
       HasSubstr("a persistent id is of the kind \"module\""));
 }
 
@@ -185,25 +184,23 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
            {"torch", "QInt8Storage"},
            {"torch", "float33"}}) {
     EXPECT_THAT(
-        torch_refusal(dict_of(name(module, function))),
+        refusal(dict_of(name(module, function))),
         HasSubstr("the file asks for \"" + module + ' ' + function + '"'));
     EXPECT_THAT(
-        torch_refusal(dict_of(text(module) + text(function) + "\x93")),
-        HasSubstr("the file asks for"));
+        refusal(dict_of(text(module) + text(function) + "\x93")), HasSubstr("the file asks for"));
   }
   EXPECT_THAT(
-      torch_refusal(dict_of(name("torch", "float32") + ")R")),
+      refusal(dict_of(name("torch", "float32") + ")R")),
       HasSubstr("\"torch float32\" is called, and is no function"));
-  EXPECT_THAT(torch_refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
+  EXPECT_THAT(refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
   EXPECT_THAT(
-      torch_refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
+      refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
       HasSubstr("OrderedDict is given 1 values"));
   EXPECT_THAT(
-      torch_refusal(dict_of(name("torch", "float32"))),
+      refusal(dict_of(name("torch", "float32"))),
       HasSubstr("data.pkl holds the name \"torch float32\", which is no value"));
   EXPECT_THAT(
-      torch_refusal(dict_of("N" + text("x") + "\x93")),
-      HasSubstr("a name is made of None and a text"));
+      refusal(dict_of("N" + text("x") + "\x93")), HasSubstr("a name is made of None and a text"));
 }
 
 TEST(TorchRefusal, StoragesMustBeThere) {
@@ -244,22 +241,22 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
 
 TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
   EXPECT_THAT(
-      torch_refusal(pickle_of("}(" + text("a") + "N" + text("a") + "Nu")),
+      refusal(pickle_of("}(" + text("a") + "N" + text("a") + "Nu")),
       HasSubstr("a dict has a key twice"));
-  EXPECT_THAT(torch_refusal(pickle_of("}(K\x01NK\x01Nu")), HasSubstr("a dict has a key twice"));
+  EXPECT_THAT(refusal(pickle_of("}(K\x01NK\x01Nu")), HasSubstr("a dict has a key twice"));
   EXPECT_THAT(
-      torch_refusal(pickle_of("}NNs")), HasSubstr("a dict's key is None; only texts and integers"));
-  EXPECT_THAT(torch_refusal(pickle_of("})Ns")), HasSubstr("a dict's key is a tuple"));
+      refusal(pickle_of("}NNs")), HasSubstr("a dict's key is None; only texts and integers"));
+  EXPECT_THAT(refusal(pickle_of("})Ns")), HasSubstr("a dict's key is a tuple"));
   const auto bytes = torch_bytes(
       pickle_of("}(" + text("a") + "}" + text("b") + tensor() + "s" + text("a.b") + tensor() + "u"),
-      kStorage);
+      kElements);
   const TorchFile file = parse_torch_file(bytes, "FILE");
   EXPECT_THROW(tensors_of(file), DataError);
 }
 
 TEST(TorchRefusal, PicklesThatNoStateDictNeeds) {
   EXPECT_THAT(
-      torch_refusal(std::string((16 << 20) + 1, 'N')),
+      refusal(std::string((16 << 20) + 1, 'N')),
       HasSubstr("data.pkl has more than 16777216 bytes"));
 }
 
@@ -269,11 +266,11 @@ TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
   for (char i = 2; i < 62; ++i)
     doubling += std::string("h") + char(i - 1) + "h" + char(i - 1) + "\x86q" + i;
   EXPECT_THAT(
-      torch_refusal(pickle_of("](" + doubling + "e")),
+      refusal(pickle_of("](" + doubling + "e")),
       HasSubstr("a small pickle stands for too many values"));
   EXPECT_THAT(
-      torch_refusal(pickle_of("]q\x01h\x01"
-                              "a")),
+      refusal(pickle_of("]q\x01h\x01"
+                        "a")),
       HasSubstr("a small pickle stands for too many values"));
   const auto nested = [](std::size_t depth) {
     // The blanks of a text make the pickle long enough for its values.
@@ -282,15 +279,14 @@ TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
         std::string(depth - 1, 'a') + "e");
   };
   expect_read(nested(100));
-  EXPECT_THAT(torch_refusal(nested(101)), HasSubstr("values lie deeper than 100 levels"));
+  EXPECT_THAT(refusal(nested(101)), HasSubstr("values lie deeper than 100 levels"));
   EXPECT_THAT(
-      torch_refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
+      refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
       HasSubstr("values lie deeper than 100 levels"));
   std::string repeated = "](" + text(std::string(100'000, 'x')) + "q\x01";
   for (int i = 0; i < 1000; ++i) repeated += "h\x01";
   EXPECT_THAT(
-      torch_refusal(pickle_of(repeated + "e")),
-      HasSubstr("a small pickle stands for too many values"));
+      refusal(pickle_of(repeated + "e")), HasSubstr("a small pickle stands for too many values"));
 }
 
 }  // namespace

@@ -20,11 +20,11 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::uint16_t kDescriptor = 8;
 
-std::string zip_refusal(const Bytes& bytes) {
+std::string zip_flaw(const Bytes& bytes) {
   return testing::message_of<DataError>([&] { read_zip(bytes, "FILE"); });
 }
 
-std::string zip_refusal(const ZipPart& part) { return zip_refusal(zip_bytes({part})); }
+std::string zip_flaw(const ZipPart& part) { return zip_flaw(zip_bytes({part})); }
 
 std::string text_of(const ZipEntry& entry) { return {entry.bytes.begin(), entry.bytes.end()}; }
 
@@ -64,15 +64,15 @@ TEST(ZipReader, ReadsDescriptorsOfAllFourForms) {
       for (std::size_t i = 0; i < part.descriptor.size(); ++i) {
         ZipPart damaged = part;
         damaged.descriptor[i] = static_cast<char>(damaged.descriptor[i] ^ 1);
-        EXPECT_THAT(zip_refusal(damaged), HasSubstr("bytes behind it are not what")) << i;
+        EXPECT_THAT(zip_flaw(damaged), HasSubstr("bytes behind it are not what")) << i;
       }
     }
   }
   ZipPart missing = described("a", "content", true, 4);
   missing.descriptor.clear();
-  EXPECT_THAT(zip_refusal(missing), HasSubstr("FILE: offset 38: \"a\": the 0 bytes behind it"));
+  EXPECT_THAT(zip_flaw(missing), HasSubstr("FILE: offset 38: \"a\": the 0 bytes behind it"));
   const ZipPart superfluous{.name = "a", .content = "content", .descriptor = "x"};
-  EXPECT_THAT(zip_refusal(superfluous), HasSubstr("the 1 bytes behind it are not what"));
+  EXPECT_THAT(zip_flaw(superfluous), HasSubstr("the 1 bytes behind it are not what"));
 }
 
 TEST(ZipReader, Reads64BitFields) {
@@ -86,53 +86,52 @@ TEST(ZipReader, Reads64BitFields) {
   part.extra = numbers(2, {7, 1}) + "x" + numbers(2, {1, 24}) + numbers(8, {7, 7, 0});
   EXPECT_EQ(text_of(read_zip(zip_bytes({part}, true), "FILE")[0]), content);
   part.extra = numbers(2, {1, 24}) + numbers(8, {7, 8, 0});
-  EXPECT_THAT(zip_refusal(part), HasSubstr("\"a\" has 7 bytes, of which 8 are stored"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("\"a\" has 7 bytes, of which 8 are stored"));
   part.extra = numbers(2, {1, 24}) + numbers(8, {1ULL << 62, 1ULL << 62, 0});
-  EXPECT_THAT(zip_refusal(part), HasSubstr("4611686018427387904 bytes reach into what follows"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("4611686018427387904 bytes reach into what follows"));
   part.extra = numbers(2, {1, 24}) + numbers(8, {7, 7, ~0ULL});
-  EXPECT_THAT(zip_refusal(part), HasSubstr("belong to no file of the archive"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("belong to no file of the archive"));
   part.extra = numbers(2, {1, 8}) + numbers(8, {7});
-  EXPECT_THAT(zip_refusal(part), HasSubstr("has 7 bytes, of which 4294967295 are stored"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("has 7 bytes, of which 4294967295 are stored"));
   part.extra = numbers(2, {1, 24}) + numbers(8, {7});
-  EXPECT_THAT(zip_refusal(part), HasSubstr("the file ends within a record"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("the file ends within a record"));
 }
 
 TEST(ZipReader, RefusesAWrongChecksum) {
   const ZipPart part{.name = "x/a", .content = "one", .checksum = checksum_of("one") ^ 1};
   EXPECT_EQ(
-      zip_refusal(part),
+      zip_flaw(part),
       "FILE: offset 33: \"x/a\": the checksum of its 3 bytes is not the stored one: the file is "
       "damaged");
 }
 
 TEST(ZipReader, RefusesCompressedAndEncryptedFiles) {
   EXPECT_THAT(
-      zip_refusal({.name = "a", .content = "x", .method = 8}),
+      zip_flaw({.name = "a", .content = "x", .method = 8}),
       HasSubstr("FILE: offset 32: \"a\" is compressed (method 8): TorchScript, or packed anew"));
   for (const int bit : {0, 1, 2, 4, 5, 6, 13}) {
     EXPECT_THAT(
-        zip_refusal({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
+        zip_flaw({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
         HasSubstr("\"a\" is encrypted, split or of a kind that is not read"));
   }
 }
 
 TEST(ZipReader, RefusesNamesThatLeaveTheArchive) {
   for (const char* name : {"../a", "x/../a", "x/..", "..", "/a", "x\\a", ""}) {
-    EXPECT_THAT(zip_refusal({.name = name}), HasSubstr("which could leave it")) << name;
+    EXPECT_THAT(zip_flaw({.name = name}), HasSubstr("which could leave it")) << name;
   }
   EXPECT_THAT(
-      zip_refusal({.name = "x/a\xff"}),
-      HasSubstr("the zip archive's name \"x/a\\xff\" is not UTF-8"));
-  EXPECT_THAT(zip_refusal({.name = std::string("a\0b", 3)}), HasSubstr("is not UTF-8"));
+      zip_flaw({.name = "x/a\xff"}), HasSubstr("the zip archive's name \"x/a\\xff\" is not UTF-8"));
+  EXPECT_THAT(zip_flaw({.name = std::string("a\0b", 3)}), HasSubstr("is not UTF-8"));
   EXPECT_NO_THROW(read_zip(zip_bytes({{.name = "x/..a"}}), "FILE"));
 }
 
 TEST(ZipReader, RefusesDuplicateAndOverlappingFiles) {
   const ZipPart part{.name = "a", .content = "one"};
-  EXPECT_THAT(zip_refusal(zip_bytes({part, part})), HasSubstr("\"a\" is there twice"));
+  EXPECT_THAT(zip_flaw(zip_bytes({part, part})), HasSubstr("\"a\" is there twice"));
   // Two names for the same bytes: how a small archive unpacks to a huge one.
   EXPECT_THAT(
-      zip_refusal(zip_bytes({part, {.name = "b", .content = "one", .header = 0}})),
+      zip_flaw(zip_bytes({part, {.name = "b", .content = "one", .header = 0}})),
       HasSubstr("two files of the zip archive lie at the same place"));
   const ZipPart inner{.name = "b", .content = "two"};
   const auto bytes = zip_bytes({inner});
@@ -141,34 +140,34 @@ TEST(ZipReader, RefusesDuplicateAndOverlappingFiles) {
   ZipPart within = inner;
   within.header = 31;
   EXPECT_THAT(
-      zip_refusal(zip_bytes({outer, within})),
+      zip_flaw(zip_bytes({outer, within})),
       HasSubstr("\"a\": its 34 bytes reach into what follows at 31"));
   EXPECT_THAT(
-      zip_refusal({.name = "a", .content = "one", .size = 4, .local_size = 4}),
+      zip_flaw({.name = "a", .content = "one", .size = 4, .local_size = 4}),
       HasSubstr("reach into what follows"));
   EXPECT_THAT(
-      zip_refusal({.name = "a", .content = "one", .size = 2, .local_size = 2}),
+      zip_flaw({.name = "a", .content = "one", .size = 2, .local_size = 2}),
       HasSubstr("the 1 bytes behind it"));
 }
 
 TEST(ZipReader, RefusesHeadersThatContradictTheDirectory) {
   const auto contradiction = HasSubstr("its own header is not what the zip directory says");
-  EXPECT_THAT(zip_refusal({.name = "a", .content = "x", .local_name = "b"}), contradiction);
-  EXPECT_THAT(zip_refusal({.name = "a", .content = "x", .local_size = 0}), contradiction);
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .local_name = "b"}), contradiction);
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .local_size = 0}), contradiction);
   auto bytes = zip_bytes({{.name = "a", .content = "x"}});
   for (const std::size_t field : {0U, 6U, 8U, 14U, 18U, 22U, 26U}) {
     auto damaged = bytes;
     damaged[field] ^= 1;
-    EXPECT_NE(zip_refusal(damaged), "") << field;
+    EXPECT_NE(zip_flaw(damaged), "") << field;
   }
 }
 
 TEST(ZipReader, RefusesBytesThatBelongToNoFile) {
   auto bytes = zip_bytes({{.name = "a", .content = "x"}});
   bytes.insert(bytes.begin(), 0);
-  EXPECT_THAT(zip_refusal(bytes), HasSubstr("directory does not lie before its end"));
+  EXPECT_THAT(zip_flaw(bytes), HasSubstr("directory does not lie before its end"));
   EXPECT_THAT(
-      zip_refusal({.name = "a", .content = "x", .header = 1}),
+      zip_flaw({.name = "a", .content = "x", .header = 1}),
       HasSubstr("the first 1 bytes belong to no file"));
 }
 
@@ -179,7 +178,7 @@ TEST(ZipReader, RefusesEndsThatLie) {
   const auto damaged = [&](std::size_t field, std::uint8_t value) {
     auto bytes = narrow;
     bytes[end + field] = value;
-    return zip_refusal(bytes);
+    return zip_flaw(bytes);
   };
   EXPECT_THAT(
       damaged(0, 0), HasSubstr("no zip archive's end: the file was cut or goes on behind it"));
@@ -191,12 +190,12 @@ TEST(ZipReader, RefusesEndsThatLie) {
   EXPECT_THAT(damaged(20, 1), HasSubstr("ends with a comment"));
   auto fewer = narrow;
   fewer[end + 8] = fewer[end + 10] = 1;
-  EXPECT_THAT(zip_refusal(fewer), HasSubstr("the zip directory goes on after its 1 files"));
+  EXPECT_THAT(zip_flaw(fewer), HasSubstr("the zip directory goes on after its 1 files"));
   fewer[end + 8] = fewer[end + 10] = 3;
-  EXPECT_THAT(zip_refusal(fewer), HasSubstr("has no 3 files"));
+  EXPECT_THAT(zip_flaw(fewer), HasSubstr("has no 3 files"));
   auto longer = narrow;
   longer.push_back(0);
-  EXPECT_THAT(zip_refusal(longer), HasSubstr("no zip archive's end"));
+  EXPECT_THAT(zip_flaw(longer), HasSubstr("no zip archive's end"));
 }
 
 TEST(ZipReader, Refuses64BitEndsThatLie) {
@@ -205,7 +204,7 @@ TEST(ZipReader, Refuses64BitEndsThatLie) {
   const auto damaged = [&](std::size_t field) {
     auto bytes = wide;
     bytes[end64 + field] ^= 1;
-    return zip_refusal(bytes);
+    return zip_flaw(bytes);
   };
   for (const std::size_t field : {4U, 16U, 20U, 24U, 32U, 40U, 48U, 55U}) {
     EXPECT_THAT(damaged(field), HasSubstr("two ends contradict each other")) << field;
@@ -225,8 +224,7 @@ TEST(ZipReader, ACountIsNotBelieved) {
   bytes[bytes.size() - 22 + 8] = bytes[bytes.size() - 22 + 9] = 0xff;
   bytes[bytes.size() - 22 + 10] = bytes[bytes.size() - 22 + 11] = 0xff;
   testing::take_largest_allocation();
-  EXPECT_THAT(
-      zip_refusal(bytes), HasSubstr("a directory of 47 bytes has no 35747322042253313 files"));
+  EXPECT_THAT(zip_flaw(bytes), HasSubstr("a directory of 47 bytes has no 35747322042253313 files"));
   EXPECT_LE(testing::take_largest_allocation(), 4096U);
 }
 
@@ -235,7 +233,7 @@ TEST(ZipReader, RefusesTruncationAtEveryByte) {
       zip_bytes({described("x/a", "one", true, 4), {.name = "x/b", .content = "two"}}, true);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_THAT(
-        zip_refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))),
+        zip_flaw(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))),
         HasSubstr(concat("FILE: offset ", size, ": no zip archive's end")));
   }
 }

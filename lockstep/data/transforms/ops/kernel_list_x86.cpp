@@ -1,4 +1,4 @@
-#include "lockstep/data/transforms/ops/affine_kernel.h"
+#include "lockstep/data/transforms/ops/affine.h"
 #include "lockstep/data/transforms/ops/resample_kernel.h"
 
 namespace lockstep::data {
