@@ -10,13 +10,13 @@
 namespace lockstep::data {
 namespace {
 
-RandomStream stream_of(std::int64_t index) { return {{1, 2, index}, Draw::kCrop}; }
+RandomStream crop_stream(std::int64_t index) { return {{1, 2, index}, Draw::kCrop}; }
 
 TEST(RandomAreaBox, StaysInTheImageAndInItsBounds) {
   const RandomArea area{0.2, 0.5, 0.5, 2};
   for (const ImageSize size : {ImageSize{32, 32}, {500, 375}, {90, 100}}) {
     for (std::int64_t index = 0; index < 500; ++index) {
-      auto stream = stream_of(index);
+      auto stream = crop_stream(index);
       const Box box = random_area_box(size, area, stream);
       ASSERT_GE(box.left, 0);
       ASSERT_GE(box.top, 0);
@@ -33,21 +33,21 @@ TEST(RandomAreaBox, StaysInTheImageAndInItsBounds) {
 
 TEST(RandomAreaBox, CountsRatiosAsWidthByHeight) {
   for (std::int64_t index = 0; index < 50; ++index) {
-    auto stream = stream_of(index);
+    auto stream = crop_stream(index);
     const Box box = random_area_box({100, 100}, {0.1, 0.2, 2, 3}, stream);
     EXPECT_GT(box.width, 3 * box.height / 2);
   }
 }
 
 TEST(RandomAreaBox, TakesTheWholeIfNothingElseIsAllowed) {
-  auto stream = stream_of(0);
+  auto stream = crop_stream(0);
   EXPECT_EQ(random_area_box({40, 30}, {1, 1, 4. / 3., 4. / 3.}, stream), (Box{0, 0, 40, 30}));
 }
 
 // Ten tries cannot succeed: the whole area of a square does not fit.
 TEST(RandomAreaBox, FallsBackToTheCentre) {
   for (std::int64_t index = 0; index < 20; ++index) {
-    auto stream = stream_of(index);
+    auto stream = crop_stream(index);
     EXPECT_EQ(
         random_area_box({400, 100}, {1, 1, 3. / 4., 4. / 3.}, stream), (Box{133, 0, 133, 100}));
     EXPECT_EQ(
@@ -59,7 +59,7 @@ TEST(RandomAreaBox, FallsBackToTheCentre) {
 // A part of no pixels is drawn again; timm would pass it on to Pillow, which fails.
 TEST(RandomAreaBox, HasPixelsEvenInTinyImages) {
   for (std::int64_t index = 0; index < 200; ++index) {
-    auto stream = stream_of(index);
+    auto stream = crop_stream(index);
     const Box box = random_area_box({1, 2}, {}, stream);
     EXPECT_GE(box.width * box.height, 1);
   }
@@ -68,7 +68,7 @@ TEST(RandomAreaBox, HasPixelsEvenInTinyImages) {
 TEST(RandomBox, ReachesEveryPlace) {
   std::set<std::pair<std::int64_t, std::int64_t>> places;
   for (std::int64_t index = 0; index < 500; ++index) {
-    auto stream = stream_of(index);
+    auto stream = crop_stream(index);
     const Box box = random_box({8, 6}, {6, 5}, stream);
     EXPECT_EQ(box.width, 6);
     EXPECT_EQ(box.height, 5);

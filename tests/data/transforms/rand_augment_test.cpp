@@ -58,7 +58,7 @@ TEST(ParseRandAugment, RefusesTheRest) {
   EXPECT_THAT(refusal("rand-mstd1e999"), HasSubstr("no number: \"1e999\""));
 }
 
-std::map<std::string, AugmentOp> operations() {
+std::map<std::string, AugmentOp> ops_by_name() {
   return {{"rotate", AugmentOp::kRotate},          {"posterize", AugmentOp::kPosterize},
           {"solarize", AugmentOp::kSolarize},      {"solarize_add", AugmentOp::kSolarizeAdd},
           {"saturation", AugmentOp::kSaturation},  {"contrast", AugmentOp::kContrast},
@@ -75,7 +75,7 @@ TEST(RandAugment, GivesOperationsTheArgumentsOfTimm) {
   double magnitude = 0;
   double argument = 0;
   int lines = 0;
-  const auto all = operations();
+  const auto all = ops_by_name();
   while (file >> name >> increasing >> negated >> magnitude >> argument) {
     EXPECT_DOUBLE_EQ(augment_argument(all.at(name), magnitude, increasing, negated), argument)
         << name << " " << increasing << negated << " " << magnitude;
@@ -84,11 +84,11 @@ TEST(RandAugment, GivesOperationsTheArgumentsOfTimm) {
   EXPECT_EQ(lines, 528);
 }
 
-RandomStream stream_of(std::int64_t index) { return {{1, 2, index}, Draw::kColour}; }
+RandomStream colour_stream(std::int64_t index) { return {{1, 2, index}, Draw::kColour}; }
 
 TEST(RandAugment, DrawsAsManyStepsAsLayersIfSure) {
   for (std::int64_t index = 0; index < 100; ++index) {
-    auto stream = stream_of(index);
+    auto stream = colour_stream(index);
     EXPECT_EQ(draw_steps({.probability = 1, .layers = 7}, stream).size(), 7U);
     EXPECT_TRUE(draw_steps({.probability = 0, .layers = 7}, stream).empty());
   }
@@ -98,7 +98,7 @@ TEST(RandAugment, DrawsAsManyStepsAsLayersIfSure) {
 std::set<double> magnitudes(const RandAugmentOptions& options) {
   std::set<double> all;
   for (std::int64_t index = 0; index < 2000; ++index) {
-    auto stream = stream_of(index);
+    auto stream = colour_stream(index);
     for (const AugmentStep& step : draw_steps(options, stream)) {
       if (step.op == AugmentOp::kTranslateX) all.insert(std::abs(step.argument) / 0.045);
     }
