@@ -7,7 +7,7 @@
 
 #include "lockstep/bench/metric_line.h"
 #include "lockstep/core/error.h"
-#include "lockstep/formats/byte_source.h"
+#include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/input_file.h"
 
 namespace lockstep::bench {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,14 @@ class FileDescriptor {
  private:
   int descriptor_ = -1;
 };
+
+/// Makes a call of the operating system again as long as a signal interrupts it.
+template <typename Call>
+auto retried(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 /// Throws std::system_error made of errno: `ACTION OBJECT: reason`.
 [[noreturn]] void throw_errno(const std::string& action, const std::string& object = "");

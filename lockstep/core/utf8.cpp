@@ -69,4 +69,22 @@ std::string printable(std::string_view text) {
   return result + (is_long ? "...\"" : "\"");
 }
 
+std::string printable_path(std::string_view path) {
+  std::string text;
+  while (!path.empty()) {
+    const std::uint8_t first = byte_at(path, 0);
+    std::size_t bytes = code_bytes(path);
+    const bool is_control =
+        bytes == 1 ? first < 0x20 || first == 0x7f : first == 0xc2 && byte_at(path, 1) < 0xa0;
+    if (bytes == 0 || is_control) {
+      text += first == '\n' ? "\\n" : first == '\t' ? "\\t" : escaped(first);
+      bytes = 1;
+    } else {
+      text += path.substr(0, bytes);
+    }
+    path.remove_prefix(bytes);
+  }
+  return text;
+}
+
 }  // namespace lockstep

@@ -12,4 +12,8 @@ bool is_utf8(std::string_view text);
 /// and not more than its first 100 bytes.
 std::string printable(std::string_view text);
 
+/// Returns a path as messages show it: what is not printable UTF-8 becomes `\n`, `\t` or `\x` and
+/// two digits.
+std::string printable_path(std::string_view path);
+
 }  // namespace lockstep

@@ -8,19 +8,19 @@
 
 namespace lockstep {
 
-/// Is what a step computes with: images [batch, channels, height, width] in NHWC memory, classes
-/// [batch] as int64.
+/// The input of a step: images [batch, channels, height, width] in NHWC memory, classes [batch] as
+/// int64.
 struct Batch {
   torch::Tensor data;
   torch::Tensor target;
 };
 
-/// Marks a sample that must not be counted: cross entropy leaves this class out by default.
+/// The class of a sample that must not be counted: cross entropy leaves it out by default.
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
 namespace data {
 
-/// Says what the memory of batches is like.
+/// The form of the memory of batches.
 struct BatchForm {
   ImageShape shape;
   torch::ScalarType dtype = torch::kFloat;  ///< or kBFloat16
@@ -30,10 +30,11 @@ struct BatchForm {
 /// Makes a batch of so many samples, its memory not set.
 Batch empty_batch(std::int64_t size, const BatchForm& form);
 
-/// Says whether nobody else holds the memory of a batch or a view of it.
+/// Returns whether nobody else holds the memory of a batch or a view of it.
 bool is_held_by_nobody_else(const Batch& batch);
 
-/// Says whether a batch is of that size and form and nobody else holds its memory or a view of it.
+/// Returns whether a batch is of that size and form and nobody else holds its memory or a view of
+/// it.
 bool can_be_reused(const Batch& batch, std::int64_t size, const BatchForm& form);
 
 }  // namespace data

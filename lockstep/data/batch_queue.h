@@ -12,13 +12,14 @@
 
 namespace lockstep::data {
 
-/// Prepares numbered batches in threads, a bounded number ahead, and hands them out in order.
+/// A queue of numbered batches that threads prepare, a bounded number ahead, and that are handed
+/// out in order.
 ///
 /// Which thread prepares a batch depends on chance; what is in it must not. The memory that next()
 /// takes back serves a later batch.
 class BatchQueue {
  public:
-  /// Fills a batch, using its memory if that fits. Called from several threads.
+  /// A function that fills a batch, using its memory if that fits. Called from several threads.
   using Prepare = std::function<void(Batch& batch, std::int64_t number)>;
 
   struct Bounds {

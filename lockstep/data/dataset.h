@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Says how large an image is; in memory the channels of a pixel lie together.
+/// How large an image is; in memory the channels of a pixel lie together.
 struct ImageShape {
   std::int64_t channels = 1;
   std::int64_t height = 0;
@@ -17,7 +17,7 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-/// Holds a set of labelled images in memory as unsigned bytes.
+/// A set of labelled images in memory as unsigned bytes.
 ///
 /// A small value: copies share the pixels, which nobody changes.
 ///
@@ -46,7 +46,7 @@ class InMemoryImages {
   const ImageShape& shape() const { return parts_->shape; }
   std::int64_t classes() const { return parts_->classes; }
 
-  /// Gives the same images `times` over without copying them: sample i is sample i modulo the old
+  /// Returns the same images `times` over without copying them: sample i is sample i modulo the old
   /// size.
   InMemoryImages repeated(std::int64_t times) const;
 
@@ -55,7 +55,7 @@ class InMemoryImages {
     return parts_->pixels.data() + stored_index(index) * shape().elements();
   }
 
-  /// Gives the class of a sample; the index must be in [0, size()).
+  /// Returns the class of a sample; the index must be in [0, size()).
   std::int64_t label(std::int64_t index) const {
     return parts_->labels[static_cast<std::size_t>(stored_index(index))];
   }

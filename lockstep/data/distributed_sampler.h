@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Says how a DistributedSampler orders the samples and what it does when they cannot be dealt out
-/// evenly.
+/// Options of a DistributedSampler: the order of the samples, and what happens when they cannot be
+/// dealt out evenly.
 struct DistributedSamplerOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;
@@ -17,7 +17,7 @@ struct DistributedSamplerOptions {
                         ///< may differ by 1
 };
 
-/// Gives each rank its share of a data set by the rule of PyTorch's class of this name.
+/// The share of each rank in a data set, by the rule of PyTorch's class of this name.
 ///
 /// A pure function of seed, epoch and position: every rank must pass the same ones. Sample k of the
 /// epoch's order goes to rank k modulo the world size.
@@ -35,7 +35,7 @@ class DistributedSampler {
   DistributedSampler(
       std::int64_t size, int rank, int world_size, const DistributedSamplerOptions& options = {});
 
-  /// Gives this rank's indices in the order of an epoch, which is 0 or more.
+  /// Returns this rank's indices in the order of an epoch, which is 0 or more.
   ///
   /// `first_position` counts the samples that all ranks together have consumed in this epoch
   /// already: what is left is dealt out among the ranks of today, as the uninterrupted run would

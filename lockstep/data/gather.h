@@ -17,7 +17,8 @@ namespace lockstep::data {
 torch::Tensor empty_channels_last(
     std::int64_t batch, const ImageShape& shape, torch::ScalarType dtype);
 
-/// Says whether a CPU tensor has the shape and strides of empty_channels_last, whatever its type.
+/// Returns whether a CPU tensor has the shape and strides of empty_channels_last, whatever its
+/// type.
 bool is_channels_last(const torch::Tensor& tensor, std::int64_t batch, const ImageShape& shape);
 
 /// Copies the images of these indices, scaled, into a tensor of empty_channels_last's form, float

@@ -1,16 +1,19 @@
 #include "lockstep/data/image_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <initializer_list>
 #include <system_error>
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/data/image_folder_list.h"
+#include "lockstep/core/utf8.h"
+#include "lockstep/data/image_folder_scan.h"
+#include "lockstep/formats/input_file.h"
 
 namespace lockstep::data {
 namespace {
@@ -48,15 +51,54 @@ void check_unchanged(int descriptor, const File& found, const std::string& name)
       status.st_size, " now; do not change a data set while it is read");
 }
 
-void read_whole(int descriptor, std::vector<std::uint8_t>& bytes, const std::string& name) {
-  std::size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t count = ::read(descriptor, bytes.data() + filled, bytes.size() - filled);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno("read", name);
-    if (count == 0) fail(name, "offset ", filled, ": the file ends while it is read");
-    filled += static_cast<std::size_t>(count);
+constexpr const char* kTrain = "train";
+constexpr std::array kValidation{"val", "valid", "validation"};
+constexpr const char* kTest = "test";
+
+bool is_part_name(const std::string& name) {
+  return name == kTrain || name == kTest ||
+         std::find(kValidation.begin(), kValidation.end(), name) != kValidation.end();
+}
+
+/// Refuses folders beside `train` that look like classes: which of the two layouts is it?
+void check_only_parts(const fs::path& directory) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().native();
+    if (name.starts_with('.') || is_part_name(name) || !entry.is_directory()) continue;
+    throw DataError(concat(
+        printable_path(directory.native()), ": the folder ", printable_path(name),
+        " stands beside the folder train; a set has either parts (train, val, test) or classes"));
   }
+}
+
+std::optional<ImageFolder> open_part(
+    const fs::path& directory, const char* name, const ImageFolder& train) {
+  const fs::path path = directory / name;
+  if (!fs::is_directory(path)) return std::nullopt;
+  ImageFolder part(path);
+  const auto& expected = train.class_names();
+  const auto& found = part.class_names();
+  if (found == expected) return part;
+  const auto [missing, extra] =
+      std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
+  const bool is_extra = missing == expected.end() || (extra != found.end() && *extra < *missing);
+  throw DataError(concat(
+      printable_path(path.native()), ": the classes must be those of ", kTrain, ": ",
+      printable_path(is_extra ? *extra : *missing), is_extra ? " is not there" : " is missing"));
+}
+
+std::optional<ImageFolder> open_validation(const fs::path& directory, const ImageFolder& train) {
+  std::optional<ImageFolder> validation;
+  for (const char* name : kValidation) {
+    auto part = open_part(directory, name, train);
+    if (part && validation) {
+      throw DataError(concat(
+          printable_path(directory.native()), ": two folders to validate with: ",
+          validation->directory().filename().native(), " and ", name));
+    }
+    if (part) validation = std::move(part);
+  }
+  return validation;
 }
 
 }  // namespace
@@ -101,7 +143,9 @@ fs::path ImageFolder::path(std::int64_t index) const {
   return list_->directory / list_->path(checked(index));
 }
 
-std::string ImageFolder::name(std::int64_t index) const { return printable(path(index).native()); }
+std::string ImageFolder::name(std::int64_t index) const {
+  return printable_path(path(index).native());
+}
 
 std::vector<std::uint8_t> ImageFolder::open(std::int64_t index) const {
   std::vector<std::uint8_t> bytes;
@@ -115,11 +159,23 @@ void ImageFolder::open(std::int64_t index, std::vector<std::uint8_t>& bytes) con
   if (found.size > kMaximumFileBytes) {
     fail(name, "the file has ", found.size, " bytes, more than the limit of ", kMaximumFileBytes);
   }
-  const FileDescriptor file = open_without_links(path(index), name);
-  check_unchanged(file.get(), found, name);
+  InputFile file(open_without_links(path(index), name), name);
+  check_unchanged(file.descriptor(), found, name);
   bytes.resize(static_cast<std::size_t>(found.size));
-  read_whole(file.get(), bytes, name);
-  check_unchanged(file.get(), found, name);
+  const std::size_t filled = file.read(bytes);
+  if (filled < bytes.size()) fail(name, "offset ", filled, ": the file ends while it is read");
+  check_unchanged(file.descriptor(), found, name);
+}
+
+ImageFolders open_image_folders(const fs::path& directory) {
+  if (!fs::is_directory(directory / kTrain)) {
+    return {.train = ImageFolder(directory), .validation = std::nullopt, .test = std::nullopt};
+  }
+  check_only_parts(directory);
+  ImageFolder train(directory / kTrain);
+  auto validation = open_validation(directory, train);
+  auto test = open_part(directory, kTest, train);
+  return {.train = std::move(train), .validation = std::move(validation), .test = std::move(test)};
 }
 
 }  // namespace lockstep::data

@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// Counts the files of a folder that are no images by their names.
+/// The files of a folder that are not images by their names.
 struct OtherFiles {
   std::int64_t count = 0;
   std::vector<std::string> examples;  ///< the first few, for messages
@@ -17,7 +17,7 @@ struct OtherFiles {
 
 struct ImageFolderList;
 
-/// Lists the JPEG and PNG files of a folder of class folders, and reads them.
+/// The JPEG and PNG files of a folder of class folders.
 ///
 /// Classes are the folders of `directory`, their numbers the order of their names by bytes; a class
 /// has the files below its folder, in the order in which torchvision's ImageFolder walks. A file
@@ -33,7 +33,7 @@ struct ImageFolderList;
 ///     Image image = decode_image(flowers.open(0), flowers.name(0));
 class ImageFolder {
  public:
-  /// Bounds the bytes of one image file.
+  /// The most bytes of one image file.
   static constexpr std::int64_t kMaximumFileBytes = std::int64_t{256} << 20;
 
   /// Scans the folder.
@@ -44,25 +44,25 @@ class ImageFolder {
   const std::filesystem::path& directory() const;
   const OtherFiles& other_files() const;
 
-  /// Gives the names of the classes as they are on disk, which need not be UTF-8.
+  /// Returns the names of the classes as they are on disk, which need not be UTF-8.
   const std::vector<std::string>& class_names() const;
 
-  /// Gives the class of a file; an index outside [0, size()) is an InvalidArgument, here and
+  /// Returns the class of a file; an index outside [0, size()) is an InvalidArgument, here and
   /// below.
   std::int64_t label(std::int64_t index) const;
 
-  /// Gives the classes of all files.
+  /// Returns the classes of all files.
   std::vector<std::int64_t> labels() const;
 
-  /// Gives the path of a file.
+  /// Returns the path of a file.
   std::filesystem::path path(std::int64_t index) const;
 
-  /// Gives the path for messages: what is no printable UTF-8 is escaped.
+  /// Returns the path for messages: what is no printable UTF-8 is escaped.
   std::string name(std::int64_t index) const;
 
   /// Reads a file.
   ///
-  /// A file that is gone, was changed since the scan, is no regular file or too large is a
+  /// A file that is gone, was changed since the scan, is not a regular file or too large is a
   /// DataError; what the system refuses for another reason (permission) is a std::system_error.
   std::vector<std::uint8_t> open(std::int64_t index) const;
 
@@ -75,7 +75,7 @@ class ImageFolder {
   std::shared_ptr<const ImageFolderList> list_;
 };
 
-/// Holds the parts of a data set that lies in folders.
+/// The parts of a data set that lies in folders.
 struct ImageFolders {
   ImageFolder train;
   std::optional<ImageFolder> validation;

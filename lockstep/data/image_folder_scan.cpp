@@ -1,3 +1,5 @@
+#include "lockstep/data/image_folder_scan.h"
+
 #include <algorithm>
 #include <array>
 #include <system_error>
@@ -6,7 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/data/image_folder_list.h"
+#include "lockstep/core/utf8.h"
 
 namespace lockstep::data {
 namespace {
@@ -16,8 +18,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostExamples = 3;
 
 template <typename... Parts>
-[[noreturn]] void fail(const fs::path& path, const Parts&... reason) {
-  throw DataError(concat(printable(path.native()), ": ", reason...));
+[[noreturn]] void refuse(const fs::path& path, const Parts&... reason) {
+  throw DataError(concat(printable_path(path.native()), ": ", reason...));
 }
 
 bool is_hidden(const std::string& name) { return name.starts_with('.'); }
@@ -32,7 +34,7 @@ bool is_image_name(const std::string& name) {
   return extension == "jpg" || extension == "jpeg" || extension == "png";
 }
 
-/// Holds the names in one folder by what they are, sorted.
+/// The names in one folder by what they are, sorted.
 struct Contents {
   std::vector<std::string> folders;
   std::vector<std::string> images;
@@ -44,8 +46,9 @@ class Scanner {
   explicit Scanner(const fs::path& directory) {
     std::error_code error;
     list_.directory = fs::canonical(directory, error);
-    if (error) fail(directory, "cannot be opened: ", error.message(), "; check the path");
-    if (!fs::is_directory(list_.directory)) fail(directory, "a folder of class folders is needed");
+    if (error) refuse(directory, "cannot be opened: ", error.message(), "; check the path");
+    if (!fs::is_directory(list_.directory))
+      refuse(directory, "a folder of class folders is needed");
   }
 
   ImageFolderList scan() {
@@ -70,7 +73,7 @@ class Scanner {
   static fs::directory_iterator entries(const fs::path& folder) {
     std::error_code error;
     fs::directory_iterator found(folder, error);
-    if (error) throw std::system_error(error, "list " + printable(folder.native()));
+    if (error) throw std::system_error(error, "list " + printable_path(folder.native()));
     return found;
   }
 
@@ -85,7 +88,7 @@ class Scanner {
       } else if (type == fs::file_type::directory) {
         found.folders.push_back(name);
       } else if (type == fs::file_type::symlink && entry.is_directory(ignored)) {
-        fail(entry.path(), "a link to a folder is not followed; put the folder itself there");
+        refuse(entry.path(), "a link to a folder is not followed; put the folder itself there");
       } else {
         (is_image_name(name) ? found.images : found.others).push_back(name);
       }
@@ -98,16 +101,16 @@ class Scanner {
 
   void check_class_count() const {
     const auto count = list_.class_names.size();
-    if (count == 0) fail(list_.directory, "no class folder; each class is a folder of images");
+    if (count == 0) refuse(list_.directory, "no class folder; each class is a folder of images");
     if (count == 1) {
-      fail(
-          list_.directory, "only one class folder, ", printable(list_.class_names[0]),
+      refuse(
+          list_.directory, "only one class folder, ", printable_path(list_.class_names[0]),
           "; at least two are needed");
     }
   }
 
   [[noreturn]] void refuse_empty_class(const std::string& name, std::int64_t others_before) const {
-    fail(
+    refuse(
         list_.directory / name, "the class has no JPEG or PNG file, but ",
         list_.others.count - others_before, " others; remove the folder or convert them");
   }
@@ -132,7 +135,7 @@ class Scanner {
 
   void add_other(const std::string& path) {
     if (list_.others.examples.size() < kMostExamples)
-      list_.others.examples.push_back(printable(path));
+      list_.others.examples.push_back(printable_path(path));
     ++list_.others.count;
   }
 
@@ -142,7 +145,7 @@ class Scanner {
       path = target_of(path);
       status = status_of(path);
     }
-    if (!S_ISREG(status.st_mode)) fail(list_.directory / path, "a regular file is needed");
+    if (!S_ISREG(status.st_mode)) refuse(list_.directory / path, "a regular file is needed");
     list_.paths += path;
     list_.files.push_back(
         {.path_end = list_.paths.size(),
@@ -153,7 +156,7 @@ class Scanner {
   struct stat status_of(const std::string& path) const {
     const fs::path whole = list_.directory / path;
     struct stat status {};
-    if (::lstat(whole.c_str(), &status) != 0) throw_errno("lstat", printable(whole.native()));
+    if (::lstat(whole.c_str(), &status) != 0) throw_errno("lstat", printable_path(whole.native()));
     return status;
   }
 
@@ -163,11 +166,11 @@ class Scanner {
     const fs::path link = list_.directory / path;
     std::error_code error;
     const fs::path target = fs::canonical(link, error);
-    if (error) fail(link, "a link that leads to no file: ", error.message(), "; remove it");
+    if (error) refuse(link, "a link that leads to no file: ", error.message(), "; remove it");
     const std::string root = list_.directory.native() + '/';
     if (!target.native().starts_with(root)) {
-      fail(
-          link, "a link that leaves the folder, to ", printable(target.native()),
+      refuse(
+          link, "a link that leaves the folder, to ", printable_path(target.native()),
           "; copy the file here");
     }
     return target.native().substr(root.size());

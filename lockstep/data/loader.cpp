@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/stored_samples.h"
+#include "lockstep/data/image_samples.h"
 
 namespace lockstep {
 namespace {

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Says what the batches of a Loader look like and who prepares them.
+/// Options of a Loader: its batches, and the threads that prepare them.
 struct LoaderOptions {
   torch::ScalarType dtype = torch::kFloat;  ///< or kBFloat16
   bool drop_last = false;                   ///< leave out a last batch that is not full
@@ -27,7 +27,7 @@ struct LoaderOptions {
   bool pinned = false;                      ///< page-locked memory, for copies to a CUDA device
 };
 
-/// Cuts indices into batches and reads them, in the caller's thread or ahead of it in others.
+/// A walk over a data set in batches, read in the caller's thread or ahead of it in others.
 ///
 /// The batches are the same whatever the number of workers. The memory of a batch is used again for
 /// a later one unless someone still holds it or a view of it.
@@ -67,7 +67,7 @@ class Loader {
   data::BatchForm form_;
 };
 
-/// Walks over the batches of a Loader, which must outlive it; holds the current one.
+/// A place in the batches of a Loader, which must outlive it; holds the current one.
 class Loader::Iterator {
  public:
   using difference_type = std::int64_t;

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/pixel_kernel_body.h"
+#include "lockstep/data/pixel_kernel.h"
 
 namespace lockstep::data {
 namespace {

@@ -8,8 +8,8 @@
 
 namespace lockstep::data {
 
-/// Gives the mean and the standard deviation of each channel, in units of the largest pixel value;
-/// empty: 0 and 1.
+/// The mean and the standard deviation of each channel, in units of the largest pixel value; empty:
+/// 0 and 1.
 ///
 ///     Normalization clothes{.mean = {0.2860F}, .std = {0.3530F}};
 struct Normalization {
@@ -17,7 +17,8 @@ struct Normalization {
   std::vector<float> std = {};
 };
 
-/// Turns pixels into numbers: (x / 255 - mean) / std as one fused x * scale + bias, rounded once.
+/// A conversion of pixels into numbers: (x / 255 - mean) / std as one fused x * scale + bias,
+/// rounded once.
 ///
 /// Every processor gives the same bits, by vector instructions or by table, within one unit in the
 /// last place of the three operations done one by one. bf16 is rounded to nearest, ties to even.

@@ -4,15 +4,17 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/samples.h"
 #include "lockstep/data/transforms/transform.h"
 
 namespace lockstep::data {
 
-/// Is a labelled set as a Loader reads it: images in the form that a model takes, wherever they
-/// come from.
+/// A labelled set as a Loader reads it: images in the form that a model takes, wherever they come
+/// from.
 ///
 /// Many threads may read at once; what they get depends on the key alone.
 class Samples {
@@ -22,7 +24,7 @@ class Samples {
   virtual std::int64_t size() const = 0;
   virtual std::int64_t classes() const = 0;
 
-  /// Says what the images are like that come out.
+  /// Returns what the images are like that come out.
   virtual ImageShape shape() const = 0;
 
   /// Names a sample, for messages: its file, or the set and its number.
@@ -37,7 +39,7 @@ class Samples {
 
 using SamplesPointer = std::shared_ptr<const Samples>;
 
-/// Is a set that makes one sample at a time.
+/// A set that makes one sample at a time.
 class SingleSamples : public Samples {
  public:
   void read(std::span<const SampleKey> keys, const Batch& out) const final;
@@ -51,5 +53,40 @@ class SingleSamples : public Samples {
 
 /// Refuses an index outside of a set.
 void check_index(std::int64_t index, std::int64_t size);
+
+/// Some samples of a set in an order of their own: a part of a split.
+class SampleSubset final : public Samples {
+ public:
+  /// An index outside of the set, or none at all, is an InvalidArgument.
+  SampleSubset(SamplesPointer set, std::vector<std::int64_t> indices);
+
+  std::int64_t size() const override { return std::ssize(indices_); }
+  std::int64_t classes() const override { return set_->classes(); }
+  ImageShape shape() const override { return set_->shape(); }
+  std::string name(std::int64_t index) const override { return set_->name(stored(index)); }
+  void read(std::span<const SampleKey> keys, const Batch& out) const override;
+
+ private:
+  std::int64_t stored(std::int64_t index) const;
+
+  SamplesPointer set_;
+  std::vector<std::int64_t> indices_;
+};
+
+/// A set several times over; each time counts as an epoch of its own, so a transform draws anew.
+class RepeatedSamples final : public Samples {
+ public:
+  RepeatedSamples(SamplesPointer set, std::int64_t times);
+
+  std::int64_t size() const override { return set_->size() * times_; }
+  std::int64_t classes() const override { return set_->classes(); }
+  ImageShape shape() const override { return set_->shape(); }
+  std::string name(std::int64_t index) const override { return set_->name(index % set_->size()); }
+  void read(std::span<const SampleKey> keys, const Batch& out) const override;
+
+ private:
+  SamplesPointer set_;
+  std::int64_t times_;
+};
 
 }  // namespace lockstep::data

@@ -6,16 +6,16 @@
 #include <span>
 #include <string>
 
-#include "lockstep/formats/byte_source.h"
+#include "lockstep/formats/byte_stream.h"
 
 struct evp_md_ctx_st;
 
 namespace lockstep {
 
-/// Counts the letters of a SHA-256 as hexadecimal text.
+/// The letters of a SHA-256 as hexadecimal text.
 inline constexpr std::size_t kSha256Letters = 64;
 
-/// Computes the SHA-256 (FIPS 180-4) of bytes that come piece by piece.
+/// A SHA-256 (FIPS 180-4) of bytes that come piece by piece.
 class Sha256 {
  public:
   Sha256();
@@ -23,7 +23,7 @@ class Sha256 {
 
   void update(std::span<const std::uint8_t> bytes);
 
-  /// Gives the digest of all that came as 64 small hexadecimal letters; the object is spent then.
+  /// Returns the digest of all that came as 64 small hexadecimal letters; the object is spent then.
   std::string finish();
 
  private:
@@ -37,10 +37,11 @@ class Sha256 {
 /// Reads a source to its end and gives its SHA-256.
 std::string sha256_of(ByteSource& source);
 
-/// Gives the SHA-256 of a file, in pieces: a file of any size needs 1 MiB. Errors are InputFile's.
+/// Returns the SHA-256 of a file, in pieces: a file of any size needs 1 MiB. Errors are
+/// InputFile's.
 std::string sha256_of_file(const std::filesystem::path& path);
 
-/// Says that a text is a SHA-256: 64 small hexadecimal letters.
+/// Returns whether a text is a SHA-256: 64 small hexadecimal letters.
 bool is_sha256(const std::string& text);
 
 }  // namespace lockstep

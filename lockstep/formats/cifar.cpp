@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "lockstep/core/error.h"
+#include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/gzip.h"
 #include "lockstep/formats/input_file.h"
 
@@ -14,7 +14,7 @@ constexpr std::size_t kPlane = kCifarSide * kCifarSide;
 constexpr std::size_t kPixels = 3 * kPlane;
 constexpr std::size_t kFirstPiece = 64 * 1024;
 
-/// Says how a record begins: one byte for each kind of label, then the planes red, green, blue.
+/// The form of a record: one byte for each kind of label, then the planes red, green, blue.
 struct Layout {
   const char* name;
   std::size_t labels;
@@ -34,17 +34,14 @@ const Layout& other_than(const Layout& layout) {
   return &layout == &kLayout10 ? kLayout100 : kLayout10;
 }
 
-template <typename... Parts>
-[[noreturn]] void fail(const ByteSource& source, std::size_t offset, const Parts&... reason) {
-  throw DataError(concat(source.name(), ": offset ", offset, ": ", reason...));
-}
-
 std::vector<std::uint8_t> read_all(ByteSource& source, std::uint64_t maximum_bytes) {
   std::vector<std::uint8_t> bytes;
   while (true) {
     const std::size_t before = bytes.size();
     if (before > maximum_bytes) {
-      fail(source, maximum_bytes, "the file goes on after the limit of ", maximum_bytes, " bytes");
+      refuse_at(
+          source.name(), maximum_bytes, "the file goes on after the limit of ", maximum_bytes,
+          " bytes");
     }
     bytes.resize(std::min<std::uint64_t>(maximum_bytes + 1, std::max(kFirstPiece, 2 * before)));
     const std::size_t seen = before + source.read(std::span(bytes).subspan(before));
@@ -55,16 +52,16 @@ std::vector<std::uint8_t> read_all(ByteSource& source, std::uint64_t maximum_byt
 }
 
 void check_size(const ByteSource& source, std::size_t size, const Layout& layout) {
-  if (size == 0) fail(source, 0, "the file is empty");
+  if (size == 0) refuse_at(source.name(), 0, "the file is empty");
   if (size % layout.record() == 0) return;
   const Layout& other = other_than(layout);
   if (size % other.record() == 0) {
-    fail(
-        source, 0, "the file has the size of ", size / other.record(), " records of ", other.name,
-        ", not of ", layout.name, "; name it as that set");
+    refuse_at(
+        source.name(), 0, "the file has the size of ", size / other.record(), " records of ",
+        other.name, ", not of ", layout.name, "; name it as that set");
   }
-  fail(
-      source, size - size % layout.record(), "the file ends inside a record: ", size,
+  refuse_at(
+      source.name(), size - size % layout.record(), "the file ends inside a record: ", size,
       " bytes are no multiple of ", layout.name, "'s ", layout.record(),
       "; it was cut or is another file");
 }
@@ -74,8 +71,8 @@ void check_labels(
   for (std::size_t at = 0; at < bytes.size(); at += layout.record()) {
     for (std::size_t i = 0; i < layout.labels; ++i) {
       if (bytes[at + i] < layout.classes[i]) continue;
-      fail(
-          source, at + i, layout.labels == 2 && i == 0 ? "coarse label" : "label",
+      refuse_at(
+          source.name(), at + i, layout.labels == 2 && i == 0 ? "coarse label" : "label",
           " out of range (>= ", layout.classes[i], ") of image ", at / layout.record(), ": ",
           int{bytes[at + i]});
     }

@@ -4,14 +4,13 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/formats/byte_source.h"
+#include "lockstep/formats/byte_stream.h"
 
 struct z_stream_s;
 
 namespace lockstep {
 
-/// Gives the bytes of another source: inflated if they start as gzip does (1f 8b), otherwise as
-/// they are.
+/// The bytes of another source: inflated if they start as gzip does (1f 8b), otherwise as they are.
 ///
 /// Several gzip members are read as one. Only what is asked for is inflated, so the reader sets the
 /// bound. A stream that is cut, damaged, or followed by other bytes is a DataError that names the

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "lockstep/core/error.h"
+#include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/gzip.h"
 #include "lockstep/formats/input_file.h"
 
@@ -15,33 +15,24 @@ namespace {
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kCountBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
-constexpr std::size_t kFirstPiece = 64 * 1024;
-
-template <typename... Parts>
-[[noreturn]] void fail(const ByteSource& source, std::size_t offset, const Parts&... reason) {
-  throw DataError(concat(source.name(), ": offset ", offset, ": ", reason...));
-}
+constexpr std::size_t kFirstValues = 64 * 1024;
 
 void check_magic(
     const ByteSource& source, std::span<const std::uint8_t> magic, int expected_dimensions) {
-  if (magic[0] != 0) fail(source, 0, "no IDX file: the first byte is ", int{magic[0]}, ", not 0");
-  if (magic[1] != 0) fail(source, 1, "no IDX file: the second byte is ", int{magic[1]}, ", not 0");
+  if (magic[0] != 0)
+    refuse_at(source.name(), 0, "no IDX file: the first byte is ", int{magic[0]}, ", not 0");
+  if (magic[1] != 0)
+    refuse_at(source.name(), 1, "no IDX file: the second byte is ", int{magic[1]}, ", not 0");
   if (magic[2] != kUnsignedByte) {
-    fail(
-        source, 2, "the type of the values is ", int{magic[2]},
+    refuse_at(
+        source.name(), 2, "the type of the values is ", int{magic[2]},
         ", only 8 (unsigned bytes) is read");
   }
   if (magic[3] != expected_dimensions) {
-    fail(
-        source, 3, "the file has ", int{magic[3]}, " dimensions, ", expected_dimensions,
+    refuse_at(
+        source.name(), 3, "the file has ", int{magic[3]}, " dimensions, ", expected_dimensions,
         " are needed");
   }
-}
-
-std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
-  std::uint32_t number = 0;
-  for (const std::uint8_t byte : bytes) number = number << 8 | byte;
-  return number;
 }
 
 std::vector<std::uint32_t> read_shape(ByteSource& source, int expected_dimensions) {
@@ -49,12 +40,14 @@ std::vector<std::uint32_t> read_shape(ByteSource& source, int expected_dimension
   const std::size_t size =
       kMagicBytes + kCountBytes * static_cast<std::size_t>(expected_dimensions);
   const std::size_t seen = source.read(std::span(header).first(size));
-  if (seen == 0) fail(source, 0, "the file is empty");
+  if (seen == 0) refuse_at(source.name(), 0, "the file is empty");
   if (seen >= kMagicBytes) check_magic(source, header, expected_dimensions);
-  if (seen < size) fail(source, seen, "the file ends inside its header of ", size, " bytes");
+  if (seen < size)
+    refuse_at(source.name(), seen, "the file ends inside its header of ", size, " bytes");
   std::vector<std::uint32_t> shape;
   for (std::size_t at = kMagicBytes; at < size; at += kCountBytes) {
-    shape.push_back(big_endian(std::span(header).subspan(at, kCountBytes)));
+    const auto count = std::span<const std::uint8_t>(header).subspan(at, kCountBytes);
+    shape.push_back(static_cast<std::uint32_t>(big_endian(count)));
   }
   return shape;
 }
@@ -65,9 +58,11 @@ std::uint64_t promised_bytes(
   std::uint64_t bytes = 1;
   std::size_t offset = kMagicBytes;
   for (const std::uint32_t count : shape) {
-    if (count == 0) fail(source, offset, "a dimension counts 0");
+    if (count == 0) refuse_at(source.name(), offset, "a dimension counts 0");
     if (count > maximum_bytes / bytes) {
-      fail(source, offset, "the counts promise more than the limit of ", maximum_bytes, " bytes");
+      refuse_at(
+          source.name(), offset, "the counts promise more than the limit of ", maximum_bytes,
+          " bytes");
     }
     bytes *= count;
     offset += kCountBytes;
@@ -80,21 +75,34 @@ std::vector<std::uint8_t> read_values(
   std::vector<std::uint8_t> values;
   while (values.size() < promised) {
     const std::size_t before = values.size();
-    values.resize(std::min(promised, std::max(kFirstPiece, 2 * before)));
+    values.resize(std::min(promised, std::max(kFirstValues, 2 * before)));
     const std::size_t seen = before + source.read(std::span(values).subspan(before));
     if (seen < values.size()) {
-      fail(
-          source, header_bytes + seen, "the file ends after ", seen, " of the ", promised,
+      refuse_at(
+          source.name(), header_bytes + seen, "the file ends after ", seen, " of the ", promised,
           " values that its header promises");
     }
   }
   std::array<std::uint8_t, 1> beyond{};
   if (source.read(beyond) != 0) {
-    fail(
-        source, header_bytes + promised, "the file goes on after the ", promised,
+    refuse_at(
+        source.name(), header_bytes + promised, "the file goes on after the ", promised,
         " values that its header promises");
   }
   return values;
+}
+
+constexpr std::size_t kLabelHeaderBytes = 8;
+
+void check_classes(
+    const std::filesystem::path& path, const std::vector<std::uint8_t>& labels, int classes) {
+  const auto bad = std::find_if(
+      labels.begin(), labels.end(), [&](std::uint8_t label) { return label >= classes; });
+  if (bad == labels.end()) return;
+  const auto index = static_cast<std::size_t>(bad - labels.begin());
+  refuse_at(
+      path.string(), kLabelHeaderBytes + index, "label out of range (>= ", classes, ") at index ",
+      index, ": ", int{*bad});
 }
 
 }  // namespace
@@ -114,6 +122,23 @@ IdxArray read_idx(
   InputFile file(path);
   GunzipSource source(file);
   return parse_idx(source, expected_dimensions, maximum_bytes);
+}
+
+LabelledImages read_labelled_images(
+    const std::filesystem::path& images, const std::filesystem::path& labels, int classes) {
+  IdxArray pictures = read_idx(images, 3);
+  IdxArray answers = read_idx(labels, 1);
+  if (pictures.shape[0] != answers.shape[0]) {
+    refuse_at(
+        labels.string(), 4, "image and label counts differ: ", pictures.shape[0], " images in ",
+        images.string(), ", ", answers.shape[0], " labels");
+  }
+  check_classes(labels, answers.values, classes);
+  return {
+      .rows = pictures.shape[1],
+      .columns = pictures.shape[2],
+      .pixels = std::move(pictures.values),
+      .labels = std::move(answers.values)};
 }
 
 }  // namespace lockstep

@@ -4,10 +4,11 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lockstep/core/error.h"
+#include "lockstep/formats/byte_fields.h"
 
 namespace lockstep {
 namespace {
@@ -15,9 +16,8 @@ namespace {
 [[noreturn]] void throw_not_opened(const std::string& name) {
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENAMETOOLONG || code == ENXIO) {
-    throw DataError(concat(
-        name, ": offset 0: cannot be opened: ", std::generic_category().message(code),
-        "; check the path"));
+    refuse_at(
+        name, 0, "cannot be opened: ", std::generic_category().message(code), "; check the path");
   }
   throw_errno("open", name);
 }
@@ -29,7 +29,7 @@ void require_regular(int descriptor, const std::string& name) {
   const char* kind = S_ISDIR(status.st_mode)    ? "a directory"
                      : S_ISFIFO(status.st_mode) ? "a FIFO"
                                                 : "a device";
-  throw DataError(concat(name, ": offset 0: a regular file is needed, this is ", kind));
+  refuse_at(name, 0, "a regular file is needed, this is ", kind);
 }
 
 }  // namespace
@@ -48,13 +48,28 @@ InputFile::InputFile(const std::filesystem::path& path)
 std::size_t InputFile::read(std::span<std::uint8_t> out) {
   std::size_t filled = 0;
   while (filled < out.size()) {
-    const ssize_t count = ::read(file_.get(), out.data() + filled, out.size() - filled);
-    if (count < 0 && errno == EINTR) continue;
+    const auto rest = out.subspan(filled);
+    const ssize_t count = retried([&] { return ::read(file_.get(), rest.data(), rest.size()); });
     if (count < 0) throw_errno("read", name_);
     if (count == 0) break;
     filled += static_cast<std::size_t>(count);
   }
   return filled;
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : name_(path.string()) {
+  const FileDescriptor file = open_regular_file(path);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_errno("fstat", name_);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return;  // the kernel maps no empty files
+  void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (start == MAP_FAILED) throw_errno("mmap", name_);
+  bytes_ = {static_cast<const std::uint8_t*>(start), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace lockstep

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <span>
+#include <string>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/formats/byte_source.h"
+#include "lockstep/formats/byte_stream.h"
 
 namespace lockstep {
 
@@ -14,17 +17,43 @@ namespace lockstep {
 /// is a std::system_error.
 FileDescriptor open_regular_file(const std::filesystem::path& path);
 
-/// Gives the bytes of a regular file, opened by open_regular_file().
+/// A regular file that is read from its start.
 class InputFile final : public ByteSource {
  public:
+  /// Fails as open_regular_file() does.
   explicit InputFile(const std::filesystem::path& path);
+
+  /// Takes a file that is open already; `name` stands in messages.
+  InputFile(FileDescriptor file, std::string name)
+      : name_(std::move(name)), file_(std::move(file)) {}
 
   std::size_t read(std::span<std::uint8_t> out) override;
   const std::string& name() const override { return name_; }
+  int descriptor() const { return file_.get(); }
 
  private:
   std::string name_;
   FileDescriptor file_;
+};
+
+/// A regular file mapped into memory, read-only: only what is looked at is read.
+///
+/// The size is fixed when it is opened. If another program shortens the file later, touching what
+/// was cut off ends the process with SIGBUS; a file that is replaced by renaming stays whole here.
+class MappedFile {
+ public:
+  /// Fails as open_regular_file() does.
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::uint8_t> bytes() const { return bytes_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  std::span<const std::uint8_t> bytes_;
 };
 
 }  // namespace lockstep

@@ -93,9 +93,7 @@ double JsonFields::number_or_nan(const char* key) const {
   return number_if(key).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-JsonFields JsonFields::object(const char* key) const {
-  return {at(key), file_, name_ + key + "."};
-}
+JsonFields JsonFields::object(const char* key) const { return {at(key), file_, name_ + key + "."}; }
 
 std::optional<JsonFields> JsonFields::object_if(const char* key) const {
   return has(key) ? std::optional(object(key)) : std::nullopt;
@@ -148,7 +146,7 @@ std::map<std::string, double> JsonFields::number_map(const char* key) const {
 void JsonFields::refuse(const char* key, const std::string& expected) const {
   const auto found = object_->find(key);
   const std::string value = found == object_->end() ? "it is missing" : shown(*found);
-  throw DataError(concat(file_, ": ", name_, printable(key), " must ", expected, ": ", value));
+  throw DataError(concat(file_, ": ", name_, printable_path(key), " must ", expected, ": ", value));
 }
 
 const Json* JsonFields::find(const char* key) const {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/retried.h"
 
 namespace lockstep {
 namespace {
@@ -67,7 +66,7 @@ OpenDirectory OpenDirectory::child(const std::string& name) const {
   FileDescriptor folder = opened(descriptor(), name.c_str(), kFolder | O_NOFOLLOW);
   if (!folder && (errno == ENOTDIR || errno == ELOOP)) {
     throw DataError(
-        path_of(name) + ": is no folder, or a link to one; links are not followed here");
+        path_of(name) + ": is not a folder, or a link to one; links are not followed here");
   }
   if (!folder) throw_errno("open the folder", path_of(name));
   require_own(folder.get(), path_of(name));
@@ -86,7 +85,7 @@ FileDescriptor OpenDirectory::file(const std::string& name) const {
   const bool is_special = !file && (errno == ENXIO || errno == ENODEV);  // a socket, a lost device
   if (!file && !is_special) throw_errno("open", path_of(name));
   if (is_special || !S_ISREG(require_own(file.get(), path_of(name)).st_mode)) {
-    throw DataError(path_of(name) + ": is no regular file");
+    throw DataError(path_of(name) + ": is not a regular file");
   }
   return file;
 }

@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// Is an open folder; what is done relative to it stays in it, whatever becomes of its path.
+/// An open folder; what is done relative to it stays in it, whatever becomes of its path.
 ///
 /// The path by which one begins is the user's: open() follows links in it. Below it nothing is
 /// followed, and everything must belong to the user of this process or to root: a link, another
-/// user's folder or file, or something that is no regular file is a DataError that names it, and
+/// user's folder or file, or something that is not a regular file is a DataError that names it, and
 /// nothing blocks (a FIFO). What the operating system refuses is a std::system_error. Copies share
 /// the descriptor.
 class OpenDirectory {
@@ -27,7 +27,7 @@ class OpenDirectory {
   /// Opens a regular file to read. One that is missing is a DataError.
   FileDescriptor file(const std::string& name) const;
 
-  /// Tells whether the name is taken, be it by a link to nowhere.
+  /// Returns whether the name is taken, even by a link to nowhere.
   bool has(const std::string& name) const;
 
   /// Lists all names but `.` and `..`, sorted.
@@ -42,7 +42,7 @@ class OpenDirectory {
   int descriptor() const { return folder_->get(); }
   const std::filesystem::path& path() const { return path_; }
 
-  /// Gives the path of an entry, for messages.
+  /// Returns the path of an entry, for messages.
   std::string path_of(const std::string& name) const { return (path_ / name).string(); }
 
  private:

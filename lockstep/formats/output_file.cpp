@@ -1,20 +1,47 @@
 #include "lockstep/formats/output_file.h"
 
 #include <cerrno>
+#include <cstdio>
+#include <random>
+#include <utility>
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "lockstep/formats/retried.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
 
 namespace lockstep {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAttempts = 100;
 
 FileDescriptor make_file(int folder, const char* path, const std::string& name) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   FileDescriptor file(retried([&] { return ::openat(folder, path, kFlags, mode_t{0644}); }));
   if (!file) throw_errno("make the file", name);
   return file;
+}
+
+/// Takes away what a trailing slash adds: an empty file name.
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+void require_free(const fs::path& target) {
+  const auto status = fs::symlink_status(target);
+  if (!fs::exists(status)) return;
+  check(
+      fs::is_directory(status) && fs::is_empty(target), target.string(),
+      ": is there already and is not an empty folder; name another one, or move it away");
 }
 
 }  // namespace
@@ -28,7 +55,7 @@ void write_all(int descriptor, std::span<const std::uint8_t> bytes, const std::s
   }
 }
 
-OutputFile::OutputFile(const std::filesystem::path& path)
+OutputFile::OutputFile(const fs::path& path)
     : name_(path.string()), file_(make_file(AT_FDCWD, path.c_str(), name_)) {}
 
 OutputFile::OutputFile(const OpenDirectory& folder, const std::string& name)
@@ -43,6 +70,81 @@ void OutputFile::sync() {
 void OutputFile::close() {
   // Linux closes the file also when a signal interrupts it; to close it again might hit another.
   if (::close(file_.release()) != 0 && errno != EINTR) throw_errno("close", name_);
+}
+
+AtomicFile::AtomicFile(const fs::path& path)
+    : AtomicFile(OpenDirectory::open(parent_of(path)), path.filename().string()) {}
+
+AtomicFile::AtomicFile(OpenDirectory folder, const std::string& name)
+    : folder_(std::move(folder)), name_(name) {
+  open_aside();
+}
+
+AtomicFile::~AtomicFile() {
+  if (!aside_.empty()) ::unlinkat(folder_.descriptor(), aside_.c_str(), 0);
+}
+
+void AtomicFile::open_aside() {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  std::random_device random;
+  for (int attempt = 0; attempt < kAttempts && !file_; ++attempt) {
+    const std::string aside = concat('.', name_, '.', random(), ".part");
+    file_ = FileDescriptor(retried(
+        [&] { return ::openat(folder_.descriptor(), aside.c_str(), kFlags, mode_t{0666}); }));
+    if (!file_ && errno != EEXIST) throw_errno("create", folder_.path_of(aside));
+    if (file_) aside_ = aside;
+  }
+  if (!file_) throw_errno("create a file beside", folder_.path_of(name_));
+}
+
+void AtomicFile::put(std::span<const std::uint8_t> bytes) {
+  write_all(file_.get(), bytes, folder_.path_of(aside_));
+}
+
+void AtomicFile::commit() {
+  if (retried([&] { return ::fsync(file_.get()); }) != 0) {
+    throw_errno("sync", folder_.path_of(aside_));
+  }
+  // Some file systems report only now that the disk is full.
+  if (::close(file_.release()) != 0 && errno != EINTR) {
+    throw_errno("close", folder_.path_of(aside_));
+  }
+  const int folder = folder_.descriptor();
+  if (::renameat(folder, aside_.c_str(), folder, name_.c_str()) != 0) {
+    throw_errno("rename to", folder_.path_of(name_));
+  }
+  aside_.clear();
+  // The name of a file is safe only when its folder is on the disk, too.
+  folder_.sync();
+}
+
+AtomicDirectory::AtomicDirectory(const fs::path& target) : target_(without_slash(target)) {
+  check(
+      !target_.empty() && target_.filename() != "." && target_.filename() != "..",
+      "the folder to make must have a name of its own: ", target.string());
+  require_free(target_);
+  const fs::path parent = parent_of(target_);
+  fs::create_directories(parent);
+  std::string name = (parent / concat(".", target_.filename().string(), ".XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) throw_errno("make a folder", name);
+  path_ = name;
+}
+
+AtomicDirectory::~AtomicDirectory() {
+  if (committed_) return;
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void AtomicDirectory::commit() {
+  const OpenDirectory directory = OpenDirectory::open(path_);
+  if (::fchmod(directory.descriptor(), 0755) != 0) throw_errno("set the mode of", path_.string());
+  // One wait for all files: a sync for each of a million would take hours.
+  if (::syncfs(directory.descriptor()) != 0) throw_errno("sync", path_.string());
+  // rename() takes the place of an empty directory and of nothing else.
+  if (::rename(path_.c_str(), target_.c_str()) != 0) throw_errno("rename to", target_.string());
+  committed_ = true;
+  OpenDirectory::open(parent_of(target_)).sync();
 }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Bounds what a file may ask for.
+/// Limits of what a file may ask for.
 struct JsonLimits {
   std::size_t bytes = std::size_t{1} << 20;
   std::size_t depth = 16;  ///< objects and lists within each other

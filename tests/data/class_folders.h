@@ -33,15 +33,4 @@ class ClassFolders {
   lockstep::testing::TemporaryFolder directory_;
 };
 
-/// Gives the message of the DataError that a body throws.
-template <typename Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 }  // namespace lockstep::data::testing

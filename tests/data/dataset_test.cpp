@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/mock.h"
+#include "lockstep/data/image_sets.h"
 
 namespace lockstep::data {
 namespace {

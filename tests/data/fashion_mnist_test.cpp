@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/data/mnist.h"
+#include "lockstep/data/image_sets.h"
 
 namespace lockstep::data {
 namespace {

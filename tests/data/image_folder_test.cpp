@@ -11,16 +11,17 @@
 #include "lockstep/core/error.h"
 
 #include "tests/data/class_folders.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
+using lockstep::testing::message_of;
 using testing::ClassFolders;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using testing::refusal;
 
 std::vector<std::string> paths(const ImageFolder& folder) {
   std::vector<std::string> all;
@@ -104,15 +105,15 @@ TEST(ImageFolder, RefusesOtherIndices) {
 TEST(ImageFolder, RefusesFoldersWithoutClasses) {
   const ClassFolders none({"1.jpg"});
   EXPECT_EQ(
-      refusal([&] { ImageFolder{none.path()}; }),
+      message_of<DataError>([&] { ImageFolder{none.path()}; }),
       none.path().string() + ": no class folder; each class is a folder of images");
   const ClassFolders one({"cats/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { ImageFolder{one.path()}; }),
+      message_of<DataError>([&] { ImageFolder{one.path()}; }),
       one.path().string() + ": only one class folder, cats; at least two are needed");
   const ClassFolders empty({"cats/1.jpg", "dogs/readme.txt", "dogs/2.webp", "eels/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { ImageFolder{empty.path()}; }),
+      message_of<DataError>([&] { ImageFolder{empty.path()}; }),
       (empty.path() / "dogs").string() +
           ": the class has no JPEG or PNG file, but 2 others; remove the folder or convert them");
 }
@@ -120,11 +121,11 @@ TEST(ImageFolder, RefusesFoldersWithoutClasses) {
 TEST(ImageFolder, RefusesWhatIsNoFolder) {
   const ClassFolders folders({"file"});
   EXPECT_EQ(
-      refusal([&] { ImageFolder{folders.path() / "absent"}; }),
+      message_of<DataError>([&] { ImageFolder{folders.path() / "absent"}; }),
       (folders.path() / "absent").string() +
           ": cannot be opened: No such file or directory; check the path");
   EXPECT_EQ(
-      refusal([&] { ImageFolder{folders.path() / "file"}; }),
+      message_of<DataError>([&] { ImageFolder{folders.path() / "file"}; }),
       (folders.path() / "file").string() + ": a folder of class folders is needed");
 }
 
@@ -144,7 +145,7 @@ TEST(ImageFolder, RefusesLinksThatLeaveIt) {
   const fs::path link = folders.path() / "b/0.jpg";
   fs::create_symlink(outside.path() / "a/secret.jpg", link);
   EXPECT_EQ(
-      refusal([&] { ImageFolder{folders.path()}; }),
+      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       link.string() + ": a link that leaves the folder, to " +
           (outside.path() / "a/secret.jpg").string() + "; copy the file here");
   // A folder whose name only begins alike is another.
@@ -154,7 +155,8 @@ TEST(ImageFolder, RefusesLinksThatLeaveIt) {
   std::ofstream{neighbour / "1.jpg"}.close();
   fs::create_symlink(neighbour / "1.jpg", link);
   EXPECT_THAT(
-      refusal([&] { ImageFolder{folders.path()}; }), HasSubstr("a link that leaves the folder"));
+      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+      HasSubstr("a link that leaves the folder"));
   fs::remove_all(neighbour);
 }
 
@@ -163,18 +165,20 @@ TEST(ImageFolder, RefusesLinksThatLeadNowhere) {
   const fs::path link = folders.path() / "b/0.jpg";
   fs::create_symlink("absent.jpg", link);
   EXPECT_EQ(
-      refusal([&] { ImageFolder{folders.path()}; }),
+      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       link.string() + ": a link that leads to no file: No such file or directory; remove it");
   fs::remove(link);
   fs::create_symlink("0.jpg", link);
-  EXPECT_THAT(refusal([&] { ImageFolder{folders.path()}; }), HasSubstr("levels of symbolic links"));
+  EXPECT_THAT(
+      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+      HasSubstr("levels of symbolic links"));
 }
 
 TEST(ImageFolder, RefusesLinksToFolders) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   fs::create_directory_symlink("..", folders.path() / "b/loop");
   EXPECT_EQ(
-      refusal([&] { ImageFolder{folders.path()}; }),
+      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       (folders.path() / "b/loop").string() +
           ": a link to a folder is not followed; put the folder itself there");
 }
@@ -183,7 +187,7 @@ TEST(ImageFolder, RefusesWhatIsNoRegularFile) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   ASSERT_EQ(::mkfifo((folders.path() / "b/0.jpg").c_str(), 0600), 0);
   EXPECT_EQ(
-      refusal([&] { ImageFolder{folders.path()}; }),
+      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       (folders.path() / "b/0.jpg").string() + ": a regular file is needed");
 }
 
@@ -192,7 +196,7 @@ TEST(ImageFolder, RefusesFilesBeyondItsLimit) {
   fs::resize_file(folders.path() / "b/1.jpg", (256 << 20) + 1);  // a hole, no bytes on disk
   const ImageFolder folder(folders.path());
   EXPECT_EQ(
-      refusal([&] { folder.open(1); }),
+      message_of<DataError>([&] { folder.open(1); }),
       folder.name(1) + ": the file has 268435457 bytes, more than the limit of 268435456");
 }
 
@@ -202,7 +206,8 @@ TEST(ImageFolder, ShowsNamesThatAreNoTextEscaped) {
   EXPECT_THAT(folder.class_names(), ElementsAre("a", "b\n"));
   EXPECT_THAT(folder.name(1), EndsWith("/b\\n/\\xff.jpg"));
   fs::remove(folder.path(1));
-  EXPECT_THAT(refusal([&] { folder.open(1); }), HasSubstr("/b\\n/\\xff.jpg: is gone"));
+  EXPECT_THAT(
+      message_of<DataError>([&] { folder.open(1); }), HasSubstr("/b\\n/\\xff.jpg: is gone"));
 }
 
 /// Takes root's right to read everything from the calling thread, as long as it lives.
@@ -251,4 +256,5 @@ TEST(ImageFolder, KeepsThePathsOfManyFilesApart) {
 }
 
 }  // namespace
+
 }  // namespace lockstep::data

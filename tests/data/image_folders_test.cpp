@@ -1,15 +1,21 @@
+#include <chrono>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "lockstep/data/image_folder.h"
 
 #include "tests/data/class_folders.h"
+#include "tests/support/message_of.h"
+
+// What happens to a file between the scan and its reading.
 
 namespace lockstep::data {
 namespace {
 
+using lockstep::testing::message_of;
 using testing::ClassFolders;
-using testing::refusal;
 
 TEST(ImageFolders, OpensTheParts) {
   for (const std::string name : {"val", "valid", "validation"}) {
@@ -38,29 +44,29 @@ TEST(ImageFolders, RefusesPartsWithOtherClasses) {
   const ClassFolders missing(
       {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/a/1.jpg", "val/c/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { open_image_folders(missing.path()); }),
+      message_of<DataError>([&] { open_image_folders(missing.path()); }),
       (missing.path() / "val").string() + ": the classes must be those of train: b is missing");
   const ClassFolders extra(
       {"train/a/1.jpg", "train/c/1.jpg", "test/a/1.jpg", "test/b/1.jpg", "test/c/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { open_image_folders(extra.path()); }),
+      message_of<DataError>([&] { open_image_folders(extra.path()); }),
       (extra.path() / "test").string() + ": the classes must be those of train: b is not there");
   const ClassFolders last(
       {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "val/d/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { open_image_folders(last.path()); }),
+      message_of<DataError>([&] { open_image_folders(last.path()); }),
       (last.path() / "val").string() + ": the classes must be those of train: d is not there");
   const ClassFolders fewer(
       {"train/a/1.jpg", "train/b/1.jpg", "train/d/1.jpg", "val/a/1.jpg", "val/b/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { open_image_folders(fewer.path()); }),
+      message_of<DataError>([&] { open_image_folders(fewer.path()); }),
       (fewer.path() / "val").string() + ": the classes must be those of train: d is missing");
 }
 
 TEST(ImageFolders, RefusesLayoutsWithTwoMeanings) {
   const ClassFolders both({"train/a/1.jpg", "train/b/1.jpg", "plane/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { open_image_folders(both.path()); }),
+      message_of<DataError>([&] { open_image_folders(both.path()); }),
       both.path().string() +
           ": the folder plane stands beside the folder train; a set has either parts (train, val, "
           "test) or classes");
@@ -68,9 +74,59 @@ TEST(ImageFolders, RefusesLayoutsWithTwoMeanings) {
       {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "valid/a/1.jpg",
        "valid/b/1.jpg"});
   EXPECT_EQ(
-      refusal([&] { open_image_folders(twice.path()); }),
+      message_of<DataError>([&] { open_image_folders(twice.path()); }),
       twice.path().string() + ": two folders to validate with: val and valid");
 }
 
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+TEST(ImageFolder, SeesThatAFileIsGone) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  const ImageFolder folder(folders.path());
+  fs::remove(folder.path(0));
+  const std::string reason = folder.name(0) + ": is gone since the folder was scanned: ";
+  const std::string advice = "; do not change a data set while it is read";
+  EXPECT_EQ(
+      message_of<DataError>([&] { folder.open(0); }),
+      reason + "No such file or directory" + advice);
+  fs::create_symlink(folder.path(1), folder.path(0));
+  EXPECT_EQ(
+      message_of<DataError>([&] { folder.open(0); }),
+      reason + "Too many levels of symbolic links" + advice);
+}
+
+TEST(ImageFolder, SeesThatAFileWasChanged) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  folders.write("a/1.jpg", "before");
+  const ImageFolder folder(folders.path());
+  const auto time = fs::last_write_time(folder.path(0));
+  folders.write("a/1.jpg", "after it");
+  fs::last_write_time(folder.path(0), time);
+  EXPECT_EQ(
+      message_of<DataError>([&] { folder.open(0); }),
+      folder.name(0) +
+          ": was changed since the folder was scanned: 6 bytes then, 8 now; do not change a data "
+          "set while it is read");
+  folders.write("a/1.jpg", "before");
+  fs::last_write_time(folder.path(0), time + std::chrono::nanoseconds(1));
+  EXPECT_THAT(message_of<DataError>([&] { folder.open(0); }), HasSubstr("6 bytes then, 6 now"));
+  fs::last_write_time(folder.path(0), time);
+  EXPECT_EQ(folder.open(0), testing::bytes_of("before"));
+}
+
+TEST(ImageFolder, SeesThatAFileIsNoFileAnyMore) {
+  const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
+  folders.write("a/1.jpg", "");
+  const ImageFolder folder(folders.path());
+  const auto time = fs::last_write_time(folder.path(0));
+  fs::remove(folder.path(0));
+  ASSERT_EQ(::mkfifo(folder.path(0).c_str(), 0600), 0);
+  fs::last_write_time(folder.path(0), time);
+  EXPECT_THAT(
+      message_of<DataError>([&] { folder.open(0); }), HasSubstr("was changed since the folder"));
+}
+
 }  // namespace
+
 }  // namespace lockstep::data

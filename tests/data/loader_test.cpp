@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/gather.h"
-#include "lockstep/data/mock.h"
+#include "lockstep/data/image_sets.h"
 
 namespace lockstep {
 namespace {

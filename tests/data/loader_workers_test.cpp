@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/image_samples.h"
+#include "lockstep/data/image_sets.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/data/mock.h"
-#include "lockstep/data/sample_view.h"
-#include "lockstep/data/stored_samples.h"
+#include "lockstep/data/samples.h"
 
 namespace lockstep {
 namespace {

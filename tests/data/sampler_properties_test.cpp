@@ -31,7 +31,7 @@ World any_world() {
   return world;
 }
 
-/// Gives the samples in the order in which the ranks together consume them, step by step.
+/// Returns the samples in the order in which the ranks together consume them, step by step.
 Indices consumed(const World& world, std::int64_t first_position = 0) {
   std::vector<Indices> shares;
   std::size_t longest = 0;

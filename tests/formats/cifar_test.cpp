@@ -1,12 +1,19 @@
 #include "lockstep/formats/cifar.h"
 
+#include <optional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/gzip.h"
 
 #include "tests/formats/cifar_bytes.h"
+#include "tests/formats/cifar_reference.h"
 #include "tests/formats/idx_bytes.h"
+#include "tests/formats/largest_allocation.h"
+#include "tests/formats/mutated.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -17,11 +24,12 @@ using testing::cifar_record;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::joined;
+using testing::message_of;
 
 constexpr CifarVariant k10 = CifarVariant::kCifar10;
 constexpr CifarVariant k100 = CifarVariant::kCifar100;
 
-CifarImages parse(
+CifarImages parse_records(
     const Bytes& bytes, CifarVariant variant, std::uint64_t maximum_bytes = kMaximumCifarBytes) {
   MemorySource source(bytes, "FILE");
   CifarImages images;
@@ -31,16 +39,12 @@ CifarImages parse(
 
 std::string refusal(
     const Bytes& bytes, CifarVariant variant, std::uint64_t maximum_bytes = kMaximumCifarBytes) {
-  try {
-    parse(bytes, variant, maximum_bytes);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return message_of<DataError>([&] { parse_records(bytes, variant, maximum_bytes); });
 }
 
 TEST(Cifar, GivesPixelsWithTheirChannelsTogether) {
-  const auto images = parse(joined(cifar_record({7}, 10, 60), cifar_record({3}, 20, 70)), k10);
+  const auto images =
+      parse_records(joined(cifar_record({7}, 10, 60), cifar_record({3}, 20, 70)), k10);
   EXPECT_THAT(images.labels, ElementsAre(7, 3));
   EXPECT_TRUE(images.coarse_labels.empty());
   ASSERT_EQ(images.pixels.size(), 2U * 32 * 32 * 3);
@@ -54,7 +58,7 @@ TEST(Cifar, GivesPixelsWithTheirChannelsTogether) {
 }
 
 TEST(Cifar, GivesBothLabelsOf100) {
-  const auto images = parse(joined(cifar_record({19, 99}), cifar_record({0, 1})), k100);
+  const auto images = parse_records(joined(cifar_record({19, 99}), cifar_record({0, 1})), k100);
   EXPECT_THAT(images.coarse_labels, ElementsAre(19, 0));
   EXPECT_THAT(images.labels, ElementsAre(99, 1));
   EXPECT_EQ(images.pixels[0], 0);
@@ -111,7 +115,7 @@ TEST(Cifar, RefusesLabelsOutOfRange) {
 
 TEST(Cifar, StopsAtItsLimit) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
-  EXPECT_EQ(parse(two, k10, two.size()).labels.size(), 2U);
+  EXPECT_EQ(parse_records(two, k10, two.size()).labels.size(), 2U);
   EXPECT_EQ(
       refusal(two, k10, two.size() - 1),
       "FILE: offset 6145: the file goes on after the limit of 6145 bytes");
@@ -134,13 +138,73 @@ TEST(Cifar, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const std::vector<std::filesystem::path> files{
       directory.write("a.bin", cifar_record({1})), directory.write("b.bin", cifar_record({77}))};
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_cifar(files, k10); }),
+      HasSubstr(files[1].string() + ": offset 0: label out of range"));
+}
+
+constexpr int kCifarMutations = 5'000;
+constexpr std::size_t kMostForCifar = 256 * 1024;
+
+std::optional<CifarImages> parse_if_sound(const Bytes& bytes, CifarVariant variant) {
+  testing::take_largest_allocation();
+  std::optional<CifarImages> images(std::in_place);
   try {
-    read_cifar(files, k10);
-    FAIL() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(files[1].string() + ": offset 0: label out of range"));
+    MemorySource compressed(bytes, "FILE");
+    GunzipSource source(compressed);
+    parse_cifar(source, variant, *images);
+  } catch (const DataError&) {
+    images.reset();
   }
+  EXPECT_LE(testing::take_largest_allocation(), kMostForCifar);
+  return images;
+}
+
+void expect_equal(
+    const std::optional<CifarImages>& got, const std::optional<CifarImages>& expected) {
+  ASSERT_EQ(got.has_value(), expected.has_value());
+  if (!got) return;
+  EXPECT_EQ(got->labels, expected->labels);
+  EXPECT_EQ(got->coarse_labels, expected->coarse_labels);
+  EXPECT_TRUE(got->pixels == expected->pixels);
+}
+
+TEST(CifarMutation, FilesReadAsTheFormatSaysOrNotAtAll) {
+  std::mt19937 engine(1);
+  const Bytes ten = testing::joined(testing::cifar_record({7}), testing::cifar_record({3}));
+  const Bytes hundred =
+      testing::joined(testing::cifar_record({7, 70}), testing::cifar_record({3, 1}));
+  int read = 0;
+  for (int i = 0; i < kCifarMutations && !HasFailure(); ++i) {
+    SCOPED_TRACE(concat("mutation ", i));
+    const auto variant = i % 2 == 0 ? CifarVariant::kCifar10 : CifarVariant::kCifar100;
+    const Bytes bytes = testing::mutated(i % 4 < 2 ? ten : hundred, 2, engine);
+    const auto expected = testing::reference_cifar(bytes, variant);
+    expect_equal(parse_if_sound(bytes, variant), expected);
+    read += expected.has_value() ? 1 : 0;
+  }
+  EXPECT_GT(read, kCifarMutations / 20);
+  EXPECT_LT(read, kCifarMutations * 3 / 4);
+}
+
+TEST(CifarMutation, CompressedFilesReadAsBeforeOrNotAtAll) {
+  std::mt19937 engine(2);
+  const Bytes plain = testing::cifar_record({7, 70});
+  const Bytes whole = testing::gzip(plain);
+  const auto expected = testing::reference_cifar(plain, CifarVariant::kCifar100);
+  int read = 0;
+  for (int i = 0; i < kCifarMutations && !HasFailure(); ++i) {
+    SCOPED_TRACE(concat("mutation ", i));
+    // A checksum guards the contents, so what is read at all is the original.
+    if (const auto images =
+            parse_if_sound(testing::mutated(whole, 20, engine), CifarVariant::kCifar100)) {
+      expect_equal(images, expected);
+      ++read;
+    }
+  }
+  EXPECT_GT(read, kCifarMutations / 200);
 }
 
 }  // namespace
+
 }  // namespace lockstep

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <vector>
 
@@ -20,6 +23,13 @@ inline Bytes idx_bytes(const std::vector<std::uint32_t>& counts, const Bytes& va
   }
   bytes.insert(bytes.end(), values.begin(), values.end());
   return bytes;
+}
+
+/// Returns the content of a file.
+inline Bytes file_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot open " + path.string());
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// Makes one gzip member; level 0 stores without compressing.

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -15,30 +16,27 @@ using testing::Bytes;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::idx_bytes;
+using testing::message_of;
 
-IdxArray parse(const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
+IdxArray parse_bytes(
+    const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
   MemorySource source(bytes, "FILE");
   return parse_idx(source, dimensions, maximum_bytes);
 }
 
 std::string refusal(
     const Bytes& bytes, int dimensions, std::uint64_t maximum_bytes = kMaximumIdxBytes) {
-  try {
-    parse(bytes, dimensions, maximum_bytes);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return message_of<DataError>([&] { parse_bytes(bytes, dimensions, maximum_bytes); });
 }
 
 TEST(Idx, GivesShapeAndValues) {
-  const auto array = parse(idx_bytes({2, 1, 3}, {1, 2, 3, 4, 5, 255}), 3);
+  const auto array = parse_bytes(idx_bytes({2, 1, 3}, {1, 2, 3, 4, 5, 255}), 3);
   EXPECT_THAT(array.shape, ElementsAre(2, 1, 3));
   EXPECT_THAT(array.values, ElementsAre(1, 2, 3, 4, 5, 255));
 }
 
 TEST(Idx, ReadsCountsAsBigEndian) {
-  const auto array = parse(idx_bytes({258}, Bytes(258, 7)), 1);
+  const auto array = parse_bytes(idx_bytes({258}, Bytes(258, 7)), 1);
   EXPECT_THAT(array.shape, ElementsAre(258));
 }
 
@@ -46,7 +44,7 @@ TEST(Idx, ReadsMoreThanOnePiece) {
   Bytes values(300'000);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<std::uint8_t>(i * 31 >> 3);
-  EXPECT_EQ(parse(idx_bytes({300, 1000}, values), 2).values, values);
+  EXPECT_EQ(parse_bytes(idx_bytes({300, 1000}, values), 2).values, values);
 }
 
 TEST(Idx, RefusesAWrongMagic) {
@@ -71,8 +69,8 @@ TEST(Idx, RefusesOtherNumbersOfDimensions) {
     const auto bytes = idx_bytes(std::vector<std::uint32_t>(dimensions, 1), {1});
     EXPECT_THAT(refusal(bytes, 3), HasSubstr("FILE: offset 3: the file has")) << dimensions;
   }
-  EXPECT_THROW(parse({}, 0), InvalidArgument);
-  EXPECT_THROW(parse({}, 256), InvalidArgument);
+  EXPECT_THROW(parse_bytes({}, 0), InvalidArgument);
+  EXPECT_THROW(parse_bytes({}, 256), InvalidArgument);
 }
 
 TEST(Idx, RefusesCountsThatLie) {
@@ -98,7 +96,7 @@ TEST(Idx, RefusesProductsThatOverflow) {
   EXPECT_THAT(
       refusal(idx_bytes({3, 4}, Bytes(12)), 2, 11),
       HasSubstr("FILE: offset 8: the counts promise more than the limit of 11"));
-  EXPECT_EQ(parse(idx_bytes({3, 4}, Bytes(12)), 2, 12).values.size(), 12U);
+  EXPECT_EQ(parse_bytes(idx_bytes({3, 4}, Bytes(12)), 2, 12).values.size(), 12U);
 }
 
 TEST(Idx, RefusesTruncationAtEveryByte) {
@@ -119,14 +117,59 @@ TEST(Idx, RefusesTrailingBytes) {
 TEST(Idx, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const auto path = directory.write("labels", idx_bytes({3}, {1, 2}));
-  try {
-    read_idx(path, 1);
-    FAIL() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_THAT(
-        error.what(), HasSubstr(path.string() + ": offset 10: the file ends after 2 of the 3"));
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_idx(path, 1); }),
+      HasSubstr(path.string() + ": offset 10: the file ends after 2 of the 3"));
+}
+
+class LabelledImagesTest : public ::testing::Test {
+ protected:
+  std::string refusal(const Bytes& images, const Bytes& labels) const {
+    return message_of<DataError>([&] { read(images, labels); });
+  }
+
+  LabelledImages read(const Bytes& images, const Bytes& labels) const {
+    return read_labelled_images(
+        directory_.write("images", images), directory_.write("labels", labels), 10);
+  }
+
+  std::string path(const char* name) const { return (directory_.path() / name).string(); }
+
+ private:
+  testing::TemporaryFolder directory_;
+};
+
+TEST_F(LabelledImagesTest, JoinsImagesAndLabels) {
+  const auto set =
+      read(idx_bytes({2, 1, 3}, {1, 2, 3, 4, 5, 6}), testing::gzip(idx_bytes({2}, {0, 9})));
+  EXPECT_EQ(set.rows, 1U);
+  EXPECT_EQ(set.columns, 3U);
+  EXPECT_THAT(set.pixels, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(set.labels, ElementsAre(0, 9));
+}
+
+TEST_F(LabelledImagesTest, RefusesCountsThatDiffer) {
+  const auto message = refusal(idx_bytes({2, 1, 1}, {1, 2}), idx_bytes({3}, {0, 1, 2}));
+  EXPECT_EQ(
+      message, path("labels") + ": offset 4: image and label counts differ: 2 images in " +
+                   path("images") + ", 3 labels");
+}
+
+TEST_F(LabelledImagesTest, RefusesALabelOutOfRange) {
+  for (const int label : {10, 11, 255}) {
+    const auto labels = idx_bytes({3}, {0, static_cast<std::uint8_t>(label), 99});
+    EXPECT_EQ(
+        refusal(idx_bytes({3, 1, 1}, {1, 2, 3}), labels),
+        concat(path("labels"), ": offset 9: label out of range (>= 10) at index 1: ", label));
   }
 }
 
+TEST_F(LabelledImagesTest, RefusesFilesThatChangedPlaces) {
+  EXPECT_THAT(
+      refusal(idx_bytes({2}, {0, 1}), idx_bytes({2, 1, 1}, {1, 2})),
+      HasSubstr("offset 3: the file has 1 dimensions"));
+}
+
 }  // namespace
+
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 
 namespace lockstep::testing {
 
-/// Gives the bytes of the largest `new` of this thread since the last call; this test program
+/// Returns the bytes of the largest `new` of this thread since the last call; this test program
 /// counts them all.
 std::size_t take_largest_allocation();
 

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 constexpr lockstep::ArchiveLimits kLimits{.entries = 100, .bytes = 1 << 20};
 
-/// Holds an archive and the folder into which it is unpacked; nothing else may ever be in it.
+/// An archive and the folder into which it is unpacked; nothing else may ever be in it.
 struct Yard {
   lockstep::testing::TemporaryFolder directory;
   fs::path root = directory.path() / "root";

@@ -5,7 +5,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/zip_reader.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 #include "tests/formats/weights/zip_bytes.h"
 #include "tests/support/temporary_folder.h"

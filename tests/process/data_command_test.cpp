@@ -68,7 +68,7 @@ TEST_F(DataCommand, WritesOverNothing) {
   const std::string set = small_mnist();
   const auto again = data({"synthesize", "mnist", set});
   EXPECT_EQ(again.status.result(), 2);
-  EXPECT_THAT(again.errors, HasSubstr("is there already and is no empty folder"));
+  EXPECT_THAT(again.errors, HasSubstr("is there already and is not an empty folder"));
   std::ofstream(folder_.path("bad.txt")) << "mine";
   const auto checked = data({"check", "mnist", set, "--bad-list", folder_.path("bad.txt")});
   EXPECT_EQ(checked.status.result(), 4);

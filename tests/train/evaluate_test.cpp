@@ -11,7 +11,7 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/data/distributed_sampler.h"
-#include "lockstep/data/stored_samples.h"
+#include "lockstep/data/image_samples.h"
 
 namespace lockstep {
 namespace {

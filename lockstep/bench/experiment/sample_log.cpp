@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/byte_source.h"
+#include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"
 

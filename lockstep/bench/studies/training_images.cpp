@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/mnist.h"
+#include "lockstep/data/image_sets.h"
 #include "lockstep/formats/idx.h"
 
 namespace lockstep::bench {

@@ -11,7 +11,7 @@
 #include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/data/mnist.h"
+#include "lockstep/data/image_sets.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::cli {

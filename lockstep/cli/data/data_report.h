@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "lockstep/data/check/set_report.h"
+#include "lockstep/data/check/check_set.h"
 
 namespace lockstep::cli {
 

@@ -5,11 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/download/known_sets.h"
+#include "lockstep/formats/fetch/download.h"
 
 namespace lockstep::data {
 
-/// Is a file of a set that was fetched.
+/// A data set that may be fetched, as its authors published it.
+struct KnownSet {
+  std::string name;
+  std::vector<Download> files;
+  std::string archive_folder;  ///< the one file is an archive of this folder; empty: it is none
+};
+
+/// Lists the sets that can be fetched.
+const std::vector<KnownSet>& known_sets();
+
+/// Finds one by name. An unknown name, or a set that its owners give to nobody without an account,
+/// is an InvalidArgument that says what to do instead.
+const KnownSet& known_set(const std::string& name);
+
+/// A file of a set that was fetched.
 struct FetchedFile {
   std::string name;
   std::uint64_t bytes = 0;

@@ -29,17 +29,13 @@ SetFile::SetFile(const std::filesystem::path& path, bool gzip) : file_(path) {
 
 SetFile::~SetFile() = default;
 
-void SetFile::write(std::span<const std::uint8_t> bytes) {
+void SetFile::put(std::span<const std::uint8_t> bytes) {
   if (stream_) {
     deflate_some(bytes, Z_NO_FLUSH);
   } else {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   }
   flush_if_full();
-}
-
-void SetFile::write(const std::string& text) {
-  write(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
 }
 
 std::uint64_t SetFile::close() {

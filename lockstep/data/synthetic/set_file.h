@@ -13,19 +13,18 @@ struct z_stream_s;
 
 namespace lockstep::data {
 
-/// Writes a new file in pieces of any size, plain or as one gzip member without name and time.
-class SetFile {
+/// A new file written in pieces of any size, plain or as one gzip member without name and time.
+class SetFile final : public ByteSink {
  public:
   SetFile(const std::filesystem::path& path, bool gzip);
-  ~SetFile();
-
-  void write(std::span<const std::uint8_t> bytes);
-  void write(const std::string& text);
+  ~SetFile() override;
 
   /// Writes what is left and closes the file; gives its size in bytes.
   std::uint64_t close();
 
  private:
+  void put(std::span<const std::uint8_t> bytes) override;
+
   struct EndDeflate {
     void operator()(z_stream_s* stream) const noexcept;
   };

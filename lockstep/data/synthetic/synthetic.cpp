@@ -6,10 +6,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/synthetic/plane.h"
-#include "lockstep/data/synthetic/shape.h"
-#include "lockstep/data/synthetic/stream.h"
-#include "lockstep/data/synthetic/texture.h"
+#include "lockstep/data/synthetic/pattern.h"
 
 // Note [Synthetic classes]
 // ~~~~~~~~~~~~~~~~~~~~~~~~
@@ -46,21 +43,21 @@ Colour between(const Colour& dark, const Colour& bright, std::int64_t value) {
   return mixed;
 }
 
-/// Is a shape with its colour, somewhere in the image.
+/// A shape with its colour, somewhere in the image.
 struct Figure {
   std::int64_t shape;
   Colour colour;
   std::int64_t radius;
   Placement placement;
 
-  /// Says how much of the pixel at a place it covers, 0 to kFull: its edge is one pixel wide.
+  /// Returns how much of the pixel at a place it covers, 0 to kFull: its edge is one pixel wide.
   std::int64_t cover(Point place, std::int64_t pixel) const {
     const std::int64_t away = shape_distance(shape, placement(place)) * radius / kUnit;
     return std::clamp<std::int64_t>(kFull / 2 - away * kFull / pixel, 0, kFull);
   }
 };
 
-/// Is all that was drawn for an image.
+/// All that was drawn for an image.
 struct Scene {
   std::int64_t texture;
   Placement texture_placement;

@@ -9,14 +9,14 @@ namespace lockstep::data {
 
 inline constexpr std::int64_t kMostSyntheticClasses = 100;
 
-/// Names one synthetic image.
+/// The name of one synthetic image.
 struct SyntheticKey {
   std::uint64_t seed = 0;
   bool train = true;  ///< the images to test with are others
   std::int64_t index = 0;
 };
 
-/// Says which images belong to a class of a set: Note [Synthetic classes].
+/// The images that belong to a class of a set: Note [Synthetic classes].
 struct SyntheticClass {
   std::int64_t shape = 0;
   std::int64_t first_texture = 0;  ///< the background has any of these

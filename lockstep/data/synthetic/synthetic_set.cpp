@@ -3,18 +3,19 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/data/synthetic/set_writers.h"
 #include "lockstep/data/synthetic/synthetic.h"
-#include "lockstep/formats/atomic_directory.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/idx.h"
+#include "lockstep/formats/output_file.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Says what a set is like if nothing else is asked for.
+/// What a set is like if nothing else is asked for.
 struct Kind {
   std::string name;
   std::int64_t train;
@@ -42,12 +43,11 @@ const std::vector<Kind>& kinds() {
 }
 
 const Kind& kind_of(const std::string& name) {
-  std::string known;
   for (const Kind& kind : kinds()) {
     if (kind.name == name) return kind;
-    known += (known.empty() ? "" : ", ") + kind.name;
   }
-  throw InvalidArgument(concat("synthesize: there is no set ", name, "; there are ", known));
+  throw InvalidArgument(
+      concat("synthesize: there is no set ", name, "; there are ", joined(synthetic_set_names())));
 }
 
 void check_count(const Kind& kind, const char* what, std::int64_t count, std::int64_t least) {

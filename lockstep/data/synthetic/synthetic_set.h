@@ -11,7 +11,7 @@
 
 namespace lockstep::data {
 
-/// Says what a synthetic set is like; what is not given is the real set's, or usual.
+/// Options of write_synthetic_set(); what is not given is as in the real set, or usual.
 struct SyntheticOptions {
   std::optional<std::int64_t> train = {};    ///< images to train with
   std::optional<std::int64_t> test = {};     ///< images to test with; in `images`, the folder val
@@ -23,7 +23,7 @@ struct SyntheticOptions {
       {};  ///< called after each image
 };
 
-/// Says what was written.
+/// What was written.
 struct SyntheticSummary {
   std::int64_t train = 0;
   std::int64_t test = 0;

@@ -4,19 +4,19 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/data/transforms/random_crop.h"
+#include "lockstep/data/transforms/crop.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr int kTries = 10;
+constexpr int kErasingTries = 10;
 
 // Draws a rectangle that is smaller than the image both ways; none if ten tries fail.
 std::optional<Box> random_rectangle(
     ImageSize size, const RandomErasing& erasing, RandomStream& stream) {
   const auto pixels = static_cast<double>(size.width * size.height);
   const double log_ratio = std::log(erasing.least_ratio);
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+  for (int attempt = 0; attempt < kErasingTries; ++attempt) {
     const double share = stream.uniform(erasing.least_share, erasing.most_share) * pixels /
                          static_cast<double>(erasing.count);
     const double ratio = std::exp(stream.uniform(log_ratio, -log_ratio));

@@ -8,14 +8,14 @@
 
 namespace lockstep::data {
 
-/// Says what erased pixels become.
+/// What erased pixels become.
 enum class ErasingMode {
   kConstant,  ///< 0
   kColour,    ///< one normal number per channel and rectangle
   kPixel,     ///< a normal number per channel and pixel
 };
 
-/// Describes random erasing, timm's: how often, and how large the rectangles are.
+/// Random erasing as in timm: how often, and how large the rectangles are.
 struct RandomErasing {
   double probability = 0;
   ErasingMode mode = ErasingMode::kPixel;

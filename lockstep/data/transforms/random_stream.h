@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// Names what numbers are drawn for, so that one part's draws never shift another's.
+/// What numbers are drawn for, so that one part's draws never shift another's.
 enum class Draw : std::uint64_t { kCrop, kFlip, kColour, kErasing };
 
 /// Mixes a counter with a key into four even words: Philox4x32-10 of Salmon et al., Parallel random
@@ -16,7 +16,7 @@ enum class Draw : std::uint64_t { kCrop, kFlip, kColour, kErasing };
 std::array<std::uint32_t, 4> philox(
     std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// Is the stream of random numbers for one look at one sample and one part of its transform.
+/// The stream of random numbers for one look at one sample and one part of its transform.
 ///
 /// The numbers depend on key and part alone, not on what was drawn before or on which thread.
 ///

@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Names one look at one sample: what is drawn for it depends on nothing else.
+/// One look at one sample: what is drawn for it depends on nothing else.
 ///
 /// So a run gives the same images whichever worker or rank prepares them, and however many there
 /// are.
@@ -17,18 +17,20 @@ struct SampleKey {
   std::int64_t index = 0;
 };
 
-/// Turns an image of three or one channels into the numbers that a model sees.
+/// A transform of an image of three or one channels into the numbers that a model sees.
 ///
 /// A pure function of image and key; many threads may call one at once.
 class ImageTransform {
  public:
   virtual ~ImageTransform() = default;
 
-  /// Says how large the images are that come out, whatever goes in.
+  /// Returns how large the images are that come out, whatever goes in.
   virtual ImageSize output() const = 0;
 
-  /// Says which part of an image of that size apply() looks at: no other need be decoded.
-  virtual Box region(ImageSize size, const SampleKey& key) const;
+  /// Returns which part of an image of that size apply() looks at: no other need be decoded.
+  virtual Box region(ImageSize size, const SampleKey& /*key*/) const {
+    return {0, 0, size.width, size.height};
+  }
 
   /// Writes the image of that part, height x width x channels, normalised.
   ///

@@ -12,29 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* refusal_of(const ArchiveEntry& entry) {
-  switch (entry.kind) {
-    case EntryKind::kFile:
-      return entry.set_id   ? "it is a setuid or setgid file"
-             : entry.sparse ? "it is a sparse file"
-                            : nullptr;
-    case EntryKind::kDirectory:
-      return nullptr;
-    case EntryKind::kSymbolicLink:
-      return "it is a symbolic link";
-    case EntryKind::kHardLink:
-      return "it is a hard link";
-    case EntryKind::kDevice:
-      return "it is a device";
-    case EntryKind::kFifo:
-      return "it is a FIFO";
-    case EntryKind::kOther:
-      return "it is neither file nor folder";
-  }
-  return "its kind is unknown";
-}
-
-/// Writes the entries of one archive.
+/// The unpacking of one archive.
 class Extraction {
  public:
   Extraction(
@@ -50,9 +28,9 @@ class Extraction {
       entry_ = std::move(*entry);
       ++entries_;
       if (entries_ > limits_.entries) refuse(concat("there are more than ", limits_.entries));
-      if (const char* reason = refusal_of(entry_)) refuse(reason);
+      if (entry_.refusal != nullptr) refuse(entry_.refusal);
       const fs::path path = safe_path();
-      if (entry_.kind == EntryKind::kDirectory) {
+      if (entry_.is_folder) {
         make_folder(path);
       } else {
         write_file(path);

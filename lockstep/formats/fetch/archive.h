@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Bounds what an archive may become.
+/// Limits of what an archive may become.
 struct ArchiveLimits {
   std::uint64_t entries = 2'000'000;
   std::uint64_t bytes = std::uint64_t{1} << 40;
@@ -15,7 +15,7 @@ struct ArchiveLimits {
   std::size_t depth = 32;  ///< folders within folders
 };
 
-/// Says what was unpacked.
+/// What was unpacked.
 struct Unpacked {
   std::uint64_t files = 0;
   std::uint64_t folders = 0;

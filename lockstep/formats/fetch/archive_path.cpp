@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -42,17 +43,8 @@ std::filesystem::path path_in_archive(
 }
 
 std::string shown_name(const std::string& name) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string shown;
-  for (const char letter : name.substr(0, kMostShown)) {
-    if (!is_control(letter)) {
-      shown += letter;
-      continue;
-    }
-    const auto code = static_cast<unsigned char>(letter);
-    shown += {'\\', 'x', kDigits[code >> 4], kDigits[code & 15]};
-  }
-  return name.size() > kMostShown ? shown + "..." : shown;
+  const std::string front = printable_path(name.substr(0, kMostShown));
+  return name.size() > kMostShown ? front + "..." : front;
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Gives the path below a root that an archive's entry names, without `.` and doubled slashes;
+/// Returns the path below a root that an archive's entry names, without `.` and doubled slashes;
 /// empty for the root itself.
 ///
 /// A name that is absolute, climbs by `..`, is longer or deeper than the limits, or holds a control
@@ -14,7 +14,7 @@ namespace lockstep {
 std::filesystem::path path_in_archive(
     const std::string& name, std::size_t longest, std::size_t deepest);
 
-/// Gives a name as messages show it: control characters as `\x0a`, at most 200 letters.
+/// Returns a name as messages show it: by printable_path(), at most 200 letters.
 std::string shown_name(const std::string& name);
 
 }  // namespace lockstep

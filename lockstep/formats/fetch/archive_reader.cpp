@@ -1,7 +1,10 @@
 #include "lockstep/formats/fetch/archive_reader.h"
 
+#include <algorithm>
 #include <array>
+#include <exception>
 #include <new>
+#include <vector>
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -9,14 +12,96 @@
 #include <sys/stat.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/fetch/archive_path.h"
-#include "lockstep/formats/fetch/tar_stream.h"
+#include "lockstep/formats/gzip.h"
 #include "lockstep/formats/input_file.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::size_t kZipBlock = 64 * 1024;
+constexpr std::size_t kTarPiece = 64 * 1024;
+constexpr std::uint64_t kTarBlock = 512;
+constexpr std::uint64_t kFree = std::uint64_t{1} << 20;
+
+std::size_t zeros_at_end(std::span<const std::uint8_t> bytes) {
+  const auto other =
+      std::find_if(bytes.rbegin(), bytes.rend(), [](std::uint8_t byte) { return byte != 0; });
+  return static_cast<std::size_t>(other - bytes.rbegin());
+}
+
+/// Lets what grows out of an archive be at most 1 MiB, or `ratio` times what was read.
+bool within_ratio(std::uint64_t grown, std::uint64_t read, std::uint64_t ratio) {
+  return grown <= kFree || grown / ratio <= read;
+}
+
+/// The blocks of a tar file, unpacked if it is gzip; watches how they grow and end.
+class TarStream {
+ public:
+  TarStream(const std::filesystem::path& path, std::uint64_t ratio)
+      : file_(path), counted_(file_), source_(counted_), ratio_(ratio), block_(kTarPiece) {}
+
+  /// Returns the next block, valid until the next call; none at the end.
+  std::span<const std::uint8_t> next();
+
+  /// Reads on to the end, so that gzip's checksum is looked at, and requires that after the first
+  /// `consumed` bytes of all blocks only zeros come, and that the end is marked by two blocks of
+  /// zeros (POSIX, ustar).
+  void finish(std::uint64_t consumed);
+
+ private:
+  /// A source that counts the bytes read from it.
+  class Counted final : public ByteSource {
+   public:
+    explicit Counted(ByteSource& source) : source_(source) {}
+    std::size_t read(std::span<std::uint8_t> out) override {
+      const std::size_t count = source_.read(out);
+      bytes_ += count;
+      return count;
+    }
+    const std::string& name() const override { return source_.name(); }
+    std::uint64_t bytes() const { return bytes_; }
+
+   private:
+    ByteSource& source_;
+    std::uint64_t bytes_ = 0;
+  };
+
+  InputFile file_;
+  Counted counted_;
+  GunzipSource source_;
+  std::uint64_t ratio_;
+  std::vector<std::uint8_t> block_;
+  std::uint64_t given_ = 0;  // bytes of all blocks so far
+  std::uint64_t zeros_ = 0;  // at the end of them
+};
+
+std::span<const std::uint8_t> TarStream::next() {
+  const auto block = std::span<const std::uint8_t>(block_).first(source_.read(block_));
+  given_ += block.size();
+  const std::size_t zeros = zeros_at_end(block);
+  zeros_ = zeros == block.size() ? zeros_ + zeros : zeros;
+  if (!within_ratio(given_, counted_.bytes(), ratio_)) {
+    throw DataError(concat(
+        file_.name(), ": compressed offset ", counted_.bytes(), ": the archive grows to more than ",
+        ratio_, " times its size"));
+  }
+  return block;
+}
+
+void TarStream::finish(std::uint64_t consumed) {
+  while (!next().empty()) {
+  }
+  if (given_ - consumed > zeros_) {
+    throw DataError(
+        concat(file_.name(), ": offset ", consumed, ": other bytes come after the archive's end"));
+  }
+  if (zeros_ < 2 * kTarBlock || given_ % kTarBlock != 0) {
+    throw DataError(concat(
+        file_.name(), ": offset ", given_, ": the archive ends too early, without its end mark"));
+  }
+}
 
 struct FreeArchive {
   void operator()(archive* handle) const noexcept { archive_read_free(handle); }
@@ -29,22 +114,27 @@ bool starts_as_zip(const std::filesystem::path& path) {
          (start[2] == 3 || start[2] == 5);
 }
 
-EntryKind kind_of(archive_entry* entry) {
-  if (archive_entry_hardlink(entry) != nullptr) return EntryKind::kHardLink;
+/// Returns why an entry is neither a plain file nor a folder, or null. Holes need no bytes in the
+/// archive, so a sparse file could be of any size.
+const char* refusal_of(archive_entry* entry) {
+  if (archive_entry_hardlink(entry) != nullptr) return "it is a hard link";
   switch (archive_entry_filetype(entry)) {
     case AE_IFREG:
-      return EntryKind::kFile;
+      if ((archive_entry_perm(entry) & (S_ISUID | S_ISGID)) != 0) {
+        return "it is a setuid or setgid file";
+      }
+      return archive_entry_sparse_count(entry) > 0 ? "it is a sparse file" : nullptr;
     case AE_IFDIR:
-      return EntryKind::kDirectory;
+      return nullptr;
     case AE_IFLNK:
-      return EntryKind::kSymbolicLink;
+      return "it is a symbolic link";
     case AE_IFBLK:
     case AE_IFCHR:
-      return EntryKind::kDevice;
+      return "it is a device";
     case AE_IFIFO:
-      return EntryKind::kFifo;
+      return "it is a FIFO";
     default:
-      return EntryKind::kOther;
+      return "it is neither file nor folder";
   }
 }
 
@@ -53,7 +143,7 @@ std::string name_of(archive_entry* entry) {
   return name == nullptr ? "" : name;
 }
 
-/// Lets libarchive write names as UTF-8 in this thread while it lives, whatever the user's locale.
+/// A scope in which libarchive writes names as UTF-8 in this thread, whatever the user's locale.
 class Utf8Names {
  public:
   Utf8Names() : ours_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t{})) {
@@ -74,7 +164,7 @@ class Utf8Names {
 
 }  // namespace
 
-/// Is libarchive's state; of tar it sees the blocks only, of zip the file itself.
+/// libarchive's state; of tar it sees the blocks only, of zip the file itself.
 struct ArchiveReader::Stream {
   Stream() : handle(archive_read_new()) {
     if (!handle) throw std::bad_alloc();
@@ -134,10 +224,9 @@ std::optional<ArchiveEntry> ArchiveReader::next() {
   offset_ = 0;
   return ArchiveEntry{
       .name = name_of(entry),
-      .kind = kind_of(entry),
+      .is_folder = archive_entry_filetype(entry) == AE_IFDIR,
       .executable = (archive_entry_perm(entry) & S_IXUSR) != 0,
-      .set_id = (archive_entry_perm(entry) & (S_ISUID | S_ISGID)) != 0,
-      .sparse = archive_entry_sparse_count(entry) > 0};
+      .refusal = refusal_of(entry)};
 }
 
 std::span<const std::uint8_t> ArchiveReader::read() {

@@ -9,19 +9,15 @@
 
 namespace lockstep {
 
-/// Lists what an entry of an archive can be.
-enum class EntryKind { kFile, kDirectory, kSymbolicLink, kHardLink, kDevice, kFifo, kOther };
-
-/// Is what an archive says of one of its entries.
+/// What an archive says of one of its entries.
 struct ArchiveEntry {
   std::string name;
-  EntryKind kind = EntryKind::kOther;
-  bool executable = false;  ///< by its owner
-  bool set_id = false;      ///< setuid or setgid
-  bool sparse = false;      ///< has holes, which need no bytes in the archive
+  bool is_folder = false;         ///< otherwise a file
+  bool executable = false;        ///< by its owner
+  const char* refusal = nullptr;  ///< why it must not be unpacked, such as `it is a device`
 };
 
-/// Reads a tar file, plain or gzip, or a zip file; which one, its first bytes tell.
+/// A tar file, plain or gzip, or a zip file; its first bytes decide which.
 ///
 /// Wrong checksums, a cut file and bytes after the end are a DataError. So is a stream that grows
 /// to more than `ratio` times the bytes read for it (the first MiB is free): memory and time stay
@@ -34,7 +30,7 @@ class ArchiveReader {
   /// Goes to the next entry; none at the end.
   std::optional<ArchiveEntry> next();
 
-  /// Gives the next bytes of the entry, valid until the next call; none at its end.
+  /// Returns the next bytes of the entry, valid until the next call; none at its end.
   std::span<const std::uint8_t> read();
 
  private:

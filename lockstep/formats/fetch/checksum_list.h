@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Is the list of a folder's files and their SHA-256, as coreutils' `sha256sum --check` reads it.
+/// The list of a folder's files and their SHA-256, as coreutils' `sha256sum --check` reads it.
 inline constexpr const char* kChecksumList = "SHA256SUMS";
 
 /// Writes the list of all files below a folder into it.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRangeNotSatisfiable = 416;
 
-/// Is one file on its way: its bytes and what is known of them.
+/// One file on its way: its bytes and what is known of them.
 class Arrival final : public BodySink {
  public:
   Arrival(const Download& wanted, PartialFile& file, const DownloadOptions& options)
@@ -32,7 +32,7 @@ class Arrival final : public BodySink {
     if (options_.progress) options_.progress(file_.size(), wanted_.bytes);
   }
 
-  /// Says what is wrong with the bytes; nothing if they are what they must be.
+  /// Returns what is wrong with the bytes; nothing if they are what they must be.
   std::optional<std::string> fault() const {
     if (file_.size() != wanted_.bytes) {
       return concat("sends ", file_.size(), " bytes where there must be ", wanted_.bytes);
@@ -54,7 +54,7 @@ void check_wanted(const Download& wanted) {
   check(wanted.bytes > 0, "download: the size must be known: ", wanted.name);
 }
 
-/// Says whether the right file is there; throws if another one is.
+/// Returns whether the right file is there; throws if another one is.
 bool is_there(const Download& wanted, const std::filesystem::path& path) {
   const auto status = std::filesystem::symlink_status(path);
   if (!std::filesystem::exists(status)) return false;
@@ -65,7 +65,7 @@ bool is_there(const Download& wanted, const std::filesystem::path& path) {
       wanted.sha256, "; move it away"));
 }
 
-void tell(const DownloadOptions& options, const std::string& text) {
+void notify(const DownloadOptions& options, const std::string& text) {
   if (options.notice) options.notice(text);
 }
 
@@ -93,7 +93,7 @@ void bring(
       const std::system_error error(result.error, in_words(address, result));
       if (!result.may_pass || attempt >= options.attempts) throw error;
       if (result.error.value() == kRangeNotSatisfiable) file.restart();
-      tell(options, concat(error.what(), "; trying again"));
+      notify(options, concat(error.what(), "; trying again"));
       pause(options, attempt, result.retry_after);
       continue;
     }
@@ -102,7 +102,7 @@ void bring(
     file.restart();
     // What was kept from before may be to blame.
     if (!resumed) throw DataError(*fault);
-    tell(options, concat(address, ": ", *fault, "; trying again from its start"));
+    notify(options, concat(address, ": ", *fault, "; trying again from its start"));
   }
 }
 
@@ -125,10 +125,10 @@ void bring_from_any(const Download& wanted, PartialFile& file, const DownloadOpt
         file.remove();
         throw DataError(text);
       }
-      tell(options, concat(text, "; trying the next address"));
+      notify(options, concat(text, "; trying the next address"));
     } catch (const std::system_error& error) {
       if (last || error.code().category() != transfer_errors()) throw;
-      tell(options, concat(error.what(), "; trying the next address"));
+      notify(options, concat(error.what(), "; trying the next address"));
     }
   }
 }

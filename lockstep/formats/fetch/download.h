@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Names a file of the net: where it may be had, and what it must be.
+/// A file on the net: its addresses, and what its content must be.
 struct Download {
   std::string name;                    ///< of the file, without a folder
   std::vector<std::string> addresses;  ///< asked in turn
@@ -19,7 +19,7 @@ struct Download {
   std::string sha256;
 };
 
-/// Says how much trouble a download goes to.
+/// Options of download().
 struct DownloadOptions {
   TransferOptions transfer;
   int attempts = 4;  ///< at each address, for failures that may pass

@@ -1,7 +1,6 @@
 #include "lockstep/formats/fetch/partial_file.h"
 
 #include <cerrno>
-#include <vector>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,11 +10,10 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"
+#include "lockstep/formats/input_file.h"
 
 namespace lockstep {
 namespace {
-
-constexpr std::size_t kPiece = std::size_t{1} << 20;
 
 /// In a folder that others may write, a link or a file of theirs must not become ours.
 std::uint64_t size_of_own_file(int descriptor, const std::string& path) {
@@ -54,9 +52,9 @@ PartialFile::PartialFile(const std::filesystem::path& directory, const std::stri
 
 void PartialFile::append(std::span<const std::uint8_t> bytes) {
   while (!bytes.empty()) {
+    const auto offset = static_cast<off_t>(size_);
     const ssize_t count =
-        ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(size_));
-    if (count < 0 && errno == EINTR) continue;
+        retried([&] { return ::pwrite(file_.get(), bytes.data(), bytes.size(), offset); });
     if (count < 0) throw_errno("write", path_);
     size_ += static_cast<std::uint64_t>(count);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -69,16 +67,10 @@ void PartialFile::restart() {
 }
 
 std::string PartialFile::sha256() const {
-  Sha256 digest;
-  std::vector<std::uint8_t> piece(kPiece);
-  for (off_t offset = 0;;) {
-    const ssize_t count = ::pread(file_.get(), piece.data(), piece.size(), offset);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno("read", path_);
-    if (count == 0) return digest.finish();
-    digest.update(std::span(piece).first(static_cast<std::size_t>(count)));
-    offset += count;
-  }
+  FileDescriptor again(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!again || ::lseek(again.get(), 0, SEEK_SET) != 0) throw_errno("read again", path_);
+  InputFile source(std::move(again), path_);
+  return sha256_of(source);
 }
 
 void PartialFile::finish() {

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Is the file `.NAME.part` in which a download grows, be it over several runs.
+/// The file `.NAME.part` in which a download grows, even over several runs.
 ///
 /// It is a regular file of this user alone (0600, one name, no link), and locked: a second download
 /// of the same file at the same time is an InvalidArgument. Failures of the disk are

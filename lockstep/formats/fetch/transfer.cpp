@@ -2,11 +2,13 @@
 
 #include <exception>
 #include <new>
+#include <optional>
+#include <string_view>
 
 #include <curl/curl.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/transfer_rules.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +18,61 @@ constexpr long kWhole = 200;
 constexpr long kPart = 206;
 constexpr int kFirstStatus = 100;
 
-/// Is where codes become words.
+struct FreeUrl {
+  void operator()(CURLU* url) const noexcept { curl_url_cleanup(url); }
+};
+
+/// Returns a part of an address; empty when it has none.
+std::string part_of(CURLU* url, CURLUPart part) {
+  char* text = nullptr;
+  if (curl_url_get(url, part, &text, 0) != CURLUE_OK) return "";
+  const std::string value(text);
+  curl_free(text);
+  return value;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "127.0.0.1" || host == "[::1]" || host == "localhost";
+}
+
+/// Refuses every address but https without a password; http to this host's loopback is taken if
+/// that is allowed.
+void check_download_address(const std::string& address, bool plain_on_loopback) {
+  const std::unique_ptr<CURLU, FreeUrl> url(curl_url());
+  if (!url) throw std::bad_alloc();
+  check(
+      curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) == CURLUE_OK,
+      "download: this is no https address: ", address);
+  check(
+      part_of(url.get(), CURLUPART_USER).empty() && part_of(url.get(), CURLUPART_PASSWORD).empty(),
+      "download: an address must hold no password, logs would show it");
+  const std::string scheme = part_of(url.get(), CURLUPART_SCHEME);
+  const bool plain =
+      plain_on_loopback && scheme == "http" && is_loopback(part_of(url.get(), CURLUPART_HOST));
+  check(plain || scheme == "https", "download: only https is taken: ", address);
+}
+
+/// Returns whether an HTTP status describes a state of the server that may be gone a little later.
+bool status_may_pass(long status) {
+  return status == 408 || status == 416 || status == 429 || status == 500 || status == 502 ||
+         status == 503 || status == 504;
+}
+
+/// Returns where a part begins, from the header's value `bytes 100-199/200` (RFC 9110, 14.4).
+std::optional<std::uint64_t> first_byte_of(const std::string& content_range) {
+  constexpr std::string_view kUnit = "bytes ";
+  const std::size_t end = content_range.find('-');
+  if (!content_range.starts_with(kUnit) || end == std::string::npos) return std::nullopt;
+  const std::string_view range = content_range;
+  return parse_number<std::uint64_t>(range.substr(kUnit.size(), end - kUnit.size()));
+}
+
+/// Returns whether an entity tag vouches for every byte (RFC 9110, 8.8.3); only such a one may
+/// resume.
+bool is_strong_tag(const std::string& tag) {
+  return tag.size() >= 2 && tag.front() == '"' && tag.back() == '"';
+}
+
 class TransferErrors final : public std::error_category {
  public:
   const char* name() const noexcept override { return "transfer"; }
@@ -68,7 +124,7 @@ void start_curl_once() {
   if (kStarted != CURLE_OK) throw Error("download: curl cannot be started");
 }
 
-/// Is what the callback needs of one request.
+/// What the callback needs of one request.
 struct Reception {
   CURL* handle = nullptr;
   BodySink* sink = nullptr;

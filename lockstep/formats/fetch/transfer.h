@@ -14,7 +14,7 @@ namespace lockstep {
 /// codes.
 const std::error_category& transfer_errors();
 
-/// Bounds how a server is asked.
+/// Options of a Transfer.
 struct TransferOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(30);
   std::int64_t slowest_bytes_per_second = 1000;  ///< less than this for `slow_time` ends it
@@ -23,18 +23,18 @@ struct TransferOptions {
   bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
 };
 
-/// Takes the body that a server sends.
+/// A taker of the body that a server sends.
 class BodySink {
  public:
   virtual ~BodySink() = default;
 
-  /// Hears that the body begins at the file's first byte, although a later one was asked for.
+  /// Called when the body begins at the file's first byte, although a later one was asked for.
   virtual void restart() = 0;
 
   virtual void write(std::span<const std::uint8_t> bytes) = 0;
 };
 
-/// Says how one request ended.
+/// How one request ended.
 struct TransferResult {
   std::error_code error;   ///< none if the whole body came
   bool may_pass = false;   ///< the failure may be gone at the next attempt
@@ -43,7 +43,7 @@ struct TransferResult {
   std::chrono::seconds retry_after{0};  ///< how long the server asks to be left alone
 };
 
-/// Asks servers for files by https, with curl: certificates are verified, redirects are followed
+/// A client that gets files by https, with curl: certificates are verified, redirects are followed
 /// five times and only to https, proxies are taken from the usual variables (`https_proxy`, ...).
 class Transfer {
  public:

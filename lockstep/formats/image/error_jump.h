@@ -11,7 +11,7 @@ namespace lockstep {
 // the two there may be no object with a destructor: bodies hold references and numbers alone, and
 // each is a few calls of the library.
 
-/// Carries an error of a C library to the C++ code that called it.
+/// The way of an error from a C library to the C++ code that called it.
 class ErrorJump {
  public:
   using Text = std::array<char, 256>;

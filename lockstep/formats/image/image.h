@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Says how large an image is, in pixels.
+/// The size of an image in pixels.
 struct ImageSize {
   std::int64_t width = 0;
   std::int64_t height = 0;
@@ -15,7 +15,7 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
-/// Is a part of an image, in pixels from its upper left corner.
+/// A part of an image, in pixels from its upper left corner.
 struct Box {
   std::int64_t left = 0;
   std::int64_t top = 0;
@@ -25,8 +25,8 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// Shows the pixels of an image that someone else holds: row by row without gaps, the channels of a
-/// pixel together.
+/// The pixels of an image that someone else holds: row by row without gaps, the channels of a pixel
+/// together.
 struct ImageView {
   ImageSize size;
   std::int64_t channels = 3;
@@ -37,7 +37,7 @@ struct ImageView {
   }
 };
 
-/// Holds an image of unsigned bytes, in the order of an ImageView.
+/// An image of unsigned bytes, in the order of an ImageView.
 struct Image {
   ImageSize size;
   std::int64_t channels = 3;

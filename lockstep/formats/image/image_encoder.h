@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Says how a JPEG file is made.
+/// Options of encode_jpeg().
 struct JpegOptions {
   int quality = 90;                ///< 1 to 100, as libjpeg and Pillow count it
   int horizontal_subsampling = 2;  ///< pixels for one sample of colour: 1, 2 or 4

@@ -3,29 +3,24 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/image/jpeg_decoder.h"
+#include "lockstep/formats/image/jpeg.h"
 #include "lockstep/formats/image/orientation.h"
-#include "lockstep/formats/image/png_decoder.h"
+#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
 namespace {
 
-ImageInfo info_of(const JpegHeader& header) {
-  return {
-      .kind = ImageKind::kJpeg,
-      .size = header.size,
-      .channels = header.components,
-      .orientation = header.exif.value,
-      .exif_is_damaged = header.exif.is_damaged};
-}
-
-ImageInfo info_of(const PngHeader& header) {
-  return {
-      .kind = ImageKind::kPng,
-      .size = header.size,
-      .channels = header.channels,
-      .orientation = header.exif.value,
-      .exif_is_damaged = header.exif.is_damaged};
+ImageInfo info_of(const std::variant<JpegHeader, PngHeader>& any_header) {
+  return std::visit(
+      [&](const auto& header) {
+        return ImageInfo{
+            .kind = any_header.index() == 0 ? ImageKind::kJpeg : ImageKind::kPng,
+            .size = header.size,
+            .channels = header.channels,
+            .orientation = header.exif.value,
+            .exif_is_damaged = header.exif.is_damaged};
+      },
+      any_header);
 }
 
 std::variant<JpegHeader, PngHeader> read_header(
@@ -48,7 +43,7 @@ ImageReader::ImageReader(
       name_(std::move(name)),
       options_(options),
       header_(read_header(bytes_, name_, options.limits)),
-      info_(std::visit([](const auto& header) { return info_of(header); }, header_)) {
+      info_(info_of(header_)) {
   if (options.apply_orientation) info_.size = oriented_size(info_.size, info_.orientation);
 }
 

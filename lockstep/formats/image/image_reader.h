@@ -6,14 +6,13 @@
 #include <variant>
 
 #include "lockstep/formats/image/image.h"
-#include "lockstep/formats/image/image_kind.h"
-#include "lockstep/formats/image/image_options.h"
-#include "lockstep/formats/image/jpeg_header.h"
-#include "lockstep/formats/image/png_header.h"
+#include "lockstep/formats/image/image_file.h"
+#include "lockstep/formats/image/jpeg.h"
+#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
 
-/// Says what an image file holds, from its header alone.
+/// What an image file holds, from its header alone.
 struct ImageInfo {
   ImageKind kind = ImageKind::kJpeg;
   ImageSize size;       ///< after the orientation, if that is applied
@@ -22,7 +21,7 @@ struct ImageInfo {
   bool exif_is_damaged = false;  ///< its orientation was then taken as 1
 };
 
-/// Reads the pixels of a JPEG or PNG file that lies in memory, the whole or a part, as RGB.
+/// A reader of a JPEG or PNG file in memory: the pixels of the whole or a part, as RGB.
 ///
 /// The kind is found by the content. The pixels are those of Pillow's `convert("RGB")`: alpha and
 /// transparent colours are dropped, CMYK is taken as inverted (Adobe's way); 16 bits keep their
@@ -62,7 +61,7 @@ class ImageReader {
   ImageInfo info_;
 };
 
-/// Says what an image file holds without decoding it; wrong files are a DataError.
+/// Returns what an image file holds without decoding it; wrong files are a DataError.
 ImageInfo read_image_info(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options = {});
 

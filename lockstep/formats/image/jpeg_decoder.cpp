@@ -1,16 +1,9 @@
-#include "lockstep/formats/image/jpeg_decoder.h"
-
 #include <algorithm>
-#include <cstdio>
-#include <new>
 #include <vector>
 
-// jpeglib.h needs FILE and size_t, and does not say so.
-#include <jerror.h>
-#include <jpeglib.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/image/error_jump.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/image/jpeg.h"
+#include "lockstep/formats/image/jpeg_errors.h"
 
 namespace lockstep {
 namespace {
@@ -20,45 +13,30 @@ namespace {
 constexpr std::int64_t kMarginPixels = 8;
 constexpr std::size_t kChannels = 3;
 
-struct ErrorManager {
-  jpeg_error_mgr base;  // first: libjpeg knows only this
-  ErrorJump jump;
-  bool out_of_memory = false;
-};
-
 struct ProgressManager {
   jpeg_progress_mgr base;
   int scan_limit;
 };
 
-[[noreturn]] void leave_with_error(j_common_ptr info) {
-  auto* errors = reinterpret_cast<ErrorManager*>(info->err);
-  static_assert(std::tuple_size_v<ErrorJump::Text> >= JMSG_LENGTH_MAX);
-  info->err->format_message(info, errors->jump.text.data());
-  errors->out_of_memory = info->err->msg_code == JERR_OUT_OF_MEMORY;
-  errors->jump.leave();
-}
-
 void take_warnings_as_errors(j_common_ptr info, int level) {
-  if (level < 0) leave_with_error(info);
+  if (level < 0) JpegErrors::leave(info);
 }
 
 void limit_scans(j_common_ptr info) {
   const auto* progress = reinterpret_cast<const ProgressManager*>(info->progress);
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= progress->scan_limit) return;
-  auto& jump = reinterpret_cast<ErrorManager*>(info->err)->jump;
+  auto& jump = JpegErrors::jump_of(info);
   std::snprintf(jump.text.data(), jump.text.size(), "more than %d scans", progress->scan_limit);
   jump.leave();
 }
 
-/// Owns libjpeg's state for one file.
+/// libjpeg's state for one file.
 class Decompressor {
  public:
   Decompressor(std::span<const std::uint8_t> bytes, const std::string& name, int scan_limit)
       : size_(bytes.size()), name_(name) {
-    info_.err = jpeg_std_error(&errors_.base);
-    errors_.base.error_exit = leave_with_error;
-    errors_.base.emit_message = take_warnings_as_errors;
+    info_.err = errors_.base();
+    info_.err->emit_message = take_warnings_as_errors;
     progress_.base.progress_monitor = limit_scans;
     progress_.scan_limit = scan_limit;
     run([&] {
@@ -76,23 +54,20 @@ class Decompressor {
   /// Runs calls of libjpeg; see Note [Errors of C libraries].
   template <typename Body>
   void run(const Body& body) {
-    if (errors_.jump.run(body)) return;
-    if (errors_.out_of_memory) throw std::bad_alloc();
-    fail(errors_.jump.text.data());
+    if (!errors_.run(body)) fail(errors_.text());
   }
 
   template <typename... Parts>
   [[noreturn]] void fail(const Parts&... reason) const {
     const std::size_t left = info_.src == nullptr ? size_ : info_.src->bytes_in_buffer;
-    throw DataError(concat(
-        name_, ": offset ", size_ - std::min(left, size_),
-        ": the JPEG image is damaged or cut: ", reason...));
+    refuse_at(
+        name_, size_ - std::min(left, size_), "the JPEG image is damaged or cut: ", reason...);
   }
 
  private:
   std::size_t size_;
   const std::string& name_;
-  ErrorManager errors_{};
+  JpegErrors errors_;
   ProgressManager progress_{};
   jpeg_decompress_struct info_{};
 };
@@ -104,15 +79,14 @@ void check_has_end(
   for (std::size_t at = bytes.size() - 1; at > first_scan; --at) {
     if (bytes[at] == 0xd9 && bytes[at - 1] == 0xff) return;
   }
-  throw DataError(concat(
-      name, ": offset ", bytes.size(), ": the file ends before its JPEG image does: it was cut"));
+  refuse_at(name, bytes.size(), "the file ends before its JPEG image does: it was cut");
 }
 
 void start(Decompressor& decompressor, const JpegHeader& header) {
   auto& info = decompressor.info();
   decompressor.run([&] {
     jpeg_read_header(&info, TRUE);
-    info.out_color_space = header.components == 4 ? JCS_CMYK : JCS_RGB;
+    info.out_color_space = header.channels == 4 ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(&info);
   });
   if (info.output_width != header.size.width || info.output_height != header.size.height) {
@@ -124,7 +98,7 @@ void start(Decompressor& decompressor, const JpegHeader& header) {
   }
 }
 
-/// Says whether libjpeg fills in what the scans left out: from neighbours further away than the
+/// Returns whether libjpeg fills in what the scans left out: from neighbours further away than the
 /// margin.
 bool is_smoothed(const jpeg_decompress_struct& info) {
   if (!info.progressive_mode || info.coef_bits == nullptr) return false;
@@ -133,7 +107,7 @@ bool is_smoothed(const jpeg_decompress_struct& info) {
   });
 }
 
-/// Tells libjpeg which columns are wanted and returns the first that it will give.
+/// Asks libjpeg for some columns and returns the first that it will give.
 std::int64_t crop_columns(Decompressor& decompressor, const Box& box) {
   auto& info = decompressor.info();
   const std::int64_t end =

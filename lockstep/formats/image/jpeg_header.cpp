@@ -1,11 +1,9 @@
-#include "lockstep/formats/image/jpeg_header.h"
-
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/image/signature.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/image/jpeg.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +26,7 @@ bool is_frame(int marker) {
   return 0xc0 <= marker && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-/// Tells the markers that no length follows: TEM and the restart markers.
+/// Returns whether no length follows a marker: TEM and the restart markers.
 bool stands_alone(int marker) { return marker == 0x01 || (0xd0 <= marker && marker <= 0xd7); }
 
 std::string_view coding(int marker) {
@@ -62,7 +60,7 @@ class HeaderParser {
  private:
   template <typename... Parts>
   [[noreturn]] void fail(const Parts&... reason) const {
-    throw DataError(concat(name_, ": offset ", marker_offset_, ": ", reason...));
+    refuse_at(name_, marker_offset_, reason...);
   }
 
   int byte() {
@@ -116,15 +114,15 @@ class HeaderParser {
     if (frame.size() < kFixedFrameBytes - 2) fail("the JPEG frame is too short");
     if (frame[0] != 8) fail("JPEG with ", int{frame[0]}, " bits a sample is not read, only 8");
     header_.size = {frame[3] << 8 | frame[4], frame[1] << 8 | frame[2]};
-    header_.components = frame[5];
+    header_.channels = frame[5];
     header_.progressive = marker == kProgressive;
     take_components(frame.subspan(kFixedFrameBytes - 2));
-    check_limits(header_.size, limits_, name_, static_cast<std::int64_t>(marker_offset_));
+    check_limits(header_.size, limits_, name_, marker_offset_);
     has_frame_ = true;
   }
 
   void take_components(std::span<const std::uint8_t> components) {
-    const int count = header_.components;
+    const int count = header_.channels;
     if (count != 1 && count != 3 && count != 4) {
       fail("JPEG with ", count, " components is not read, only 1, 3 or 4");
     }

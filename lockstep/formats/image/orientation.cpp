@@ -1,14 +1,15 @@
 #include "lockstep/formats/image/orientation.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 
 #include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
 
-/// Says how a turned image comes from the stored one: first its axes are swapped, then it is
-/// mirrored.
+/// How a turned image comes from the stored one: first its axes are swapped, then it is mirrored.
 struct Turn {
   bool swaps_axes;
   bool mirrors_columns;
@@ -24,6 +25,48 @@ Turn turn_of(int orientation) {
       .mirrors_columns =
           orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7,
       .mirrors_rows = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8};
+}
+
+// TIFF 6.0: "II*\0" or "MM\0*" gives the byte order, then the offset of the first directory: a
+// count and 12 bytes an entry (tag, type, count of values, the value or its offset).
+constexpr std::uint32_t kMagic = 42;
+constexpr std::size_t kEntryBytes = 12;
+constexpr std::uint32_t kOrientationTag = 0x0112;
+constexpr std::uint32_t kShort = 3;
+
+/// Numbers in the file's byte order; nothing outside of the bytes.
+class TiffBytes {
+ public:
+  explicit TiffBytes(std::span<const std::uint8_t> bytes)
+      : bytes_(bytes), is_little_(bytes.size() >= 2 && bytes[0] == 'I' && bytes[1] == 'I') {}
+
+  bool has_byte_order() const {
+    return is_little_ || (bytes_.size() >= 2 && bytes_[0] == 'M' && bytes_[1] == 'M');
+  }
+
+  std::optional<std::uint32_t> number(std::size_t offset, std::size_t width) const {
+    if (offset > bytes_.size() || bytes_.size() - offset < width) return std::nullopt;
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      value = value << 8 | bytes_[offset + (is_little_ ? width - 1 - i : i)];
+    }
+    return value;
+  }
+
+ private:
+  std::span<const std::uint8_t> bytes_;
+  bool is_little_;
+};
+
+constexpr ExifOrientation kDamaged{.value = 1, .is_damaged = true};
+
+ExifOrientation read_entry(const TiffBytes& tiff, std::size_t entry) {
+  const auto type = tiff.number(entry + 2, 2);
+  const auto count = tiff.number(entry + 4, 4);
+  const auto value = tiff.number(entry + 8, 2);
+  if (!value || type != kShort || count != 1U) return kDamaged;
+  if (*value < 1 || *value > 8) return kDamaged;
+  return {.value = static_cast<int>(*value), .is_damaged = false};
 }
 
 }  // namespace
@@ -62,6 +105,21 @@ Image turned(const ImageView& stored, int orientation) {
     }
   }
   return image;
+}
+
+ExifOrientation exif_orientation(std::span<const std::uint8_t> bytes) {
+  const TiffBytes tiff(bytes);
+  if (!tiff.has_byte_order() || tiff.number(2, 2) != kMagic) return kDamaged;
+  const auto directory = tiff.number(4, 4);
+  const auto entries = directory ? tiff.number(*directory, 2) : std::nullopt;
+  if (!entries) return kDamaged;
+  for (std::size_t i = 0; i < *entries; ++i) {
+    const std::size_t entry = *directory + 2 + i * kEntryBytes;
+    const auto tag = tiff.number(entry, 2);
+    if (!tag) return kDamaged;
+    if (tag == kOrientationTag) return read_entry(tiff, entry);
+  }
+  return {};
 }
 
 }  // namespace lockstep

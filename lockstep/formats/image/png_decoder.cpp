@@ -1,5 +1,3 @@
-#include "lockstep/formats/image/png_decoder.h"
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -7,15 +5,16 @@
 
 #include <png.h>
 
-#include "lockstep/core/error.h"
+#include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/image/error_jump.h"
+#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kChannels = 3;
+constexpr std::int64_t kRgbChannels = 3;
 
-[[noreturn]] void leave_with_error(png_structp png, png_const_charp message) {
+[[noreturn]] void leave_with_png_error(png_structp png, png_const_charp message) {
   auto* jump = static_cast<ErrorJump*>(png_get_error_ptr(png));
   std::strncpy(jump->text.data(), message, jump->text.size() - 1);
   jump->leave();
@@ -28,13 +27,13 @@ void take_bytes(png_structp png, png_bytep out, std::size_t count) {
   *rest = rest->subspan(count);
 }
 
-/// Owns libpng's state for one file.
+/// libpng's state for one file.
 class PngReader {
  public:
   PngReader(std::span<const std::uint8_t> bytes, const std::string& name)
       : size_(bytes.size()), rest_(bytes), name_(name) {
-    png_ =
-        png_create_read_struct(PNG_LIBPNG_VER_STRING, &jump_, leave_with_error, leave_with_error);
+    png_ = png_create_read_struct(
+        PNG_LIBPNG_VER_STRING, &jump_, leave_with_png_error, leave_with_png_error);
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
     if (info_ == nullptr) {
       png_destroy_read_struct(&png_, nullptr, nullptr);
@@ -57,8 +56,7 @@ class PngReader {
 
   template <typename... Parts>
   [[noreturn]] void fail(const Parts&... reason) const {
-    throw DataError(concat(
-        name_, ": offset ", size_ - rest_.size(), ": the PNG image is damaged: ", reason...));
+    refuse_at(name_, size_ - rest_.size(), "the PNG image is damaged: ", reason...);
   }
 
  private:
@@ -79,7 +77,7 @@ void leave_out_other_chunks(png_structp png) {
 }
 
 /// Reads what stands before the pixels, and asks for samples of 8 bits.
-void start(PngReader& reader, const PngHeader& header) {
+void start_png(PngReader& reader, const PngHeader& header) {
   png_structp png = reader.png();
   reader.run([&] {
     png_set_user_limits(
@@ -99,7 +97,7 @@ void start(PngReader& reader, const PngHeader& header) {
   });
 }
 
-/// Turns rows of 8-bit samples into RGB.
+/// A conversion of rows of 8-bit samples into RGB.
 class RowConverter {
  public:
   explicit RowConverter(PngReader& reader, std::int64_t channels)
@@ -115,18 +113,18 @@ class RowConverter {
   void convert(const std::uint8_t* from, std::int64_t pixels, std::uint8_t* to) const {
     if (palette_ != nullptr) {
       look_up(from, pixels, to);
-    } else if (channels_ >= kChannels) {
+    } else if (channels_ >= kRgbChannels) {
       for (std::int64_t i = 0; i < pixels; ++i)
-        std::copy_n(from + i * channels_, kChannels, to + i * kChannels);
+        std::copy_n(from + i * channels_, kRgbChannels, to + i * kRgbChannels);
     } else {
       for (std::int64_t i = 0; i < pixels; ++i)
-        std::fill_n(to + i * kChannels, kChannels, from[i * channels_]);
+        std::fill_n(to + i * kRgbChannels, kRgbChannels, from[i * channels_]);
     }
   }
 
  private:
   void look_up(const std::uint8_t* from, std::int64_t pixels, std::uint8_t* to) const {
-    for (std::int64_t i = 0; i < pixels; ++i, to += kChannels) {
+    for (std::int64_t i = 0; i < pixels; ++i, to += kRgbChannels) {
       if (from[i] >= colours_) {
         reader_.fail("a pixel has colour ", int{from[i]}, " of a palette of ", colours_);
       }
@@ -157,7 +155,7 @@ void read_interlaced(
   }
 }
 
-void read_rows(
+void read_plain_rows(
     PngReader& reader, const PngHeader& header, const Box& box, const RowConverter& converter,
     Image& out) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(header.size.width * header.channels));
@@ -175,12 +173,12 @@ void decode_png(
     const Box& box, Image& out) {
   check_png_checksums(bytes, name);
   PngReader reader(bytes, name);
-  start(reader, header);
+  start_png(reader, header);
   const auto row_bytes = static_cast<std::size_t>(header.size.width * header.channels);
   if (png_get_rowbytes(reader.png(), reader.info()) != row_bytes) reader.fail("its header changes");
   const RowConverter converter(reader, header.channels);
   header.interlaced ? read_interlaced(reader, header, box, converter, out)
-                    : read_rows(reader, header, box, converter, out);
+                    : read_plain_rows(reader, header, box, converter, out);
   if (box.top + box.height == header.size.height || header.interlaced) {
     reader.run([&] { png_read_end(reader.png(), reader.info()); });
   }

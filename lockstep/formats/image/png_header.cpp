@@ -1,13 +1,11 @@
-#include "lockstep/formats/image/png_header.h"
-
 #include <array>
 #include <limits>
 #include <string_view>
 
 #include <zlib.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/image/signature.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
 namespace {
@@ -31,15 +29,9 @@ struct Chunk {
   std::span<const std::uint8_t> covered() const { return {content.data() - 4, content.size() + 4}; }
 };
 
-template <typename... Parts>
-[[noreturn]] void fail(const std::string& name, std::size_t offset, const Parts&... reason) {
-  throw DataError(concat(name, ": offset ", offset, ": ", reason...));
-}
-
-std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
-  std::uint32_t number = 0;
-  for (const std::uint8_t byte : bytes.first(4)) number = number << 8 | byte;
-  return number;
+/// Returns the four bytes at a place as a number, highest first.
+std::uint32_t word_at(std::span<const std::uint8_t> bytes, std::size_t offset) {
+  return static_cast<std::uint32_t>(big_endian(bytes.subspan(offset, 4)));
 }
 
 bool is_letter(char c) { return ('A' <= c && c <= 'Z') || ('a' <= c && c <= 'z'); }
@@ -47,17 +39,18 @@ bool is_letter(char c) { return ('A' <= c && c <= 'Z') || ('a' <= c && c <= 'z')
 Chunk chunk_at(std::span<const std::uint8_t> bytes, std::size_t offset, const std::string& name) {
   const auto rest = bytes.subspan(offset);
   if (rest.size() < kChunkFrameBytes) {
-    fail(name, offset, "the file ends before its IEND chunk: it was cut");
+    refuse_at(name, offset, "the file ends before its IEND chunk: it was cut");
   }
-  const std::uint32_t length = big_endian(rest);
-  const std::string_view type(reinterpret_cast<const char*>(rest.data()) + 4, 4);
+  const std::uint32_t length = word_at(rest, 0);
+  const std::string_view type = text_of(rest.subspan(4, 4));
   for (const char c : type) {
-    if (!is_letter(c)) fail(name, offset + 4, "the type of a PNG chunk is not made of letters");
+    if (!is_letter(c))
+      refuse_at(name, offset + 4, "the type of a PNG chunk is not made of letters");
   }
   if (length > kLongestChunk || length > rest.size() - kChunkFrameBytes) {
-    fail(name, offset, "the file ends inside a PNG chunk ", type, " of ", length, " bytes");
+    refuse_at(name, offset, "the file ends inside a PNG chunk ", type, " of ", length, " bytes");
   }
-  return {offset, type, rest.subspan(8, length), big_endian(rest.subspan(8 + length))};
+  return {offset, type, rest.subspan(8, length), word_at(rest, 8 + length)};
 }
 
 /// Calls `take` with each chunk up to IEND.
@@ -85,7 +78,7 @@ int channels_of(int colour_type, const std::string& name, std::size_t offset) {
     case 6:
       return 4;
     default:
-      fail(
+      refuse_at(
           name, offset, "the colour type of the PNG image is ", colour_type,
           ", not 0, 2, 3, 4 or 6");
   }
@@ -99,27 +92,27 @@ bool is_depth_allowed(int depth, int colour_type) {
 
 PngHeader read_first_chunk(const Chunk& chunk, const std::string& name, const ImageLimits& limits) {
   if (chunk.type != "IHDR" || chunk.content.size() != kHeaderBytes) {
-    fail(name, chunk.offset, "the first chunk of the PNG image is no IHDR of 13 bytes");
+    refuse_at(name, chunk.offset, "the first chunk of the PNG image is no IHDR of 13 bytes");
   }
   const auto& content = chunk.content;
   const std::size_t offset = chunk.offset + 8;
   const int colour_type = content[9];
   PngHeader header{
-      .size = {big_endian(content), big_endian(content.subspan(4))},
+      .size = {word_at(content, 0), word_at(content, 4)},
       .channels = channels_of(colour_type, name, offset + 9),
       .bit_depth = content[8],
       .interlaced = content[12] == 1,
       .exif = {}};
   if (!is_depth_allowed(header.bit_depth, colour_type)) {
-    fail(
+    refuse_at(
         name, offset + 8, "a PNG image of colour type ", colour_type, " cannot have ",
         header.bit_depth, " bits a sample");
   }
   if (content[10] != 0 || content[11] != 0 || content[12] > 1) {
-    fail(
+    refuse_at(
         name, offset + 10, "the PNG image is compressed, filtered or interlaced in an unknown way");
   }
-  check_limits(header.size, limits, name, static_cast<std::int64_t>(offset));
+  check_limits(header.size, limits, name, offset);
   return header;
 }
 
@@ -131,7 +124,7 @@ void check_enough_bytes(
   const std::uint64_t needed =
       static_cast<std::uint64_t>(header.size.height) * (1 + (bits + 7) / 8);
   if (needed / kBestRatio <= compressed) return;
-  fail(
+  refuse_at(
       name, kSignatureBytes, "the IDAT chunks are too short: ", compressed,
       " bytes cannot hold an image of ", header.size.width, " x ", header.size.height, " pixels");
 }
@@ -141,7 +134,7 @@ void check_enough_bytes(
 PngHeader read_png_header(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits) {
   if (bytes.size() < kSignatureBytes)
-    fail(name, bytes.size(), "the file ends inside its signature");
+    refuse_at(name, bytes.size(), "the file ends inside its signature");
   PngHeader header = read_first_chunk(chunk_at(bytes, kSignatureBytes, name), name, limits);
   std::uint64_t compressed = 0;
   for_each_chunk(bytes, name, [&](const Chunk& chunk) {
@@ -156,7 +149,7 @@ void check_png_checksums(std::span<const std::uint8_t> bytes, const std::string&
   for_each_chunk(bytes, name, [&](const Chunk& chunk) {
     const auto covered = chunk.covered();
     if (crc32_z(0, covered.data(), covered.size()) == chunk.checksum) return;
-    fail(
+    refuse_at(
         name, chunk.offset, "the checksum of the PNG chunk ", chunk.type,
         " is wrong: the file is damaged");
   });

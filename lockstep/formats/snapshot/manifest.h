@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Says what one file of a snapshot holds.
+/// What one file of a snapshot holds.
 struct SnapshotFile {
   std::string name;  ///< without a folder
   std::uint64_t bytes = 0;
@@ -16,7 +16,7 @@ struct SnapshotFile {
   bool operator==(const SnapshotFile&) const = default;
 };
 
-/// Says of what a snapshot consists: manifest.json, the last file that is written.
+/// The contents of a snapshot: manifest.json, the last file that is written.
 struct SnapshotManifest {
   std::int64_t step = 0;
   std::string libtorch;  ///< the versions that wrote it, such as `2.15.0`
@@ -26,7 +26,7 @@ struct SnapshotManifest {
   bool operator==(const SnapshotManifest&) const = default;
 };
 
-/// Is the most bytes that a manifest may have.
+/// The most bytes that a manifest may have.
 inline constexpr std::size_t kMostManifestBytes = std::size_t{1} << 20;
 
 /// Writes a manifest as JSON. Its last key is the SHA-256 of all that stands before it, so that it

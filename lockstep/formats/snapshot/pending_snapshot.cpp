@@ -1,5 +1,6 @@
 #include "lockstep/formats/snapshot/pending_snapshot.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -11,16 +12,49 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/snapshot/hashed_file.h"
+#include "lockstep/formats/checksum.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/formats/weights/atomic_file.h"
 #include "lockstep/formats/weights/safetensors.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Small enough that what was hashed is still in the processor's cache when it is written.
+constexpr std::size_t kHashedAtOnce = std::size_t{1} << 18;
+
+/// A new file of a snapshot that is hashed while it is written.
+class HashedFile final : public ByteSink {
+ public:
+  HashedFile(const OpenDirectory& folder, const std::string& name)
+      : facts_{.name = name, .bytes = 0, .sha256 = {}}, file_(folder, name) {}
+
+  /// Waits until the disk has the file and returns what it holds. Write nothing afterwards.
+  SnapshotFile finish() {
+    file_.sync();
+    file_.close();
+    facts_.sha256 = digest_.finish();
+    return facts_;
+  }
+
+ private:
+  void put(std::span<const std::uint8_t> bytes) override {
+    facts_.bytes += bytes.size();
+    while (!bytes.empty()) {
+      const auto piece = bytes.first(std::min(kHashedAtOnce, bytes.size()));
+      digest_.update(piece);
+      file_.write(piece);
+      bytes = bytes.subspan(piece.size());
+    }
+  }
+
+  SnapshotFile facts_;
+  OutputFile file_;
+  Sha256 digest_;
+};
 
 /// Opens RUN/snapshots and makes it first if it is missing.
 OpenDirectory made_snapshots(const fs::path& run) {
@@ -92,7 +126,7 @@ PendingSnapshot PendingSnapshot::join(const fs::path& aside) {
   const std::string name = aside.filename().string();
   const auto step = step_of_aside(name);
   if (!step || aside.parent_path().filename() != kSnapshots) {
-    throw DataError(aside.string() + ": is no folder in which a snapshot is written");
+    throw DataError(aside.string() + ": is not a folder in which a snapshot is written");
   }
   OpenDirectory snapshots =
       OpenDirectory::open(aside.parent_path().parent_path()).child(kSnapshots);
@@ -159,7 +193,7 @@ void PendingSnapshot::verify(const SnapshotManifest& manifest) const {
   }
 }
 
-/// Gives the folder the snapshot's name. Returns false if something is left under the aside name.
+/// Returns the folder the snapshot's name. Returns false if something is left under the aside name.
 bool PendingSnapshot::publish(const std::string& name) {
   // Takes the place of an empty folder, and of nothing else.
   if (rename_in(snapshots_, aside_, name) != 0) {
@@ -218,7 +252,7 @@ void PendingSnapshot::remove_aside() noexcept {
   try {
     snapshots_.remove(std::exchange(aside_, std::string()));
   } catch (const std::exception&) {
-    // Left over; remove_leftovers() of the next life takes it.
+    // Left over; remove_leftovers() of the next start takes it.
   }
 }
 

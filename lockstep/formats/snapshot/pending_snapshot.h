@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/formats/byte_sink.h"
+#include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/snapshot/manifest.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Is a snapshot that is being written: aside, so that it appears whole or not at all.
+/// A snapshot that is being written: aside, so that it appears whole or not at all.
 ///
 /// One rank begins it, the others join it by its path. Each writes its files; the one that began
 /// gathers what they hold and commits. Every failure of the operating system is a std::system_error
@@ -33,7 +33,7 @@ class PendingSnapshot {
   /// which only this user may enter.
   static PendingSnapshot begin(const SnapshotFolder& folder, std::int64_t step);
 
-  /// Does the same under a name that aside_name() gave, so that others can be told of it first.
+  /// Does the same under a name of aside_name(), so that others can learn it first.
   static PendingSnapshot begin(const SnapshotFolder& folder, const std::string& aside);
 
   /// Opens the folder that another rank began; a path that is none of those is a DataError.
@@ -45,7 +45,7 @@ class PendingSnapshot {
   /// Removes what was not committed, if this object began it.
   ~PendingSnapshot();
 
-  /// Gives the folder in which it is written, for join().
+  /// Returns the folder in which it is written, for join().
   const std::filesystem::path& path() const { return folder_.path(); }
   std::int64_t step() const { return step_; }
 
@@ -64,7 +64,7 @@ class PendingSnapshot {
   ///
   /// Writes the manifest, reads every file back from the disk and compares, renames the folder,
   /// waits until the disk has the name, and then replaces LATEST. A snapshot of the same step that
-  /// is there already (of an earlier life) is exchanged in one step; on a file system that cannot
+  /// is there already (of an earlier start) is exchanged in one step; on a file system that cannot
   /// do that, a good one stays and a broken one goes.
   ///
   /// When this throws, the snapshots that were there are as they were, and the new one is not

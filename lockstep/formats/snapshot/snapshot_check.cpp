@@ -11,7 +11,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
 #include "lockstep/formats/checksum.h"
-#include "lockstep/formats/retried.h"
+#include "lockstep/formats/input_file.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 
 namespace lockstep {
@@ -19,35 +19,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 
-/// Gives the bytes of an open file; its name stands in messages.
-class FileReader {
- public:
-  FileReader(const OpenDirectory& folder, const std::string& name)
-      : name_(folder.path_of(name)), file_(folder.file(name)) {}
+InputFile opened_file(const OpenDirectory& folder, const std::string& name) {
+  return {folder.file(name), folder.path_of(name)};
+}
 
-  std::uint64_t size() const {
-    struct stat status {};
-    if (::fstat(file_.get(), &status) != 0) throw_errno("fstat", name_);
-    return static_cast<std::uint64_t>(status.st_size);
-  }
+std::uint64_t size_of(const InputFile& file) {
+  struct stat status {};
+  if (::fstat(file.descriptor(), &status) != 0) throw_errno("fstat", file.name());
+  return static_cast<std::uint64_t>(status.st_size);
+}
 
-  /// Gives 0 at the end, otherwise as many bytes as there were, perhaps fewer than asked for.
-  std::size_t read(std::span<std::uint8_t> out) const {
-    const ssize_t count = retried([&] { return ::read(file_.get(), out.data(), out.size()); });
-    if (count < 0) throw_errno("read", name_);
-    return static_cast<std::size_t>(count);
-  }
-
-  void forget_cached() const { ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED); }
-
-  const std::string& name() const { return name_; }
-
- private:
-  std::string name_;
-  FileDescriptor file_;
-};
+void forget_cached(const InputFile& file) {
+  ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+}
 
 void require_listed(const OpenDirectory& snapshot, const SnapshotManifest& manifest) {
   std::set<std::string> listed{kManifest};
@@ -60,17 +46,17 @@ void require_listed(const OpenDirectory& snapshot, const SnapshotManifest& manif
   }
 }
 
-void require_size(const FileReader& reader, const SnapshotFile& file) {
-  const std::uint64_t bytes = reader.size();
+void require_size(const InputFile& reader, const SnapshotFile& file) {
+  const std::uint64_t bytes = size_of(reader);
   if (bytes == file.bytes) return;
   throw DataError(concat(reader.name(), ": has ", bytes, " bytes, the manifest says ", file.bytes));
 }
 
 void require_bytes(const OpenDirectory& snapshot, const SnapshotFile& file, ReadFrom from) {
-  const FileReader reader(snapshot, file.name);
-  if (from == ReadFrom::kDisk) reader.forget_cached();
+  InputFile reader = opened_file(snapshot, file.name);
+  if (from == ReadFrom::kDisk) forget_cached(reader);
   Sha256 digest;
-  std::vector<std::uint8_t> piece(std::min<std::uint64_t>(kPiece, file.bytes + 1));
+  std::vector<std::uint8_t> piece(std::min<std::uint64_t>(kReadAtOnce, file.bytes + 1));
   std::uint64_t bytes = 0;
   while (const std::size_t count = reader.read(piece)) {
     bytes += count;
@@ -86,10 +72,9 @@ void require_bytes(const OpenDirectory& snapshot, const SnapshotFile& file, Read
 }  // namespace
 
 std::string short_text(const OpenDirectory& folder, const std::string& name, std::size_t most) {
-  const FileReader reader(folder, name);
-  std::vector<std::uint8_t> bytes(std::min<std::uint64_t>(reader.size(), most) + 1);
-  std::size_t filled = 0;
-  while (const std::size_t count = reader.read(std::span(bytes).subspan(filled))) filled += count;
+  InputFile reader = opened_file(folder, name);
+  std::vector<std::uint8_t> bytes(std::min<std::uint64_t>(size_of(reader), most) + 1);
+  const std::size_t filled = reader.read(bytes);
   if (filled == bytes.size()) {  // longer, or it grew meanwhile
     throw DataError(concat(reader.name(), ": has more than the ", most, " bytes that it may have"));
   }
@@ -101,13 +86,13 @@ SnapshotManifest verify_sizes(const OpenDirectory& snapshot) {
       short_text(snapshot, kManifest, kMostManifestBytes), snapshot.path_of(kManifest));
   require_listed(snapshot, manifest);
   for (const SnapshotFile& file : manifest.files) {
-    require_size(FileReader(snapshot, file.name), file);
+    require_size(opened_file(snapshot, file.name), file);
   }
   return manifest;
 }
 
 SnapshotManifest verify_files(const OpenDirectory& snapshot, ReadFrom from) {
-  if (from == ReadFrom::kDisk) FileReader(snapshot, kManifest).forget_cached();
+  if (from == ReadFrom::kDisk) forget_cached(opened_file(snapshot, kManifest));
   SnapshotManifest manifest = verify_sizes(snapshot);
   for (const SnapshotFile& file : manifest.files) require_bytes(snapshot, file, from);
   return manifest;

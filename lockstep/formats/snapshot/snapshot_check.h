@@ -15,7 +15,7 @@ namespace lockstep {
 /// file and the reason; so is a snapshot whose folder is named after another step.
 SnapshotManifest verify_snapshot(const std::filesystem::path& snapshot);
 
-/// Says where the bytes come from that are compared.
+/// Where the bytes come from that are compared.
 enum class ReadFrom {
   kAnywhere,
   kDisk,  ///< what the kernel still has in memory is dropped before, where it can be

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/formats/weights/atomic_file.h"
 
 namespace lockstep {
 namespace {

@@ -10,20 +10,20 @@
 
 namespace lockstep {
 
-/// Says why a snapshot cannot be used.
+/// A snapshot that cannot be used, and why.
 struct SnapshotRefusal {
   std::string name;  ///< of its folder
   std::string reason;
 };
 
-/// Is what a search found.
+/// The result of a search.
 struct SnapshotChoice {
   std::filesystem::path path;  ///< empty if there is none
   SnapshotManifest manifest;
   std::vector<SnapshotRefusal> refused;  ///< those that are newer, the newest first
 };
 
-/// Is the folder RUN/snapshots of a run.
+/// The folder RUN/snapshots of a run.
 ///
 /// It may be missing, then there are no snapshots. A link in its place, or one that belongs to
 /// another user, is a DataError in every function; what the operating system refuses is a
@@ -43,7 +43,7 @@ class SnapshotFolder {
   /// at: it is for people.
   SnapshotChoice newest() const;
 
-  /// Gives the snapshot that the file `best` names; an empty path if there is none. A file that
+  /// Returns the snapshot that the file `best` names; an empty path if there is none. A file that
   /// names none, or one that is not there, is a DataError.
   std::filesystem::path best() const;
 

@@ -7,33 +7,33 @@
 
 namespace lockstep {
 
-/// Is the folder of a run that holds its snapshots.
+/// The folder of a run that holds its snapshots.
 inline constexpr const char* kSnapshots = "snapshots";
 
 inline constexpr const char* kManifest = "manifest.json";
 
-/// Are the files beside the snapshots that name one of them.
+/// The files beside the snapshots that name one of them.
 inline constexpr const char* kLatest = "LATEST";
 inline constexpr const char* kBest = "best";
 
-/// Gives `step-00001200`; a step has no sign.
+/// Returns `step-00001200`; a step has no sign.
 std::string snapshot_name(std::int64_t step);
 
-/// Gives the step of a snapshot's name; nothing if it is not letter for letter what snapshot_name()
-/// gives.
+/// Returns the step of a snapshot's name; nothing if it is not letter for letter what
+/// snapshot_name() gives.
 std::optional<std::int64_t> step_of(std::string_view name);
 
 /// Draws a name for the folder in which a snapshot is written: `.step-00001200.x7Zk2q`.
 std::string aside_name(std::int64_t step);
 
-/// Gives the step of such a name; nothing if it is none.
+/// Returns the step of such a name; nothing if it is none.
 std::optional<std::int64_t> step_of_aside(std::string_view name);
 
-/// Tells whether a name is that of something unfinished: a folder of aside_name(), or a file that
+/// Returns whether a name is that of something unfinished: a folder of aside_name(), or a file that
 /// was to become LATEST or best.
 bool is_leftover(std::string_view name);
 
-/// Tells whether a snapshot may have a file of this name: letters, digits, `.`, `_` and `-`, at
+/// Returns whether a snapshot may have a file of this name: letters, digits, `.`, `_` and `-`, at
 /// most 200, no dot in front, and not the manifest's.
 bool is_file_name(std::string_view name);
 

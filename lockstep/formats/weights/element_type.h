@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Is the type of a tensor's elements in a file.
+/// The type of a tensor's elements in a file.
 ///
 /// The order is that in which safetensors lists its types: its writers put later ones first.
 enum class ElementType : std::uint8_t {
@@ -33,13 +33,13 @@ enum class ElementType : std::uint8_t {
   kComplex128,  ///< safetensors has no name for it
 };
 
-/// Gives the bytes of one element.
+/// Returns the bytes of one element.
 std::size_t bytes_of(ElementType type);
 
-/// Gives PyTorch's name, such as `float32`.
+/// Returns PyTorch's name, such as `float32`.
 std::string_view torch_name(ElementType type);
 
-/// Gives safetensors' name, such as `F32`; nothing for complex128.
+/// Returns safetensors' name, such as `F32`; nothing for complex128.
 std::optional<std::string_view> safetensors_name(ElementType type);
 
 /// Finds the type that PyTorch calls so.

@@ -4,15 +4,28 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/weights/little_endian.h"
-#include "lockstep/formats/weights/pickle_opcodes.h"
-#include "lockstep/formats/weights/pickle_reader.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/weights/pickle.h"
 #include "lockstep/formats/weights/torch_rules.h"
 
 namespace lockstep::pickle {
 namespace {
 
 constexpr std::size_t kMostNameBytes = 1000;
+
+struct Kind {
+  std::string operator()(std::monostate) const { return "None"; }
+  std::string operator()(bool) const { return "a bool"; }
+  std::string operator()(std::int64_t) const { return "an integer"; }
+  std::string operator()(double) const { return "a float"; }
+  std::string operator()(Text) const { return "a text"; }
+  std::string operator()(const Tuple*) const { return "a tuple"; }
+  std::string operator()(const List*) const { return "a list"; }
+  std::string operator()(const Dict*) const { return "a dict"; }
+  std::string operator()(const Name* name) const { return "the name " + printable(name->text); }
+  std::string operator()(const Storage*) const { return "a storage"; }
+  std::string operator()(const Tensor*) const { return "a tensor"; }
+};
 
 }  // namespace
 
@@ -155,5 +168,7 @@ Pickle read_pickle(
     throw DataError(concat(file, ": offset ", file_offset + machine.at(), ": ", error.what()));
   }
 }
+
+std::string kind_of(const Value& value) { return std::visit(Kind(), value); }
 
 }  // namespace lockstep::pickle

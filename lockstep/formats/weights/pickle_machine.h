@@ -7,11 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lockstep/formats/weights/pickle_value.h"
+#include "lockstep/formats/weights/pickle.h"
 
 namespace lockstep::pickle {
 
-/// Carries out the opcodes of a pickle: a stack of values, marks in it, and values kept by number.
+/// An interpreter of pickles: a stack of values, marks in it, and values kept by number.
 ///
 /// What is wrong throws DataError with the reason alone, see at().
 class Machine {
@@ -21,7 +21,7 @@ class Machine {
   /// Carries out all opcodes and gives the one value that is left.
   Value run();
 
-  /// Says where the opcode that is carried out begins.
+  /// Returns where the opcode that is carried out begins.
   std::size_t at() const { return opcode_at_; }
 
  private:
@@ -55,5 +55,18 @@ class Machine {
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint64_t, Value> kept_;
 };
+
+class Machine;
+
+inline constexpr std::uint8_t kProtocol = 0x80;
+
+/// What an opcode does; those that are known and not read have only a name.
+struct Opcode {
+  const char* name = "without a meaning";
+  void (*run)(Machine&) = nullptr;
+};
+
+/// Returns the opcode that a byte stands for.
+const Opcode& opcode_of(std::uint8_t code);
 
 }  // namespace lockstep::pickle

@@ -1,5 +1,3 @@
-#include "lockstep/formats/weights/pickle_opcodes.h"
-
 #include <array>
 #include <bit>
 
@@ -9,7 +7,7 @@
 
 namespace lockstep::pickle {
 
-/// Holds one function for each opcode that is read, by its name in Python's pickletools.
+/// One function for each opcode that is read, by its name in Python's pickletools.
 struct Opcodes {
   static void proto(Machine& m) {
     const std::uint64_t protocol = m.number(1);

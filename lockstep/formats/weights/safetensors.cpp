@@ -5,10 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/weights/little_endian.h"
-#include "lockstep/formats/weights/mapped_file.h"
-#include "lockstep/formats/weights/refuse.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/safetensors_header.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 
@@ -21,20 +24,20 @@ constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 
 std::string_view header_text(std::span<const std::uint8_t> bytes, const std::string& file) {
   if (bytes.size() < kLengthBytes) {
-    refuse(file, bytes.size(), "the file ends within the 8 bytes of its header's length");
+    refuse_at(file, bytes.size(), "the file ends within the 8 bytes of its header's length");
   }
   const std::uint64_t length = little_endian(bytes.first(kLengthBytes));
   if (length > kMostHeaderBytes) {
-    refuse(file, 0, "a header of ", length, " bytes; the format allows ", kMostHeaderBytes);
+    refuse_at(file, 0, "a header of ", length, " bytes; the format allows ", kMostHeaderBytes);
   }
   if (length > bytes.size() - kLengthBytes) {
-    refuse(
+    refuse_at(
         file, 0, "a header of ", length, " bytes in a file of ", bytes.size(),
         ": it was cut, or is no safetensors file");
   }
   const auto* front = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   const std::string_view text(front, static_cast<std::size_t>(length));
-  if (!text.starts_with('{')) refuse(file, kLengthBytes, "the header does not begin with {");
+  if (!text.starts_with('{')) refuse_at(file, kLengthBytes, "the header does not begin with {");
   return text;
 }
 
@@ -42,7 +45,7 @@ std::string_view header_text(std::span<const std::uint8_t> bytes, const std::str
 void check_padding(std::string_view text, const std::string& file) {
   const std::size_t end = text.find_last_not_of(' ');
   if (text[end] != '}')
-    refuse(file, kLengthBytes + end, "the header does not end with } and blanks");
+    refuse_at(file, kLengthBytes + end, "the header does not end with } and blanks");
 }
 
 void check_size(const SafetensorsTensor& tensor, std::uint64_t offset, const std::string& file) {
@@ -51,9 +54,9 @@ void check_size(const SafetensorsTensor& tensor, std::uint64_t offset, const std
       "tensor ", printable(tensor.name), ", ", torch_name(tensor.type), " of shape ",
       shape_text(tensor.shape));
   if (!bytes)
-    refuse(file, offset, what, ": has more elements or dimensions than a tensor can have");
+    refuse_at(file, offset, what, ": has more elements or dimensions than a tensor can have");
   if (tensor.end - tensor.begin != *bytes) {
-    refuse(file, offset, what, ": needs ", *bytes, " bytes, not ", tensor.end - tensor.begin);
+    refuse_at(file, offset, what, ": needs ", *bytes, " bytes, not ", tensor.end - tensor.begin);
   }
 }
 
@@ -71,20 +74,21 @@ void check_places(
     const std::string name = printable(tensor->name);
     const std::uint64_t offset = data_start + covered;
     if (tensor->end < tensor->begin)
-      refuse(file, offset, "tensor ", name, " ends before it begins");
-    if (tensor->begin < covered) refuse(file, offset, "tensor ", name, " overlaps the one before");
-    if (tensor->begin > covered) refuse(file, offset, "a hole before tensor ", name);
+      refuse_at(file, offset, "tensor ", name, " ends before it begins");
+    if (tensor->begin < covered)
+      refuse_at(file, offset, "tensor ", name, " overlaps the one before");
+    if (tensor->begin > covered) refuse_at(file, offset, "a hole before tensor ", name);
     if (tensor->end > data_size)
-      refuse(file, offset, "tensor ", name, " ends behind the file's end");
+      refuse_at(file, offset, "tensor ", name, " ends behind the file's end");
     check_size(*tensor, offset, file);
     covered = tensor->end;
   }
   if (covered < data_size) {
-    refuse(file, data_start + covered, data_size - covered, " bytes that belong to no tensor");
+    refuse_at(file, data_start + covered, data_size - covered, " bytes that belong to no tensor");
   }
 }
 
-TensorFile parse(
+TensorFile parse_whole(
     std::span<const std::uint8_t> bytes, const std::string& name,
     std::shared_ptr<const void> memory) {
   const std::string_view text = header_text(bytes, name);
@@ -101,15 +105,100 @@ TensorFile parse(
   return TensorFile(std::move(entries), std::move(header.metadata), std::move(memory));
 }
 
+using nlohmann::json;
+
+constexpr std::size_t kAlignment = 8;
+
+void check_writable(
+    std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata) {
+  check_entries("write_safetensors", entries);
+  for (const TensorEntry& entry : entries) {
+    check(
+        entry.name != "__metadata__",
+        "write_safetensors: a tensor cannot be named __metadata__, the format keeps that name");
+    check(
+        safetensors_name(entry.type).has_value(), "write_safetensors: tensor ",
+        printable(entry.name), " is ", torch_name(entry.type), ", which the format does not have");
+  }
+  for (const auto& [key, text] : metadata) {
+    check(
+        is_utf8(key) && is_utf8(text), "write_safetensors: metadata ", printable(key),
+        " is not UTF-8");
+  }
+}
+
+/// Returns the places of the entries in the order in which their bytes lie: widest type first, then
+/// by name.
+std::vector<std::size_t> byte_order(std::span<const TensorEntry> entries) {
+  std::vector<std::size_t> order(entries.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
+    const TensorEntry &a = entries[left], &b = entries[right];
+    return a.type != b.type ? a.type > b.type : a.name < b.name;
+  });
+  return order;
+}
+
+std::string tensor_text(const TensorEntry& entry, std::uint64_t begin) {
+  return concat(
+      json(entry.name).dump(), R"(:{"dtype":")", *safetensors_name(entry.type), R"(","shape":)",
+      json(entry.shape).dump(), R"(,"data_offsets":[)", begin, ',', begin + entry.bytes.size(),
+      "]}");
+}
+
+std::string header_of(
+    std::span<const TensorEntry> entries, const std::vector<std::size_t>& order,
+    const std::map<std::string, std::string>& metadata) {
+  std::vector<std::uint64_t> begins(entries.size());
+  std::uint64_t end = 0;
+  for (const std::size_t place : order) {
+    begins[place] = end;
+    end += entries[place].bytes.size();
+  }
+  std::string text = "{";
+  if (!metadata.empty()) text += R"("__metadata__":)" + json(metadata).dump();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (text.size() > 1) text += ',';
+    text += tensor_text(entries[i], begins[i]);
+  }
+  text += '}';
+  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  return text;
+}
+
 }  // namespace
 
 TensorFile read_safetensors(const std::filesystem::path& path) {
   const auto file = std::make_shared<const MappedFile>(path);
-  return parse(file->bytes(), file->name(), file);
+  return parse_whole(file->bytes(), file->name(), file);
 }
 
 TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::string& name) {
-  return parse(bytes, name, nullptr);
+  return parse_whole(bytes, name, nullptr);
+}
+
+void write_safetensors(
+    ByteSink& sink, std::span<const TensorEntry> entries,
+    const std::map<std::string, std::string>& metadata) {
+  check_writable(entries, metadata);
+  const auto order = byte_order(entries);
+  const std::string header = header_of(entries, order, metadata);
+  check(
+      header.size() <= kMostHeaderBytes, "write_safetensors: a header of ", header.size(),
+      " bytes; the format allows ", kMostHeaderBytes);
+  std::string length;
+  append_little_endian(length, header.size(), 8);
+  sink.write(length);
+  sink.write(header);
+  for (const std::size_t place : order) sink.write(entries[place].bytes);
+}
+
+void write_safetensors(
+    const std::filesystem::path& path, std::span<const TensorEntry> entries,
+    const std::map<std::string, std::string>& metadata) {
+  AtomicFile file(path);
+  write_safetensors(file, entries, metadata);
+  file.commit();
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "lockstep/formats/byte_sink.h"
+#include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {

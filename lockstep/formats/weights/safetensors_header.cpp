@@ -18,7 +18,7 @@ using nlohmann::json;
 // The JSON begins after its own length, a 64-bit number.
 constexpr std::size_t kJsonOffset = 8;
 
-/// Follows the header through the only shape that it may have:
+/// A parser of the only shape that a header may have:
 ///
 ///     {"__metadata__": {KEY: TEXT, ...}, NAME: {"dtype": TEXT, "shape": [...], "data_offsets":
 ///     [...]}, ...}

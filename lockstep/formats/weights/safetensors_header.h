@@ -10,8 +10,7 @@
 
 namespace lockstep {
 
-/// Says what the header of a safetensors file promises of one tensor; bytes count from the
-/// header's end.
+/// What the header of a safetensors file promises of one tensor; bytes count from the header's end.
 struct SafetensorsTensor {
   std::string name;
   ElementType type = ElementType::kFloat32;
@@ -20,7 +19,7 @@ struct SafetensorsTensor {
   std::uint64_t end = 0;
 };
 
-/// Holds what the header of a safetensors file says, in its order.
+/// What the header of a safetensors file says, in its order.
 struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;
   std::map<std::string, std::string> metadata;

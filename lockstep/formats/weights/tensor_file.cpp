@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -14,9 +15,7 @@ std::string first_parts(const std::vector<TensorEntry>& entries) {
     const std::size_t dot = entry.name.find('.');
     if (dot != std::string::npos) parts.insert(entry.name.substr(0, dot));
   }
-  std::string list;
-  for (const std::string& part : parts) list += list.empty() ? part : ", " + part;
-  return list.empty() ? "none" : list;
+  return parts.empty() ? "none" : joined({parts.begin(), parts.end()});
 }
 
 }  // namespace

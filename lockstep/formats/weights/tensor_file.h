@@ -6,13 +6,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/formats/weights/element_type.h"
 
 namespace lockstep {
 
-/// Shows one tensor of a file: row-major without gaps, little-endian.
+/// One tensor of a file: row-major without gaps, little-endian.
 ///
 /// The bytes live as long as the TensorFile or the buffer that they come from. They need not lie at
 /// a multiple of their size: copy them (memcpy), never read them through a wider pointer.
@@ -23,7 +24,7 @@ struct TensorEntry {
   std::span<const std::uint8_t> bytes;
 };
 
-/// Holds the named tensors of a file, and the memory in which they lie.
+/// The named tensors of a file, and the memory in which they lie.
 ///
 /// Copies share the memory. It is the file itself, mapped: if another program shortens the file
 /// while it is used, reading ends the process with SIGBUS. Replace files by renaming, as the
@@ -36,14 +37,17 @@ class TensorFile {
       std::vector<TensorEntry> entries, std::map<std::string, std::string> metadata,
       std::shared_ptr<const void> memory);
 
-  /// Gives the tensors in the order of the file's own list.
-  const std::vector<TensorEntry>& entries() const { return entries_; }
+  /// Returns the tensors in the order of the file's own list. Their bytes live as long as the
+  /// TensorFile, so give it a name before you walk over them.
+  const std::vector<TensorEntry>& entries() const& { return entries_; }
+  const std::vector<TensorEntry>& entries() const&& = delete;
 
-  /// Finds a tensor by its name; null if there is none.
+  /// Finds a tensor by its name; null if there is none. It lives as long as the TensorFile.
   const TensorEntry* find(std::string_view name) const;
 
-  /// Gives safetensors' `__metadata__`; empty for a file of PyTorch.
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// Returns safetensors' `__metadata__`; empty for a file of PyTorch.
+  const std::map<std::string, std::string>& metadata() const& { return metadata_; }
+  std::map<std::string, std::string> metadata() && { return std::move(metadata_); }
 
   /// Takes the tensors whose names begin with `prefix` and a dot, and leaves both out of the names.
   /// None at all is an InvalidArgument that lists the prefixes there are.

@@ -1,19 +1,124 @@
 #include "lockstep/formats/weights/torch_file.h"
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <set>
 
+#include "lockstep/core/text.h"
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/weights/mapped_file.h"
-#include "lockstep/formats/weights/pickle_reader.h"
-#include "lockstep/formats/weights/refuse.h"
-#include "lockstep/formats/weights/strided_copy.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/weights/pickle.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
-#include "lockstep/formats/weights/torch_archive.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
 namespace {
+
+/// A part of a file of torch.save, and where it begins.
+struct TorchRecord {
+  std::span<const std::uint8_t> bytes;
+  std::uint64_t offset = 0;
+};
+
+/// The parts of a file that torch.save wrote: `data.pkl`, and one for each storage.
+class TorchArchive {
+ public:
+  /// Refuses what is no such file: of PyTorch before 1.6, TorchScript, another byte order, a
+  /// version that is not known. The bytes must outlive it.
+  TorchArchive(std::span<const std::uint8_t> bytes, const std::string& file);
+
+  /// Finds a part by its name below the archive's own folder; null if there is none.
+  const TorchRecord* find(std::string_view name) const;
+
+ private:
+  void check_kind(const std::string& file) const;
+  void check_version(const std::string& file) const;
+
+  std::map<std::string, TorchRecord, std::less<>> records_;
+};
+
+// PyTorch reads versions 1 to 10 and has written 3 for state dictionaries since 1.6.
+constexpr int kOldestVersion = 1;
+constexpr int kNewestVersion = 10;
+
+void refuse_other_formats(std::span<const std::uint8_t> bytes, const std::string& file) {
+  if (bytes.empty()) refuse_at(file, 0, "the file is empty");
+  const std::string_view text = text_of(bytes);
+  if (text.starts_with("\x80\x02") || text.starts_with("\x80\x04")) {
+    refuse_at(
+        file, 0,
+        "a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and torch.save it anew");
+  }
+  if (!text.starts_with("PK")) {
+    refuse_at(file, 0, "neither a zip archive of torch.save nor another known weight file");
+  }
+}
+
+// All parts lie in one folder, named after the file that was first written.
+std::string folder_of(const std::vector<ZipEntry>& entries, const std::string& file) {
+  constexpr std::string_view kPickle = "/data.pkl";
+  for (const ZipEntry& entry : entries) {
+    if (!entry.name.ends_with(kPickle)) continue;
+    const std::string folder = entry.name.substr(0, entry.name.size() - kPickle.size() + 1);
+    if (folder.find('/') + 1 == folder.size()) return folder;
+  }
+  refuse_at(file, 0, "the zip archive has no FOLDER/data.pkl: no file of torch.save");
+}
+
+int version_in(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return text.size() > 2 ? 0 : static_cast<int>(parse_number<std::uint64_t>(text).value_or(0));
+}
+
+TorchArchive::TorchArchive(std::span<const std::uint8_t> bytes, const std::string& file) {
+  refuse_other_formats(bytes, file);
+  const auto entries = read_zip(bytes, file);
+  const std::string folder = folder_of(entries, file);
+  for (const ZipEntry& entry : entries) {
+    if (!entry.name.starts_with(folder)) {
+      refuse_at(file, entry.offset, printable(entry.name), " is not in the folder ", folder);
+    }
+    records_.emplace(entry.name.substr(folder.size()), TorchRecord{entry.bytes, entry.offset});
+  }
+  check_kind(file);
+  check_version(file);
+}
+
+const TorchRecord* TorchArchive::find(std::string_view name) const {
+  const auto record = records_.find(name);
+  return record == records_.end() ? nullptr : &record->second;
+}
+
+void TorchArchive::check_kind(const std::string& file) const {
+  const bool has_code = std::any_of(records_.begin(), records_.end(), [](const auto& record) {
+    return record.first.starts_with("code/") || record.first == "constants.pkl";
+  });
+  if (has_code) {
+    refuse_at(
+        file, 0,
+        "TorchScript, which holds code: in Python, torch.save(torch.jit.load(...).state_dict())");
+  }
+  const TorchRecord* order = find("byteorder");
+  if (order != nullptr && text_of(order->bytes) != "little") {
+    refuse_at(
+        file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
+        "; only little is read: save it anew on such a machine");
+  }
+}
+
+void TorchArchive::check_version(const std::string& file) const {
+  const TorchRecord* record = find("version");
+  if (record == nullptr)
+    refuse_at(file, 0, "the zip archive has no version: no file of torch.save");
+  const int version = version_in(text_of(record->bytes));
+  if (version < kOldestVersion || version > kNewestVersion) {
+    refuse_at(
+        file, record->offset, "version ", printable(text_of(record->bytes)), "; ", kOldestVersion,
+        " to ", kNewestVersion, " are known");
+  }
+}
 
 // A state dictionary needs about 200 bytes for each tensor.
 constexpr std::uint64_t kMostPickleBytes = 16 << 20;
@@ -23,13 +128,14 @@ constexpr std::uint64_t kTextBytesPerValue = 16;
 // What the copies of strided views may need beyond the size of the file.
 constexpr std::uint64_t kMostMoreCopied = 64 << 20;
 
-/// Holds a file, if it was not in memory already, and the copies of what has no plain place in it.
+/// A file, if it was not in memory already, and the copies of what has no plain place in it.
 struct TorchMemory {
   std::optional<MappedFile> file;
   std::deque<std::vector<std::uint8_t>> copies;
 };
 
-/// Makes the values of a pickle those of the file: shared parts are repeated, tensors get bytes.
+/// A builder that makes the values of a pickle those of the file: shared parts are repeated,
+/// tensors get bytes.
 class TreeBuilder {
  public:
   TreeBuilder(
@@ -43,7 +149,7 @@ class TreeBuilder {
         copies_left_(file_bytes + kMostMoreCopied) {}
 
   TorchValue build(const pickle::Value& value, int depth) {
-    if (depth > kDeepest) refuse(file_, offset_, "values lie deeper than ", kDeepest, " levels");
+    if (depth > kDeepest) refuse_at(file_, offset_, "values lie deeper than ", kDeepest, " levels");
     spend(1);
     return std::visit([&](const auto& content) { return make(content, depth + 1); }, value);
   }
@@ -65,7 +171,7 @@ class TreeBuilder {
     for (const auto& [key, value] : dict->items) {
       result.items.push_back({key_of(key), build(value, depth)});
       if (!keys.insert(result.items.back().key).second) {
-        refuse(file_, offset_, "a dict has a key twice");
+        refuse_at(file_, offset_, "a dict has a key twice");
       }
     }
     return {std::move(result)};
@@ -101,16 +207,17 @@ class TreeBuilder {
 
   // Each value takes a byte of the pickle at least, unless parts are used over and over.
   void spend(std::uint64_t values) {
-    if (values > values_left_) refuse(file_, offset_, "a small pickle stands for too many values");
+    if (values > values_left_)
+      refuse_at(file_, offset_, "a small pickle stands for too many values");
     values_left_ -= values;
   }
 
   std::span<const std::uint8_t> storage_bytes(const pickle::Storage& storage) {
     const TorchRecord* record = archive_.find("data/" + storage.key);
     const std::string name = printable(storage.key);
-    if (record == nullptr) refuse(file_, offset_, "the file has no storage ", name);
+    if (record == nullptr) refuse_at(file_, offset_, "the file has no storage ", name);
     if (record->bytes.size() != storage.bytes) {
-      refuse(
+      refuse_at(
           file_, record->offset, "storage ", name, " has ", record->bytes.size(),
           " bytes, not the ", storage.bytes, " that data.pkl says");
     }
@@ -120,7 +227,7 @@ class TreeBuilder {
   std::span<const std::uint8_t> copied(
       const pickle::Tensor& tensor, std::span<const std::uint8_t> bytes, std::uint64_t size) {
     if (size > copies_left_) {
-      refuse(
+      refuse_at(
           file_, offset_, "a tensor of shape ", shape_text(tensor.shape),
           " repeats or reorders its storage and is much larger than the file;"
           " in Python, save tensor.contiguous()");
@@ -131,7 +238,7 @@ class TreeBuilder {
   }
 
   [[noreturn]] void reject(const pickle::Value& value) {
-    refuse(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is no value");
+    refuse_at(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is no value");
   }
 
   const TorchArchive& archive_;
@@ -142,13 +249,13 @@ class TreeBuilder {
   std::uint64_t copies_left_;
 };
 
-TorchFile parse(
+TorchFile parse_archive(
     std::span<const std::uint8_t> bytes, const std::string& name,
     const std::shared_ptr<TorchMemory>& memory) {
   const TorchArchive archive(bytes, name);
   const TorchRecord& record = *archive.find("data.pkl");
   if (record.bytes.size() > kMostPickleBytes) {
-    refuse(name, record.offset, "data.pkl has more than ", kMostPickleBytes, " bytes");
+    refuse_at(name, record.offset, "data.pkl has more than ", kMostPickleBytes, " bytes");
   }
   const pickle::Pickle pickle = pickle::read_pickle(record.bytes, name, record.offset);
   TreeBuilder builder(archive, record, bytes.size(), *memory, name);
@@ -160,11 +267,11 @@ TorchFile parse(
 TorchFile read_torch_file(const std::filesystem::path& path) {
   const auto memory = std::make_shared<TorchMemory>();
   const MappedFile& file = memory->file.emplace(path);
-  return parse(file.bytes(), file.name(), memory);
+  return parse_archive(file.bytes(), file.name(), memory);
 }
 
 TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name) {
-  return parse(bytes, name, std::make_shared<TorchMemory>());
+  return parse_archive(bytes, name, std::make_shared<TorchMemory>());
 }
 
 }  // namespace lockstep

@@ -6,14 +6,52 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
+#include "lockstep/formats/weights/element_type.h"
 #include "lockstep/formats/weights/tensor_file.h"
-#include "lockstep/formats/weights/torch_value.h"
 
 namespace lockstep {
 
-/// Holds what Python's `torch.save` wrote, and the memory in which its tensors lie (mapped as those
-/// of a TensorFile).
+struct TorchValue;
+struct TorchItem;
+
+/// A tensor that torch.save wrote: row-major without gaps, whatever strides it had there.
+struct TorchTensor {
+  ElementType type = ElementType::kFloat32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::uint8_t> bytes;
+};
+
+/// A list or a tuple of Python.
+struct TorchList {
+  std::vector<TorchValue> items;
+};
+
+/// The key of a dict: a text, or a number as in an optimizer's state.
+using TorchKey = std::variant<std::int64_t, std::string>;
+
+/// A dict or an OrderedDict of Python, in its order; no key comes twice.
+struct TorchDict {
+  std::vector<TorchItem> items;
+};
+
+/// A value that torch.save wrote; monostate is Python's None.
+struct TorchValue {
+  std::variant<
+      std::monostate, bool, std::int64_t, double, std::string, TorchList, TorchDict, TorchTensor>
+      content;
+};
+
+/// An entry of a dict.
+struct TorchItem {
+  TorchKey key;
+  TorchValue value;
+};
+
+/// What Python's `torch.save` wrote, and the memory in which its tensors lie (mapped as those of a
+/// TensorFile).
 struct TorchFile {
   std::string name;  ///< for messages
   TorchValue value;
@@ -30,8 +68,9 @@ TorchFile read_torch_file(const std::filesystem::path& path);
 /// Does the same with bytes in memory, which must outlive the result; `name` stands in messages.
 TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name);
 
-/// Gives the tensors below `only` (of the whole file if empty), their names joined by dots; values
-/// that are no tensors are a DataError that names them. An entry of a list has its index as name.
+/// Returns the tensors below `only` (of the whole file if empty), their names joined by dots;
+/// values that are no tensors are a DataError that names them. An entry of a list has its index as
+/// name.
 TensorFile tensors_of(const TorchFile& file, std::string_view only = "");
 
 /// Writes name -> tensor as an OrderedDict that Python's `torch.load` reads with its default

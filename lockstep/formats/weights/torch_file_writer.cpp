@@ -2,18 +2,18 @@
 #include <limits>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/weights/atomic_file.h"
-#include "lockstep/formats/weights/little_endian.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/torch_names.h"
-#include "lockstep/formats/weights/zip_writer.h"
+#include "lockstep/formats/weights/torch_rules.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
 namespace {
 
-/// Writes the pickle of an OrderedDict from names to tensors, the key of each storage being the
-/// place of its tensor. Opcodes and their order are those of torch.save, less the numbers under
+/// A writer of the pickle of an OrderedDict from names to tensors, the key of each storage being
+/// the place of its tensor. Opcodes and their order are those of torch.save, less the numbers under
 /// which it keeps values for later use.
 class PickleWriter {
  public:

@@ -4,14 +4,29 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
-#include "lockstep/formats/weights/torch_names.h"
 
 namespace lockstep::pickle {
 namespace {
+
+constexpr std::array<std::pair<std::string_view, ElementType>, 12> kStorages{{
+    {"torch BoolStorage", ElementType::kBool},
+    {"torch ByteStorage", ElementType::kUint8},
+    {"torch CharStorage", ElementType::kInt8},
+    {"torch ShortStorage", ElementType::kInt16},
+    {"torch HalfStorage", ElementType::kFloat16},
+    {"torch BFloat16Storage", ElementType::kBfloat16},
+    {"torch IntStorage", ElementType::kInt32},
+    {"torch FloatStorage", ElementType::kFloat32},
+    {"torch ComplexFloatStorage", ElementType::kComplex64},
+    {"torch DoubleStorage", ElementType::kFloat64},
+    {"torch LongStorage", ElementType::kInt64},
+    {"torch ComplexDoubleStorage", ElementType::kComplex128},
+}};
 
 constexpr const char* kParameter = "torch._utils _rebuild_parameter";
 constexpr std::array kCallables{kOrderedDict, kTensorV2, kTensorV3, kParameter};
@@ -21,7 +36,7 @@ template <typename... Parts>
   throw DataError(concat(reason...));
 }
 
-/// Gives the value as that alternative, or says what else it is.
+/// Returns the value as that alternative, or says what else it is.
 template <typename T>
 const T& as(const Value& value, const char* what) {
   const T* found = std::get_if<T>(&value);
@@ -61,7 +76,7 @@ void check_tensor_metadata(const Value& value) {
   }
 }
 
-/// Gives how many elements of the storage a view reaches over; nothing on overflow.
+/// Returns how many elements of the storage a view reaches over; nothing on overflow.
 std::optional<std::int64_t> reach(const Tensor& tensor) {
   std::int64_t last = static_cast<std::int64_t>(tensor.offset);
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -124,6 +139,26 @@ Value rebuild_parameter(const Value& given) {
 }
 
 }  // namespace
+
+std::optional<ElementType> storage_type_named(std::string_view name) {
+  for (const auto& [known, type] : kStorages) {
+    if (name == known) return type;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string_view> storage_name(ElementType type) {
+  for (const auto& [name, known] : kStorages) {
+    if (type == known) return name;
+  }
+  return std::nullopt;
+}
+
+std::optional<ElementType> element_type_named(std::string_view name) {
+  constexpr std::string_view kModule = "torch ";
+  if (!name.starts_with(kModule)) return std::nullopt;
+  return element_type_of_torch(name.substr(kModule.size()));
+}
 
 void check_name(const std::string& name) {
   for (const char* callable : kCallables) {

@@ -1,21 +1,40 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
-#include "lockstep/formats/weights/pickle_value.h"
+#include "lockstep/formats/weights/element_type.h"
+#include "lockstep/formats/weights/pickle.h"
 
 // What the names in a pickle of torch.save mean. Nothing is executed: each of the few callables
 // that a state dictionary needs is a function here, any other is refused. What is refused throws
 // DataError with the reason alone; the reader of the pickle adds file and offset.
+// The names that pickles of torch.save use: module, blank, class or function.
+
 namespace lockstep::pickle {
 
 /// Refuses a name that is neither such a callable nor one of PyTorch's types.
 void check_name(const std::string& name);
 
-/// Gives what calling `callable` with these arguments gives in Python.
+/// Returns what calling `callable` with these arguments gives in Python.
 Value call(const Value& callable, const Value& arguments, Arena& arena);
 
-/// Gives the storage that a persistent id stands for.
+/// Returns the storage that a persistent id stands for.
 Value storage_of(const Value& id, Arena& arena);
+
+inline constexpr const char* kOrderedDict = "collections OrderedDict";
+inline constexpr const char* kTensorV2 = "torch._utils _rebuild_tensor_v2";
+inline constexpr const char* kTensorV3 = "torch._utils _rebuild_tensor_v3";
+inline constexpr const char* kUntypedStorage = "torch.storage UntypedStorage";
+
+/// Finds the type of the elements of such a storage, as of `torch FloatStorage`.
+std::optional<ElementType> storage_type_named(std::string_view name);
+
+/// Returns the storage of such elements; newer types have none and lie in an untyped one.
+std::optional<std::string_view> storage_name(ElementType type);
+
+/// Finds a type by a name such as `torch float32`.
+std::optional<ElementType> element_type_named(std::string_view name);
 
 }  // namespace lockstep::pickle

@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/torch_file.h"
 
@@ -11,8 +12,8 @@ namespace {
 constexpr std::size_t kMostNameBytes = 256 << 20;
 constexpr std::size_t kMostListed = 10;
 
-/// Walks through a tree of values and collects the tensors below a prefix, and what is there
-/// besides.
+/// A walk through a tree of values that collects the tensors below a prefix, and what else is
+/// there.
 class Collector {
  public:
   Collector(const TorchFile& file, std::string_view only) : file_(file), only_(only) {
@@ -83,12 +84,12 @@ class Collector {
     return names;
   }
 
-  static std::string listed(const std::vector<std::string>& names) {
-    std::string list;
-    for (std::size_t i = 0; i < names.size() && i < kMostListed; ++i) {
-      list += (i == 0 ? "" : ", ") + names[i];
+  static std::string listed(std::vector<std::string> names) {
+    if (names.size() > kMostListed) {
+      names.resize(kMostListed);
+      names.push_back("...");
     }
-    return names.size() > kMostListed ? list + ", ..." : list;
+    return joined(names);
   }
 
   static std::string text_of(const TorchKey& key) {

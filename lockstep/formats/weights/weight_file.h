@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// Lists the kinds of weight files.
+/// The kinds of weight files.
 enum class WeightFormat { kSafetensors, kTorch };
 
-/// Tells by its first bytes what a file is; what is neither counts as safetensors, whose reader
+/// Returns what a file is by its first bytes; what is neither counts as safetensors, whose reader
 /// says what is wrong with it.
 WeightFormat weight_format_of_content(const std::filesystem::path& path);
 
-/// Tells by the extension what a file is to be: `.safetensors`, or `.pt`, `.pth` or `.bin` for
+/// Returns what a file is to be by its extension: `.safetensors`, or `.pt`, `.pth` or `.bin` for
 /// PyTorch's. Another is an InvalidArgument.
 WeightFormat weight_format_of_extension(const std::filesystem::path& path);
 

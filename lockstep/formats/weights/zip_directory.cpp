@@ -1,10 +1,7 @@
-#include "lockstep/formats/weights/zip_directory.h"
-
 #include <array>
 #include <unordered_set>
 
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/weights/zip_fields.h"
 #include "lockstep/formats/weights/zip_records.h"
 
 namespace lockstep::zip {
@@ -27,9 +24,9 @@ Extent read_end(std::span<const std::uint8_t> archive, std::uint64_t at, const s
   const std::uint16_t entries_here = fields.u16();
   const Extent extent{.entries = fields.u16(), .size = fields.u32(), .offset = fields.u32()};
   if (!is_one_disk || entries_here != extent.entries) {
-    refuse(file, at, "the zip archive is split over several files");
+    refuse_at(file, at, "the zip archive is split over several files");
   }
-  if (fields.u16() != 0) refuse(file, at, "the zip archive ends with a comment");
+  if (fields.u16() != 0) refuse_at(file, at, "the zip archive ends with a comment");
   return extent;
 }
 
@@ -42,7 +39,7 @@ Extent read_end64(
   const std::uint64_t at = located.u64();
   if (!is_first_disk || located.u32() != 1 || at != locator - kEnd64Bytes ||
       !starts_record(archive, at, kEnd64Signature)) {
-    refuse(file, locator, "the zip archive's 64-bit end is not where its locator says");
+    refuse_at(file, locator, "the zip archive's 64-bit end is not where its locator says");
   }
   Fields fields(archive, at + 4, file);
   const bool is_plain = fields.u64() == kEnd64Bytes - 12;
@@ -57,7 +54,7 @@ Extent read_end64(
       !agrees(narrow.entries, wide.entries, kElsewhere16) ||
       !agrees(narrow.size, wide.size, kElsewhere32) ||
       !agrees(narrow.offset, wide.offset, kElsewhere32)) {
-    refuse(file, at, "the zip archive's two ends contradict each other");
+    refuse_at(file, at, "the zip archive's two ends contradict each other");
   }
   return wide;
 }
@@ -66,7 +63,7 @@ Extent read_end64(
 Extent find_directory(std::span<const std::uint8_t> archive, const std::string& file) {
   if (archive.size() < kEndBytes ||
       !starts_record(archive, archive.size() - kEndBytes, kEndSignature)) {
-    refuse(file, archive.size(), "no zip archive's end: the file was cut or goes on behind it");
+    refuse_at(file, archive.size(), "no zip archive's end: the file was cut or goes on behind it");
   }
   std::uint64_t end = archive.size() - kEndBytes;
   Extent extent = read_end(archive, end, file);
@@ -76,10 +73,11 @@ Extent find_directory(std::span<const std::uint8_t> archive, const std::string& 
     end -= kLocatorBytes + kEnd64Bytes;
   }
   if (extent.offset > end || extent.size != end - extent.offset) {
-    refuse(file, end, "the zip archive's directory does not lie before its end");
+    refuse_at(file, end, "the zip archive's directory does not lie before its end");
   }
   if (extent.entries > extent.size / kCentralBytes) {
-    refuse(file, end, "a directory of ", extent.size, " bytes has no ", extent.entries, " files");
+    refuse_at(
+        file, end, "a directory of ", extent.size, " bytes has no ", extent.entries, " files");
   }
   return extent;
 }
@@ -89,10 +87,10 @@ void check_name(const std::string& name, std::uint64_t at, const std::string& fi
   const bool leaves = name.starts_with('/') || around.find("/../") != std::string::npos ||
                       name.find('\\') != std::string::npos;
   if (name.empty() || leaves) {
-    refuse(file, at, "the zip archive names a file ", printable(name), ", which could leave it");
+    refuse_at(file, at, "the zip archive names a file ", printable(name), ", which could leave it");
   }
   if (!is_utf8(name) || name.find('\0') != std::string::npos) {
-    refuse(file, at, "the zip archive's name ", printable(name), " is not UTF-8");
+    refuse_at(file, at, "the zip archive's name ", printable(name), " is not UTF-8");
   }
 }
 
@@ -116,7 +114,7 @@ void widen(Fields extra, std::uint64_t end, const std::array<std::uint64_t*, 3>&
 DirectoryEntry read_entry(
     Fields& fields, std::span<const std::uint8_t> directory, const std::string& file) {
   const std::uint64_t at = fields.offset();
-  if (fields.u32() != kCentralSignature) refuse(file, at, "no entry of the zip directory");
+  if (fields.u32() != kCentralSignature) refuse_at(file, at, "no entry of the zip directory");
   DirectoryEntry entry;
   fields.take(4);  // versions of the writer and needed to read
   entry.flags = fields.u16();
@@ -141,15 +139,15 @@ DirectoryEntry read_entry(
   fields.take(comment_bytes);
   const std::string name = printable(entry.name);
   if (method != 0) {
-    refuse(
+    refuse_at(
         file, at, name, " is compressed (method ", method,
         "): TorchScript, or packed anew; torch.save a state_dict()");
   }
   if ((entry.flags & ~(kHasDescriptor | kIsUtf8)) != 0 || disk != 0) {
-    refuse(file, at, name, " is encrypted, split or of a kind that is not read");
+    refuse_at(file, at, name, " is encrypted, split or of a kind that is not read");
   }
   if (stored != entry.size) {
-    refuse(file, at, name, " has ", entry.size, " bytes, of which ", stored, " are stored");
+    refuse_at(file, at, name, " has ", entry.size, " bytes, of which ", stored, " are stored");
   }
   return entry;
 }
@@ -166,10 +164,11 @@ Directory read_directory(std::span<const std::uint8_t> archive, const std::strin
     const std::uint64_t at = fields.offset();
     directory.entries.push_back(read_entry(fields, until_end, file));
     const std::string& name = directory.entries.back().name;
-    if (!names.insert(name).second) refuse(file, at, printable(name), " is there twice");
+    if (!names.insert(name).second) refuse_at(file, at, printable(name), " is there twice");
   }
   if (fields.offset() != until_end.size()) {
-    refuse(file, fields.offset(), "the zip directory goes on after its ", extent.entries, " files");
+    refuse_at(
+        file, fields.offset(), "the zip directory goes on after its ", extent.entries, " files");
   }
   return directory;
 }

@@ -1,12 +1,9 @@
-#include "lockstep/formats/weights/zip_reader.h"
-
 #include <algorithm>
 
 #include <zlib.h>
 
 #include "lockstep/core/utf8.h"
-#include "lockstep/formats/weights/zip_directory.h"
-#include "lockstep/formats/weights/zip_fields.h"
+#include "lockstep/formats/weights/zip_archive.h"
 #include "lockstep/formats/weights/zip_records.h"
 
 namespace lockstep {
@@ -15,7 +12,7 @@ namespace {
 using zip::DirectoryEntry;
 using zip::Fields;
 
-/// Tells whether a size in a file's own header fits the directory; a descriptor or an extra field
+/// Returns whether a size in a file's own header fits the directory; a descriptor or an extra field
 /// may hold it instead.
 bool fits(std::uint64_t here, std::uint64_t size, bool has_descriptor) {
   return here == size || here == zip::kElsewhere32 || (has_descriptor && here == 0);
@@ -39,7 +36,7 @@ std::uint64_t data_offset(
   const std::uint16_t extra_bytes = fields.u16();
   is_same &= fields.text(name_bytes) == entry.name;
   if (!is_same) {
-    refuse(
+    refuse_at(
         file, entry.header, printable(entry.name),
         ": its own header is not what the zip directory says");
   }
@@ -66,7 +63,7 @@ void check_descriptor(
     }
   }
   if (!is_right) {
-    refuse(
+    refuse_at(
         file, offset, printable(entry.name), ": the ", between.size(),
         " bytes behind it are not what a zip archive has there");
   }
@@ -77,7 +74,7 @@ void check_checksum(
     const std::string& file) {
   const auto checksum = static_cast<std::uint32_t>(crc32_z(0, bytes.data(), bytes.size()));
   if (checksum != entry.checksum) {
-    refuse(
+    refuse_at(
         file, offset, printable(entry.name), ": the checksum of its ", bytes.size(),
         " bytes is not the stored one: the file is damaged");
   }
@@ -90,7 +87,7 @@ ZipEntry read_entry(
   const auto until_end = files.first(end);
   const std::uint64_t offset = data_offset(until_end, entry, file);
   if (entry.size > end - offset) {
-    refuse(
+    refuse_at(
         file, offset, printable(entry.name), ": its ", entry.size,
         " bytes reach into what follows at ", end);
   }
@@ -110,13 +107,14 @@ std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std:
     return left.header < right.header;
   });
   const std::uint64_t first = found.empty() ? directory.offset : found.front().header;
-  if (first != 0) refuse(file, 0, "the first ", first, " bytes belong to no file of the archive");
+  if (first != 0)
+    refuse_at(file, 0, "the first ", first, " bytes belong to no file of the archive");
   const auto files = archive.first(directory.offset);
   std::vector<ZipEntry> entries;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const std::uint64_t end = i + 1 < found.size() ? found[i + 1].header : directory.offset;
     if (end > directory.offset || end == found[i].header) {
-      refuse(file, end, "two files of the zip archive lie at the same place");
+      refuse_at(file, end, "two files of the zip archive lie at the same place");
     }
     entries.push_back(read_entry(files, found[i], end, file));
   }

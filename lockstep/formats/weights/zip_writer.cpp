@@ -1,10 +1,9 @@
-#include "lockstep/formats/weights/zip_writer.h"
-
 #include <algorithm>
 
 #include <zlib.h>
 
-#include "lockstep/formats/weights/little_endian.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/weights/zip_archive.h"
 #include "lockstep/formats/weights/zip_records.h"
 
 namespace lockstep {
@@ -18,7 +17,7 @@ std::uint32_t narrow32(std::uint64_t number) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(number, zip::kElsewhere32));
 }
 
-/// Gives the extra field with those of the numbers that have no place in 32 bits.
+/// Returns the extra field with those of the numbers that have no place in 32 bits.
 std::string wide_field(std::initializer_list<std::uint64_t> numbers) {
   std::string wide;
   for (const std::uint64_t number : numbers) {
@@ -31,7 +30,7 @@ std::string wide_field(std::initializer_list<std::uint64_t> numbers) {
   return field + wide;
 }
 
-/// Gives an extra field that makes the file's bytes begin at a multiple of kAlignment, if they
+/// Returns an extra field that makes the file's bytes begin at a multiple of kAlignment, if they
 /// would begin at `offset` without it.
 std::string filler(std::uint64_t offset) {
   const std::uint64_t size = (2 * kAlignment - (offset + 4) % kAlignment) % kAlignment;
@@ -41,7 +40,8 @@ std::string filler(std::uint64_t offset) {
   return field + std::string(size, 'Z');
 }
 
-/// Gives what both headers of a file share: from the version that is needed to the extra's length.
+/// Returns what both headers of a file share: from the version that is needed to the extra's
+/// length.
 std::string shared_fields(
     std::uint32_t checksum, std::uint64_t size, std::size_t name_bytes, std::size_t extra_bytes) {
   std::string fields;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/data/folder_samples.h"
+#include "lockstep/data/image_samples.h"
 
 namespace lockstep {
 

@@ -3,11 +3,9 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/cifar.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/mnist.h"
-#include "lockstep/data/mock.h"
-#include "lockstep/data/stored_samples.h"
+#include "lockstep/data/image_samples.h"
+#include "lockstep/data/image_sets.h"
 #include "lockstep/data/transforms/augment.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/sample_view.h"
+#include "lockstep/data/samples.h"
 #include "lockstep/data/split.h"
 #include "lockstep/train/input/data_fingerprint.h"
 #include "lockstep/train/input/dataset_sources.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/folder_samples.h"
+#include "lockstep/data/image_samples.h"
 #include "lockstep/data/samples.h"
 #include "lockstep/train/options/options.h"
 

@@ -15,7 +15,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/weights/strided_copy.h"
+#include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/nn/weight_types.h"
 #include "lockstep/train/snapshot/row_major.h"
 

@@ -1,3 +1,5 @@
+#include "lockstep/data/check/check_set.h"
+
 #include <algorithm>
 #include <fstream>
 
@@ -5,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/check/set_report.h"
 #include "lockstep/data/synthetic/synthetic_set.h"
 
 #include "tests/support/temporary_folder.h"

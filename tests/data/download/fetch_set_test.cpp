@@ -12,6 +12,7 @@
 #include "tests/formats/fetch/archive_bytes.h"
 #include "tests/formats/fetch/file_server.h"
 #include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
@@ -43,12 +44,7 @@ TEST(KnownSets, PinsEveryFile) {
 
 TEST(KnownSets, SaysWhatCannotBeFetched) {
   const auto refusal = [](const std::string& name) -> std::string {
-    try {
-      known_set(name);
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "found";
+    return lockstep::testing::message_of<InvalidArgument>([&] { known_set(name); });
   };
   EXPECT_THAT(refusal("imagenet"), HasSubstr("DIR/train/CLASS and DIR/val/CLASS"));
   EXPECT_EQ(
@@ -119,12 +115,9 @@ TEST_F(FetchSet, TakesAnArchiveThatIsThereAndLeavesIt) {
 TEST_F(FetchSet, RefusesAFolderThatIsNotWhole) {
   fetch();
   std::ofstream(target() / "small-bin" / "a.bin") << "other";
-  try {
-    fetch();
-    FAIL() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("small-bin: is there already, but a.bin has the SHA-256"));
-  }
+  EXPECT_THAT(
+      lockstep::testing::message_of<DataError>([&] { fetch(); }),
+      HasSubstr("small-bin: is there already, but a.bin has the SHA-256"));
 }
 
 TEST_F(FetchSet, LeavesNoHalfOfAnArchive) {

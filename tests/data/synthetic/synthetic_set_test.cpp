@@ -11,13 +11,13 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/cifar.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/mnist.h"
+#include "lockstep/data/image_sets.h"
 #include "lockstep/data/synthetic/synthetic.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/image/image_reader.h"
 
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 
@@ -34,13 +34,10 @@ class SyntheticSet : public ::testing::Test {
   fs::path at(const std::string& name) const { return directory_.path() / name; }
 
   std::string refusal(const std::string& name, const SyntheticOptions& options) {
-    try {
-      write_synthetic_set(name, at("refused"), options);
-    } catch (const InvalidArgument& error) {
-      EXPECT_FALSE(fs::exists(at("refused")));
-      return error.what();
-    }
-    return "nothing was thrown";
+    const std::string message = lockstep::testing::message_of<InvalidArgument>(
+        [&] { write_synthetic_set(name, at("refused"), options); });
+    EXPECT_FALSE(fs::exists(at("refused")));
+    return message;
   }
 
   lockstep::testing::TemporaryFolder directory_;

@@ -9,10 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/synthetic/plane.h"
-#include "lockstep/data/synthetic/shape.h"
-#include "lockstep/data/synthetic/stream.h"
-#include "lockstep/data/synthetic/texture.h"
+#include "lockstep/data/synthetic/pattern.h"
 #include "lockstep/formats/checksum.h"
 
 namespace lockstep::data {
@@ -150,7 +147,7 @@ TEST(Synthetic, ShowsTheShapeOfItsClass) {
   }
 }
 
-/// Gives the mean of each channel.
+/// Returns the mean of each channel.
 std::array<double, 3> mean_colour(const Image& image) {
   std::array<double, 3> sum{};
   for (std::size_t i = 0; i < image.pixels.size(); ++i) sum[i % 3] += image.pixels[i];

@@ -4,18 +4,15 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/augment.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep::data {
 namespace {
 
 using ::testing::HasSubstr;
 
 std::string refusal(const AugmentOptions& options) {
-  try {
-    make_train_transform(options);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return lockstep::testing::message_of<InvalidArgument>([&] { make_train_transform(options); });
 }
 
 TEST(AugmentOptions, OfTimmAreThoseOfCreateTransform) {

@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/data/transforms/colour_jitter.h"
+#include "lockstep/data/transforms/augment_step.h"
+#include "lockstep/data/transforms/crop.h"
 #include "lockstep/data/transforms/rand_augment.h"
-#include "lockstep/data/transforms/random_crop.h"
 #include "lockstep/data/transforms/random_erasing.h"
 
 namespace lockstep::data {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/transforms/ops/affine_kernel.h"
-#include "lockstep/data/transforms/ops/place.h"
+#include "lockstep/data/transforms/crop.h"
+#include "lockstep/data/transforms/ops/affine.h"
 #include "lockstep/data/transforms/ops/resample_kernel.h"
 
 #include "tests/data/transforms/test_images.h"

@@ -11,9 +11,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/augment.h"
+#include "lockstep/data/transforms/crop.h"
 #include "lockstep/data/transforms/ops/colour.h"
 #include "lockstep/data/transforms/ops/levels.h"
-#include "lockstep/data/transforms/ops/place.h"
 #include "lockstep/data/transforms/rand_augment.h"
 
 #include "tests/data/transforms/test_images.h"
@@ -26,15 +26,15 @@ using testing::image_of;
 using testing::kContents;
 using testing::kFnvStart;
 
-using Numbers = std::vector<double>;
-using Operation = std::function<Image(const Image&, const Numbers&)>;
+using Arguments = std::vector<double>;
+using Operation = std::function<Image(const Image&, const Arguments&)>;
 
 struct Case {
   std::string line;
   std::string operation;
   ImageSize size;
   std::int64_t channels = 3;
-  Numbers arguments;
+  Arguments arguments;
   std::uint64_t hash = 0;
 };
 
@@ -61,27 +61,27 @@ std::vector<Case> cases() {
 std::int64_t whole(double number) { return static_cast<std::int64_t>(number); }
 
 Operation step(AugmentOp op, Interpolation interpolation = Interpolation::kBicubic) {
-  return [op, interpolation](const Image& image, const Numbers& numbers) {
+  return [op, interpolation](const Image& image, const Arguments& numbers) {
     const AffineOptions options{interpolation, {124, 116, 104}};
     return apply_step(image, {op, numbers.empty() ? 0 : numbers[0]}, options);
   };
 }
 
 Operation resize_to(Interpolation interpolation) {
-  return [interpolation](const Image& image, const Numbers& numbers) {
+  return [interpolation](const Image& image, const Arguments& numbers) {
     return resize(image.view(), {whole(numbers[0]), whole(numbers[1])}, {interpolation});
   };
 }
 
 Operation resized_crop(Interpolation interpolation) {
-  return [interpolation](const Image& image, const Numbers& numbers) {
+  return [interpolation](const Image& image, const Arguments& numbers) {
     const Box box{whole(numbers[0]), whole(numbers[1]), whole(numbers[2]), whole(numbers[3])};
     const Image part = crop(image.view(), box);
     return resize(part.view(), {whole(numbers[4]), whole(numbers[5])}, {interpolation});
   };
 }
 
-Image padded_crop(const Image& image, const Numbers& numbers) {
+Image padded_crop(const Image& image, const Arguments& numbers) {
   const std::int64_t padding = whole(numbers[0]);
   return crop_padded(
       image.view(), {whole(numbers[1]) - padding, whole(numbers[2]) - padding, whole(numbers[3]),
@@ -89,7 +89,7 @@ Image padded_crop(const Image& image, const Numbers& numbers) {
 }
 
 // The transform of evaluation scales levels to [0, 1] when there is neither mean nor deviation.
-Image evaluation(const Image& image, const Numbers& numbers) {
+Image evaluation(const Image& image, const Arguments& numbers) {
   const ImageSize output{whole(numbers[0]), whole(numbers[1])};
   AugmentOptions options{.output = output, .normalization = {}, .centre_fraction = numbers[2]};
   Image shown = Image::of_size(output, image.channels);
@@ -113,8 +113,8 @@ std::map<std::string, Operation> operations() {
       {"contrast", step(AugmentOp::kContrast)},
       {"brightness", step(AugmentOp::kBrightness)},
       {"sharpness", step(AugmentOp::kSharpness)},
-      {"grey", [](const Image& image, const Numbers&) { return grey(image.view()); }},
-      {"flip", [](const Image& image, const Numbers&) { return flip(image.view()); }},
+      {"grey", [](const Image& image, const Arguments&) { return grey(image.view()); }},
+      {"flip", [](const Image& image, const Arguments&) { return flip(image.view()); }},
       {"padded_crop", padded_crop},
       {"evaluation", evaluation}};
   for (const auto& [name, kind] :

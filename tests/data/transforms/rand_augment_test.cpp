@@ -1,5 +1,6 @@
 #include "lockstep/data/transforms/rand_augment.h"
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -10,8 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/transforms/augment_step.h"
 
 #include "tests/data/transforms/test_images.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::data {
 namespace {
@@ -19,12 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string refusal(const std::string& config) {
-  try {
-    parse_rand_augment(config);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return lockstep::testing::message_of<InvalidArgument>([&] { parse_rand_augment(config); });
 }
 
 TEST(ParseRandAugment, ReadsWhatTimmReads) {
@@ -60,7 +58,7 @@ TEST(ParseRandAugment, RefusesTheRest) {
   EXPECT_THAT(refusal("rand-mstd1e999"), HasSubstr("no number: \"1e999\""));
 }
 
-std::map<std::string, AugmentOp> operations() {
+std::map<std::string, AugmentOp> ops_by_name() {
   return {{"rotate", AugmentOp::kRotate},          {"posterize", AugmentOp::kPosterize},
           {"solarize", AugmentOp::kSolarize},      {"solarize_add", AugmentOp::kSolarizeAdd},
           {"saturation", AugmentOp::kSaturation},  {"contrast", AugmentOp::kContrast},
@@ -77,7 +75,7 @@ TEST(RandAugment, GivesOperationsTheArgumentsOfTimm) {
   double magnitude = 0;
   double argument = 0;
   int lines = 0;
-  const auto all = operations();
+  const auto all = ops_by_name();
   while (file >> name >> increasing >> negated >> magnitude >> argument) {
     EXPECT_DOUBLE_EQ(augment_argument(all.at(name), magnitude, increasing, negated), argument)
         << name << " " << increasing << negated << " " << magnitude;
@@ -86,11 +84,11 @@ TEST(RandAugment, GivesOperationsTheArgumentsOfTimm) {
   EXPECT_EQ(lines, 528);
 }
 
-RandomStream stream_of(std::int64_t index) { return {{1, 2, index}, Draw::kColour}; }
+RandomStream colour_stream(std::int64_t index) { return {{1, 2, index}, Draw::kColour}; }
 
 TEST(RandAugment, DrawsAsManyStepsAsLayersIfSure) {
   for (std::int64_t index = 0; index < 100; ++index) {
-    auto stream = stream_of(index);
+    auto stream = colour_stream(index);
     EXPECT_EQ(draw_steps({.probability = 1, .layers = 7}, stream).size(), 7U);
     EXPECT_TRUE(draw_steps({.probability = 0, .layers = 7}, stream).empty());
   }
@@ -100,7 +98,7 @@ TEST(RandAugment, DrawsAsManyStepsAsLayersIfSure) {
 std::set<double> magnitudes(const RandAugmentOptions& options) {
   std::set<double> all;
   for (std::int64_t index = 0; index < 2000; ++index) {
-    auto stream = stream_of(index);
+    auto stream = colour_stream(index);
     for (const AugmentStep& step : draw_steps(options, stream)) {
       if (step.op == AugmentOp::kTranslateX) all.insert(std::abs(step.argument) / 0.045);
     }
@@ -126,5 +124,49 @@ TEST(RandAugment, DrawsEvenlyForAnInfiniteDeviation) {
   EXPECT_LT(*even.rbegin(), 8);
 }
 
+std::vector<AugmentStep> drawn(const ColourJitter& jitter, std::int64_t index) {
+  RandomStream stream({1, 2, index}, Draw::kColour);
+  return draw_jitter(jitter, stream);
+}
+
+TEST(ColourJitter, TakesEveryOrderEquallyOften) {
+  std::map<std::vector<AugmentOp>, int> orders;
+  for (std::int64_t index = 0; index < 6000; ++index) {
+    std::vector<AugmentOp> order;
+    for (const AugmentStep& step : drawn({0.4, 0.4, 0.4}, index)) order.push_back(step.op);
+    ++orders[order];
+  }
+  EXPECT_EQ(orders.size(), 6U);
+  for (const auto& [order, count] : orders) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST(ColourJitter, KeepsEachFactorWithinItsOwnBound) {
+  std::map<AugmentOp, std::pair<double, double>> ranges;
+  for (std::int64_t index = 0; index < 2000; ++index) {
+    for (const auto& [op, factor] : drawn({0.25, 0.5, 1.5}, index)) {
+      auto& [least, most] = ranges.try_emplace(op, factor, factor).first->second;
+      least = std::min(least, factor);
+      most = std::max(most, factor);
+    }
+  }
+  const auto expect_range = [&](AugmentOp op, double least, double most) {
+    EXPECT_NEAR(ranges[op].first, least, 0.02);
+    EXPECT_NEAR(ranges[op].second, most, 0.02);
+  };
+  expect_range(AugmentOp::kBrightness, 0.75, 1.25);
+  expect_range(AugmentOp::kContrast, 0.5, 1.5);
+  expect_range(AugmentOp::kSaturation, 0, 2.5);
+}
+
+TEST(ColourJitter, LeavesAPropertyWithoutBoundAlone) {
+  const auto steps = drawn({.contrast = 0.1}, 0);
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps.front().op, AugmentOp::kContrast);
+  EXPECT_TRUE(drawn({}, 0).empty());
+  EXPECT_FALSE(ColourJitter{}.any());
+  EXPECT_TRUE((ColourJitter{.saturation = 0.1}).any());
+}
+
 }  // namespace
+
 }  // namespace lockstep::data

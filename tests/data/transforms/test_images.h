@@ -9,7 +9,7 @@
 
 namespace lockstep::testing {
 
-/// Lists what images can show, in the order of tests/conformance/transforms.py.
+/// What images can show, in the order of tests/conformance/transforms.py.
 inline constexpr std::array<const char*, 6> kContents{"noise", "ramps",  "flat",
                                                       "dull",  "checks", "photo"};
 

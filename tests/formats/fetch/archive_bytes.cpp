@@ -50,7 +50,7 @@ std::uint32_t checksum_of(const ZipEntry& entry) {
   return static_cast<std::uint32_t>(sum) ^ (entry.wrong_checksum ? 1U : 0U);
 }
 
-/// Gives the entry's data as the file holds them: gzip's deflate stream without its frame.
+/// Returns the entry's data as the file holds them: gzip's deflate stream without its frame.
 std::string packed_data(const ZipEntry& entry) {
   if (!entry.deflated) return entry.data;
   constexpr std::size_t kHeader = 10;

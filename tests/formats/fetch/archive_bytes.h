@@ -8,7 +8,7 @@ namespace lockstep::testing {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// Is an entry of a tar file, as its header's fields say it.
+/// An entry of a tar file, as its header's fields say it.
 struct TarEntry {
   std::string name;
   std::string data = {};
@@ -23,13 +23,13 @@ Bytes tar_header(const TarEntry& entry, std::uint64_t size);
 /// Makes a tar file, hostile ones too; with its end mark of two blocks of zeros.
 Bytes tar_bytes(const std::vector<TarEntry>& entries);
 
-/// Gives the bytes with the checksum of each block of 512 that may be a header set right.
+/// Returns the bytes with the checksum of each block of 512 that may be a header set right.
 Bytes with_true_tar_checksums(Bytes bytes);
 
 /// Makes a GNU sparse file's header: `size` bytes, of which one block at the start is stored.
 Bytes sparse_tar_bytes(const std::string& name, std::uint64_t size);
 
-/// Is an entry of a zip file; its mode has the file's type, as Unix says it.
+/// An entry of a zip file; its mode has the file's type, as Unix says it.
 struct ZipEntry {
   std::string name;
   std::string data = {};

@@ -54,11 +54,11 @@ TEST_F(ArchiveDamage, RefusesTruncationAtEveryBlockAndMore) {
   const auto packed = testing::gzip(whole);
   for (std::size_t size = 0; size < whole.size(); size += 64) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_NE(refusal(cut), "nothing was thrown") << size;
+    EXPECT_NE(refusal(cut), "") << size;
   }
   for (std::size_t size = 0; size < packed.size(); ++size) {
     const Bytes cut(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_NE(refusal(cut), "nothing was thrown") << size;
+    EXPECT_NE(refusal(cut), "") << size;
   }
   EXPECT_EQ(
       refusal(Bytes(whole.begin(), whole.begin() + 2048)),

@@ -11,6 +11,7 @@
 #include "lockstep/formats/fetch/archive.h"
 
 #include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
@@ -25,19 +26,13 @@ class ArchiveTest : public ::testing::Test {
     return extract_archive(archive_, root(), limits);
   }
 
-  /// Gives the message without the archive's path.
+  /// Returns the message without the archive's path.
   std::string refusal(const Bytes& bytes, const ArchiveLimits& limits = {}) {
-    std::string text = "nothing was thrown";
-    try {
-      extract(bytes, limits);
-    } catch (const DataError& error) {
-      text = error.what();
-      const std::string path = archive_.string() + ": ";
-      EXPECT_EQ(text.substr(0, path.size()), path);
-      text = text.substr(path.size());
-    }
+    const std::string text = message_of<DataError>([&] { extract(bytes, limits); });
+    const std::string path = archive_.string() + ": ";
+    EXPECT_TRUE(text.starts_with(path)) << text;
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 2);
-    return text;
+    return text.substr(path.size());
   }
 
   std::filesystem::path root() const { return directory_.path() / "root"; }

@@ -4,7 +4,7 @@
 
 namespace lockstep::testing {
 
-/// Is a certificate that vouches for 127.0.0.1 and for itself, and its key, as PEM files.
+/// A certificate that vouches for 127.0.0.1 and for itself, and its key, as PEM files.
 struct Certificate {
   std::filesystem::path certificate;
   std::filesystem::path key;

@@ -7,6 +7,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep::testing {
 namespace {
 
@@ -68,12 +70,7 @@ bool DownloadTest::bring(const std::vector<std::string>& behaviours) {
 }
 
 std::string DownloadTest::refusal(const std::vector<std::string>& behaviours) {
-  try {
-    bring(behaviours);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<std::exception>([&] { bring(behaviours); });
 }
 
 bool DownloadTest::is_complete() const {

@@ -9,7 +9,7 @@
 
 namespace lockstep::testing {
 
-/// Is a server of some random bytes, started once for all tests that ask for one.
+/// A server of some random bytes, started once for all tests that ask for one.
 struct Origin {
   Origin();
 
@@ -31,10 +31,10 @@ class DownloadTest : public ::testing::Test {
   /// Brings it; pauses are short, and there are three attempts at each address.
   bool bring(const std::vector<std::string>& behaviours);
 
-  /// Gives the message that this ends with.
+  /// Returns the message that this ends with.
   std::string refusal(const std::vector<std::string>& behaviours);
 
-  /// Says that the file is there and right, and nothing else.
+  /// Returns whether the file is there and right, and nothing else.
   bool is_complete() const;
 
   std::filesystem::path file() const { return target_ / "set.bin"; }

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Is a server of the same bytes that speaks https.
+/// A server of the same bytes that speaks https.
 struct SecureOrigin {
   explicit SecureOrigin(const std::filesystem::path& folder)
       : certificate(testing::make_certificate(folder, "ours")),

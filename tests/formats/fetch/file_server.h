@@ -16,12 +16,12 @@ class FileServer {
       const std::filesystem::path& folder, const std::filesystem::path& certificate = {},
       const std::filesystem::path& key = {});
 
-  /// Gives the address of a file, or of a behaviour of FOLDER/content: `good`, `cut/1000`, ...
+  /// Returns the address of a file, or of a behaviour of FOLDER/content: `good`, `cut/1000`, ...
   std::string address(const std::string& behaviour) const;
 
   int port() const { return port_; }
 
-  /// Gives the requests since the last call: path, Range, If-Range.
+  /// Returns the requests since the last call: path, Range, If-Range.
   std::vector<std::string> requests();
 
  private:

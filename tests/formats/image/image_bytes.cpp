@@ -44,12 +44,6 @@ Bytes png(ImageSize size, std::int64_t channels) {
 
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-Bytes file_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 void append(Bytes& bytes, const Bytes& more) {
   std::copy(more.begin(), more.end(), std::back_inserter(bytes));
 }

@@ -7,9 +7,9 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/image/image_encoder.h"
 
-namespace lockstep::testing {
+#include "tests/formats/idx_bytes.h"
 
-using Bytes = std::vector<std::uint8_t>;
+namespace lockstep::testing {
 
 /// Makes smooth colours with hard edges, which show how colour is upsampled.
 Image picture(ImageSize size, std::int64_t channels = 3);
@@ -19,7 +19,6 @@ Bytes jpeg(ImageSize size = {45, 35}, const JpegOptions& options = {});
 Bytes png(ImageSize size = {45, 35}, std::int64_t channels = 3);
 
 Bytes bytes_of(const std::string& text);
-Bytes file_bytes(const std::string& path);
 void append(Bytes& bytes, const Bytes& more);
 Bytes inserted(Bytes bytes, std::size_t at, const Bytes& more);
 Bytes deflated(const Bytes& bytes);
@@ -54,7 +53,7 @@ Bytes png_of_chunks(const std::vector<Bytes>& chunks);
 /// Puts a chunk behind the first chunk of a PNG file.
 Bytes with_chunk(const Bytes& png, const std::string& type, const Bytes& content);
 
-/// Gives each chunk of a PNG file the checksum of what it holds, as long as chunks follow each
+/// Returns each chunk of a PNG file the checksum of what it holds, as long as chunks follow each
 /// other.
 Bytes with_true_checksums(Bytes png);
 
@@ -63,16 +62,5 @@ Bytes exif(int orientation, bool is_little = true);
 
 /// Makes the content of a JPEG file's segment of these EXIF data.
 Bytes exif_segment_content(const Bytes& tiff);
-
-/// Gives the message of the DataError that a body throws.
-template <typename Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 }  // namespace lockstep::testing

@@ -1,10 +1,10 @@
-#include "lockstep/formats/image/image_kind.h"
-
 #include <gtest/gtest.h>
 
+#include "lockstep/formats/image/image_file.h"
 #include "lockstep/formats/image/image_reader.h"
 
 #include "tests/formats/image/image_bytes.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -13,12 +13,12 @@ using testing::Bytes;
 using testing::bytes_of;
 
 std::string refusal(const std::string& text) {
-  return testing::refusal([&] { image_kind(bytes_of(text), "cat.jpg"); });
+  return testing::message_of<DataError>([&] { image_kind(bytes_of(text), "cat.jpg"); });
 }
 
 std::string is_no_image(const std::string& kind) {
-  return "cat.jpg: offset 0: no JPEG or PNG image: the file is " + kind +
-         "; convert it or take it away";
+  return "cat.jpg: offset 0: not a JPEG or PNG image: the file is " + kind +
+         "; convert or remove it";
 }
 
 TEST(ImageKind, IsFoundByTheContent) {

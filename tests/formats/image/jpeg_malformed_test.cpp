@@ -20,11 +20,11 @@ using testing::segment;
 using ::testing::StartsWith;
 
 std::string refusal(const Bytes& bytes, const ImageOptions& options = {}) {
-  return testing::refusal([&] { decode_image(bytes, "FILE", options); });
+  return testing::message_of<DataError>([&] { decode_image(bytes, "FILE", options); });
 }
 
 std::string refusal_of_part(const Bytes& bytes) {
-  return testing::refusal([&] { ImageReader(bytes, "FILE").read({3, 4, 5, 6}); });
+  return testing::message_of<DataError>([&] { ImageReader(bytes, "FILE").read({3, 4, 5, 6}); });
 }
 
 Bytes cut(const Bytes& bytes, std::size_t size) {

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/snapshot/manifest_text.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -29,14 +30,10 @@ std::string refusal(const std::string& part, const std::string& other) {
   const std::size_t place = text.find(part);
   EXPECT_NE(place, std::string::npos) << part;
   text.replace(place, part.size(), other);
-  try {
-    parse_manifest(testing::with_true_digest(text), "m");
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), StartsWith("m: "));
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted: " << text;
-  return "";
+  const std::string message =
+      testing::message_of<DataError>([&] { parse_manifest(testing::with_true_digest(text), "m"); });
+  EXPECT_THAT(message, StartsWith("m: ")) << text;
+  return message;
 }
 
 TEST(Manifest, IsReadAsItIsWritten) {
@@ -52,15 +49,14 @@ TEST(Manifest, OfANewerLockstepSaysSo) {
   EXPECT_THAT(refusal(R"("v":1)", R"("v":2,"more":[{}])"), HasSubstr("newer Lockstep"));
   EXPECT_THAT(refusal(R"("v":1)", R"("v":0)"), HasSubstr("no version 0"));
   EXPECT_THAT(refusal(R"("v":1)", R"("v":-1)"), HasSubstr("whole number"));
-  EXPECT_THAT(refusal(R"("v":1,)", ""), HasSubstr(R"("v" is missing)"));
+  EXPECT_THAT(refusal(R"("v":1,)", ""), HasSubstr("v must be there"));
 }
 
 TEST(Manifest, MustBeCompleteJsonOfItsOwnKeys) {
   EXPECT_THAT(refusal("true", "false"), HasSubstr("never finished"));
-  EXPECT_THAT(refusal("true", "1"), HasSubstr("never finished"));
-  EXPECT_THAT(
-      refusal(R"(,"complete":true)", ""), HasSubstr(R"("complete" of the manifest is miss)"));
-  EXPECT_THAT(refusal(R"("step":1200,)", ""), HasSubstr(R"("step" of the manifest is missing)"));
+  EXPECT_THAT(refusal("true", "1"), HasSubstr("complete must be true"));
+  EXPECT_THAT(refusal(R"(,"complete":true)", ""), HasSubstr("complete must be there"));
+  EXPECT_THAT(refusal(R"("step":1200,)", ""), HasSubstr("step must be there"));
   EXPECT_THAT(refusal(R"("step":1200)", R"("step":1200,"x":0)"), HasSubstr("a key too many"));
   EXPECT_THAT(refusal(R"("step":1200)", R"("step":1,"step":1200)"), HasSubstr("comes twice"));
   EXPECT_THAT(refusal(R"("step":1200)", R"("step":[[[[[]]]]])"), HasSubstr("within each other"));
@@ -79,12 +75,12 @@ TEST(Manifest, NeedsWholeNumbersAndTexts) {
 TEST(Manifest, ListsFilesOfTheFolderOnly) {
   for (const char* name :
        {"../x", "a/b", "/x", "", ".", "..", "manifest.json", ".x", "a\\u0000b"}) {
-    EXPECT_THAT(refusal("state.json", name), HasSubstr("none that a file")) << name;
+    EXPECT_THAT(refusal("state.json", name), HasSubstr("not one that a snapshot")) << name;
   }
   EXPECT_THAT(refusal("state.json", "model.safetensors"), HasSubstr("listed twice"));
-  EXPECT_THAT(refusal(kHash, kHash + "a"), HasSubstr("no SHA-256"));
-  EXPECT_THAT(refusal(kHash, std::string(64, 'A')), HasSubstr("no SHA-256"));
-  EXPECT_THAT(refusal(R"("bytes":104,)", ""), HasSubstr(R"("bytes" of a file is missing)"));
+  EXPECT_THAT(refusal(kHash, kHash + "a"), HasSubstr("files[0].sha256 must be 64"));
+  EXPECT_THAT(refusal(kHash, std::string(64, 'A')), HasSubstr("files[0].sha256 must be 64"));
+  EXPECT_THAT(refusal(R"("bytes":104,)", ""), HasSubstr("files[0].bytes must be there"));
   EXPECT_THAT(refusal(R"("bytes":104,)", R"("bytes":104,"x":1,)"), HasSubstr("a key too many"));
   const std::string text = to_json(example());
   const std::size_t list = text.find('[');

@@ -7,7 +7,7 @@
 
 namespace lockstep::testing {
 
-/// Gives a manifest the SHA-256 that fits what stands before it; the text ends with the key.
+/// Returns a manifest the SHA-256 that fits what stands before it; the text ends with the key.
 inline std::string with_true_digest(const std::string& text) {
   const std::size_t key = text.rfind(R"(,"sha256":")");
   const std::string front = text.substr(0, key == std::string::npos ? text.size() : key);

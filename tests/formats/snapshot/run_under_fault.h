@@ -11,7 +11,7 @@
 
 namespace lockstep::testing {
 
-/// Is what a save finds.
+/// What a save finds.
 enum class Scene {
   kFirst,      ///< no snapshot: the folder is made, too
   kLaterStep,  ///< good snapshots of earlier steps
@@ -25,19 +25,19 @@ std::string name_of_scene(const ::testing::TestParamInfo<Scene>& info);
 // Who wrote a snapshot is seen by its bytes.
 inline constexpr int kNoSeed = -1, kOldSeed = 1, kNewSeed = 2;
 
-/// Is a run in which one save meets a fault.
+/// A run in which one save meets a fault.
 class RunUnderFault {
  public:
   explicit RunUnderFault(Scene scene);
 
-  /// Gives the folder that holds the run's.
+  /// Returns the folder that holds the run's.
   const std::filesystem::path& path() const { return directory_.path(); }
   std::filesystem::path run() const { return directory_.path() / "run"; }
 
   /// Does what rank 0 does: commits a snapshot of kNewSeed, names it the best, prunes to one.
   void save() const;
 
-  /// Gives the seed of the newest snapshot, whose files must be whole and fit together. None may
+  /// Returns the seed of the newest snapshot, whose files must be whole and fit together. None may
   /// have been refused. Without any snapshot, which only Scene::kFirst may leave, it is kOldSeed.
   int newest_seed() const;
 

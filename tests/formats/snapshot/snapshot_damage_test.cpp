@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::Dice;
 
-/// Is a snapshot in memory: the bytes of each file by its name.
+/// A snapshot in memory: the bytes of each file by its name.
 using Image = std::map<std::string, std::string>;
 
 std::string bytes_of(const fs::path& path) {
@@ -189,7 +189,7 @@ class SnapshotDamageTest : public ::testing::Test {
     on_disk_ = image;
   }
 
-  /// Gives what a reader would get: the files that the manifest lists, as they are on the disk.
+  /// Returns what a reader would get: the files that the manifest lists, as they are on the disk.
   static Image delivered(const SnapshotChoice& choice) {
     Image image;
     for (const SnapshotFile& file : choice.manifest.files) {

@@ -21,7 +21,7 @@ namespace {
 WatchedCalls* watched = nullptr;
 std::string foreign_path;
 
-/// Gives nothing while nobody wants to know.
+/// Returns nothing while nobody wants to know.
 std::string path_of(int descriptor) {
   if (watched == nullptr && foreign_path.empty()) return {};
   const std::string link = "/proc/self/fd/" + std::to_string(descriptor);

@@ -7,14 +7,14 @@
 
 namespace lockstep::testing {
 
-/// Is a call of the operating system that this program is about to make.
+/// A call of the operating system that this program is about to make.
 struct SystemCall {
   std::string name;  ///< such as `fsync`; `openat` that makes a file is `create`
   std::string path;  ///< of the file that it is about; of renames the old name
   int descriptor = -1;
 };
 
-/// Says what becomes of it; a positive number is the errno with which it fails.
+/// What becomes of it; a positive number is the errno with which it fails.
 enum Fate : int {
   kDone = 0,
   kPretended = -1,  ///< does nothing and says that it did

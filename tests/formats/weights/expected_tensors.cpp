@@ -44,10 +44,4 @@ std::vector<ExpectedTensor> expected_tensors(const std::string& file) {
   return tensors;
 }
 
-std::vector<std::uint8_t> file_bytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot open " + path.string());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace lockstep::testing

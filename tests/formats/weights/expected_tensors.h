@@ -8,9 +8,11 @@
 
 #include "lockstep/formats/weights/element_type.h"
 
+#include "tests/formats/idx_bytes.h"
+
 namespace lockstep::testing {
 
-/// Is a tensor as Python has written it, see tests/conformance/weights.py.
+/// A tensor as Python has written it, see tests/conformance/weights.py.
 struct ExpectedTensor {
   std::string name;
   ElementType type;
@@ -18,13 +20,10 @@ struct ExpectedTensor {
   std::vector<std::uint8_t> bytes;
 };
 
-/// Gives the path of a file that Python has written.
+/// Returns the path of a file that Python has written.
 std::filesystem::path python_file(const std::string& name);
 
-/// Gives what is in such a file, in its order.
+/// Returns what is in such a file, in its order.
 std::vector<ExpectedTensor> expected_tensors(const std::string& file);
-
-/// Gives the bytes of a file.
-std::vector<std::uint8_t> file_bytes(const std::filesystem::path& path);
 
 }  // namespace lockstep::testing

@@ -13,7 +13,7 @@ class Dice {
  public:
   explicit Dice(std::uint32_t seed) : engine_(seed) {}
 
-  /// Gives a number from 0 to bound - 1.
+  /// Returns a number from 0 to bound - 1.
   std::size_t below(std::size_t bound) { return engine_() % bound; }
 
   template <typename T>

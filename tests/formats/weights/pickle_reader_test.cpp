@@ -1,12 +1,12 @@
-#include "lockstep/formats/weights/pickle_reader.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/weights/pickle.h"
 
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/torch_bytes.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::pickle {
 namespace {
@@ -21,15 +21,11 @@ Pickle read(const std::string& bytes) {
       {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "FILE", 100);
 }
 
-std::string refusal(const std::string& bytes) {
+std::string flaw(const std::string& bytes) {
   testing::take_largest_allocation();
-  try {
-    read(bytes);
-  } catch (const DataError& error) {
-    EXPECT_LE(testing::take_largest_allocation(), 64U * 1024 + 4 * bytes.size());
-    return error.what();
-  }
-  return "nothing was thrown";
+  const std::string message = testing::message_of<DataError>([&] { read(bytes); });
+  EXPECT_LE(testing::take_largest_allocation(), 64U * 1024 + 4 * bytes.size());
+  return message;
 }
 
 std::int64_t integer_in(const std::string& opcodes) {
@@ -48,7 +44,7 @@ TEST(PickleReader, ReadsIntegersOfEveryForm) {
   EXPECT_EQ(integer_in("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"), INT64_MAX);
   EXPECT_EQ(integer_in("\x8a\x08\0\0\0\0\0\0\0\x80"s), INT64_MIN);
   EXPECT_THAT(
-      refusal(pickle_of("\x8a\x09\0\0\0\0\0\0\0\0\x01"s)),
+      flaw(pickle_of("\x8a\x09\0\0\0\0\0\0\0\0\x01"s)),
       HasSubstr("FILE: offset 102: an integer of 9 bytes; 64 bits are read"));
 }
 
@@ -62,41 +58,39 @@ TEST(PickleReader, ReadsFloatsAndTexts) {
 
 TEST(PickleReader, LengthsAreNotBelieved) {
   EXPECT_THAT(
-      refusal(pickle_of("X\xff\xff\xff\xff")),
+      flaw(pickle_of("X\xff\xff\xff\xff")),
       HasSubstr("FILE: offset 102: the pickle ends: 4294967295 bytes are needed, 1 are left"));
   EXPECT_THAT(
-      refusal(pickle_of("\x8d\xff\xff\xff\xff\xff\xff\xff\xff")),
+      flaw(pickle_of("\x8d\xff\xff\xff\xff\xff\xff\xff\xff")),
       HasSubstr("18446744073709551615 bytes are needed, 1 are left"));
   EXPECT_THAT(
-      refusal(pickle_of("\x95\xff\xff\xff\xff\xff\xff\xff\xff")),
+      flaw(pickle_of("\x95\xff\xff\xff\xff\xff\xff\xff\xff")),
       HasSubstr("a frame of 18446744073709551615 bytes, 1 are left"));
-  EXPECT_THAT(refusal("\x80\x02\x8c"), HasSubstr("1 bytes are needed, 0 are left"));
+  EXPECT_THAT(flaw("\x80\x02\x8c"), HasSubstr("1 bytes are needed, 0 are left"));
 }
 
 TEST(PickleReader, TheProtocolComesFirstAndOnce) {
-  EXPECT_THAT(refusal(""), HasSubstr("FILE: offset 100: the pickle ends: 1 bytes are needed"));
-  EXPECT_THAT(refusal("N."), HasSubstr("no pickle: it does not begin with its protocol"));
+  EXPECT_THAT(flaw(""), HasSubstr("FILE: offset 100: the pickle ends: 1 bytes are needed"));
+  EXPECT_THAT(flaw("N."), HasSubstr("no pickle: it does not begin with its protocol"));
   for (const char protocol : {'\0', '\1', '\6', '\xff'}) {
-    EXPECT_THAT(
-        refusal("\x80"s + protocol + "N."), HasSubstr("where one of 2 to 5 begins a pickle"));
+    EXPECT_THAT(flaw("\x80"s + protocol + "N."), HasSubstr("where one of 2 to 5 begins a pickle"));
   }
-  EXPECT_THAT(refusal(pickle_of("\x80\x02N")), HasSubstr("protocol 2 where one of 2 to 5 begins"));
+  EXPECT_THAT(flaw(pickle_of("\x80\x02N")), HasSubstr("protocol 2 where one of 2 to 5 begins"));
 }
 
 TEST(PickleReader, RefusesOpcodesThatNoStateDictNeeds) {
   EXPECT_THAT(
-      refusal(pickle_of("N0N")),
+      flaw(pickle_of("N0N")),
       HasSubstr("FILE: offset 103: the opcode POP is not read; no state dict needs it"));
-  EXPECT_THAT(refusal(pickle_of("\x81")), HasSubstr("the opcode NEWOBJ is not read"));
-  EXPECT_THAT(refusal(pickle_of("(i")), HasSubstr("the opcode INST is not read"));
-  EXPECT_THAT(refusal(pickle_of("\xfe")), HasSubstr("the opcode without a meaning is not read"));
+  EXPECT_THAT(flaw(pickle_of("\x81")), HasSubstr("the opcode NEWOBJ is not read"));
+  EXPECT_THAT(flaw(pickle_of("(i")), HasSubstr("the opcode INST is not read"));
+  EXPECT_THAT(flaw(pickle_of("\xfe")), HasSubstr("the opcode without a meaning is not read"));
   const std::string read_codes =
       "\x80\x95.(N\x88\x89JKM\x8aGX\x8c\x8d)t\x85\x86\x87]ae}suqr\x94hjc\x93RbQ";
   int refused = 0;
   for (int code = 0; code < 256; ++code) {
     if (read_codes.find(static_cast<char>(code)) != std::string::npos) continue;
-    EXPECT_THAT(
-        refusal(pickle_of(std::string(1, static_cast<char>(code)))), HasSubstr("is not read"))
+    EXPECT_THAT(flaw(pickle_of(std::string(1, static_cast<char>(code)))), HasSubstr("is not read"))
         << code;
     ++refused;
   }
@@ -108,53 +102,51 @@ TEST(PickleReader, TheStackCannotRunEmpty) {
   for (const char* opcodes :
        {"", "s", "a", "\x85", "N\x86", "NN\x87", "R", "NR", "b", "Q", "q\x01", "\x94", "\x93",
         "(\x85", "](a", "N(R"}) {
-    EXPECT_NE(refusal(pickle_of(opcodes)), "nothing was thrown") << opcodes;
+    EXPECT_NE(flaw(pickle_of(opcodes)), "") << opcodes;
   }
-  EXPECT_THAT(refusal(pickle_of("N(\x85")), nothing);
-  EXPECT_THAT(refusal(pickle_of("N(q\x01")), nothing);
-  EXPECT_THAT(refusal(pickle_of("t")), HasSubstr("no mark is left"));
-  EXPECT_THAT(refusal(pickle_of("](t")), HasSubstr("the pickle leaves more than a value"));
-  EXPECT_THAT(refusal(pickle_of("NN")), HasSubstr("the pickle leaves more than a value"));
-  EXPECT_THAT(refusal(pickle_of("N(")), HasSubstr("the pickle leaves more than a value"));
+  EXPECT_THAT(flaw(pickle_of("N(\x85")), nothing);
+  EXPECT_THAT(flaw(pickle_of("N(q\x01")), nothing);
+  EXPECT_THAT(flaw(pickle_of("t")), HasSubstr("no mark is left"));
+  EXPECT_THAT(flaw(pickle_of("](t")), HasSubstr("the pickle leaves more than a value"));
+  EXPECT_THAT(flaw(pickle_of("NN")), HasSubstr("the pickle leaves more than a value"));
+  EXPECT_THAT(flaw(pickle_of("N(")), HasSubstr("the pickle leaves more than a value"));
   EXPECT_THAT(
-      refusal(pickle_of("N") + "N"),
-      HasSubstr("FILE: offset 104: the pickle goes on after its end"));
+      flaw(pickle_of("N") + "N"), HasSubstr("FILE: offset 104: the pickle goes on after its end"));
 }
 
 TEST(PickleReader, OnlyWhatWasKeptIsFetched) {
-  EXPECT_THAT(refusal(pickle_of("h\0"s)), HasSubstr("nothing was kept as number 0"));
-  EXPECT_THAT(refusal(pickle_of("Nq\x05h\x04")), HasSubstr("nothing was kept as number 4"));
+  EXPECT_THAT(flaw(pickle_of("h\0"s)), HasSubstr("nothing was kept as number 0"));
+  EXPECT_THAT(flaw(pickle_of("Nq\x05h\x04")), HasSubstr("nothing was kept as number 4"));
   EXPECT_THAT(
-      refusal(pickle_of("j\xff\xff\xff\xff")), HasSubstr("nothing was kept as number 4294967295"));
-  EXPECT_EQ(refusal(pickle_of("]r\xff\xff\xff\xffj\xff\xff\xff\xff\x86")), "nothing was thrown");
+      flaw(pickle_of("j\xff\xff\xff\xff")), HasSubstr("nothing was kept as number 4294967295"));
+  EXPECT_NO_THROW(read(pickle_of("]r\xff\xff\xff\xffj\xff\xff\xff\xff\x86")));
   const auto kept = read(pickle_of("K\x05\x94K\x06\x94h\x01\x87"));
   EXPECT_EQ(std::get<std::int64_t>(std::get<const Tuple*>(kept.root)->items[2]), 6);
 }
 
 TEST(PickleReader, ItemsGoIntoContainersOnly) {
-  EXPECT_THAT(refusal(pickle_of("NNNs")), HasSubstr("entries are put into None"));
-  EXPECT_THAT(refusal(pickle_of("](NNu")), HasSubstr("entries are put into a list"));
-  EXPECT_THAT(refusal(pickle_of("}(Nu")), HasSubstr("a dict gets a key without a value"));
-  EXPECT_THAT(refusal(pickle_of("}Na")), HasSubstr("items are appended to a dict"));
-  EXPECT_THAT(refusal(pickle_of(")(Ne")), HasSubstr("items are appended to a tuple"));
+  EXPECT_THAT(flaw(pickle_of("NNNs")), HasSubstr("entries are put into None"));
+  EXPECT_THAT(flaw(pickle_of("](NNu")), HasSubstr("entries are put into a list"));
+  EXPECT_THAT(flaw(pickle_of("}(Nu")), HasSubstr("a dict gets a key without a value"));
+  EXPECT_THAT(flaw(pickle_of("}Na")), HasSubstr("items are appended to a dict"));
+  EXPECT_THAT(flaw(pickle_of(")(Ne")), HasSubstr("items are appended to a tuple"));
 }
 
 TEST(PickleReader, AttributesAreThoseOfAnOrderedDict) {
-  EXPECT_EQ(refusal(pickle_of(testing::empty_ordered_dict() + "}b")), "nothing was thrown");
-  EXPECT_THAT(refusal(pickle_of("}}b")), HasSubstr("attributes (a dict) are set on a dict"));
-  EXPECT_THAT(refusal(pickle_of("]}b")), HasSubstr("attributes (a dict) are set on a list"));
+  EXPECT_NO_THROW(read(pickle_of(testing::empty_ordered_dict() + "}b")));
+  EXPECT_THAT(flaw(pickle_of("}}b")), HasSubstr("attributes (a dict) are set on a dict"));
+  EXPECT_THAT(flaw(pickle_of("]}b")), HasSubstr("attributes (a dict) are set on a list"));
   EXPECT_THAT(
-      refusal(pickle_of(testing::empty_ordered_dict() + "Nb")),
+      flaw(pickle_of(testing::empty_ordered_dict() + "Nb")),
       HasSubstr("attributes (None) are set on a dict"));
 }
 
 TEST(PickleReader, NamesAndTextsAreBoundedAndUtf8) {
   EXPECT_THAT(
-      refusal(pickle_of(concat("c", std::string(2000, 'x'), "\n"))),
-      HasSubstr("a name does not end"));
-  EXPECT_THAT(refusal(pickle_of("ctorch")), HasSubstr("a name does not end"));
-  EXPECT_THAT(refusal(pickle_of(text("\xff"))), HasSubstr("the text \"\\xff\" is not UTF-8"));
-  EXPECT_THAT(refusal(pickle_of(text("\xed\xa0\x80"))), HasSubstr("is not UTF-8"));
+      flaw(pickle_of(concat("c", std::string(2000, 'x'), "\n"))), HasSubstr("a name does not end"));
+  EXPECT_THAT(flaw(pickle_of("ctorch")), HasSubstr("a name does not end"));
+  EXPECT_THAT(flaw(pickle_of(text("\xff"))), HasSubstr("the text \"\\xff\" is not UTF-8"));
+  EXPECT_THAT(flaw(pickle_of(text("\xed\xa0\x80"))), HasSubstr("is not UTF-8"));
 }
 
 }  // namespace

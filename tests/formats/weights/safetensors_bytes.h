@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/formats/weights/little_endian.h"
+#include "lockstep/formats/byte_fields.h"
 
 namespace lockstep::testing {
 

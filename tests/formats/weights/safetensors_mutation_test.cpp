@@ -20,7 +20,7 @@ using Bytes = std::vector<std::uint8_t>;
 constexpr int kMutations = 5'000;
 constexpr std::size_t kMostAllocated = 64 * 1024;
 
-/// Gives what a file holds as the reference reader would; nothing if it is refused.
+/// Returns what a file holds as the reference reader would; nothing if it is refused.
 std::optional<std::map<std::string, ReferenceTensor>> contents(const Bytes& bytes) {
   testing::take_largest_allocation();
   std::optional<std::map<std::string, ReferenceTensor>> result;

@@ -14,7 +14,7 @@
 
 namespace lockstep::testing {
 
-/// Is a tensor as the reference reader sees it.
+/// A tensor as the reference reader sees it.
 struct ReferenceTensor {
   std::string dtype;
   std::vector<std::int64_t> shape;
@@ -41,7 +41,7 @@ inline std::optional<nlohmann::json> json_without_repeated_keys(const std::strin
   return parsed;
 }
 
-/// Gives the bytes of an element; 0 if the type is unknown.
+/// Returns the bytes of an element; 0 if the type is unknown.
 inline int reference_width(const std::string& dtype) {
   static const std::map<std::string, int> kWidths{
       {"BOOL", 1},    {"U8", 1},          {"I8", 1},          {"F8_E5M2", 1}, {"F8_E4M3", 1},

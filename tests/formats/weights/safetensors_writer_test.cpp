@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,27 +7,20 @@
 #include "lockstep/formats/weights/safetensors.h"
 
 #include "tests/formats/weights/expected_tensors.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::message_of;
 
 const std::vector<std::uint8_t> kBytes{1, 2, 3, 4, 5, 6, 7, 8};
 
 TensorEntry entry(
     const std::string& name, ElementType type, std::vector<std::int64_t> shape, std::size_t bytes) {
   return {name, type, std::move(shape), std::span(kBytes).first(bytes)};
-}
-
-std::string complaint(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 class SafetensorsWriter : public ::testing::Test {
@@ -68,15 +60,18 @@ TEST_F(SafetensorsWriter, GivesPythonsFileByteForByte) {
 
 TEST_F(SafetensorsWriter, WritesWhatItReads) {
   write_safetensors(path_, {});
-  EXPECT_TRUE(read_safetensors(path_).entries().empty());
+  const TensorFile none = read_safetensors(path_);
+  EXPECT_TRUE(none.entries().empty());
   write_safetensors(path_, std::vector{entry("", ElementType::kUint8, {0}, 0)});
-  EXPECT_EQ(read_safetensors(path_).entries().size(), 1U);
+  const TensorFile one = read_safetensors(path_);
+  EXPECT_EQ(one.entries().size(), 1U);
 }
 
 TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
   const auto writing = [&](const TensorEntry& bad,
                            const std::map<std::string, std::string>& metadata = {}) {
-    return complaint([&] { write_safetensors(path_, std::vector{bad}, metadata); });
+    return message_of<InvalidArgument>(
+        [&] { write_safetensors(path_, std::vector{bad}, metadata); });
   };
   EXPECT_EQ(
       writing(entry("a", ElementType::kFloat32, {3}, 8)),
@@ -94,7 +89,7 @@ TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
       writing(entry("a", ElementType::kUint8, {1}, 1), {{"k", "\xff"}}),
       HasSubstr("metadata \"k\" is not UTF-8"));
   EXPECT_THAT(
-      complaint([&] {
+      message_of<InvalidArgument>([&] {
         const auto same = entry("a", ElementType::kUint8, {1}, 1);
         write_safetensors(path_, std::vector{same, same});
       }),

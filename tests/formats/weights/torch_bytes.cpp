@@ -1,7 +1,7 @@
 #include "tests/formats/weights/torch_bytes.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/weights/little_endian.h"
+#include "lockstep/formats/byte_fields.h"
 
 #include "tests/formats/weights/zip_bytes.h"
 

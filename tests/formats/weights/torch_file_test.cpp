@@ -1,7 +1,6 @@
 #include "lockstep/formats/weights/torch_file.h"
 
 #include <algorithm>
-#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,25 +8,18 @@
 #include "lockstep/core/error.h"
 
 #include "tests/formats/weights/expected_tensors.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::python_file;
 
-std::string refusal_by(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
-std::string refusal(const std::string& file) {
-  return refusal_by([&] { tensors_of(read_torch_file(python_file(file))); });
+std::string python_refusal(const std::string& file) {
+  return message_of<DataError>([&] { tensors_of(read_torch_file(python_file(file))); });
 }
 
 void expect_python(const TensorFile& file, const std::vector<testing::ExpectedTensor>& expected) {
@@ -91,17 +83,18 @@ TEST_P(Checkpoint, GivesAPartByItsName) {
   std::erase_if(expected, [](auto& tensor) { return !tensor.name.starts_with("model."); });
   for (auto& tensor : expected) tensor.name.erase(0, 6);
   expect_python(tensors_of(file, "model"), expected);
-  EXPECT_EQ(tensors_of(file, "optimizer.state").entries().size(), 12U);
+  const TensorFile state = tensors_of(file, "optimizer.state");
+  EXPECT_EQ(state.entries().size(), 12U);
 }
 
 TEST_P(Checkpoint, RefusesToLeaveOutWhatIsNoTensor) {
-  const std::string message = refusal(GetParam());
+  const std::string message = python_refusal(GetParam());
   EXPECT_THAT(
       message, HasSubstr("values are no tensors: \"optimizer.param_groups.0.lr\" (a float), "));
   EXPECT_THAT(message, HasSubstr("at the top are: \"model\", \"optimizer\", \"epoch\", "));
   const TorchFile file = read_torch_file(python_file(GetParam()));
   EXPECT_THAT(
-      refusal_by([&] { tensors_of(file, "optimizer"); }),
+      message_of<DataError>([&] { tensors_of(file, "optimizer"); }),
       HasSubstr("\"optimizer.param_groups.0.weight_decay\" (an integer)"));
   EXPECT_THROW(tensors_of(file, "mode"), InvalidArgument);
   EXPECT_THROW(tensors_of(file, "epoch"), InvalidArgument);
@@ -124,26 +117,28 @@ TEST(TorchFile, TensorsOutliveTheFile) {
 }
 
 TEST(TorchFile, ReadsAnEmptyDict) {
-  EXPECT_TRUE(tensors_of(read_torch_file(python_file("empty.pt"))).entries().empty());
+  const TensorFile empty = tensors_of(read_torch_file(python_file("empty.pt")));
+  EXPECT_TRUE(empty.entries().empty());
 }
 
 TEST(TorchFile, RefusesLegacyFiles) {
   EXPECT_EQ(
-      refusal("legacy.pt"),
+      python_refusal("legacy.pt"),
       python_file("legacy.pt").string() +
           ": offset 0: a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and "
           "torch.save it anew");
 }
 
 TEST(TorchFile, RefusesTorchScript) {
-  EXPECT_THAT(refusal("script.pt"), HasSubstr("is compressed (method 8): TorchScript, or packed"));
+  EXPECT_THAT(
+      python_refusal("script.pt"), HasSubstr("is compressed (method 8): TorchScript, or packed"));
 }
 
 // Conformance W9, and fact 3's relatives: nothing is executed, the name is said.
 TEST(TorchFile, RefusesCallablesByNameAndExecutesNothing) {
   std::filesystem::remove("lockstep-was-executed");
   EXPECT_THAT(
-      refusal("hostile.pt"),
+      python_refusal("hostile.pt"),
       HasSubstr("the file asks for \"posix system\", which is not read, let alone executed; in "
                 "Python, save only the state_dict()"));
   EXPECT_FALSE(std::filesystem::exists("lockstep-was-executed"));
@@ -151,14 +146,16 @@ TEST(TorchFile, RefusesCallablesByNameAndExecutesNothing) {
 
 TEST(TorchFile, RefusesATensorWithoutAName) {
   EXPECT_THAT(
-      refusal("tensor.pt"), HasSubstr("holds a tensor without a name; in Python, save a dict"));
+      python_refusal("tensor.pt"),
+      HasSubstr("holds a tensor without a name; in Python, save a dict"));
 }
 
 TEST(TorchFile, RefusesTruncationAtEveryByte) {
   const auto whole = testing::file_bytes(python_file("single.pt"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const auto cut = std::span(whole).first(size);
-    EXPECT_THAT(refusal_by([&] { parse_torch_file(cut, "FILE"); }), HasSubstr("FILE: offset "))
+    EXPECT_THAT(
+        message_of<DataError>([&] { parse_torch_file(cut, "FILE"); }), HasSubstr("FILE: offset "))
         << size;
   }
 }
@@ -170,7 +167,8 @@ TEST(TorchFile, RefusesAFlippedBitInAnyStorage) {
     auto damaged = whole;
     damaged[static_cast<std::size_t>(entry.bytes.data() - whole.data())] ^= 0x10;
     EXPECT_THAT(
-        refusal_by([&] { parse_torch_file(damaged, "FILE"); }), HasSubstr("is not the stored one"))
+        message_of<DataError>([&] { parse_torch_file(damaged, "FILE"); }),
+        HasSubstr("is not the stored one"))
         << entry.name;
   }
 }

@@ -3,9 +3,10 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/zip_reader.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 #include "tests/formats/weights/expected_tensors.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -67,18 +68,16 @@ TEST_F(TorchFileWriter, MoreFilesThanANarrowCountHolds) {
   for (int i = 0; i < 70'000; ++i)
     entries.push_back({std::to_string(i), ElementType::kUint8, {0}, {}});
   write_torch_file(path_, entries);
-  EXPECT_EQ(tensors_of(read_torch_file(path_)).entries().size(), entries.size());
+  const TensorFile file = tensors_of(read_torch_file(path_));
+  EXPECT_EQ(file.entries().size(), entries.size());
 }
 
 TEST_F(TorchFileWriter, RefusesEntriesThatLie) {
   const std::vector<std::uint8_t> bytes(4);
-  try {
-    write_torch_file(path_, std::vector<TensorEntry>{{"a", ElementType::kFloat32, {2}, bytes}});
-    FAIL() << "nothing was thrown";
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(
-        error.what(), HasSubstr("write_torch_file: tensor \"a\" has 4 bytes, which is not"));
-  }
+  const std::vector<TensorEntry> wrong{{"a", ElementType::kFloat32, {2}, bytes}};
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([&] { write_torch_file(path_, wrong); }),
+      HasSubstr("write_torch_file: tensor \"a\" has 4 bytes, which is not"));
   const TensorEntry twice{"a", ElementType::kFloat32, {1}, bytes};
   EXPECT_THROW(write_torch_file(path_, std::vector{twice, twice}), InvalidArgument);
   EXPECT_FALSE(std::filesystem::exists(path_));

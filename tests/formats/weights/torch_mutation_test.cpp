@@ -6,7 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/zip_reader.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/expected_tensors.h"
@@ -19,7 +19,7 @@ namespace {
 using testing::Dice;
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr int kMutations = 5'000;
+constexpr int kTorchMutations = 5'000;
 const std::vector<std::string> kSeeds{"views.pt",     "checkpoint.pt", "nested.pt",
                                       "parameter.pt", "protocol5.pt",  "types.pt"};
 
@@ -50,7 +50,7 @@ struct Spelling {
   }
 };
 
-/// Gives the spelling of a file; nothing if it is refused.
+/// Returns the spelling of a file; nothing if it is refused.
 std::optional<std::string> spelled(const Bytes& bytes) {
   testing::take_largest_allocation();
   try {
@@ -87,7 +87,7 @@ struct Soundness {
 TEST(TorchMutation, FilesOfOtherBytesReadAsBeforeOrNotAtAll) {
   Dice dice(1);
   int read = 0;
-  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+  for (int i = 0; i < kTorchMutations && !HasFailure(); ++i) {
     const Bytes whole = testing::file_bytes(testing::python_file(dice.one_of(kSeeds)));
     std::string bytes(whole.begin(), whole.end());
     // Half of the changes hit the headers: the directory lies in the last part.
@@ -101,8 +101,8 @@ TEST(TorchMutation, FilesOfOtherBytesReadAsBeforeOrNotAtAll) {
       ++read;
     }
   }
-  EXPECT_GT(read, kMutations / 50);
-  EXPECT_LT(read, kMutations / 2);
+  EXPECT_GT(read, kTorchMutations / 50);
+  EXPECT_LT(read, kTorchMutations / 2);
 }
 
 /// Takes an archive apart, so that it can be put together with another part and right checksums.
@@ -150,7 +150,7 @@ void mutate_part(testing::ZipPart& part, Dice& dice) {
 
 TEST(TorchMutation, ArchivesWithOneLieAreNeverRead) {
   Dice dice(2);
-  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+  for (int i = 0; i < kTorchMutations && !HasFailure(); ++i) {
     auto parts = parts_of(testing::file_bytes(testing::python_file(dice.one_of(kSeeds))));
     // A part that no reader looks into may have any content.
     std::erase_if(
@@ -190,7 +190,7 @@ void mutate_pickle(std::string& pickle, Dice& dice) {
 TEST(TorchMutation, PicklesOfOtherOpcodesGiveSoundTensorsOrNone) {
   Dice dice(3);
   int read = 0;
-  for (int i = 0; i < 2 * kMutations && !HasFailure(); ++i) {
+  for (int i = 0; i < 2 * kTorchMutations && !HasFailure(); ++i) {
     auto parts = parts_of(testing::file_bytes(testing::python_file(dice.one_of(kSeeds))));
     for (auto& part : parts) {
       if (part.name.ends_with("data.pkl")) mutate_pickle(part.content, dice);
@@ -207,8 +207,8 @@ TEST(TorchMutation, PicklesOfOtherOpcodesGiveSoundTensorsOrNone) {
     // A view may repeat its elements, up to 64 MiB.
     EXPECT_LE(testing::take_largest_allocation(), (64U << 20) + 128 * bytes.size());
   }
-  EXPECT_GT(read, kMutations / 50);
-  EXPECT_LT(read, kMutations);
+  EXPECT_GT(read, kTorchMutations / 50);
+  EXPECT_LT(read, kTorchMutations);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/torch_bytes.h"
 #include "tests/formats/weights/zip_bytes.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -22,32 +23,32 @@ using testing::torch_bytes;
 using testing::tuple;
 using testing::ZipPart;
 
-const std::string kStorage(24, 'x');
+const std::string kElements(24, 'x');
 
 std::string refusal_of_bytes(const std::vector<std::uint8_t>& bytes) {
   testing::take_largest_allocation();
-  try {
-    parse_torch_file(bytes, "FILE");
-  } catch (const DataError& error) {
-    const std::string message = error.what();
-    EXPECT_LE(testing::take_largest_allocation(), 32 * bytes.size() + 64 * 1024) << message;
-    EXPECT_THAT(message, ::testing::StartsWith("FILE: offset "));
-    return message;
-  }
-  return "nothing was thrown";
+  const std::string message =
+      testing::message_of<DataError>([&] { parse_torch_file(bytes, "FILE"); });
+  EXPECT_LE(testing::take_largest_allocation(), 32 * bytes.size() + 64 * 1024) << message;
+  EXPECT_THAT(message, ::testing::StartsWith("FILE: offset "));
+  return message;
 }
 
-/// Gives the refusal of a file with this pickle.
+/// Returns the refusal of a file with this pickle.
 std::string refusal(const std::string& pickle) {
-  return refusal_of_bytes(torch_bytes(pickle, kStorage));
+  return refusal_of_bytes(torch_bytes(pickle, kElements));
 }
 
 std::string refusal_of_tensor(const testing::TensorParts& parts) {
   return refusal(dict_of(tensor(parts)));
 }
 
+void expect_read(const std::string& pickle) {
+  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle, kElements), "FILE"));
+}
+
 TEST(TorchRefusal, TheUnbrokenTensorIsRead) {
-  const auto bytes = torch_bytes(dict_of(tensor()), kStorage);
+  const auto bytes = torch_bytes(dict_of(tensor()), kElements);
   const TorchFile file = parse_torch_file(bytes, "FILE");
   EXPECT_EQ(tensors_of(file).find("a")->bytes.size(), 24U);
 }
@@ -92,12 +93,8 @@ TEST(TorchRefusal, ViewsMustStayWithinTheirStorage) {
   EXPECT_THAT(
       refusal_of_tensor({.shape = tuple({2, 2, 2}), .strides = tuple({INT64_MAX, INT64_MAX, 7})}),
       beyond);
-  EXPECT_EQ(
-      refusal_of_tensor({.offset = integer(6), .shape = tuple({0}), .strides = tuple({1})}),
-      "nothing was thrown");
-  EXPECT_EQ(
-      refusal_of_tensor({.shape = tuple({1, 3}), .strides = tuple({INT64_MAX, 2})}),
-      "nothing was thrown");
+  expect_read(dict_of(tensor({.offset = integer(6), .shape = tuple({0}), .strides = tuple({1})})));
+  expect_read(dict_of(tensor({.shape = tuple({1, 3}), .strides = tuple({INT64_MAX, 2})})));
 }
 
 TEST(TorchRefusal, OffsetsShapesAndStridesCannotBeNegative) {
@@ -134,14 +131,11 @@ TEST(TorchRefusal, ShapesMustFitStridesAndMemory) {
 TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
   // 48 MiB each; what the copies may need beyond the file is 64 MiB.
   const std::string copy = tensor({.shape = tuple({12 << 20}), .strides = tuple({0})});
-  const auto bytes = torch_bytes(pickle_of("](" + copy + copy + "e"), kStorage);
-  try {
-    parse_torch_file(bytes, "FILE");
-    FAIL() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("is much larger than the file"));
-  }
-  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle_of(copy), kStorage), "FILE"));
+  const auto bytes = torch_bytes(pickle_of("](" + copy + copy + "e"), kElements);
+  EXPECT_THAT(
+      testing::message_of<DataError>([&] { parse_torch_file(bytes, "FILE"); }),
+      HasSubstr("is much larger than the file"));
+  EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle_of(copy), kElements), "FILE"));
 }
 
 TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
@@ -159,7 +153,7 @@ TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
   EXPECT_THAT(
       refusal_of_tensor({.more = "}" + text("conj") + "\x88s"}),
       HasSubstr("a tensor has metadata (conj, neg)"));
-  EXPECT_EQ(refusal_of_tensor({.more = "N"}), "nothing was thrown");
+  expect_read(dict_of(tensor({.more = "N"})));
   EXPECT_THAT(refusal_of_tensor({.more = "NN"}), HasSubstr("_rebuild_tensor_v2 is given 8 values"));
   EXPECT_THAT(refusal_of_tensor({.hooks = ""}), HasSubstr("_rebuild_tensor_v2 is given 5 values"));
   EXPECT_THAT(
@@ -223,7 +217,8 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
   const auto with = [&](const ZipPart& other) {
     return refusal_of_bytes(testing::zip_bytes({pickle, version, other}));
   };
-  EXPECT_EQ(with({.name = "x/more"}), "nothing was thrown");
+  EXPECT_NO_THROW(
+      parse_torch_file(testing::zip_bytes({pickle, version, {.name = "x/more"}}), "FILE"));
   EXPECT_THAT(
       with({.name = "x/constants.pkl"}), HasSubstr("TorchScript, which holds code: in Python, "
                                                    "torch.save(torch.jit.load(...).state_dict())"));
@@ -254,7 +249,7 @@ TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
   EXPECT_THAT(refusal(pickle_of("})Ns")), HasSubstr("a dict's key is a tuple"));
   const auto bytes = torch_bytes(
       pickle_of("}(" + text("a") + "}" + text("b") + tensor() + "s" + text("a.b") + tensor() + "u"),
-      kStorage);
+      kElements);
   const TorchFile file = parse_torch_file(bytes, "FILE");
   EXPECT_THROW(tensors_of(file), DataError);
 }
@@ -283,7 +278,7 @@ TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
         "](" + text(std::string(1000, ' ')) + std::string(depth, ']') +
         std::string(depth - 1, 'a') + "e");
   };
-  EXPECT_EQ(refusal(nested(100)), "nothing was thrown");
+  expect_read(nested(100));
   EXPECT_THAT(refusal(nested(101)), HasSubstr("values lie deeper than 100 levels"));
   EXPECT_THAT(
       refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),

@@ -2,7 +2,7 @@
 
 #include <zlib.h>
 
-#include "lockstep/formats/weights/little_endian.h"
+#include "lockstep/formats/byte_fields.h"
 
 namespace lockstep::testing {
 namespace {

@@ -7,7 +7,7 @@
 
 namespace lockstep::testing {
 
-/// Is a file of an archive to be made; what is set says something else than the truth.
+/// A file of an archive to be made; what is set says something else than the truth.
 struct ZipPart {
   std::string name = {};
   std::string content = {};
@@ -26,10 +26,10 @@ struct ZipPart {
 /// Makes an archive with 32-bit numbers, or with the 64-bit end that PyTorch writes.
 std::vector<std::uint8_t> zip_bytes(const std::vector<ZipPart>& parts, bool is_wide = false);
 
-/// Gives the checksum of a text.
+/// Returns the checksum of a text.
 std::uint32_t checksum_of(const std::string& text);
 
-/// Gives numbers of so many bytes, one behind the other.
+/// Returns numbers of so many bytes, one behind the other.
 std::string numbers(int bytes, const std::vector<std::uint64_t>& values);
 
 }  // namespace lockstep::testing

@@ -1,12 +1,12 @@
-#include "lockstep/formats/weights/zip_reader.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/zip_bytes.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -20,16 +20,11 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::uint16_t kDescriptor = 8;
 
-std::string refusal(const Bytes& bytes) {
-  try {
-    read_zip(bytes, "FILE");
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string zip_flaw(const Bytes& bytes) {
+  return testing::message_of<DataError>([&] { read_zip(bytes, "FILE"); });
 }
 
-std::string refusal(const ZipPart& part) { return refusal(zip_bytes({part})); }
+std::string zip_flaw(const ZipPart& part) { return zip_flaw(zip_bytes({part})); }
 
 std::string text_of(const ZipEntry& entry) { return {entry.bytes.begin(), entry.bytes.end()}; }
 
@@ -69,15 +64,15 @@ TEST(ZipReader, ReadsDescriptorsOfAllFourForms) {
       for (std::size_t i = 0; i < part.descriptor.size(); ++i) {
         ZipPart damaged = part;
         damaged.descriptor[i] = static_cast<char>(damaged.descriptor[i] ^ 1);
-        EXPECT_THAT(refusal(damaged), HasSubstr("bytes behind it are not what")) << i;
+        EXPECT_THAT(zip_flaw(damaged), HasSubstr("bytes behind it are not what")) << i;
       }
     }
   }
   ZipPart missing = described("a", "content", true, 4);
   missing.descriptor.clear();
-  EXPECT_THAT(refusal(missing), HasSubstr("FILE: offset 38: \"a\": the 0 bytes behind it"));
+  EXPECT_THAT(zip_flaw(missing), HasSubstr("FILE: offset 38: \"a\": the 0 bytes behind it"));
   const ZipPart superfluous{.name = "a", .content = "content", .descriptor = "x"};
-  EXPECT_THAT(refusal(superfluous), HasSubstr("the 1 bytes behind it are not what"));
+  EXPECT_THAT(zip_flaw(superfluous), HasSubstr("the 1 bytes behind it are not what"));
 }
 
 TEST(ZipReader, Reads64BitFields) {
@@ -91,52 +86,52 @@ TEST(ZipReader, Reads64BitFields) {
   part.extra = numbers(2, {7, 1}) + "x" + numbers(2, {1, 24}) + numbers(8, {7, 7, 0});
   EXPECT_EQ(text_of(read_zip(zip_bytes({part}, true), "FILE")[0]), content);
   part.extra = numbers(2, {1, 24}) + numbers(8, {7, 8, 0});
-  EXPECT_THAT(refusal(part), HasSubstr("\"a\" has 7 bytes, of which 8 are stored"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("\"a\" has 7 bytes, of which 8 are stored"));
   part.extra = numbers(2, {1, 24}) + numbers(8, {1ULL << 62, 1ULL << 62, 0});
-  EXPECT_THAT(refusal(part), HasSubstr("4611686018427387904 bytes reach into what follows"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("4611686018427387904 bytes reach into what follows"));
   part.extra = numbers(2, {1, 24}) + numbers(8, {7, 7, ~0ULL});
-  EXPECT_THAT(refusal(part), HasSubstr("belong to no file of the archive"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("belong to no file of the archive"));
   part.extra = numbers(2, {1, 8}) + numbers(8, {7});
-  EXPECT_THAT(refusal(part), HasSubstr("has 7 bytes, of which 4294967295 are stored"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("has 7 bytes, of which 4294967295 are stored"));
   part.extra = numbers(2, {1, 24}) + numbers(8, {7});
-  EXPECT_THAT(refusal(part), HasSubstr("the file ends within a record"));
+  EXPECT_THAT(zip_flaw(part), HasSubstr("the file ends within a record"));
 }
 
 TEST(ZipReader, RefusesAWrongChecksum) {
   const ZipPart part{.name = "x/a", .content = "one", .checksum = checksum_of("one") ^ 1};
   EXPECT_EQ(
-      refusal(part),
+      zip_flaw(part),
       "FILE: offset 33: \"x/a\": the checksum of its 3 bytes is not the stored one: the file is "
       "damaged");
 }
 
 TEST(ZipReader, RefusesCompressedAndEncryptedFiles) {
   EXPECT_THAT(
-      refusal({.name = "a", .content = "x", .method = 8}),
+      zip_flaw({.name = "a", .content = "x", .method = 8}),
       HasSubstr("FILE: offset 32: \"a\" is compressed (method 8): TorchScript, or packed anew"));
   for (const int bit : {0, 1, 2, 4, 5, 6, 13}) {
     EXPECT_THAT(
-        refusal({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
+        zip_flaw({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
         HasSubstr("\"a\" is encrypted, split or of a kind that is not read"));
   }
 }
 
 TEST(ZipReader, RefusesNamesThatLeaveTheArchive) {
   for (const char* name : {"../a", "x/../a", "x/..", "..", "/a", "x\\a", ""}) {
-    EXPECT_THAT(refusal({.name = name}), HasSubstr("which could leave it")) << name;
+    EXPECT_THAT(zip_flaw({.name = name}), HasSubstr("which could leave it")) << name;
   }
   EXPECT_THAT(
-      refusal({.name = "x/a\xff"}), HasSubstr("the zip archive's name \"x/a\\xff\" is not UTF-8"));
-  EXPECT_THAT(refusal({.name = std::string("a\0b", 3)}), HasSubstr("is not UTF-8"));
-  EXPECT_EQ(refusal({.name = "x/..a"}), "nothing was thrown");
+      zip_flaw({.name = "x/a\xff"}), HasSubstr("the zip archive's name \"x/a\\xff\" is not UTF-8"));
+  EXPECT_THAT(zip_flaw({.name = std::string("a\0b", 3)}), HasSubstr("is not UTF-8"));
+  EXPECT_NO_THROW(read_zip(zip_bytes({{.name = "x/..a"}}), "FILE"));
 }
 
 TEST(ZipReader, RefusesDuplicateAndOverlappingFiles) {
   const ZipPart part{.name = "a", .content = "one"};
-  EXPECT_THAT(refusal(zip_bytes({part, part})), HasSubstr("\"a\" is there twice"));
+  EXPECT_THAT(zip_flaw(zip_bytes({part, part})), HasSubstr("\"a\" is there twice"));
   // Two names for the same bytes: how a small archive unpacks to a huge one.
   EXPECT_THAT(
-      refusal(zip_bytes({part, {.name = "b", .content = "one", .header = 0}})),
+      zip_flaw(zip_bytes({part, {.name = "b", .content = "one", .header = 0}})),
       HasSubstr("two files of the zip archive lie at the same place"));
   const ZipPart inner{.name = "b", .content = "two"};
   const auto bytes = zip_bytes({inner});
@@ -145,34 +140,34 @@ TEST(ZipReader, RefusesDuplicateAndOverlappingFiles) {
   ZipPart within = inner;
   within.header = 31;
   EXPECT_THAT(
-      refusal(zip_bytes({outer, within})),
+      zip_flaw(zip_bytes({outer, within})),
       HasSubstr("\"a\": its 34 bytes reach into what follows at 31"));
   EXPECT_THAT(
-      refusal({.name = "a", .content = "one", .size = 4, .local_size = 4}),
+      zip_flaw({.name = "a", .content = "one", .size = 4, .local_size = 4}),
       HasSubstr("reach into what follows"));
   EXPECT_THAT(
-      refusal({.name = "a", .content = "one", .size = 2, .local_size = 2}),
+      zip_flaw({.name = "a", .content = "one", .size = 2, .local_size = 2}),
       HasSubstr("the 1 bytes behind it"));
 }
 
 TEST(ZipReader, RefusesHeadersThatContradictTheDirectory) {
   const auto contradiction = HasSubstr("its own header is not what the zip directory says");
-  EXPECT_THAT(refusal({.name = "a", .content = "x", .local_name = "b"}), contradiction);
-  EXPECT_THAT(refusal({.name = "a", .content = "x", .local_size = 0}), contradiction);
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .local_name = "b"}), contradiction);
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .local_size = 0}), contradiction);
   auto bytes = zip_bytes({{.name = "a", .content = "x"}});
   for (const std::size_t field : {0U, 6U, 8U, 14U, 18U, 22U, 26U}) {
     auto damaged = bytes;
     damaged[field] ^= 1;
-    EXPECT_NE(refusal(damaged), "nothing was thrown") << field;
+    EXPECT_NE(zip_flaw(damaged), "") << field;
   }
 }
 
 TEST(ZipReader, RefusesBytesThatBelongToNoFile) {
   auto bytes = zip_bytes({{.name = "a", .content = "x"}});
   bytes.insert(bytes.begin(), 0);
-  EXPECT_THAT(refusal(bytes), HasSubstr("directory does not lie before its end"));
+  EXPECT_THAT(zip_flaw(bytes), HasSubstr("directory does not lie before its end"));
   EXPECT_THAT(
-      refusal({.name = "a", .content = "x", .header = 1}),
+      zip_flaw({.name = "a", .content = "x", .header = 1}),
       HasSubstr("the first 1 bytes belong to no file"));
 }
 
@@ -183,7 +178,7 @@ TEST(ZipReader, RefusesEndsThatLie) {
   const auto damaged = [&](std::size_t field, std::uint8_t value) {
     auto bytes = narrow;
     bytes[end + field] = value;
-    return refusal(bytes);
+    return zip_flaw(bytes);
   };
   EXPECT_THAT(
       damaged(0, 0), HasSubstr("no zip archive's end: the file was cut or goes on behind it"));
@@ -195,12 +190,12 @@ TEST(ZipReader, RefusesEndsThatLie) {
   EXPECT_THAT(damaged(20, 1), HasSubstr("ends with a comment"));
   auto fewer = narrow;
   fewer[end + 8] = fewer[end + 10] = 1;
-  EXPECT_THAT(refusal(fewer), HasSubstr("the zip directory goes on after its 1 files"));
+  EXPECT_THAT(zip_flaw(fewer), HasSubstr("the zip directory goes on after its 1 files"));
   fewer[end + 8] = fewer[end + 10] = 3;
-  EXPECT_THAT(refusal(fewer), HasSubstr("has no 3 files"));
+  EXPECT_THAT(zip_flaw(fewer), HasSubstr("has no 3 files"));
   auto longer = narrow;
   longer.push_back(0);
-  EXPECT_THAT(refusal(longer), HasSubstr("no zip archive's end"));
+  EXPECT_THAT(zip_flaw(longer), HasSubstr("no zip archive's end"));
 }
 
 TEST(ZipReader, Refuses64BitEndsThatLie) {
@@ -209,7 +204,7 @@ TEST(ZipReader, Refuses64BitEndsThatLie) {
   const auto damaged = [&](std::size_t field) {
     auto bytes = wide;
     bytes[end64 + field] ^= 1;
-    return refusal(bytes);
+    return zip_flaw(bytes);
   };
   for (const std::size_t field : {4U, 16U, 20U, 24U, 32U, 40U, 48U, 55U}) {
     EXPECT_THAT(damaged(field), HasSubstr("two ends contradict each other")) << field;
@@ -218,7 +213,7 @@ TEST(ZipReader, Refuses64BitEndsThatLie) {
     EXPECT_THAT(damaged(field), HasSubstr("64-bit end is not where its locator says")) << field;
   }
   for (const std::size_t field : {56U + 20 + 10, 56U + 20 + 12, 56U + 20 + 16}) {
-    EXPECT_NE(damaged(field), "nothing was thrown") << field;
+    EXPECT_NE(damaged(field), "") << field;
   }
 }
 
@@ -229,7 +224,7 @@ TEST(ZipReader, ACountIsNotBelieved) {
   bytes[bytes.size() - 22 + 8] = bytes[bytes.size() - 22 + 9] = 0xff;
   bytes[bytes.size() - 22 + 10] = bytes[bytes.size() - 22 + 11] = 0xff;
   testing::take_largest_allocation();
-  EXPECT_THAT(refusal(bytes), HasSubstr("a directory of 47 bytes has no 35747322042253313 files"));
+  EXPECT_THAT(zip_flaw(bytes), HasSubstr("a directory of 47 bytes has no 35747322042253313 files"));
   EXPECT_LE(testing::take_largest_allocation(), 4096U);
 }
 
@@ -238,7 +233,7 @@ TEST(ZipReader, RefusesTruncationAtEveryByte) {
       zip_bytes({described("x/a", "one", true, 4), {.name = "x/b", .content = "two"}}, true);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_THAT(
-        refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))),
+        zip_flaw(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))),
         HasSubstr(concat("FILE: offset ", size, ": no zip archive's end")));
   }
 }

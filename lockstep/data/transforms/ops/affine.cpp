@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/transforms/ops/affine_kernel.h"
 
 namespace lockstep::data {
 namespace {

@@ -4,7 +4,7 @@
 // set. A vector holds the channels of one pixel. Everything is computed in doubles and in the order
 // of Pillow's Geometry.c: it cuts levels off instead of rounding them, so the last bit counts.
 
-#include "lockstep/data/transforms/ops/affine_kernel.h"
+#include "lockstep/data/transforms/ops/affine.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,7 @@
 
 namespace lockstep::data {
 
-/// Gives the level at `factor` on the line from one level to another, beyond 1 on its extension;
+/// Returns the level at `factor` on the line from one level to another, beyond 1 on its extension;
 /// cut off at 0 and 255, and else towards 0 as Pillow's Image.blend does.
 inline std::uint8_t blend(std::uint8_t from, std::uint8_t to, float factor) {
   const float level = static_cast<float>(from) + factor * static_cast<float>(to - from);

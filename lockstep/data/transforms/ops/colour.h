@@ -4,7 +4,7 @@
 
 namespace lockstep::data {
 
-/// Gives the brightness of each pixel of three channels, by ITU-R 601-2.
+/// Returns the brightness of each pixel of three channels, by ITU-R 601-2.
 Image grey(const ImageView& image);
 
 /// Moves an image away from black: a factor of 0 gives black, 1 the image, more than it.

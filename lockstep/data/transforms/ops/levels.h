@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Says for each level of a channel which takes its place.
+/// For each level of a channel the one that takes its place.
 using LevelTable = std::array<std::uint8_t, 256>;
 
 /// Replaces the levels of all channels.

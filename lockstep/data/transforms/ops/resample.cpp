@@ -4,7 +4,7 @@
 #include <array>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/transforms/ops/resample_taps.h"
+#include "lockstep/data/transforms/ops/resample_kernel.h"
 
 namespace lockstep::data {
 namespace {

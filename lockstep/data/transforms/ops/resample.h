@@ -4,10 +4,10 @@
 
 namespace lockstep::data {
 
-/// Names the ways to find a colour between pixels.
+/// The ways to find a colour between pixels.
 enum class Interpolation { kBilinear, kBicubic };
 
-/// Says what resize() does besides.
+/// Options of resize().
 struct ResizeOptions {
   Interpolation interpolation = Interpolation::kBicubic;
   bool flip = false;  ///< left to right

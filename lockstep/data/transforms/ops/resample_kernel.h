@@ -4,16 +4,17 @@
 #include <vector>
 
 #include "lockstep/data/transforms/ops/resample.h"
+#include "lockstep/data/transforms/ops/resample_kernel.h"
 
 namespace lockstep::data {
 
-/// Is one output position of a resampling: where its taps begin and how many there are.
+/// One output position of a resampling: where its taps begin and how many there are.
 struct TapRange {
   std::int32_t start;
   std::int32_t count;
 };
 
-/// Shows the taps of one axis as the kernels read them.
+/// The taps of one axis as the kernels read them.
 ///
 /// Weights are whole numbers in units of 2^-22, as Pillow rounds them. Kernels take taps in twos:
 /// a pair packs the upper (lower) 11 bits of two weights into one word, so that a multiplication
@@ -28,15 +29,15 @@ struct TapView {
 
 inline constexpr std::int64_t kBytesBeyond = 32;
 
-/// Is two rows of pixels, each filtered along itself. The inputs can be read and the outputs
-/// written kBytesBeyond bytes beyond their pixels.
+/// Two rows of pixels, each filtered along itself. The inputs can be read and the outputs written
+/// kBytesBeyond bytes beyond their pixels.
 struct RowPair {
   const std::uint8_t* in[2];
   std::uint8_t* out[2];
   std::int64_t channels;
 };
 
-/// Is rows below each other, `stride` bytes apart, of which a sum is taken. They can be read
+/// Rows below each other, `stride` bytes apart, of which a sum is taken. They can be read
 /// kBytesBeyond bytes beyond their end, and so can a row after the last; `out` has `bytes` alone.
 struct RowColumn {
   const std::uint8_t* in;
@@ -45,7 +46,7 @@ struct RowColumn {
   std::uint8_t* out;
 };
 
-/// Is one instruction set's way to compute weighted sums of pixels; all give the same bytes.
+/// One instruction set's way to compute weighted sums of pixels; all give the same bytes.
 ///
 /// A byte is sum(weight * byte) in units of 2^-22, rounded to nearest and cut off at 0 and 255.
 struct ResampleKernel {
@@ -64,5 +65,32 @@ const ResampleKernel& avx2_resample_kernel();
 Image resize_by(
     const ResampleKernel& kernel, const ImageView& image, ImageSize size, const Box& part,
     const ResizeOptions& options);
+
+/// What each output position of one axis takes of the input's: see TapView.
+struct ResampleTaps {
+  std::int64_t stride = 0;
+  std::vector<TapRange> ranges = {};
+  std::vector<std::uint32_t> upper = {};
+  std::vector<std::uint32_t> lower = {};
+
+  TapView view() const {
+    return {ranges.data(), upper.data(), lower.data(), stride, std::ssize(ranges)};
+  }
+};
+
+/// One axis of a resampling.
+struct ResampleAxis {
+  std::int64_t input;   ///< positions that there are
+  std::int64_t output;  ///< positions that they are scaled to
+  std::int64_t first;   ///< position of the output that is wanted first
+  std::int64_t count;   ///< how many are
+};
+
+/// Computes the taps of an axis in the arithmetic of Pillow's Resample.c: the filter is as wide as
+/// an output pixel, at least as wide as an input pixel, and cut off at the ends.
+ResampleTaps resample_taps(const ResampleAxis& axis, Interpolation interpolation);
+
+/// Turns the order of the positions round.
+void reverse(ResampleTaps& taps);
 
 }  // namespace lockstep::data

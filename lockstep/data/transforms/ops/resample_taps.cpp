@@ -1,7 +1,7 @@
-#include "lockstep/data/transforms/ops/resample_taps.h"
-
 #include <algorithm>
 #include <cmath>
+
+#include "lockstep/data/transforms/ops/resample_kernel.h"
 
 namespace lockstep::data {
 namespace {

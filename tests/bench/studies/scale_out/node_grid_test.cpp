@@ -13,7 +13,7 @@
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/mnist.h"
+#include "lockstep/data/image_sets.h"
 
 #include "tests/bench/studies/scale_out/made_nodes.h"
 #include "tests/support/temporary_folder.h"

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/formats/image/image.h"
+
+namespace lockstep::data {
+
+/// A file that cannot be trained with, and why.
+struct BadFile {
+  std::string name;  ///< for people: what is no printable UTF-8 is escaped
+  std::string reason;
+};
+
+/// What a part of a set holds: train, val, test.
+struct PartReport {
+  std::string name;
+  std::int64_t images = 0;              ///< those that are good
+  std::vector<std::int64_t> per_class;  ///< images of each class
+};
+
+/// The files of a folder of images.
+struct FilesReport {
+  std::int64_t jpeg = 0;
+  std::int64_t png = 0;
+  std::int64_t other = 0;         ///< files that are no images by their names
+  std::int64_t bad_exif = 0;      ///< images whose orientation cannot be read and counts as upright
+  std::int64_t repeated = 0;      ///< images whose bytes are those of another one
+  std::int64_t across_parts = 0;  ///< of those, the ones whose twin is in another part
+  std::uint64_t bytes = 0;
+};
+
+/// The findings of `lockstep data check`.
+struct SetReport {
+  std::string set;
+  std::filesystem::path directory;
+  std::vector<PartReport> parts = {};
+  std::vector<std::string> class_names = {};  ///< empty where the set's files have none
+  std::optional<ImageSize> smallest = {};     ///< least width and least height
+  std::optional<ImageSize> largest = {};
+  std::optional<FilesReport> files = {};  ///< of `images` alone
+  std::vector<BadFile> bad = {};
+};
+
+/// Options of check_set().
+struct CheckOptions {
+  int workers = 1;
+  std::function<void(std::int64_t done, std::int64_t of)> progress = {};  ///< one call at a time
+};
+
+/// Reads every file of a set in full, by the readers that training uses, and says what it holds.
+///
+/// The sets are mnist, fashion-mnist, cifar10, cifar100, images. A bad file is reported and the
+/// others are read; an unknown set is an InvalidArgument, what the system refuses a
+/// std::system_error.
+SetReport check_set(
+    const std::string& set, const std::filesystem::path& directory,
+    const CheckOptions& options = {});
+
+/// Lists the sets that can be checked.
+const std::vector<std::string>& checked_set_names();
+
+}  // namespace lockstep::data

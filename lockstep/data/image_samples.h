@@ -1,0 +1,87 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/image_folder.h"
+#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/samples.h"
+
+namespace lockstep::data {
+
+/// Images in memory as they are, scaled: a whole batch in one pass.
+class StoredSamples final : public Samples {
+ public:
+  explicit StoredSamples(InMemoryImages images, const Normalization& normalization = {});
+
+  std::int64_t size() const override { return images_.size(); }
+  std::int64_t classes() const override { return images_.classes(); }
+  ImageShape shape() const override { return images_.shape(); }
+  std::string name(std::int64_t index) const override;
+  void read(std::span<const SampleKey> keys, const Batch& out) const override;
+
+ private:
+  InMemoryImages images_;
+  PixelScale scale_;
+};
+
+/// Images in memory, each through a transform: its own look in every epoch.
+class TransformedSamples final : public SingleSamples {
+ public:
+  TransformedSamples(InMemoryImages images, std::unique_ptr<const ImageTransform> transform);
+
+  std::int64_t size() const override { return images_.size(); }
+  std::int64_t classes() const override { return images_.classes(); }
+  ImageShape shape() const override;
+  std::string name(std::int64_t index) const override;
+
+ private:
+  std::int64_t read_one(const SampleKey& key, std::span<float> out) const override;
+
+  InMemoryImages images_;
+  std::unique_ptr<const ImageTransform> transform_;
+};
+
+/// What becomes of an image file that cannot be decoded.
+enum class OnBadImage {
+  kFail,     ///< its DataError ends the walk
+  kReplace,  ///< the next file in the folder that can be read stands in, with its own class
+  kIgnore,   ///< a black image of class kIgnoredTarget stands in, which no loss and no count takes
+};
+
+/// The images of a folder, each read and decoded when its turn comes.
+///
+/// A file is bad when its bytes are: gone, changed, damaged. What the system refuses (permission,
+/// too many open files) ends the walk whatever the rule.
+class FolderSamples final : public SingleSamples {
+ public:
+  FolderSamples(
+      ImageFolder folder, std::unique_ptr<const ImageTransform> transform,
+      OnBadImage on_bad = OnBadImage::kFail);
+
+  std::int64_t size() const override { return folder_.size(); }
+  std::int64_t classes() const override { return folder_.classes(); }
+  ImageShape shape() const override;
+  std::string name(std::int64_t index) const override { return folder_.name(index); }
+
+  /// Returns the bad files met so far, by their index, with the reason.
+  std::map<std::int64_t, std::string> bad() const;
+
+ private:
+  std::int64_t read_one(const SampleKey& key, std::span<float> out) const override;
+  std::int64_t decode(const SampleKey& key, std::span<float> out) const;
+  std::int64_t replace(SampleKey key, std::span<float> out) const;
+  bool was_decoded(const SampleKey& key, std::span<float> out) const;
+
+  ImageFolder folder_;
+  std::unique_ptr<const ImageTransform> transform_;
+  OnBadImage on_bad_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::int64_t, std::string> bad_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lockstep/formats/image/image.h"
+#include "lockstep/formats/image/image_file.h"
+#include "lockstep/formats/image/orientation.h"
+
+namespace lockstep {
+
+/// What the chunks of a PNG file say (W3C Portable Network Graphics, third edition).
+struct PngHeader {
+  ImageSize size;     ///< as stored
+  int channels = 3;   ///< samples of a pixel: 1 grey or index, 2 with alpha, 3 RGB, 4 with alpha
+  int bit_depth = 8;  ///< bits of a sample
+  bool interlaced = false;
+  ExifOrientation exif;
+};
+
+/// Walks over the chunks up to IEND without looking at the pixels; no memory is allocated.
+///
+/// A file that is cut, whose chunks leave it, or whose IDAT chunks are too short for its pixels
+/// even at deflate's best ratio is a DataError; sizes beyond the limits are, too.
+PngHeader read_png_header(
+    std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits = {});
+
+/// Compares the checksum of every chunk; a wrong one is a DataError that names the chunk.
+void check_png_checksums(std::span<const std::uint8_t> bytes, const std::string& name);
+
+/// Decodes a part of a PNG file, as stored, to RGB; the box must lie in the image.
+///
+/// Chunks that say how to show the image (colour profiles, gamma, transparent colours) and texts
+/// are passed over; no memory is given to them. What libpng only warns of is a DataError.
+void decode_png(
+    std::span<const std::uint8_t> bytes, const std::string& name, const PngHeader& header,
+    const Box& box, Image& out);
+
+}  // namespace lockstep
