@@ -1,5 +1,3 @@
-#include "lockstep/launch/guardian.h"
-
 #include <algorithm>
 #include <string>
 
@@ -10,6 +8,7 @@
 #include <unistd.h>
 
 #include "lockstep/launch/child_process.h"
+#include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 namespace {
@@ -42,16 +41,14 @@ std::string next_of(int pipe) {
 
 // The child is under watch before it runs: the launcher does nothing for it after the start.
 TEST(Guardian, KillsWhatTheChildOfAKilledLauncherStarted) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
+  Pipe pipe = make_pipe();
   const pid_t launcher = ::fork();
-  if (launcher == 0) be_a_launcher(ends[1]);
-  ::close(ends[1]);
-  EXPECT_EQ(next_of(ends[0]), "started\n");
+  if (launcher == 0) be_a_launcher(pipe.writer.get());
+  pipe.writer.reset();
+  EXPECT_EQ(next_of(pipe.reader.get()), "started\n");
   ::kill(launcher, SIGKILL);
   ::waitpid(launcher, nullptr, 0);
-  EXPECT_EQ(next_of(ends[0]), "");
-  ::close(ends[0]);
+  EXPECT_EQ(next_of(pipe.reader.get()), "");
 }
 
 }  // namespace

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/console.h"
-#include "lockstep/launch/line_buffer.h"
-#include "lockstep/launch/output_plan.h"
-#include "lockstep/launch/tail.h"
+#include "lockstep/launch/output/console.h"
+#include "lockstep/launch/output/lines.h"
+#include "lockstep/launch/output/output_plan.h"
 
 namespace lockstep::launch {
 
@@ -38,7 +37,7 @@ class WorkerOutput {
 
   bool open() const;
 
-  /// Gives the last lines of both streams, oldest first.
+  /// Returns the last lines of both streams, oldest first.
   std::vector<std::string> last_lines() const { return tail_.lines(); }
 
  private:

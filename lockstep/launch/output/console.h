@@ -7,7 +7,7 @@
 
 #include <poll.h>
 
-#include "lockstep/launch/stream_mask.h"
+#include "lockstep/launch/output/output_plan.h"
 
 namespace lockstep::launch {
 

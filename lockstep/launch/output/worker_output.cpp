@@ -1,4 +1,4 @@
-#include "lockstep/launch/worker_output.h"
+#include "lockstep/launch/output/worker_output.h"
 
 #include <cerrno>
 #include <cstring>
@@ -37,7 +37,7 @@ bool ends_within_a_line(int file) {
 
 void begin(const FileDescriptor& file, const std::string& heading) {
   const std::string start = ends_within_a_line(file.get()) ? "\n" : "";
-  write_all(file.get(), start + heading);  // a log that is full is told with the first lines
+  write_all(file.get(), start + heading);  // a full disk is reported with the first lines
 }
 
 }  // namespace

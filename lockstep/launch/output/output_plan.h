@@ -1,13 +1,36 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/stream_mask.h"
-
 namespace lockstep::launch {
 
-/// Says where the workers' output goes.
+/// The two streams of a worker; the numbers are torchrun's.
+enum class Stream { kOutput = 1, kErrors = 2 };
+
+/// The streams that are meant of each local rank: torchrun's `--redirects` and `--tee`.
+class StreamMask {
+ public:
+  StreamMask() = default;
+
+  /// Reads `0` none, `1` output, `2` errors, `3` both, for all ranks; or `RANK:MASK,...` for these
+  /// ranks and none of the others. Throws InvalidArgument that names the flag.
+  ///
+  ///     StreamMask::parse("--tee", "0:3,1:2")
+  static StreamMask parse(const std::string& flag, const std::string& text);
+
+  bool has(int local_rank, Stream stream) const;
+
+  /// Returns whether no stream is meant.
+  bool empty() const;
+
+ private:
+  int all_ = 0;
+  std::map<int, int> ranks_;
+};
+
+/// Where the workers' output goes.
 struct OutputOptions {
   std::string log_dir;                     ///< a folder that is there; empty text: no files
   StreamMask redirects;                    ///< streams that go to a file and not to the terminal
@@ -18,7 +41,7 @@ struct OutputOptions {
   bool first_inherits = false;  ///< local rank 0 writes to the launcher's own output and error
 };
 
-/// Says where one stream of one worker goes.
+/// Where one stream of one worker goes.
 struct Route {
   bool shown = true;
   std::string file;    ///< empty: no file

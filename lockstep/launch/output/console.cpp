@@ -1,4 +1,4 @@
-#include "lockstep/launch/console.h"
+#include "lockstep/launch/output/console.h"
 
 #include <algorithm>
 #include <cerrno>
