@@ -6,10 +6,10 @@
 namespace lockstep::launch {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-Failure killed() {
+Failure killed_rank() {
   Failure failure;
   failure.rank = 1;
   failure.world_size = 4;
@@ -31,12 +31,12 @@ TEST(ExitStatus, SaysCodeOrSignal) {
 
 TEST(FailureReport, NamesRankHostProcessAndSignal) {
   const std::string headline = "rank 1 of 4 (host box, pid 17) was killed by SIGKILL (signal 9)";
-  EXPECT_EQ(failure_headline(killed()), headline);
-  EXPECT_EQ(failure_report(killed()), headline + "\n");
+  EXPECT_EQ(failure_headline(killed_rank()), headline);
+  EXPECT_EQ(failure_report(killed_rank()), headline + "\n");
 }
 
 TEST(FailureReport, HasTheLastLinesAndTheLog) {
-  Failure failure = killed();
+  Failure failure = killed_rank();
   failure.last_lines = {"first", "last"};
   failure.log = "logs/rank-1.log";
   failure.message = "out of luck\ntwice";
@@ -49,7 +49,7 @@ TEST(FailureReport, HasTheLastLinesAndTheLog) {
 }
 
 TEST(FailureReport, SaysWhenMemoryWasTheReason) {
-  Failure failure = killed();
+  Failure failure = killed_rank();
   EXPECT_THAT(failure_report(failure), Not(HasSubstr("memory")));
   failure.oom.on_host = 1;
   EXPECT_THAT(failure_report(failure), HasSubstr("probably out of memory"));
@@ -60,7 +60,7 @@ TEST(FailureReport, SaysWhenMemoryWasTheReason) {
 }
 
 TEST(FailureReport, PointsToTheOtherNodesWhenPeersWereLost) {
-  Failure failure = killed();
+  Failure failure = killed_rank();
   failure.status = {.code = 5};
   EXPECT_THAT(failure_report(failure), Not(HasSubstr("another node")));
   failure.nodes = 2;

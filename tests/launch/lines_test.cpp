@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(LineBuffer, GivesWholeLinesOnly) {
   LineBuffer lines;
