@@ -1,4 +1,4 @@
-// The template, built as a project of its own, trains by each of its three scripts; where the
+// The template, built as a separate project, trains by each of its three scripts; where the
 // global batch is the same, so are the losses.
 
 #include <filesystem>

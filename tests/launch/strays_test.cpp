@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostMilliseconds = 60000;
 
-/// Becomes a launcher whose child starts a process of its own; both write into `output`.
+/// Becomes a launcher whose child starts another process; both write into `output`.
 [[noreturn]] void be_a_launcher(int output) {
   ::dup2(output, STDOUT_FILENO);
   ::close(output);
@@ -33,7 +33,7 @@ constexpr int kMostMilliseconds = 60000;
 /// Reads what comes next; empty: all who could write have gone. Fails after a minute of silence.
 std::string next_of(int pipe) {
   pollfd waited{pipe, POLLIN, 0};
-  EXPECT_EQ(::poll(&waited, 1, kMostMilliseconds), 1) << "a process lives on";
+  EXPECT_EQ(::poll(&waited, 1, kMostMilliseconds), 1) << "a process is left";
   char bytes[100];
   const ssize_t size = waited.revents == 0 ? 0 : ::read(pipe, bytes, sizeof(bytes));
   return {bytes, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};

@@ -26,7 +26,7 @@ struct Ended {
 /// The built `lockstep`, run as by a user; nothing of it outlives this object.
 class Command {
  public:
-  /// Starts it with these variables besides ours, or another program in its place.
+  /// Starts it with these variables added to ours, or another program in its place.
   explicit Command(Words arguments, const Words& variables = {}, const std::string& program = "");
 
   pid_t pid() const { return process_.pid(); }

@@ -1,5 +1,4 @@
-// Says to the launcher, for a script that is a rank, that so many steps are done: progress_probe
-// 500
+// Reports steps to the launcher for a script that is a rank: progress_probe 500
 
 #include <cstdlib>
 #include <iostream>

@@ -35,7 +35,7 @@ struct TrainedRun {
 /// so ends the test, unless that is a good one.
 TrainedRun trained_run(const std::string& flags);
 
-/// Expects so many values, the same ones up to rounding.
+/// Expects that many values, the same ones up to rounding.
 void expect_near(
     const std::vector<double>& values, const std::vector<double>& expected, std::size_t count);
 
