@@ -1,9 +1,9 @@
 #include "lockstep/core/environment.h"
 
-#include <charconv>
 #include <cstdlib>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 
@@ -16,12 +16,8 @@ std::optional<std::string> environment(const char* name) {
 std::optional<std::int64_t> environment_number(const char* name) {
   const auto text = environment(name);
   if (!text) return std::nullopt;
-  std::int64_t number = 0;
-  const char* end = text->data() + text->size();
-  const auto [stop, error] = std::from_chars(text->data(), end, number);
-  check(
-      error == std::errc() && stop == end, "environment: ", name,
-      " must be a whole number: ", *text);
+  const auto number = parse_number<std::int64_t>(*text);
+  check(number.has_value(), "environment: ", name, " must be a whole number: ", *text);
   return number;
 }
 

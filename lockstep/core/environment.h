@@ -9,8 +9,8 @@ namespace lockstep {
 /// Reads an environment variable; absent and empty are the same.
 std::optional<std::string> environment(const char* name);
 
-/// Reads an environment variable as a whole number; anything else in it is an InvalidArgument that
-/// names it.
+/// Reads an environment variable as a whole number; throws InvalidArgument that names it for
+/// anything else.
 std::optional<std::int64_t> environment_number(const char* name);
 
 }  // namespace lockstep

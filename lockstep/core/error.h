@@ -6,40 +6,38 @@
 
 namespace lockstep {
 
-/// Is the root of every exception that Lockstep throws; the operating system's failures are
+/// The root of every exception that Lockstep throws; failures of the operating system are
 /// std::system_error.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Says that the caller passed something that cannot be: a flag, an option, a shape, a rank. Exit
-/// code 2.
+/// The caller passed something that cannot work: a flag, an option, a shape, a rank. Exit code 2.
 class InvalidArgument : public Error {
  public:
   using Error::Error;
 };
 
-/// Says that a file holds something else than it should; the message names file, offset and reason.
-/// Exit code 3.
+/// A file does not hold what it should; the message names file, offset and reason. Exit code 3.
 class DataError : public Error {
  public:
   using Error::Error;
 };
 
-/// Says that a peer failed or left and that the group can no longer be used. Exit code 5.
+/// A peer failed or left, and the group can no longer be used. Exit code 5.
 class CommError : public Error {
  public:
   using Error::Error;
 };
 
-/// Says that a peer did not come in time; the message names the ranks and the collective.
+/// A peer did not come in time; the message names the ranks and the collective.
 class TimeoutError : public CommError {
  public:
   using CommError::CommError;
 };
 
-/// Says that training produced NaN or Inf beyond the policy. Exit code 6.
+/// Training produced NaN or Inf beyond what the policy allows. Exit code 6.
 class DivergedError : public Error {
  public:
   using Error::Error;

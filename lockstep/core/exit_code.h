@@ -4,23 +4,23 @@
 
 namespace lockstep {
 
-/// Lists what a program of ours says by its exit code; 128+n stands for the signal n.
+/// The exit codes of our programs; 128+n stands for the signal n.
 enum class ExitCode {
   kDone = 0,
   kUnclassified = 1,
-  kUsage = 2,        ///< bad flags or configuration; a retry is useless
-  kData = 3,         ///< bad data or snapshot; a retry is useless
-  kEnvironment = 4,  ///< port, disk, device, permission; retry after repair
+  kUsage = 2,        ///< bad flags or configuration; retrying is useless
+  kData = 3,         ///< bad data or snapshot; retrying is useless
+  kEnvironment = 4,  ///< port, disk, device, permission; retry after a repair
   kPeersLost = 5,    ///< peers died or could not be found; retry
   kDiverged = 6,     ///< NaN or Inf beyond the policy
   kStopped = 75,     ///< stopped by a signal with a complete snapshot; run again to continue
 };
 
-/// Gives the exit code that stands for an exception.
+/// Returns the exit code that stands for an exception.
 ExitCode exit_code_of(const std::exception& error);
 
-/// Runs the body of a program: prints what it throws as `PROGRAM: MESSAGE` on stderr, returns the
-/// exit code.
+/// Runs the body of a program and returns its exit code; what it throws is printed on stderr as
+/// `PROGRAM: MESSAGE`.
 int run_program(const char* program, int (*body)(int, char**), int argc, char** argv);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -18,6 +19,12 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
 void FileDescriptor::reset() noexcept {
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
+}
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("make a pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
 void throw_errno(const std::string& action, const std::string& object) {

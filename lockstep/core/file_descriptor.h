@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Owns one descriptor of the operating system and closes it once.
+/// The owner of one descriptor of the operating system, which it closes.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -19,10 +19,10 @@ class FileDescriptor {
   int get() const { return descriptor_; }
   explicit operator bool() const { return descriptor_ >= 0; }
 
-  /// Gives the descriptor away; the caller closes it.
+  /// Gives up the descriptor; the caller closes it.
   int release() noexcept { return std::exchange(descriptor_, -1); }
 
-  /// Closes now; errors of close are ignored, as nothing can be done about them.
+  /// Closes it now; errors of close are ignored, as nothing can be done about them.
   void reset() noexcept;
 
  private:
@@ -37,7 +37,15 @@ auto retried(Call call) {
   return result;
 }
 
-/// Throws std::system_error made of errno: `ACTION OBJECT: reason`.
+/// The two ends of a pipe.
+struct Pipe {
+  FileDescriptor reader, writer;
+};
+
+/// Makes a pipe that programs which this one executes do not inherit. Throws std::system_error.
+Pipe make_pipe();
+
+/// Throws std::system_error for errno: `ACTION OBJECT: reason`.
 [[noreturn]] void throw_errno(const std::string& action, const std::string& object = "");
 
 }  // namespace lockstep

@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// Gives the most memory that this process has had resident at a time since its program began, in
-/// bytes: libraries and pages shared with other processes count in full. Nothing where the
-/// operating system does not tell.
+/// Returns the most memory in bytes that this process has had resident since its program began:
+/// libraries and pages shared with other processes count in full. Nothing where the operating
+/// system does not report it.
 std::optional<std::int64_t> peak_memory_bytes();
 
 /// Finds that number (VmHWM) in the text of a /proc/PID/status.

@@ -33,13 +33,13 @@ std::size_t size_for(std::int64_t slots) {
   return sizeof(Header) + static_cast<std::size_t>(slots) * sizeof(ProgressSlot);
 }
 
-Header* header_of(const ProgressMemory& memory) { return static_cast<Header*>(memory.data()); }
+Header* header_of(const ProgressMemory& memory) { return static_cast<Header*>(memory.get()); }
 
 ProgressSlot* slots_of(const ProgressMemory& memory) {
   return reinterpret_cast<ProgressSlot*>(header_of(memory) + 1);
 }
 
-// By our own number: the one in the page could be spoiled by any rank.
+// By our own count: any rank could overwrite the one in the page.
 std::span<ProgressSlot> slots(const ProgressMemory& memory, int count) {
   return {slots_of(memory), static_cast<std::size_t>(count)};
 }
@@ -47,7 +47,7 @@ std::span<ProgressSlot> slots(const ProgressMemory& memory, int count) {
 FileDescriptor make_file(std::size_t size) {
   FileDescriptor file(::memfd_create("lockstep-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) throw_errno("launch: make the ranks' progress page");
-  // Sealed, so that whoever has mapped it can never be struck by SIGBUS.
+  // Sealed, so that nobody who has mapped it can be hit by SIGBUS.
   if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
     throw_errno("launch: size the ranks' progress page");
@@ -55,7 +55,7 @@ FileDescriptor make_file(std::size_t size) {
   return file;
 }
 
-/// Gives the size of what may be a page: a sealed memfd of this user that has room for a header.
+/// Returns the size of what may be a page: a sealed memfd of this user that has room for a header.
 std::optional<std::size_t> size_of_page(const FileDescriptor& file) {
   struct stat facts {};
   if (!file || ::fstat(file.get(), &facts) != 0) return std::nullopt;
@@ -63,6 +63,13 @@ std::optional<std::size_t> size_of_page(const FileDescriptor& file) {
   if (::fcntl(file.get(), F_GET_SEALS) != kSeals) return std::nullopt;
   const auto size = static_cast<std::size_t>(facts.st_size);
   return size < sizeof(Header) ? std::nullopt : std::optional(size);
+}
+
+/// Maps all of the file, writable. Throws std::system_error.
+ProgressMemory map(const FileDescriptor& file, std::size_t size) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) throw_errno("map the ranks' progress page");
+  return {memory, ProgressUnmap{size}};
 }
 
 }  // namespace
@@ -73,25 +80,7 @@ std::int64_t monotonic_nanoseconds() noexcept {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-ProgressMemory::ProgressMemory(const FileDescriptor& file, std::size_t size)
-    : data_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)), size_(size) {
-  if (data_ != MAP_FAILED) return;
-  data_ = nullptr;
-  throw_errno("map the ranks' progress page");
-}
-
-ProgressMemory::ProgressMemory(ProgressMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
-
-ProgressMemory& ProgressMemory::operator=(ProgressMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-ProgressMemory::~ProgressMemory() {
-  if (data_ != nullptr) ::munmap(data_, size_);
-}
+void ProgressUnmap::operator()(void* memory) const noexcept { ::munmap(memory, size); }
 
 ProgressPage::ProgressPage(ProgressMemory memory, ProgressSlot* slot)
     : memory_(std::move(memory)), slot_(slot) {
@@ -112,7 +101,7 @@ std::optional<ProgressPage> ProgressPage::attach(const std::string& path, std::i
   const auto size = size_of_page(file);
   if (!size) return std::nullopt;
   try {
-    ProgressMemory memory(file, *size);
+    ProgressMemory memory = map(file, *size);
     const Header* header = header_of(memory);
     if (header->magic != kMagic || local_rank < 0 || local_rank >= header->slots) {
       return std::nullopt;
@@ -141,7 +130,7 @@ std::optional<double> ProgressPage::recovery_seconds() const {
 SharedProgress::SharedProgress(int local_ranks)
     : local_ranks_(local_ranks),
       file_(make_file(size_for(local_ranks))),
-      memory_(file_, size_for(local_ranks)) {
+      memory_(map(file_, size_for(local_ranks))) {
   for (int rank = 0; rank < local_ranks_; ++rank) new (slots_of(memory_) + rank) ProgressSlot;
   new (header_of(memory_)) Header{kMagic, local_ranks_};
 }

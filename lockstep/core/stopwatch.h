@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Measures the seconds since it was made, on the monotonic clock.
+/// The seconds since it was made, on the monotonic clock.
 class Stopwatch {
  public:
   double seconds() const {

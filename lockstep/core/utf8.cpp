@@ -16,7 +16,7 @@ struct Form {
   std::uint32_t smallest;
 };
 
-// How the first byte tells the length, and the smallest code that needs so many bytes.
+// The first bytes of each length, and the smallest code that needs that many bytes.
 constexpr std::array kForms{
     Form{0x80, 0x00, 1, 0}, Form{0xe0, 0xc0, 2, 0x80}, Form{0xf0, 0xe0, 3, 0x800},
     Form{0xf8, 0xf0, 4, 0x10000}};
@@ -25,7 +25,7 @@ std::uint8_t byte_at(std::string_view text, std::size_t place) {
   return static_cast<std::uint8_t>(text[place]);
 }
 
-/// Gives the bytes of the code point at the front; 0 if there is none.
+/// Returns how many bytes the code point at the front takes; 0 if there is none.
 std::size_t code_bytes(std::string_view text) {
   const std::uint8_t first = byte_at(text, 0);
   for (const Form& form : kForms) {

@@ -17,7 +17,7 @@ std::optional<std::string> read_text(const std::string& path) {
   return text.str();
 }
 
-/// Gives this process's folder below a controller's mount point; an empty controller means
+/// Returns this process's folder below a controller's mount point; an empty controller means
 /// version 2.
 std::string own_folder(const std::string& controller) {
   std::ifstream file("/proc/self/cgroup");

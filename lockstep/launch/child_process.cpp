@@ -1,6 +1,7 @@
 #include "lockstep/launch/child_process.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 
 #include <fcntl.h>
@@ -12,26 +13,16 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::launch {
 namespace {
-
-struct Pipe {
-  FileDescriptor reader;
-  FileDescriptor writer;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("launch: make a pipe");
-  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
 
 void make_nonblocking(const FileDescriptor& descriptor) {
   if (::fcntl(descriptor.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("launch: set up a pipe");
 }
 
-/// Is what the child tells its parent when it could not become the program.
+/// What the child reports to its parent when it could not become the program.
 struct StartFailure {
   int error = 0;
   char step[60] = {};
@@ -123,6 +114,15 @@ void throw_if_not_started(const FileDescriptor& failures, const std::string& pro
   throw std::system_error(failure.error, std::generic_category(), what);
 }
 
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+bool is_executable(const std::string& path) {
+  return is_file(path) && ::access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
 
 ChildProcess::ChildProcess(const ChildOptions& options) {
@@ -147,7 +147,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   pid_ = ::fork();
   if (pid_ < 0) throw_errno("launch: fork for", options.program);
   if (pid_ == 0) become(plan);
-  ::setpgid(pid_, pid_);  // by both, so that the group exists whoever is first
+  ::setpgid(pid_, pid_);  // by both, so that the group exists in either order
   failures.writer.reset();
   try {
     throw_if_not_started(failures.reader, options.program);
@@ -187,6 +187,25 @@ std::optional<ExitStatus> ChildProcess::status() const {
 
 void ChildProcess::signal_group(int signal) const noexcept {
   if (pid_ > 0) ::kill(-pid_, signal);
+}
+
+std::string find_program(const std::string& name, const std::string& search_path) {
+  check(!name.empty(), "run: the program's name is empty");
+  if (name.find('/') == std::string::npos) {
+    for (const std::string& folder : split(search_path, ':')) {
+      const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+      if (is_executable(path)) return path;
+    }
+  }
+  const std::string path = name.find('/') == std::string::npos ? "./" + name : name;
+  check(
+      std::filesystem::exists(path), "run: there is no program ", name,
+      name == path ? "" : ", neither in PATH nor in the current directory");
+  check(is_file(path), "run: ", name, " is not a file that can be executed");
+  check(
+      is_executable(path), "run: ", name, " may not be executed; chmod +x ", path,
+      ", or name its interpreter first");
+  return path;
 }
 
 }  // namespace lockstep::launch

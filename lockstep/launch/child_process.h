@@ -8,11 +8,11 @@
 
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/exit_status.h"
-#include "lockstep/launch/guardian.h"
+#include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 
-/// Says what a child process runs, and with what around it.
+/// What a child process runs, and with what around it.
 struct ChildOptions {
   std::string program;                   ///< path of the file to execute; PATH is not searched
   std::vector<std::string> arguments;    ///< what follows the program's name
@@ -20,11 +20,10 @@ struct ChildOptions {
   std::vector<int> cpus;                 ///< the cores that it may use; empty: as the parent
   bool inherit_input = false;            ///< standard input; otherwise it reads /dev/null
   bool inherit_output = false;           ///< standard output and error; otherwise they are pipes
-  const Guardian* guardian = nullptr;    ///< who kills its group when we are killed; may be none
+  const Guardian* guardian = nullptr;    ///< kills its group when we are killed; may be none
 };
 
-/// Owns one child process that leads a process group of its own and dies with the thread that made
-/// it.
+/// One child process, which leads its own process group and dies with the thread that made it.
 ///
 /// Make it in a thread that lives as long as the run: the kernel's death signal follows the thread
 /// that forked.
@@ -41,7 +40,7 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  /// Gives a descriptor that becomes readable when the child has ended.
+  /// Returns a descriptor that becomes readable when the child has ended.
   int descriptor() const { return descriptor_.get(); }
 
   /// Hands over the reading end of standard output, without blocking reads; empty if it was
@@ -52,7 +51,7 @@ class ChildProcess {
   /// inherited.
   FileDescriptor take_errors() { return std::move(errors_); }
 
-  /// Says how the child ended, or nothing while it runs. Its id stays taken until the destructor,
+  /// Returns how the child ended; nothing while it runs. Its id stays taken until the destructor,
   /// so that a signal to the group can never reach a stranger.
   std::optional<ExitStatus> status() const;
 
@@ -65,5 +64,11 @@ class ChildProcess {
   FileDescriptor output_;
   FileDescriptor errors_;
 };
+
+/// Finds the file that a program's name means: a name with a slash is a path; one without is looked
+/// up in the folders of `search_path` (as PATH), then in the current directory.
+///
+/// Throws InvalidArgument that names the program when there is none, or when it cannot be executed.
+std::string find_program(const std::string& name, const std::string& search_path);
 
 }  // namespace lockstep::launch

@@ -5,21 +5,21 @@
 
 namespace lockstep::launch {
 
-/// Says how a process ended: by its own exit code, or by a signal (then `signal` is not zero).
+/// How a process ended: by its own exit code, or by a signal (then `signal` is not zero).
 struct ExitStatus {
   int code = 0;
   int signal = 0;
 
   bool succeeded() const { return code == 0 && signal == 0; }
 
-  /// Gives what a shell would: the code, or 128 + the signal.
+  /// Returns what a shell would: the code, or 128 + the signal.
   int result() const { return signal != 0 ? 128 + signal : code; }
 
-  /// Says it in words: `exited with code 7`, `was killed by SIGKILL (signal 9)`.
+  /// Returns it in words: `exited with code 7`, `was killed by SIGKILL (signal 9)`.
   std::string text() const;
 };
 
-/// Names a signal as `SIGTERM`; one without a name as `signal 40`.
+/// Returns the name of a signal, `SIGTERM`; of one without a name `signal 40`.
 std::string signal_name(int signal);
 
 /// Finds the signal of a name, `SIGTERM` or `TERM`; nothing when there is none.

@@ -2,13 +2,18 @@
 
 #include <sstream>
 
+#include <nlohmann/json.hpp>
 #include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 
 namespace lockstep::launch {
 namespace {
+
+constexpr std::size_t kLongestMessage = std::size_t{1} << 16;
 
 std::string quoted(const std::string& text) {
   std::istringstream lines(text);
@@ -17,7 +22,7 @@ std::string quoted(const std::string& text) {
   return result;
 }
 
-std::string memory_verdict(const Failure& failure) {
+std::string memory_line(const Failure& failure) {
   if (failure.status.signal != SIGKILL) return "";
   if (failure.oom.in_cgroup > 0) {
     return "lockstep: out of memory: the kernel ended it at the cgroup's memory limit\n";
@@ -43,14 +48,40 @@ std::string failure_headline(const Failure& failure) {
       failure.pid, ") ", failure.status.text());
 }
 
-std::string failure_report(const Failure& failure, const std::string& consequence) {
-  std::string text = concat("lockstep: ", consequence, ": ", failure_headline(failure), "\n");
-  text += memory_verdict(failure);
+std::string failure_report(const Failure& failure) {
+  std::string text = failure_headline(failure) + "\n";
+  text += memory_line(failure);
   if (!failure.message.empty()) text += "lockstep: it said:\n" + quoted(failure.message);
   if (!failure.last_lines.empty()) text += "lockstep: its last lines:\n";
   for (const std::string& line : failure.last_lines) text += "  | " + line + "\n";
   if (!failure.log.empty()) text += "lockstep: its whole output: " + failure.log + "\n";
   return text + advice(failure);
+}
+
+ErrorFile::ErrorFile() : file_(::memfd_create("lockstep-error", MFD_CLOEXEC)) {
+  if (!file_) throw_errno("launch: make a worker's error file");
+}
+
+std::string ErrorFile::path() const {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file_.get());
+}
+
+std::string ErrorFile::message() const {
+  std::string content(kLongestMessage, '\0');
+  const ssize_t size = ::pread(file_.get(), content.data(), content.size(), 0);
+  content.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return error_file_message(content);
+}
+
+std::string error_file_message(const std::string& content) {
+  const auto json = nlohmann::json::parse(content, nullptr, false);
+  if (!json.is_object() || !json.contains("message")) return content;
+  const auto& message = json["message"];
+  if (message.is_string()) return message.get<std::string>();
+  if (message.is_object() && message.contains("message") && message["message"].is_string()) {
+    return message["message"].get<std::string>();
+  }
+  return content;
 }
 
 }  // namespace lockstep::launch

@@ -5,12 +5,13 @@
 
 #include <sys/types.h>
 
+#include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/cgroup.h"
 #include "lockstep/launch/exit_status.h"
 
 namespace lockstep::launch {
 
-/// Says all that is known of the worker that failed first.
+/// All that is known of the rank that failed first.
 struct Failure {
   int rank = 0;
   int world_size = 1;
@@ -18,18 +19,38 @@ struct Failure {
   std::string host;
   pid_t pid = 0;
   ExitStatus status;
-  OomKills oom;                         ///< how many more there were since the run began
+  OomKills oom;                         ///< how many more there were since the attempt began
   std::string message;                  ///< from its error file
   std::vector<std::string> last_lines;  ///< of its output
   std::string log;                      ///< where all of it is; may be empty
 };
 
-/// Says in one sentence what happened: `rank 1 of 4 (host box, pid 17) was killed by SIGKILL
+/// Returns in one sentence what happened: `rank 1 of 4 (host box, pid 17) was killed by SIGKILL
 /// (signal 9)`.
 std::string failure_headline(const Failure& failure);
 
-/// Explains it over several lines, each begun by `lockstep: ` or, for the worker's own words, by `
-/// | `. The first says what follows from it: `the run failed`, `restart 1 of 3`.
-std::string failure_report(const Failure& failure, const std::string& consequence);
+/// Returns that sentence and the lines that explain it, each begun by `lockstep: ` or, for the
+/// rank's own words, by `  | `.
+std::string failure_report(const Failure& failure);
+
+/// The file in which a rank may write what failed (TORCHELASTIC_ERROR_FILE). It lies in memory and
+/// is reached by a path under /proc, so that nothing is left on a disk however the run ends.
+class ErrorFile {
+ public:
+  ErrorFile();
+
+  /// Returns the path by which other processes of this user open it.
+  std::string path() const;
+
+  /// Returns the message that was written; empty if there is none.
+  std::string message() const;
+
+ private:
+  FileDescriptor file_;
+};
+
+/// Takes the message out of torch's error file: `{"message": TEXT}` or `{"message": {"message":
+/// TEXT, ...}}`. A text that is not of this form is returned as it is.
+std::string error_file_message(const std::string& content);
 
 }  // namespace lockstep::launch

@@ -1,11 +1,11 @@
 #include "lockstep/launch/launch_options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::launch {
@@ -13,17 +13,13 @@ namespace {
 
 constexpr int kMostWorkers = 4096;
 
-bool is_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-}
-
 int device_files() {
   namespace fs = std::filesystem;
   int count = 0;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator("/dev", ignored)) {
     const std::string name = entry.path().filename();
-    count += name.rfind("nvidia", 0) == 0 && is_number(name.substr(6));
+    count += name.starts_with("nvidia") && parse_number<std::uint64_t>(name.substr(6)).has_value();
   }
   return count;
 }
@@ -48,13 +44,11 @@ int worker_count(const std::string& text) {
         devices > 0, "--nproc-per-node: gpu: this host has no NVIDIA device; use cpu or a number");
     return devices;
   }
-  int count = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const bool whole = error == std::errc() && stop == text.data() + text.size();
+  const auto count = parse_number<int>(text);
   check(
-      whole && count >= 1 && count <= kMostWorkers, "--nproc-per-node: must be a number from 1 to ",
-      kMostWorkers, ", auto, cpu or gpu: ", text);
-  return count;
+      count && *count >= 1 && *count <= kMostWorkers,
+      "--nproc-per-node: must be a number from 1 to ", kMostWorkers, ", auto, cpu or gpu: ", text);
+  return *count;
 }
 
 void check_options(const LaunchOptions& options) {
@@ -68,7 +62,7 @@ void check_options(const LaunchOptions& options) {
       "--master-port: must be a port number: ", options.master_port);
   check(
       options.nodes == 1 || options.master_port > 0,
-      "--master-port: with several nodes all must be told the same port");
+      "--master-port: with several nodes, give all of them the same port");
   check(options.grace_period.count() >= 0, "--grace-period: must not be negative");
   check(options.max_restarts >= 0, "--max-restarts: must not be negative: ", options.max_restarts);
   check(

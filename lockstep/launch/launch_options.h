@@ -7,11 +7,11 @@
 
 #include <signal.h>
 
-#include "lockstep/launch/output_plan.h"
+#include "lockstep/launch/output/output_plan.h"
 
 namespace lockstep::launch {
 
-/// Says what to run, how often, and how.
+/// What to run, how often, and how.
 struct LaunchOptions {
   std::string program;  ///< a path, or a name for PATH
   std::vector<std::string> arguments;
@@ -26,9 +26,8 @@ struct LaunchOptions {
   std::chrono::milliseconds grace_period{30000};       ///< between a passed-on signal and SIGKILL
   std::chrono::milliseconds grace_after_failure{500};  ///< for the others; 0: SIGKILL at once
   int max_restarts = 0;                                ///< of the whole group, on one node only
-  int earlier_restarts = 0;  ///< of the run, by who started this launcher: its own are counted on
-  std::int64_t death_ns =
-      0;  ///< of the life before this launcher's, on the monotonic clock; 0: none
+  int earlier_restarts = 0;   ///< of the run, before this launcher was started
+  std::int64_t death_ns = 0;  ///< when it failed before that, on the monotonic clock; 0: it did not
   bool lockstep_codes = false;  ///< the program's exit codes mean what ExitCode says
   std::vector<int> signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   OutputOptions output;
@@ -43,7 +42,7 @@ int worker_count(const std::string& text);
 /// Counts the NVIDIA devices that a program started here would see.
 int gpu_count();
 
-/// Throws InvalidArgument that names the flag for what cannot be.
+/// Throws InvalidArgument that names the flag for options that cannot work.
 void check_options(const LaunchOptions& options);
 
 }  // namespace lockstep::launch

@@ -1,121 +1,135 @@
 #include "lockstep/launch/launcher.h"
 
 #include <algorithm>
+#include <climits>
+#include <iomanip>
+#include <sstream>
 
-#include <poll.h>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/life.h"
+#include "lockstep/core/progress_page.h"
+#include "lockstep/launch/attempt.h"
 #include "lockstep/launch/port.h"
-#include "lockstep/launch/program_path.h"
-#include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 namespace {
 
-std::optional<ReservedPort> reserve_port(const LaunchOptions& options) {
-  if (options.node_rank != 0) return std::nullopt;
-  return options.master_port == 0 ? ReservedPort() : ReservedPort(options.master_port);
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  ::gethostname(name, HOST_NAME_MAX);
+  return name;
 }
 
-std::vector<int> with_child_signal(std::vector<int> signals) {
-  signals.push_back(SIGCHLD);
-  return signals;
+EndingRules ending_rules(const LaunchOptions& options) {
+  return {
+      .members = "ranks",
+      .grace_period = options.grace_period,
+      .after_failure = options.grace_after_failure,
+      .may_stop = options.lockstep_codes};
 }
 
-/// Has a group live until it has done its work or is given up.
-class Launcher {
+/// One attempt of this node's ranks.
+class RankAttempt : public Attempt {
  public:
-  explicit Launcher(const LaunchOptions& options)
-      : options_(options),
-        signals_(with_child_signal(options.signals)),
-        port_(reserve_port(options)) {}
-
-  int run() {
-    while (true) {
-      const LifeReport report = live();
-      const NextLife next = next_life(rules(), history_, report.end);
-      history_ = next.history;
-      tell(report, next);
-      if (!next.starts) {
-        drain();
-        return next.code;
-      }
-      death_ns_ = report.death_ns;
-      take_fresh_port();
-    }
+  RankAttempt(
+      Supervisor& supervisor, const LaunchOptions& options, const AttemptPlan& plan,
+      int master_port)
+      : Attempt(supervisor, ending_rules(options)),
+        options_(options),
+        plan_(plan),
+        progress_(options.workers),
+        oom_before_(oom_kills()),
+        first_step_awaited_(plan.restart > 0) {
+    take(start_ranks(options, {plan, master_port, progress_.path()}, guardian()));
+    if (options_.verbose) say_pids();
   }
 
  private:
-  RestartRules rules() const {
-    return {.most = options_.max_restarts, .lockstep_codes = options_.lockstep_codes};
-  }
-
-  // A signal that comes between two lives waits in the reader, and is passed on to the new workers.
-  LifeReport live() {
-    const LifePlan plan{
-        .restart = history_.restarts,
-        .death_ns = death_ns_,
-        .master_port = port_ ? port_->number() : options_.master_port,
-        .progress = {}};
-    try {
-      return Life(options_, plan, signals_, console_).run();
-    } catch (...) {
-      console_.flush();
-      throw;
+  void say_pids() {
+    for (const Worker& worker : workers()) {
+      say(concat("rank ", worker.number, " is pid ", worker.process->pid()));
     }
   }
 
-  void tell(const LifeReport& report, const NextLife& next) {
-    if (!report.failure || (next.starts && options_.quiet)) return;
-    const std::string consequence =
-        next.starts ? concat("restart ", next.history.restarts, " of ", options_.max_restarts)
-                    : "the run failed";
-    console_.write(Stream::kErrors, failure_report(*report.failure, consequence));
-    if (next.reason.empty()) return;
-    console_.write(Stream::kErrors, concat("lockstep: ", next.reason, "\n"));
+  void on_first_failure(const Worker& worker) override {
+    const OomKills now = oom_kills();
+    failure_.rank = worker.number;
+    failure_.world_size = options_.nodes * options_.workers;
+    failure_.nodes = options_.nodes;
+    failure_.host = host_name();
+    failure_.pid = worker.process->pid();
+    failure_.status = *worker.status;
+    failure_.oom.in_cgroup = now.in_cgroup - oom_before_.in_cgroup;
+    failure_.oom.on_host = now.on_host - oom_before_.on_host;
+    const auto rest = running();
+    if (rest == 0) return;
+    const std::string others = rest == 1 ? "the other rank" : concat("the other ", rest, " ranks");
+    say(concat(failure_headline(failure_), "; ending ", others));
   }
 
-  /// Lets the new group meet where no process of the old one can be.
-  void take_fresh_port() {
-    if (!port_ || options_.master_port != 0) return;
+  std::string describe(const Worker& cause) override {
+    failure_.message = cause.error_file->message();
+    failure_.last_lines = cause.output.last_lines();
+    failure_.log = cause.log;
+    return failure_report(failure_);
+  }
+
+  std::optional<std::int64_t> furthest_step() const override { return progress_.furthest_step(); }
+
+  /// Reports the first step after a restart. Nothing wakes us for it: the page has its time, only
+  /// the report comes later.
+  std::optional<Clock::time_point> on_wake() override {
+    using std::chrono::milliseconds;
+    if (!first_step_awaited_) return std::nullopt;
+    if (const auto first = progress_.first_step_ns()) {
+      first_step_awaited_ = false;
+      say_first_step(static_cast<double>(*first - plan_.death_ns) * 1e-9);
+      return std::nullopt;
+    }
+    const auto now = Clock::now();
+    return now +
+           std::clamp<Clock::duration>((now - start_) / 8, milliseconds(10), milliseconds(1000));
+  }
+
+  void say_first_step(double seconds) {
+    std::ostringstream text;
+    text << "restart " << plan_.restart << " of " << options_.max_restarts << ": training went on "
+         << std::fixed << std::setprecision(1) << seconds << " s after the death";
+    say(text.str());
+  }
+
+  const LaunchOptions& options_;
+  AttemptPlan plan_;
+  SharedProgress progress_;
+  OomKills oom_before_;
+  Failure failure_;
+  Clock::time_point start_ = Clock::now();
+  bool first_step_awaited_;
+};
+
+/// The port on which rank 0 is to listen.
+class MasterPort {
+ public:
+  explicit MasterPort(const LaunchOptions& options) : given_(options.master_port) {
+    if (options.node_rank != 0) return;
+    port_ = given_ == 0 ? ReservedPort() : ReservedPort(given_);
+  }
+
+  int number() const { return port_ ? port_->number() : given_; }
+
+  /// Takes another one, unless it was given: there a new group cannot meet a process of the old
+  /// one.
+  void renew() {
+    if (!port_ || given_ != 0) return;
     ReservedPort fresh;  // while the old one is still held, so that it is another
     port_ = std::move(fresh);
   }
 
-  /// Waits until all is read; a signal ends that, as nothing else is left to be done.
-  void drain() {
-    const auto is_from_outside = [](int signal) { return signal != SIGCHLD; };
-    for (console_.flush(); !console_.empty(); console_.flush()) {
-      std::vector<pollfd> waited{{signals_.descriptor(), POLLIN, 0}};
-      console_.add_to(waited);
-      ::poll(waited.data(), waited.size(), -1);
-      const auto signals = signals_.read();
-      if (std::any_of(signals.begin(), signals.end(), is_from_outside)) return;
-    }
-  }
-
-  const LaunchOptions& options_;
-  Subreaper subreaper_;
-  SignalReader signals_;
-  Console console_{STDOUT_FILENO, STDERR_FILENO};
-  std::optional<ReservedPort> port_;
-  RestartHistory history_;
-  std::int64_t death_ns_ = options_.death_ns;  // of the life before
-};
-
-/// Makes writing to a closed pipe an error instead of our end.
-class IgnoredPipeSignal {
- public:
-  IgnoredPipeSignal() : before_(::signal(SIGPIPE, SIG_IGN)) {}
-  IgnoredPipeSignal(const IgnoredPipeSignal&) = delete;
-  IgnoredPipeSignal& operator=(const IgnoredPipeSignal&) = delete;
-  ~IgnoredPipeSignal() { ::signal(SIGPIPE, before_); }
-
  private:
-  sighandler_t before_;
+  int given_;
+  std::optional<ReservedPort> port_;
 };
 
 }  // namespace
@@ -123,8 +137,13 @@ class IgnoredPipeSignal {
 int launch(const LaunchOptions& options) {
   check_options(options);
   find_program(options.program, environment("PATH").value_or(""));
-  const IgnoredPipeSignal ignored;
-  return Launcher(options).run();
+  Supervisor supervisor(options.signals, options.quiet);
+  MasterPort port(options);
+  const RestartRules rules{.most = options.max_restarts, .lockstep_codes = options.lockstep_codes};
+  return supervisor.run(rules, options.death_ns, [&](const AttemptPlan& plan) {
+    if (plan.restart > 0) port.renew();
+    return RankAttempt(supervisor, options, plan, port.number()).run();
+  });
 }
 
 }  // namespace lockstep::launch

@@ -4,17 +4,17 @@
 
 namespace lockstep::launch {
 
-/// Holds a TCP port of this host so that nobody else is handed it, and leaves it free to listen on.
+/// A TCP port of this host that is given to no other program, but is free to listen on.
 ///
-/// The socket is bound with SO_REUSEADDR and never listens: whoever sets SO_REUSEADDR too (our
-/// store, c10d's TCPStore) can bind the port and listen there as long as this lives, while the
-/// kernel gives it to nobody who asks for any port.
+/// The socket is bound with SO_REUSEADDR and never listens: a program that sets SO_REUSEADDR too
+/// (our store, c10d's TCPStore) can bind the port and listen there meanwhile, but the kernel does
+/// not choose it for programs that ask for any port.
 class ReservedPort {
  public:
   /// Takes any free port of the loopback address.
   ReservedPort();
 
-  /// Takes this port, on all addresses. Throws std::system_error that names it when somebody
+  /// Takes this port, on all addresses. Throws std::system_error that names it when a program
   /// listens there.
   explicit ReservedPort(int port);
 

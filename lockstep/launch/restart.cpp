@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-bool is_stuck(const RestartHistory& history, const LifeEnd& end) {
+bool is_stuck(const RestartHistory& history, const AttemptEnd& end) {
   if (!history.furthest) return false;
   const std::int64_t step = end.step.value_or(0);
   return step == 0 || step == *history.furthest;
@@ -20,7 +20,7 @@ std::string place(std::int64_t step) {
   return step > 0 ? concat("at step ", step) : "before its first step";
 }
 
-std::string no_progress(const RestartHistory& history, const LifeEnd& end) {
+std::string no_progress(const RestartHistory& history, const AttemptEnd& end) {
   const std::int64_t step = end.step.value_or(0);
   const std::int64_t before = *history.furthest;
   std::string text =
@@ -33,7 +33,7 @@ std::string no_progress(const RestartHistory& history, const LifeEnd& end) {
   return text;
 }
 
-RestartHistory with(RestartHistory history, const LifeEnd& end) {
+RestartHistory with(RestartHistory history, const AttemptEnd& end) {
   if (end.step && end.step > history.furthest) {
     history.furthest = end.step;
     history.code_at_furthest = end.code;
@@ -60,9 +60,11 @@ bool is_worth_a_restart(const ExitStatus& status) {
   }
 }
 
-NextLife next_life(const RestartRules& rules, const RestartHistory& history, const LifeEnd& end) {
+NextAttempt next_attempt(
+    const RestartRules& rules, const RestartHistory& history, const AttemptEnd& end) {
   const auto over = [&](int code, const std::string& reason = "") {
-    return NextLife{.starts = false, .code = code, .reason = reason, .history = with(history, end)};
+    return NextAttempt{
+        .starts = false, .code = code, .reason = reason, .history = with(history, end)};
   };
   if (!end.failure || rules.most == 0) return over(end.code);
   if (rules.lockstep_codes && !is_worth_a_restart(*end.failure)) {
@@ -77,7 +79,7 @@ NextLife next_life(const RestartRules& rules, const RestartHistory& history, con
   if (end.signal) {
     return over(128 + *end.signal, concat("not started again: ", signal_name(*end.signal)));
   }
-  NextLife next{.starts = true, .code = end.code, .reason = "", .history = with(history, end)};
+  NextAttempt next{.starts = true, .code = end.code, .reason = "", .history = with(history, end)};
   ++next.history.restarts;
   return next;
 }

@@ -8,51 +8,56 @@
 
 namespace lockstep::launch {
 
-/// Says how one life of a group of workers ended.
-struct LifeEnd {
-  int code = 0;                       ///< what the run returns if this life was its last
-  std::optional<ExitStatus> failure;  ///< of the worker that failed first
-  std::optional<int> signal;          ///< the first one that came from outside
-  std::optional<std::int64_t> step;   ///< the furthest that its workers reported; nothing if none
-                                      ///< reports
+/// What is new in one attempt: one start of all processes of a group.
+struct AttemptPlan {
+  int restart = 0;            ///< how many attempts there were before
+  std::int64_t death_ns = 0;  ///< when the last of them failed, on the monotonic clock; 0: none did
 };
 
-/// Says when a group may be started again.
+/// How one attempt ended.
+struct AttemptEnd {
+  int code = 0;                       ///< what the run returns if this attempt was its last
+  std::optional<ExitStatus> failure;  ///< of the process that failed first
+  std::optional<int> signal;          ///< the first one that came from outside
+  std::optional<std::int64_t> step;   ///< the furthest that was reported; nothing if none was
+};
+
+/// When a group may be started again.
 struct RestartRules {
   int most = 0;  ///< restarts in all
-  /// The workers' codes mean what ExitCode says; without it any failure is worth a restart, as
-  /// torchrun has it.
+  /// The processes' codes mean what ExitCode says; without it any failure is worth a restart, as
+  /// under torchrun.
   bool lockstep_codes = false;
 };
 
-/// Is what the decision must know of the lives so far.
+/// What the decision must know of the attempts so far.
 struct RestartHistory {
   int restarts = 0;
-  std::optional<std::int64_t> furthest;  ///< step that any life came to; nothing if none reported
-  int code_at_furthest = 0;              ///< with which the life ended that came there first
+  std::optional<std::int64_t> furthest;  ///< step of any attempt; nothing if none was reported
+  int code_at_furthest = 0;              ///< of the attempt that first came that far
 };
 
-/// Is the decision after the end of a life.
-struct NextLife {
+/// The decision after the end of an attempt.
+struct NextAttempt {
   bool starts = false;
   int code = 0;            ///< the run's, if none starts
   std::string reason;      ///< why none starts after a failure; may be empty
-  RestartHistory history;  ///< with this life in it
+  RestartHistory history;  ///< with this attempt in it
 };
 
 /// Decides whether the group is started again.
 ///
-/// A life that did no step of its own, or died at the very step at which the furthest one died, has
-/// made no progress, and another would not either: the run ends, with the code of the life that
-/// came so far first. So a large number of restarts never becomes an endless loop, and restarts are
-/// not given back after progress. A life that was struck on its way back to that step only counts:
-/// that is chance.
-/// Programs that report no steps are only counted. A signal from outside ends the run with 128+n
-/// where a restart would have followed.
-NextLife next_life(const RestartRules& rules, const RestartHistory& history, const LifeEnd& end);
+/// An attempt that did no step, or died at the very step at which the furthest one died, has made
+/// no progress, and another would not either: the run ends, with the code of the attempt that first
+/// came that far. So even a large number of restarts never becomes an endless loop, and restarts
+/// are not given back after progress. An attempt that died on its way back to that step only
+/// counts: that is chance. Programs that report no steps are only counted. A signal from outside
+/// ends the run with 128+n where a restart would have followed.
+NextAttempt next_attempt(
+    const RestartRules& rules, const RestartHistory& history, const AttemptEnd& end);
 
-/// Says whether a worker of ours that ended so may do better in another life: not after bad flags,
-/// bad data, an environment that needs repair, divergence, or when somebody asked it to end.
+/// Returns whether one of our processes that ended like this may do better in another attempt: not
+/// after bad flags, bad data, an environment that needs repair, divergence, or a request to end.
 bool is_worth_a_restart(const ExitStatus& status);
 
 }  // namespace lockstep::launch

@@ -8,8 +8,7 @@
 
 namespace lockstep::launch {
 
-/// Turns signals to this process into something to read, and gives them back their old effect when
-/// it ends.
+/// Turns signals to this process into something to read; their old effect returns when it ends.
 ///
 /// A signal that is ignored on entry stays ignored, so that `nohup` keeps its meaning.
 class SignalReader {
@@ -19,7 +18,7 @@ class SignalReader {
   SignalReader& operator=(const SignalReader&) = delete;
   ~SignalReader();
 
-  /// Gives a descriptor that becomes readable when a signal has come.
+  /// Returns a descriptor that becomes readable when a signal has come.
   int descriptor() const { return descriptor_.get(); }
 
   /// Returns the signals that have come since the last call.

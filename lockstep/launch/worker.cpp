@@ -4,23 +4,20 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/cpu_share.h"
-#include "lockstep/launch/program_path.h"
 #include "lockstep/launch/worker_environment.h"
 
 namespace lockstep::launch {
 namespace {
 
 std::string signal_names(const std::vector<int>& signals) {
-  std::string names;
-  for (const int signal : signals) {
-    if (!names.empty()) names += ',';
-    names += signal_name(signal);
-  }
-  return names;
+  std::vector<std::string> names;
+  for (const int signal : signals) names.push_back(signal_name(signal));
+  return joined(names, ",");
 }
 
-WorkerPlace place_of(const LaunchOptions& options, const LifePlan& plan, int local_rank) {
+WorkerPlace place_of(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
   return {
       .local_rank = local_rank,
       .local_size = options.workers,
@@ -38,25 +35,28 @@ WorkerPlace place_of(const LaunchOptions& options, const LifePlan& plan, int loc
       .signals_to_handle = signal_names(options.signals)};
 }
 
-/// Gives the line with which this life begins in a log that holds earlier ones; empty: none does.
-std::string heading_of(const LaunchOptions& options, const LifePlan& plan) {
+/// Returns the line that begins this attempt in a log that holds earlier ones; empty: none does.
+std::string heading_of(const LaunchOptions& options, const RankPlan& plan) {
   if (plan.restart > 0) {
     return concat("lockstep: restart ", plan.restart, " of ", options.max_restarts, "\n");
   }
   return options.output.append ? "lockstep: the run goes on\n" : "";
 }
 
-Worker make_worker(const LaunchOptions& options, const LifePlan& life, int local_rank) {
+Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
   const int rank = options.node_rank * options.workers + local_rank;
-  OutputOptions plan = options.output;
-  plan.prefix = fill_prefix(plan.prefix, rank, local_rank, options.role);
+  OutputOptions routes = options.output;
+  routes.prefix = fill_prefix(routes.prefix, rank, local_rank, options.role);
   const auto route = [&](Stream stream) {
-    return route_of(plan, local_rank, rank, options.workers, stream);
+    return route_of(routes, local_rank, rank, options.workers, stream);
   };
   const Route output = route(Stream::kOutput);
   const Route errors = route(Stream::kErrors);
-  const std::string log = errors.file.empty() ? output.file : errors.file;
-  return {rank, log, ErrorFile(), WorkerOutput(output, errors, heading_of(options, life)), {}, {}};
+  return {
+      .number = rank,
+      .output = WorkerOutput(output, errors, heading_of(options, plan)),
+      .log = errors.file.empty() ? output.file : errors.file,
+      .error_file = ErrorFile()};
 }
 
 /// Rank 0 alone reads our input, as under mpirun; not from a terminal, whose driver would stop it
@@ -65,8 +65,8 @@ bool reads_input(int local_rank) { return local_rank == 0 && ::isatty(STDIN_FILE
 
 }  // namespace
 
-std::vector<Worker> start_workers(
-    const LaunchOptions& options, const LifePlan& plan, const Guardian& guardian) {
+std::vector<Worker> start_ranks(
+    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian) {
   const std::string path = find_program(options.program, environment("PATH").value_or(""));
   const auto cpus = options.pin ? available_cpus() : std::vector<int>();
   std::vector<Worker> workers;
@@ -76,7 +76,7 @@ std::vector<Worker> start_workers(
   for (int local_rank = 0; local_rank < options.workers; ++local_rank) {
     Worker& worker = workers[static_cast<std::size_t>(local_rank)];
     WorkerPlace place = place_of(options, plan, local_rank);
-    place.error_file = worker.error_file.path();
+    place.error_file = worker.error_file->path();
     worker.process.emplace(ChildOptions{
         .program = path,
         .arguments = options.arguments,

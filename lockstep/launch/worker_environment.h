@@ -6,7 +6,7 @@
 
 namespace lockstep::launch {
 
-/// Says which worker of which run a process is.
+/// Which worker of which run a process is.
 struct WorkerPlace {
   int local_rank = 0;
   int local_size = 1;  ///< workers on this node
@@ -18,8 +18,8 @@ struct WorkerPlace {
   std::string role = "default";
   int restart = 0;
   int max_restarts = 0;
-  std::int64_t death_ns = 0;  ///< of the life before, on the monotonic clock; 0: this is the first
-  std::string progress;       ///< where a worker may say how far it is (core/progress_page.h)
+  std::int64_t death_ns = 0;  ///< of the attempt before, on the monotonic clock; 0: there was none
+  std::string progress;       ///< where a worker may report how far it is (core/progress_page.h)
   std::string error_file;     ///< where a worker may write what failed, as torch's `record` does
   std::string signals_to_handle;  ///< names, separated by commas
 
@@ -27,10 +27,9 @@ struct WorkerPlace {
   int world_size() const { return nodes * local_size; }
 };
 
-/// Gives a worker's whole environment: what it inherits, torchrun's names for its place, and
-/// our own LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, and
-/// defaults for what the user has not set: OMP_NUM_THREADS=1 with several workers, NCCL's error
-/// handling, unbuffered Python, the allocator.
+/// Returns a worker's whole environment: what it inherits, torchrun's names for its place, our own
+/// LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, and defaults for what the user has not set:
+/// OMP_NUM_THREADS=1 with several workers, NCCL's error handling, unbuffered Python, the allocator.
 std::vector<std::string> worker_environment(
     std::vector<std::string> inherited, const WorkerPlace& place);
 
@@ -41,7 +40,7 @@ std::vector<std::string> with_allocator_tunables(std::vector<std::string> enviro
 /// Appends to the user's GLIBC_TUNABLES those of our settings whose names are missing there.
 std::string allocator_tunables(const std::string& users);
 
-/// Lists this process's environment as NAME=VALUE.
+/// Returns this process's environment as NAME=VALUE.
 std::vector<std::string> current_environment();
 
 }  // namespace lockstep::launch

@@ -6,16 +6,14 @@
 
 #include "lockstep/core/exit_code.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep {
 namespace {
 
 TEST(Error, CheckThrowsTheJoinedMessage) {
-  try {
-    check(false, "broadcast: root must be a rank: ", 7, " of ", 2);
-    FAIL() << "nothing was thrown";
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(), "broadcast: root must be a rank: 7 of 2");
-  }
+  const auto call = [] { check(false, "broadcast: root must be a rank: ", 7, " of ", 2); };
+  EXPECT_EQ(testing::message_of<InvalidArgument>(call), "broadcast: root must be a rank: 7 of 2");
   EXPECT_NO_THROW(check(true, "unused"));
 }
 

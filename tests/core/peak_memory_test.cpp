@@ -33,13 +33,12 @@ TEST(PeakMemory, IsReadFromTheStatus) {
 }
 
 TEST(PeakMemory, IsNothingWhereTheStatusHasNone) {
-  EXPECT_EQ(parse_peak_memory(""), std::nullopt);
-  EXPECT_EQ(parse_peak_memory("Name:\tkthreadd\nState:\tS\n"), std::nullopt);
-  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:"), std::nullopt);
-  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\t12"), std::nullopt);
-  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\tmany kB\n"), std::nullopt);
-  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\t12 MB\n"), std::nullopt);
-  EXPECT_EQ(parse_peak_memory("Name:\ta\nVmHWM:\t99999999999999999999 kB\n"), std::nullopt);
+  for (const char* status :
+       {"", "Name:\tkthreadd\nState:\tS\n", "Name:\ta\nVmHWM:", "Name:\ta\nVmHWM:\t12",
+        "Name:\ta\nVmHWM:\tmany kB\n", "Name:\ta\nVmHWM:\t12 MB\n",
+        "Name:\ta\nVmHWM:\t12 MB\nVmRSS:\t1 kB\n", "Name:\ta\nVmHWM:\t99999999999999999999 kB\n"}) {
+    EXPECT_EQ(parse_peak_memory(status), std::nullopt) << status;
+  }
 }
 
 }  // namespace

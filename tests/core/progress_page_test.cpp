@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-TEST(ProgressPage, TellsWhoSharesItHowFarTheRanksHaveCome) {
+TEST(ProgressPage, ReportsHowFarTheRanksHaveCome) {
   const SharedProgress shared(3);
   EXPECT_FALSE(shared.furthest_step()) << "nobody has attached";
   auto second = ProgressPage::attach(shared.path(), 1);
@@ -63,7 +63,7 @@ TEST(ProgressPage, GivesTheTimeFromTheDeathToTheFirstStep) {
   unsetenv("LOCKSTEP_DEATH_NS");
   ASSERT_TRUE(seconds);
   EXPECT_GE(*seconds, 2.0);
-  EXPECT_FALSE(page->recovery_seconds()) << "a first life";
+  EXPECT_FALSE(page->recovery_seconds()) << "a first attempt";
 }
 
 TEST(ProgressPage, IsAbsentWithoutALauncher) {
@@ -90,7 +90,7 @@ FileDescriptor file_with(const std::string& bytes, int seals) {
   return file;
 }
 
-TEST(ProgressPage, RefusesWhatIsNone) {
+TEST(ProgressPage, RefusesWhatIsNotAPage) {
   const SharedProgress shared(2);
   for (const int rank : {-1, 2, 1000}) EXPECT_FALSE(ProgressPage::attach(shared.path(), rank));
   EXPECT_TRUE(ProgressPage::attach(shared.path(), 1));
@@ -104,13 +104,10 @@ TEST(ProgressPage, RefusesWhatIsNone) {
   EXPECT_FALSE(ProgressPage::attach(path_of(file_with(larger, kSealed)), 1));
   EXPECT_FALSE(ProgressPage::attach(path_of(file_with(bytes.substr(0, 8), kSealed)), 1));
   bytes[0] ^= 1;
-  EXPECT_FALSE(ProgressPage::attach(path_of(file_with(bytes, kSealed)), 1)) << "no page of ours";
+  EXPECT_FALSE(ProgressPage::attach(path_of(file_with(bytes, kSealed)), 1)) << "not a page of ours";
 
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const FileDescriptor reader(ends[0]);
-  const FileDescriptor writer(ends[1]);
-  EXPECT_FALSE(ProgressPage::attach(path_of(writer), 0)) << "nor does it wait for the other end";
+  const Pipe pipe = make_pipe();
+  EXPECT_FALSE(ProgressPage::attach(path_of(pipe.writer), 0)) << "nor does it wait for the reader";
 }
 
 }  // namespace

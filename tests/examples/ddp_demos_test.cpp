@@ -65,7 +65,7 @@ std::string file_in(const std::string& folder) { return concat("file://", folder
 
 constexpr const char* kLaunched = "lockstep run --nproc-per-node 2 ";
 
-/// Is a way of starting the ranks of a demo: the shell's line for it.
+/// A way of starting the ranks of a demo: the shell's line for it.
 struct Way {
   const char* name;
   int ranks;
@@ -92,9 +92,8 @@ const Way kWays[] = {
      [](const Text& demo, const Text&) { return two_processes(demo, free_address()); }}};
 
 std::string line_of(const std::string& demo, const TemporaryFolder& folder) {
-  std::string line = demo + " --output " + folder.path().string();
-  if (demo == "ddp_checkpoint")
-    line += " --checkpoint " + (folder.path() / "toy.safetensors").string();
+  std::string line = demo + " --output " + folder.str();
+  if (demo == "ddp_checkpoint") line += " --checkpoint " + folder.file("toy.safetensors");
   return line;
 }
 

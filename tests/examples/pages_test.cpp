@@ -1,9 +1,7 @@
-// Holds docs/parallelism.md to what the library does: its code is from the examples, its tables are
-// what the library prints.
+// Checks docs/parallelism.md: its code is from the examples, its tables are what the library
+// prints.
 
-#include <fstream>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,17 +10,16 @@
 
 #include "lockstep/parallel/schedule/timetable.h"
 
+#include "tests/support/temporary_folder.h"
+
 namespace lockstep {
 namespace {
 
 std::string text_of(const std::string& file) {
-  std::ifstream stream(std::string(LOCKSTEP_SOURCE_DIR) + "/" + file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
+  return testing::contents(std::string(LOCKSTEP_SOURCE_DIR) + "/" + file);
 }
 
-// Leaves away comments and where lines end, which the page sets in its own way.
+// Removes comments and line ends, which the page sets in its own way.
 std::string bare(const std::string& code) {
   const auto without_comments = std::regex_replace(code, std::regex("//[^\\n]*"), "");
   return std::regex_replace(without_comments, std::regex("\\s+"), "");

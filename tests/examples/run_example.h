@@ -5,9 +5,9 @@
 
 namespace lockstep::testing {
 
-/// Is how a command ended, and what it said on both streams.
+/// How a command ended, and what it printed on both streams.
 struct Ended {
-  int status = -1;  ///< as a shell tells it
+  int status = -1;  ///< as a shell reports it
   std::string output;
 };
 
@@ -15,7 +15,7 @@ struct Ended {
 /// is ended.
 Ended run_line(const std::string& line);
 
-/// Gives the numbers that a pattern's first group matches, match by match.
+/// Returns the numbers that a pattern's first group matches, match by match.
 std::vector<double> numbers_in(const std::string& text, const std::string& pattern);
 
 }  // namespace lockstep::testing

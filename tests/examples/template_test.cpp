@@ -1,10 +1,8 @@
-// The template, built as a project of its own, trains by each of its three scripts; where the
+// The template, built as a separate project, trains by each of its three scripts; where the
 // global batch is the same, so are the losses.
 
 #include <filesystem>
 #include <fstream>
-#include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,7 +26,7 @@ using testing::TemporaryFolder;
 constexpr const char* kScripts = LOCKSTEP_TEMPLATE "/scripts/";
 constexpr const char* kProgram = "export TRAIN=" LOCKSTEP_TEMPLATE_BUILD "/train\n";
 
-/// Is what the program prints of its epochs.
+/// What the program prints of its epochs.
 struct Epochs {
   std::vector<double> number, train_loss, test_loss, accuracy, top5;
 };
@@ -51,12 +49,12 @@ class Template : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete folder_; }
 
-  static std::string data() { return folder_->path() / "data"; }
+  static std::string data() { return folder_->file("data"); }
 
-  /// Gives the flags of a run whose ranks take `batch` images each.
+  /// Returns the flags of a run whose ranks take `batch` images each.
   static std::string flags(const std::string& run, int epochs, int batch) {
     return concat(
-        " --data ", data(), " --output ", (folder_->path() / run).string(), " --epochs ", epochs,
+        " --data ", data(), " --output ", folder_->file(run), " --epochs ", epochs,
         " --lr 0.01 --batch-size ", batch, " ");
   }
 
@@ -142,7 +140,7 @@ TEST_F(Template, TrainsInBfloat16) {
 
 // A stand-in for torchrun shows what it is given.
 TEST_F(Template, TheLauncherMayBeTorchrun) {
-  const std::string program = folder_->path() / "torchrun";
+  const std::string program = folder_->file("torchrun");
   std::ofstream(program) << "#!/bin/sh\necho \"$*\"\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const std::string torchrun = concat("export LAUNCHER=", program, " TRAIN=train\n");
@@ -158,22 +156,19 @@ TEST_F(Template, TheLauncherMayBeTorchrun) {
       "--no-python train --epochs 3\n");
 }
 
-TEST_F(Template, WhatIsMissingIsSaid) {
+TEST_F(Template, NamesWhatIsMissing) {
   const auto nodes = run_line(concat(kScripts, "train_several_nodes.sh"));
   EXPECT_NE(nodes.status, 0);
   EXPECT_THAT(nodes.output, ::testing::HasSubstr("say how many nodes take part: NNODES=2"));
-  const auto data = single_device(" --data " + (folder_->path() / "none").string());
+  const auto data = single_device(" --data " + folder_->file("none"));
   EXPECT_EQ(data.status, 3) << data.output;
   EXPECT_THAT(data.output, ::testing::HasSubstr("binary version of CIFAR-100"));
   EXPECT_EQ(single_device(" --epoch 3").status, 2);
 }
 
-// Every file of the project is told of, and nothing that is not there.
+// Every file of the project is named.
 TEST_F(Template, TheReadmeListsItsFiles) {
-  std::ifstream stream(LOCKSTEP_TEMPLATE "/README.md");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  const std::string readme = text.str();
+  const std::string readme = testing::contents(LOCKSTEP_TEMPLATE "/README.md");
   for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_TEMPLATE)) {
     if (!entry.is_regular_file() || entry.path().filename().string().front() == '.') continue;
     const std::string name =

@@ -78,7 +78,7 @@ TEST(ChildProcess, IsGoneWithItsOwner) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-/// Counts what every child of this test inherits from whoever started it.
+/// Counts what every child of this test inherits from its surroundings.
 int descriptors_of_a_plain_child() {
   std::FILE* plain = ::popen("ls /proc/self/fd | wc -l", "r");
   int count = 0;

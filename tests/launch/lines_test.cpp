@@ -1,17 +1,16 @@
-#include <fcntl.h>
+#include "lockstep/launch/output/lines.h"
+
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/console.h"
-#include "lockstep/launch/line_buffer.h"
-#include "lockstep/launch/tail.h"
+#include "lockstep/launch/output/console.h"
 
 namespace lockstep::launch {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(LineBuffer, GivesWholeLinesOnly) {
   LineBuffer lines;
@@ -59,19 +58,8 @@ TEST(Tail, KeepsOfAProgressBarWhatIsVisible) {
   EXPECT_THAT(tail.lines(), ElementsAre("100 %", "windows", std::string(500, 'x')));
 }
 
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
-    reader = FileDescriptor(ends[0]);
-    writer = FileDescriptor(ends[1]);
-  }
-  FileDescriptor reader;
-  FileDescriptor writer;
-};
-
 TEST(Console, NeverWaitsForItsReaderAndLosesNothing) {
-  Pipe output, errors;
+  const Pipe output = make_pipe(), errors = make_pipe();
   Console console(output.writer.get(), errors.writer.get());
   std::string expected;
   while (console.has_room()) {
@@ -93,7 +81,7 @@ TEST(Console, NeverWaitsForItsReaderAndLosesNothing) {
 
 TEST(Console, DropsTheTextWhenTheReaderIsGone) {
   const auto before = ::signal(SIGPIPE, SIG_IGN);
-  Pipe output, errors;
+  Pipe output = make_pipe(), errors = make_pipe();
   output.reader.reset();
   Console console(output.writer.get(), errors.writer.get());
   console.write(Stream::kOutput, "text");

@@ -1,12 +1,12 @@
-#include "lockstep/launch/output_plan.h"
+#include "lockstep/launch/output/output_plan.h"
 
-#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "lockstep/core/error.h"
+
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -81,9 +81,8 @@ TEST(OutputPlan, FillsThePrefix) {
 }
 
 TEST(OutputPlan, RefusesALogFolderThatIsMissingAFileOrNotEmpty) {
-  namespace fs = std::filesystem;
-  std::string folder = fs::temp_directory_path() / "lockstep-test-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const lockstep::testing::TemporaryFolder temporary;
+  const std::string folder = temporary.str();
   EXPECT_NO_THROW(check_log_dir(folder));
   EXPECT_NO_THROW(check_log_dir(""));
   EXPECT_THROW(check_log_dir(folder + "/missing"), InvalidArgument);
@@ -92,7 +91,6 @@ TEST(OutputPlan, RefusesALogFolderThatIsMissingAFileOrNotEmpty) {
   EXPECT_THROW(check_log_dir(folder), InvalidArgument);
   EXPECT_NO_THROW(check_log_dir(folder, true)) << "its logs are continued";
   EXPECT_THROW(check_log_dir(folder + "/file", true), InvalidArgument);
-  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -11,13 +11,13 @@ namespace {
 
 using Step = std::optional<std::int64_t>;
 
-LifeEnd failed(const ExitStatus& status, Step step = {}, std::optional<int> signal = {}) {
+AttemptEnd failed(const ExitStatus& status, Step step = {}, std::optional<int> signal = {}) {
   return {.code = status.result(), .failure = status, .signal = signal, .step = step};
 }
 
-LifeEnd killed(Step step = {}) { return failed({.signal = SIGKILL}, step); }
+AttemptEnd killed(Step step = {}) { return failed({.signal = SIGKILL}, step); }
 
-/// Is what became of a run whose lives ended so.
+/// What became of a run.
 struct Outcome {
   int restarts;
   int code;
@@ -29,31 +29,31 @@ std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
   return out << outcome.restarts << " restarts, code " << outcome.code << ": " << outcome.reason;
 }
 
-/// Lets lives end as listed until none starts; lives that were not needed are an error.
-Outcome outcome(const RestartRules& rules, const std::vector<LifeEnd>& lives) {
+/// Ends attempts as listed until none starts; attempts that were not needed are an error.
+Outcome outcome(const RestartRules& rules, const std::vector<AttemptEnd>& attempts) {
   RestartHistory history;
-  for (std::size_t i = 0; i < lives.size(); ++i) {
-    const NextLife next = next_life(rules, history, lives[i]);
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    const NextAttempt next = next_attempt(rules, history, attempts[i]);
     if (!next.starts) {
-      EXPECT_EQ(i + 1, lives.size()) << "it ended too early: " << next.reason;
+      EXPECT_EQ(i + 1, attempts.size()) << "it ended too early: " << next.reason;
       return {history.restarts, next.code, next.reason};
     }
     EXPECT_EQ(next.history.restarts, history.restarts + 1);
     history = next.history;
   }
-  return {history.restarts, -1, "another life starts"};
+  return {history.restarts, -1, "another attempt starts"};
 }
 
-const LifeEnd kDone{};
+const AttemptEnd kDone{};
 const RestartRules kThree{.most = 3};
 
-TEST(Restart, FollowsAFailureSoOftenAndNoMore) {
+TEST(Restart, FollowsAFailureAsOftenAsAllowed) {
   const std::string used = "restarts used up: --max-restarts 3";
   EXPECT_EQ(outcome({}, {killed()}), (Outcome{0, 137, ""}));
   EXPECT_EQ(outcome(kThree, {kDone}), (Outcome{0, 0, ""}));
   EXPECT_EQ(outcome(kThree, {killed(), kDone}), (Outcome{1, 0, ""}));
   EXPECT_EQ(
-      outcome(kThree, {killed(), killed(), killed()}), (Outcome{3, -1, "another life starts"}));
+      outcome(kThree, {killed(), killed(), killed()}), (Outcome{3, -1, "another attempt starts"}));
   EXPECT_EQ(
       outcome(kThree, {killed(), killed(), killed(), failed({.code = 7})}), (Outcome{3, 7, used}));
 }
@@ -89,14 +89,14 @@ TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
           "code 1"}));
 }
 
-TEST(Restart, OnlyCountsALifeThatWasStruckBeforeItWasBackAtItsStep) {
+TEST(Restart, OnlyCountsAnAttemptThatWasStruckBeforeItWasBackAtItsStep) {
   EXPECT_EQ(outcome(kThree, {killed(500), killed(450), killed(499), kDone}), (Outcome{3, 0, ""}));
   EXPECT_EQ(
       outcome({.most = 1}, {killed(500), killed(450)}),
       (Outcome{1, 137, "restarts used up: --max-restarts 1"}));
 }
 
-TEST(Restart, TakesALifeThatReportedNothingForNoProgressOnceOthersDid) {
+TEST(Restart, TakesAnAttemptThatReportedNothingForNoProgressOnceOthersDid) {
   EXPECT_EQ(
       outcome(kThree, {killed(500), killed()}),
       (Outcome{
@@ -106,7 +106,7 @@ TEST(Restart, TakesALifeThatReportedNothingForNoProgressOnceOthersDid) {
       (Outcome{2, 137, "no progress: died again before its first step, as before"}));
 }
 
-TEST(Restart, NeedsACodeThatAnotherLifeMayChange) {
+TEST(Restart, NeedsACodeThatAnotherAttemptMayChange) {
   const RestartRules ours{.most = 3, .lockstep_codes = true};
   for (const int code : {2, 3, 4, 6, 75, 129, 130, 131, 143}) {
     const Outcome refused = outcome(ours, {failed({.code = code})});
@@ -131,7 +131,7 @@ TEST(Restart, IsCalledOffByASignalWhichThenGivesTheCode) {
   EXPECT_EQ(outcome(kThree, {struck}), (Outcome{0, 143, "not started again: SIGTERM"}));
   EXPECT_EQ(outcome({}, {struck}), (Outcome{0, 137, ""})) << "nothing was called off";
   EXPECT_EQ(outcome({.most = 1}, {killed(), struck}).code, 137);
-  const LifeEnd stopped{.code = 75, .failure = {}, .signal = SIGTERM, .step = 9};
+  const AttemptEnd stopped{.code = 75, .failure = {}, .signal = SIGTERM, .step = 9};
   EXPECT_EQ(outcome(kThree, {killed(5), stopped}), (Outcome{1, 75, ""}));
 }
 

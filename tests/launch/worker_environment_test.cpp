@@ -5,10 +5,10 @@
 namespace lockstep::launch {
 namespace {
 
-using testing::Contains;
-using testing::IsSupersetOf;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::Contains;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
   const WorkerPlace place{

@@ -1,16 +1,27 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <stdlib.h>
 
 #include "lockstep/core/file_descriptor.h"
 
 namespace lockstep::testing {
+
+/// Returns the bytes of a file; none if it is not there.
+inline std::string contents(const std::filesystem::path& path) {
+  const std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
 
 /// An empty folder that is removed with all that is in it.
 class TemporaryFolder {
@@ -29,6 +40,17 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::string str() const { return path_.string(); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+  /// Returns the names in it, sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      found.push_back(entry.path().filename());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
 
   /// Writes a file of these bytes and returns its path.
   std::filesystem::path write(const std::string& name, std::span<const std::uint8_t> bytes) const {

@@ -8,8 +8,8 @@
 #include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
+#include "lockstep/launch/hosts/hosts_options.h"
 #include "lockstep/launch/hosts/inside.h"
-#include "lockstep/launch/hosts/rate.h"
 
 namespace lockstep::cli {
 namespace {

@@ -39,18 +39,17 @@ std::string read_all(const FileDescriptor& pipe) {
 }
 
 std::string try_in_a_process() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("hosts: make a pipe");
-  FileDescriptor reader(ends[0]), writer(ends[1]);
+  Pipe pipe = make_pipe();
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("hosts: fork");
   if (pid == 0) {
     const std::string reason = try_in_this_process();
-    [[maybe_unused]] const ssize_t written = ::write(writer.get(), reason.data(), reason.size());
+    [[maybe_unused]] const ssize_t written =
+        ::write(pipe.writer.get(), reason.data(), reason.size());
     ::_exit(0);
   }
-  writer.reset();
-  const std::string reason = read_all(reader);
+  pipe.writer.reset();
+  const std::string reason = read_all(pipe.reader);
   int status = 0;
   ::waitpid(pid, &status, 0);
   return reason.empty() && status != 0 ? "trying it out failed" : reason;

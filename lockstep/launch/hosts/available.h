@@ -4,8 +4,8 @@
 
 namespace lockstep::launch {
 
-/// Says in a line why several hosts cannot be made within this machine, and what to do; empty when
-/// they can. It tries in a process of its own, once.
+/// Returns a line that says why several hosts cannot be made within this machine, and what to do;
+/// empty when they can. It tries once, in a separate process.
 const std::string& hosts_missing();
 
 }  // namespace lockstep::launch

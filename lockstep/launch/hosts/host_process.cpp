@@ -6,13 +6,20 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/cpu_share.h"
-#include "lockstep/launch/hosts/remote.h"
-#include "lockstep/launch/program_path.h"
 #include "lockstep/launch/worker_environment.h"
 
 namespace lockstep::launch {
 namespace {
+
+std::string shell_word(const std::string& word) {
+  std::string inner;
+  for (const char letter : word) {
+    inner += letter == '\'' ? "'\\''" : std::string(1, letter);
+  }
+  return concat("'", inner, "'");
+}
 
 std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
@@ -27,7 +34,7 @@ std::vector<std::string> command_of(const HostsOptions& options) {
 
 std::string name_of(const std::string& variable) { return variable.substr(0, variable.find('=')); }
 
-/// Lets commands that a command starts find this very program by its bare name, too.
+/// Lets what a command starts find this very program by its bare name, too.
 std::string path_with_ours() {
   const std::string folder = std::filesystem::path(this_program()).parent_path().string();
   return concat("PATH=", search_path(), search_path().empty() ? "" : ":", folder);
@@ -43,7 +50,7 @@ std::vector<std::string> environment_with(std::vector<std::string> variables) {
   return all;
 }
 
-/// Lists the variables of ours that a command on another machine is to have, too.
+/// Returns the variables of ours that a command on another machine is to have, too.
 std::vector<std::string> travelling_variables() {
   std::vector<std::string> result;
   for (const std::string& variable : current_environment()) {
@@ -54,7 +61,7 @@ std::vector<std::string> travelling_variables() {
   return result;
 }
 
-// So many each, in turn; with more hosts than cores they begin again at the first core.
+// That many each, in turn; with more hosts than cores they begin again at the first core.
 std::vector<int> cores_of(const HostsOptions& options, int host) {
   const std::vector<int> all = available_cpus();
   if (options.cores_a_host == 0) return cpu_share(all, host, options.size());
@@ -67,7 +74,7 @@ std::vector<int> cores_of(const HostsOptions& options, int host) {
 }
 
 ChildProcess start_here(
-    const HostsOptions& options, const HostsPlan& plan, const HostNetwork& network,
+    const HostsOptions& options, const AttemptPlan& plan, const HostNetwork& network,
     const Guardian& guardian, int host) {
   std::vector<std::string> arguments{"hosts", "--inside", concat("host-", host)};
   const std::vector<std::string> command = command_of(options);
@@ -84,7 +91,7 @@ ChildProcess start_here(
 
 // Its standard input is ours, which must not end before we do.
 ChildProcess start_there(
-    const HostsOptions& options, const HostsPlan& plan, const Guardian& guardian, int host) {
+    const HostsOptions& options, const AttemptPlan& plan, const Guardian& guardian, int host) {
   std::istringstream by(options.by);
   std::vector<std::string> words;
   for (std::string word; by >> word;) words.push_back(word);
@@ -104,7 +111,7 @@ ChildProcess start_there(
        .guardian = &guardian});
 }
 
-// What host 0 writes to its standard output are the run's results, for who reads ours.
+// What host 0 writes to its standard output are the run's results, and go to ours unchanged.
 WorkerOutput output_of(int host, int hosts) {
   const std::string prefix = hosts > 1 ? concat("[host ", host, "] ") : "";
   const Route output{.shown = true, .file = "", .prefix = host == 0 ? "" : prefix};
@@ -120,12 +127,30 @@ std::string master_address(const HostsOptions& options) {
 
 }  // namespace
 
+std::string shell_words(const std::vector<std::string>& words) {
+  std::vector<std::string> quoted;
+  for (const std::string& word : words) quoted.push_back(shell_word(word));
+  return joined(quoted, " ");
+}
+
+std::string remote_line(
+    const std::string& folder, const std::vector<std::string>& variables,
+    const std::vector<std::string>& command) {
+  const std::string script = concat(
+      "cd ", shell_words({folder}), " || exit 4\n", "exec 3<&0\n", "env ", shell_words(variables),
+      " ", shell_words(command), " 3<&- </dev/null &\n", "child=$!\n",
+      "{ cat <&3; kill -TERM $child; sleep 30; kill -KILL $child; } >/dev/null 2>&1 &\n",
+      "watch=$!\n", "wait $child\n", "code=$?\n", "kill $watch\n", "exit $code\n");
+  // The user's own shell there may be of any kind.
+  return shell_words({"sh", "-c", script});
+}
+
 std::vector<std::string> host_variables(
-    const HostsOptions& options, const HostsPlan& plan, int host) {
+    const HostsOptions& options, const AttemptPlan& plan, int host) {
   std::vector<std::string> variables{
       concat("PET_NNODES=", options.size()), concat("PET_NODE_RANK=", host),
       concat("PET_MASTER_ADDR=", master_address(options)),
-      // Another with each life, so that no process of an earlier one is met.
+      // Another with each attempt, so that no process of an earlier one is met.
       concat("PET_MASTER_PORT=", options.master_port + plan.restart),
       concat("TORCHELASTIC_RESTART_COUNT=", plan.restart)};
   if (options.count == 0) return variables;
@@ -135,17 +160,17 @@ std::vector<std::string> host_variables(
   return variables;
 }
 
-std::vector<HostProcess> start_hosts(
-    const HostsOptions& options, const HostsPlan& plan, const HostNetwork* network,
+std::vector<Worker> start_hosts(
+    const HostsOptions& options, const AttemptPlan& plan, const HostNetwork* network,
     const Guardian& guardian) {
-  std::vector<HostProcess> hosts;
+  std::vector<Worker> hosts;
   for (int host = 0; host < options.size(); ++host) {
-    hosts.push_back({.host = host, .output = output_of(host, options.size())});
+    hosts.push_back({.number = host, .output = output_of(host, options.size())});
   }
-  for (HostProcess& each : hosts) {
+  for (Worker& each : hosts) {
     each.process.emplace(
-        network != nullptr ? start_here(options, plan, *network, guardian, each.host)
-                           : start_there(options, plan, guardian, each.host));
+        network != nullptr ? start_here(options, plan, *network, guardian, each.number)
+                           : start_there(options, plan, guardian, each.number));
     each.output.connect(each.process->take_output(), each.process->take_errors());
   }
   return hosts;

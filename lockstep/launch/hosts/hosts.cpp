@@ -4,20 +4,17 @@
 #include <optional>
 #include <system_error>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hosts/available.h"
-#include "lockstep/launch/hosts/hosts_life.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/hosts/host_process.h"
 
 namespace lockstep::launch {
 namespace {
 
-using Clock = HostsLife::Clock;
+using Moment = std::optional<std::chrono::steady_clock::time_point>;
 
 std::optional<HostNetwork> network_of(const HostsOptions& options) {
   if (options.count == 0) return std::nullopt;
@@ -30,89 +27,81 @@ std::optional<HostNetwork> network_of(const HostsOptions& options) {
 
 /// Makes our standard input one that ends when we do: with it the commands of real hosts end.
 FileDescriptor hold_input_open() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("hosts: make a pipe");
-  const FileDescriptor reader(ends[0]);
-  FileDescriptor writer(ends[1]);
-  if (::dup2(reader.get(), STDIN_FILENO) < 0) throw_errno("hosts: set up the standard input");
-  return writer;
+  Pipe pipe = make_pipe();
+  if (::dup2(pipe.reader.get(), STDIN_FILENO) < 0) throw_errno("hosts: set up the standard input");
+  return std::move(pipe.writer);
 }
 
-std::optional<Clock::time_point> moment_of(const std::optional<Drill>& drill) {
+Moment moment_of(const std::optional<Drill>& drill) {
+  using Clock = std::chrono::steady_clock;
   if (!drill) return std::nullopt;
   const std::chrono::duration<double> seconds(drill->seconds);
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
 }
 
-/// Has the hosts' commands live until they have done their work or are given up.
-class HostsRun {
- public:
-  explicit HostsRun(const HostsOptions& options)
-      : options_(options), network_(network_of(options)), strike_(moment_of(options.drill)) {
-    if (!network_) input_ = hold_input_open();
-  }
+EndingRules ending_rules_for_hosts(const HostsOptions& options) {
+  using std::chrono::milliseconds;
+  return {
+      .members = "hosts' commands",
+      .grace_period = options.grace_period,
+      // Commands that lose a peer end by themselves, and say why.
+      .for_own_end = milliseconds(1000),
+      .after_failure = milliseconds(500),
+      .may_stop = true};
+}
 
-  int run() {
-    HostsPlan plan;
-    RestartHistory history;
-    while (true) {
-      const HostsReport report = live(plan);
-      if (report.struck) strike_.reset();
-      // Codes of ours say whether it is of use.
-      const RestartRules rules{
-          .most = options_.max_restarts, .lockstep_codes = options_.program == "lockstep"};
-      const NextLife next = next_life(rules, history, report.end);
-      history = next.history;
-      tell(report, next);
-      if (!next.starts) return next.code;
-      plan = {.restart = history.restarts, .death_ns = report.death_ns};
-    }
+/// One attempt of the commands on all hosts.
+class HostsAttempt : public Attempt {
+ public:
+  /// `strike` is when the drill's host is killed; it is reset when that is done.
+  HostsAttempt(
+      Supervisor& supervisor, const HostsOptions& options, const AttemptPlan& plan,
+      const std::optional<HostNetwork>& network, Moment& strike)
+      : Attempt(supervisor, ending_rules_for_hosts(options)), options_(options), strike_(strike) {
+    take(start_hosts(options, plan, network ? &*network : nullptr, guardian()));
   }
 
  private:
-  HostsReport live(const HostsPlan& plan) {
-    HostsLife life(options_, plan, network_ ? &*network_ : nullptr, signals_, console_, strike_);
-    HostsReport report = life.run();
-    drain();
-    return report;
+  void on_first_failure(const Worker&) override {}
+
+  std::string describe(const Worker& cause) override {
+    return concat("host ", cause.number, " ", cause.status->text(), "\n");
   }
 
-  void tell(const HostsReport& report, const NextLife& next) {
-    if (report.cause.empty() || (next.starts && options_.quiet)) return;
-    const std::string consequence =
-        next.starts ? concat("restart ", next.history.restarts, " of ", options_.max_restarts)
-                    : "the run failed";
-    console_.write(Stream::kErrors, concat("lockstep: ", consequence, ": ", report.cause, "\n"));
-    if (!next.reason.empty()) {
-      console_.write(Stream::kErrors, concat("lockstep: ", next.reason, "\n"));
+  std::optional<std::int64_t> furthest_step() const override { return std::nullopt; }
+
+  Moment on_wake() override {
+    if (strike_ && Clock::now() >= *strike_) {
+      strike_.reset();
+      strike(workers()[static_cast<std::size_t>(options_.drill->host)]);
     }
-    drain();
+    return strike_;
   }
 
-  /// Waits until all is read by who reads our output.
-  void drain() {
-    for (console_.flush(); !console_.empty(); console_.flush()) {
-      std::vector<pollfd> waited;
-      console_.add_to(waited);
-      ::poll(waited.data(), waited.size(), 1000);
-    }
+  void strike(const Worker& host) {
+    if (host.status) return;
+    say(concat("killing host ", host.number, ", as --kill asks"));
+    host.process->signal_group(SIGKILL);
   }
 
   const HostsOptions& options_;
-  const Subreaper subreaper_;
-  const SignalReader signals_{{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}};
-  Console console_{STDOUT_FILENO, STDERR_FILENO};
-  FileDescriptor input_;
-  std::optional<HostNetwork> network_;
-  std::optional<Clock::time_point> strike_;
+  Moment& strike_;
 };
 
 }  // namespace
 
 int run_hosts(const HostsOptions& options) {
   check_options(options);
-  ::signal(SIGPIPE, SIG_IGN);  // who reads our output may go; the run matters more
-  return HostsRun(options).run();
+  Supervisor supervisor({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1}, options.quiet);
+  const auto network = network_of(options);
+  Moment strike = moment_of(options.drill);
+  const FileDescriptor input = network ? FileDescriptor() : hold_input_open();
+  // Codes of ours say whether a restart may help.
+  const RestartRules rules{
+      .most = options.max_restarts, .lockstep_codes = options.program == "lockstep"};
+  return supervisor.run(rules, 0, [&](const AttemptPlan& plan) {
+    return HostsAttempt(supervisor, options, plan, network, strike).run();
+  });
 }
 
 }  // namespace lockstep::launch

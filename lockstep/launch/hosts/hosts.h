@@ -8,10 +8,10 @@ namespace lockstep::launch {
 /// and returns the run's exit code: 0, or that of the host that failed first.
 ///
 /// The first failure ends all; then they are started again, if the options allow it. A signal from
-/// outside is passed on. Nothing is left at the end, also when the calling process is killed.
+/// outside is passed on. Nothing is left at the end, even when the calling process is killed.
 ///
-/// Call it from the main thread of `lockstep` itself, which made hosts start anew as their first
-/// process. Throws InvalidArgument, and std::system_error for what is wrong before the start.
+/// Call it from the main thread of `lockstep` itself, which is also the first process of each made
+/// host. Throws InvalidArgument, and std::system_error for what is wrong before the start.
 int run_hosts(const HostsOptions& options);
 
 }  // namespace lockstep::launch

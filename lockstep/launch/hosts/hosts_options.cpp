@@ -1,12 +1,18 @@
 #include "lockstep/launch/hosts/hosts_options.h"
 
-#include <charconv>
+#include <map>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/hosts/network.h"
 
 namespace lockstep::launch {
 namespace {
+
+constexpr double kLeastRate = 64e3;
+constexpr double kMostRate = 1000e9;
+
+const std::map<std::string, double> kRateUnits{{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
 
 bool is_name(const std::string& name) {
   // One that begins with a dash would be a flag of ssh.
@@ -21,7 +27,7 @@ void check_which(const HostsOptions& options) {
       !made || (options.count >= 1 && options.count <= HostNetwork::kMostHosts),
       "hosts: --count must be 1 to ", HostNetwork::kMostHosts, ": ", options.count);
   for (const std::string& name : options.names) {
-    check(is_name(name), "hosts: --names: is no host's name: ", name);
+    check(is_name(name), "hosts: --names: not the name of a host: ", name);
   }
   check(
       made || (options.rate == 0 && options.cores_a_host == 0 && !options.drill),
@@ -31,16 +37,26 @@ void check_which(const HostsOptions& options) {
 }  // namespace
 
 Drill parse_drill(const std::string& text) {
-  Drill drill;
-  const char* const end = text.data() + text.size();
-  const auto host = std::from_chars(text.data(), end, drill.host);
-  const bool split = host.ec == std::errc() && host.ptr != end && *host.ptr == '@';
-  const auto seconds = split ? std::from_chars(host.ptr + 1, end, drill.seconds) : host;
+  const auto parts = split(text, '@');
+  const auto host = parse_number<int>(parts.front());
+  const auto seconds = parse_number<double>(parts.back());
   check(
-      split && seconds.ec == std::errc() && seconds.ptr == end && drill.seconds >= 0 &&
-          drill.seconds <= 1e6,
+      parts.size() == 2 && host && seconds && *seconds >= 0 && *seconds <= 1e6,
       "hosts: --kill must be HOST@SECONDS, as 1@5: ", text);
-  return drill;
+  return {.host = *host, .seconds = *seconds};
+}
+
+std::int64_t parse_rate(const std::string& text) {
+  const auto end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto number = parse_number<double>(text.substr(0, end));
+  const auto unit = kRateUnits.find(text.substr(end));
+  check(
+      number && unit != kRateUnits.end(),
+      "hosts: --rate must be a number and kbit, mbit or gbit, as 1gbit: ", text);
+  const double bits = *number * unit->second;
+  check(
+      bits >= kLeastRate && bits <= kMostRate, "hosts: --rate must be 64kbit to 1000gbit: ", text);
+  return static_cast<std::int64_t>(bits);
 }
 
 void check_options(const HostsOptions& options) {

@@ -8,13 +8,13 @@
 
 namespace lockstep::launch {
 
-/// Says which host is struck, and when.
+/// Which host is killed, and when.
 struct Drill {
   int host = 0;
-  double seconds = 0;  ///< after the start of the first life
+  double seconds = 0;  ///< after the start of the first attempt
 };
 
-/// Says what several hosts are to do, and which hosts these are.
+/// What several hosts are to do, and which hosts these are.
 struct HostsOptions {
   int count = 0;  ///< hosts made within this machine; 0: `names` are real ones
   std::vector<std::string> names = {};  ///< HOST or USER@HOST; the first is host 0
@@ -35,7 +35,11 @@ struct HostsOptions {
 /// Reads `HOST@SECONDS`, as `1@2.5`. Throws InvalidArgument.
 Drill parse_drill(const std::string& text);
 
-/// Throws InvalidArgument that names the flag for what cannot be.
+/// Reads a rate as `tc` writes it, `500mbit`, `2.5gbit`, and returns bits per second. Throws
+/// InvalidArgument for another form and outside 64kbit to 1000gbit.
+std::int64_t parse_rate(const std::string& text);
+
+/// Throws InvalidArgument that names the flag for options that cannot work.
 void check_options(const HostsOptions& options);
 
 }  // namespace lockstep::launch

@@ -22,7 +22,6 @@
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hosts/network.h"
-#include "lockstep/launch/program_path.h"
 #include "lockstep/launch/signal_reader.h"
 #include "lockstep/launch/strays.h"
 #include "lockstep/launch/worker_environment.h"
@@ -70,8 +69,8 @@ void mount_own_proc() {
   if (::mount("proc", "/proc", "proc", flags, nullptr) != 0) throw_errno("hosts: mount /proc");
 }
 
-/// Is the first process of a host: waits for the command and for what nobody else waits for. With
-/// its end the kernel kills all others.
+/// Does what the first process of a host does: waits for the command and for orphans. When it ends,
+/// the kernel kills all others.
 int be_first_process(const std::vector<std::string>& command, const SignalReader& signals) {
   mount_own_proc();
   mount_own_names();
@@ -120,15 +119,12 @@ int run_as_host(const std::string& name, const std::vector<std::string>& command
   const SignalReader signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
   keep_apart();
   if (::sethostname(name.data(), name.size()) != 0) throw_errno("hosts: set the host's name");
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("hosts: make a pipe");
-  const FileDescriptor reader(ends[0]);
-  FileDescriptor writer(ends[1]);
+  Pipe pipe = make_pipe();
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("hosts: fork");
   if (pid > 0) return wait_for(pid);
-  writer.reset();
-  die_with(reader);
+  pipe.writer.reset();
+  die_with(pipe.reader);
   return be_first_process(command, signals);
 }
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::launch {
 
-/// Gives what this process starts next processes, mounts and a host name of their own. Throws
+/// Gives what this process starts next its own processes, mounts and host name. Throws
 /// std::system_error.
 void keep_apart();
 

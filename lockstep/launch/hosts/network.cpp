@@ -1,5 +1,6 @@
 #include "lockstep/launch/hosts/network.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <fcntl.h>
@@ -7,7 +8,6 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hosts/rate.h"
 #include "lockstep/launch/hosts/tool.h"
 
 namespace lockstep::launch {
@@ -91,6 +91,11 @@ HostNetwork::Visit::Visit(const HostNetwork& network, int host) : home_(network.
 
 HostNetwork::Visit::~Visit() {
   if (::setns(home_, CLONE_NEWNET) != 0) std::abort();
+}
+
+std::int64_t burst_bytes(std::int64_t bits_per_second) {
+  constexpr std::int64_t kLeastBurst = 16 * 1024;  // some packets of the usual size
+  return std::max(kLeastBurst, bits_per_second / 8 / 500);
 }
 
 }  // namespace lockstep::launch

@@ -8,14 +8,14 @@
 
 namespace lockstep::launch {
 
-/// Says which hosts are joined, and how.
+/// Which hosts are joined, and how.
 struct NetworkOptions {
   int hosts = 2;
   std::int64_t rate = 0;  ///< bits per second of each host in each direction; 0: no limit
 };
 
-/// Is a network of hosts within this machine: a network namespace for each, joined by pairs of
-/// virtual interfaces and a bridge that has a namespace of its own.
+/// A network of hosts within this machine: a network namespace for each, joined by pairs of virtual
+/// interfaces and a bridge that has its own namespace.
 ///
 /// Nothing of it has a name outside: all of it goes with the last process that is in it, however
 /// that ends, and no address can clash with one of the machine.
@@ -25,13 +25,12 @@ class HostNetwork {
   /// step, when rights, programs or parts of the kernel are missing.
   explicit HostNetwork(const NetworkOptions& options);
 
-  /// Gives the IPv4 address of a host, by which the others reach it.
+  /// Returns the IPv4 address of a host, by which the others reach it.
   static std::string address(int host);
 
-  /// Names the interface that each host has, apart from its loopback.
+  /// The interface that each host has apart from its loopback.
   static constexpr const char* kInterface = "eth0";
 
-  /// Is the most hosts that a network can have.
   static constexpr int kMostHosts = 250;
 
   /// Puts the calling thread, and what it starts, into a host's network until its end.
@@ -53,5 +52,8 @@ class HostNetwork {
   FileDescriptor bridge_;
   std::vector<FileDescriptor> hosts_;
 };
+
+/// Returns how many bytes may pass at once at a rate: what two milliseconds carry, at least 16 KiB.
+std::int64_t burst_bytes(std::int64_t bits_per_second);
 
 }  // namespace lockstep::launch

@@ -1,7 +1,6 @@
 #include "lockstep/launch/hosts/tool.h"
 
 #include <cerrno>
-#include <sstream>
 #include <system_error>
 
 #include <poll.h>
@@ -9,6 +8,7 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/worker_environment.h"
 
@@ -16,11 +16,9 @@ namespace lockstep::launch {
 namespace {
 
 [[noreturn]] void fail(const std::vector<std::string>& command, const std::string& reason) {
-  std::string line;
-  for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
   throw std::system_error(
       std::make_error_code(std::errc::operation_not_supported),
-      concat("hosts: ", line, ": ", reason));
+      concat("hosts: ", joined(command, " "), ": ", reason));
 }
 
 ExitStatus wait_for(const ChildProcess& child) {
@@ -41,8 +39,8 @@ std::string first_line(const FileDescriptor& pipe) {
 }  // namespace
 
 std::string find_tool(const std::string& name) {
-  std::istringstream folders(environment("PATH").value_or("") + ":/usr/sbin:/sbin:/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
+  const std::string folders = environment("PATH").value_or("") + ":/usr/sbin:/sbin:/usr/bin:/bin";
+  for (const std::string& folder : split(folders, ':')) {
     const std::string path = concat(folder, "/", name);
     if (!folder.empty() && ::access(path.c_str(), X_OK) == 0) return path;
   }

@@ -10,7 +10,7 @@ namespace lockstep::launch {
 std::string find_tool(const std::string& name);
 
 /// Runs a program of the system, `ip` or `tc`, and waits for its end. Throws std::system_error with
-/// the command and what it said when it fails or is not there.
+/// the command and its message when it fails or is not there.
 void run_tool(const std::vector<std::string>& command);
 
 }  // namespace lockstep::launch

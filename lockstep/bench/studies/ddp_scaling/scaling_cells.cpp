@@ -5,7 +5,7 @@
 #include "lockstep/bench/studies/ddp_scaling/published_times.h"
 #include "lockstep/bench/studies/ddp_scaling/scaling_values.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hosts/rate.h"
+#include "lockstep/launch/hosts/hosts_options.h"
 
 namespace lockstep::bench {
 

@@ -1,0 +1,215 @@
+#include "lockstep/launch/attempt.h"
+
+#include <algorithm>
+
+#include <sys/epoll.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/core/progress_page.h"
+#include "lockstep/launch/strays.h"
+
+namespace lockstep::launch {
+namespace {
+
+// Output of processes that cannot be killed (stuck in the kernel) is waited for no longer.
+constexpr auto kLastOutput = std::chrono::seconds(1);
+
+constexpr int kSignalEvent = -1;
+constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
+constexpr int kPeersLost = static_cast<int>(ExitCode::kPeersLost);
+
+}  // namespace
+
+// Note [Who failed first]
+// All process descriptors sit in one epoll set. The kernel appends to its ready list when a process
+// ends, so that even processes that ended between two looks come out in the order of their ends.
+Attempt::Attempt(Supervisor& supervisor, const EndingRules& rules)
+    : supervisor_(supervisor), rules_(rules), events_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!events_) throw_errno("launch: watch processes");
+  add_event(supervisor_.signals().descriptor(), kSignalEvent);
+}
+
+void Attempt::take(std::vector<Worker> workers) {
+  workers_ = std::move(workers);
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    add_event(workers_[i].process->descriptor(), static_cast<int>(i));
+  }
+}
+
+AttemptReport Attempt::run() {
+  wake_ = on_wake();
+  while (!finished()) step();
+  return report();
+}
+
+void Attempt::add_event(int descriptor, int index) const {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = index;
+  if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
+    throw_errno("launch: watch");
+}
+
+void Attempt::step() {
+  // What dead processes left in their pipes is little and is read at once: the next attempt need
+  // not wait for a slow reader of our output.
+  Console& console = supervisor_.console();
+  const bool ended = running() == 0;
+  const auto reads = [&] { return ended || console.has_room(); };
+  std::vector<pollfd> waited{{events_.get(), POLLIN, 0}};
+  console.add_to(waited);
+  if (reads()) {
+    for (const Worker& worker : workers_) worker.output.add_to(waited);
+  }
+  ::poll(waited.data(), waited.size(), milliseconds_to_wait());
+  console.flush();
+  for (Worker& worker : workers_) {
+    if (reads()) worker.output.read(console);
+  }
+  take_events();
+  wake_ = on_wake();
+  if (deadline_ && Clock::now() >= *deadline_) pass_deadline();
+}
+
+int Attempt::milliseconds_to_wait() const {
+  std::int64_t wait = -1;
+  for (const auto& moment : {deadline_, wake_}) {
+    if (!moment) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*moment - Clock::now()).count();
+    wait = std::max<std::int64_t>(0, wait < 0 ? left : std::min<std::int64_t>(wait, left));
+  }
+  return static_cast<int>(wait);
+}
+
+void Attempt::take_events() {
+  epoll_event events[64];
+  const int count = ::epoll_wait(events_.get(), events, 64, 0);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.fd == kSignalEvent) {
+      for (const int signal : supervisor_.signals().read()) on_signal(signal);
+    } else {
+      on_end(workers_[static_cast<std::size_t>(events[i].data.fd)]);
+    }
+  }
+}
+
+bool Attempt::is_failure(const ExitStatus& status) const {
+  return !status.succeeded() && !(rules_.may_stop && status.result() == kStopped);
+}
+
+void Attempt::on_end(Worker& worker) {
+  worker.status = worker.process->status();
+  if (!worker.status) return;
+  ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
+  if (is_failure(*worker.status) && ending_ != Ending::kAsked) on_failure(worker);
+  if (running() == 0) clean_up();
+}
+
+void Attempt::on_failure(const Worker& worker) {
+  failed_.push_back(&worker);
+  if (ending_ == Ending::kAwaited) return;
+  death_ns_ = monotonic_nanoseconds();
+  on_first_failure(worker);
+  if (rules_.for_own_end.count() == 0) return end_after_failure();
+  ending_ = Ending::kAwaited;
+  deadline_ = Clock::now() + rules_.for_own_end;
+}
+
+void Attempt::on_signal(int signal) {
+  if (signal == SIGCHLD) return reap_strays(known());
+  if (!signal_) signal_ = signal;
+  if (running() == 0) return;
+  if (ending_ == Ending::kNone) {
+    say(concat("passing ", signal_name(signal), " on to all ", rules_.members));
+    return end_all(signal, rules_.grace_period);
+  }
+  if (signal == SIGHUP) return;  // a closed terminal may send it twice
+  say(concat(signal_name(signal), ": killing all ", rules_.members));
+  kill_all();
+}
+
+void Attempt::end_after_failure() {
+  const auto grace = rules_.after_failure;
+  end_all(grace.count() > 0 ? SIGTERM : SIGKILL, grace);
+}
+
+void Attempt::end_all(int signal, Clock::duration grace) {
+  ending_ = Ending::kAsked;
+  deadline_ = Clock::now() + grace;
+  for (const Worker& worker : workers_) worker.process->signal_group(signal);
+}
+
+void Attempt::pass_deadline() {
+  if (running() == 0) {
+    // A process out of our reach keeps these pipes open.
+    for (Worker& worker : workers_) worker.output.close(supervisor_.console());
+    return deadline_.reset();
+  }
+  if (ending_ == Ending::kAwaited) return end_after_failure();
+  if (signal_ && failed_.empty()) {
+    say(concat("the grace period is over: killing all ", rules_.members));
+  }
+  kill_all();
+}
+
+void Attempt::kill_all() {
+  ending_ = Ending::kAsked;
+  for (const Worker& worker : workers_) worker.process->signal_group(SIGKILL);
+  deadline_.reset();
+}
+
+/// Ends what the processes left running, so that the pipes are closed and nothing stays behind.
+void Attempt::clean_up() {
+  for (const Worker& worker : workers_) worker.process->signal_group(SIGKILL);
+  kill_strays(known());
+  deadline_ = Clock::now() + kLastOutput;
+}
+
+bool Attempt::finished() const {
+  const auto open = [](const Worker& worker) { return worker.output.open(); };
+  return running() == 0 && std::none_of(workers_.begin(), workers_.end(), open);
+}
+
+std::vector<pid_t> Attempt::known() const {
+  std::vector<pid_t> pids{guardian_.pid()};
+  for (const Worker& worker : workers_) pids.push_back(worker.process->pid());
+  return pids;
+}
+
+std::ptrdiff_t Attempt::running() const {
+  return std::count_if(
+      workers_.begin(), workers_.end(), [](const Worker& worker) { return !worker.status; });
+}
+
+const Worker* Attempt::cause() const {
+  if (failed_.empty()) return nullptr;
+  const auto found = std::find_if(failed_.begin(), failed_.end(), [](const Worker* worker) {
+    return worker->status->result() != kPeersLost;
+  });
+  return found == failed_.end() ? failed_.front() : *found;
+}
+
+AttemptReport Attempt::report() {
+  AttemptReport report;
+  report.end = {.code = code(), .failure = {}, .signal = signal_, .step = furthest_step()};
+  const Worker* const cause = this->cause();
+  if (cause == nullptr) return report;
+  report.end.failure = cause->status;
+  report.failure = describe(*cause);
+  report.death_ns = death_ns_;
+  return report;
+}
+
+int Attempt::code() const {
+  if (const Worker* const failed = cause()) return failed->status->result();
+  bool stopped = false;
+  for (const Worker& worker : workers_) {
+    const int code = worker.status->result();
+    if (code != 0 && code != kStopped && signal_) return 128 + *signal_;
+    stopped = stopped || code == kStopped;
+  }
+  return stopped ? kStopped : 0;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/output/console.h"
+#include "lockstep/launch/restart.h"
+#include "lockstep/launch/signal_reader.h"
+#include "lockstep/launch/strays.h"
+
+namespace lockstep::launch {
+
+/// What is known when an attempt is over.
+struct AttemptReport {
+  AttemptEnd end;
+  std::string failure;        ///< lines that say what failed; empty: nothing did
+  std::int64_t death_ns = 0;  ///< when that was seen, on the monotonic clock
+};
+
+/// Starts a group, again after each failure until it is given up, and reports the failures.
+class Supervisor {
+ public:
+  using MakeAttempt = std::function<AttemptReport(const AttemptPlan&)>;
+
+  /// Reads these signals from now on, and takes over processes whose parents have ended.
+  Supervisor(std::vector<int> signals, bool quiet);
+
+  /// Makes attempts, the first of which follows a failure at `death_ns` (0: none), and returns the
+  /// run's exit code. A signal that comes between two attempts waits for the next one.
+  int run(const RestartRules& rules, std::int64_t death_ns, const MakeAttempt& attempt);
+
+  const SignalReader& signals() const { return signals_; }
+  Console& console() { return console_; }
+
+  /// Prints `lockstep: TEXT` on standard error, unless it is to be quiet.
+  void say(const std::string& text);
+
+ private:
+  AttemptReport make(const MakeAttempt& attempt, const AttemptPlan& plan);
+  void report_failure(const AttemptReport& report, const NextAttempt& next, int most);
+  void drain();
+
+  Subreaper subreaper_;
+  SignalReader signals_;
+  Console console_;
+  bool quiet_;
+};
+
+}  // namespace lockstep::launch

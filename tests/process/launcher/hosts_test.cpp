@@ -1,0 +1,188 @@
+// Hosts that are made within this machine, with real processes and sockets. This needs root.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "lockstep/launch/hosts/available.h"
+
+#include "tests/process/command.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class MadeHosts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!launch::hosts_missing().empty()) GTEST_SKIP() << launch::hosts_missing();
+  }
+
+  /// Returns the arguments of `lockstep hosts LINE sh -c SCRIPT`.
+  static Words shell_on(const std::string& line, const std::string& script) {
+    Words all = words("hosts " + line + " sh -c");
+    all.push_back(script);
+    return all;
+  }
+
+  /// Returns the arguments by which two hosts run a script.
+  static Words two(const std::string& script, const std::string& flags = "") {
+    return shell_on("--count 2 " + flags + " --", script);
+  }
+
+  /// Trains with one rank on each of two hosts.
+  static Ended train(const std::string& hosts, const std::string& flags) {
+    return run_command(words(
+        "hosts --count 2 " + hosts + " -- lockstep run --nproc-per-node 1 -- lockstep train " +
+        "--model toy --data mock " + flags));
+  }
+};
+
+TEST_F(MadeHosts, KnowTheirPlaceAndHaveTheirOwnNames) {
+  const auto run = run_command(shell_on(
+      "--count 3 --",
+      "echo $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT named $(cat "
+      "/proc/sys/kernel/hostname)"));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("0 of 3 at 10.77.77.1:29500 named host-0\n"));
+  EXPECT_THAT(run.out, HasSubstr("[host 2] 2 of 3 at 10.77.77.1:29500 named host-2\n"));
+  EXPECT_THAT(run.out, Not(HasSubstr("[host 0]"))) << "its output is the run's result";
+}
+
+TEST_F(MadeHosts, HaveTheirOwnProcessesAndNetwork) {
+  const auto run = run_command(two("echo pid $$; ls -d /proc/[0-9]* | wc -l; ip -o link"));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("pid 2\n")) << "the first process is ours";
+  EXPECT_THAT(run.out, HasSubstr("eth0@"));
+  EXPECT_THAT(run.out, HasSubstr("lo: <LOOPBACK,UP"));
+  EXPECT_THAT(run.out, Not(HasSubstr("port0"))) << "the switch is elsewhere";
+}
+
+constexpr const char* kTalk = R"(
+import os, socket, time
+place = (os.environ["PET_MASTER_ADDR"], int(os.environ["PET_MASTER_PORT"]))
+if os.environ["PET_NODE_RANK"] == "0":
+    listener = socket.create_server(place)
+    connection, peer = listener.accept()
+    count = 0
+    while piece := connection.recv(1 << 16): count += len(piece)
+    print("received", count, "from", peer[0])
+else:
+    while True:
+        try:
+            connection = socket.create_connection(place)
+            break
+        except OSError:
+            time.sleep(0.01)
+    connection.sendall(b"x" * 3000000)
+    connection.close()
+)";
+
+TEST_F(MadeHosts, ReachEachOtherOverALimitedLink) {
+  const auto run = run_command(two(
+      "tc qdisc show dev eth0; exec python3 -c '" + std::string(kTalk) + "'", "--rate 100mbit"));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("received 3000000 from 10.77.77.2"));
+  EXPECT_THAT(run.out, HasSubstr("tbf"));
+  EXPECT_THAT(run.out, HasSubstr("rate 100Mbit"));
+}
+
+TEST_F(MadeHosts, TheFirstFailureEndsAll) {
+  const auto run = run_command(two("if [ $PET_NODE_RANK = 1 ]; then exit 7; fi; sleep 600"));
+  EXPECT_EQ(run.code(), 7);
+  EXPECT_THAT(run.err, HasSubstr("the run failed: host 1 exited with code 7"));
+}
+
+TEST_F(MadeHosts, AHostThatLostTheOthersIsNotTheCause) {
+  const TemporaryFolder folder;
+  const std::string lost = folder.file("lost");
+  const auto run = run_command(
+      two("if [ $PET_NODE_RANK = 0 ]; then touch " + lost + "; exit 5; fi; while [ ! -e " + lost +
+          " ]; do sleep 0.01; done; exit 9"));
+  EXPECT_EQ(run.code(), 9) << run.err;
+}
+
+TEST_F(MadeHosts, NothingIsLeftWhenTheLauncherIsKilled) {
+  const std::string mark = "LOCKSTEP_TEST_MARK=" + std::to_string(::getpid());
+  Command run(two("setsid sleep 600 & sleep 600 & echo ready; wait"), {mark});
+  run.wait_for_lines(2);
+  const auto pids = processes_with_variable(mark);
+  ASSERT_GE(pids.size(), 9U);  // ours, and on each host two of ours, a shell, two sleeps
+  run.signal(SIGKILL);
+  EXPECT_TRUE(all_end(pids));
+  run.wait();
+}
+
+TEST_F(MadeHosts, NothingIsLeftOfACommandThatLeftProcesses) {
+  const std::string mark = "LOCKSTEP_TEST_MARK=left-" + std::to_string(::getpid());
+  const auto run = run_command(two("setsid sleep 600 >/dev/null 2>&1 & exit 0"), {mark});
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_TRUE(all_end(processes_with_variable(mark)));
+}
+
+TEST_F(MadeHosts, SignalsArePassedOn) {
+  Command run(two("trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.01; done"));
+  run.wait_for_lines(2);
+  run.signal(SIGTERM);
+  const auto end = run.wait();
+  EXPECT_EQ(end.code(), 128 + SIGTERM);
+  EXPECT_THAT(end.out, HasSubstr("\nasked"));
+  EXPECT_THAT(end.out, HasSubstr("[host 1] asked"));
+}
+
+TEST_F(MadeHosts, AreStartedAgainAfterADrill) {
+  const auto run = run_command(two(
+      "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 600; echo attempt $TORCHELASTIC_RESTART_COUNT "
+      "port $PET_MASTER_PORT",
+      "--max-restarts 1 --kill 1@0.2"));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("attempt 1 port 29501\n"));
+  EXPECT_THAT(run.out, HasSubstr("[host 1] attempt 1"));
+  EXPECT_THAT(run.err, HasSubstr("killing host 1, as --kill asks"));
+  EXPECT_THAT(run.err, HasSubstr("restart 1 of 1: host 1 was killed by SIGKILL"));
+}
+
+TEST_F(MadeHosts, ARunThatFailsAgainIsGivenUp) {
+  const auto run = run_command(two("exit 8", "--max-restarts 2"));
+  EXPECT_EQ(run.code(), 8);
+  EXPECT_THAT(run.err, HasSubstr("restarts used up: --max-restarts 2"));
+}
+
+TEST_F(MadeHosts, ALauncherInsideCountsOn) {
+  const auto run = run_command(shell_on(
+      "--count 2 --max-restarts 1 --kill 0@0.2 -- lockstep run --nproc-per-node 1 --",
+      "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 600; echo rank $RANK of $WORLD_SIZE "
+      "restart $TORCHELASTIC_RESTART_COUNT after ${LOCKSTEP_DEATH_NS:+a death}"));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("rank 0 of 2 restart 1 after a death\n"));
+  EXPECT_THAT(run.out, HasSubstr("rank 1 of 2 restart 1 after a death\n"));
+}
+
+TEST_F(MadeHosts, TrainTogetherAndOneWrites) {
+  const TemporaryFolder folder;
+  const auto run =
+      train("--rate 1gbit", "--max-steps 3 --progress none --json --output " + folder.file("run"));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("\"world_size\":2"));
+  EXPECT_THAT(contents(folder.file("run/summary.json")), HasSubstr("\"world_size\":2"));
+}
+
+TEST_F(MadeHosts, SayWhenRightsAreMissing) {
+  const auto run = run_command(
+      {"--bounding-set", "-sys_admin", built_lockstep(), "hosts", "--count", "2", "--", "true"}, {},
+      "/usr/bin/setpriv");
+  EXPECT_EQ(run.code(), 4);
+  EXPECT_THAT(run.err, HasSubstr("hosts: cannot make network namespaces"));
+  EXPECT_THAT(run.err, HasSubstr("name real hosts"));
+}
+
+TEST_F(MadeHosts, ShareNoMemory) {
+  const TemporaryFolder folder;
+  const auto run = train("", "--max-steps 1 --backend shm --output " + folder.file("run"));
+  EXPECT_EQ(run.code(), 2);
+  EXPECT_THAT(run.err, HasSubstr("cannot share memory"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

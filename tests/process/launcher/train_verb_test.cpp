@@ -1,0 +1,151 @@
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "tests/process/command.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A folder with `lockstep` and a script in the place of `lockstep-train`.
+class Installed {
+ public:
+  explicit Installed(const std::string& script) {
+    std::filesystem::copy_file(built_lockstep(), folder_.file("lockstep"));
+    std::ofstream(folder_.file("lockstep-train")) << "#!/bin/sh\n" << script << "\n";
+    ::chmod(folder_.file("lockstep-train").c_str(), 0755);
+  }
+
+  /// Runs `lockstep train FLAGS` into the run folder.
+  Ended train(const std::string& flags, const Words& variables = {}) {
+    const auto arguments = words("train --output " + output() + " " + flags);
+    return run_command(arguments, variables, folder_.file("lockstep"));
+  }
+
+  std::string output() const { return folder_.file("run"); }
+
+  void remove_trainer() { std::filesystem::remove(folder_.file("lockstep-train")); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST(TrainVerb, BecomesTheTrainerForOneRank) {
+  Installed installed("echo \"$@\" ${RANK-none} $GLIBC_TUNABLES; exit 3");
+  const auto run = installed.train("--model toy --json --nproc-per-node 1");
+  EXPECT_EQ(run.status.code, 3);
+  EXPECT_THAT(run.out, HasSubstr("--model toy --json none glibc.malloc."));
+  EXPECT_EQ(run.err, "");
+}
+
+TEST(TrainVerb, StartsRanksAndShowsRankZeroUnchanged) {
+  Installed installed("printf \"bar\\r$RANK/$WORLD_SIZE $*\"");
+  const auto run = installed.train("--nproc_per_node=3 --lr 0.1");
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_EQ(run.out, "bar\r0/3 --output " + installed.output() + " --lr 0.1");
+}
+
+TEST(TrainVerb, ShowsWhatAnotherRankSaidWhenItFailed) {
+  Installed installed(
+      "echo \"rank $RANK\"; [ $RANK = 1 ] && { echo broken >&2; exit 6; }; sleep 600");
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.status.code, 6);
+  EXPECT_THAT(run.out, Not(HasSubstr("rank 1")));
+  EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
+  EXPECT_THAT(run.err, HasSubstr("  | broken"));
+}
+
+TEST(TrainVerb, StartsNoRanksInsideALauncher) {
+  Installed installed("echo $RANK of $WORLD_SIZE \"$@\"");
+  const auto run = installed.train("--nproc-per-node 2 --model toy", {"RANK=1", "WORLD_SIZE=2"});
+  EXPECT_EQ(run.out, "1 of 2 --output " + installed.output() + " --model toy\n");
+}
+
+TEST(TrainRestart, FollowsWhatMayGoBetterNextTime) {
+  for (const std::string end : {"exit 1", "exit 5", "exit 134", "kill -9 $$"}) {
+    Installed installed(
+        "[ $RANK = 0 ] && echo attempt $TORCHELASTIC_RESTART_COUNT; "
+        "[ $TORCHELASTIC_RESTART_COUNT$RANK = 01 ] && " +
+        end + "; [ $RANK = 0 ] && sleep 0.1; exit 0");
+    const auto run = installed.train("--nproc-per-node 2");
+    EXPECT_EQ(run.code(), 0) << end << run.err;
+    EXPECT_THAT(run.err, HasSubstr("restart 1 of 3: rank 1 of 2")) << end;
+  }
+}
+
+TEST(TrainRestart, DoesNotFollowWhatWouldFailAgain) {
+  for (const std::string code : {"2", "3", "4", "6"}) {
+    Installed installed("[ $RANK = 1 ] && exit " + code + "; exec sleep 600");
+    const auto run = installed.train("--nproc-per-node 2");
+    EXPECT_EQ(std::to_string(run.status.code), code);
+    EXPECT_THAT(run.err, HasSubstr("not started again")) << code;
+  }
+}
+
+TEST(TrainRestart, WaitsForAllRanksThatStopWithASnapshot) {
+  const TemporaryFolder folder;
+  Installed installed(
+      "[ $RANK = 0 ] && { sleep 0.3; touch " + folder.file("saved") + "; }; exit 75");
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.status.code, 75);
+  EXPECT_THAT(run.err, Not(HasSubstr("failed")));
+  EXPECT_THAT(folder.names(), ElementsAre("saved"));
+}
+
+TEST(TrainRestart, PassesOnTheOrderToSave) {
+  const TemporaryFolder folder;
+  Installed installed(
+      "trap 'exit 75' USR1; [ $RANK = 0 ] && touch " + folder.file("ready") + "; while [ ! -e " +
+      folder.file("ready") +
+      " ]; do sleep 0.01; done; [ $RANK = 1 ] && kill -USR1 $PPID; while :; do sleep 0.01; done");
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.status.code, 75);
+  EXPECT_THAT(run.err, HasSubstr("passing SIGUSR1 on to all ranks"));
+}
+
+TEST(TrainRestart, AsksNoRankToSaveWhenAnotherHasDied) {
+  const TemporaryFolder folder;
+  Installed installed(
+      "trap 'touch " + folder.file("asked") +
+      "' TERM; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit "
+      "1; }; "
+      "while :; do sleep 0.01; done");
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
+TEST(TrainRestart, UsesOneFolderAndContinuesItsLogs) {
+  Installed installed("echo \"$RANK: $*\"; [ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT = 1 ]");
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.code(), 0) << run.err;
+  const std::string said = "1: --output " + installed.output() + "\n";
+  EXPECT_EQ(
+      contents(installed.output() + "/logs/rank-1.log"),
+      said + "lockstep: restart 1 of 3\n" + said);
+}
+
+TEST(TrainRestart, WatchesOverOneRankWhenAsked) {
+  Installed installed("echo $RANK of $WORLD_SIZE; [ $TORCHELASTIC_RESTART_COUNT = 2 ]");
+  const auto run = installed.train("--max-restarts 2");
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_EQ(run.out, "0 of 1\n0 of 1\n0 of 1\n");
+}
+
+TEST(TrainVerb, NamesTheTrainerThatIsMissing) {
+  Installed installed("");
+  installed.remove_trainer();
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.status.code, 4);
+  EXPECT_THAT(run.err, HasSubstr("lockstep-train"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,54 @@
+// Trains in float16 by every way of spreading a model.
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/process/train/trained_run.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The toy net on its one batch: a CPU without instructions for float16 takes seconds for a step of
+// convolutions.
+TrainedRun run_toy(const std::string& flags) {
+  return trained_run(flags + " --model toy --data mock --max-steps 100 --lr 0.05 --clip-grad 5");
+}
+
+double mean(const std::vector<double>& values, std::ptrdiff_t first, std::ptrdiff_t last) {
+  const double sum = std::accumulate(values.begin() + first, values.begin() + last, 0.0);
+  return sum / static_cast<double>(last - first);
+}
+
+class TrainPrecision : public ::testing::TestWithParam<TrainWay> {};
+
+// As in fp32 but for the rounding, and it learns.
+TEST_P(TrainPrecision, Float16LearnsAsFloat32) {
+  const TrainedRun half = run_toy(GetParam().flags + " --precision 16-mixed");
+  const TrainedRun full = run_toy(GetParam().flags);
+  const auto losses = half.losses(), expected = full.losses();
+  ASSERT_EQ(losses.size(), 100U);
+  EXPECT_THAT(half.ended.err, HasSubstr("warning: --precision 16-mixed is for GPUs"));
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_NEAR(losses[i], expected[i], 0.02) << i;
+  EXPECT_LT(mean(losses, 80, 100), mean(losses, 0, 20) - 0.1);
+  EXPECT_EQ(half.summary["precision"], "16-mixed");
+  EXPECT_EQ(half.summary["skipped_steps"], 0);
+  EXPECT_EQ(half.values("train", "loss_scale").back(), 65536);
+  for (const auto& record : full.records) EXPECT_FALSE(record.contains("loss_scale"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, TrainPrecision,
+    ::testing::Values(
+        TrainWay{"Serial", "--batch-size 128"},
+        TrainWay{"DataParallel", "--parallel dp --places 2 --batch-size 64"},
+        TrainWay{"Ddp", "--parallel ddp --nproc-per-node 2 --batch-size 64"},
+        TrainWay{"Pipeline", "--parallel pp --places 2 --batch-size 128"},
+        TrainWay{"PipelineOverRanks", "--parallel pp --nproc-per-node 2 --batch-size 128"}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace lockstep::testing

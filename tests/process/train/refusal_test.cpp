@@ -1,0 +1,121 @@
+// Gives `lockstep train` what cannot work: every refusal has its exit code and says what to do.
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/command.h"
+#include "tests/process/train/idx_files.h"
+#include "tests/train/file_size_limit.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainRefusal : public ::testing::Test {
+ protected:
+  Ended run(const std::string& more) const {
+    return train(data_.flag() + " --output " + output() + " " + more);
+  }
+
+  std::string output() const { return folder_.file("run"); }
+
+  IdxFiles data_{64, 16};
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainRefusal, UnknownFlagsAndValues) {
+  const auto ended = run("--bach-size 3");
+  EXPECT_EQ(ended.code(), 2);
+  EXPECT_THAT(ended.err, HasSubstr("--batch-size"));
+  EXPECT_EQ(run("--nproc-per-node 2 --epochs 0").code(), 2);
+  EXPECT_EQ(run("--model mnist-smal").code(), 2);
+  EXPECT_EQ(run("--data minst").code(), 2);
+  EXPECT_EQ(run("--nproc-per-node 2 --parallel serial").code(), 2);
+  EXPECT_FALSE(std::filesystem::exists(output()));
+}
+
+TEST_F(TrainRefusal, AFolderThatHoldsARun) {
+  std::filesystem::create_directories(output());
+  std::ofstream(output() + "/metrics.jsonl") << "precious\n";
+  const auto ended = run("--nproc-per-node 2 --epochs 1");
+  EXPECT_EQ(ended.code(), 2);
+  EXPECT_THAT(ended.err, HasSubstr("name a new or empty folder"));
+  EXPECT_EQ(contents(output() + "/metrics.jsonl"), "precious\n");
+}
+
+TEST_F(TrainRefusal, DataThatIsMissingOrCut) {
+  std::filesystem::resize_file(data_.file("t10k-images-idx3-ubyte"), 1000);
+  const auto cut = run("--nproc-per-node 2");
+  EXPECT_EQ(cut.code(), 3);
+  EXPECT_THAT(cut.err, HasSubstr("t10k-images-idx3-ubyte"));
+  std::filesystem::remove(data_.file("train-labels-idx1-ubyte"));
+  EXPECT_EQ(run("").code(), 3);
+}
+
+TEST_F(TrainRefusal, AFolderThatCannotBeMade) {
+  std::ofstream(folder_.file("file")) << "x";
+  for (const std::string ranks : {"1", "2"}) {
+    const auto ended = run("--nproc-per-node " + ranks + " --output " + folder_.file("file/run"));
+    EXPECT_EQ(ended.code(), 4) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("Not a directory"));
+  }
+}
+
+TEST_F(TrainRefusal, ADiskThatFillsUpInTheRun) {
+  const FileSizeLimit limit(2000);
+  const auto ended = run("--max-steps 1000 --log-interval 1 --val-interval 0");
+  EXPECT_EQ(ended.code(), 4) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("metrics.jsonl"));
+}
+
+TEST_F(TrainRefusal, ALossThatIsNotFinite) {
+  for (const std::string ranks : {"1", "2"}) {
+    std::filesystem::remove_all(output());
+    const auto ended = run("--nproc-per-node " + ranks + " --opt sgd --lr 1e30 --log-interval 1");
+    EXPECT_EQ(ended.code(), 6) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("in epoch "));
+    EXPECT_THAT(ended.err, HasSubstr("step "));
+    EXPECT_THAT(ended.err, HasSubstr("--lr"));
+    const auto summary = nlohmann::json::parse(contents(output() + "/summary.json"));
+    EXPECT_EQ(summary["exit"], 6);
+    EXPECT_THAT(contents(output() + "/metrics.jsonl"), HasSubstr("\"nonfinite\":[\"loss\"]"));
+  }
+}
+
+TEST_F(TrainRefusal, ADryRunWritesNothing) {
+  for (const std::string ranks : {"1", "2"}) {
+    const auto ended = run("--nproc-per-node " + ranks + " --dry-run");
+    EXPECT_EQ(ended.code(), 0) << ended.err;
+    EXPECT_THAT(ended.out, HasSubstr("Would train mnist-small on mnist"));
+    EXPECT_THAT(ended.out, HasSubstr("402442 parameters"));
+    EXPECT_FALSE(std::filesystem::exists(output()));
+  }
+  std::filesystem::remove(data_.file("train-labels-idx1-ubyte"));
+  EXPECT_EQ(run("--dry-run").code(), 3);
+}
+
+TEST_F(TrainRefusal, ADryRunTriesWeightsAndFrozenParameters) {
+  const auto frozen = run("--dry-run --freeze 0.*");
+  EXPECT_EQ(frozen.code(), 0) << frozen.err;
+  EXPECT_THAT(frozen.out, HasSubstr("frozen: 2 of 6 parameters"));
+  const auto unknown = run("--dry-run --freeze layer9.*");
+  EXPECT_EQ(unknown.code(), 2);
+  EXPECT_THAT(unknown.err, HasSubstr("--freeze matches no parameter: layer9.*"));
+  const auto missing = run("--dry-run --pretrained " + folder_.file("none.safetensors"));
+  EXPECT_NE(missing.code(), 0);
+  EXPECT_THAT(missing.err, HasSubstr("none.safetensors"));
+}
+
+TEST_F(TrainRefusal, HelpIsNotARefusal) {
+  const auto ended = train("--help");
+  EXPECT_EQ(ended.code(), 0);
+  EXPECT_THAT(ended.out, HasSubstr("--nproc-per-node"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,146 @@
+// Begins with weights from a file, trains a part of them, and leaves the model in a file, by every
+// way of spreading a model.
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/formats/weights/weight_file.h"
+
+#include "tests/process/command.h"
+#include "tests/process/train/idx_files.h"
+#include "tests/process/train/trained_run.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<TrainWay> kStartWays = {
+    {"Serial", "--batch-size 32"},
+    {"DataParallel", "--parallel dp --places 2 --batch-size 16"},
+    {"Ddp", "--parallel ddp --nproc-per-node 2 --batch-size 16"},
+    {"ModelParallel", "--parallel mp --places 2 --batch-size 32"},
+    {"Pipeline", "--parallel pp --places 2 --batch-size 32 --schedule zero-bubble --chunks 4"},
+    {"PipelineOverRanks", "--parallel pp --nproc-per-node 2 --batch-size 32"},
+    {"PipelinesOverRanks", "--parallel ddp+pp --nproc-per-node 4 --stages 2 --batch-size 16"},
+};
+
+class TrainStart : public ::testing::Test {
+ protected:
+  std::string run_folder(const std::string& name) const { return runs_.file(name); }
+
+  Ended train_into(const std::string& name, const std::string& flags) const {
+    return train(
+        data_.flag() + " --opt sgd --max-steps 3 --output " + run_folder(name) + " " + flags);
+  }
+
+  // Trains a little, and gives the file that it leaves.
+  std::string trained_file() const {
+    EXPECT_EQ(train_into("first", "--batch-size 32 --lr 0.1").code(), 0);
+    return run_folder("first") + "/model.safetensors";
+  }
+
+  std::string hash_of(const std::string& name) const {
+    const auto summary = nlohmann::json::parse(contents(run_folder(name) + "/summary.json"));
+    return summary["parameters_hash"];
+  }
+
+  IdxFiles data_{128, 32};
+  TemporaryFolder runs_;
+};
+
+bool are_equal(const TensorFile& a, const TensorFile& b, const std::string& name) {
+  const auto *left = a.find(name), *right = b.find(name);
+  EXPECT_TRUE(left != nullptr && right != nullptr) << name;
+  return left != nullptr && right != nullptr && std::ranges::equal(left->bytes, right->bytes);
+}
+
+class TrainStartBy : public TrainStart, public ::testing::WithParamInterface<TrainWay> {};
+
+// A rate too small to change a number: what is read, spread, gathered and written is the same.
+TEST_P(TrainStartBy, WeightsComeAndGoUnchanged) {
+  const auto first = trained_file();
+  const std::string still = " --pretrained " + first + " --lr 1e-30";
+  const Ended ended = train_into("way", GetParam().flags + still);
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("6 tensors from " + first));
+  EXPECT_EQ(hash_of("way"), hash_of("first"));
+  const TensorFile before = read_weights(first);
+  const TensorFile after = read_weights(run_folder("way") + "/model.safetensors");
+  EXPECT_EQ(after.entries().size(), before.entries().size());
+  for (const auto& entry : before.entries()) EXPECT_TRUE(are_equal(before, after, entry.name));
+}
+
+// The first layers: a stage of a pipeline has then nothing to train at all.
+TEST_P(TrainStartBy, FrozenParametersStayAndOthersDoNot) {
+  const auto first = trained_file();
+  const std::string frozen = " --pretrained " + first + " --freeze 0.*,4.* --lr 0.1";
+  const Ended ended = train_into("way", GetParam().flags + frozen);
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("frozen: 4 of 6 parameters"));
+  const TensorFile before = read_weights(first);
+  const TensorFile after = read_weights(run_folder("way") + "/model.safetensors");
+  for (const char* name : {"0.weight", "0.bias", "4.weight", "4.bias"}) {
+    EXPECT_TRUE(are_equal(before, after, name)) << name;
+  }
+  for (const char* name : {"6.weight", "6.bias"}) {
+    EXPECT_FALSE(are_equal(before, after, name)) << name;
+  }
+}
+
+// The last layers: gradients end early, those before it still train.
+TEST_P(TrainStartBy, FrozenLastLayersPassGradientsOn) {
+  const auto first = trained_file();
+  const std::string frozen = " --pretrained " + first + " --freeze 4.*,6.* --lr 0.1";
+  const Ended ended = train_into("way", GetParam().flags + frozen);
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const TensorFile before = read_weights(first);
+  const TensorFile after = read_weights(run_folder("way") + "/model.safetensors");
+  EXPECT_TRUE(are_equal(before, after, "4.weight"));
+  EXPECT_TRUE(are_equal(before, after, "6.bias"));
+  EXPECT_FALSE(are_equal(before, after, "0.weight"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, TrainStartBy, ::testing::ValuesIn(kStartWays), [](const auto& test) {
+  return test.param.name;
+});
+
+TEST_F(TrainStart, AHeadOfOtherClassesIsFreshAndThisIsSaid) {
+  const auto first = trained_file();
+  const Ended ended =
+      train_into("more", "--pretrained " + first + " --num-classes 12 --batch-size 32");
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(
+      ended.err,
+      AllOf(
+          HasSubstr("kept the model's 6.weight: here [12, 64] float32, in the file [10, 64]"),
+          HasSubstr("kept the model's 6.bias: here [12] float32, in the file [10]")));
+}
+
+TEST_F(TrainStart, WeightsOfAnotherModelEndWithCodeThreeAndAList) {
+  const auto first = trained_file();
+  for (const std::string way : {"", "--nproc-per-node 2"}) {
+    const Ended ended =
+        train_into("other", "--pretrained " + first + " --model mnist-large " + way);
+    EXPECT_EQ(ended.code(), 3);
+    EXPECT_THAT(
+        ended.err,
+        AllOf(
+            HasSubstr("missing in the file: 3.weight"), HasSubstr("not in the model: 4.weight"),
+            HasSubstr("other: 0.weight: here [128, 1, 3, 3] float32, in the file [32, 1, 3, 3]")));
+  }
+}
+
+TEST_F(TrainStart, APatternThatMatchesNothingEndsWithCodeTwo) {
+  const Ended ended = train_into("none", "--freeze features.*");
+  EXPECT_EQ(ended.code(), 2);
+  EXPECT_THAT(
+      ended.err, HasSubstr("--freeze matches no parameter: features.*; their names are 0.*, 4.*"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

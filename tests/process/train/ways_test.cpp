@@ -1,0 +1,136 @@
+// Trains by every way of spreading a model through the command: the same losses and parameters as
+// alone.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/process/train/idx_files.h"
+#include "tests/process/train/trained_run.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainWays : public ::testing::Test {
+ protected:
+  TrainedRun run(const std::string& flags) const {
+    return trained_run(data_.flag() + " --max-steps 6 --opt sgd " + flags);
+  }
+
+  // One process alone with the whole batch of 32.
+  void expect_as_alone(const std::string& flags, const std::string& announced) const {
+    const TrainedRun alone = run("--batch-size 32");
+    const TrainedRun spread = run(flags);
+    EXPECT_THAT(spread.ended.err, HasSubstr(announced));
+    expect_near(spread.losses(), alone.losses(), 6);
+    EXPECT_LT(alone.losses().back(), alone.losses().front());
+    EXPECT_NEAR(
+        spread.summary["test_accuracy"].get<double>(), alone.summary["test_accuracy"].get<double>(),
+        0.02);
+  }
+
+  IdxFiles data_{256, 64};
+};
+
+TEST_F(TrainWays, DataParallelInOneProcess) {
+  expect_as_alone("--parallel dp --places 2 --batch-size 16", "dp: 2 replicas");
+}
+
+TEST_F(TrainWays, DistributedDataParallelInOneProcess) {
+  expect_as_alone("--parallel ddp --places 2 --batch-size 16", "ddp: 2 replicas");
+}
+
+TEST_F(TrainWays, ModelParallelInOneProcess) {
+  expect_as_alone("--parallel mp --batch-size 32", "mp: 2 stages, one after the other");
+}
+
+TEST_F(TrainWays, ModelParallelOverRanks) {
+  expect_as_alone("--parallel mp --batch-size 32 --nproc-per-node 2", "mp: 2 stages");
+}
+
+TEST_F(TrainWays, PipelineInOneProcess) {
+  expect_as_alone(
+      "--parallel pp --batch-size 32 --chunks 4 --schedule zero-bubble",
+      "pp: 2 stages, zero-bubble, 4 chunks, bubble 8 %");
+}
+
+TEST_F(TrainWays, PipelineOverRanks) {
+  expect_as_alone(
+      "--parallel pp --batch-size 32 --chunks 4 --nproc-per-node 2",
+      "pp: 2 stages, 1F1B, 4 chunks, bubble 20 %");
+}
+
+TEST_F(TrainWays, InterleavedPipelineOverRanks) {
+  expect_as_alone(
+      "--parallel pp --batch-size 32 --schedule interleaved --balance count --nproc-per-node 2",
+      "pp: 4 stages on 2 ranks, interleaved 1F1B, 8 chunks");
+}
+
+TEST_F(TrainWays, PipelinesOverRanks) {
+  expect_as_alone(
+      "--parallel ddp+pp --batch-size 16 --stages 2 --nproc-per-node 4",
+      "ddp+pp: 2 replicas x 2 stages, 1F1B, 8 chunks, bubble 11 %");
+}
+
+TEST_F(TrainWays, PipelinesInOneProcess) {
+  expect_as_alone(
+      "--parallel ddp+pp --batch-size 16 --stages 2 --places 4", "ddp+pp: 2 replicas x 2 stages");
+}
+
+TEST_F(TrainWays, ModelParallelReplicasWithTheirStagesInPlaces) {
+  expect_as_alone(
+      "--parallel ddp+mp --batch-size 16 --nproc-per-node 2 --places 2",
+      "ddp+mp: 2 replicas x 2 stages, one after the other");
+}
+
+// Places share one process, ranks have one each.
+TEST_F(TrainWays, PeakMemoryIsThatOfAllProcessesTogether) {
+  const auto peak = [&](const std::string& flags) {
+    const TrainedRun one = run(flags);
+    return one.summary["peak_memory_bytes"].get<double>();
+  };
+  const double alone = peak("--batch-size 32");
+  constexpr double kMebibyte = 1 << 20;
+  EXPECT_GT(alone, 50 * kMebibyte) << "the library alone needs more";
+  const double places = peak("--parallel ddp --places 2 --batch-size 16");
+  EXPECT_LT(places, 1.5 * alone);
+  const double ranks = peak("--parallel ddp --nproc-per-node 2 --batch-size 16");
+  EXPECT_GT(ranks, 1.5 * alone);
+  EXPECT_LT(ranks, 4 * alone);
+}
+
+// The norm is that of the whole model, wherever its parameters are.
+TEST_F(TrainWays, ClippedGradientsAndAShardedOptimizer) {
+  const std::string clipped = "--opt adam --clip-grad 0.1 ";
+  const TrainedRun alone = run(clipped + "--batch-size 32");
+  const TrainedRun sharded = run(clipped + "--batch-size 16 --nproc-per-node 2 --shard-optimizer");
+  const TrainedRun pipelines =
+      run(clipped + "--parallel ddp+pp --batch-size 16 --nproc-per-node 4 --shard-optimizer");
+  expect_near(sharded.losses(), alone.losses(), 6);
+  expect_near(pipelines.losses(), alone.losses(), 6);
+}
+
+TEST_F(TrainWays, AModelInStagesHasTheHashOfTheWholeModel) {
+  const TrainedRun alone = run("--batch-size 32");
+  const TrainedRun staged = run("--batch-size 32 --parallel mp");
+  const TrainedRun ranks = run("--batch-size 32 --parallel mp --nproc-per-node 2");
+  EXPECT_EQ(staged.summary["parameters_hash"], ranks.summary["parameters_hash"]);
+  EXPECT_EQ(alone.summary["parameters_hash"], ranks.summary["parameters_hash"]);
+}
+
+TEST_F(TrainWays, ImpossibleCombinationsAreRefusedWithCodeTwo) {
+  const TemporaryFolder folder;
+  const std::string common = data_.flag() + " --output " + folder.file("run") + " --parallel ";
+  for (const std::string flags :
+       {"dp --nproc-per-node 2", "ddp+pp --nproc-per-node 3", "pp --stages 99 --places 99",
+        "pp --chunks 0", "mp --schedule gpipe"}) {
+    EXPECT_EQ(train(common + flags).code(), 2) << flags;
+  }
+  const Ended unknown = train(common + "pp --schedule 1f2b");
+  EXPECT_EQ(unknown.code(), 2);
+  EXPECT_THAT(unknown.err, HasSubstr("1f1b"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
