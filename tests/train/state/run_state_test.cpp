@@ -94,7 +94,8 @@ TEST(RunState, OfAnEarlierVersionReadsBackWhole) {
   EXPECT_EQ(nlohmann::json::parse(now), nlohmann::json::parse(old));
   const auto keys = [](const std::string& text) {
     std::vector<std::string> all;
-    for (const auto& [key, value] : Json::parse(text).items()) all.push_back(key);
+    const Json object = Json::parse(text);
+    for (const auto& [key, value] : object.items()) all.push_back(key);
     return all;
   };
   EXPECT_EQ(keys(now), keys(old)) << "in another order";
