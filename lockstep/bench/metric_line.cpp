@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <map>
 #include <set>
 #include <string>
 
@@ -20,20 +19,16 @@ namespace {
 using nlohmann::json;
 
 constexpr int kDeepest = 16;  // of values under keys that this version does not know
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kMetricsVersion = 1;
 
-using Number = std::optional<double> MetricRecord::*;
-
-const std::map<std::string, Number, std::less<>> kNumbers{
-    {"loss", &MetricRecord::loss},
-    {"accuracy", &MetricRecord::accuracy},
-    {"accuracy5", &MetricRecord::accuracy5},
-    {"lr", &MetricRecord::lr},
-    {"samples_per_s", &MetricRecord::samples_per_s},
-    {"step_ms", &MetricRecord::step_ms},
-    {"data_ms", &MetricRecord::data_ms},
-    {"comm_ms", &MetricRecord::comm_ms},
-    {"loss_scale", &MetricRecord::loss_scale}};
+// Returns the number of that name; null if there is none.
+std::optional<double>* number_of(MetricRecord& record, std::string_view name) {
+  for (const ScoreName& score : kScores)
+    if (name == score.name) return &(record.scores.*score.value);
+  for (const RateName& rate : kRates)
+    if (name == rate.name) return &(record.*rate.value);
+  return nullptr;
+}
 
 const std::set<std::string, std::less<>> kCounts{"v", "rank", "restart", "epoch", "step"};
 
@@ -100,7 +95,7 @@ class LineReader final : public nlohmann::json_sax<json> {
 
   bool null() override {
     if (depth_ == 0) refuse("null, not an object");
-    const bool may_be = kNumbers.contains(key_) || key_ == "elapsed" || key_ == "time";
+    const bool may_be = is_number(key_) || key_ == "elapsed" || key_ == "time";
     if (depth_ == 1 && !may_be) refuse_if_known("null");
     return true;
   }
@@ -128,9 +123,8 @@ class LineReader final : public nlohmann::json_sax<json> {
   bool set_number(double number) {
     if (depth_ == 0) refuse("a number, not an object");
     if (depth_ != 1) return true;
-    const auto known = kNumbers.find(key_);
-    if (known != kNumbers.end()) {
-      line_.record.*known->second = number;
+    if (auto* const known = number_of(line_.record, key_)) {
+      *known = number;
     } else if (key_ == "elapsed") {
       line_.record.elapsed = number;
     } else {
@@ -145,8 +139,9 @@ class LineReader final : public nlohmann::json_sax<json> {
         is_int ? std::numeric_limits<int>::max() : std::numeric_limits<std::int64_t>::max();
     if (number > most) refuse(key_, " is ", number, ", more than ", most);
     const auto count = static_cast<std::int64_t>(number);
-    if (key_ == "v" && count != kVersion) {
-      refuse("v is ", count, "; this program reads ", kVersion, ", a newer one may read both");
+    if (key_ == "v" && count != kMetricsVersion) {
+      refuse(
+          "v is ", count, "; this program reads ", kMetricsVersion, ", a newer one may read both");
     }
     if (key_ == "rank") line_.record.rank = static_cast<int>(count);
     if (key_ == "restart") line_.record.restart = static_cast<int>(count);
@@ -156,19 +151,20 @@ class LineReader final : public nlohmann::json_sax<json> {
   }
 
   void set_nonfinite(const std::string& name) {
-    const auto known = kNumbers.find(name);
-    if (known == kNumbers.end()) return;
-    auto& value = line_.record.*known->second;
-    if (value) refuse(name, " is ", *value, " and stands in nonfinite");
-    value = std::numeric_limits<double>::quiet_NaN();
+    auto* const value = number_of(line_.record, name);
+    if (value == nullptr) return;
+    if (*value) refuse(name, " is ", **value, " and stands in nonfinite");
+    *value = std::numeric_limits<double>::quiet_NaN();
   }
+
+  bool is_number(std::string_view name) { return number_of(line_.record, name) != nullptr; }
 
   void require(const std::string& name) const {
     if (!keys_.contains(name)) refuse("the key \"", name, "\" is missing");
   }
 
-  void refuse_if_known(const char* what) const {
-    const bool known = kNumbers.contains(key_) || kCounts.contains(key_) || key_ == "elapsed" ||
+  void refuse_if_known(const char* what) {
+    const bool known = is_number(key_) || kCounts.contains(key_) || key_ == "elapsed" ||
                        key_ == "time" || key_ == "split" || key_ == "nonfinite";
     if (known) refuse(key_, " is ", what);
   }

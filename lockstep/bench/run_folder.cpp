@@ -2,17 +2,25 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <map>
+
+#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/input_file.h"
+#include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/formats/strict_json.h"
+#include "lockstep/train/record/summary.h"
 
 namespace lockstep::bench {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLargestSummary = 64 << 20;
+constexpr std::int64_t kSummaryVersion = 1;
+constexpr std::size_t kMostSummaryBytes = 64 << 20;  // a line for each epoch is in it
 
 std::string text_of(const fs::path& path) {
   InputFile file(path);
@@ -20,8 +28,8 @@ std::string text_of(const fs::path& path) {
   std::array<std::uint8_t, 1 << 16> block;
   for (std::size_t size = file.read(block); size > 0; size = file.read(block)) {
     text.append(reinterpret_cast<const char*>(block.data()), size);
-    if (text.size() > kLargestSummary) {
-      throw DataError(concat(path.string(), ": has more than ", kLargestSummary, " bytes"));
+    if (text.size() > kMostSummaryBytes) {
+      throw DataError(concat(path.string(), ": has more than ", kMostSummaryBytes, " bytes"));
     }
   }
   return text;
@@ -43,6 +51,18 @@ void find_snapshots(RunFolder& run) {
   run.best_snapshot = step_of(best);
 }
 
+std::map<std::int64_t, EpochFacts> read_epochs(const JsonFields& fields) {
+  std::map<std::int64_t, EpochFacts> epochs;
+  if (!fields.has("epochs")) return epochs;
+  for (const JsonFields& epoch : fields.objects("epochs"))
+    if (const auto number = epoch.count_if("epoch"))
+      epochs[*number] = {
+          .train_seconds = epoch.number_if("train_seconds"),
+          .train_loss = epoch.number_if("train_loss"),
+          .samples = epoch.count_if("samples")};
+  return epochs;
+}
+
 }  // namespace
 
 RunFolder read_run_folder(const fs::path& path) {
@@ -56,6 +76,37 @@ RunFolder read_run_folder(const fs::path& path) {
   if (fs::exists(summary)) run.summary = parse_summary(text_of(summary), summary.string());
   find_snapshots(run);
   return run;
+}
+
+SummaryFacts parse_summary(const std::string& text, const std::string& file) {
+  const nlohmann::json object = parse_strict_json(text, file, {.bytes = kMostSummaryBytes});
+  const JsonFields fields(object, file);
+  if (fields.count_if("v") != kSummaryVersion)
+    fields.refuse("v", concat("be ", kSummaryVersion, ", the version that this program reads"));
+  const auto text_of_field = [&](const char* key) { return fields.text_if(key).value_or(""); };
+  SummaryFacts facts{
+      .model = text_of_field("model"),
+      .data = text_of_field("data"),
+      .parallel = text_of_field("parallel"),
+      .precision = text_of_field("precision"),
+      .world_size = fields.count_if("world_size"),
+      .batch_size = fields.count_if("batch_size"),
+      .steps = fields.count_if("steps"),
+      .skipped_steps = fields.count_if("skipped_steps"),
+      .eval_metric = text_of_field("eval_metric"),
+      .test = read_scores(fields, "test_"),
+      .stopped_by = text_of_field("stopped_by"),
+      .parameters_hash = text_of_field("parameters_hash"),
+      .resumed_from = text_of_field("resumed_from"),
+      .restarts = fields.count_if("restarts"),
+      .exit = fields.count_if("exit"),
+      .peak_memory_bytes = fields.count_if("peak_memory_bytes"),
+      .epochs = read_epochs(fields)};
+  if (const auto best = fields.object_if("best")) {
+    facts.best_epoch = best->count_if("epoch");
+    facts.best_value = best->number_if("value");
+  }
+  return facts;
 }
 
 }  // namespace lockstep::bench

@@ -11,14 +11,14 @@
 
 namespace lockstep::bench {
 
-/// Holds what a run's summary.json says of one epoch.
+/// What a run's summary.json says of one epoch.
 struct EpochFacts {
   std::optional<double> train_seconds = {};
   std::optional<double> train_loss = {};  ///< mean over its samples
   std::optional<std::int64_t> samples = {};
 };
 
-/// Holds what a run's summary.json says and a report shows; fields that it lacks are empty.
+/// What a run's summary.json says and a report shows; fields that it lacks are empty.
 struct SummaryFacts {
   std::string model;
   std::string data;
@@ -31,8 +31,7 @@ struct SummaryFacts {
   std::string eval_metric;
   std::optional<std::int64_t> best_epoch = {};
   std::optional<double> best_value = {};
-  std::optional<double> test_loss = {};
-  std::optional<double> test_accuracy = {};
+  Scores test = {};
   std::string stopped_by;
   std::string parameters_hash;
   std::string resumed_from;
@@ -42,7 +41,7 @@ struct SummaryFacts {
   std::map<std::int64_t, EpochFacts> epochs = {};      ///< by number, from 1
 };
 
-/// Holds what is in a run's folder.
+/// What is in a run's folder.
 struct RunFolder {
   std::filesystem::path path;
   MetricsFile metrics;

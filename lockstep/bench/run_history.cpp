@@ -20,7 +20,7 @@ std::vector<MetricLine> of_lowest_rank(const std::vector<MetricLine>& lines) {
   return found;
 }
 
-/// Is a mean of values that may be missing, each with a weight.
+/// A mean of values that may be missing, each with a weight.
 class Mean {
  public:
   void add(const std::optional<double>& value, double weight) {
@@ -57,7 +57,7 @@ Spans spans_of(const std::vector<MetricLine>& lines) {
   return spans;
 }
 
-// A later life that logged at other steps has measured the same steps again.
+// A later start that logged at other steps has measured the same steps again.
 bool is_replaced(const MetricLine& line, const Spans& spans) {
   const auto later = spans.upper_bound(line.record.restart);
   return std::any_of(later, spans.end(), [&](const auto& span) {
@@ -74,7 +74,7 @@ struct EpochSums {
   bool has_seconds = false;
 
   void add_train(const MetricRecord& record, std::int64_t steps) {
-    loss.add(record.loss, static_cast<double>(steps));
+    loss.add(record.scores.loss, static_cast<double>(steps));
     history.step = record.step;
     history.lr = record.lr;
     if (!record.step_ms) return;
@@ -94,25 +94,17 @@ struct EpochSums {
 };
 
 void add_evaluation(RunHistory& run, EpochHistory& epoch, const MetricRecord& record) {
-  if (record.split == "val") {
-    epoch.val_loss = record.loss;
-    epoch.val_accuracy = record.accuracy;
-    epoch.val_accuracy5 = record.accuracy5;
-  } else if (record.split == "val-ema") {
-    epoch.ema_loss = record.loss;
-    epoch.ema_accuracy = record.accuracy;
-  } else if (record.split == "test") {
-    run.test_loss = record.loss;
-    run.test_accuracy = record.accuracy;
-  }
+  if (record.split == "val") epoch.val = record.scores;
+  if (record.split == "val-ema") epoch.ema = record.scores;
+  if (record.split == "test") run.test = record.scores;
 }
 
-/// Goes through the lines in the file's order and notes where a later life begins.
+/// Goes through the lines in the file's order and notes where a restart begins.
 class RestartFinder {
  public:
   void add(const MetricLine& line) {
     const MetricRecord& record = line.record;
-    if (seen_ && record.restart > restart_) begin_life(line);
+    if (seen_ && record.restart > restart_) begin_restart(line);
     restart_ = seen_ ? std::max(restart_, record.restart) : record.restart;
     seen_ = true;
     time_ = line.unix_seconds;
@@ -124,18 +116,18 @@ class RestartFinder {
   std::vector<Restart> take() { return std::move(found_); }
 
  private:
-  void begin_life(const MetricLine& line) {
+  void begin_restart(const MetricLine& line) {
     // An evaluation comes after the training record of its step, which was then not made again.
     const std::int64_t first = line.record.step + (is_train(line) ? 0 : 1);
     const auto again = steps_.lower_bound(first);
-    Restart life{
+    Restart restart{
         .restart = line.record.restart,
         .epoch = line.record.epoch,
         .step = line.record.step,
         .made_again = std::distance(again, steps_.end()),
         .furthest_step = furthest_};
-    if (time_ && line.unix_seconds) life.gap = *line.unix_seconds - *time_;
-    found_.push_back(life);
+    if (time_ && line.unix_seconds) restart.gap = *line.unix_seconds - *time_;
+    found_.push_back(restart);
     steps_.erase(again, steps_.end());
   }
 

@@ -8,37 +8,33 @@
 
 namespace lockstep::bench {
 
-/// Is what a run recorded of one epoch, over all restarts.
+/// What a run recorded of one epoch, over all restarts.
 struct EpochHistory {
   std::int64_t epoch = 0;                 ///< counted from 1
   std::int64_t step = 0;                  ///< the last that is recorded
   std::optional<double> train_loss = {};  ///< mean of the recorded intervals, each by its steps
-  std::optional<double> val_loss = {};
-  std::optional<double> val_accuracy = {};
-  std::optional<double> val_accuracy5 = {};
-  std::optional<double> ema_loss = {};  ///< with averaged weights
-  std::optional<double> ema_accuracy = {};
+  Scores val = {};
+  Scores ema = {};                ///< with averaged weights
   std::optional<double> lr = {};  ///< of the last step
   std::optional<double> samples_per_s = {};
   std::optional<double> seconds = {};  ///< of training; what restarts cost is not in it
 };
 
-/// Says where a run went on after its processes had ended.
+/// Where a run went on after its processes had ended.
 struct Restart {
   int restart = 0;         ///< its number; those that recorded nothing are passed over
   std::int64_t epoch = 0;  ///< of its first record
   std::int64_t step = 0;
-  std::int64_t made_again = 0;  ///< records of training that earlier lives had made from there on
-  std::int64_t furthest_step = 0;  ///< that earlier lives recorded
+  std::int64_t made_again = 0;     ///< records of training that were there already from there on
+  std::int64_t furthest_step = 0;  ///< that was recorded before
   std::optional<double> gap = {};  ///< seconds from the record before to the first one
 };
 
-/// Holds a run's histories as one curve.
+/// A run's histories as one curve.
 struct RunHistory {
   std::vector<EpochHistory> epochs;
   std::vector<Restart> restarts;
-  std::optional<double> test_loss = {};  ///< of the last test
-  std::optional<double> test_accuracy = {};
+  Scores test = {};    ///< of the last test
   double seconds = 0;  ///< of training, all epochs
   std::optional<double> samples_per_s = {};
 };

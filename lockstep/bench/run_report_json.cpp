@@ -28,11 +28,11 @@ Json text(const std::string& value) { return value.empty() ? Json(nullptr) : Jso
 Json epoch_json(const EpochHistory& epoch) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
   put(object, "train_loss", epoch.train_loss);
-  put(object, "val_loss", epoch.val_loss);
-  put(object, "val_accuracy", epoch.val_accuracy);
-  put(object, "val_accuracy5", epoch.val_accuracy5);
-  put(object, "ema_loss", epoch.ema_loss);
-  put(object, "ema_accuracy", epoch.ema_accuracy);
+  put(object, "val_loss", epoch.val.loss);
+  put(object, "val_accuracy", epoch.val.top1);
+  put(object, "val_accuracy5", epoch.val.top5);
+  put(object, "ema_loss", epoch.ema.loss);
+  put(object, "ema_accuracy", epoch.ema.top1);
   put(object, "lr", epoch.lr);
   put(object, "samples_per_s", epoch.samples_per_s);
   put(object, "seconds", epoch.seconds);
@@ -63,8 +63,8 @@ Json summary_json(const std::optional<SummaryFacts>& facts) {
       {"eval_metric", text(facts->eval_metric)},
       {"best_epoch", count(facts->best_epoch)}};
   put(object, "best_value", facts->best_value);
-  put(object, "test_loss", facts->test_loss);
-  put(object, "test_accuracy", facts->test_accuracy);
+  put(object, "test_loss", facts->test.loss);
+  put(object, "test_accuracy", facts->test.top1);
   object["stopped_by"] = text(facts->stopped_by);
   object["parameters_hash"] = text(facts->parameters_hash);
   object["resumed_from"] = text(facts->resumed_from);
@@ -81,8 +81,8 @@ Json run_json(const RunReport& run) {
   for (const auto& restart : run.history.restarts) {
     object["restarts"].push_back(restart_json(restart));
   }
-  put(object, "test_loss", run.history.test_loss);
-  put(object, "test_accuracy", run.history.test_accuracy);
+  put(object, "test_loss", run.history.test.loss);
+  put(object, "test_accuracy", run.history.test.top1);
   put(object, "seconds", run.history.seconds);
   put(object, "samples_per_s", run.history.samples_per_s);
   object["left_out"] = run.folder.metrics.left_out;

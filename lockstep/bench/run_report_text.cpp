@@ -49,8 +49,8 @@ std::string epoch_table(const RunHistory& history) {
     tell_restarts(epoch.epoch);
     table.add_row(
         {concat(epoch.epoch), concat(epoch.step), cell(epoch.train_loss, 4),
-         cell(epoch.val_loss, 4), cell(epoch.val_accuracy, 4), cell(epoch.val_accuracy5, 4),
-         cell(epoch.ema_loss, 4), cell(epoch.ema_accuracy, 4), short_cell(epoch.lr),
+         cell(epoch.val.loss, 4), cell(epoch.val.top1, 4), cell(epoch.val.top5, 4),
+         cell(epoch.ema.loss, 4), cell(epoch.ema.top1, 4), short_cell(epoch.lr),
          cell(epoch.samples_per_s, 0), cell(epoch.seconds, 2)});
   }
   return table.text();
@@ -101,8 +101,8 @@ std::string text_of(const RunReport& run) {
   std::string text = shown(run.folder.path.string()) + "\n";
   if (run.folder.summary) text += what_it_was(*run.folder.summary);
   text += run.history.epochs.empty() ? "nothing is recorded yet\n" : epoch_table(run.history);
-  if (run.history.test_accuracy) {
-    text += concat("test accuracy ", cell(run.history.test_accuracy, 4), "\n");
+  if (run.history.test.top1) {
+    text += concat("test accuracy ", cell(run.history.test.top1, 4), "\n");
   }
   text += ending(run) + snapshot_line(run.folder);
   for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
@@ -110,10 +110,10 @@ std::string text_of(const RunReport& run) {
 }
 
 std::optional<double> final_accuracy(const RunReport& run) {
-  if (run.folder.summary && run.folder.summary->test_accuracy) {
-    return run.folder.summary->test_accuracy;
+  if (run.folder.summary && run.folder.summary->test.top1) {
+    return run.folder.summary->test.top1;
   }
-  return run.history.test_accuracy;
+  return run.history.test.top1;
 }
 
 std::string overview(const std::vector<RunReport>& runs) {
@@ -135,7 +135,7 @@ std::string overview(const std::vector<RunReport>& runs) {
   return table.text();
 }
 
-using Value = std::optional<double> EpochHistory::*;
+using Value = std::optional<double> (*)(const EpochHistory&);
 
 // Rows are epochs, columns runs.
 std::string side_by_side(const std::vector<RunReport>& runs, const char* name, Value value) {
@@ -146,8 +146,8 @@ std::string side_by_side(const std::vector<RunReport>& runs, const char* name, V
     heads.push_back(shown(runs[column].folder.path.string()));
     for (const EpochHistory& epoch : runs[column].history.epochs) {
       auto& cells = rows.try_emplace(epoch.epoch, runs.size(), "-").first->second;
-      cells[column] = cell(epoch.*value, 4);
-      any = any || epoch.*value;
+      cells[column] = cell(value(epoch), 4);
+      any = any || value(epoch);
     }
   }
   if (!any) return "";
@@ -162,12 +162,13 @@ std::string side_by_side(const std::vector<RunReport>& runs, const char* name, V
 }  // namespace
 
 std::string report_text(const std::vector<RunReport>& runs) {
+  using Epoch = const EpochHistory&;
   if (runs.size() == 1) return text_of(runs.front());
   std::string text = overview(runs);
-  text += side_by_side(runs, "train loss", &EpochHistory::train_loss);
-  text += side_by_side(runs, "val loss", &EpochHistory::val_loss);
-  text += side_by_side(runs, "val accuracy", &EpochHistory::val_accuracy);
-  text += side_by_side(runs, "EMA accuracy", &EpochHistory::ema_accuracy);
+  text += side_by_side(runs, "train loss", [](Epoch epoch) { return epoch.train_loss; });
+  text += side_by_side(runs, "val loss", [](Epoch epoch) { return epoch.val.loss; });
+  text += side_by_side(runs, "val accuracy", [](Epoch epoch) { return epoch.val.top1; });
+  text += side_by_side(runs, "EMA accuracy", [](Epoch epoch) { return epoch.ema.top1; });
   for (const RunReport& run : runs) {
     for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
   }

@@ -11,6 +11,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/nn/grad_scaler_state.h"
 
 namespace lockstep::nn {
 
@@ -39,15 +40,6 @@ struct GradScalerOptions {
   TORCH_ARG(std::int64_t, growth_interval) = 2000;
   /// If false, nothing is scaled and every step is taken.
   TORCH_ARG(bool, enabled) = true;
-};
-
-/// What a GradScaler needs to continue: PyTorch's state_dict().
-struct GradScalerState {
-  double scale = 0;
-  double growth_factor = 0;
-  double backoff_factor = 0;
-  std::int64_t growth_interval = 0;
-  std::int64_t growth_tracker = 0;  ///< steps without overflow since the scale changed
 };
 
 /// Multiplies the loss, so that small gradients survive float16, divides the gradients again before

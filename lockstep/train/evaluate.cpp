@@ -1,5 +1,7 @@
 #include "lockstep/train/evaluate.h"
 
+#include <algorithm>
+#include <array>
 #include <tuple>
 
 #include <ATen/core/grad_mode.h>
@@ -29,12 +31,13 @@ class Counts {
 
   Evaluation over_all(const ProcessGroup& world) const {
     world.all_reduce(sums_).wait();
-    const auto* sum = sums_.const_data_ptr<double>();
+    std::array<double, 5> numbers{};
+    std::copy_n(sums_.const_data_ptr<double>(), numbers.size(), numbers.begin());
+    const auto [loss, samples, hits, few_samples, few_hits] = numbers;
     Evaluation result{
-        .loss = sum[0] / sum[1],
-        .accuracy = sum[2] / sum[1],
-        .samples = static_cast<std::int64_t>(sum[1])};
-    if (sum[3] > 0) result.accuracy5 = sum[4] / sum[3];
+        .scores = {.loss = loss / samples, .top1 = hits / samples},
+        .samples = static_cast<std::int64_t>(samples)};
+    if (few_samples > 0) result.scores.top5 = few_hits / few_samples;
     return result;
   }
 
@@ -54,10 +57,10 @@ Evaluation evaluate(const Forward& forward, const Loader& share, const ProcessGr
   return counts.over_all(world);
 }
 
-double value_of(const Evaluation& evaluation, EvalMetric metric) {
-  if (metric == EvalMetric::kLoss) return evaluation.loss;
-  if (metric == EvalMetric::kTop1) return evaluation.accuracy;
-  return evaluation.accuracy5.value_or(evaluation.accuracy);
+double value_of(const Scores& scores, EvalMetric metric) {
+  if (metric == EvalMetric::kLoss) return scores.loss.value();
+  if (metric == EvalMetric::kTop1) return scores.top1.value();
+  return scores.top5.value_or(scores.top1.value());
 }
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 /// Signals that the process ignores stay ignored.
 void handle_stop_signals();
 
-/// Gives the signal that came; 0 if none did.
+/// Returns the signal that came; 0 if none did.
 int stop_signal();
 
 }  // namespace lockstep

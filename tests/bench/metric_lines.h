@@ -15,7 +15,7 @@ inline std::string train_line(
       .epoch = epoch,
       .step = step,
       .split = "train",
-      .loss = loss,
+      .scores = {.loss = loss},
       .lr = 0.1,
       .samples_per_s = 100.0,
       .step_ms = 500.0};
@@ -34,8 +34,7 @@ inline std::string evaluation_line(
       .epoch = epoch,
       .step = step,
       .split = split,
-      .loss = loss,
-      .accuracy = accuracy};
+      .scores = {.loss = loss, .top1 = accuracy}};
   return json_line(record, "2026-01-31T00:01:00.000Z") + "\n";
 }
 

@@ -5,11 +5,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/bench/metric_line.h"
+#include "lockstep/bench/run_folder.h"
 #include "lockstep/core/error.h"
 
 #include "tests/bench/metric_lines.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
@@ -23,17 +26,28 @@ using testing::train_line;
 MetricsFile read(const std::string& text) { return parse_metrics(text, "m"); }
 
 std::string refusal(const std::string& text) {
-  try {
-    read(text);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return lockstep::testing::message_of<DataError>([&] { read(text); });
 }
 
 // A line that is right, with this in place of `"step":7`, and more after it.
 std::string with(const std::string& fields) {
   return R"({"v":1,"rank":0,"restart":0,"epoch":1,"split":"train",)" + fields + "}\n";
+}
+
+TEST(MetricsReader, ReadsARunOfAnEarlierVersion) {
+  const RunFolder run = read_run_folder(LOCKSTEP_SOURCE_DIR "/tests/golden/runs/serial");
+  std::ifstream file(run.path / "metrics.jsonl");
+  std::string line;
+  for (const MetricLine& metric : run.metrics.lines) {
+    ASSERT_TRUE(std::getline(file, line));
+    const auto time = nlohmann::json::parse(line)["time"].get<std::string>();
+    EXPECT_EQ(json_line(metric.record, time), line) << "written again";
+  }
+  EXPECT_EQ(run.metrics.lines.size(), 8U);
+  EXPECT_EQ(run.metrics.lines.back().record.scores.top5, 0.51171875);
+  EXPECT_EQ(run.summary->test, (Scores{2.315499573945999, 0.109375, 0.53125}));
+  EXPECT_EQ(run.summary->best_epoch, 2);
+  EXPECT_EQ(run.summary->epochs.size(), 2U);
 }
 
 TEST(MetricsReader, ReadsWhatTheWriterWrites) {
@@ -44,9 +58,7 @@ TEST(MetricsReader, ReadsWhatTheWriterWrites) {
       .epoch = 4,
       .step = 300,
       .split = "val-ema",
-      .loss = 0.1,
-      .accuracy = 1.0 / 3,
-      .accuracy5 = 0.75,
+      .scores = {.loss = 0.1, .top1 = 1.0 / 3, .top5 = 0.75},
       .lr = 4e-7,
       .samples_per_s = 50000.5,
       .step_ms = 2.5,
@@ -62,17 +74,17 @@ TEST(MetricsReader, ReadsWhatTheWriterWrites) {
 }
 
 TEST(MetricsReader, GivesNanForWhatWasNotFinite) {
-  MetricRecord written{.epoch = 1, .step = 2, .split = "train", .loss = std::nan("")};
+  MetricRecord written{.epoch = 1, .step = 2, .split = "train", .scores = {.loss = std::nan("")}};
   const auto line = read(json_line(written, "2026-01-31T12:00:00.123Z")).lines.at(0);
-  EXPECT_TRUE(std::isnan(line.record.loss.value()));
-  EXPECT_FALSE(line.record.accuracy) << "not measured is nothing";
+  EXPECT_TRUE(std::isnan(line.record.scores.loss.value()));
+  EXPECT_FALSE(line.record.scores.top1) << "not measured is nothing";
 }
 
 TEST(MetricsReader, IgnoresKeysThatItDoesNotKnow) {
   const auto file = read(with(
       R"("step":7,"new":1,"more":{"step":9,"deep":[[null,true,-1.5,"x"]]},"list":["loss"],"nonfinite":["new"])"));
   EXPECT_EQ(file.lines.at(0).record.step, 7);
-  EXPECT_FALSE(file.lines.at(0).record.loss);
+  EXPECT_FALSE(file.lines.at(0).record.scores.loss);
 }
 
 TEST(MetricsReader, LeavesOutATornLastLineAndNamesIt) {
@@ -158,7 +170,7 @@ TEST(Merged, KeepsTheHighestRestartOfEachRankSplitAndStep) {
       train_line(2, 1, 2, 0.4, 4) + train_line(1, 1, 3, 0.5, 5) +
       testing::evaluation_line(0, 1, 2, "val", 0.6, 1) + train_line(2, 1, 2, 0.7, 6));
   std::vector<double> losses;
-  for (const auto& line : merged(file.lines)) losses.push_back(line.record.loss.value());
+  for (const auto& line : merged(file.lines)) losses.push_back(line.record.scores.loss.value());
   EXPECT_THAT(losses, ElementsAre(0.1, 0.7, 0.6, 0.5));
 }
 

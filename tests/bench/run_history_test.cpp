@@ -29,13 +29,13 @@ TEST(RunHistory, WeighsIntervalsByTheirSteps) {
   const EpochHistory& epoch = run.epochs[0];
   EXPECT_DOUBLE_EQ(epoch.train_loss.value(), 1.25);
   EXPECT_EQ(epoch.step, 4);
-  EXPECT_DOUBLE_EQ(epoch.val_loss.value(), 0.5);
-  EXPECT_DOUBLE_EQ(epoch.val_accuracy.value(), 0.75);
-  EXPECT_DOUBLE_EQ(epoch.ema_accuracy.value(), 0.8);
+  EXPECT_DOUBLE_EQ(epoch.val.loss.value(), 0.5);
+  EXPECT_DOUBLE_EQ(epoch.val.top1.value(), 0.75);
+  EXPECT_DOUBLE_EQ(epoch.ema.top1.value(), 0.8);
   EXPECT_DOUBLE_EQ(epoch.lr.value(), 0.1);
   EXPECT_DOUBLE_EQ(epoch.seconds.value(), 2);
-  EXPECT_FALSE(run.epochs[1].val_loss);
-  EXPECT_DOUBLE_EQ(run.test_accuracy.value(), 0.9);
+  EXPECT_FALSE(run.epochs[1].val.loss);
+  EXPECT_DOUBLE_EQ(run.test.top1.value(), 0.9);
   EXPECT_DOUBLE_EQ(run.seconds, 4);
   EXPECT_DOUBLE_EQ(run.samples_per_s.value(), 100);
   EXPECT_TRUE(run.restarts.empty());

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/train/training_expected.h with Python: training.py | clang-format > ../train/training_expected.h.
+"""Makes tests/train/training_expected.h with Python: training.py > ../train/training_expected.h.
 
 EMA: timm's ModelEmaV3 over a linear layer and a batch norm whose numbers change by formula, and its decays.
 Smoothing: torch's cross_entropy with label_smoothing and its gradient. Decay groups: timm's param_groups_weight_decay.
 """
+
+import textwrap
 
 import timm
 import torch
@@ -64,16 +66,15 @@ def decay_groups():
 
 
 def show(name, values, type_name="double"):
-    print(f"inline const std::vector<{type_name}> k{name} = {{")
-    for value in values:
-        print(f"    {value!r},")
-    print("};\n")
+    numbers = ", ".join(repr(value) for value in values)
+    print(textwrap.fill(f"inline const std::vector<{type_name}> k{name} = {{{numbers}}};", 100,
+                        subsequent_indent="    ", break_long_words=False, break_on_hyphens=False) + "\n")
 
 
 def main():
     print("#pragma once\n")
     print(f"// Made by tests/conformance/training.py with torch {torch.__version__}, timm {timm.__version__}; do not edit.\n")
-    print("#include <cstdint>\n#include <vector>\n\nnamespace lockstep::testing {\n")
+    print("#include <cstdint>\n#include <vector>\n\n// clang-format off\nnamespace lockstep::testing {\n")
     for name, settings in EMA_SETTINGS.items():
         show(f"Ema{name}", ema(settings).tolist())
         show(f"EmaDecays{name}", decays(settings))

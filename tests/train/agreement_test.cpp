@@ -1,5 +1,3 @@
-#include "lockstep/train/agreement.h"
-
 #include <array>
 #include <chrono>
 #include <thread>
@@ -8,16 +6,17 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/train/checkpointer.h"
 
 namespace lockstep {
 namespace {
 
 TEST(Agreement, OneRankLooksAtEveryStep) {
   Agreement agreement{ProcessGroup()};
-  const Agreement::Numbers numbers{1, 15, 0, 0, 0.5, 0};
+  const StepReport report{.seconds = 1, .signal = 15, .snapshot = {.stall_seconds = 0.5}};
   for (int step = 0; step < 1000; ++step) {
     ASSERT_TRUE(agreement.is_due());
-    ASSERT_EQ(agreement.maximum(numbers, 2.0), numbers);
+    ASSERT_EQ(agreement.maximum(report, 2.0), report);
   }
 }
 
@@ -34,7 +33,8 @@ TEST(Agreement, AllRanksHearOfItAfterTheSameStep) {
       if (!agreement.is_due()) continue;
       // Only rank 1 has reason to stop.
       const double signal = world.rank() == 1 && watch.seconds() > 0.3 ? 15 : 0;
-      stopped = agreement.maximum({watch.seconds(), signal}, {})[1] == 15;
+      const StepReport own{.seconds = watch.seconds(), .signal = signal};
+      stopped = agreement.maximum(own, {}).signal == 15;
     }
   });
   EXPECT_GT(steps[0], 2);
@@ -46,8 +46,9 @@ TEST(Agreement, NumbersAreEachTheLargest) {
   run_ranks(2, [](const ProcessGroup& world) {
     Agreement agreement(world);
     const double rank = world.rank();
-    const Agreement::Numbers agreed = agreement.maximum({rank, 1 - rank, -rank, 7, 0, rank}, {});
-    EXPECT_EQ(agreed, (Agreement::Numbers{1, 1, 0, 7, 0, 1}));
+    const StepReport own{.seconds = rank, .signal = 1 - rank, .snapshot = {-rank, 7, 0, rank}};
+    const StepReport largest{.seconds = 1, .signal = 1, .snapshot = {0, 7, 0, 1}};
+    EXPECT_EQ(agreement.maximum(own, {}), largest);
   });
 }
 

@@ -41,8 +41,8 @@ TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
       const Loader share(images, sampler.epoch(0), 2, kUnscaled);
       const auto result = evaluate(forward, share, world);
       EXPECT_EQ(result.samples, 7);
-      EXPECT_DOUBLE_EQ(result.accuracy, 4.0 / 7);
-      EXPECT_NEAR(result.loss, 3 * 20.0 / 7, 1e-5);
+      EXPECT_DOUBLE_EQ(result.scores.top1.value(), 4.0 / 7);
+      EXPECT_NEAR(result.scores.loss.value(), 3 * 20.0 / 7, 1e-5);
     });
   }
 }
@@ -64,12 +64,12 @@ TEST(Evaluate, CountsARightAnswerAmongTheFiveHighestScores) {
       const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
       const Loader share(images, sampler.epoch(0), 2, kUnscaled);
       const auto result = evaluate(five_answers, share, world);
-      EXPECT_DOUBLE_EQ(result.accuracy, 0.2);
-      ASSERT_TRUE(result.accuracy5);
-      EXPECT_DOUBLE_EQ(*result.accuracy5, 0.6);
-      EXPECT_EQ(value_of(result, EvalMetric::kTop1), result.accuracy);
-      EXPECT_EQ(value_of(result, EvalMetric::kTop5), *result.accuracy5);
-      EXPECT_EQ(value_of(result, EvalMetric::kLoss), result.loss);
+      EXPECT_DOUBLE_EQ(result.scores.top1.value(), 0.2);
+      ASSERT_TRUE(result.scores.top5);
+      EXPECT_DOUBLE_EQ(*result.scores.top5, 0.6);
+      EXPECT_EQ(value_of(result.scores, EvalMetric::kTop1), *result.scores.top1);
+      EXPECT_EQ(value_of(result.scores, EvalMetric::kTop5), *result.scores.top5);
+      EXPECT_EQ(value_of(result.scores, EvalMetric::kLoss), *result.scores.loss);
     });
   }
 }
@@ -80,8 +80,8 @@ TEST(Evaluate, KnowsThatARankWithoutImagesHasFiveHighestScoresToo) {
     const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
     const Loader share(images, sampler.epoch(0), 2, kUnscaled);
     const auto result = evaluate(five_answers, share, world);
-    ASSERT_TRUE(result.accuracy5) << "on rank " << world.rank();
-    EXPECT_DOUBLE_EQ(*result.accuracy5, 1);
+    ASSERT_TRUE(result.scores.top5) << "on rank " << world.rank();
+    EXPECT_DOUBLE_EQ(*result.scores.top5, 1);
   });
 }
 
@@ -92,8 +92,8 @@ TEST(Evaluate, FiveClassesHaveNoFiveHighestScores) {
     return forward(batch).slice(1, 0, 5).contiguous();
   };
   const auto result = evaluate(few, share, ProcessGroup());
-  EXPECT_FALSE(result.accuracy5);
-  EXPECT_EQ(value_of(result, EvalMetric::kTop5), 1) << "that of the highest score";
+  EXPECT_FALSE(result.scores.top5);
+  EXPECT_EQ(value_of(result.scores, EvalMetric::kTop5), 1) << "that of the highest score";
 }
 
 // Marks the last image of each batch as one that could not be read.
@@ -118,9 +118,9 @@ TEST(Evaluate, LeavesOutWhatIsMarkedToBeIgnored) {
   const Loader share(std::make_shared<LastUnreadable>(images), {0, 1, 2}, 3);
   const auto result = evaluate(forward, share, ProcessGroup());
   EXPECT_EQ(result.samples, 2);
-  EXPECT_DOUBLE_EQ(result.accuracy, 0.5);
-  EXPECT_NEAR(result.loss, 20.0 / 2, 1e-5);
-  EXPECT_DOUBLE_EQ(evaluate(five_answers, share, ProcessGroup()).accuracy5.value(), 0.5);
+  EXPECT_DOUBLE_EQ(result.scores.top1.value(), 0.5);
+  EXPECT_NEAR(result.scores.loss.value(), 20.0 / 2, 1e-5);
+  EXPECT_DOUBLE_EQ(evaluate(five_answers, share, ProcessGroup()).scores.top5.value(), 0.5);
 }
 
 TEST(Evaluate, LeavesNoGraphBehind) {

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Is a data set as it lies on disk, before it is split and repeated.
+/// A data set as it lies on disk, before it is split and repeated.
 struct DatasetSource {
   data::SamplesPointer train = {};        ///< augmented as asked
   data::SamplesPointer unaugmented = {};  ///< the same images as evaluation sees them

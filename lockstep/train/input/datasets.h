@@ -7,11 +7,12 @@
 
 #include "lockstep/data/image_samples.h"
 #include "lockstep/data/samples.h"
+#include "lockstep/train/input/dataset_sources.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
 
-/// Holds what a run trains on and what it is measured on.
+/// What a run trains on and what it is measured on.
 struct Datasets {
   data::SamplesPointer train;
   data::SamplesPointer validation;  ///< measured on after epochs; without one, `test` is
@@ -31,8 +32,12 @@ struct Datasets {
 /// DataError for bad files.
 Datasets load_datasets(const TrainOptions& options);
 
-/// Gives how many classes the model tells apart: those of the data, or as many as asked for. Fewer
+/// Returns the number of classes of the model: those of the data, or as many as asked for. Fewer
 /// than the data have is an InvalidArgument.
 std::int64_t model_classes(const TrainOptions& options, const Datasets& data);
+
+/// Returns a short text that is most likely different for other training data: of all labels, and
+/// of some images that lie in memory, or some names of files. It finds mistakes, not forgery.
+std::string data_fingerprint(const DatasetSource& source);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Gives the share of the average that update `number`, counted from 1, keeps: none in the first,
+/// Returns the share of the average that update `number`, counted from 1, keeps: none in the first,
 /// which copies; then the decay, with warm-up at most 1 - number^(-2/3).
 double ema_decay(const EmaSettings& settings, std::int64_t number);
 
@@ -31,7 +31,7 @@ class ModelEma {
   /// Runs the body while the tensors have the values of their averages.
   void with_averages(const std::function<void()>& body);
 
-  /// Gives the averages in the order of the tensors; with updates(), what a snapshot must hold.
+  /// Returns the averages in the order of the tensors; with updates(), what a snapshot must hold.
   const std::vector<torch::Tensor>& averages() const { return averages_; }
   std::int64_t updates() const { return updates_; }
 

@@ -3,29 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace lockstep {
 
 const char* name_of(LrScheduleKind kind) {
-  switch (kind) {
-    case LrScheduleKind::kConstant:
-      return "constant";
-    case LrScheduleKind::kStep:
-      return "step";
-    case LrScheduleKind::kMultistep:
-      return "multistep";
-    case LrScheduleKind::kExponential:
-      return "exponential";
-    case LrScheduleKind::kCosine:
-      return "cosine";
-    case LrScheduleKind::kPolynomial:
-      return "poly";
-    case LrScheduleKind::kOneCycle:
-      return "onecycle";
-    case LrScheduleKind::kPlateau:
-      return "plateau";
-  }
-  return "?";
+  // In the order of the enumerators.
+  static constexpr const char* kNames[] = {"constant", "step", "multistep", "exponential",
+                                           "cosine",   "poly", "onecycle",  "plateau"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 bool has_length(LrScheduleKind kind) {
@@ -98,6 +84,54 @@ double lr_at(const LrSchedule& schedule, std::int64_t step) {
   if (tick >= schedule.warmup) return after_warmup(schedule, tick - schedule.warmup);
   const double share = static_cast<double>(tick) / static_cast<double>(schedule.warmup);
   return schedule.warmup_lr + (schedule.lr - schedule.warmup_lr) * share;
+}
+
+namespace {
+
+bool is_better(double value, const std::optional<double>& best, const PlateauRule& rule) {
+  if (!best) return std::isfinite(value);
+  return rule.larger_is_better ? value > *best * (1 + rule.threshold)
+                               : value < *best * (1 - rule.threshold);
+}
+
+double fallen(double lr, const PlateauRule& rule) {
+  const double lower = std::max(lr * rule.factor, rule.min_lr);
+  return lr - lower > rule.smallest_fall ? lower : lr;
+}
+
+}  // namespace
+
+PlateauState after_evaluation(PlateauState state, double value, const PlateauRule& rule) {
+  if (is_better(value, state.best, rule)) {
+    state.best = value;
+    state.bad = 0;
+  } else {
+    ++state.bad;
+  }
+  if (state.cooldown_left > 0) {
+    --state.cooldown_left;
+    state.bad = 0;
+  }
+  if (state.bad > rule.patience) {
+    state.lr = fallen(state.lr, rule);
+    state.cooldown_left = rule.cooldown;
+    state.bad = 0;
+  }
+  return state;
+}
+
+bool LrScheduler::follows_plateau(std::int64_t step) const {
+  return schedule_.kind == LrScheduleKind::kPlateau &&
+         step / schedule_.steps_a_tick >= schedule_.warmup;
+}
+
+double LrScheduler::lr(std::int64_t step, const PlateauState& plateau) const {
+  return follows_plateau(step) ? plateau.lr : lr_at(schedule_, step);
+}
+
+PlateauState LrScheduler::evaluated(
+    const PlateauState& plateau, std::int64_t steps, double value) const {
+  return follows_plateau(steps - 1) ? after_evaluation(plateau, value, rule_) : plateau;
 }
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace lockstep {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(
     const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters);
 
-/// Gives all groups that learning rate.
+/// Sets the learning rate of all groups.
 void set_lr(torch::optim::Optimizer& optimizer, double lr);
 
 }  // namespace lockstep

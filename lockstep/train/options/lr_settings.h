@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/train/optim/lr_plateau.h"
 #include "lockstep/train/optim/lr_schedule.h"
 #include "lockstep/train/options/train_limits.h"
 

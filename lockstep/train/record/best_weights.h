@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Is the file of the best epoch's weights. What a full disk does not take stays in memory and is
-/// tried again, so that no training ends for it.
+/// The file of the best epoch's weights. What a full disk does not take stays in memory and is
+/// tried again, so that training goes on.
 class BestWeights {
  public:
   using Metadata = std::map<std::string, std::string>;

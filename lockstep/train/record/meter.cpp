@@ -1,6 +1,12 @@
 #include "lockstep/train/record/meter.h"
 
+#include <algorithm>
+#include <array>
+
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 
@@ -55,6 +61,27 @@ MeterReading Meter::read(double comm_seconds) {
   comm_seconds_read_ = comm_seconds;
   restart();
   return reading;
+}
+
+torch::Tensor packed(const MeterReading& part) {
+  return at::tensor(
+      {static_cast<double>(part.steps), static_cast<double>(part.samples), part.loss_sum,
+       part.seconds, part.data_seconds},
+      torch::kDouble);
+}
+
+MeterReading unpacked(const torch::Tensor& numbers) {
+  if (numbers.scalar_type() != torch::kDouble || numbers.numel() != 5)
+    throw DataError("train: the snapshot's file of a rank has no meter of five numbers");
+  std::array<double, 5> values{};
+  std::copy_n(numbers.const_data_ptr<double>(), values.size(), values.begin());
+  const auto [steps, samples, loss_sum, seconds, data_seconds] = values;
+  return {
+      .steps = static_cast<std::int64_t>(steps),
+      .samples = static_cast<std::int64_t>(samples),
+      .loss_sum = loss_sum,
+      .seconds = seconds,
+      .data_seconds = data_seconds};
 }
 
 }  // namespace lockstep

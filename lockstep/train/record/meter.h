@@ -6,7 +6,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/train/record/meter_reading.h"
+#include "lockstep/train/record/metrics.h"
 
 namespace lockstep {
 
@@ -16,7 +16,7 @@ class Meter {
  public:
   explicit Meter(ProcessGroup world);
 
-  /// Begins to count anew.
+  /// Counts from zero again.
   void restart();
 
   /// Adds a batch: the mean loss over this rank's samples.
@@ -27,8 +27,8 @@ class Meter {
 
   std::int64_t steps() const { return steps_; }
 
-  /// Gives what this rank has added up since it last restarted, without the others: what a snapshot
-  /// keeps of an interval that is not over.
+  /// Returns what this rank has added up since it last restarted, without the others: what a
+  /// snapshot keeps of an interval that is not over.
   MeterReading part() const;
 
   /// Goes on from what part() gave.
@@ -45,8 +45,14 @@ class Meter {
   std::int64_t samples_ = 0;
   double data_seconds_ = 0;
   double comm_seconds_read_ = 0;
-  double seconds_before_ = 0;  // of the interval, in an earlier life
+  double seconds_before_ = 0;  // of the interval, before a restart of the run
   Stopwatch watch_;
 };
+
+/// Packs what part() returned into five numbers, as files of ranks in snapshots hold them.
+torch::Tensor packed(const MeterReading& part);
+
+/// Reads what packed() made. Throws DataError for anything else.
+MeterReading unpacked(const torch::Tensor& numbers);
 
 }  // namespace lockstep

@@ -4,9 +4,35 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/core/file_descriptor.h"
+
 namespace lockstep {
 
-/// Is one line of metrics.jsonl; what was not measured is left out here and `null` there.
+/// How well a model does on a data set; what was not measured is absent.
+struct Scores {
+  std::optional<double> loss = {};
+  std::optional<double> top1 = {};  ///< share of samples whose highest score is right
+  std::optional<double> top5 =
+      {};  ///< one of the five highest is; absent with five classes or fewer
+
+  friend bool operator==(const Scores&, const Scores&) = default;
+};
+
+/// A member of Scores, with its name in files and in tables.
+struct ScoreName {
+  const char* name;
+  const char* title;
+  std::optional<double> Scores::*value;
+};
+
+/// All members of Scores, in the order of the files. Writers and readers of metrics.jsonl,
+/// summary.json and state.json, and the tables of a run, go through them.
+inline constexpr ScoreName kScores[] = {
+    {"loss", "loss", &Scores::loss},
+    {"accuracy", "accuracy", &Scores::top1},
+    {"accuracy5", "top-5", &Scores::top5}};
+
+/// A line of metrics.jsonl; what was not measured is absent here and `null` there.
 struct MetricRecord {
   double elapsed = 0;  ///< seconds since the run began
   int rank = 0;
@@ -14,9 +40,7 @@ struct MetricRecord {
   std::int64_t epoch = 0;  ///< counted from 1
   std::int64_t step = 0;   ///< optimizer steps made
   std::string split;       ///< `train`, `val` or `test`; `-ema` after it with averaged weights
-  std::optional<double> loss = {};
-  std::optional<double> accuracy = {};
-  std::optional<double> accuracy5 = {};
+  Scores scores = {};
   std::optional<double> lr = {};  ///< of the step
   std::optional<double> samples_per_s = {};
   std::optional<double> step_ms = {};
@@ -25,11 +49,75 @@ struct MetricRecord {
   std::optional<double> loss_scale = {};  ///< of float16; the only one that is left out there, too
 };
 
+/// A member of MetricRecord that is not a score, with its name in the file.
+struct RateName {
+  const char* name;
+  std::optional<double> MetricRecord::*value;
+  bool is_null_if_absent = true;
+};
+
+inline constexpr RateName kRates[] = {
+    {"lr", &MetricRecord::lr},           {"samples_per_s", &MetricRecord::samples_per_s},
+    {"step_ms", &MetricRecord::step_ms}, {"data_ms", &MetricRecord::data_ms},
+    {"comm_ms", &MetricRecord::comm_ms}, {"loss_scale", &MetricRecord::loss_scale, false}};
+
 /// Writes a record as one JSON object; a value that JSON cannot hold is `null` and named in
 /// `nonfinite`.
 std::string json_line(const MetricRecord& record, const std::string& utc_time);
 
-/// Gives the time now as `2026-01-31T12:00:00.123Z`.
+/// Returns the time now as `2026-01-31T12:00:00.123Z`.
 std::string utc_now();
+
+/// What some steps came to, over all ranks.
+struct MeterReading {
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;  ///< of all ranks together
+  double loss_sum = 0;       ///< over these samples
+  double seconds = 0;        ///< on this rank
+  double data_seconds = 0;   ///< of them, waiting for data
+  double comm_seconds = 0;   ///< of them, waiting for other ranks in backward
+
+  double loss() const { return loss_sum / static_cast<double>(samples); }
+  double samples_per_second() const { return static_cast<double>(samples) / seconds; }
+  double milliseconds_a_step(double part) const { return 1e3 * part / static_cast<double>(steps); }
+
+  /// Adds what later steps came to.
+  MeterReading& operator+=(const MeterReading& later);
+
+  friend bool operator==(const MeterReading&, const MeterReading&) = default;
+};
+
+/// Appends records to a file, each by one write, so that a reader never sees half a line. What a
+/// full disk does not take waits in memory and goes before the next record: no training ends for
+/// it, and no line is lost.
+class MetricsLog {
+ public:
+  /// Creates the file; it must not exist yet, unless `goes_on`: then records come after those that
+  /// it has. Throws std::system_error.
+  explicit MetricsLog(const std::string& path, bool goes_on = false);
+
+  /// Counts the starts of the run that have written records into the file before.
+  int restarts() const { return restarts_; }
+
+  /// Appends a record, or keeps it; then `take_warning` says so.
+  void append(const MetricRecord& record);
+
+  /// Writes what waits. Throws std::system_error when the disk does not take it.
+  void flush();
+
+  /// Returns why records wait, once for each time that they begin to; empty when there is nothing
+  /// new.
+  std::string take_warning();
+
+ private:
+  /// Returns the number of the error that left something waiting, or 0.
+  int write_waiting();
+
+  std::string path_;
+  FileDescriptor file_;
+  int restarts_ = 0;
+  std::string waiting_;
+  std::string warning_;
+};
 
 }  // namespace lockstep

@@ -1,11 +1,14 @@
 #include "lockstep/train/record/progress.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
+#include "lockstep/train/options/duration.h"
 
 namespace lockstep {
 namespace {
@@ -87,6 +90,87 @@ void Progress::end_epoch(const EpochSummary& summary) {
   erase();
   if (style_ == ProgressStyle::kNone) return;
   std::fprintf(stderr, "%s\n", epoch_text(summary, state_.epochs).c_str());
+}
+
+namespace {
+
+std::string printed(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string epoch_name(std::int64_t epoch, const std::optional<std::int64_t>& epochs) {
+  const std::string name = "epoch " + std::to_string(epoch);
+  return epochs ? name + "/" + std::to_string(*epochs) : name;
+}
+
+double share(const ProgressState& state) {
+  const auto steps = std::max<std::int64_t>(state.steps, 1);
+  return std::clamp(static_cast<double>(state.step) / static_cast<double>(steps), 0.0, 1.0);
+}
+
+std::string scores_text(const std::string& set, const Scores& scores) {
+  std::string text;
+  for (const auto& [name, title, member] : kScores)
+    if (const auto& value = scores.*member)
+      text += "  " + set + " " + title + printed(" %.4f", *value);
+  return text;
+}
+
+std::string figures(const ProgressState& state) {
+  std::string text = std::to_string(state.step) + "/" + std::to_string(state.steps);
+  if (state.loss) text += printed("  loss %.4f", *state.loss);
+  if (state.samples_per_s) text += printed("  %.0f samples/s", *state.samples_per_s);
+  if (state.seconds_left) text += "  " + format_duration(*state.seconds_left) + " left";
+  return text;
+}
+
+}  // namespace
+
+std::string bar_text(const ProgressState& state, std::size_t columns) {
+  const std::string before = epoch_name(state.epoch, state.epochs) + " ";
+  const std::string after = printed(" %3.0f%%  ", 100 * share(state)) + figures(state);
+  const std::size_t taken = before.size() + after.size() + 2;
+  constexpr std::size_t kShortest = 5, kLongest = 40;
+  if (taken + kShortest > columns) return (before + after).substr(0, columns);
+  const std::size_t width = std::min(columns - taken, kLongest);
+  const auto filled = static_cast<std::size_t>(share(state) * static_cast<double>(width));
+  return before + "[" + std::string(filled, '#') + std::string(width - filled, '.') + "]" + after;
+}
+
+std::string line_text(const ProgressState& state) {
+  return epoch_name(state.epoch, state.epochs) + "  step " + figures(state);
+}
+
+std::string epoch_text(const EpochSummary& epoch, const std::optional<std::int64_t>& epochs) {
+  return epoch_name(epoch.epoch, epochs) + "  " + printed("%.2f s", epoch.train_seconds) +
+         printed("  %.0f samples/s", epoch.samples_per_s) +
+         printed("  loss %.4f", epoch.train_loss) +
+         scores_text(epoch.validated ? "val" : "test", epoch.val) + scores_text("EMA", epoch.ema);
+}
+
+namespace {
+
+// About the last 200 steps count.
+constexpr double kRemembered = 0.995;
+
+}  // namespace
+
+void Eta::add_steps(std::int64_t steps, double seconds) {
+  if (steps <= 0) return;
+  const double keep = std::pow(kRemembered, static_cast<double>(steps));
+  const double mean = seconds / static_cast<double>(steps);
+  // Starting from weight zero makes the first steps count in full, not mixed with a zero.
+  step_seconds_ =
+      (step_seconds_ * weight_ * keep + mean * (1 - keep)) / (weight_ * keep + 1 - keep);
+  weight_ = weight_ * keep + 1 - keep;
+}
+
+std::optional<double> Eta::seconds_left(std::int64_t steps, std::int64_t evaluations) const {
+  if (weight_ == 0) return std::nullopt;
+  return static_cast<double>(steps) * step_seconds_ +
+         static_cast<double>(evaluations) * evaluation_seconds_;
 }
 
 }  // namespace lockstep

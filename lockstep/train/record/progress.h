@@ -6,16 +6,52 @@
 
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/record/eta.h"
-#include "lockstep/train/record/progress_text.h"
+#include "lockstep/train/record/summary.h"
 
 namespace lockstep {
+
+/// Where a run stands.
+struct ProgressState {
+  std::int64_t epoch = 1;
+  std::optional<std::int64_t> epochs = {};
+  std::int64_t step = 0;   ///< of this epoch
+  std::int64_t steps = 1;  ///< of this epoch
+  std::optional<double> loss = {};
+  std::optional<double> samples_per_s = {};
+  std::optional<double> seconds_left = {};
+};
+
+/// Draws the state in one line of at most this many columns, with a bar as wide as the rest leaves.
+std::string bar_text(const ProgressState& state, std::size_t columns);
+
+/// Writes the state as one plain line.
+std::string line_text(const ProgressState& state);
+
+/// Writes what an epoch came to as one plain line.
+std::string epoch_text(const EpochSummary& epoch, const std::optional<std::int64_t>& epochs);
+
+/// An estimate of how long a run will still take, from a moving mean of the step time and the last
+/// evaluation's time.
+class Eta {
+ public:
+  /// Takes in how long some steps took; recent steps weigh more.
+  void add_steps(std::int64_t steps, double seconds);
+  void add_evaluation(double seconds) { evaluation_seconds_ = seconds; }
+
+  /// Returns nothing until a step was taken in.
+  std::optional<double> seconds_left(std::int64_t steps, std::int64_t evaluations) const;
+
+ private:
+  double step_seconds_ = 0;
+  double weight_ = 0;
+  double evaluation_seconds_ = 0;
+};
 
 /// Decides what `auto` means here: a bar on a terminal that can redraw a line, else a line every
 /// few seconds.
 ProgressStyle resolved_style(ProgressStyle style, bool terminal, const std::string& term);
 
-/// Tells a person on stderr how training goes. Make it on rank 0; the other ranks' style is kNone.
+/// Reports on stderr how training goes. Make it on rank 0; the other ranks' style is kNone.
 class Progress {
  public:
   explicit Progress(ProgressStyle style);
@@ -23,18 +59,18 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
-  /// Says one line before the first epoch.
+  /// Prints a line before the first epoch.
   void announce(const std::string& text) const;
 
-  /// Says something that needs attention, on a line that stays; on every rank and in every style.
+  /// Prints what needs attention, on a line that stays; on every rank and in every style.
   void warn(const std::string& text);
 
-  /// Begins an epoch of so many steps, of which some were made in an earlier life.
+  /// Begins an epoch of this many steps, of which some were made before the run was resumed.
   void begin_epoch(
       std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps,
       std::int64_t made = 0);
 
-  /// Says how much training is left after this epoch's steps, for the remaining time.
+  /// Sets how much training is left after this epoch's steps, for the remaining time.
   void set_later(std::int64_t steps, std::int64_t evaluations);
 
   /// Counts a step; draws only when it is time, so it may be called at every step.

@@ -4,21 +4,23 @@
 #include <vector>
 
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/record/metrics.h"
+#include "lockstep/train/record/summary.h"
 
 namespace lockstep {
 
-/// Says whether a folder holds a run, even one that has only begun.
+/// True if a folder holds a run, even one that has only begun.
 bool holds_run(const std::string& path);
 
-/// Says whether these settings may go on with the run that a folder holds: it is what they go on
-/// from, or what they are to look into.
+/// True if these settings may go on with the run that a folder holds: they name it or a snapshot of
+/// it, or are to look into it.
 bool continues(const std::string& path, const ResumeSettings& resume);
 
 /// Throws InvalidArgument when a folder cannot take this run: it holds another one, or other files,
 /// or is a file. Makes nothing.
 void check_run_directory(const std::string& path, const ResumeSettings& resume = {});
 
-/// Is the folder of one run: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
+/// The folder of one run: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
 /// logs/.
 ///
 ///     RunDirectory run("runs/first");
@@ -32,7 +34,7 @@ class RunDirectory {
 
   const std::string& path() const { return path_; }
 
-  /// Names a file in it.
+  /// Returns the path of a file in it.
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 
   /// Writes a whole file: readers see the old one or the new one, never a part. Throws
@@ -48,5 +50,40 @@ std::string config_toml(const TrainOptions& options);
 
 /// Writes a command line so that a shell reads it back as it was.
 std::string shell_text(const std::vector<std::string>& arguments);
+
+/// Writes a run's folder. Make it on rank 0 only.
+class RunRecorder {
+ public:
+  /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
+  /// metrics.jsonl; or goes on with the run that it holds, if the options say so.
+  RunRecorder(
+      const TrainOptions& options, const std::vector<std::string>& command,
+      const std::string& environment_json);
+
+  /// Returns the path of a file in the folder.
+  std::string file(const std::string& name) const { return directory_.file(name); }
+
+  /// Counts the starts of the run before this one.
+  int restarts() const { return metrics_.restarts(); }
+
+  /// Appends to metrics.jsonl, with the number of this start.
+  void append(MetricRecord record) {
+    record.restart = metrics_.restarts();
+    metrics_.append(record);
+  }
+
+  /// Writes the lines that a full disk has left. Throws std::system_error when it still is.
+  void flush() { metrics_.flush(); }
+
+  /// Returns why lines wait, as MetricsLog does.
+  std::string take_warning() { return metrics_.take_warning(); }
+
+  /// Writes summary.json.
+  void finish(const RunSummary& summary) const;
+
+ private:
+  RunDirectory directory_;
+  MetricsLog metrics_;
+};
 
 }  // namespace lockstep

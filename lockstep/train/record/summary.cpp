@@ -1,12 +1,14 @@
 #include "lockstep/train/record/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <functional>
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/summary_json.h"
+#include "lockstep/formats/json_fields.h"
 
 namespace lockstep {
 namespace {
@@ -20,6 +22,11 @@ Json best_json(const std::optional<BestEpoch>& best) {
   return {{"epoch", best->epoch}, {"value", best->value}};
 }
 
+void put_scores(Json& object, const std::string& prefix, const Scores& scores) {
+  for (const ScoreName& score : kScores)
+    object[prefix + score.name] = json_number(scores.*score.value);
+}
+
 std::string cell(const char* format, const std::optional<double>& value) {
   if (!value) return "-";
   char text[32];
@@ -30,29 +37,37 @@ std::string cell(const char* format, const std::optional<double>& value) {
 struct Column {
   std::string head;
   const char* format;
-  std::optional<double> (*value)(const EpochSummary&);
-  bool always;  // or only where an epoch has a value
+  std::function<std::optional<double>(const EpochSummary&)> value;
+  bool always = false;  // or only where an epoch has a value
   std::size_t width = 8;
 };
 
+// Loss and accuracy of the averaged weights are shown only where there are some.
+void add_scores(
+    std::vector<Column>& columns, const std::string& set, Scores EpochSummary::*scores) {
+  for (const ScoreName& score : kScores) {
+    const bool always = scores == &EpochSummary::val && score.value != &Scores::top5;
+    columns.push_back(
+        {set + " " + score.title, "%.4f",
+         [=, value = score.value](const EpochSummary& epoch) { return epoch.*scores.*value; },
+         always});
+  }
+}
+
 std::vector<Column> columns(const std::string& set) {
   using Epoch = const EpochSummary&;
-  using Value = std::optional<double>;
-  return {
-      {"seconds", "%.2f", [](Epoch epoch) -> Value { return epoch.train_seconds; }, true},
-      {"samples/s", "%.0f", [](Epoch epoch) -> Value { return epoch.samples_per_s; }, true, 10},
-      {"train loss", "%.4f", [](Epoch epoch) -> Value { return epoch.train_loss; }, true},
-      {set + " loss", "%.4f", [](Epoch epoch) { return epoch.val_loss; }, true},
-      {set + " accuracy", "%.4f", [](Epoch epoch) { return epoch.val_accuracy; }, true},
-      {"top-5", "%.4f", [](Epoch epoch) { return epoch.val_accuracy5; }, false},
-      {"EMA loss", "%.4f", [](Epoch epoch) { return epoch.ema_loss; }, false},
-      {"EMA accuracy", "%.4f", [](Epoch epoch) { return epoch.ema_accuracy; }, false}};
+  std::vector<Column> all = {
+      {"seconds", "%.2f", [](Epoch epoch) { return epoch.train_seconds; }, true},
+      {"samples/s", "%.0f", [](Epoch epoch) { return epoch.samples_per_s; }, true, 10},
+      {"train loss", "%.4f", [](Epoch epoch) { return epoch.train_loss; }, true}};
+  add_scores(all, set, &EpochSummary::val);
+  add_scores(all, "EMA", &EpochSummary::ema);
+  return all;
 }
 
 bool is_shown(const Column& column, const RunSummary& summary) {
-  return column.always || std::any_of(
-                              summary.epochs.begin(), summary.epochs.end(),
-                              [&](const auto& epoch) { return column.value(epoch).has_value(); });
+  const auto has_value = [&](const auto& epoch) { return column.value(epoch).has_value(); };
+  return column.always || std::ranges::any_of(summary.epochs, has_value);
 }
 
 std::string padded(const std::string& text, std::size_t width) {
@@ -61,10 +76,31 @@ std::string padded(const std::string& text, std::size_t width) {
 
 }  // namespace
 
+Json json_number(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+Json json_of(const EpochSummary& epoch) {
+  Json object = {
+      {"epoch", epoch.epoch},
+      {"train_seconds", json_number(epoch.train_seconds)},
+      {"train_loss", json_number(epoch.train_loss)}};
+  put_scores(object, "val_", epoch.val);
+  put_scores(object, "ema_", epoch.ema);
+  object["samples"] = epoch.samples;
+  object["samples_per_s"] = json_number(epoch.samples_per_s);
+  return object;
+}
+
+Scores read_scores(const JsonFields& fields, const std::string& prefix) {
+  Scores scores;
+  for (const ScoreName& score : kScores)
+    scores.*score.value = fields.number_if((prefix + score.name).c_str());
+  return scores;
+}
+
 std::string to_json(const RunSummary& summary) {
-  Json epochs = Json::array();
-  for (const auto& epoch : summary.epochs) epochs.push_back(json_of(epoch));
-  const Json object = {
+  Json object = {
       {"v", 1},
       {"model", summary.model},
       {"data", summary.data},
@@ -74,30 +110,30 @@ std::string to_json(const RunSummary& summary) {
       {"chunks", summary.chunks},
       {"batch_size", summary.batch_size},
       {"precision", summary.precision},
-      {"epochs", epochs},
+      {"epochs", Json::array()},
       {"eval_metric", summary.eval_metric},
-      {"best", best_json(summary.best)},
-      {"test_loss", json_number(summary.test_loss)},
-      {"test_accuracy", json_number(summary.test_accuracy)},
-      {"test_accuracy5", json_number(summary.test_accuracy5)},
-      {"steps", summary.steps},
-      {"skipped_steps", summary.skipped_steps},
-      {"bad_images", summary.bad_images},
-      {"stopped_by", summary.stopped_by},
-      {"parameters_hash", summary.parameters_hash},
-      {"resumed_from", text_or_null(summary.resumed_from)},
-      {"restarts", summary.restarts},
-      {"recovery_seconds", json_number(summary.recovery_seconds)},
-      {"snapshot", text_or_null(summary.snapshot)},
-      {"peak_memory_bytes",
-       summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
-      {"exit", summary.exit}};
+      {"best", best_json(summary.best)}};
+  for (const auto& epoch : summary.epochs) object["epochs"].push_back(json_of(epoch));
+  put_scores(object, "test_", summary.test);
+  object.update(
+      {{"steps", summary.steps},
+       {"skipped_steps", summary.skipped_steps},
+       {"bad_images", summary.bad_images},
+       {"stopped_by", summary.stopped_by},
+       {"parameters_hash", summary.parameters_hash},
+       {"resumed_from", text_or_null(summary.resumed_from)},
+       {"restarts", summary.restarts},
+       {"recovery_seconds", json_number(summary.recovery_seconds)},
+       {"snapshot", text_or_null(summary.snapshot)},
+       {"peak_memory_bytes",
+        summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
+       {"exit", summary.exit}});
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string epoch_table(const RunSummary& summary) {
-  const bool validated = !summary.epochs.empty() && summary.epochs.front().validated;
+  const bool validated = std::ranges::any_of(summary.epochs, &EpochSummary::validated);
   std::string head = "epoch";
   std::vector<std::string> rows;
   for (const auto& epoch : summary.epochs)
@@ -111,7 +147,7 @@ std::string epoch_table(const RunSummary& summary) {
   }
   std::string text = head + "\n";
   for (const std::string& row : rows) text += row + "\n";
-  if (validated) text += concat("test accuracy ", cell("%.4f", summary.test_accuracy), "\n");
+  if (validated) text += concat("test accuracy ", cell("%.4f", summary.test.top1), "\n");
   return text;
 }
 

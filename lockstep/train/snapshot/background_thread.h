@@ -32,10 +32,10 @@ class BackgroundThread {
   /// Waits until the job is done.
   void wait();
 
-  /// Gives what the last job threw, once; null if it threw nothing. Only while none is under way.
+  /// Returns what the last job threw, once; null if it threw nothing. Only while none is under way.
   std::exception_ptr take_failure();
 
-  /// Gives the processor time of the last job. Only while none is under way.
+  /// Returns the processor time of the last job. Only while none is under way.
   double job_seconds() const;
 
  private:

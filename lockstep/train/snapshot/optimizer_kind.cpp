@@ -129,7 +129,7 @@ concept CountsSteps = requires(State state) {
 };
 
 template <typename Fields>
-class KindOf final : public OptimizerKind {
+class KindOf final : public OptimizerStateKind {
  public:
   using Options = typename Fields::Options;
   using State = typename Fields::State;
@@ -205,19 +205,19 @@ class KindOf final : public OptimizerKind {
 };
 
 template <typename Fields>
-const OptimizerKind* kind_if(const OptimizerOptions& options) {
+const OptimizerStateKind* kind_if(const OptimizerOptions& options) {
   static const KindOf<Fields> kind;
   return dynamic_cast<const typename Fields::Options*>(&options) != nullptr ? &kind : nullptr;
 }
 
 }  // namespace
 
-const OptimizerKind& optimizer_kind(const torch::optim::Optimizer& optimizer) {
+const OptimizerStateKind& optimizer_kind(const torch::optim::Optimizer& optimizer) {
   const OptimizerOptions& options = optimizer.defaults();
   const std::array kinds{
       kind_if<SgdFields>(options), kind_if<PlainAdamFields>(options), kind_if<AdamWFields>(options),
       kind_if<AdagradFields>(options), kind_if<RmspropFields>(options)};
-  for (const OptimizerKind* kind : kinds) {
+  for (const OptimizerStateKind* kind : kinds) {
     if (kind != nullptr) return *kind;
   }
   throw InvalidArgument(

@@ -13,19 +13,19 @@
 
 namespace lockstep {
 
-/// Is what the state of one kind of optimizer consists of: the options of a group, and for each
+/// What the state of one kind of optimizer consists of: the options of a group, and for each
 /// parameter some tensors and mostly a count of steps.
-class OptimizerKind {
+class OptimizerStateKind {
  public:
-  /// Are tensors by their names in the state, such as `exp_avg`; `step` is an int64 scalar.
+  /// Tensors by their names in the state, such as `exp_avg`; `step` is an int64 scalar.
   using Values = std::map<std::string, torch::Tensor>;
 
-  OptimizerKind() = default;
-  OptimizerKind(const OptimizerKind&) = delete;
-  OptimizerKind& operator=(const OptimizerKind&) = delete;
-  virtual ~OptimizerKind() = default;
+  OptimizerStateKind() = default;
+  OptimizerStateKind(const OptimizerStateKind&) = delete;
+  OptimizerStateKind& operator=(const OptimizerStateKind&) = delete;
+  virtual ~OptimizerStateKind() = default;
 
-  /// Gives LibTorch's name, such as `Adam`.
+  /// Returns LibTorch's name, such as `Adam`.
   virtual std::string_view name() const = 0;
 
   virtual nlohmann::json options_json(const torch::optim::OptimizerOptions& options) const = 0;
@@ -35,7 +35,7 @@ class OptimizerKind {
   virtual std::unique_ptr<torch::optim::OptimizerOptions> read_options(
       const nlohmann::json& options) const = 0;
 
-  /// Gives what is defined of a parameter's state; the tensors are the state's own.
+  /// Returns what is defined of a parameter's state; the tensors are the state's own.
   virtual Values values(const torch::optim::OptimizerParamState& state) const = 0;
 
   /// Makes a state that takes these tensors.
@@ -49,12 +49,12 @@ class OptimizerKind {
   virtual std::vector<std::string> required(
       const torch::optim::OptimizerOptions& options) const = 0;
 
-  /// Says that the optimizer makes the state when it is constructed, so no parameter lacks it.
+  /// True if the optimizer makes the state when it is constructed, so no parameter lacks it.
   virtual bool is_state_made_at_once() const = 0;
 };
 
 /// Finds the kind by the optimizer's options: SGD, Adam, AdamW, Adagrad or RMSprop, plain, fused or
 /// sharded. Any other is an InvalidArgument.
-const OptimizerKind& optimizer_kind(const torch::optim::Optimizer& optimizer);
+const OptimizerStateKind& optimizer_kind(const torch::optim::Optimizer& optimizer);
 
 }  // namespace lockstep

@@ -23,12 +23,12 @@ using torch::Tensor;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerOptions;
 using torch::optim::OptimizerParamState;
-using Values = OptimizerKind::Values;
+using Values = OptimizerStateKind::Values;
 
 const std::string kOptionsName = "the options of the optimizer";
 constexpr JsonLimits kOptionsLimits{.bytes = std::size_t{64} << 20, .depth = 8};
 
-/// Is a parameter of an optimizer.
+/// A parameter of an optimizer.
 struct Parameter {
   std::string name;
   Tensor tensor;
@@ -64,7 +64,7 @@ std::vector<Parameter> parameters_of(const Optimizer& optimizer, const nn::Named
 }
 
 std::string options_text(
-    const OptimizerKind& kind, const Optimizer& optimizer,
+    const OptimizerStateKind& kind, const Optimizer& optimizer,
     const std::vector<Parameter>& parameters) {
   json groups = json::array();
   for (const auto& group : optimizer.param_groups()) {
@@ -76,7 +76,7 @@ std::string options_text(
   return json{{"kind", kind.name()}, {"groups", std::move(groups)}}.dump();
 }
 
-/// Is the part of OptimizerState::options that restoring needs.
+/// The part of OptimizerState::options that restoring needs.
 struct SavedOptions {
   std::string kind;
   std::map<std::string, json> by_parameter;
@@ -216,7 +216,7 @@ class Restoring {
   }
 
   Optimizer& optimizer_;
-  const OptimizerKind& kind_;
+  const OptimizerStateKind& kind_;
   std::vector<Parameter> parameters_;
   SavedOptions saved_;
   std::map<std::string, Values> values_;
@@ -228,7 +228,7 @@ class Restoring {
 }  // namespace
 
 OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensors& named) {
-  const OptimizerKind& kind = optimizer_kind(optimizer);
+  const OptimizerStateKind& kind = optimizer_kind(optimizer);
   const auto parameters = parameters_of(optimizer, named);
   OptimizerState state;
   state.options = options_text(kind, optimizer, parameters);

@@ -10,20 +10,20 @@
 
 namespace lockstep {
 
-/// Is the key of OptimizerState::options in the metadata of an optimizer's file.
+/// The key of OptimizerState::options in the metadata of an optimizer's file.
 inline constexpr const char* kOptimizerOptions = "optimizer";
 
-/// Is what an optimizer must be given back to go on as before.
+/// What an optimizer must be given back to go on as before.
 struct OptimizerState {
-  /// Are the tensors of each parameter's state, `PARAMETER/exp_avg`; `PARAMETER/step` is an int64
+  /// The tensors of each parameter's state, `PARAMETER/exp_avg`; `PARAMETER/step` is an int64
   /// scalar.
   nn::NamedTensors tensors{"Tensor"};
-  /// Is JSON: the kind, and of each param group the names of its parameters and all options, the
+  /// JSON: the kind, and of each param group the names of its parameters and all options, the
   /// learning rate with them.
   std::string options;
 };
 
-/// Gives the state of an optimizer by the names that its parameters have among `named`, which
+/// Returns the state of an optimizer by the names that its parameters have among `named`, which
 /// nn::named_state() gives. Nothing is copied but counts of steps; a ShardedOptimizer gives this
 /// rank's share.
 ///
@@ -32,7 +32,7 @@ struct OptimizerState {
 OptimizerState optimizer_state(
     const torch::optim::Optimizer& optimizer, const nn::NamedTensors& named);
 
-/// Gives the optimizer the state and all options back; a ShardedOptimizer takes what this rank
+/// Restores the state and all options of the optimizer; a ShardedOptimizer takes what this rank
 /// owns, whoever wrote it. A parameter that had no state yet has none afterwards.
 ///
 /// Nothing is left out: what is missing, unexpected or of another type or shape is a DataError that

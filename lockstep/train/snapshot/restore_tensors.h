@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Says what becomes of saved tensors whose names this rank does not know.
+/// What becomes of saved tensors whose names this rank does not know.
 enum class Others {
   kRefused,  ///< they are an error
   kSkipped,  ///< they belong to stages that other ranks hold
@@ -20,7 +20,7 @@ void restore_tensors(
     const nn::NamedTensors& target, const nn::NamedTensors& saved, const std::string& what,
     Others others = Others::kRefused);
 
-/// Says `float32 (2, 3)`.
+/// Returns `float32 (2, 3)`.
 std::string type_and_shape(const torch::Tensor& tensor);
 
 }  // namespace lockstep

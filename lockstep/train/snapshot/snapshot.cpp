@@ -8,12 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/strict_json.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/snapshot/random_state.h"
 #include "lockstep/train/snapshot/snapshot_choice.h"
 #include "lockstep/train/snapshot/snapshot_files.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/train/state/run_state.h"
 
 namespace lockstep {
 namespace {
@@ -23,24 +25,6 @@ using nlohmann::json;
 constexpr JsonLimits kLimits{.bytes = std::size_t{64} << 20, .depth = 8};
 constexpr const char* kKind = "library";  // as opposed to those of `lockstep train`
 
-json json_of(const nn::GradScalerState& state) {
-  return {
-      {"scale", state.scale},
-      {"growth_factor", state.growth_factor},
-      {"backoff_factor", state.backoff_factor},
-      {"growth_interval", state.growth_interval},
-      {"growth_tracker", state.growth_tracker}};
-}
-
-nn::GradScalerState scaler_state_of(const json& state) {
-  return {
-      .scale = state.at("scale").get<double>(),
-      .growth_factor = state.at("growth_factor").get<double>(),
-      .backoff_factor = state.at("backoff_factor").get<double>(),
-      .growth_interval = state.at("growth_interval").get<std::int64_t>(),
-      .growth_tracker = state.at("growth_tracker").get<std::int64_t>()};
-}
-
 std::string state_text(const SnapshotMoment& moment, std::int64_t step, int ranks) {
   const auto scaler = moment.scaler ? moment.scaler->state() : std::nullopt;
   const json state{
@@ -49,7 +33,7 @@ std::string state_text(const SnapshotMoment& moment, std::int64_t step, int rank
       {"epoch", moment.epoch},
       {"step", step},
       {"world_size", ranks},
-      {"scaler", scaler ? json_of(*scaler) : json()},
+      {"scaler", json(json_of(scaler))},
       {"values", moment.values}};
   try {
     return state.dump(2) + "\n";
@@ -58,7 +42,7 @@ std::string state_text(const SnapshotMoment& moment, std::int64_t step, int rank
   }
 }
 
-/// Is state.json, read.
+/// What state.json holds.
 struct State {
   SnapshotPosition position;
   std::optional<nn::GradScalerState> scaler;
@@ -67,22 +51,17 @@ struct State {
 
 State read_state(const SnapshotReader& reader) {
   const std::string file = (reader.path() / "state.json").string();
-  const json read = parse_strict_json(reader.state(), file, kLimits);
-  try {
-    if (read.value("kind", "") != kKind) {
-      throw DataError(
-          file +
-          ": another program saved this, such as `lockstep train`, which continues it "
-          "with --resume; choose another folder for this run");
-    }
-    State state;
-    state.position = {read.at("epoch").get<std::int64_t>(), read.at("step").get<std::int64_t>()};
-    state.values = read.at("values").get<std::map<std::string, std::string>>();
-    if (!read.at("scaler").is_null()) state.scaler = scaler_state_of(read.at("scaler"));
-    return state;
-  } catch (const json::exception& error) {
-    throw DataError(concat(file, ": not the state of a Snapshot: ", error.what()));
-  }
+  const json object = parse_strict_json(reader.state(), file, kLimits);
+  const JsonFields fields(object, file);
+  if (fields.text_if("kind") != kKind)
+    throw DataError(
+        file +
+        ": another program saved this, such as `lockstep train`, which continues it with "
+        "--resume; choose another folder for this run");
+  return {
+      .position = {fields.count("epoch"), fields.count("step")},
+      .scaler = read_scaler(fields),
+      .values = fields.text_map("values")};
 }
 
 void restore_scaler(

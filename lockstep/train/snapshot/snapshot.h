@@ -15,19 +15,19 @@
 
 namespace lockstep {
 
-/// Is how a run keeps its snapshots.
+/// How a run keeps its snapshots.
 struct SnapshotOptions {
   int keep = 2;           ///< the newest ones; the best one comes on top
   bool required = false;  ///< one that cannot be written throws, instead of a warning on stderr
 };
 
-/// Is where a run goes on.
+/// Where a run goes on.
 struct SnapshotPosition {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
 };
 
-/// Is what is saved beside the model and the optimizer.
+/// What is saved beside the model and the optimizer.
 struct SnapshotMoment {
   std::int64_t epoch = 0;                 ///< that is under way or begins next
   std::optional<std::int64_t> step = {};  ///< of the run; without it one more than the last one's
@@ -69,7 +69,7 @@ class Snapshot {
       torch::nn::Module& module, torch::optim::Optimizer& optimizer,
       nn::GradScaler* scaler = nullptr);
 
-  /// Gives SnapshotMoment::values of the snapshot that load() took.
+  /// Returns SnapshotMoment::values of the snapshot that load() took.
   const std::map<std::string, std::string>& values() const { return values_; }
 
   /// Copies everything and returns; training may go on while it is written. Waits for the one

@@ -9,7 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
 #include "lockstep/formats/strict_json.h"
-#include "lockstep/train/snapshot/group_text.h"
+#include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "lockstep/formats/snapshot/manifest.h"
+#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
 
@@ -12,7 +19,7 @@ std::string snapshot_file_name(const std::string& group, int part = 0, int parts
 /// Names what only one rank knows: `rank-00003.safetensors`.
 std::string snapshot_rank_file_name(int rank);
 
-/// Is what snapshot_file_name() was given.
+/// What snapshot_file_name() was given.
 struct SnapshotPartName {
   std::string group;
   int part = 0;
@@ -23,7 +30,7 @@ struct SnapshotPartName {
 /// comes out as a group of one part, by its name.
 std::optional<SnapshotPartName> parse_snapshot_file_name(const std::string& name);
 
-/// Says which part of the training a rank does.
+/// The part of the training that a rank does.
 struct SnapshotRole {
   int rank = 0;                    ///< in the world
   int replica = 0;                 ///< whose part this is
@@ -44,5 +51,33 @@ struct SnapshotFileNames {
 /// Divides a snapshot among the ranks: replica 0 writes the model and the optimizer, the holder of
 /// each stage its part; shares of an optimizer are written by all who have one.
 SnapshotFileNames snapshot_file_names(const SnapshotRole& role);
+
+/// A file of a snapshot that one rank has written, as it reports it to rank 0.
+struct WrittenFile {
+  SnapshotFile file;
+  std::vector<std::string> tensors = {};  ///< names; only of one part of several of a model
+  std::uint64_t tensor_bytes = 0;
+
+  bool operator==(const WrittenFile&) const = default;
+};
+
+/// Describes what was written; with names of tensors where an index will need them.
+WrittenFile written_file(SnapshotFile file, std::span<const TensorEntry> entries);
+
+/// Writes the list of what one rank wrote, for rank 0.
+std::string to_json(std::span<const WrittenFile> files);
+
+/// Reads such a list; nothing if the file is not there or not whole yet.
+std::optional<std::vector<WrittenFile>> read_written_files(const std::filesystem::path& list);
+
+/// A further file that rank 0 writes.
+struct IndexFile {
+  std::string name;
+  std::string text;
+};
+
+/// Makes Hugging Face's index of each model that is in several parts: which tensor is in which
+/// file.
+std::vector<IndexFile> index_files(std::span<const WrittenFile> files);
 
 }  // namespace lockstep

@@ -27,20 +27,20 @@ class SnapshotReader {
   const std::filesystem::path& path() const { return path_; }
   std::int64_t step() const { return step_; }
 
-  /// Gives the text of state.json.
+  /// Returns the text of state.json.
   std::string state() const;
 
-  /// Gives all tensors of a group, such as `model`, from all its parts; none if there is none of
+  /// Returns all tensors of a group, such as `model`, from all its parts; none if there is none of
   /// the group. A name in two parts is a DataError.
   nn::NamedTensors group(const std::string& name) const;
 
   nn::NamedTensors model() const { return group("model"); }
   nn::NamedTensors model_ema() const { return group("model-ema"); }
 
-  /// Gives the whole state of the optimizer. A snapshot without one is a DataError.
+  /// Returns the whole state of the optimizer. A snapshot without one is a DataError.
   OptimizerState optimizer() const;
 
-  /// Gives what one rank alone knew; nothing if the world was smaller.
+  /// Returns what one rank alone knew; nothing if the world was smaller.
   nn::NamedTensors rank(int rank) const;
 
   /// Counts the ranks that wrote a file of their own.

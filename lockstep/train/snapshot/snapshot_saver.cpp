@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <torch/version.h>
@@ -16,7 +15,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/train/snapshot/group_text.h"
+#include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {
@@ -25,7 +24,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 constexpr std::chrono::milliseconds kPatience{60'000};        // with other ranks, at the end
 constexpr std::chrono::milliseconds kFolderPatience{10'000};  // with rank 0, which makes it
 
-// What a rank has written stands here until rank 0 has read it; it is no file of a snapshot.
+// What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
 
 std::string text_of(const std::exception_ptr& failure, int& code) {
@@ -212,18 +211,21 @@ SnapshotReport SnapshotSaver::report() {
     if (const auto failure = thread_.take_failure()) note_failure(failure);
   }
   const double seconds = is_busy ? 0 : thread_.job_seconds();
-  return {is_busy ? 1.0 : 0.0, failure_ ? 1.0 : 0.0, stall_seconds_, seconds};
+  return {
+      .busy = is_busy ? 1.0 : 0.0,
+      .failed = failure_ ? 1.0 : 0.0,
+      .stall_seconds = stall_seconds_,
+      .background_seconds = seconds};
 }
 
 void SnapshotSaver::advance(const SnapshotReport& agreed) {
-  const auto [busy, failed, stall, background] = agreed;
   if (!in_flight_) return;
-  if (failed > 0) is_given_up_ = true;  // rank 0 waits for a list that never comes
-  if (busy > 0) return;
-  if (failed > 0) return give_up();
+  if (agreed.failed > 0) is_given_up_ = true;  // rank 0 waits for a list that never comes
+  if (agreed.busy > 0) return;
+  if (agreed.failed > 0) return give_up();
   in_flight_ = false;
   pending_.reset();
-  cost_ = SnapshotCost{stall, background};
+  cost_ = SnapshotCost{agreed.stall_seconds, agreed.background_seconds};
   last_saved_ = step_;
   if (!note_.empty()) warnings_.push_back(std::exchange(note_, {}));
 }
@@ -252,10 +254,8 @@ void SnapshotSaver::give_up() {
 void SnapshotSaver::poll() {
   if (!in_flight_) return;
   SnapshotReport agreed = report();
-  const torch::Tensor numbers = at::empty({std::ssize(agreed)}, torch::kDouble);
-  std::copy(agreed.begin(), agreed.end(), numbers.data_ptr<double>());
-  world_.all_reduce(numbers, ReduceOp::kMax).wait();
-  std::copy_n(numbers.const_data_ptr<double>(), agreed.size(), agreed.begin());
+  maximize(
+      {&agreed.busy, &agreed.failed, &agreed.stall_seconds, &agreed.background_seconds}, world_);
   advance(agreed);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -19,11 +18,11 @@
 #include "lockstep/train/snapshot/background_thread.h"
 #include "lockstep/train/snapshot/host_copy.h"
 #include "lockstep/train/snapshot/optimizer_state.h"
-#include "lockstep/train/snapshot/written_file.h"
+#include "lockstep/train/snapshot/snapshot_files.h"
 
 namespace lockstep {
 
-/// Is what one file of tensors shall hold.
+/// What one file of tensors shall hold.
 struct SnapshotContent {
   nn::NamedTensors tensors{"Tensor"};
   std::map<std::string, std::string> metadata = {};
@@ -34,7 +33,7 @@ inline SnapshotContent content_of(OptimizerState state) {
   return {std::move(state.tensors), {{kOptimizerOptions, std::move(state.options)}}};
 }
 
-/// Is what one rank puts into a snapshot.
+/// What one rank puts into a snapshot.
 struct SnapshotPart {
   std::map<std::string, SnapshotContent> files = {};  ///< by name: see snapshot_file_names()
   std::string state = {};                             ///< state.json, of rank 0
@@ -47,10 +46,15 @@ struct SnapshotSaverOptions {
   bool required = false;  ///< one that cannot be written is an error, not a warning
 };
 
-/// Is what a rank knows of the save in flight: whether it still works on it, whether it failed, the
-/// seconds that it stood still and that it works in the background. Ranks combine it by the maximum
-/// of each.
-using SnapshotReport = std::array<double, 4>;
+/// What a rank knows of the save in flight. Ranks combine it by the maximum of each number.
+struct SnapshotReport {
+  double busy = 0;                ///< 1 while its thread works on it
+  double failed = 0;              ///< 1 once it has failed
+  double stall_seconds = 0;       ///< in which its training stood still
+  double background_seconds = 0;  ///< of its thread
+
+  friend bool operator==(const SnapshotReport&, const SnapshotReport&) = default;
+};
 
 /// Saves what all ranks hold while they train on; at most one save is in flight.
 ///
@@ -86,10 +90,10 @@ class SnapshotSaver {
   /// as this returns. A collective.
   void save(std::int64_t step, const SnapshotPart& part);
 
-  /// Says whether a save is not yet durable; the same on all ranks.
+  /// True while a save is not durable yet; the same on all ranks.
   bool in_flight() const { return in_flight_; }
 
-  /// Says how far this rank is; all zero if nothing is in flight.
+  /// Returns how far this rank is; all zero if nothing is in flight.
   SnapshotReport report();
 
   /// Goes on with the save by what all ranks reported. All ranks must call it with the same
@@ -102,13 +106,14 @@ class SnapshotSaver {
   /// Waits until nothing is in flight. A collective.
   void finish();
 
-  /// Gives what people must know, once: on all ranks alike, but for what only rank 0 sees.
+  /// Returns the warnings since the last call: the same on all ranks, but for what only rank 0
+  /// sees.
   std::vector<std::string> take_warnings();
 
-  /// Gives the step of the newest snapshot that this object made durable.
+  /// Returns the step of the newest snapshot that this object made durable.
   std::optional<std::int64_t> last_saved() const { return last_saved_; }
 
-  /// Gives what the last one cost, the same on all ranks.
+  /// Returns what the last one cost, the same on all ranks.
   std::optional<SnapshotCost> cost() const { return cost_; }
 
  private:

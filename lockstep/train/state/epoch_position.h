@@ -3,11 +3,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "lockstep/train/optim/accumulation.h"
-
 namespace lockstep {
 
-/// Is where in the data a training stands, between two optimizer steps.
+/// Where in the data a training stands, between two optimizer steps.
 struct EpochPosition {
   std::int64_t epoch = 1;          ///< under way, or begins next; counted from 1
   std::int64_t samples = 0;        ///< of this epoch that all replicas together have consumed
@@ -16,7 +14,7 @@ struct EpochPosition {
   friend bool operator==(const EpochPosition&, const EpochPosition&) = default;
 };
 
-/// Is by what the samples of an epoch are cut into batches and steps.
+/// How the samples of an epoch are cut into batches and steps.
 struct EpochRule {
   std::int64_t samples = 0;                        ///< of the training set
   std::int64_t replicas = 1;                       ///< ranks that they are dealt out among
@@ -25,14 +23,40 @@ struct EpochRule {
   std::int64_t batches_a_step = 1;
 };
 
+/// What a rank trains on in an epoch, and how many of its batches make one optimizer step.
+struct EpochBatches {
+  std::int64_t samples = 0;  ///< of this rank; the last batch may have fewer than the others
+  std::int64_t batch_size = 1;
+  std::int64_t batches = 0;  ///< that are trained on, which may be fewer than there are
+  std::int64_t batches_a_step = 1;
+};
+
+/// The part of an optimizer step that a batch is.
+struct StepPart {
+  double share = 1;  ///< of the samples that this rank trains on in the step
+  bool is_first = true;
+  bool is_last = true;
+
+  friend bool operator==(const StepPart&, const StepPart&) = default;
+};
+
+/// Counts the optimizer steps: the last one takes the batches that are left.
+std::int64_t steps_of(const EpochBatches& epoch);
+
+/// Returns the part of batch `number`, counted from 0.
+///
+/// The mean losses of a step's batches, each times its share, add up to the mean over all samples:
+/// what one batch of them all would give.
+StepPart step_part(const EpochBatches& epoch, std::int64_t number);
+
 /// Counts the samples that an epoch takes by this rule.
 std::int64_t epoch_samples(const EpochRule& rule);
 
-/// Gives what a rank has yet to train on in the epoch, whatever rule the samples before were dealt
-/// out by; that of a whole epoch at its start.
+/// Returns what a rank has left to train on in the epoch, whatever rule the samples before were
+/// dealt out by; that of a whole epoch at its start.
 EpochBatches batches_left(const EpochRule& rule, const EpochPosition& position);
 
-/// Gives the position after each rank has trained on so many more samples.
+/// Returns the position after each rank has trained on that many more samples.
 EpochPosition advanced(
     EpochPosition position, const EpochRule& rule, std::int64_t samples_of_each_rank);
 

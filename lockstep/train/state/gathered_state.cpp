@@ -1,7 +1,6 @@
 #include "lockstep/train/state/gathered_state.h"
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +10,9 @@
 #include <ATen/ops/tensor.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/parallel/pipeline/payload.h"
+#include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {
@@ -34,20 +35,10 @@ torch::Tensor receive_sized(torch::ScalarType type, int from, const ProcessGroup
 }
 
 // Names end in a zero byte each: none can hold one.
-torch::Tensor bytes_of_names(const nn::NamedTensors& state) {
+std::string text_of_names(const nn::NamedTensors& state) {
   std::string text;
   for (const auto& item : state) text += item.key() + '\0';
-  torch::Tensor bytes = at::empty({std::ssize(text)}, torch::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  return bytes;
-}
-
-std::vector<std::string> names_of_bytes(const torch::Tensor& bytes) {
-  const auto* at = reinterpret_cast<const char*>(bytes.const_data_ptr<std::uint8_t>());
-  const char* const end = at + bytes.numel();
-  std::vector<std::string> names;
-  for (; at != end; at += names.back().size() + 1) names.emplace_back(at);
-  return names;
+  return text;
 }
 
 void send_state(const nn::NamedTensors& state, const ProcessGroup& group) {
@@ -56,14 +47,15 @@ void send_state(const nn::NamedTensors& state, const ProcessGroup& group) {
     const torch::Tensor value = item.value().detach();
     payload.values.push_back(value.contiguous(value.suggest_memory_format()));
   }
-  send_sized(bytes_of_names(state), group);
   send_sized(at::tensor(describe({}, payload), torch::kLong), group);
   for (const torch::Tensor& value : payload.values)
     if (value.numel() > 0) group.send(as_row(value), 0).wait();
 }
 
-void receive_state(nn::NamedTensors& state, int from, const ProcessGroup& group) {
-  const auto names = names_of_bytes(receive_sized(torch::kByte, from, group));
+void receive_state(
+    nn::NamedTensors& state, const std::string& text, int from, const ProcessGroup& group) {
+  std::vector<std::string> names = split(text, '\0');
+  names.pop_back();  // what follows the last zero byte
   const torch::Tensor numbers = receive_sized(torch::kLong, from, group);
   const auto* first = numbers.const_data_ptr<std::int64_t>();
   const Payload payload = read_description({first, first + numbers.numel()}, torch::kCPU).second;
@@ -79,12 +71,14 @@ void receive_state(nn::NamedTensors& state, int from, const ProcessGroup& group)
 }  // namespace
 
 nn::NamedTensors gathered_state(const nn::NamedTensors& own, const ProcessGroup& stages) {
+  const std::vector<std::string> names = gather_texts(text_of_names(own), 0, stages);
   if (stages.rank() != 0) {
     send_state(own, stages);
     return nn::NamedTensors("Tensor");
   }
   nn::NamedTensors all = own;
-  for (int rank = 1; rank < stages.size(); ++rank) receive_state(all, rank, stages);
+  for (int rank = 1; rank < stages.size(); ++rank)
+    receive_state(all, names[static_cast<std::size_t>(rank)], rank, stages);
   return all;
 }
 

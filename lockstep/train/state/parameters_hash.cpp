@@ -29,13 +29,13 @@ std::uint64_t hash_bytes(std::uint64_t hash, const char* bytes, std::size_t size
   return mixed(mixed(hash, rest), size);
 }
 
+}  // namespace
+
 std::string hexadecimal(std::uint64_t hash) {
   char text[20];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
   return text;
 }
-
-}  // namespace
 
 std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters, std::uint64_t start) {
   std::uint64_t hash = start;

@@ -10,16 +10,19 @@
 
 namespace lockstep {
 
-/// Hashes the bytes of tensors in order; it finds slips and drift, it is no defence against
-/// forgery.
+/// Hashes the bytes of tensors in order; it finds slips and drift, and is no
+/// defence against forgery.
 ///
 /// A hash can be continued: `start` is that of the tensors before.
 inline constexpr std::uint64_t kHashOfNothing = 0xcbf29ce484222325U;
 std::uint64_t parameters_hash(
     const std::vector<torch::Tensor>& parameters, std::uint64_t start = kHashOfNothing);
 
-/// Gives the hash of a model in hexadecimal once all replicas have shown the same; a difference is
-/// an Error that names ranks. Where the model is in stages, one after the other on the ranks of
+/// Returns a hash as 16 hexadecimal digits.
+std::string hexadecimal(std::uint64_t hash);
+
+/// Returns the hash of a model in hexadecimal once all replicas have shown the same; a difference
+/// is an Error that names ranks. Where the model is in stages, one after the other on the ranks of
 /// `stages`, the hash is that of the whole. A collective of both groups.
 std::string agreed_parameters_hash(
     const std::vector<torch::Tensor>& parameters, const ProcessGroup& replicas,

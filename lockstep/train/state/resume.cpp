@@ -1,5 +1,6 @@
 #include "lockstep/train/state/resume.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -53,14 +54,15 @@ SnapshotChoice choose(const TrainOptions& options, const ProcessGroup& world) {
 }
 
 void check_same(const RunState& state, const TrainOptions& options, const DataIdentity& data) {
-  std::vector<std::string> all = differences(state.configuration, run_configuration(options));
-  const auto compare = [&all](const char* what, const auto& before, const auto& now) {
-    if (before != now) all.push_back(concat(what, ": the snapshot has ", before, ", now ", now));
+  const DataIdentity& before = state.setup.data;
+  std::vector<std::string> all = differences(state.setup.configuration, run_configuration(options));
+  const auto compare = [&all](const char* what, const auto& then, const auto& now) {
+    if (then != now) all.push_back(concat(what, ": the snapshot has ", then, ", now ", now));
   };
-  compare("data", state.data.name, data.name);
-  compare("training images", state.data.samples, data.samples);
-  compare("classes", state.data.classes, data.classes);
-  compare("fingerprint of the images", state.data.fingerprint, data.fingerprint);
+  compare("data", before.name, data.name);
+  compare("training images", before.samples, data.samples);
+  compare("classes", before.classes, data.classes);
+  compare("fingerprint of the images", before.fingerprint, data.fingerprint);
   if (all.empty()) return;
   std::string text;
   for (const std::string& difference : all) text += "\n  " + difference;
@@ -76,9 +78,9 @@ void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
   for (const auto& entry : fs::directory_iterator(choice.path.parent_path())) {
     const auto step = step_of(entry.path().filename().string());
     const bool is_later = step && *step > choice.manifest.step;
-    bool is_refused = false;
-    for (const auto& refusal : choice.refused)
-      is_refused = is_refused || refusal.name == entry.path().filename();
+    const bool is_refused = std::ranges::any_of(choice.refused, [&](const auto& refusal) {
+      return refusal.name == entry.path().filename();
+    });
     check(
         !is_later || is_refused, "train: --resume: this run has a later snapshot, ",
         entry.path().filename().string(),

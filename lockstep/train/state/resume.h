@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-/// Is what a life of a run begins with.
+/// What a start of a run begins with.
 struct StartingPoint {
   std::shared_ptr<const SnapshotReader> snapshot;  ///< null: a fresh start
-  RunState state;                                  ///< then that of a start
+  RunState state;                                  ///< of the snapshot; else that of a fresh start
   std::vector<std::string> remarks;                ///< which snapshots were refused and why
   std::string announcement;                        ///< from where it goes on, if it was to
 };

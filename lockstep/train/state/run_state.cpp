@@ -1,13 +1,21 @@
 #include "lockstep/train/state/run_state.h"
 
+#include <cmath>
+#include <map>
+
 #include <nlohmann/json.hpp>
 
-#include "lockstep/train/record/summary_json.h"
+#include "lockstep/core/error.h"
+#include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/strict_json.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr JsonLimits kStateLimits{.bytes = std::size_t{64} << 20};
+constexpr double kMostLayers = 1 << 20;
 
 Json epochs_json(const std::vector<EpochSummary>& epochs) {
   Json list = Json::array();
@@ -18,16 +26,6 @@ Json epochs_json(const std::vector<EpochSummary>& epochs) {
   return list;
 }
 
-Json scaler_json(const std::optional<ScalerRecord>& scaler) {
-  if (!scaler) return nullptr;
-  return {
-      {"scale", scaler->scale},
-      {"growth_factor", scaler->growth_factor},
-      {"backoff_factor", scaler->backoff_factor},
-      {"growth_interval", scaler->growth_interval},
-      {"growth_tracker", scaler->growth_tracker}};
-}
-
 Json plateau_json(const PlateauState& plateau) {
   return {
       {"lr", plateau.lr},
@@ -36,7 +34,7 @@ Json plateau_json(const PlateauState& plateau) {
       {"cooldown_left", plateau.cooldown_left}};
 }
 
-Json best_json(const RunState& state) {
+Json best_json_of(const RunState& state) {
   if (!state.best) return nullptr;
   return {
       {"epoch", state.best->epoch},
@@ -68,9 +66,84 @@ Json data_json(const DataIdentity& data) {
       {"fingerprint", data.fingerprint}};
 }
 
+std::optional<JsonFields> object_or_null(const JsonFields& fields, const char* key) {
+  if (!fields.items().contains(key)) fields.refuse(key, "be there");
+  return fields.object_if(key);
+}
+
+std::vector<EpochSummary> read_epochs(const JsonFields& fields) {
+  std::vector<EpochSummary> epochs;
+  for (const JsonFields& epoch : fields.objects("epochs"))
+    epochs.push_back(
+        {.epoch = epoch.count("epoch"),
+         .train_seconds = epoch.seconds("train_seconds"),
+         .train_loss = epoch.number_or_nan("train_loss"),
+         .val = read_scores(epoch, "val_"),
+         .ema = read_scores(epoch, "ema_"),
+         .validated = epoch.flag("validated"),
+         .samples = epoch.count("samples"),
+         .samples_per_s = epoch.number_or_nan("samples_per_s")});
+  return epochs;
+}
+
+PlateauState read_plateau(const JsonFields& fields) {
+  return {
+      .lr = fields.number("lr"),
+      .best = fields.number_if("best"),
+      .bad = fields.count("bad"),
+      .cooldown_left = fields.count("cooldown_left")};
+}
+
+MeterReading read_meter(const JsonFields& fields) {
+  return {
+      .steps = fields.count("steps"),
+      .samples = fields.count("samples"),
+      .loss_sum = fields.number_or_nan("loss_sum"),
+      .seconds = fields.seconds("seconds"),
+      .data_seconds = fields.seconds("data_seconds"),
+      .comm_seconds = fields.seconds("comm_seconds")};
+}
+
+Configuration read_configuration(const JsonFields& fields) {
+  Configuration configuration;
+  for (const auto& [flag, value] : fields.text_map("config"))
+    configuration.emplace_back(flag, value);
+  return configuration;
+}
+
+DataIdentity read_data(const JsonFields& fields) {
+  return {
+      .name = fields.text("name"),
+      .samples = fields.count("samples"),
+      .classes = fields.count("classes"),
+      .fingerprint = fields.text("fingerprint")};
+}
+
+std::vector<int> read_balance(const JsonFields& fields) {
+  std::vector<int> balance;
+  for (const double layers : fields.numbers("balance")) {
+    const bool fits = layers >= 1 && layers <= kMostLayers && std::trunc(layers) == layers;
+    if (!fits) fields.refuse("balance", "be a list of numbers of layers");
+    balance.push_back(static_cast<int>(layers));
+  }
+  return balance;
+}
+
+RunSetup read_setup(const JsonFields& fields) {
+  return {
+      .seed = fields.count("seed"),
+      .world_size = fields.small_count("world_size"),
+      .replicas = fields.small_count("replicas"),
+      .stages = fields.small_count("stages"),
+      .balance = read_balance(fields),
+      .configuration = read_configuration(fields),
+      .data = read_data(fields.object("data"))};
+}
+
 }  // namespace
 
 std::string to_json(const RunState& state) {
+  const RunSetup& setup = state.setup;
   const Json object = {
       {"v", 1},
       {"step", state.step},
@@ -78,26 +151,77 @@ std::string to_json(const RunState& state) {
       {"samples", state.position.samples},
       {"epoch_samples", state.position.epoch_samples},
       {"schedule_step", state.schedule_step},
-      {"seed", state.seed},
-      {"world_size", state.world_size},
-      {"replicas", state.replicas},
-      {"stages", state.stages},
-      {"balance", state.balance},
-      {"config", configuration_json(state.configuration)},
-      {"data", data_json(state.data)},
-      {"scaler", scaler_json(state.scaler)},
+      {"seed", setup.seed},
+      {"world_size", setup.world_size},
+      {"replicas", setup.replicas},
+      {"stages", setup.stages},
+      {"balance", setup.balance},
+      {"config", configuration_json(setup.configuration)},
+      {"data", data_json(setup.data)},
+      {"scaler", json_of(state.scaler)},
       {"plateau", plateau_json(state.plateau)},
       {"ema_updates", state.ema_updates},
       {"skipped_steps", state.skipped_steps},
-      {"elapsed", state.elapsed},
-      {"training_seconds", state.training_seconds},
-      {"epoch_seconds", state.epoch_seconds},
+      {"elapsed", state.seconds.elapsed},
+      {"training_seconds", state.seconds.training},
+      {"epoch_seconds", state.seconds.epoch},
       {"restarts", state.restarts},
-      {"best", best_json(state)},
+      {"best", best_json_of(state)},
       {"epochs", epochs_json(state.epochs)},
       {"epoch_total", reading_json(state.epoch_total)}};
   // A folder's name may hold bytes that are not UTF-8.
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunState parse_run_state(std::string_view json, const std::string& file) {
+  const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
+  const JsonFields fields(object, file);
+  if (fields.count("v") != 1) fields.refuse("v", "be 1, the version that this program reads");
+  RunState state{
+      .setup = read_setup(fields),
+      .step = fields.count("step"),
+      .position =
+          {.epoch = fields.count("epoch", 1),
+           .samples = fields.count("samples"),
+           .epoch_samples = fields.count("epoch_samples")},
+      .schedule_step = fields.count("schedule_step"),
+      .scaler = read_scaler(fields),
+      .plateau = read_plateau(fields.object("plateau")),
+      .ema_updates = fields.count("ema_updates"),
+      .skipped_steps = fields.count("skipped_steps"),
+      .seconds =
+          {.elapsed = fields.seconds("elapsed"),
+           .training = fields.seconds("training_seconds"),
+           .epoch = fields.seconds("epoch_seconds")},
+      .restarts = fields.small_count("restarts"),
+      .epochs = read_epochs(fields),
+      .epoch_total = read_meter(fields.object("epoch_total"))};
+  if (const auto best = object_or_null(fields, "best")) {
+    state.best = BestEpoch{.epoch = best->count("epoch"), .value = best->number("value")};
+    state.best_snapshot = best->text("snapshot");
+  }
+  return state;
+}
+
+Json json_of(const std::optional<nn::GradScalerState>& scaler) {
+  if (!scaler) return nullptr;
+  return {
+      {"scale", scaler->scale},
+      {"growth_factor", scaler->growth_factor},
+      {"backoff_factor", scaler->backoff_factor},
+      {"growth_interval", scaler->growth_interval},
+      {"growth_tracker", scaler->growth_tracker}};
+}
+
+std::optional<nn::GradScalerState> read_scaler(const JsonFields& fields) {
+  const auto scaler = object_or_null(fields, "scaler");
+  if (!scaler) return std::nullopt;
+  return nn::GradScalerState{
+      .scale = scaler->number("scale"),
+      .growth_factor = scaler->number("growth_factor"),
+      .backoff_factor = scaler->number("backoff_factor"),
+      .growth_interval = scaler->count("growth_interval"),
+      .growth_tracker = scaler->count("growth_tracker")};
 }
 
 }  // namespace lockstep

@@ -6,16 +6,19 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/train/optim/lr_plateau.h"
+#include <nlohmann/json_fwd.hpp>
+
+#include "lockstep/nn/grad_scaler_state.h"
+#include "lockstep/train/optim/lr_schedule.h"
 #include "lockstep/train/options/eval_metric.h"
 #include "lockstep/train/options/run_configuration.h"
-#include "lockstep/train/record/meter_reading.h"
+#include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"
 #include "lockstep/train/state/epoch_position.h"
 
 namespace lockstep {
 
-/// Says which samples a run trains on, so that a snapshot of other ones is noticed.
+/// The samples that a run trains on, so that a snapshot of other ones is noticed.
 struct DataIdentity {
   std::string name;
   std::int64_t samples = 0;
@@ -25,22 +28,8 @@ struct DataIdentity {
   friend bool operator==(const DataIdentity&, const DataIdentity&) = default;
 };
 
-/// Is what a GradScaler goes on from.
-struct ScalerRecord {
-  double scale = 0;
-  double growth_factor = 0;
-  double backoff_factor = 0;
-  std::int64_t growth_interval = 0;
-  std::int64_t growth_tracker = 0;
-
-  friend bool operator==(const ScalerRecord&, const ScalerRecord&) = default;
-};
-
-/// Is all of a run that is no tensor: state.json of a snapshot.
-struct RunState {
-  std::int64_t step = 0;  ///< optimizer steps made
-  EpochPosition position = {};
-  std::int64_t schedule_step = 0;  ///< of the learning rate; follows from the position
+/// What is settled before the first step: what is trained, and how it is spread.
+struct RunSetup {
   std::int64_t seed = 0;
   int world_size = 1;
   int replicas = 1;
@@ -48,14 +37,32 @@ struct RunState {
   std::vector<int> balance = {};  ///< layers of each stage
   Configuration configuration = {};
   DataIdentity data = {};
-  std::optional<ScalerRecord> scaler = {};
+
+  bool is_spread_as(const RunSetup& other) const {
+    return world_size == other.world_size && replicas == other.replicas && stages == other.stages;
+  }
+};
+
+/// Seconds since the beginning, without those of attempts that were lost.
+struct RunSeconds {
+  double elapsed = 0;   ///< of the run
+  double training = 0;  ///< of them, what --max-time counts
+  double epoch = 0;     ///< of the epoch under way
+};
+
+/// All of a run that is not a tensor. The trainer has one and works on it; a snapshot holds it as
+/// state.json, and a run that is resumed begins with it.
+struct RunState {
+  RunSetup setup = {};
+  std::int64_t step = 0;  ///< optimizer steps made
+  EpochPosition position = {};
+  std::int64_t schedule_step = 0;  ///< of the learning rate; follows from the position
+  std::optional<nn::GradScalerState> scaler = {};
   PlateauState plateau = {};
   std::int64_t ema_updates = 0;
   std::int64_t skipped_steps = 0;
-  double elapsed = 0;           ///< seconds since the run began, lost lives left out
-  double training_seconds = 0;  ///< of them, what --max-time counts
-  double epoch_seconds = 0;     ///< of the epoch under way
-  int restarts = 0;             ///< lives before the one that wrote this
+  RunSeconds seconds = {};
+  int restarts = 0;  ///< starts before the one that wrote this
   std::optional<BestEpoch> best = {};
   std::string best_snapshot = {};         ///< its folder's name; empty: none
   std::vector<EpochSummary> epochs = {};  ///< that are over
@@ -66,8 +73,14 @@ struct RunState {
 std::string to_json(const RunState& state);
 
 /// Reads it. Throws DataError that names the file and the field for what is missing, of another
-/// type, impossible, of another version, given twice, or nested or long beyond all reason; keys
-/// that it does not know are let be.
+/// type, impossible, of another version, given twice, or nested or long beyond all reason; unknown
+/// keys are ignored.
 RunState parse_run_state(std::string_view json, const std::string& file);
+
+/// Writes a scaler's state; `null` without one.
+nlohmann::ordered_json json_of(const std::optional<nn::GradScalerState>& scaler);
+
+/// Reads the field `scaler`, which may be null but not missing.
+std::optional<nn::GradScalerState> read_scaler(const JsonFields& fields);
 
 }  // namespace lockstep

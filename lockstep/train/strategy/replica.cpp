@@ -9,7 +9,6 @@
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optim/optimizer.h"
 #include "lockstep/train/optim/training_loss.h"
-#include "lockstep/train/strategy/precision_scope.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 #include "lockstep/train/strategy/stage_balance.h"
 
@@ -25,22 +24,15 @@ nn::Model seeded_model(const TrainOptions& options, std::int64_t classes) {
 }
 
 std::unique_ptr<Replica> spread(
-    const nn::Model& model, const TrainOptions& options, const Layout& layout, const Task& task,
+    const PreparedModel& prepared, const TrainOptions& options, const Layout& layout,
     const RankGroups& groups, const std::vector<Place>& places) {
-  if (layout.stages > 1) {
-    const std::vector<int> balance =
-        stage_balance(options, layout, model, task.image, groups.world);
-    std::unique_ptr<Replica> replica;
-    if (layout.stages_over_ranks)
-      replica = std::make_unique<StageReplica>(options, model, balance, groups);
-    else
-      replica = std::make_unique<PipelineReplica>(options, model, balance, groups, places);
-    replica->cut_by(balance);
-    return replica;
-  }
+  if (layout.stages > 1 && layout.stages_over_ranks)
+    return std::make_unique<StageReplica>(options, groups, prepared);
+  if (layout.stages > 1)
+    return std::make_unique<PipelineReplica>(options, groups, prepared, places);
   if (options.parallel == Parallel::kDp)
-    return std::make_unique<DataParallelReplica>(options, model, groups, places);
-  return std::make_unique<ModuleReplica>(options, model, groups);
+    return std::make_unique<DataParallelReplica>(options, groups, prepared, places);
+  return std::make_unique<ModuleReplica>(options, groups, prepared);
 }
 
 }  // namespace
@@ -51,14 +43,16 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
   return {world, std::move(grid.replicas), std::move(grid.stages)};
 }
 
-Replica::Replica(const TrainOptions& options, const RankGroups& groups)
+Replica::Replica(
+    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
     : precision_(options.precision),
       settings_(options.optimizer),
       smoothing_(options.smoothing),
       groups_(groups),
       scaler_(
-          nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed), groups.world) {
-}
+          nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed), groups.world),
+      start_(prepared.start),
+      balance_(prepared.balance) {}
 
 void Replica::set_training(bool training) {
   train(training);
@@ -74,12 +68,6 @@ void Replica::share_buffers() {
     if (trained.contains(item.value().unsafeGetTensorImpl())) continue;
     groups_.replicas.broadcast(item.value(), 0).wait();
   }
-}
-
-void Replica::restore_scaler(
-    const std::optional<nn::GradScalerState>& state, std::int64_t skipped_steps) {
-  scaler_.load(state);
-  skipped_steps_ = skipped_steps;
 }
 
 torch::ScalarType Replica::image_type() const {
@@ -108,24 +96,25 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part) {
   return forward_and_backward(batch, loss, part.is_last) / (factor * scaler_.scale_factor());
 }
 
-void Replica::update(double lr) {
+bool Replica::update(double lr) {
   scaler_.unscale_(*optimizer_);
   if (settings_.clip_grad) {
     clip_grad_norm(parameters(), *settings_.clip_grad, groups_.stages, NonFiniteNorm::kSpread);
   }
   set_lr(*optimizer_, lr);
-  if (!scaler_.step(*optimizer_)) ++skipped_steps_;
+  const bool is_taken = scaler_.step(*optimizer_);
   scaler_.update();
+  return is_taken;
 }
 
 std::unique_ptr<Replica> make_replica(
     const TrainOptions& options, const Layout& layout, const Task& task, const RankGroups& groups,
     const std::vector<Place>& places) {
-  nn::Model model = seeded_model(options, task.classes);
-  StartWeights start = start_with(model, options);
-  auto replica = spread(model, options, layout, task, groups, places);
-  replica->begin_with(std::move(start));
-  return replica;
+  PreparedModel prepared{.model = seeded_model(options, task.classes), .start = {}};
+  prepared.start = start_with(prepared.model, options);
+  if (layout.stages > 1)
+    prepared.balance = stage_balance(options, layout, prepared.model, task.image, groups.world);
+  return spread(prepared, options, layout, groups, places);
 }
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
@@ -12,17 +11,18 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/nn/grad_scaler.h"
+#include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/parallel/pipeline/pipeline_options.h"
 #include "lockstep/parallel/place/place.h"
-#include "lockstep/train/optim/accumulation.h"
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/start_weights.h"
 
 namespace lockstep {
 
-/// Are the groups that a rank of a training run belongs to.
+/// The groups that a rank of a training run belongs to.
 struct RankGroups {
   ProcessGroup world;
   ProcessGroup replicas;  ///< ranks that hold the same parameters and train on other samples
@@ -32,70 +32,65 @@ struct RankGroups {
 /// Divides the ranks by a layout. A collective.
 RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout);
 
-/// Is what the model is to learn: the form of an image, [channels, height, width], and how many
-/// classes there are.
+/// What the model is to learn: images of the form [channels, height, width], and how many classes.
 struct Task {
   std::vector<std::int64_t> image;
   std::int64_t classes = 0;
 };
 
-/// Is what one rank trains: the model or its part of it, with its optimizer, spread as asked.
+/// A model that is ready to be spread.
+struct PreparedModel {
+  nn::Model model;
+  StartWeights start;             ///< what it began with: frozen batch norms stay as they are
+  std::vector<int> balance = {};  ///< layers of each stage; empty for one that is not cut
+};
+
+/// What one rank trains: the model or its part of it, with its optimizer, spread as asked.
 class Replica {
  public:
-  Replica(const TrainOptions& options, const RankGroups& groups);
+  Replica(const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared);
   virtual ~Replica() = default;
 
-  /// Gives the scores of images, as float whatever the precision; for evaluation. A collective of
+  /// Returns the scores of images, as float whatever the precision; for evaluation. A collective of
   /// the stages.
   torch::Tensor scores(const torch::Tensor& images);
 
   /// Computes the gradients of a part of an optimizer step, in addition to those of the parts
-  /// before it, and gives the loss of the batch. A collective.
+  /// before it, and returns the loss of the batch. A collective.
   torch::Tensor backward(const Batch& batch, const StepPart& part);
 
-  /// Makes the optimizer step with the gradients of all its parts, unless one of any rank
-  /// overflowed in float16. A collective.
-  void update(double lr);
-
-  /// Counts the steps that were left out since the start.
-  std::int64_t skipped_steps() const { return skipped_steps_; }
+  /// Makes the optimizer step with the gradients of all its parts; returns false if it left the
+  /// step out, because a gradient of any rank overflowed in float16. A collective.
+  bool update(double lr);
 
   /// Lets the buffers of all replicas follow those of the first, as training does before each
   /// forward: so what is evaluated is what is saved. A collective.
   void share_buffers();
 
-  /// Gives what takes the steps.
   torch::optim::Optimizer& optimizer() { return *optimizer_; }
 
-  /// Gives what float16 goes on from; nothing with another precision.
+  /// Returns what float16 goes on from; nothing with another precision.
   std::optional<nn::GradScalerState> scaler() const { return scaler_.state(); }
+  void restore_scaler(const std::optional<nn::GradScalerState>& state) { scaler_.load(state); }
 
-  /// Goes on from what scaler() and skipped_steps() gave.
-  void restore_scaler(const std::optional<nn::GradScalerState>& state, std::int64_t skipped_steps);
-
-  /// Remembers how many layers each stage takes; empty for one that is not cut.
-  void cut_by(std::vector<int> balance) { balance_ = std::move(balance); }
-  const std::vector<int>& balance() const { return balance_; }
-
-  /// Gives what the loss is multiplied by; 1 but for float16.
+  /// Returns what the loss is multiplied by; 1 but for float16.
   double loss_scale() const { return scaler_.scale_factor(); }
 
-  /// Remembers what the model began with: frozen batch norms stay in evaluation mode.
-  void begin_with(StartWeights start) { start_ = std::move(start); }
+  const std::vector<int>& balance() const { return balance_; }
   const StartWeights& start() const { return start_; }
 
   void set_training(bool training);
 
-  /// Gives the parameters that this rank holds.
+  /// Returns the parameters that this rank holds.
   virtual std::vector<torch::Tensor> parameters() const = 0;
 
-  /// Gives the parameters and buffers that this rank holds, under the model's names.
+  /// Returns the parameters and buffers that this rank holds, under the model's names.
   virtual nn::NamedTensors state() const = 0;
 
-  /// Counts the seconds that this rank has waited for others since the start.
+  /// Returns the seconds that this rank has waited for others since the start.
   virtual double communication_seconds() const { return 0; }
 
-  /// Gives the type of images that the model computes fastest with.
+  /// Returns the type of images that the model computes fastest with.
   torch::ScalarType image_type() const;
 
  protected:
@@ -105,7 +100,7 @@ class Replica {
  private:
   virtual void train(bool on) = 0;
   virtual torch::Tensor evaluate(const torch::Tensor& images) = 0;
-  // Gives the loss detached; unless the part is the last, gradients stay on this replica.
+  // Returns the loss detached; unless the part is the last, gradients stay on this replica.
   virtual torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
 
@@ -113,8 +108,7 @@ class Replica {
   OptimizerSettings settings_;
   double smoothing_;
   RankGroups groups_;
-  nn::GradScaler scaler_;  // of all ranks, be they replicas or stages
-  std::int64_t skipped_steps_ = 0;
+  nn::GradScaler scaler_;  // of all ranks: replicas and stages alike
   StartWeights start_;
   std::vector<int> balance_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;

@@ -1,7 +1,6 @@
 #include "lockstep/train/strategy/replica_kinds.h"
 
 #include <optional>
-#include <utility>
 
 namespace lockstep {
 namespace {
@@ -16,8 +15,9 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
 
 }  // namespace
 
-ModuleReplica::ModuleReplica(const TrainOptions& options, nn::Model model, const RankGroups& groups)
-    : Replica(options, groups), model_(std::move(model)) {
+ModuleReplica::ModuleReplica(
+    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
+    : Replica(options, groups, prepared), model_(prepared.model) {
   if (options.parallel == Parallel::kDdp) {
     parallel_.emplace(
         model_, groups.replicas,
@@ -41,9 +41,9 @@ double ModuleReplica::communication_seconds() const {
 }
 
 DataParallelReplica::DataParallelReplica(
-    const TrainOptions& options, nn::Model model, const RankGroups& groups,
+    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
     const std::vector<Place>& places)
-    : Replica(options, groups), model_(std::move(model)), parallel_(model_, places) {
+    : Replica(options, groups, prepared), model_(prepared.model), parallel_(model_, places) {
   make_optimizer();
 }
 
@@ -55,11 +55,11 @@ torch::Tensor DataParallelReplica::forward_and_backward(
 }
 
 PipelineReplica::PipelineReplica(
-    const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
-    const RankGroups& groups, const std::vector<Place>& places)
-    : Replica(options, groups),
-      layers_(model->layers()),
-      pipeline_(layers_, balance, places, pipeline_options(options), groups.replicas) {
+    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
+    const std::vector<Place>& places)
+    : Replica(options, groups, prepared),
+      layers_(prepared.model->layers()),
+      pipeline_(layers_, prepared.balance, places, pipeline_options(options), groups.replicas) {
   make_optimizer();
 }
 
@@ -71,10 +71,11 @@ torch::Tensor PipelineReplica::forward_and_backward(
 }
 
 StageReplica::StageReplica(
-    const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
-    const RankGroups& groups)
-    : Replica(options, groups),
-      stage_(model->layers(), balance, groups.stages, pipeline_options(options), groups.replicas) {
+    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
+    : Replica(options, groups, prepared),
+      stage_(
+          prepared.model->layers(), prepared.balance, groups.stages, pipeline_options(options),
+          groups.replicas) {
   make_optimizer();
 }
 

@@ -14,10 +14,11 @@
 
 namespace lockstep {
 
-/// Is a whole model: alone, or one of those that DistributedDataParallel keeps alike.
+/// A whole model: alone, or one of those that DistributedDataParallel keeps alike.
 class ModuleReplica final : public Replica {
  public:
-  ModuleReplica(const TrainOptions& options, nn::Model model, const RankGroups& groups);
+  ModuleReplica(
+      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared);
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
   double communication_seconds() const override;
@@ -32,11 +33,11 @@ class ModuleReplica final : public Replica {
   std::optional<DistributedDataParallel<nn::Model>> parallel_;
 };
 
-/// Is a model whose replicas are threads of this process.
+/// A model whose replicas are threads of this process.
 class DataParallelReplica final : public Replica {
  public:
   DataParallelReplica(
-      const TrainOptions& options, nn::Model model, const RankGroups& groups,
+      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
       const std::vector<Place>& places);
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
@@ -51,12 +52,12 @@ class DataParallelReplica final : public Replica {
   DataParallel<nn::Model> parallel_;
 };
 
-/// Is a model whose stages are threads of this process; other ranks may hold replicas of it.
+/// A model whose stages are threads of this process; other ranks may hold replicas of it.
 class PipelineReplica final : public Replica {
  public:
   PipelineReplica(
-      const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
-      const RankGroups& groups, const std::vector<Place>& places);
+      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
+      const std::vector<Place>& places);
   std::vector<torch::Tensor> parameters() const override { return pipeline_.parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(layers_); }
 
@@ -70,12 +71,11 @@ class PipelineReplica final : public Replica {
   Pipeline pipeline_;
 };
 
-/// Is one stage, or several, of a model whose others are on other ranks.
+/// One stage, or several, of a model whose others are on other ranks.
 class StageReplica final : public Replica {
  public:
   StageReplica(
-      const TrainOptions& options, const nn::Model& model, const std::vector<int>& balance,
-      const RankGroups& groups);
+      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared);
   std::vector<torch::Tensor> parameters() const override { return stage_.parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(stage_.layers()); }
   double communication_seconds() const override { return waited_seconds_; }

@@ -7,7 +7,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/schedule/partition.h"
-#include "lockstep/train/strategy/precision_scope.h"
 
 namespace lockstep {
 namespace {

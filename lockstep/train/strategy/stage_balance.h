@@ -3,14 +3,21 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/nn/autocast.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/strategy/layout.h"
 
 namespace lockstep {
 
-/// Says how many layers of a model each stage takes, by the options' rule; `image` is [channels,
-/// height, width]. Rank 0 measures and tells the others. A collective.
+/// Begins the scope in which a model computes with that precision.
+inline nn::Autocast autocast_of(Precision precision) {
+  const auto type = precision == Precision::k16Mixed ? at::kHalf : at::kBFloat16;
+  return nn::Autocast(at::kCPU, type, precision != Precision::k32);
+}
+
+/// Returns how many layers of a model each stage takes, by the options' rule; `image` is [channels,
+/// height, width]. Rank 0 measures for all. A collective.
 std::vector<int> stage_balance(
     const TrainOptions& options, const Layout& layout, const nn::Model& model,
     const std::vector<std::int64_t>& image, const ProcessGroup& world);

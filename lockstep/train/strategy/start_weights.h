@@ -1,24 +1,51 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
 
 #include "lockstep/nn/models/model.h"
-#include "lockstep/train/optim/freeze.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
 
-/// Is what a model begins with besides its fresh weights.
+/// What freeze() has left untrained.
+struct Frozen {
+  std::int64_t parameters = 0;
+  std::int64_t elements = 0;
+  /// Batch norms all of whose parameters are frozen; keep_in_evaluation() is for them.
+  std::vector<std::shared_ptr<torch::nn::Module>> norms;
+};
+
+/// Stops training of the parameters whose names match a pattern: `*` stands for any letters,
+/// dots too, `?` for one, `[ab]` for one of these. Call it before anything looks at the parameters:
+/// optimizers, DistributedDataParallel, pipelines.
+///
+/// Throws InvalidArgument that lists the names there are if a pattern matches none, or if nothing
+/// is left to train.
+///
+///     const Frozen frozen = freeze(*model, {"features.*"});
+Frozen freeze(torch::nn::Module& module, const std::vector<std::string>& patterns);
+
+/// Puts frozen batch norms back into evaluation mode, after train() of the whole model: their
+/// statistics belong to the weights that stay.
+void keep_in_evaluation(const Frozen& frozen);
+
+/// What a model begins with, apart from its fresh weights.
 struct StartWeights {
   Frozen frozen;
   std::string remark;   ///< what was read and frozen, for people; empty if nothing was
   std::string warning;  ///< how the file was not taken as it is; empty if it was
 };
 
-/// Gives a fresh model the weights of `options.pretrained` and freezes what `options.freeze` names.
+/// Loads a fresh model with the weights of `options.pretrained` and freezes what `options.freeze`
+/// names.
 ///
 /// If the file was made for another number of classes, the last linear layer keeps its fresh
-/// weights, which the warning tells. Any other difference is a DataError that lists all of them.
+/// weights, and the warning says so. Any other difference is a DataError that lists all of them.
 /// The same on every rank that has the same file.
 StartWeights start_with(nn::Model& model, const TrainOptions& options);
 

@@ -5,6 +5,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/duration.h"
+#include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 
 namespace lockstep {
@@ -12,11 +13,7 @@ namespace {
 
 Layout layout_of(const TrainPlan& plan) { return plan_layout(plan.options, plan.world_size); }
 
-std::int64_t rounded_up(std::int64_t count, std::int64_t parts) {
-  return count / parts + (count % parts != 0 ? 1 : 0);
-}
-
-std::string megabytes(std::int64_t bytes) { return concat(rounded_up(bytes, 1000000), " MB"); }
+std::string megabytes(std::int64_t bytes) { return concat((bytes + 999999) / 1000000, " MB"); }
 
 std::string duration_of(const TrainPlan& plan) {
   const TrainLimits& limits = plan.options.limits;
@@ -103,11 +100,13 @@ std::string row(const char* name, std::string value) {
 }  // namespace
 
 std::int64_t steps_an_epoch(const TrainPlan& plan) {
-  const std::int64_t share = rounded_up(plan.train_samples, layout_of(plan).replicas);
-  const std::int64_t batches = rounded_up(share, plan.options.batch_size);
-  return rounded_up(
-      std::min(batches, plan.options.limit_train_batches.value_or(batches)),
-      plan.options.grad_accum_steps);
+  const EpochRule rule{
+      .samples = plan.train_samples,
+      .replicas = layout_of(plan).replicas,
+      .batch_size = plan.options.batch_size,
+      .limit_batches = plan.options.limit_train_batches,
+      .batches_a_step = plan.options.grad_accum_steps};
+  return steps_of(batches_left(rule, {}));
 }
 
 std::int64_t bytes_a_rank(const TrainPlan& plan) {

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Is what a run would do, found out without doing it.
+/// What a run would do, found out without doing it.
 struct TrainPlan {
   TrainOptions options;
   int world_size = 1;

@@ -21,7 +21,7 @@ class EpochValues : public ::testing::Test {
   void write(const std::vector<EpochSummary>& epochs) const {
     RunSummary summary;
     summary.epochs = epochs;
-    summary.test_accuracy = 0.875;
+    summary.test.top1 = 0.875;
     std::ofstream(folder_.path() / "summary.json") << to_json(summary);
   }
 

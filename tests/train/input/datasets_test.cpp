@@ -9,6 +9,7 @@
 #include "lockstep/data/loader.h"
 
 #include "tests/data/image_files.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -31,12 +32,7 @@ TrainOptions options_for(const testing::TemporaryFolder& root) {
 }
 
 std::string refusal(const TrainOptions& options) {
-  try {
-    load_datasets(options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of<Error>([&] { load_datasets(options); });
 }
 
 std::multiset<std::string> names(const data::SamplesPointer& set) {

@@ -3,6 +3,9 @@
 
 #include "lockstep/train/optim/lr_schedule.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -147,6 +150,103 @@ TEST(LrSchedule, CyclesOfOneOrTwoStepsAreNumbersToo) {
   EXPECT_DOUBLE_EQ(lr_at(cycle(2, 0.5), 0), 1) << "the rise has one step: it begins at the top";
   EXPECT_DOUBLE_EQ(lr_at(cycle(2, 0.5), 1), 1 / 25e4);
   EXPECT_DOUBLE_EQ(lr_at(cycle(2, 1), 1), 1);
+}
+
+// Plateaus: the expected rates are those of ReduceLROnPlateau.
+
+std::vector<double> rates_after(const std::vector<double>& values, const PlateauRule& rule) {
+  PlateauState state{.lr = 0.1};
+  std::vector<double> result;
+  for (const double value : values) {
+    state = after_evaluation(state, value, rule);
+    result.push_back(state.lr);
+  }
+  return result;
+}
+
+void expect_plateau(
+    const std::vector<double>& values, const PlateauRule& rule, const std::vector<double>& rows) {
+  EXPECT_THAT(rates_after(values, rule), Pointwise(DoubleNear(1e-15), rows));
+  EXPECT_LT(rows.back(), 0.1) << "a rate that never falls proves nothing";
+}
+
+TEST(LrPlateau, FallsWhenLossesStopFalling) {
+  expect_plateau(
+      testing::kPlateauLosses, {.factor = 0.5, .patience = 3}, testing::kPlateauOfLosses);
+  expect_plateau(
+      testing::kPlateauLosses, {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
+      testing::kPlateauWithCooldown);
+}
+
+TEST(LrPlateau, FallsWhenAccuraciesStopRising) {
+  std::vector<double> accuracies;
+  for (const double loss : testing::kPlateauLosses) accuracies.push_back(1 - loss);
+  expect_plateau(
+      accuracies, {.factor = 0.5, .patience = 1, .larger_is_better = true},
+      testing::kPlateauOfAccuracies);
+}
+
+TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
+  const PlateauRule losses{.patience = 0};
+  EXPECT_EQ(rates_after({1, 0.9998}, losses).back(), 0.1);
+  EXPECT_LT(rates_after({1, 0.99995}, losses).back(), 0.1);
+  const PlateauRule accuracies{.patience = 0, .larger_is_better = true};
+  EXPECT_EQ(rates_after({1, 1.0002}, accuracies).back(), 0.1);
+  EXPECT_LT(rates_after({1, 1.00005}, accuracies).back(), 0.1);
+}
+
+TEST(LrPlateau, DoesNotFallByNextToNothing) {
+  expect_plateau(std::vector<double>(40, 1.0), {.patience = 0}, testing::kPlateauToNothing);
+}
+
+TEST(LrPlateau, WhatIsNotFiniteIsNoImprovement) {
+  const PlateauRule rule{.patience = 1};
+  PlateauState state{.lr = 0.1};
+  state = after_evaluation(state, std::nan(""), rule);
+  state = after_evaluation(state, std::numeric_limits<double>::infinity(), rule);
+  EXPECT_EQ(state, (PlateauState{.lr = 0.1 * 0.1}));
+}
+
+TEST(LrPlateau, AStateThatWasKeptContinuesTheSequence) {
+  const PlateauRule rule{.factor = 0.5, .patience = 3};
+  const auto& losses = testing::kPlateauLosses;
+  PlateauState state{.lr = 0.1};
+  for (std::size_t i = 0; i < 25; ++i) state = after_evaluation(state, losses[i], rule);
+  PlateauState kept{
+      .lr = state.lr, .best = state.best, .bad = state.bad, .cooldown_left = state.cooldown_left};
+  for (std::size_t i = 25; i < losses.size(); ++i) {
+    kept = after_evaluation(kept, losses[i], rule);
+    EXPECT_NEAR(kept.lr, testing::kPlateauOfLosses[i], 1e-15) << i;
+  }
+}
+
+const LrSchedule kPlateauAfterWarmup{
+    .kind = LrScheduleKind::kPlateau, .lr = 0.1, .steps_a_tick = 5, .warmup = 2, .warmup_lr = 0.02};
+const PlateauRule kImpatient{.factor = 0.5, .patience = 0};
+
+TEST(LrScheduler, FollowsTheScheduleWhateverTheEvaluations) {
+  const LrSchedule cosine{.kind = LrScheduleKind::kCosine, .lr = 0.1, .length = 4};
+  const LrScheduler scheduler(cosine, kImpatient);
+  PlateauState plateau = scheduler.start();
+  for (std::int64_t step = 0; step < 5; ++step) {
+    EXPECT_EQ(scheduler.lr(step, plateau), lr_at(cosine, step)) << step;
+    plateau = scheduler.evaluated(plateau, step + 1, 1);
+  }
+}
+
+TEST(LrScheduler, LowersAPlateausRateAfterTheWarmup) {
+  const LrScheduler scheduler(kPlateauAfterWarmup, kImpatient);
+  PlateauState plateau = scheduler.start();
+  EXPECT_DOUBLE_EQ(scheduler.lr(0, plateau), 0.02);
+  EXPECT_DOUBLE_EQ(scheduler.lr(5, plateau), 0.06);
+  EXPECT_DOUBLE_EQ(scheduler.lr(10, plateau), 0.1);
+  plateau = scheduler.evaluated(plateau, 5, 1);
+  plateau = scheduler.evaluated(plateau, 10, 2);
+  EXPECT_DOUBLE_EQ(scheduler.lr(10, plateau), 0.1) << "evaluations of the warm-up do not count";
+  plateau = scheduler.evaluated(plateau, 15, 3);
+  plateau = scheduler.evaluated(plateau, 20, 3);
+  EXPECT_DOUBLE_EQ(scheduler.lr(20, plateau), 0.05);
+  EXPECT_DOUBLE_EQ(scheduler.lr(5, plateau), 0.06) << "a step of the warm-up keeps its rate";
 }
 
 }  // namespace

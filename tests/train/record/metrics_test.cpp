@@ -1,3 +1,5 @@
+#include "lockstep/train/record/metrics.h"
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -7,8 +9,6 @@
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-
-#include "lockstep/train/record/metrics_log.h"
 
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
@@ -27,7 +27,7 @@ MetricRecord record() {
       .epoch = 2,
       .step = 300,
       .split = "train",
-      .loss = 0.25,
+      .scores = {.loss = 0.25},
       .lr = 0.001,
       .samples_per_s = 50000.0,
       .step_ms = 2.5,
@@ -51,7 +51,7 @@ TEST(Metrics, LossScaleIsThereForFloat16Only) {
 
 TEST(Metrics, WhatJsonCannotHoldIsNullAndNamed) {
   MetricRecord bad = record();
-  bad.loss = std::nan("");
+  bad.scores.loss = std::nan("");
   bad.samples_per_s = std::numeric_limits<double>::infinity();
   const auto line = nlohmann::json::parse(json_line(bad, ""));
   EXPECT_TRUE(line["loss"].is_null());
@@ -107,14 +107,14 @@ TEST(Metrics, WhatAFullDiskDoesNotTakeComesLater) {
     append(1);
     EXPECT_THAT(log.take_warning(), AllOf(HasSubstr(path), HasSubstr("File too large")));
     append(2);
-    EXPECT_EQ(log.take_warning(), "") << "it was told";
+    EXPECT_EQ(log.take_warning(), "") << "it was reported";
     EXPECT_THROW(log.flush(), std::system_error);
   }
   append(3);
   EXPECT_EQ(steps_in(path), (std::vector<std::int64_t>{1, 2, 3}));
   const testing::FileSizeLimit again(std::filesystem::file_size(path));
   append(4);
-  EXPECT_NE(log.take_warning(), "") << "it is full anew";
+  EXPECT_NE(log.take_warning(), "") << "it is full again";
 }
 
 TEST(Metrics, FlushWritesWhatWaits) {
@@ -129,7 +129,7 @@ TEST(Metrics, FlushWritesWhatWaits) {
   EXPECT_EQ(steps_in(path).size(), 1U);
 }
 
-TEST(Metrics, HalfALineOfALifeBeforeSpoilsNone) {
+TEST(Metrics, HalfALineOfAnEarlierStartSpoilsNone) {
   const testing::TemporaryFolder folder;
   const std::string path = folder.str() + "/metrics.jsonl";
   std::ofstream(path) << json_line(record(), "") << "\n{\"v\":1,\"ti";

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/run_recorder.h"
 
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -39,13 +39,9 @@ TEST(RunDirectory, TakesAnEmptyFolderAndOneWithLogsOnly) {
 TEST(RunDirectory, NeverTouchesAnotherRun) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.str() + "/metrics.jsonl") << "precious\n";
-  try {
-    const RunDirectory run(folder.str());
-    FAIL() << "took a folder that holds a run";
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("metrics.jsonl"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("name a new or empty folder"));
-  }
+  const auto message = testing::message_of<InvalidArgument>([&] { RunDirectory(folder.str()); });
+  EXPECT_THAT(message, ::testing::HasSubstr("metrics.jsonl"));
+  EXPECT_THAT(message, ::testing::HasSubstr("name a new or empty folder"));
   EXPECT_EQ(contents(folder.str() + "/metrics.jsonl"), "precious\n");
 }
 
@@ -70,7 +66,7 @@ TEST(RunDirectory, GoesOnWithARunIfAsked) {
   EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = "/other", .again = true}));
 }
 
-TEST(RunDirectory, OtherFilesAreNoRunToGoOnWith) {
+TEST(RunDirectory, OtherFilesAreNotARun) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.str() + "/thesis.tex") << "precious\n";
   EXPECT_THROW(check_run_directory(folder.str(), {.kind = Resume::kAuto}), InvalidArgument);
@@ -108,7 +104,7 @@ TEST(RunRecorder, FilesAreThereFromTheStartAndAtTheEnd) {
   EXPECT_EQ(contents(options.output + "/summary.json"), to_json({}) + "\n");
 }
 
-TEST(RunRecorder, GoesOnInTheFilesOfTheLifeBefore) {
+TEST(RunRecorder, GoesOnInTheFilesOfTheStartBefore) {
   const testing::TemporaryFolder folder;
   TrainOptions options;
   options.output = folder.str() + "/run";
@@ -118,10 +114,10 @@ TEST(RunRecorder, GoesOnInTheFilesOfTheLifeBefore) {
     first.append({.step = 1, .split = "train"});
   }
   options.resume.kind = Resume::kAuto;
-  for (int life = 1; life < 3; ++life) {
+  for (int start = 1; start < 3; ++start) {
     RunRecorder later(options, {"lockstep"}, "{}");
-    EXPECT_EQ(later.restarts(), life);
-    later.append({.step = 1 + life, .split = "train"});
+    EXPECT_EQ(later.restarts(), start);
+    later.append({.step = 1 + start, .split = "train"});
   }
   const std::string text = contents(options.output + "/metrics.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
@@ -129,7 +125,7 @@ TEST(RunRecorder, GoesOnInTheFilesOfTheLifeBefore) {
   EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":2,\"epoch\":0,\"step\":3,"));
 }
 
-TEST(RunRecorder, HalfALineOfTheLifeBeforeSpoilsNone) {
+TEST(RunRecorder, HalfALineOfTheStartBeforeSpoilsNone) {
   const testing::TemporaryFolder folder;
   TrainOptions options;
   options.output = folder.str() + "/run";

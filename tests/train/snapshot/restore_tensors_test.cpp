@@ -9,6 +9,7 @@
 
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
 #include "tests/train/snapshot/training_steps.h"
 
 namespace lockstep {
@@ -29,12 +30,7 @@ TEST(RestoreTensors, ListsAllAndChangesNothing) {
   saved["norm.bias"] = torch::ones({3}, torch::kDouble);
   saved.insert("more", torch::ones({1}));
   const auto before = copy_of(target);
-  std::string text;
-  try {
-    restore_tensors(target, saved, "here");
-  } catch (const DataError& error) {
-    text = error.what();
-  }
+  const auto text = testing::message_of<DataError>([&] { restore_tensors(target, saved, "here"); });
   for (const char* part :
        {"here: ", "missing: fc.bias", "fc.weight: float32 (2, 26) was saved",
         "norm.bias: float64 (3)", "unexpected: more"}) {

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/written_file.h"
 
 #include "tests/support/temporary_folder.h"
 

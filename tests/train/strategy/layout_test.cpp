@@ -5,6 +5,8 @@
 
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep {
 namespace {
 
@@ -29,12 +31,7 @@ std::string text(const TrainOptions& options, int world_size) {
 }
 
 std::string refusal(const TrainOptions& options, int world_size) {
-  try {
-    plan_layout(options, world_size);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
+  return testing::message_of<InvalidArgument>([&] { plan_layout(options, world_size); });
 }
 
 TEST(Layout, IsSaidInOneLine) {
@@ -141,7 +138,7 @@ TEST(Layout, FlagsThatMeanNothingForTheWayAreRefused) {
   EXPECT_THAT(refusal(options, 1), HasSubstr("--places is 2"));
 }
 
-TEST(Layout, MoreChunksThanSamplesAreSoManyAsSamples) {
+TEST(Layout, HasNoMoreChunksThanSamples) {
   TrainOptions options = staged(Parallel::kPp, 2, ScheduleKind::k1F1B, 8);
   options.batch_size = 3;
   EXPECT_EQ(plan_layout(options, 2).micro_batches, 3);

@@ -3,17 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
 
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::message_of;
 
 class StartWeightsTest : public ::testing::Test {
  protected:
@@ -56,13 +60,9 @@ TEST_F(StartWeightsTest, OfOtherClassesLeaveTheHeadFreshAndSaySo) {
 TEST_F(StartWeightsTest, OfAnotherModelAreRefused) {
   auto saved = nn::make_model("toy", 5), model = nn::make_model("mnist-small", 5);
   nn::save_weights(*saved, options_.pretrained);
-  try {
-    start_with(model, options_);
-    FAIL();
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("missing in the file: 0.weight"));
-    EXPECT_THAT(error.what(), HasSubstr("not in the model: net1.weight"));
-  }
+  const auto message = message_of<DataError>([&] { start_with(model, options_); });
+  EXPECT_THAT(message, HasSubstr("missing in the file: 0.weight"));
+  EXPECT_THAT(message, HasSubstr("not in the model: net1.weight"));
 }
 
 TEST_F(StartWeightsTest, AreFrozenAfterTheyAreRead) {
@@ -80,6 +80,64 @@ TEST_F(StartWeightsTest, NeedNothing) {
   auto model = nn::make_model("toy", 5);
   const StartWeights start = start_with(model, TrainOptions());
   EXPECT_EQ(start.remark + start.warning, "");
+}
+
+std::vector<std::string> trained_names(const nn::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& item : model->named_parameters()) {
+    if (item.value().requires_grad()) names.push_back(item.key());
+  }
+  return names;
+}
+
+TEST(Freeze, TakesTheParametersOfAPattern) {
+  auto model = nn::make_model("mnist-small", 10);
+  const Frozen frozen = freeze(*model, {"0.*"});
+  EXPECT_EQ(frozen.parameters, 2);
+  EXPECT_EQ(frozen.elements, 320);
+  EXPECT_THAT(trained_names(model), ElementsAre("4.weight", "4.bias", "6.weight", "6.bias"));
+}
+
+TEST(Freeze, TakesAllThatAnyPatternMatches) {
+  auto model = nn::make_model("mnist-small", 10);
+  EXPECT_EQ(freeze(*model, {"0.*", "*.bias", "?.bias"}).parameters, 4);
+  EXPECT_THAT(trained_names(model), ElementsAre("4.weight", "6.weight"));
+}
+
+TEST(Freeze, LetsAStarStandForDots) {
+  auto model = nn::make_model("resnet18-cifar", 10);
+  freeze(*model, {"[bcl]*"});
+  EXPECT_THAT(trained_names(model), ElementsAre("fc.weight", "fc.bias"));
+}
+
+TEST(Freeze, RefusesAPatternThatMatchesNothing) {
+  auto model = nn::make_model("resnet18-cifar", 10);
+  EXPECT_EQ(
+      message_of<InvalidArgument>([&] {
+        freeze(*model, {"fc.*", "layer5.*"});
+      }),
+      "train: --freeze matches no parameter: layer5.*; their names are conv1.*, bn1.*, layer1.*, "
+      "layer2.*, layer3.*, layer4.*, fc.*, such as conv1.weight");
+  EXPECT_EQ(trained_names(model).size(), model->parameters().size());
+}
+
+TEST(Freeze, RefusesToLeaveNothing) {
+  auto model = nn::make_model("toy", 5);
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { freeze(*model, {"*"}); }),
+      HasSubstr("leaves no parameter"));
+}
+
+TEST(Freeze, KeepsBatchNormsInEvaluationThatAreWhollyFrozen) {
+  auto model = nn::make_model("resnet18-cifar", 10);
+  const Frozen frozen = freeze(*model, {"layer1.*", "bn1.weight"});
+  EXPECT_EQ(frozen.norms.size(), 4U);
+  model->train();
+  keep_in_evaluation(frozen);
+  for (const auto& item : model->named_modules()) {
+    if (item.value()->as<torch::nn::BatchNorm2d>() == nullptr) continue;
+    EXPECT_EQ(item.value()->is_training(), !item.key().starts_with("layer1.")) << item.key();
+  }
 }
 
 }  // namespace

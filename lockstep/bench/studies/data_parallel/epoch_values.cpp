@@ -34,7 +34,7 @@ std::map<std::string, double> epoch_values(const std::filesystem::path& run, std
       {"second_epoch_seconds", second_seconds},
       {"samples_per_s", samples / *second.train_seconds},
       {"train_loss", or_nan(second.train_loss)},
-      {"test_accuracy", or_nan(facts.test_accuracy)}};
+      {"test_accuracy", or_nan(facts.test.top1)}};
 }
 
 }  // namespace lockstep::bench

@@ -54,9 +54,9 @@ void add_train_curve(const Lines& train, double budget, Values& values) {
   for (const MetricLine& line : train) {
     const auto steps = static_cast<double>(std::max<std::int64_t>(1, line.record.step - before));
     before = line.record.step;
-    if (!line.record.loss) continue;
+    if (!line.record.scores.loss) continue;
     auto& [loss, weight] = sums[share_of(line, budget)];
-    loss += *line.record.loss * steps;
+    loss += *line.record.scores.loss * steps;
     weight += steps;
   }
   for (const auto& [percent, sum] : sums) {
@@ -68,7 +68,7 @@ void add_val_curve(const Lines& val, double budget, Values& values) {
   for (const int percent : curve_percents()) {
     std::optional<double> newest;
     for (const MetricLine& line : val) {
-      if (share_of(line, budget) <= percent) newest = line.record.loss;
+      if (share_of(line, budget) <= percent) newest = line.record.scores.loss;
     }
     if (newest) values[val_loss_name(percent)] = *newest;
   }
@@ -99,8 +99,8 @@ Values summary_values(const SummaryFacts& facts) {
       {"step_seconds", training_seconds(facts) / steps},
       {"global_batch", ranks * static_cast<double>(facts.batch_size.value_or(0))},
       {kBestValLoss, or_nan(facts.best_value)},
-      {"test_loss", or_nan(facts.test_loss)},
-      {"test_accuracy", or_nan(facts.test_accuracy)}};
+      {"test_loss", or_nan(facts.test.loss)},
+      {"test_accuracy", or_nan(facts.test.top1)}};
 }
 
 // The life of a run keeps its own time from its snapshot on, so what the clock on the wall has gone

@@ -27,7 +27,7 @@ class PipelineValues : public ::testing::Test {
           .epoch = 1,
           .step = static_cast<std::int64_t>(i) + 1,
           .split = "train",
-          .loss = 7,
+          .scores = {.loss = 7},
           .step_ms = milliseconds[i]};
       metrics << json_line(record, utc_now()) << "\n";
     }

@@ -28,8 +28,8 @@ class NodeValues : public ::testing::Test {
     summary_.steps = 5;
     summary_.stopped_by = "time";
     summary_.best = BestEpoch{2, 2.25};
-    summary_.test_loss = 2.5;
-    summary_.test_accuracy = 0.125;
+    summary_.test.loss = 2.5;
+    summary_.test.top1 = 0.125;
     summary_.epochs = {
         {.epoch = 1, .train_seconds = 3},
         {.epoch = 2, .train_seconds = 3},
@@ -52,7 +52,7 @@ class NodeValues : public ::testing::Test {
          .epoch = epoch,
          .step = step,
          .split = "train",
-         .loss = loss},
+         .scores = {.loss = loss}},
         wall == 0 ? static_cast<int>(elapsed) : wall);
   }
 
@@ -63,7 +63,7 @@ class NodeValues : public ::testing::Test {
          .epoch = epoch,
          .step = step,
          .split = "val",
-         .loss = loss},
+         .scores = {.loss = loss}},
         wall == 0 ? static_cast<int>(elapsed) : wall);
   }
 

@@ -23,7 +23,7 @@ class StepValues : public ::testing::Test {
     const MetricRecord record{
         .step = step,
         .split = split,
-        .loss = 7,
+        .scores = {.loss = 7},
         .samples_per_s = 8000 / step_ms,
         .step_ms = step_ms,
         .data_ms = step_ms / 10};

@@ -1,7 +1,8 @@
-#include "lockstep/train/snapshot/group_text.h"
+#include "lockstep/train/snapshot/group_values.h"
 
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -26,6 +27,16 @@ torch::Tensor size_of(const std::string& text) {
 }
 
 }  // namespace
+
+void maximize(std::initializer_list<double*> numbers, const ProcessGroup& group) {
+  if (group.size() == 1) return;
+  const torch::Tensor all = at::empty({std::ssize(numbers)}, torch::kDouble);
+  auto* place = all.mutable_data_ptr<double>();
+  for (const double* number : numbers) *place++ = *number;
+  group.all_reduce(all, ReduceOp::kMax).wait();
+  const auto* agreed = all.const_data_ptr<double>();
+  for (double* number : numbers) *number = *agreed++;
+}
 
 std::string broadcast_text(const std::string& text, int root, const ProcessGroup& group) {
   const torch::Tensor size = size_of(text);

@@ -1,4 +1,4 @@
-#include "lockstep/train/input/loader_warning.h"
+#include "lockstep/train/record/run_log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,10 @@
-#include "lockstep/train/input/bad_image_watch.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/transforms/augment.h"
+#include "lockstep/train/record/run_log.h"
 
 #include "tests/data/image_files.h"
 

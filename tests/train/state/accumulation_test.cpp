@@ -1,7 +1,7 @@
-#include "lockstep/train/optim/accumulation.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "lockstep/train/state/epoch_position.h"
 
 namespace lockstep {
 namespace {

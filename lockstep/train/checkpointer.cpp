@@ -1,0 +1,182 @@
+#include "lockstep/train/checkpointer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/train/snapshot/optimizer_state.h"
+#include "lockstep/train/snapshot/random_state.h"
+#include "lockstep/train/snapshot/snapshot_files.h"
+#include "lockstep/train/stop_signal.h"
+
+namespace lockstep {
+
+Checkpointer::Checkpointer(TrainRun& run)
+    : run_(run),
+      saver_(
+          {.run = run.options.output,
+           .keep = run.options.snapshots.keep,
+           .required = run.options.snapshots.required},
+          run.groups.world),
+      agreement_(run.groups.world),
+      seconds_(run.state.seconds.training),
+      last_snapshot_(progress()) {
+  const TrainLimits& limits = run.options.limits;
+  if (limits.epochs && run.state.position.epoch > *limits.epochs) end("epochs");
+  if (limits.steps && run.state.step >= *limits.steps) end("max-steps");
+  if (limits.seconds && seconds_ >= *limits.seconds) end("time");
+}
+
+Course Checkpointer::course() const {
+  if (signal_ != 0) return Course::kInterrupted;
+  return stopped_by_.empty() ? Course::kGoesOn : Course::kEnds;
+}
+
+Course Checkpointer::after_step(bool epoch_is_over) {
+  if (run_.state.step == run_.options.limits.steps) end("max-steps");
+  if (epoch_is_over || agreement_.is_due()) agree();
+  return course();
+}
+
+void Checkpointer::agree() {
+  const std::optional<double>& limit = run_.options.limits.seconds;
+  const StepReport agreed = agreement_.maximum(
+      {.seconds = run_.clock.read().training,
+       .signal = static_cast<double>(stop_signal()),
+       .snapshot = saver_.report()},
+      limit);
+  seconds_ = agreed.seconds;
+  if (saver_.in_flight()) saver_.advance(agreed.snapshot);
+  report_warnings();
+  if (!stopped_by_.empty()) return;
+  if (limit && seconds_ >= *limit) end("time");
+  if (agreed.signal == 0) return;
+  signal_ = static_cast<int>(agreed.signal);
+  end("signal");
+}
+
+TrainingProgress Checkpointer::progress() const {
+  return {.steps = run_.state.step, .epochs = run_.state.position.epoch - 1, .seconds = seconds_};
+}
+
+void Checkpointer::save_step(bool is_last) {
+  if (is_last || is_due()) save(false);
+}
+
+void Checkpointer::end_epoch(bool is_cut, bool is_best) {
+  RunState& state = run_.state;
+  if (!is_cut) {
+    state.position = {.epoch = state.position.epoch + 1};
+    state.epoch_total = {};
+    if (is_best || !stopped_by_.empty() || is_due()) save(is_best);
+  } else if (is_best) {
+    finish();
+    if (run_.log.recorder() != nullptr && last_saved() == state.step)
+      SnapshotFolder(run_.options.output).set_best(state.step);
+  }
+}
+
+// One that time alone asks for can wait until the disk has the one before.
+bool Checkpointer::is_due() const {
+  const SnapshotSettings& settings = run_.options.snapshots;
+  if (settings.unit == SnapshotUnit::kOverhead && saver_.in_flight()) return false;
+  return is_snapshot_due(
+      {settings.unit, settings.count}, last_snapshot_, progress(), saver_.cost());
+}
+
+void Checkpointer::save(bool best) {
+  if (run_.options.snapshots.unit == SnapshotUnit::kNever) return;
+  last_snapshot_ = progress();
+  if (!is_finite_everywhere()) return;  // the next log line ends the run
+  if (best) run_.state.best_snapshot = snapshot_name(run_.state.step);
+  saver_.save(run_.state.step, part(best));
+  report_warnings();
+}
+
+bool Checkpointer::is_finite_everywhere() const {
+  double overflows = std::isfinite(run_.meter.part().loss_sum) ? 0 : 1;
+  maximize({&overflows}, run_.groups.world);
+  return overflows == 0;
+}
+
+SnapshotPart Checkpointer::part(bool best) {
+  const RankGroups& groups = run_.groups;
+  const nn::NamedTensors state = run_.replica->state();
+  const SnapshotFileNames names = snapshot_file_names(
+      {.rank = groups.world.rank(),
+       .replica = groups.replicas.rank(),
+       .stage = groups.stages.rank(),
+       .stages = groups.stages.size(),
+       .ranks = groups.world.size(),
+       .sharded_optimizer = run_.options.optimizer.sharded});
+  SnapshotPart part;
+  if (!names.model.empty()) part.files[names.model].tensors = state;
+  if (run_.ema && !names.model_ema.empty())
+    part.files[names.model_ema].tensors = run_.named_averages();
+  if (!names.optimizer.empty())
+    part.files[names.optimizer] = content_of(optimizer_state(run_.replica->optimizer(), state));
+  nn::NamedTensors own = random_state();
+  own.insert("meter", packed(run_.meter.part()));
+  part.files[names.rank].tensors = own;
+  bring_state_up_to_date();
+  if (groups.world.rank() == 0) part.state = to_json(run_.state);
+  part.best = best;
+  return part;
+}
+
+// What clocks and tensors know better.
+void Checkpointer::bring_state_up_to_date() {
+  RunState& state = run_.state;
+  state.seconds = run_.clock.read();
+  if (state.position.samples == 0) state.seconds.epoch = 0;
+  state.scaler = run_.replica->scaler();
+  if (run_.ema) state.ema_updates = run_.ema->updates();
+}
+
+void Checkpointer::finish() {
+  saver_.finish();
+  report_warnings();
+}
+
+void Checkpointer::report_warnings() {
+  for (const std::string& warning : saver_.take_warnings())
+    if (run_.log.recorder() != nullptr) run_.log.warn(warning);
+}
+
+namespace {
+
+constexpr double kSecondsBetweenChecks = 0.25;
+constexpr double kMostSteps = 1000;
+
+}  // namespace
+
+StepReport Agreement::maximum(StepReport report, const std::optional<double>& limit) {
+  if (world_.size() == 1) return report;
+  SnapshotReport& snapshot = report.snapshot;
+  maximize(
+      {&report.seconds, &report.signal, &snapshot.busy, &snapshot.failed, &snapshot.stall_seconds,
+       &snapshot.background_seconds},
+      world_);
+  plan(report.seconds, limit);
+  return report;
+}
+
+// Every rank computes with the same numbers, so all come to the same step.
+void Agreement::plan(double seconds, const std::optional<double>& limit) {
+  const double step_seconds = (seconds - seconds_) / static_cast<double>(steps_planned_);
+  const double left = limit.value_or(std::numeric_limits<double>::infinity()) - seconds;
+  seconds_ = seconds;
+  steps_planned_ = steps_to_next_check(step_seconds, left);
+  steps_until_check_ = steps_planned_;
+}
+
+std::int64_t steps_to_next_check(double step_seconds, double seconds_left) {
+  const double wait = std::min(kSecondsBetweenChecks, seconds_left);
+  return static_cast<std::int64_t>(
+      std::clamp(wait / std::max(step_seconds, 1e-9), 1.0, kMostSteps));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/train/epoch_loop.h"
+#include "lockstep/train/options/snapshot_interval.h"
+#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/train/train_run.h"
+
+namespace lockstep {
+
+/// What a rank reports after a step. Ranks agree on the maximum of each number.
+struct StepReport {
+  double seconds = 0;  ///< of training
+  double signal = 0;   ///< that asks it to stop; 0: none
+  SnapshotReport snapshot = {};
+
+  friend bool operator==(const StepReport&, const StepReport&) = default;
+};
+
+/// Lets all ranks act alike after the same step: on the time, on signals, on what disks do.
+///
+/// Ranks meet only about four times a second, after steps that all of them know beforehand; a rank
+/// that is alone looks after every step.
+///
+///     if (agreement.is_due()) agreed = agreement.maximum(own_report, limit_in_seconds);
+class Agreement {
+ public:
+  explicit Agreement(ProcessGroup world) : world_(std::move(world)) {}
+
+  /// Counts a step and returns whether the ranks now agree: the same on all of them. Call it after
+  /// every step.
+  bool is_due() { return --steps_until_check_ <= 0; }
+
+  /// Returns the maximum of each number over all ranks. `limit` is the second in which training
+  /// ends, so that it is not missed by far. A collective.
+  StepReport maximum(StepReport report, const std::optional<double>& limit);
+
+ private:
+  void plan(double seconds, const std::optional<double>& limit);
+
+  ProcessGroup world_;
+  double seconds_ = 0;  // at the last check
+  std::int64_t steps_planned_ = 1;
+  std::int64_t steps_until_check_ = 1;
+};
+
+/// Returns the number of steps to make before the ranks agree again.
+std::int64_t steps_to_next_check(double step_seconds, double seconds_left);
+
+/// Decides, for all ranks after the same step, when the training ends and when it is saved.
+class Checkpointer final : public StepObserver {
+ public:
+  /// What earlier starts of the run have reached may end it before its first step.
+  explicit Checkpointer(TrainRun& run);
+
+  Course course() const override;
+  Course after_step(bool epoch_is_over) override;
+  void save_step(bool is_last) override;
+
+  /// Ends the training; the reason is that of summary.json.
+  void end(const std::string& reason) { stopped_by_ = reason; }
+  const std::string& stopped_by() const { return stopped_by_; }
+  /// Returns the signal that interrupted the training; 0: none did.
+  int signal() const { return signal_; }
+
+  /// Moves on to the next epoch, and saves the run if it is time or the epoch was the best so far.
+  /// An epoch in which steps or time ran out was saved as it was, so that a longer run goes on in
+  /// it as if it had never ended: such a one `is_cut`.
+  void end_epoch(bool is_cut, bool is_best);
+
+  /// Waits until what was saved is durable. A collective.
+  void finish();
+
+  /// Returns the step of the newest snapshot that this start has made durable.
+  std::optional<std::int64_t> last_saved() const { return saver_.last_saved(); }
+
+ private:
+  void agree();
+  TrainingProgress progress() const;
+  bool is_due() const;
+  void save(bool best);
+  bool is_finite_everywhere() const;
+  SnapshotPart part(bool best);
+  void bring_state_up_to_date();
+  void report_warnings();
+
+  TrainRun& run_;
+  SnapshotSaver saver_;
+  Agreement agreement_;
+  double seconds_;  // of training, as all ranks agreed last
+  TrainingProgress last_snapshot_;
+  std::string stopped_by_;
+  int signal_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,154 @@
+#include "lockstep/train/epoch_loop.h"
+
+#include <cmath>
+
+#include "lockstep/core/error.h"
+#include "lockstep/train/snapshot/group_values.h"
+
+namespace lockstep {
+
+EpochLoop::EpochLoop(TrainRun& run, StepObserver& observer)
+    : run_(run),
+      observer_(observer),
+      sampler_(
+          run.data.train->size(), run.groups.replicas,
+          {.shuffle = true, .seed = static_cast<std::uint64_t>(run.options.seed)}) {}
+
+EpochSummary EpochLoop::pass() {
+  run_.replica->set_training(true);
+  run_.groups.world.barrier().wait();
+  run_.clock.begin_epoch();
+  begin_epoch();
+  train_steps(loader());
+  run_.groups.world.barrier().wait();
+  double seconds = run_.clock.read().epoch;
+  maximize({&seconds}, run_.groups.world);
+  run_.clock.end_epoch();
+  const MeterReading& total = run_.state.epoch_total;
+  return {
+      .epoch = run_.state.position.epoch,
+      .train_seconds = seconds,
+      .train_loss = total.loss(),
+      .samples = total.samples,
+      .samples_per_s = static_cast<double>(total.samples) / seconds};
+}
+
+void EpochLoop::begin_epoch() {
+  RunState& state = run_.state;
+  const EpochRule rule = run_.epoch_rule();
+  if (state.position.epoch_samples <= 0) state.position.epoch_samples = epoch_samples(rule);
+  batches_ = batches_left(rule, state.position);
+  const TrainOptions& options = run_.options;
+  const bool by_steps = has_length(options.optimizer.schedule.kind) && !options.limits.epochs;
+  state.schedule_step = by_steps ? state.step : schedule_step(rule, state.position);
+  announce_rest();
+}
+
+void EpochLoop::train_steps(const Loader& loader) {
+  if (run_.meter.steps() == 0) run_.meter.restart();  // else an interval goes on that was cut
+  const Course course = observer_.course();
+  if (course != Course::kGoesOn || batches_.batches == 0) return end_epoch_early(course);
+  const EpochRule rule = run_.epoch_rule();
+  Stopwatch waiting;
+  std::int64_t samples = 0;
+  auto batch = loader.begin();
+  for (std::int64_t number = 0;; ++number, waiting.restart(), ++batch) {
+    run_.meter.add_data_seconds(waiting.seconds());
+    const StepPart part = step_part(batches_, number);
+    run_.meter.add(run_.replica->backward(*batch, part), batch->target.size(0));
+    samples += batch->target.size(0);
+    if (!part.is_last) continue;
+    make_step();
+    run_.state.position = advanced(run_.state.position, rule, samples);
+    samples = 0;
+    const bool epoch_is_over = number + 1 == batches_.batches;
+    end_step(epoch_is_over);
+    if (epoch_is_over || observer_.course() != Course::kGoesOn) return;
+  }
+}
+
+void EpochLoop::make_step() {
+  RunState& state = run_.state;
+  if (!run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau)))
+    ++state.skipped_steps;
+  if (run_.ema) run_.ema->update();
+  ++state.step;
+  ++state.schedule_step;
+  run_.meter.add_step();
+  run_.log.step(state.step);
+}
+
+// A line for a whole interval belongs to the course of training and comes before the snapshot; one
+// for a part of it, because the run ends here, comes after: a resumed run logs the whole interval.
+void EpochLoop::end_step(bool epoch_is_over) {
+  const Course course = observer_.after_step(epoch_is_over);
+  if (epoch_is_over || run_.state.step % run_.options.log_interval == 0) log_interval();
+  if (course != Course::kGoesOn) {
+    observer_.save_step(true);
+    end_epoch_early(course);
+  } else if (!epoch_is_over) {
+    observer_.save_step(false);
+  }
+}
+
+void EpochLoop::end_epoch_early(Course course) {
+  if (course != Course::kInterrupted && run_.meter.steps() > 0) log_interval();
+}
+
+void EpochLoop::log_interval() {
+  const MeterReading reading = run_.meter.read(run_.replica->communication_seconds());
+  run_.log.progress().measured(reading.loss(), reading.samples_per_second());
+  run_.log.warn_of_bad_images();
+  run_.log.warn_of_slow_loader(reading, run_.workers);
+  run_.log.record(record_of(reading));
+  // The sum is over all ranks, so all of them leave here together.
+  if (!std::isfinite(reading.loss())) {
+    throw DivergedError(concat(
+        "train: the loss became ", std::isnan(reading.loss()) ? "NaN" : "infinite", " in epoch ",
+        run_.state.position.epoch, ", within the ", reading.steps, " steps up to step ",
+        run_.state.step, "; try a smaller --lr than ", run_.options.optimizer.lr));
+  }
+  run_.state.epoch_total += reading;
+}
+
+MetricRecord EpochLoop::record_of(const MeterReading& reading) const {
+  const RunState& state = run_.state;
+  MetricRecord record{
+      .elapsed = run_.clock.read().elapsed,
+      .epoch = state.position.epoch,
+      .step = state.step,
+      .split = "train",
+      .scores = {.loss = reading.loss()},
+      .lr = run_.scheduler.lr(state.schedule_step - 1, state.plateau),
+      .samples_per_s = reading.samples_per_second(),
+      .step_ms = reading.milliseconds_a_step(reading.seconds),
+      .data_ms = reading.milliseconds_a_step(reading.data_seconds),
+      .comm_ms = reading.milliseconds_a_step(reading.comm_seconds)};
+  if (run_.options.precision == Precision::k16Mixed) record.loss_scale = run_.replica->loss_scale();
+  return record;
+}
+
+Loader EpochLoop::loader() const {
+  const EpochPosition& position = run_.state.position;
+  return {
+      run_.data.train,
+      sampler_.epoch(position.epoch - 1, position.samples),
+      run_.batch_size(),
+      {.dtype = run_.replica->image_type(),
+       .seed = static_cast<std::uint64_t>(run_.options.seed),
+       .epoch = position.epoch - 1,
+       .workers = run_.workers}};
+}
+
+void EpochLoop::announce_rest() {
+  const TrainOptions& options = run_.options;
+  const std::int64_t epoch = run_.state.position.epoch;
+  const std::int64_t steps = steps_of(batches_left(run_.epoch_rule(), {}));
+  run_.log.progress().begin_epoch(epoch, options.limits.epochs, steps, steps - steps_of(batches_));
+  const std::int64_t epochs_left = options.limits.epochs.value_or(epoch) - epoch;
+  const std::int64_t at_the_end = options.val_interval < 0 ? 0 : 1;
+  const std::int64_t between = options.val_interval > 0 ? epochs_left : 0;
+  run_.log.progress().set_later(epochs_left * steps, between + at_the_end);
+}
+
+}  // namespace lockstep

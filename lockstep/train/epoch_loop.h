@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/train/train_run.h"
+
+namespace lockstep {
+
+/// How a training goes on after a step.
+enum class Course {
+  kGoesOn,
+  kEnds,        ///< a limit is reached
+  kInterrupted  ///< by a signal: another start will go on from here
+};
+
+/// Decides after each optimizer step, for all ranks alike, whether training goes on, and saves it.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+
+  virtual Course course() const = 0;
+
+  /// Takes in a step and returns how training goes on.
+  virtual Course after_step(bool epoch_is_over) = 0;
+
+  /// Saves the run as it is after a step: the last one always, others if it is time.
+  virtual void save_step(bool is_last) = 0;
+};
+
+/// Passes over the training data.
+class EpochLoop {
+ public:
+  EpochLoop(TrainRun& run, StepObserver& observer);
+
+  /// Trains from where the run stands to the end of the epoch, or until the observer says that it
+  /// ends, and returns what the epoch came to.
+  ///
+  /// Throws DivergedError when the loss is not a number, on all ranks together.
+  EpochSummary pass();
+
+ private:
+  void begin_epoch();
+  Loader loader() const;
+  void train_steps(const Loader& loader);
+  void make_step();
+  void end_step(bool epoch_is_over);
+  void end_epoch_early(Course course);
+  void log_interval();
+  MetricRecord record_of(const MeterReading& reading) const;
+  void announce_rest();
+
+  TrainRun& run_;
+  StepObserver& observer_;
+  DistributedSampler sampler_;
+  EpochBatches batches_;  // that are left of the epoch
+};
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep {
+
+/// Makes each of these numbers the largest that any rank has. A collective.
+///
+///     maximize({&seconds, &signal}, world);
+void maximize(std::initializer_list<double*> numbers, const ProcessGroup& group);
+
+/// Returns the root's text on all ranks. A collective.
+std::string broadcast_text(const std::string& text, int root, const ProcessGroup& group);
+
+/// Returns the texts of all ranks, in rank order, on the root; nothing on the others. A collective.
+std::vector<std::string> gather_texts(const std::string& text, int root, const ProcessGroup& group);
+
+}  // namespace lockstep

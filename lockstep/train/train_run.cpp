@@ -1,0 +1,192 @@
+#include "lockstep/train/train_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/place/place.h"
+#include "lockstep/train/snapshot/random_state.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
+
+namespace lockstep {
+namespace {
+
+Layout checked_layout(const TrainOptions& options, const ProcessGroup& world) {
+  const Layout layout = plan_layout_in(options, world.size(), world.backend_name() == "threads");
+  check_options(options, layout.thread_ranks > 1 ? 1 : world.size());
+  return layout;
+}
+
+// Of this thread: a rank that is pinned to one core has one.
+int usable_cores() { return static_cast<int>(place::allowed_cores().size()); }
+
+DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
+  return {
+      .name = options.data.name,
+      .samples = data.train->size(),
+      .classes = data.train->classes(),
+      .fingerprint = data.fingerprint};
+}
+
+Task task_of(const TrainOptions& options, const Datasets& data) {
+  const data::ImageShape shape = data.train->shape();
+  return {{shape.channels, shape.height, shape.width}, model_classes(options, data)};
+}
+
+Layout cut_as_before(Layout layout, const RunSetup& before) {
+  if (std::ssize(before.balance) == layout.stages && layout.stages > 1)
+    layout.balance = before.balance;
+  return layout;
+}
+
+LrScheduler make_scheduler(const TrainRun& run) {
+  const TrainOptions& options = run.options;
+  const std::int64_t batches_a_step = options.grad_accum_steps * run.layout.replicas;
+  const double lr = scaled_lr(options.optimizer, batches_a_step);
+  const LrSettings& settings = options.optimizer.schedule;
+  const std::int64_t steps = steps_of(batches_left(run.epoch_rule(), {}));
+  return {
+      make_lr_schedule(settings, lr, options.limits, steps),
+      plateau_rule(settings, larger_is_better(options.eval_metric))};
+}
+
+RunSetup setup_of(const TrainRun& run) {
+  return {
+      .seed = run.options.seed,
+      .world_size = run.groups.world.size(),
+      .replicas = run.groups.replicas.size(),
+      .stages = run.layout.stages,
+      .balance = run.replica->balance(),
+      .configuration = run_configuration(run.options),
+      .data = identity_of(run.options, run.data)};
+}
+
+// A rank that was not there before draws numbers that no other draws.
+std::uint64_t seed_of_new_rank(const RunState& state, int rank) {
+  std::uint64_t mixed = static_cast<std::uint64_t>(state.setup.seed) +
+                        0x9E3779B97F4A7C15U * static_cast<std::uint64_t>(state.step + 1) +
+                        0xD1B54A32D192ED03U * static_cast<std::uint64_t>(rank + 1);
+  mixed = (mixed ^ (mixed >> 30U)) * 0xBF58476D1CE4E5B9U;
+  mixed = (mixed ^ (mixed >> 27U)) * 0x94D049BB133111EBU;
+  return mixed ^ (mixed >> 31U);
+}
+
+MeterReading meter_of_rank(const nn::NamedTensors& rank) {
+  const torch::Tensor* const meter = rank.find("meter");
+  return unpacked(meter == nullptr ? at::empty({0}) : *meter);
+}
+
+}  // namespace
+
+// Samples are dealt out among the replicas: the stages of one train on the same.
+TrainRun::TrainRun(
+    TrainOptions given, const ProcessGroup& world, const std::vector<std::string>& command,
+    const std::vector<Place>& places)
+    : options(std::move(given)),
+      layout(checked_layout(options, world)),
+      groups(make_rank_groups(world, layout)),
+      data(load_datasets(options)),
+      workers(workers_of(options.loading, usable_cores(), data.is_mere_copy)),
+      start(find_starting_point(options, identity_of(options, data), world)),
+      replica(make_replica(
+          options, cut_as_before(layout, start.state.setup), task_of(options, data), groups,
+          places)),
+      scheduler(make_scheduler(*this)),
+      meter(groups.replicas),
+      clock(start.state.seconds),
+      log(options, world, command, data),
+      state(start.state) {
+  state.setup = setup_of(*this);
+  if (options.ema) ema.emplace(replica->state().values(), *options.ema);
+  if (log.recorder() != nullptr) {
+    state.restarts = log.recorder()->restarts();
+    announce_start();
+  }
+  if (start.snapshot) {
+    restore(*start.snapshot);
+  } else {
+    state.plateau = scheduler.start();
+  }
+}
+
+std::int64_t TrainRun::batch_size() const {
+  return options.batch_size * (options.parallel == Parallel::kDp ? layout.replicas : 1);
+}
+
+EpochRule TrainRun::epoch_rule() const {
+  return {
+      .samples = data.train->size(),
+      .replicas = groups.replicas.size(),
+      .batch_size = batch_size(),
+      .limit_batches = options.limit_train_batches,
+      .batches_a_step = options.grad_accum_steps};
+}
+
+nn::NamedTensors TrainRun::named_averages() const {
+  nn::NamedTensors averages("Tensor");
+  auto average = ema->averages().begin();
+  for (const std::string& name : replica->state().keys()) averages.insert(name, *average++);
+  return averages;
+}
+
+void TrainRun::announce_start() {
+  Progress& progress = log.progress();
+  progress.announce(
+      concat(options.model, ", ", name_of(options.parallel), ": ", describe(options, layout)));
+  for (const std::string& remark : start.remarks) progress.warn(remark);
+  if (start.snapshot) {
+    progress.announce(start.announcement);
+  } else if (!start.announcement.empty()) {
+    progress.warn(start.announcement);
+  }
+  const StartWeights& weights = replica->start();
+  if (!weights.remark.empty()) progress.announce(weights.remark);
+  if (!weights.warning.empty()) progress.warn(weights.warning);
+  if (options.precision == Precision::k16Mixed) {
+    progress.warn(
+        "--precision 16-mixed is for GPUs: on a CPU bf16-mixed is the quicker one, and does not "
+        "overflow");
+  }
+}
+
+// The state is there already; the tensors follow, the generators last.
+void TrainRun::restore(const SnapshotReader& snapshot) {
+  const nn::NamedTensors own = replica->state();
+  const Others others = groups.stages.size() > 1 ? Others::kSkipped : Others::kRefused;
+  const std::string path = snapshot.path().string();
+  restore_tensors(own, snapshot.model(), path + ": model", others);
+  restore_optimizer(replica->optimizer(), own, snapshot.optimizer(), others);
+  replica->restore_scaler(state.scaler);
+  if (ema) {
+    restore_tensors(named_averages(), snapshot.model_ema(), path + ": model-ema", others);
+    ema->restore(ema->averages(), state.ema_updates);
+  }
+  restore_rank(snapshot);
+}
+
+// Ranks that are spread in another way share out anew what had been added up of an interval: the
+// first has it all.
+void TrainRun::restore_rank(const SnapshotReader& snapshot) {
+  const RunSetup& before = start.state.setup;
+  const int rank = groups.world.rank();
+  if (snapshot.ranks() == groups.world.size() && state.setup.is_spread_as(before)) {
+    const nn::NamedTensors own = snapshot.rank(rank);
+    restore_random_state(own);
+    return meter.restore(meter_of_rank(own));
+  }
+  at::manual_seed(seed_of_new_rank(start.state, rank));
+  MeterReading all;
+  for (int other = 0; other < snapshot.ranks(); ++other) all += meter_of_rank(snapshot.rank(other));
+  const int ranks_a_replica = std::max(1, before.world_size / before.replicas);
+  const bool is_first = groups.replicas.rank() == 0;
+  meter.restore(
+      {.steps = all.steps / std::max(1, snapshot.ranks()),
+       .samples = is_first ? all.samples / ranks_a_replica : 0,
+       .loss_sum = is_first ? all.loss_sum / ranks_a_replica : 0,
+       .seconds = all.seconds / std::max(1, snapshot.ranks())});
+}
+
+}  // namespace lockstep

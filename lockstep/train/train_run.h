@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/parallel/place/place.h"
+#include "lockstep/train/input/datasets.h"
+#include "lockstep/train/optim/ema.h"
+#include "lockstep/train/optim/lr_schedule.h"
+#include "lockstep/train/options/options.h"
+#include "lockstep/train/record/meter.h"
+#include "lockstep/train/record/run_log.h"
+#include "lockstep/train/state/resume.h"
+#include "lockstep/train/state/run_state.h"
+#include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/replica.h"
+
+namespace lockstep {
+
+/// The clocks of a run, which go on where a snapshot stopped them.
+class RunClock {
+ public:
+  explicit RunClock(const RunSeconds& before) : before_(before) {}
+
+  void begin_training() { training_.restart(); }
+  void begin_epoch() { epoch_.restart(); }
+  /// What an earlier start spent on its epoch does not count for the next one.
+  void end_epoch() { before_.epoch = 0; }
+
+  RunSeconds read() const {
+    return {
+        .elapsed = before_.elapsed + run_.seconds(),
+        .training = before_.training + training_.seconds(),
+        .epoch = before_.epoch + epoch_.seconds()};
+  }
+
+ private:
+  RunSeconds before_;
+  Stopwatch run_, training_, epoch_;
+};
+
+/// One rank's part of a run: what it trains, on what, and where the training stands. EpochLoop,
+/// Validator and Checkpointer work on it in turn.
+struct TrainRun {
+  /// Reads the data, makes the model, and goes on from a snapshot if the options say so; `command`
+  /// is what command.txt shall say. Computes in `places`: as many as the layout gives a rank; for
+  /// one, where the calling thread is. A collective.
+  TrainRun(
+      TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
+      const std::vector<Place>& places = {});
+
+  /// Returns the samples of a batch of this rank: the replicas of `dp` share one.
+  std::int64_t batch_size() const;
+
+  /// Returns how the training set is cut into batches and steps.
+  EpochRule epoch_rule() const;
+
+  /// Returns the averages by the names of what they are averages of.
+  nn::NamedTensors named_averages() const;
+
+  TrainOptions options;
+  Layout layout;
+  RankGroups groups;
+  Datasets data;
+  int workers;  ///< threads of this rank that load images
+  StartingPoint start;
+  std::unique_ptr<Replica> replica;
+  std::optional<ModelEma> ema;
+  LrScheduler scheduler;
+  Meter meter;
+  RunClock clock;
+  RunLog log;
+  RunState state;
+
+ private:
+  void announce_start();
+  void restore(const SnapshotReader& snapshot);
+  void restore_rank(const SnapshotReader& snapshot);
+};
+
+}  // namespace lockstep

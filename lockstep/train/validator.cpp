@@ -1,0 +1,152 @@
+#include "lockstep/train/validator.h"
+
+#include <filesystem>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/formats/snapshot/snapshot_check.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/nn/weights.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/state/gathered_state.h"
+
+namespace lockstep {
+namespace {
+
+bool has_metadata(
+    const std::filesystem::path& file, const std::map<std::string, std::string>& metadata) {
+  try {
+    return read_safetensors(file).metadata() == metadata;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Validator::Validator(TrainRun& run) : run_(run) {
+  if (run.log.recorder() == nullptr) return;
+  best_weights_.emplace(run.log.recorder()->file("best.safetensors"));
+  if (run.start.snapshot) restore_best(*run.start.snapshot);
+}
+
+// A start that was lost may have written the weights of a better epoch, which this one does not
+// know; and a new folder has none yet.
+void Validator::restore_best(const SnapshotReader& snapshot) {
+  const std::filesystem::path& file = best_weights_->file();
+  if (!run_.state.best) {
+    std::filesystem::remove(file);
+    return;
+  }
+  if (has_metadata(file, best_metadata())) return;
+  try {
+    const std::filesystem::path best = snapshot.path().parent_path() / run_.state.best_snapshot;
+    const SnapshotReader reader({.path = best, .manifest = verify_snapshot(best), .refused = {}});
+    nn::save_weights(run_.ema ? reader.model_ema() : reader.model(), file, best_metadata());
+  } catch (const std::exception& error) {
+    run_.log.warn(
+        concat("best.safetensors may be of a later epoch than the best one: ", error.what()));
+  }
+}
+
+bool Validator::is_due(bool is_last_epoch) const {
+  const std::int64_t interval = run_.options.val_interval;
+  if (interval < 0) return false;  // never
+  return is_last_epoch || (interval > 0 && run_.state.position.epoch % interval == 0);
+}
+
+bool Validator::evaluate(EpochSummary& epoch) {
+  epoch.validated = run_.data.validation != nullptr;
+  const data::SamplesPointer& samples = epoch.validated ? run_.data.validation : run_.data.test;
+  epoch.val = measure(samples, "val", epoch.epoch);
+  if (!run_.ema) return compare(epoch.epoch, epoch.val);
+  bool is_best = false;
+  run_.ema->with_averages([&] {
+    epoch.ema = measure(samples, "val-ema", epoch.epoch);
+    is_best = compare(epoch.epoch, epoch.ema);
+  });
+  return is_best;
+}
+
+Scores Validator::test(const EpochSummary& last) {
+  if (!last.validated) return last.val;
+  const Scores scores = measure(run_.data.test, "test", last.epoch);
+  if (run_.ema) run_.ema->with_averages([&] { measure(run_.data.test, "test-ema", last.epoch); });
+  return scores;
+}
+
+Scores Validator::measure(
+    const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch) {
+  const Stopwatch watch;
+  Replica& replica = *run_.replica;
+  replica.share_buffers();
+  replica.set_training(false);
+  const auto forward = [&](const torch::Tensor& images) { return replica.scores(images); };
+  const Evaluation result = lockstep::evaluate(forward, loader(samples), run_.groups.replicas);
+  const double seconds = watch.seconds();
+  run_.log.progress().evaluated(seconds);
+  run_.log.warn_of_bad_images();
+  run_.log.record(
+      {.elapsed = run_.clock.read().elapsed,
+       .epoch = epoch,
+       .step = run_.state.step,
+       .split = split,
+       .scores = result.scores,
+       .samples_per_s = static_cast<double>(result.samples) / seconds});
+  return result.scores;
+}
+
+// Without padding no image counts twice, so the accuracy is that of the whole set.
+Loader Validator::loader(const data::SamplesPointer& samples) const {
+  const DistributedSampler sampler(
+      samples->size(), run_.groups.replicas, {.shuffle = false, .padding = false});
+  return {
+      samples,
+      sampler.epoch(0),
+      run_.batch_size(),
+      {.dtype = run_.replica->image_type(), .workers = run_.workers}};
+}
+
+// Saves the weights that the replica has now, which may be averages.
+bool Validator::compare(std::int64_t epoch, const Scores& scores) {
+  RunState& state = run_.state;
+  const EvalMetric metric = run_.options.eval_metric;
+  const double value = value_of(scores, metric);
+  state.plateau = run_.scheduler.evaluated(state.plateau, state.schedule_step, value);
+  if (!is_better(value, state.best, metric)) return false;
+  state.best = BestEpoch{epoch, value};
+  save_best();
+  return true;
+}
+
+// The stages of the first replica bring together what they hold.
+void Validator::save_best() {
+  if (run_.groups.replicas.rank() != 0) return;
+  const nn::NamedTensors weights = gathered_state(run_.replica->state(), run_.groups.stages);
+  if (!best_weights_) return;
+  const std::string warning = best_weights_->save(weights, best_metadata());
+  if (!warning.empty()) run_.log.warn(warning);
+}
+
+std::map<std::string, std::string> Validator::best_metadata() const {
+  const BestEpoch& best = *run_.state.best;
+  return {{"epoch", concat(best.epoch)}, {name_of(run_.options.eval_metric), concat(best.value)}};
+}
+
+void Validator::save_last() {
+  save("model.safetensors");
+  if (run_.ema) run_.ema->with_averages([this] { save("model-ema.safetensors"); });
+}
+
+void Validator::save(const std::string& name) {
+  if (run_.groups.replicas.rank() != 0) return;
+  const nn::NamedTensors weights = gathered_state(run_.replica->state(), run_.groups.stages);
+  if (const RunRecorder* const recorder = run_.log.recorder())
+    nn::save_weights(weights, recorder->file(name), {{"step", concat(run_.state.step)}});
+}
+
+void Validator::finish() {
+  if (best_weights_) best_weights_->finish();
+}
+
+}  // namespace lockstep

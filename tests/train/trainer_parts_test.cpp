@@ -1,0 +1,190 @@
+// The parts of the trainer, each alone, on one rank.
+
+#include <filesystem>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/train/checkpointer.h"
+#include "lockstep/train/epoch_loop.h"
+#include "lockstep/train/validator.h"
+
+#include "tests/support/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A run of `toy` on the mock data: 234 batches of 128 an epoch, of which `batches` are taken.
+TrainOptions toy_options(const testing::TemporaryFolder& folder, std::int64_t batches) {
+  TrainOptions options;
+  options.model = "toy";
+  options.data.name = "mock";
+  options.limit_train_batches = batches;
+  options.progress = ProgressStyle::kNone;
+  options.snapshots = {.unit = SnapshotUnit::kSteps, .count = 2};
+  options.output = folder.str() + "/run";
+  return options;
+}
+
+class TrainerParts : public ::testing::Test {
+ protected:
+  TrainRun begin(std::int64_t batches) { return begin(toy_options(folder_, batches)); }
+  TrainRun begin(const TrainOptions& options) { return {options, ProcessGroup(), {"test"}}; }
+
+  testing::TemporaryFolder folder_;
+};
+
+// Ends the training after a step, and notes what it is asked.
+class EndAfter final : public StepObserver {
+ public:
+  EndAfter(const TrainRun& run, std::int64_t step, Course end = Course::kEnds)
+      : run_(run), step_(step), end_(end) {}
+  Course course() const override { return course_; }
+  Course after_step(bool epoch_is_over) override {
+    epoch_is_over_.push_back(epoch_is_over);
+    return course_ = run_.state.step == step_ ? end_ : Course::kGoesOn;
+  }
+  void save_step(bool is_last) override { (is_last ? last_ : others_).push_back(run_.state.step); }
+
+  std::vector<bool> epoch_is_over_;
+  std::vector<std::int64_t> last_, others_;
+
+ private:
+  const TrainRun& run_;
+  std::int64_t step_;
+  Course end_, course_ = Course::kGoesOn;
+};
+
+using EpochLoopTest = TrainerParts;
+
+TEST_F(EpochLoopTest, PassesOnceOverTheData) {
+  TrainRun run = begin(4);
+  EndAfter never(run, 100);
+  const auto before = run.replica->parameters().front().detach().clone();
+  const EpochSummary epoch = EpochLoop(run, never).pass();
+  EXPECT_EQ(epoch.epoch, 1);
+  EXPECT_EQ(epoch.samples, 4 * 128);
+  EXPECT_GT(epoch.train_loss, 0);
+  EXPECT_EQ(run.state.step, 4);
+  EXPECT_EQ(run.state.position, (EpochPosition{1, 4 * 128, 4 * 128}));
+  EXPECT_FALSE(run.replica->parameters().front().equal(before));
+  EXPECT_THAT(never.epoch_is_over_, ElementsAre(false, false, false, true));
+  EXPECT_THAT(never.others_, ElementsAre(1, 2, 3)) << "the epoch itself is saved by others";
+}
+
+TEST_F(EpochLoopTest, GoesOnWithinAnEpochWhereItEnded) {
+  TrainRun whole = begin(5);
+  EndAfter never(whole, 100);
+  const EpochSummary at_once = EpochLoop(whole, never).pass();
+  TrainOptions options = toy_options(folder_, 5);
+  options.output += "-2";
+  TrainRun parts = begin(options);
+  EndAfter second(parts, 2);
+  EXPECT_EQ(EpochLoop(parts, second).pass().samples, 2 * 128);
+  EXPECT_THAT(second.last_, ElementsAre(2));
+  EndAfter later(parts, 100);
+  const EpochSummary rest = EpochLoop(parts, later).pass();
+  EXPECT_EQ(rest.samples, at_once.samples);
+  EXPECT_NEAR(rest.train_loss, at_once.train_loss, 1e-12);
+  for (const auto& item : whole.replica->state())
+    EXPECT_TRUE(item.value().equal(parts.replica->state()[item.key()])) << item.key();
+}
+
+TEST_F(EpochLoopTest, LeavesTheLogLineOfACutIntervalToTheNextStart) {
+  TrainRun run = begin(5);
+  EndAfter interrupted(run, 2, Course::kInterrupted);
+  EpochLoop(run, interrupted).pass();
+  EXPECT_EQ(run.meter.steps(), 2);
+  EXPECT_EQ(run.state.epoch_total.steps, 0);
+}
+
+using ValidatorTest = TrainerParts;
+
+TEST_F(ValidatorTest, IsDueByTheIntervalAndAtTheEnd) {
+  TrainOptions options = toy_options(folder_, 1);
+  options.val_interval = 2;
+  TrainRun run = begin(options);
+  const Validator validator(run);
+  run.state.position.epoch = 1;
+  EXPECT_FALSE(validator.is_due(false));
+  EXPECT_TRUE(validator.is_due(true));
+  run.state.position.epoch = 2;
+  EXPECT_TRUE(validator.is_due(false));
+  run.options.val_interval = -1;
+  EXPECT_FALSE(validator.is_due(true)) << "never";
+}
+
+TEST_F(ValidatorTest, KeepsTheWeightsOfTheBestEpoch) {
+  TrainRun run = begin(2);
+  Validator validator(run);
+  EpochSummary first{.epoch = 1}, same{.epoch = 2};
+  EXPECT_TRUE(validator.evaluate(first));
+  ASSERT_TRUE(first.val.loss && first.val.top1);
+  EXPECT_EQ(run.state.best->epoch, 1);
+  EXPECT_EQ(run.state.best->value, first.val.loss);
+  EXPECT_TRUE(std::filesystem::exists(run.options.output + "/best.safetensors"));
+  EXPECT_FALSE(validator.evaluate(same)) << "of equal ones the first stays";
+  EXPECT_EQ(same.val, first.val);
+  EXPECT_EQ(run.state.best->epoch, 1);
+}
+
+TEST_F(ValidatorTest, ComparesTheAveragesIfThereAreSome) {
+  TrainOptions options = toy_options(folder_, 2);
+  options.ema.emplace();
+  TrainRun run = begin(options);
+  Validator validator(run);
+  EpochSummary epoch{.epoch = 1};
+  run.replica->parameters().front().detach().zero_();  // the averages have not followed
+  EXPECT_TRUE(validator.evaluate(epoch));
+  EXPECT_NE(epoch.val.loss, epoch.ema.loss);
+  EXPECT_EQ(run.state.best->value, epoch.ema.loss);
+}
+
+using CheckpointerTest = TrainerParts;
+
+TEST_F(CheckpointerTest, EndsAtTheFirstLimit) {
+  TrainOptions options = toy_options(folder_, 10);
+  options.limits = {.epochs = 3, .steps = 2};
+  TrainRun run = begin(options);
+  Checkpointer checkpointer(run);
+  run.state.step = 1;
+  EXPECT_EQ(checkpointer.after_step(false), Course::kGoesOn);
+  run.state.step = 2;
+  EXPECT_EQ(checkpointer.after_step(false), Course::kEnds);
+  EXPECT_EQ(checkpointer.stopped_by(), "max-steps");
+  EXPECT_EQ(Checkpointer(run).course(), Course::kEnds) << "another start has nothing to do";
+}
+
+TEST_F(CheckpointerTest, SavesTheStateThatAResumedRunBeginsWith) {
+  TrainOptions options = toy_options(folder_, 5);
+  options.limits = {.steps = 3};
+  options.optimizer.schedule.kind = LrScheduleKind::kPlateau;
+  RunState saved;
+  nn::NamedTensors weights("Tensor");
+  {
+    TrainRun run = begin(options);
+    Checkpointer checkpointer(run);
+    EpochLoop(run, checkpointer).pass();
+    checkpointer.finish();
+    EXPECT_EQ(checkpointer.last_saved(), 3);
+    saved = run.state;
+    weights = run.replica->state();
+  }
+  options.resume.kind = Resume::kAuto;
+  TrainRun resumed = begin(options);
+  saved.epoch_total = {};  // of the log line that came after the snapshot
+  saved.restarts = 1;
+  saved.seconds = resumed.state.seconds;
+  EXPECT_EQ(to_json(resumed.state), to_json(saved));
+  EXPECT_EQ(resumed.meter.steps(), 3);
+  EXPECT_GT(resumed.clock.read().training, 0);
+  for (const auto& item : weights)
+    EXPECT_TRUE(item.value().equal(resumed.replica->state()[item.key()])) << item.key();
+}
+
+}  // namespace
+}  // namespace lockstep
