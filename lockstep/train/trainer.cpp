@@ -39,6 +39,7 @@ RunSummary begun_summary(const TrainOptions& options, const Layout& layout) {
   summary.chunks = layout.micro_batches;
   summary.batch_size = options.batch_size;
   summary.precision = name_of(options.precision);
+  if (options.auto_precision) summary.precision_asked = "auto";
   summary.eval_metric = name_of(options.eval_metric);
   return summary;
 }
@@ -128,8 +129,9 @@ Trainer::Trainer(
 }
 
 void Trainer::tell_of_start() {
-  progress_.announce(
-      concat(options_.model, ", ", name_of(options_.parallel), ": ", describe(options_, layout_)));
+  progress_.announce(concat(
+      options_.model, ", ", name_of(options_.parallel), ": ", describe(options_, layout_),
+      ", precision ", precision_text(options_)));
   for (const std::string& remark : start_.remarks) progress_.warn(remark);
   if (start_.snapshot) {
     progress_.announce(start_.announcement);

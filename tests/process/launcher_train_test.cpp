@@ -29,7 +29,12 @@ class Installed {
     return run_launcher(flags, variables, folder_.path("lockstep"));
   }
 
-  std::string output() const { return folder_.path("run"); }
+  Finished run(const std::vector<std::string>& words) const {
+    return run_launcher(words, {}, folder_.path("lockstep"));
+  }
+
+  std::string output() const { return path("run"); }
+  std::string path(const std::string& name) const { return folder_.path(name); }
 
   void remove_trainer() { std::filesystem::remove(folder_.path("lockstep-train")); }
 
@@ -145,7 +150,30 @@ TEST(TrainVerb, NamesTheTrainerThatIsMissing) {
   installed.remove_trainer();
   const auto run = installed.train({"--nproc-per-node", "2"});
   EXPECT_EQ(run.status.code, 4);
-  EXPECT_THAT(run.errors, HasSubstr("lockstep-train"));
+  EXPECT_THAT(run.errors, HasSubstr("./dev build lockstep-train"));
+}
+
+TEST(BenchVerbs, NameTheProgramThatIsMissing) {
+  const Installed installed("");
+  for (const char* verb : {"bench", "report", "collectives"}) {
+    const auto run = installed.run({verb, "--list"});
+    EXPECT_EQ(run.status.code, 4);
+    EXPECT_THAT(run.errors, HasSubstr("./dev build lockstep-bench"));
+  }
+}
+
+TEST(BenchVerbs, NameTheProgramOfTheirRanksThatIsMissing) {
+  const Installed installed("");
+  std::filesystem::copy_file(
+      std::filesystem::path(built_launcher()).parent_path() / "lockstep-bench",
+      installed.path("lockstep-bench"));
+  const auto swept = installed.run({"collectives"});
+  EXPECT_EQ(swept.status.code, 4);
+  EXPECT_THAT(swept.errors, HasSubstr("./dev build lockstep-collectives"));
+  const auto studied = installed.run({"bench", "collectives", "--output", installed.output()});
+  EXPECT_EQ(studied.status.code, 4);
+  EXPECT_THAT(studied.errors, HasSubstr("./dev build lockstep-collectives"));
+  EXPECT_FALSE(std::filesystem::exists(installed.output())) << "before it begins";
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // Trains in float16 by every way of spreading a model.
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <stdlib.h>
 
 #include "tests/process/train_command.h"
 #include "tests/support/temporary_folder.h"
@@ -90,6 +92,64 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"PipelineOverRanks",
             {"--parallel", "pp", "--nproc-per-node", "2", "--batch-size", "128"}}),
     [](const auto& test) { return test.param.name; });
+
+// A processor as the test wants it, for the programs that it starts.
+class Processor {
+ public:
+  explicit Processor(const char* features) { set(features); }
+  Processor(const Processor&) = delete;
+  Processor& operator=(const Processor&) = delete;
+  ~Processor() { ::unsetenv(kVariable); }
+  static void set(const char* features) { ::setenv(kVariable, features, 1); }
+
+ private:
+  static constexpr const char* kVariable = "LOCKSTEP_TEST_CPU_FEATURES";
+};
+
+class AutoPrecision : public ::testing::Test {
+ protected:
+  Ended run(const Words& more) const {
+    return train(with(
+        {"--model", "toy", "--data", "mock", "--output", folder_.path("run"), "--max-steps", "2"},
+        more));
+  }
+  Json summary() const { return Json::parse(contents(folder_.path("run/summary.json"))); }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(AutoPrecision, FollowsTheProcessorAndIsSaid) {
+  const Processor fast("fpu avx512_bf16");
+  const Ended ended = run({"--precision", "auto", "--nproc-per-node", "2"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(summary()["precision"], "bf16-mixed");
+  EXPECT_EQ(summary()["precision_asked"], "auto");
+  EXPECT_THAT(ended.err.substr(0, ended.err.find('\n')), HasSubstr("bf16-mixed (auto)"));
+}
+
+TEST_F(AutoPrecision, AResumeOnAnotherProcessorKeepsThePrecision) {
+  const Processor slow("fpu avx2");
+  ASSERT_EQ(run({"--precision", "auto"}).code, 0);
+  EXPECT_EQ(summary()["precision"], "32");
+  Processor::set("fpu amx_bf16");
+  const Ended ended = run({"--precision", "auto", "--resume", "auto", "--max-steps", "4"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(summary()["precision"], "32");
+  EXPECT_EQ(summary()["steps"], 4);
+}
+
+TEST_F(AutoPrecision, WhatIsSlowerIsSaid) {
+  const Processor fast("fpu amx_bf16");
+  const Ended hinted = run({"--nproc-per-node", "2"});
+  EXPECT_THAT(hinted.err, HasSubstr("--precision bf16-mixed (or auto) is usually faster"));
+  EXPECT_EQ(summary()["precision"], "32");
+  EXPECT_FALSE(summary().contains("precision_asked"));
+  std::filesystem::remove_all(folder_.path("run"));
+  Processor::set("fpu avx2");
+  const Ended slow = run({"--precision", "bf16-mixed"});
+  ASSERT_EQ(slow.code, 0) << slow.err;
+  EXPECT_THAT(slow.err, HasSubstr("about 5 times slower"));
+}
 
 }  // namespace
 }  // namespace lockstep::testing

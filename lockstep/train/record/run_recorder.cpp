@@ -1,5 +1,7 @@
 #include "lockstep/train/record/run_recorder.h"
 
+#include "lockstep/train/options/run_configuration.h"
+
 namespace lockstep {
 
 RunRecorder::RunRecorder(

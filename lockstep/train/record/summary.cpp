@@ -64,7 +64,7 @@ std::string padded(const std::string& text, std::size_t width) {
 std::string to_json(const RunSummary& summary) {
   Json epochs = Json::array();
   for (const auto& epoch : summary.epochs) epochs.push_back(json_of(epoch));
-  const Json object = {
+  Json object = {
       {"v", 1},
       {"model", summary.model},
       {"data", summary.data},
@@ -92,6 +92,7 @@ std::string to_json(const RunSummary& summary) {
       {"peak_memory_bytes",
        summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
       {"exit", summary.exit}};
+  if (!summary.precision_asked.empty()) object["precision_asked"] = summary.precision_asked;
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
