@@ -171,12 +171,11 @@ std::string help_text(const VerbText& text, const FlagSpecs& specs) {
 std::string flags_as_markdown(const FlagSpecs& specs) {
   std::string page;
   for (const std::string& group : groups_of(specs)) {
-    page +=
-        "\n**" + group + "**\n\n| flag | | must be | where a run is resumed |\n|---|---|---|---|\n";
+    page += "\n**" + group + "**\n\n| flag | | takes | when resumed |\n|---|---|---|---|\n";
     for (const FlagSpec* spec : specs) {
       if (spec->group != group) continue;
       page += "| `" + with_letter(*spec) + "` | " + in_a_cell(help_of(*spec)) + " | " +
-              range_cell(*spec) + " | " + (spec->is_decisive ? "stays" : "") + " |\n";
+              range_cell(*spec) + " | " + (spec->is_decisive() ? "the same" : "") + " |\n";
     }
   }
   return page;

@@ -37,12 +37,14 @@ struct FlagSpec {
   bool is_required = false;      ///< an argument that must be given
   bool is_repeated = false;      ///< each counts; else the last
   bool is_negative = false;      ///< a switch that turns something off
-  bool is_decisive = false;      ///< a run that is resumed must have the same
+  bool may_change = false;       ///< between a run and the run that resumes it
+  bool is_option = false;        ///< has a value among the options
   bool is_quiet = false;         ///< left out of a file of options where it has its usual value
   bool is_for_launcher = false;  ///< taken out before a rank sees the others
   bool may_be_empty = false;     ///< as text
 
   bool is_argument() const { return name.front() != '-'; }
+  bool is_decisive() const { return is_option && !may_change; }
   bool takes_value() const { return kind != Kind::kSwitch; }
 
   /// Returns the name without dashes, as a file of options has it.

@@ -40,7 +40,7 @@ struct Flag {
   Flag& real() { return set(spec.kind, FlagSpec::Kind::kReal); }
   Flag& required() { return set(spec.is_required, true); }
   Flag& repeated() { return set(spec.is_repeated, true); }
-  Flag& decisive() { return set(spec.is_decisive, true); }
+  Flag& may_change() { return set(spec.may_change, true); }
   Flag& unless_usual() { return set(spec.is_quiet, true); }
   Flag& for_launcher() { return set(spec.is_for_launcher, true); }
   Flag& may_be_empty() { return set(spec.may_be_empty, true); }
@@ -208,6 +208,7 @@ class FlagTable {
       for (auto& each : group.flags) {
         each.spec.group = group.heading;
         each.spec.verb = text_.verb;
+        each.spec.is_option = each.write != nullptr;
         if (each.write && !each.spec.usual && each.spec.takes_value())
           each.spec.usual = text_of(each.write(defaults));
         flags_.push_back(std::move(each));

@@ -110,10 +110,10 @@ class AutoPrecision : public ::testing::Test {
  protected:
   Ended run(const Words& more) const {
     return train(with(
-        {"--model", "toy", "--data", "mock", "--output", folder_.path("run"), "--max-steps", "2"},
+        {"--model", "toy", "--data", "mock", "--output", folder_.str() + "/run", "--max-steps", "2"},
         more));
   }
-  Json summary() const { return Json::parse(contents(folder_.path("run/summary.json"))); }
+  Json summary() const { return Json::parse(contents(folder_.str() + "/run/summary.json")); }
 
   const TemporaryFolder folder_;
 };
@@ -144,7 +144,7 @@ TEST_F(AutoPrecision, WhatIsSlowerIsSaid) {
   EXPECT_THAT(hinted.err, HasSubstr("--precision bf16-mixed (or auto) is usually faster"));
   EXPECT_EQ(summary()["precision"], "32");
   EXPECT_FALSE(summary().contains("precision_asked"));
-  std::filesystem::remove_all(folder_.path("run"));
+  std::filesystem::remove_all(folder_.str() + "/run");
   Processor::set("fpu avx2");
   const Ended slow = run({"--precision", "bf16-mixed"});
   ASSERT_EQ(slow.code, 0) << slow.err;

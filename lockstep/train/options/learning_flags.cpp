@@ -37,8 +37,7 @@ FlagValue written_milestones(const Options& options) {
 
 template <typename Member>
 Flag<Options> rate_flag(const char* name, const char* value, const char* help, Member member) {
-  return flag(name, value, help, &Options::optimizer, &OptimizerSettings::schedule, member)
-      .decisive();
+  return flag(name, value, help, &Options::optimizer, &OptimizerSettings::schedule, member);
 }
 
 EmaSettings& ema_of(Options& options, const FlagSpec& flag) {
@@ -64,38 +63,32 @@ FlagGroup<TrainOptions> optimizer_group() {
        flag_by<Options>(
            "--opt", "NAME", "{}", read_kind,
            [](const Options& options) { return written_value(options.optimizer.kind); })
-           .one_of(all_names<OptimizerKind>())
-           .decisive(),
+           .one_of(all_names<OptimizerKind>()),
        flag("--momentum", "X", "for sgd", kPath, &Set::momentum)
            .from(0)
            .below(1)
-           .usually(sgd.momentum)
-           .decisive(),
+           .usually(sgd.momentum),
        flag("--weight-decay", "X", "how fast weights decay", kPath, &Set::weight_decay)
            .from(0)
-           .usually(concat("adam, sgd ", sgd.weight_decay, "; adamw ", adamw.weight_decay))
-           .decisive(),
+           .usually(concat("adam, sgd ", sgd.weight_decay, "; adamw ", adamw.weight_decay)),
        flag(
-           "--weight-decay-on", "WHAT", "{}; weights: not biases and norm layers", kPath,
-           &Set::weight_decay_on)
-           .decisive(),
+           "--weight-decay-on", "WHAT", "{}, which leaves out biases and norm layers", kPath,
+           &Set::weight_decay_on),
        flag("--clip-grad", "X", "largest norm of all gradients together", kPath, &Set::clip_grad)
            .above(0)
-           .usually("no limit")
-           .decisive(),
+           .usually("no limit"),
        flag_on(
            "--shard-optimizer",
            "divide the optimizer's state and work among the replicas (ZeRO stage 1)", kPath,
-           &Set::sharded),
+           &Set::sharded)
+           .may_change(),
        flag(
            "--grad-accum-steps", "N", "batches of each replica that make one optimizer step",
            &Options::grad_accum_steps)
-           .from(1)
-           .decisive(),
+           .from(1),
        flag("--smoothing", "X", "label smoothing of the training loss", &Options::smoothing)
            .from(0)
-           .below(1)
-           .decisive()}};
+           .below(1)}};
 }
 
 FlagGroup<TrainOptions> rate_group() {
@@ -109,19 +102,17 @@ FlagGroup<TrainOptions> rate_group() {
       "Learning rate",
       {flag("--lr", "X", "the rate that the schedule starts from", &Options::optimizer, &Set::lr)
            .above(0)
-           .usually(concat("adam, adamw ", adam, "; sgd ", sgd))
-           .decisive(),
+           .usually(concat("adam, adamw ", adam, "; sgd ", sgd)),
        flag(
-           "--lr-scale", "RULE", "{}: by global batch / --batch-size, or its root",
-           &Options::optimizer, &Set::lr_scale)
-           .decisive(),
+           "--lr-scale", "RULE", "times 1, global batch / --batch-size, or its root: {}",
+           &Options::optimizer, &Set::lr_scale),
        rate_flag("--sched", "NAME", "{}", &Lr::kind),
        rate_flag(
            "--sched-on-updates", "", "change the rate at every step instead of every epoch",
            &Lr::on_updates),
        rate_flag(
-           "--warmup-epochs", "N", "in which the rate rises to --lr, before the schedule begins",
-           &Lr::warmup_epochs)
+           "--warmup-epochs", "N",
+           "epochs in which the rate rises to --lr, before the schedule begins", &Lr::warmup_epochs)
            .from(0)
            .usually(0),
        rate_flag(
@@ -138,8 +129,7 @@ FlagGroup<TrainOptions> rate_group() {
            .from(1),
        flag_by<Options>(
            "--decay-milestones", "N,N", "for multistep: epochs after which it falls",
-           read_milestones, written_milestones)
-           .decisive(),
+           read_milestones, written_milestones),
        rate_flag("--decay-rate", "X", "factor of each fall", &Lr::decay_rate)
            .above(0)
            .to(1)
@@ -179,8 +169,7 @@ FlagGroup<TrainOptions> average_group() {
       {flag_by<Options>(
            "--model-ema", "", "keep a moving average of the weights, and evaluate it too",
            [](Options& options, const FlagSpec&, Text) { options.ema.emplace(); },
-           [](const Options& options) { return written_value(options.ema.has_value()); })
-           .decisive(),
+           [](const Options& options) { return written_value(options.ema.has_value()); }),
        flag_by<Options>(
            "--model-ema-decay", "X", "share of the average that a step keeps",
            [](Options& options, const FlagSpec& flag, Text text) {
@@ -192,17 +181,17 @@ FlagGroup<TrainOptions> average_group() {
            .real()
            .from(0)
            .below(1)
-           .usually(EmaSettings{}.decay)
-           .decisive(),
+           .usually(EmaSettings{}.decay),
        flag_by<Options>(
            "--model-ema-warmup", "", "start with a small decay, which grows up to that one",
            [](Options& options, const FlagSpec& flag, Text) {
              ema_of(options, flag).warmup = true;
            },
-           [](const Options& options) { return written_value(options.ema && options.ema->warmup); })
-           .decisive(),
-       flag("--eval-metric", "NAME", "{}: decides which epoch is the best", &Options::eval_metric)
-           .decisive()}};
+           [](const Options& options) {
+             return written_value(options.ema && options.ema->warmup);
+           }),
+       flag(
+           "--eval-metric", "NAME", "{}: decides which epoch is the best", &Options::eval_metric)}};
 }
 
 }  // namespace lockstep

@@ -68,7 +68,7 @@ Configuration run_configuration(const TrainOptions& options) {
   moved.data.directory.clear();  // the same data may lie elsewhere
   Configuration found;
   each_value(moved, [&](const FlagSpec& flag, const FlagValue& value) {
-    if (flag.is_decisive) found.emplace_back(flag.key(), toml_of(value));
+    if (flag.is_decisive()) found.emplace_back(flag.key(), toml_of(value));
   });
   return found;
 }

@@ -1,3 +1,5 @@
+// Long because it declares every flag that does not say how a model learns.
+
 #include "lockstep/train/options/train_flags.h"
 
 #include "lockstep/train/options/duration.h"
@@ -64,29 +66,23 @@ Group model_group() {
       {flag(
            "--model", "NAME",
            "toy, mnist-small, mnist-large, resnet18-cifar, resnet18/34/50, vgg11/13/16/19[-bn]",
-           &Options::model)
-           .decisive(),
+           &Options::model),
        flag(
            "--pretrained", "FILE", "start from these weights: .safetensors, or Python's .pt, .pth",
-           &Options::pretrained),
+           &Options::pretrained)
+           .may_change(),
        flag(
            "--freeze", "PATTERN[,PATTERN]", "do not train parameters of these names: features.*",
-           &Options::freeze)
-           .decisive(),
+           &Options::freeze),
        flag_by<Options>(
            "--data", "NAME[:DIR]", "fashion-mnist, mnist, cifar10, cifar100, images, mock; in DIR",
-           read_data, written_data)
-           .decisive(),
+           read_data, written_data),
        flag("--num-classes", "N", "classes of the model", &Options::classes)
            .from(1)
-           .usually("those of the data")
-           .decisive(),
+           .usually("those of the data"),
        flag("--repeat", "N", "go through the training set N times an epoch", &Options::repeat)
-           .from(1)
-           .decisive(),
-       flag("--seed", "N", "for the initial weights and for shuffling", &Options::seed)
-           .from(0)
-           .decisive()}};
+           .from(1),
+       flag("--seed", "N", "for the initial weights and for shuffling", &Options::seed).from(0)}};
 }
 
 void read_workers(Options& options, const FlagSpec& flag, Text text) {
@@ -98,27 +94,27 @@ Group image_group() {
   using Set = LoadingSettings;
   return {
       "How images are read",
-      {flag("--augment", "HOW", "{}: of training images", &Options::loading, &Set::augment)
-           .decisive(),
+      {flag("--augment", "HOW", "of training images: {}", &Options::loading, &Set::augment),
        flag(
            "--image-size", "N", "height and width that the model sees", &Options::loading,
            &Set::image_size)
            .from(1)
            .to(16384)
-           .usually("images 224; others as they are")
-           .decisive(),
+           .usually("images 224; others as they are"),
        flag(
            "--val-split", "X", "share of the training set to validate on, drawn by the seed",
            &Options::loading, &Set::val_split)
            .from(0)
-           .below(1)
-           .decisive(),
+           .below(1),
        flag(
-           "--bad-images", "WHAT", "{}: of files that cannot be decoded; skip takes others instead",
-           &Options::loading, &Set::bad_images),
+           "--bad-images", "WHAT",
+           "what to do about files that cannot be decoded: {}, which takes others",
+           &Options::loading, &Set::bad_images)
+           .may_change(),
        flag_by<Options>(
            "--workers", "N", "threads of each rank that prepare batches", read_workers,
            [](const Options& options) { return written_value(options.loading.workers); })
+           .may_change()
            .letter("-j")
            .whole()
            .from(0)
@@ -143,10 +139,12 @@ Group spreading_group() {
   return {
       "How to spread it",
       {flag("--parallel", "HOW", "{}", &Options::parallel)
+           .may_change()
            .usually("serial; ddp if there is more than one rank"),
        flag(
            "--places", "N", "compute in N places of this process: equal sets of its cores",
            &Options::places)
+           .may_change()
            .from(1)
            .usually("2 if HOW needs it"),
        flag_by<Options>(
@@ -155,18 +153,17 @@ Group spreading_group() {
            .usually(1),
        flag_on(
            "--sync-batch-norm", "batch norm layers see the batches of all ranks, for ddp",
-           &Options::sync_batch_norm)
-           .decisive(),
+           &Options::sync_batch_norm),
        flag("--batch-size", "N", "samples a step on each replica", &Options::batch_size)
            .letter("-b")
-           .from(1)
-           .decisive(),
+           .from(1),
        flag_by<Options>(
            "--precision", "P", "{}: bf16-mixed where the processor has it", read_precision,
            [](const Options& options) { return written_value(options.precision); })
-           .one_of(precision_words())
-           .decisive(),
-       flag("--backend", "NAME", "{}", &Options::backend).one_of({"auto", "shm", "gloo"})}};
+           .one_of(precision_words()),
+       flag("--backend", "NAME", "{}", &Options::backend)
+           .may_change()
+           .one_of({"auto", "shm", "gloo"})}};
 }
 
 Group stages_group() {
@@ -176,32 +173,37 @@ Group stages_group() {
   return {
       "How to cut the model (mp, pp, ddp+mp, ddp+pp)",
       {flag("--stages", "N", "stages of each replica", &Options::pipeline, &Set::stages)
+           .may_change()
            .from(1)
            .usually("one on each rank or in each place"),
        flag(
            "--chunks", "N", "micro-batches of a batch, for pp and ddp+pp", &Options::pipeline,
            &Set::chunks)
+           .may_change()
            .from(1)
            .usually(chunks_of(piped)),
        flag("--schedule", "NAME", "{}", &Options::pipeline, &Set::schedule)
+           .may_change()
            .usually(name_of(schedule_of(piped))),
        flag(
            "--stages-per-place", "N", "for interleaved and zero-bubble", &Options::pipeline,
            &Set::stages_a_worker)
+           .may_change()
            .from(1)
            .usually("interleaved 2, else 1"),
        flag(
            "--balance", "BY", "what stages are made equal by: {}", &Options::pipeline,
            &Set::balance)
+           .may_change()
            .unless_usual(),
        flag(
            "--checkpoint", "WHEN", "compute activations again: {}", &Options::pipeline,
            &Set::checkpoint)
+           .may_change()
            .unless_usual(),
        flag_on(
            "--deferred-batch-norm", "running statistics follow the whole batch, not its parts",
-           &Options::pipeline, &Set::deferred_batch_norm)
-           .decisive()}};
+           &Options::pipeline, &Set::deferred_batch_norm)}};
 }
 
 Group limit_group() {
@@ -210,9 +212,12 @@ Group limit_group() {
   return {
       "How long (the first that is reached ends it)",
       {flag("--epochs", "N", "passes over the data", &Options::limits, &Set::epochs)
+           .may_change()
            .from(1)
            .usually(concat(*usual.limits.epochs, ", unless another limit is given")),
-       flag("--max-steps", "N", "optimizer steps", &Options::limits, &Set::steps).from(1),
+       flag("--max-steps", "N", "optimizer steps", &Options::limits, &Set::steps)
+           .may_change()
+           .from(1),
        flag_by<Options>(
            "--max-time", "TIME", "of training, restarts included: 90s, 30m, 2h, 1h30m",
            [](Options& options, const FlagSpec&, Text text) {
@@ -221,12 +226,12 @@ Group limit_group() {
            [](const Options& options) {
              const auto& seconds = options.limits.seconds;
              return seconds ? FlagValue(text_of(*seconds) + "s") : FlagValue();
-           }),
+           })
+           .may_change(),
        flag(
            "--limit-train-batches", "N", "batches of an epoch, at most",
            &Options::limit_train_batches)
-           .from(1)
-           .decisive()}};
+           .from(1)}};
 }
 
 void read_resume(Options& options, const FlagSpec&, Text text) {
@@ -270,22 +275,27 @@ Group snapshot_group() {
            "--resume", "WHEN",
            "auto: continue from the newest snapshot in --output; never; DIR: from that run or "
            "snapshot",
-           read_resume, written_resume),
+           read_resume, written_resume)
+           .may_change(),
        flag_by<Options>(
            "--snapshot-interval", "TIME", "500steps, 2epochs, 600s; none: only the last; never",
            read_interval, written_interval)
+           .may_change()
            .usually("chosen by the overhead"),
        flag_by<Options>(
            "--snapshot-overhead", "PERCENT",
            "of the time; it chooses the interval, which is 30 s at least", read_overhead,
-           written_overhead),
+           written_overhead)
+           .may_change(),
        flag(
            "--keep", "N", "newest snapshots to keep; the best one is kept as well",
            &Options::snapshots, &Set::keep)
+           .may_change()
            .from(1),
        flag_on(
            "--snapshot-required", "end the run, instead of a warning, when one cannot be written",
-           &Options::snapshots, &Set::required)}};
+           &Options::snapshots, &Set::required)
+           .may_change()}};
 }
 
 void read_val_interval(Options& options, const FlagSpec& flag, Text text) {
@@ -304,16 +314,19 @@ Group output_group() {
       {flag(
            "--output", "DIR", "the run's folder: new, empty, or with --resume auto that of a run",
            &Options::output)
+           .may_change()
            .usually("runs/TIME-MODEL-HOW"),
        flag_by<Options>(
            "--val-interval", "N", "epochs between evaluations; 0: only at the end; or never",
            read_val_interval, written_val_interval)
+           .may_change()
            .whole()
            .from(0)
            .or_word("never"),
        flag("--log-interval", "N", "steps between lines of metrics.jsonl", &Options::log_interval)
+           .may_change()
            .from(1),
-       flag("--progress", "STYLE", "{}; auto: bar on a terminal", &Options::progress),
+       flag("--progress", "STYLE", "{}; auto: bar on a terminal", &Options::progress).may_change(),
        flag_by<Options>("--dry-run", "", "check everything, print the plan, write nothing"),
        flag_by<Options>("--json", "", "end stdout with the summary as one JSON object")}};
 }

@@ -114,10 +114,11 @@ TEST(TrainFlags, PatternsAreNotEmpty) {
 }
 
 TEST(TrainFlags, EmptyValuesAreRefused) {
-  for (const auto& flag : train_flags().flags())
-    if (flag.spec.takes_value())
-      EXPECT_EQ(
-          refusal(flag.spec.name + "="), concat("train: ", flag.spec.name, " must not be empty"));
+  for (const auto& flag : train_flags().flags()) {
+    if (!flag.spec.takes_value()) continue;
+    EXPECT_EQ(
+        refusal(flag.spec.name + "="), concat("train: ", flag.spec.name, " must not be empty"));
+  }
 }
 
 TEST(TrainFlags, UnderscoresAreDashesInNamesOnly) {
