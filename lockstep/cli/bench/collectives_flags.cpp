@@ -74,9 +74,9 @@ FlagGroup<CollectivesCommand> collectives_options() {
   using S = bench::Sweep;
   return {
       "Options",
-      {flag_by<C>("--op", "LIST", "{}", read_collectives)
+      {flag_by<C>("--op", "LIST", "one or more, with commas [all_reduce]:\n{}", read_collectives)
            .one_of(collective_words())
-           .usually("all_reduce"),
+           .usually(""),
        flag("--backend", "LIST", "shm and gloo, or threads alone", &C::sweep, &S::backends)
            .one_of({"shm", "gloo", "threads"}),
        flag_by<C>(

@@ -98,7 +98,7 @@ TEST(RunFlags, RefuseAndSuggest) {
   EXPECT_THAT(refusal({"--signals-to-handle", "SIGKILL", "x"}), HasSubstr("SIGKILL"));
   EXPECT_THAT(refusal({"--tee", "0:1,", "x"}), HasSubstr("--tee"));
   EXPECT_THAT(refusal({"--local-ranks-filter", "a", "x"}), HasSubstr("--local-ranks-filter"));
-  EXPECT_THAT(refusal({}), HasSubstr("which program"));
+  EXPECT_THAT(refusal({}), HasSubstr("name the program"));
 }
 
 TEST(RunFlags, RestartNothingByDefault) {
