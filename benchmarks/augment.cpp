@@ -10,13 +10,13 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/flag_table.h"
 #include "lockstep/formats/image/image_reader.h"
 #include "lockstep/formats/input_file.h"
 
@@ -116,17 +116,18 @@ void time_jpegs(const Flags& flags) {
 }
 
 int run(int argc, char** argv) {
-  Flags flags;
-  CLI::App parser("Times augmentation on one core.");
-  parser.add_option("--pixels", flags.pixels, "a file of images of 3 channels, byte by byte");
-  parser.add_option("--jpegs", flags.jpegs, "a file of JPEGs, each after its length");
-  parser.add_option("--side", flags.side, "of the images of --pixels")->capture_default_str();
-  parser.add_option("--output", flags.output, "side of what comes out")->capture_default_str();
-  parser.add_option("--augment", flags.augment, "none, crop-flip or timm")
-      ->check(CLI::IsMember({"none", "crop-flip", "timm"}))
-      ->capture_default_str();
-  parser.add_option("--seconds", flags.seconds, "to measure for")->capture_default_str();
-  CLI11_PARSE(parser, argc, argv);
+  const FlagTable<Flags> table(
+      {"augment_benchmark", "augment_benchmark [flags]", "Times augmentation on one core.\n", ""},
+      {{"Options",
+        {flag("--pixels", "FILE", "images of 3 channels, byte by byte", &Flags::pixels),
+         flag("--jpegs", "FILE", "JPEGs, each after its length", &Flags::jpegs),
+         flag("--side", "N", "of the images of --pixels", &Flags::side),
+         flag("--output", "N", "side of what comes out", &Flags::output),
+         flag("--augment", "HOW", "{}", &Flags::augment).one_of({"none", "crop-flip", "timm"}),
+         flag("--seconds", "X", "to measure for", &Flags::seconds)}}});
+  const auto request = table.request({argv + 1, argv + argc}, std::cout);
+  if (!request) return 0;
+  const Flags& flags = *request;
   flags.jpegs.empty() ? time_pixels(flags) : time_jpegs(flags);
   return 0;
 }

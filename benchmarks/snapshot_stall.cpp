@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <stdlib.h>
 
 #include <ATen/Parallel.h>
@@ -23,6 +23,7 @@
 
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/flag_table.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/model.h"
@@ -183,17 +184,22 @@ void print_results(const Flags& flags, std::size_t bytes, const Times& first, co
 }
 
 int run(int argc, char** argv) {
-  Flags flags;
-  CLI::App parser("Times how long a snapshot stops training.");
-  parser.add_option("--model", flags.model, "one of lockstep's models")->capture_default_str();
-  parser.add_option("--folder", flags.folder, "where to write")->capture_default_str();
-  parser.add_option("--batch-size", flags.batch_size, "images of a step")->capture_default_str();
-  parser.add_option("--image-size", flags.image_size, "their side")->capture_default_str();
-  parser.add_option("--saves", flags.saves, "to measure")->capture_default_str();
-  parser.add_option("--threads", flags.threads, "that compute")->capture_default_str();
-  parser.add_option("--interval", flags.interval, "seconds from one to the next, for the share")
-      ->capture_default_str();
-  CLI11_PARSE(parser, argc, argv);
+  const FlagTable<Flags> table(
+      {"snapshot_stall_benchmark", "snapshot_stall_benchmark [flags]",
+       "Times how long a snapshot stops training.\n", ""},
+      {{"Options",
+        {flag("--model", "NAME", "one of lockstep's models", &Flags::model),
+         flag("--folder", "DIR", "where to write", &Flags::folder),
+         flag("--batch-size", "N", "images of a step", &Flags::batch_size),
+         flag("--image-size", "N", "their side", &Flags::image_size),
+         flag("--saves", "N", "to measure", &Flags::saves),
+         flag("--threads", "N", "that compute", &Flags::threads),
+         flag(
+             "--interval", "X", "seconds from one to the next, for the share",
+             &Flags::interval)}}});
+  const auto request = table.request({argv + 1, argv + argc}, std::cout);
+  if (!request) return 0;
+  const Flags& flags = *request;
   at::set_num_threads(flags.threads);
   const Folder folder(flags.folder);
   Training training(flags);

@@ -8,7 +8,7 @@ libtorch_folder=""
 packages=(
   g++ cmake ninja-build ccache
   ca-certificates python3 python3-pip # for LibTorch, which comes as a Python wheel
-  zlib1g-dev libcli11-dev nlohmann-json3-dev
+  zlib1g-dev libtomlplusplus-dev nlohmann-json3-dev
   libjpeg-dev libpng-dev # images
   libcurl4-openssl-dev libarchive-dev libssl-dev # data sets from the network
   libgloo-dev # headers only: the one that c10d's Gloo backend includes

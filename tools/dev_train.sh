@@ -22,7 +22,7 @@ train_defaults() {
       given --nproc-per-node "$@" || printf '%s\n' --nproc-per-node 2
     fi
   fi
-  given --precision "$@" || printf '%s\n' --precision bf16-mixed
+  given --precision "$@" || printf '%s\n' --precision auto
   given --epochs "$@" || given --max-steps "$@" || given --max-time "$@" || printf '%s\n' --epochs 3
   given --output "$@" || printf '%s\n' --output "runs/$(date +%Y%m%d-%H%M%S)"
 }

@@ -5,11 +5,12 @@
 //     lockstep run --nproc-per-node 1 -- build/release/bin/pipeline_benchmark
 //     lockstep run --nproc-per-node 2 -- build/release/bin/pipeline_benchmark --ranks
 
-#include <CLI/CLI.hpp>
+#include <iostream>
 
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/flag_table.h"
 
 #include "comparison.h"
 #include "machine_load.h"
@@ -26,20 +27,30 @@ struct Flags {
   bool ranks = false;
 };
 
-void describe(CLI::App& parser, Flags& flags) {
-  parser.add_option("--model", flags.size.model, "chain, or a net: resnet50")
-      ->capture_default_str();
-  parser.add_option("--micro-batch", flags.size.micro_batch, "samples")->capture_default_str();
-  parser.add_option("--width", flags.size.width, "of the chain's layers")->capture_default_str();
-  parser.add_option("--depth", flags.size.depth, "of the chain, in layers")->capture_default_str();
-  parser.add_option("--image-size", flags.size.image_size, "of a net")->capture_default_str();
-  parser.add_option("--chunks", flags.chunks, "micro-batches a step, one or more numbers")
-      ->capture_default_str();
-  parser.add_option("--schedules", flags.schedules, "to measure")->capture_default_str();
-  parser.add_option("--rounds", flags.rounds, "in each everything is measured once")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  parser.add_flag("--ranks", flags.ranks, "one process a stage; start with lockstep run");
+void read_chunks(Flags& flags, const FlagSpec&, const std::string& text) {
+  flags.chunks.clear();
+  for (const std::string& piece : split(text, ',')) {
+    const auto chunks = parse_number<int>(piece);
+    check(chunks.has_value(), "--chunks must be numbers with commas between them: ", text);
+    flags.chunks.push_back(*chunks);
+  }
+}
+
+const FlagTable<Flags>& flag_table() {
+  static const FlagTable<Flags> table(
+      {"pipeline_benchmark", "pipeline_benchmark [flags]",
+       "Times pipelines against the same stages run alone.\n", ""},
+      {{"Options",
+        {flag("--model", "NAME", "chain, or a net: resnet50", &Flags::size, &WorkSize::model),
+         flag("--micro-batch", "N", "samples", &Flags::size, &WorkSize::micro_batch),
+         flag("--width", "N", "of the chain's layers", &Flags::size, &WorkSize::width),
+         flag("--depth", "N", "of the chain, in layers", &Flags::size, &WorkSize::depth),
+         flag("--image-size", "N", "of a net", &Flags::size, &WorkSize::image_size),
+         flag_by<Flags>("--chunks", "N,N", "micro-batches a step", read_chunks).usually(10),
+         flag("--schedules", "NAME,NAME", "to measure", &Flags::schedules),
+         flag("--rounds", "N", "in each everything is measured once", &Flags::rounds).from(1),
+         flag_on("--ranks", "one process a stage; start with lockstep run", &Flags::ranks)}}});
+  return table;
 }
 
 std::vector<ScheduleKind> kinds_of(const std::vector<std::string>& names) {
@@ -49,10 +60,9 @@ std::vector<ScheduleKind> kinds_of(const std::vector<std::string>& names) {
 }
 
 int run(int argc, char** argv) {
-  Flags flags;
-  CLI::App parser("Times pipelines against the same stages run alone.");
-  describe(parser, flags);
-  CLI11_PARSE(parser, argc, argv);
+  const auto request = flag_table().request({argv + 1, argv + argc}, std::cout);
+  if (!request) return 0;
+  const Flags& flags = *request;
   const ProcessGroup world = init_process_group();
   check(flags.ranks || world.size() == 1, "start one process, or give --ranks");
   constexpr int kPlaces = 2;

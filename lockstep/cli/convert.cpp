@@ -2,31 +2,31 @@
 #include <iostream>
 #include <optional>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/flag_table.h"
 #include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kDescription = R"(Converts weights between safetensors and PyTorch's files.
+constexpr const char* kConvertDescription =
+    R"(Converts weights between safetensors and PyTorch's files.
 
-What IN is, its content says; what OUT becomes, its extension: .safetensors, .pt, .pth or .bin.
-Names, types and order stay. Nothing in a file is executed. What OUT cannot hold is refused: of
-an OrderedDict only the versions of modules (_metadata) are left out, of safetensors' metadata
-it is said what is.
+The format of IN is found by its content, that of OUT by its extension: .safetensors, .pt, .pth or
+.bin. Names, types and order are kept. Nothing in a file is executed. What OUT cannot hold is
+refused, except for the versions of modules (_metadata) of an OrderedDict and the metadata of
+safetensors: they are left out, the latter with a message.
 )";
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kConvertExamples = R"(Examples:
   lockstep convert resnet18.pth resnet18.safetensors
   lockstep convert checkpoint.pt weights.safetensors --only state_dict
   lockstep convert weights.safetensors weights.pt --force)";
 
-struct Request {
+struct ConvertRequest {
   std::string input;
   std::string output;
   std::string only;
@@ -34,31 +34,31 @@ struct Request {
   bool json = false;
 };
 
-struct Summary {
+struct ConvertSummary {
   std::size_t tensors = 0;
   std::uint64_t bytes = 0;
   std::vector<std::string> metadata_left_out;
 };
 
 /// Reads the command line; nothing if it asked for help, which is then printed.
-std::optional<Request> request_of(const std::vector<std::string>& arguments) {
-  Request request;
-  CLI::App app;
-  use_our_layout(app, "Usage: lockstep convert IN OUT [--only PREFIX] [--force] [--json]");
-  app.description(kDescription);
-  app.footer(kExamples);
-  app.add_option("IN", request.input, "file to read")->required();
-  app.add_option("OUT", request.output, "file to write")->required();
-  app.add_option("--only", request.only, "take what lies below this name, such as state_dict");
-  app.add_flag("--force", request.force, "write over OUT if it is there");
-  app.add_flag("--json", request.json, "print one JSON object");
-  app.set_help_flag("-h,--help", "print this");
-  if (parse_flags(app, "convert", arguments)) return request;
-  std::cout << app.help();
-  return std::nullopt;
+std::optional<ConvertRequest> convert_request(const std::vector<std::string>& arguments) {
+  using R = ConvertRequest;
+  const FlagTable<R> table(
+      {.verb = "convert",
+       .usage = "lockstep convert IN OUT [--only PREFIX] [--force] [--json]",
+       .description = kConvertDescription,
+       .footer = kConvertExamples},
+      {{"Arguments",
+        {flag("IN", "", "file to read", &R::input).required(),
+         flag("OUT", "", "file to write", &R::output).required()}},
+       {"Options",
+        {flag("--only", "PREFIX", "take what lies below this name, such as state_dict", &R::only),
+         flag_on("--force", "write over OUT if it is there", &R::force),
+         flag_on("--json", "print one JSON object", &R::json)}}});
+  return table.request(arguments, std::cout);
 }
 
-void check_output(const Request& request) {
+void check_output(const ConvertRequest& request) {
   weight_format_of_extension(request.output);
   const bool is_there = std::filesystem::symlink_status(request.output).type() !=
                         std::filesystem::file_type::not_found;
@@ -68,7 +68,7 @@ void check_output(const Request& request) {
 }
 
 /// Reads the input; a complaint about its parts says which flag names one.
-TensorFile read(const Request& request) {
+TensorFile read(const ConvertRequest& request) {
   try {
     return read_weights(request.input, request.only);
   } catch (const DataError& error) {
@@ -78,10 +78,10 @@ TensorFile read(const Request& request) {
   }
 }
 
-Summary convert(const Request& request) {
+ConvertSummary convert(const ConvertRequest& request) {
   check_output(request);
   const TensorFile weights = read(request);
-  Summary summary;
+  ConvertSummary summary;
   summary.tensors = weights.entries().size();
   for (const TensorEntry& entry : weights.entries()) summary.bytes += entry.bytes.size();
   auto metadata = weights.metadata();
@@ -96,7 +96,7 @@ Summary convert(const Request& request) {
   return summary;
 }
 
-void print(const Request& request, const Summary& summary) {
+void print_summary(const ConvertRequest& request, const ConvertSummary& summary) {
   std::cout << request.output << ": " << summary.tensors << " tensors, " << summary.bytes
             << " bytes\n";
   if (summary.metadata_left_out.empty()) return;
@@ -105,7 +105,7 @@ void print(const Request& request, const Summary& summary) {
   std::cout << '\n';
 }
 
-void print_json(const Request& request, const Summary& summary) {
+void print_summary_json(const ConvertRequest& request, const ConvertSummary& summary) {
   const nlohmann::ordered_json object{
       {"v", 1},
       {"input", request.input},
@@ -119,10 +119,10 @@ void print_json(const Request& request, const Summary& summary) {
 }  // namespace
 
 int convert(const std::vector<std::string>& arguments) {
-  const auto request = request_of(arguments);
+  const auto request = convert_request(arguments);
   if (!request) return 0;
-  const Summary summary = convert(*request);
-  (request->json ? print_json : print)(*request, summary);
+  const ConvertSummary summary = convert(*request);
+  (request->json ? print_summary_json : print_summary)(*request, summary);
   return 0;
 }
 

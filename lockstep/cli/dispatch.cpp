@@ -1,20 +1,35 @@
 #include <iostream>
 #include <map>
 
-#include "lockstep/cli/flags/suggest.h"
+#include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/suggest.h"
 
 namespace lockstep::cli {
 namespace {
 
-using Verb = int (*)(const std::vector<std::string>&);
+using Words = std::vector<std::string>;
+using Verb = int (*)(const Words&);
+
+// The program of its own that has these verbs, so that those who only train need not build it.
+int run_bench_program(const std::string& verb, Words arguments) {
+  arguments.insert(arguments.begin(), verb);
+  become(verb, sibling_program(verb, "lockstep-bench"), arguments);
+}
 
 const std::map<std::string, Verb> kVerbs{
-    {"run", run},         {"hosts", hosts}, {"train", train},   {"data", data},
-    {"convert", convert}, {"bench", bench}, {"report", report}, {"collectives", collectives},
-    {"env", env},         {"help", help}};
+    {"run", run},
+    {"hosts", hosts},
+    {"train", train},
+    {"data", data},
+    {"convert", convert},
+    {"bench", [](const Words& words) { return run_bench_program("bench", words); }},
+    {"report", [](const Words& words) { return run_bench_program("report", words); }},
+    {"collectives", [](const Words& words) { return run_bench_program("collectives", words); }},
+    {"env", env},
+    {"help", help}};
 
 const std::vector<std::string> kLater{"plan"};
 

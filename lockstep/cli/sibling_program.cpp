@@ -1,9 +1,12 @@
 #include "lockstep/cli/sibling_program.h"
 
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include <unistd.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/worker_environment.h"
 
@@ -20,15 +23,21 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 std::string sibling_program(const std::string& verb, const std::string& name) {
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string path = self.parent_path() / name;
-  if (::access(path.c_str(), X_OK) != 0) throw_errno(verb + ": find", path);
-  return path;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::string path = folder / name;
+  if (::access(path.c_str(), X_OK) == 0) return path;
+  throw std::system_error(
+      errno, std::generic_category(),
+      concat(
+          verb, ": needs ", name, " in ", folder.string(), "; build it with ./dev build ", name));
 }
 
 void become(
-    const std::string& verb, const std::string& program, std::vector<std::string> arguments) {
-  auto environment = launch::with_allocator_tunables(launch::current_environment());
+    const std::string& verb, const std::string& program, std::vector<std::string> arguments,
+    Allocator allocator) {
+  auto environment = launch::current_environment();
+  if (allocator == Allocator::kForTensors)
+    environment = launch::with_allocator_tunables(environment);
   arguments.insert(arguments.begin(), program);
   ::execve(program.c_str(), pointers(arguments).data(), pointers(environment).data());
   throw_errno(verb + ": execute", program);

@@ -5,13 +5,16 @@
 
 namespace lockstep::cli {
 
-/// Finds a program that lies beside this one, as `lockstep-train`. Throws std::system_error that
-/// begins with the verb when it is not there.
+/// Returns the path of a program that lies beside this one, as `lockstep-train`. Throws
+/// std::system_error that says how to build it when it is missing.
 std::string sibling_program(const std::string& verb, const std::string& name);
 
-/// Becomes that program, with the settings of the allocator that training wants; std::system_error
-/// when it cannot be executed.
+/// How a program's memory is handed out: as glibc usually does, or as suits many large tensors.
+enum class Allocator { kUsual, kForTensors };
+
+/// Becomes that program; std::system_error when it cannot be executed.
 [[noreturn]] void become(
-    const std::string& verb, const std::string& program, std::vector<std::string> arguments);
+    const std::string& verb, const std::string& program, std::vector<std::string> arguments,
+    Allocator allocator = Allocator::kUsual);
 
 }  // namespace lockstep::cli

@@ -21,11 +21,12 @@ int data(const std::vector<std::string>& arguments);
 /// Converts weights between safetensors and PyTorch's files.
 int convert(const std::vector<std::string>& arguments);
 
-/// Measures a study: each cell of its grid by processes of its own, then tables and figures.
+/// Measures a study: each cell of its grid by processes of its own, then tables and figures. This
+/// and the next two belong to `lockstep-bench`, which lies beside `lockstep`.
 int bench(const std::vector<std::string>& arguments);
 
-/// Shows what runs recorded, epochs, and where they went on after their processes had ended; writes
-/// a bench's tables and figures again.
+/// Shows what runs recorded, and where they were resumed; writes a bench's tables and figures
+/// again.
 int report(const std::vector<std::string>& arguments);
 
 /// Measures collectives by `lockstep-collectives`, which lies beside this program: once per rank,
@@ -38,7 +39,7 @@ int env(const std::vector<std::string>& arguments);
 /// Prints the overview, or the help of one verb.
 int help(const std::vector<std::string>& arguments);
 
-/// Gives the overview of all verbs.
+/// Returns the overview of all verbs.
 std::string overview();
 
 /// Runs the verb that the arguments name; throws InvalidArgument with a suggestion when there is

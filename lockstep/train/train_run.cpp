@@ -134,8 +134,9 @@ nn::NamedTensors TrainRun::named_averages() const {
 
 void TrainRun::announce_start() {
   Progress& progress = log.progress();
-  progress.announce(
-      concat(options.model, ", ", name_of(options.parallel), ": ", describe(options, layout)));
+  progress.announce(concat(
+      options.model, ", ", name_of(options.parallel), ": ", describe(options, layout),
+      ", precision ", precision_text(options)));
   for (const std::string& remark : start.remarks) progress.warn(remark);
   if (start.snapshot) {
     progress.announce(start.announcement);

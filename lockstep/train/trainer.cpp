@@ -112,6 +112,7 @@ RunSummary Trainer::summary() const {
   result.chunks = run_.layout.micro_batches;
   result.batch_size = options.batch_size;
   result.precision = name_of(options.precision);
+  if (options.auto_precision) result.precision_asked = "auto";
   result.epochs = run_.state.epochs;
   result.eval_metric = name_of(options.eval_metric);
   result.best = run_.state.best;

@@ -9,6 +9,7 @@
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
 
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep::cli {
@@ -39,12 +40,7 @@ class Convert : public ::testing::Test {
 
   template <typename Exception>
   static std::string refusal(const std::vector<std::string>& arguments) {
-    try {
-      convert(arguments);
-    } catch (const Exception& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return testing::message_of<Exception>([&] { convert(arguments); });
   }
 
   testing::TemporaryFolder directory_;

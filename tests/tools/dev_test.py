@@ -21,7 +21,7 @@ class TrainDefaultsTest(unittest.TestCase):
         self.assertTrue(defaults.pop("--output").startswith("runs/"))
         self.assertEqual(defaults, {
             "--model": "mnist-small", "--data": "fashion-mnist", "--parallel": "ddp", "--nproc-per-node": "2",
-            "--precision": "bf16-mixed", "--epochs": "3"})
+            "--precision": "auto", "--epochs": "3"})
 
     def test_a_flag_of_the_user_replaces_its_default(self):
         self.assertNotIn("--model", train_defaults("--model", "toy"))

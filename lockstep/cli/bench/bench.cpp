@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
+
+#include <nlohmann/json.hpp>
 
 #include "lockstep/bench/experiment/runner.h"
 #include "lockstep/bench/studies/bench_report.h"
@@ -9,6 +12,7 @@
 #include "lockstep/bench/studies/training_images.h"
 #include "lockstep/cli/bench/bench_flags.h"
 #include "lockstep/cli/env/environment_facts.h"
+#include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/run_directory.h"
@@ -62,7 +66,7 @@ void take_back(const fs::path& output, bool made) {
 }
 
 // Before hours of work, not after.
-void prepare(const BenchCommand& command) {
+void prepare_bench(const BenchCommand& command) {
   const fs::path output = command.output;
   check(
       !fs::exists(output) || fs::is_directory(output),
@@ -90,13 +94,24 @@ void prepare(const BenchCommand& command) {
   }
 }
 
+// Says at once which program is missing in this build, not after the first cells have failed.
+void check_programs(const std::vector<bench::Study>& studies) {
+  const std::pair<const char*, const char*> programs[] = {
+      {"train", "lockstep-train"}, {"collectives", "lockstep-collectives"}};
+  for (const bench::Study& study : studies)
+    for (const bench::StudyCell& cell : study.cells)
+      for (const auto& [verb, program] : programs)
+        if (std::find(cell.command.begin(), cell.command.end(), verb) != cell.command.end())
+          sibling_program("bench", program);
+}
+
 // 0, or the code of the first study that did not go well; a signal ends all.
-int measure(const BenchCommand& command) {
+int measure_studies(const BenchCommand& command) {
   int code = 0;
   for (const bench::Study& study : command.request.make()) {
     const bench::RunnerResult result = bench::run_study(
         study, {.output = command.output,
-                .program = fs::read_symlink("/proc/self/exe").string(),
+                .program = sibling_program("bench", "lockstep"),
                 .seed = command.seed,
                 .cores = command.request.options.cores,
                 .keep_runs = command.keep_runs,
@@ -108,16 +123,16 @@ int measure(const BenchCommand& command) {
   return code;
 }
 
-void tell(const BenchCommand& command, int code) {
+void report_outcome(const BenchCommand& command, int code) {
   const auto report = bench::read_bench_report(command.output);
   bench::write_bench_report(report);
-  // Who stopped it asked for no tables.
+  // After a signal no tables are wanted.
   if (code < 128) std::cout << bench::bench_text(report) << "\n";
   std::cout << "The report: " << command.output << "/report.html, " << command.output
             << "/report.md\n";
   if (code >= 128) {
     std::cerr << "lockstep bench: stopped; the same command with --output " << command.output
-              << " goes on\n";
+              << " continues\n";
   } else if (code != 0) {
     std::cerr << "lockstep bench: " << report.failures()
               << " samples failed; the tables say why, runs/*/*.log what they said\n";
@@ -142,9 +157,10 @@ int bench(const std::vector<std::string>& arguments) {
     }
     return 0;
   }
-  prepare(*command);
-  const int code = measure(*command);
-  tell(*command, code);
+  check_programs(command->request.make());
+  prepare_bench(*command);
+  const int code = measure_studies(*command);
+  report_outcome(*command, code);
   return code;
 }
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::cli {
 
-/// Is what `lockstep bench` was asked for.
+/// What `lockstep bench` was asked for.
 struct BenchCommand {
   bench::BenchRequest request;
   std::string name;    ///< of the study, or `all`; empty: only the list
@@ -21,7 +21,7 @@ struct BenchCommand {
   bool json = false;
 };
 
-/// Gives the help of `lockstep bench`.
+/// Returns the help of `lockstep bench`.
 std::string bench_help();
 
 /// Reads the flags; nothing when they ask for help. Throws InvalidArgument that proposes the study

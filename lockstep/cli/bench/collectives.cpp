@@ -30,7 +30,8 @@ int collectives(const std::vector<std::string>& arguments) {
   }
   const std::string program = sibling_program("collectives", "lockstep-collectives");
   const bool inside_a_launcher = environment("RANK").has_value();
-  if (inside_a_launcher || command->ranks_are_threads()) become("collectives", program, arguments);
+  if (inside_a_launcher || command->ranks_are_threads())
+    become("collectives", program, arguments, Allocator::kForTensors);
   check_sweep(command->sweep, command->ranks);
   launch::LaunchOptions options = launch_options(*command);
   options.program = program;

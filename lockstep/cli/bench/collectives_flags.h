@@ -8,7 +8,7 @@
 
 namespace lockstep::cli {
 
-/// Is what `lockstep collectives` was asked for.
+/// What `lockstep collectives` was asked for.
 struct CollectivesCommand {
   bench::Sweep sweep;
   int ranks = 2;  ///< to start, as processes or as threads
@@ -16,11 +16,11 @@ struct CollectivesCommand {
   std::string output;  ///< folder; empty: none
   bool json = false;
 
-  /// Tells whether the ranks are threads of one process.
+  /// Returns whether the ranks are threads of one process.
   bool ranks_are_threads() const { return sweep.backends.front() == "threads"; }
 };
 
-/// Gives the help of `lockstep collectives`.
+/// Returns the help of `lockstep collectives`.
 std::string collectives_help();
 
 /// Reads the flags; nothing when they ask for help. Throws InvalidArgument that names the flag,

@@ -3,22 +3,20 @@
 #include <iostream>
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "lockstep/bench/page/text.h"
 #include "lockstep/bench/run_report.h"
 #include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/bench/studies/data_parallel/results_table.h"
-#include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/flag_table.h"
 
 namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDescription =
+constexpr const char* kReportDescription =
     R"(Shows what runs of lockstep train recorded, or what a bench measured, as plain tables.
 
 One run: a row for each epoch, its restarts joined to one curve; between the rows stands where it
@@ -29,7 +27,7 @@ Files of results, as lockstep bench data-parallel and the study that it repeats 
 times in one table.
 )";
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kReportExamples = R"(Examples:
   lockstep report runs/first
   lockstep report runs/first runs/second
   lockstep report runs/first --json                  every number, for a script
@@ -37,25 +35,26 @@ constexpr const char* kExamples = R"(Examples:
   lockstep report bench-dp/pytorch_results.txt theirs/pytorch_results.txt
                                                      in one table)";
 
-struct Request {
+struct ReportRequest {
   std::vector<std::string> paths;
   bool json = false;
 };
 
 /// Reads the command line; nothing if it asked for help, which is then printed.
-std::optional<Request> request_of(const std::vector<std::string>& arguments) {
-  Request request;
-  CLI::App app;
-  use_our_layout(app, "Usage: lockstep report RUN... | BENCH | RESULTS... [--json]");
-  app.description(kDescription);
-  app.footer(kExamples);
-  app.add_option("PATH", request.paths, "folders of runs, one of a bench, or files of results")
-      ->required();
-  app.add_flag("--json", request.json, "print one JSON object; not of files of results");
-  app.set_help_flag("-h,--help", "print this");
-  if (parse_flags(app, "report", arguments)) return request;
-  std::cout << app.help();
-  return std::nullopt;
+std::optional<ReportRequest> report_request(const std::vector<std::string>& arguments) {
+  using R = ReportRequest;
+  const FlagTable<R> table(
+      {.verb = "report",
+       .usage = "lockstep report RUN... | BENCH | RESULTS... [--json]",
+       .description = kReportDescription,
+       .footer = kReportExamples},
+      {{"Arguments",
+        {flag("PATH", "", "folders of runs, one of a bench, or files of results", &R::paths)
+             .required()
+             .repeated()}},
+       {"Options",
+        {flag_on("--json", "print one JSON object; not of files of results", &R::json)}}});
+  return table.request(arguments, std::cout);
 }
 
 void report_bench(const std::string& folder, bool json) {
@@ -75,7 +74,7 @@ void report_results(const std::vector<std::string>& paths) {
   std::cout << bench::page::to_text(bench::results_table(sources));
 }
 
-void report_runs(const Request& request) {
+void report_runs(const ReportRequest& request) {
   std::vector<bench::RunReport> runs;
   for (const std::string& run : request.paths) runs.push_back(bench::read_run_report(run));
   std::cout << (request.json ? bench::report_json(runs) + "\n" : bench::report_text(runs));
@@ -84,7 +83,7 @@ void report_runs(const Request& request) {
 }  // namespace
 
 int report(const std::vector<std::string>& arguments) {
-  const auto request = request_of(arguments);
+  const auto request = report_request(arguments);
   if (!request) return 0;
   const auto& paths = request->paths;
   const auto count = [&](bool (*holds)(const std::string&)) {

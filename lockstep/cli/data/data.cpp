@@ -2,26 +2,27 @@
 #include <map>
 
 #include "lockstep/cli/data/data_verbs.h"
-#include "lockstep/cli/flags/suggest.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/suggest.h"
 
 namespace lockstep::cli {
 namespace {
 
-using Verb = int (*)(const std::vector<std::string>&);
+using DataVerb = int (*)(const std::vector<std::string>&);
 
-const std::map<std::string, Verb> kVerbs{
+const std::map<std::string, DataVerb> kDataVerbs{
     {"fetch", data_fetch}, {"check", data_check}, {"synthesize", data_synthesize}};
 
-constexpr const char* kOverview = R"(Usage: lockstep data fetch|check|synthesize NAME DIR [flags]
+constexpr const char* kDataOverview =
+    R"(Usage: lockstep data fetch|check|synthesize NAME DIR [flags]
 
-Brings, checks or draws a data set.
+Downloads, checks or generates a data set.
 
   fetch NAME DIR                    download a set, each file verified by its SHA-256
-  check NAME DIR                    read every file and say what the set holds, and which are bad
-  synthesize NAME DIR               draw a set to learn from, in the real one's format, without a net
+  check NAME DIR                    read every file and report what the set holds, and which are bad
+  synthesize NAME DIR               generate a set to learn from, in the real one's format, offline
 
 Examples:
   lockstep data fetch cifar100 /data/cifar100
@@ -43,18 +44,18 @@ DataPlace data_place(
 
 int data(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
-    std::cerr << kOverview;
+    std::cerr << kDataOverview;
     return static_cast<int>(ExitCode::kUsage);
   }
   const std::string& word = arguments.front();
   if (word == "--help" || word == "-h") {
-    std::cout << kOverview;
+    std::cout << kDataOverview;
     return 0;
   }
-  const auto verb = kVerbs.find(word);
-  if (verb != kVerbs.end()) return verb->second({arguments.begin() + 1, arguments.end()});
+  const auto verb = kDataVerbs.find(word);
+  if (verb != kDataVerbs.end()) return verb->second({arguments.begin() + 1, arguments.end()});
   std::vector<std::string> known;
-  for (const auto& each : kVerbs) known.push_back(each.first);
+  for (const auto& each : kDataVerbs) known.push_back(each.first);
   throw InvalidArgument(concat(
       "data: there is no ", word, did_you_mean(word, known), " (fetch, check and synthesize are)"));
 }

@@ -1,61 +1,56 @@
 #include <iostream>
 #include <optional>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/cli/data/data_progress.h"
 #include "lockstep/cli/data/data_verbs.h"
-#include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/flag_table.h"
 #include "lockstep/data/download/fetch_set.h"
 
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kFetchDescription =
     R"(Downloads a data set into DIR: mnist, fashion-mnist, cifar10, cifar100.
 
-Only https is used, and every file must have the size and SHA-256 that are known for it. What an
-interrupted download has brought is kept in DIR/.FILE.part, and the next one goes on there.
-Archives are unpacked; what is there already and right is left. Proxies are taken from https_proxy
-and its like, authorities for certificates from SSL_CERT_FILE if it is set.
+Only https is used, and every file must have its known size and SHA-256. An interrupted download
+leaves DIR/.FILE.part, and the next one continues it. Archives are unpacked; files that are there
+and right are left alone. Proxies are taken from https_proxy and similar variables, certificate
+authorities from SSL_CERT_FILE if it is set.
 )";
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kFetchExamples = R"(Examples:
   lockstep data fetch cifar100 /data/cifar100
   lockstep data fetch mnist /data/mnist --mirror https://files.example.org/mnist
 
-Exit codes: 0 done or already there, 2 bad flags, 3 other bytes than must be, 4 no net or disk.)";
+Exit codes: 0 done or already there, 2 bad flags, 3 a file with other bytes, 4 no network or disk.)";
 
-struct Request {
+struct FetchRequest {
+  std::string set, directory;
   DataPlace place;
   std::string mirror;
   bool json = false;
 };
 
 /// Reads the command line; nothing if it asked for help, which is then printed.
-std::optional<Request> request_of(const std::vector<std::string>& arguments) {
-  Request request;
-  std::string set;
-  std::string directory;
-  CLI::App app;
-  use_our_layout(app, "Usage: lockstep data fetch NAME DIR [--mirror URL] [--json]");
-  app.description(kDescription);
-  app.footer(kExamples);
-  app.add_option("NAME", set, "the set")->required();
-  app.add_option("DIR", directory, "folder for its files; is made");
-  app.add_option("--mirror", request.mirror)
-      ->type_name("URL")
-      ->description("ask only this folder for the files");
-  app.add_flag("--json", request.json, "print one JSON object");
-  app.set_help_flag("-h,--help", "print this");
-  if (!parse_flags(app, "data fetch", arguments)) {
-    std::cout << app.help();
-    return std::nullopt;
-  }
-  request.place = data_place("fetch", set, directory);
+std::optional<FetchRequest> fetch_request(const std::vector<std::string>& arguments) {
+  using R = FetchRequest;
+  const FlagTable<R> table(
+      {.verb = "data fetch",
+       .usage = "lockstep data fetch NAME DIR [--mirror URL] [--json]",
+       .description = kFetchDescription,
+       .footer = kFetchExamples},
+      {{"Arguments",
+        {flag("NAME", "", "the set", &R::set).required(),
+         flag("DIR", "", "folder for its files; is made", &R::directory)}},
+       {"Options",
+        {flag("--mirror", "URL", "take the files from this folder only", &R::mirror),
+         flag_on("--json", "print one JSON object", &R::json)}}});
+  auto request = table.request(arguments, std::cout);
+  if (request) request->place = data_place("fetch", request->set, request->directory);
   return request;
 }
 
@@ -69,7 +64,7 @@ DownloadOptions options_of(DataProgress& progress) {
   return options;
 }
 
-void print(const Request& request, const std::vector<data::FetchedFile>& files) {
+void print_fetch(const FetchRequest& request, const std::vector<data::FetchedFile>& files) {
   bool news = false;
   for (const auto& file : files) {
     news = news || file.downloaded;
@@ -81,7 +76,7 @@ void print(const Request& request, const std::vector<data::FetchedFile>& files) 
             << request.place.directory.string() << '\n';
 }
 
-void print_json(const Request& request, const std::vector<data::FetchedFile>& files) {
+void print_fetch_json(const FetchRequest& request, const std::vector<data::FetchedFile>& files) {
   nlohmann::ordered_json object{
       {"v", 1},
       {"set", request.place.name},
@@ -97,7 +92,7 @@ void print_json(const Request& request, const std::vector<data::FetchedFile>& fi
 }  // namespace
 
 int data_fetch(const std::vector<std::string>& arguments) {
-  const auto request = request_of(arguments);
+  const auto request = fetch_request(arguments);
   if (!request) return 0;
   const auto& set = data::known_set(request->place.name);
   check(!request->place.directory.empty(), "data fetch: name the folder for ", set.name);
@@ -106,7 +101,7 @@ int data_fetch(const std::vector<std::string>& arguments) {
     DataProgress progress("fetch " + set.name);
     files = data::fetch_set(set, request->place.directory, request->mirror, options_of(progress));
   }
-  (request->json ? print_json : print)(*request, files);
+  (request->json ? print_fetch_json : print_fetch)(*request, files);
   return 0;
 }
 

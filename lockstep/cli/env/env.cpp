@@ -1,16 +1,16 @@
 #include <iomanip>
 #include <iostream>
 
-#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/cli/env/environment_facts.h"
-#include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/cli/verbs.h"
+#include "lockstep/core/flag_table.h"
 
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kEnvExamples = R"(Examples:
   lockstep env                    to read, or to paste into a report
   lockstep env --json | jq .processor.extensions)";
 
@@ -55,19 +55,19 @@ void print(const Facts& facts) {
 }  // namespace
 
 int env(const std::vector<std::string>& arguments) {
-  CLI::App app;
-  bool json = false;
-  use_our_layout(app, "Usage: lockstep env [--json]");
-  app.description("Shows what this host and this build are.\n");
-  app.footer(kExamples);
-  app.add_flag("--json", json, "print one JSON object");
-  app.set_help_flag("-h,--help", "print this");
-  if (!parse_flags(app, "env", arguments)) {
-    std::cout << app.help();
-    return 0;
-  }
+  struct Request {
+    bool json = false;
+  };
+  const FlagTable<Request> table(
+      {.verb = "env",
+       .usage = "lockstep env [--json]",
+       .description = "Shows what this host and this build are.\n",
+       .footer = kEnvExamples},
+      {{"Options", {flag_on("--json", "print one JSON object", &Request::json)}}});
+  const auto request = table.request(arguments, std::cout);
+  if (!request) return 0;
   Facts facts = environment_facts();
-  if (json) {
+  if (request->json) {
     std::cout << facts.dump() << '\n';
     return 0;
   }

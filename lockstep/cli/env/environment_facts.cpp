@@ -1,12 +1,24 @@
 #include "lockstep/cli/env/environment_facts.h"
 
-#include "lockstep/cli/env/build_facts.h"
+#include <string>
+
+#include <nlohmann/json.hpp>
+
 #include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::cli {
 namespace {
 
-/// Lists the variables that change how fast or where ranks run.
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#else
+  return "g++ " __VERSION__;
+#endif
+}
+
+// Lists the variables that change how fast or where ranks run.
 Facts variables() {
   Facts facts = Facts::object();
   for (const char* name :
@@ -18,6 +30,25 @@ Facts variables() {
 }
 
 }  // namespace
+
+Facts build_facts() {
+  return {
+      {"lockstep", LOCKSTEP_VERSION},
+      {"libtorch", LOCKSTEP_LIBTORCH_VERSION},
+      {"compiler", compiler()},
+      {"c++", __cplusplus},
+      {"cmake", LOCKSTEP_CMAKE_VERSION},
+      {"build_type", LOCKSTEP_BUILD_TYPE},
+      {"zlib", LOCKSTEP_ZLIB_VERSION},
+      {"libpng", LOCKSTEP_LIBPNG_VERSION},
+      {"openssl", LOCKSTEP_OPENSSL_VERSION},
+      {"curl", LOCKSTEP_CURL_VERSION},
+      {"libarchive", LOCKSTEP_LIBARCHIVE_VERSION},
+      {"tomlplusplus", LOCKSTEP_TOML_VERSION},
+      {"nlohmann_json", concat(
+                            NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".",
+                            NLOHMANN_JSON_VERSION_PATCH)}};
+}
 
 Facts environment_facts() {
   Facts facts{{"v", 1}, {"build", build_facts()}};

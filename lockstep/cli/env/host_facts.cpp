@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gnu/libc-version.h>
+#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>

@@ -4,12 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cli/flags/launch_arguments.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {
 
-/// Gives the text of `lockstep run --help`.
+/// Returns the text of `lockstep run --help`.
 std::string run_help();
 
 /// Reads what follows `run`: nothing when it asks for help.

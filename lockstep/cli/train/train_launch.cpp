@@ -1,53 +1,105 @@
 #include "lockstep/cli/train/train_launch.h"
 
-#include <algorithm>
-#include <optional>
+#include <ctime>
+#include <filesystem>
+#include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <signal.h>
 
-#include "lockstep/cli/flags/flag_parser.h"
+#include "lockstep/cli/sibling_program.h"
+#include "lockstep/cli/train/train_flags.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/launch/launcher.h"
+#include "lockstep/train/options/train_flags.h"
+#include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int kUsualRestarts = 3;  // with several ranks; one alone needs no launcher
+
+// How `lockstep train` differs from `lockstep run`.
+launch::LaunchOptions usual_launch() {
+  launch::LaunchOptions options;
+  options.lockstep_codes = true;
+  // A rank whose peer has died can save nothing any more, and takes SIGTERM for an order to do so.
+  options.grace_after_failure = std::chrono::milliseconds(0);
+  options.signals.push_back(SIGUSR1);
+  options.output.first_inherits = true;
+  options.output.shown_ranks = {0};
+  return options;
+}
+
+void read_launch(launch::LaunchOptions& options, const GivenFlags& given) {
+  const auto& table = train_flags();
+  options.workers = launch::worker_count(given.find("--nproc-per-node").value_or("1"));
+  options.pin = !given.has("--no-pin");
+  options.output.log_dir = given.find("--log-dir").value_or("");
+  check(
+      options.output.log_dir.empty() || options.workers > 1,
+      "train: --log-dir keeps the output of ranks above 0, and there is one rank");
+  if (const auto seconds = given.find("--grace-period")) {
+    const double number = table.spec("--grace-period").real_number(*seconds);
+    options.grace_period = std::chrono::milliseconds(static_cast<long>(number * 1000));
+  }
+  options.max_restarts = options.workers > 1 ? kUsualRestarts : 0;
+  if (const auto restarts = given.find("--max-restarts"))
+    options.max_restarts = static_cast<int>(table.spec("--max-restarts").whole_number(*restarts));
+}
+
+// Those of a start that came to no run.
+void remove_old_logs(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with("rank-")) fs::remove(entry.path());
+}
 
 }  // namespace
 
 TrainLaunch parse_train_launch(const std::vector<std::string>& arguments) {
-  CLI::App app;
-  std::string workers = "1";
-  double grace_seconds = 30;
-  std::optional<int> restarts;
-  TrainLaunch plan;
-  use_our_layout(app, "");
-  app.set_help_flag();
-  app.add_option("--nproc-per-node", workers);
-  app.add_option("--grace-period", grace_seconds);
-  app.add_option("--max-restarts", restarts);
-  app.add_option("--log-dir", plan.options.output.log_dir);
-  app.add_flag("!--no-pin", plan.options.pin);
-  SplitArguments split = take_flags(arguments, flag_names(app));
-  parse_flags(app, "train", split.flags);
-  plan.rest = std::move(split.rest);
-  const auto asks_help = [](const auto& word) { return word == "--help" || word == "-h"; };
-  const bool help = std::any_of(plan.rest.begin(), plan.rest.end(), asks_help);
-  plan.options.workers = help ? 1 : launch::worker_count(workers);
-  check(
-      plan.options.output.log_dir.empty() || plan.options.workers > 1,
-      "train: --log-dir keeps the output of ranks above 0, and there is one rank");
-  plan.options.grace_period = std::chrono::milliseconds(static_cast<long>(grace_seconds * 1000));
-  plan.options.max_restarts =
-      help ? 0 : restarts.value_or(plan.options.workers > 1 ? kUsualRestarts : 0);
-  plan.options.lockstep_codes = true;
-  // A rank whose peer has died can save nothing any more, and takes SIGTERM for an order to do so.
-  plan.options.grace_after_failure = std::chrono::milliseconds(0);
-  plan.options.signals.push_back(SIGUSR1);
-  plan.options.output.first_inherits = true;
-  plan.options.output.shown_ranks = {0};
+  TrainLaunch plan{.options = usual_launch(), .rest = {}, .given = train_flags().parse(arguments)};
+  if (plan.given.asks_help) return plan;
+  read_launch(plan.options, plan.given);
+  for (const GivenFlag& flag : plan.given.flags)
+    if (!flag.spec->is_for_launcher)
+      plan.rest.insert(plan.rest.end(), flag.words.begin(), flag.words.end());
   return plan;
+}
+
+void keep_logs_with_run(TrainLaunch& plan) {
+  const int ranks = plan.options.workers;
+  const TrainCommand command = read_train_flags(
+      plan.given,
+      {.world_size = ranks, .local_world_size = ranks, .unix_time = std::time(nullptr)});
+  if (command.dry_run) return;
+  const std::string& output = command.options.output;
+  check_run_directory(output, command.options.resume);
+  if (!plan.given.has("--output")) plan.rest.insert(plan.rest.end(), {"--output", output});
+  if (!plan.options.output.log_dir.empty()) return;
+  const fs::path logs = fs::path(output) / "logs";
+  fs::create_directories(logs);
+  plan.options.output.append = holds_run(output);
+  if (!plan.options.output.append) remove_old_logs(logs);
+  plan.options.output.log_dir = logs;
+}
+
+int train(const std::vector<std::string>& arguments) {
+  TrainLaunch plan = parse_train_launch(arguments);
+  if (plan.given.asks_help) {
+    std::cout << train_help();
+    return 0;
+  }
+  const std::string program = sibling_program("train", "lockstep-train");
+  const bool inside_a_launcher = environment("RANK").has_value();
+  if (inside_a_launcher || !plan.needs_a_launcher())
+    become("train", program, plan.rest, Allocator::kForTensors);
+  keep_logs_with_run(plan);
+  plan.options.program = program;
+  plan.options.arguments = plan.rest;
+  return launch::launch(plan.options);
 }
 
 }  // namespace lockstep::cli

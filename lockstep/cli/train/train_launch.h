@@ -3,23 +3,33 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/flag_spec.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {
 
-/// Is what `lockstep train` was asked for, cut into what concerns the start of the ranks and all
-/// else.
+/// What `lockstep train` was asked for, cut into what concerns the start of the ranks and the rest.
 struct TrainLaunch {
   launch::LaunchOptions options;
   std::vector<std::string> rest;  ///< for lockstep-train, unchanged
+  GivenFlags given;               ///< all flags
 
   /// Says whether a launcher is of use: one rank that is not to be restarted is run as it is.
   bool needs_a_launcher() const { return options.workers > 1 || options.max_restarts > 0; }
 };
 
-/// Takes `--nproc-per-node`, `--no-pin`, `--grace-period`, `--max-restarts` and `--log-dir` out of
-/// the flags of `lockstep train`. Several ranks are restarted up to 3 times unless it says
-/// otherwise. Rank 0 writes to our terminal itself, the others are shown when they fail.
+/// Takes out of the flags of `lockstep train` those that its table has for the launcher, and
+/// refuses unknown ones.
+///
+/// Several ranks are restarted up to 3 times unless it says otherwise. Rank 0 writes to our
+/// terminal itself, the others are shown when they fail.
 TrainLaunch parse_train_launch(const std::vector<std::string>& arguments);
+
+/// Has the ranks above 0 write to logs/ in the run's folder, unless `--log-dir` says otherwise.
+///
+/// The logs of a run that continues in its folder are continued. Bad flags are refused
+/// (InvalidArgument) before any rank is started, and the folder is fixed, so that all ranks mean
+/// the same one. A dry run makes nothing.
+void keep_logs_with_run(TrainLaunch& plan);
 
 }  // namespace lockstep::cli

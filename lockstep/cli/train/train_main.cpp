@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/tensor.h>
 
+#include "lockstep/cli/train/run_precision.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/comm/run_ranks.h"
@@ -39,7 +41,7 @@ TrainSurroundings surroundings() {
       .restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0)};
 }
 
-// The launcher has taken --nproc-per-node out; with it the command can be given again.
+// With --nproc-per-node, which the launcher has taken out, so that the command can be given again.
 std::vector<std::string> command_line(const std::vector<std::string>& arguments, int ranks) {
   std::vector<std::string> words = {"lockstep", "train"};
   if (ranks > 1) words.insert(words.end(), {"--nproc-per-node", std::to_string(ranks)});
@@ -86,13 +88,46 @@ int train_threads(
   return code;
 }
 
-int train(const TrainCommand& command, const std::vector<std::string>& words) {
-  // Early, so that the launcher knows of a life that ends before its first step.
+PrecisionChoice choose(
+    const TrainCommand& command, bool computes_bf16, std::optional<Precision> resumed) {
+  const PrecisionRequest asked{
+      .is_auto = command.options.auto_precision,
+      .is_given = command.names_precision,
+      .precision = command.options.precision};
+  return choose_precision(asked, computes_bf16, resumed);
+}
+
+// The same on all ranks, also where their processors are unlike, or some see no snapshots. A
+// collective.
+PrecisionChoice agreed_precision(const TrainCommand& command, const ProcessGroup& world) {
+  const auto own = resumed_precision(command.options);
+  // The minimum over the ranks; of what is resumed, any rank's that knows it.
+  const torch::Tensor facts = at::tensor(
+      {this_processor_computes_bf16() ? 1 : 0, own ? -1 - static_cast<int>(*own) : 0},
+      torch::kLong);
+  world.all_reduce(facts, ReduceOp::kMin).wait();
+  const auto known = facts[1].item<std::int64_t>();
+  const auto resumed = known < 0 ? std::optional(static_cast<Precision>(-1 - known)) : std::nullopt;
+  return choose(command, facts[0].item<std::int64_t>() == 1, resumed);
+}
+
+// Once, not at each restart.
+void report_precision(const PrecisionChoice& choice, const TrainOptions& options) {
+  if (options.resume.again || options.progress == ProgressStyle::kNone) return;
+  if (!choice.warning.empty()) std::cerr << "lockstep: warning: " << choice.warning << '\n';
+  if (!choice.hint.empty()) std::cerr << "lockstep: " << choice.hint << '\n';
+}
+
+int train(TrainCommand command, const std::vector<std::string>& words) {
+  // Early, so that the launcher notices an attempt that ends before its first step.
   const auto page = ProgressPage::from_environment();
   // On every rank, so that all refuse alike; the folder is made after they have met.
   check_run_directory(command.options.output, command.options.resume);
   const ProcessGroup world = init_process_group({.backend = command.options.backend});
   try {
+    const PrecisionChoice precision = agreed_precision(command, world);
+    command.options.precision = precision.precision;
+    if (world.rank() == 0) report_precision(precision, command.options);
     const Layout layout = plan_layout(command.options, world.size());
     // The places have all cores; OpenMP's threads of the caller would spin on them between its own
     // few loops, which made a step of mnist-small in two places four times as long.
@@ -110,11 +145,14 @@ int body(int count, char** values) {
   const std::vector<std::string> arguments(values + 1, values + count);
   const TrainSurroundings around = surroundings();
   const bool speaks = number_or("RANK", 0) == 0;
-  const auto command = parse_train_flags(arguments, around);
+  auto command = parse_train_flags(arguments, around);
   if (!command) {
     if (speaks) std::cout << train_help();
   } else if (command->dry_run) {
     if (speaks) {
+      command->options.precision =
+          choose(*command, this_processor_computes_bf16(), resumed_precision(command->options))
+              .precision;
       std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));
     }
   } else {

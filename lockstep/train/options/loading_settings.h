@@ -2,15 +2,23 @@
 
 #include <optional>
 
+#include "lockstep/core/enum_names.h"
+
 namespace lockstep {
 
 enum class Augment { kNone, kCropFlip, kTimm };
+constexpr auto names_of(Augment) {
+  return std::array{
+      EnumName{Augment::kNone, "none"}, EnumName{Augment::kCropFlip, "crop-flip"},
+      EnumName{Augment::kTimm, "timm"}};
+}
+
 enum class BadImages { kFail, kSkip };
+constexpr auto names_of(BadImages) {
+  return std::array{EnumName{BadImages::kFail, "fail"}, EnumName{BadImages::kSkip, "skip"}};
+}
 
-const char* name_of(Augment value);
-const char* name_of(BadImages value);
-
-/// Says how the images of a set reach the model.
+/// How the images of a set reach the model.
 struct LoadingSettings {
   Augment augment = Augment::kNone;    ///< of the training images
   std::optional<int> image_size = {};  ///< height and width that the model sees
@@ -19,13 +27,10 @@ struct LoadingSettings {
   double val_split = 0;  ///< share of the training set that is not trained on but validated on
 };
 
-/// Throws InvalidArgument that names the flag unless every value is possible.
-void check_loading(const LoadingSettings& settings);
-
-/// Gives the number of workers for a rank that computes on so many cores.
+/// Returns the number of workers for a rank that computes on this number of cores.
 ///
-/// The asked number; otherwise none where a batch is a mere copy or the rank has one core, for a
-/// worker on the computing core is slower than none, and half of the cores elsewhere, 8 at most.
+/// The number asked for; otherwise none where a batch is a mere copy or the rank has one core, for
+/// a worker on the computing core is slower than none, and half of the cores elsewhere, 8 at most.
 int workers_of(const LoadingSettings& settings, int cores, bool is_mere_copy);
 
 }  // namespace lockstep

@@ -9,8 +9,12 @@
 
 namespace lockstep {
 
-/// Says how the learning rate changes, as the flags do: times in epochs, absent what was not said.
+/// How the learning rate changes, as the flags have it: times in epochs; what was not given is
+/// absent.
 struct LrSettings {
+  static constexpr double kWarmupLr = 1e-5;  ///< of a warm-up that names no rate; timm's
+  static constexpr double kDecayRate = 0.1, kExponentialRate = 0.9;
+
   LrScheduleKind kind = LrScheduleKind::kConstant;
   bool on_updates = false;  ///< changes at every step instead of every epoch
   std::optional<std::int64_t> warmup_epochs = {};
@@ -32,7 +36,7 @@ struct LrSettings {
 /// `lr` is the rate that they start from.
 void check_lr_settings(const LrSettings& settings, double lr, const TrainLimits& limits);
 
-/// Resolves checked settings for epochs of so many steps.
+/// Resolves checked settings for epochs of this number of steps.
 ///
 /// Time passes by epochs, or by steps if that is asked for, if the warm-up is in steps, for
 /// kOneCycle, and where nothing but --max-steps says how long kCosine and kPolynomial take. They
@@ -40,7 +44,7 @@ void check_lr_settings(const LrSettings& settings, double lr, const TrainLimits&
 LrSchedule make_lr_schedule(
     const LrSettings& settings, double lr, const TrainLimits& limits, std::int64_t steps_an_epoch);
 
-/// Gives the rule of kPlateau, for losses or for accuracies.
+/// Returns the rule of kPlateau, for losses or for accuracies.
 PlateauRule plateau_rule(const LrSettings& settings, bool larger_is_better);
 
 }  // namespace lockstep

@@ -3,21 +3,32 @@
 #include <cstdint>
 #include <optional>
 
+#include "lockstep/core/enum_names.h"
 #include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/train_limits.h"
 
 namespace lockstep {
 
 enum class OptimizerKind { kAdam, kSgd, kAdamW };
-enum class LrScale { kNone, kLinear, kSqrt };
+constexpr auto names_of(OptimizerKind) {
+  return std::array{
+      EnumName{OptimizerKind::kAdam, "adam"}, EnumName{OptimizerKind::kSgd, "sgd"},
+      EnumName{OptimizerKind::kAdamW, "adamw"}};
+}
 
-/// Names the parameters whose weights decay: all, or those with two dimensions or more, which
+enum class LrScale { kNone, kLinear, kSqrt };
+constexpr auto names_of(LrScale) {
+  return std::array{
+      EnumName{LrScale::kNone, "none"}, EnumName{LrScale::kLinear, "linear"},
+      EnumName{LrScale::kSqrt, "sqrt"}};
+}
+
+/// The parameters whose weights decay: all, or those with two dimensions or more, which
 /// leaves out biases and norm layers as timm does.
 enum class DecayOn { kAll, kWeights };
-
-const char* name_of(OptimizerKind value);
-const char* name_of(LrScale value);
-const char* name_of(DecayOn value);
+constexpr auto names_of(DecayOn) {
+  return std::array{EnumName{DecayOn::kAll, "all"}, EnumName{DecayOn::kWeights, "weights"}};
+}
 
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::kAdam;
@@ -31,15 +42,15 @@ struct OptimizerSettings {
   bool sharded = false;                  ///< state and work divided among the replicas
 };
 
-/// Gives the settings that an optimizer has when only its name is said.
+/// Returns the settings of an optimizer of which only the name is given.
 OptimizerSettings default_settings(OptimizerKind kind);
 
-/// Gives the learning rate for steps of so many batches: replicas times accumulated batches.
+/// Returns the learning rate for steps of several batches: replicas times accumulated batches.
 /// `linear` follows the global batch, `sqrt` its root; the rate asked for is that of one batch on
 /// one replica.
 double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step);
 
-/// Throws InvalidArgument that names the flag unless the values are possible and fit each other.
+/// Throws InvalidArgument that names the flag unless the values fit each other.
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/enum_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/train/options/ema_settings.h"
 #include "lockstep/train/options/eval_metric.h"
@@ -17,20 +18,37 @@
 namespace lockstep {
 
 enum class Parallel { kSerial, kDp, kDdp, kMp, kPp, kDdpMp, kDdpPp };
+constexpr auto names_of(Parallel) {
+  using P = Parallel;
+  return std::array{EnumName{P::kSerial, "serial"}, EnumName{P::kDp, "dp"},
+                    EnumName{P::kDdp, "ddp"},       EnumName{P::kMp, "mp"},
+                    EnumName{P::kPp, "pp"},         EnumName{P::kDdpMp, "ddp+mp"},
+                    EnumName{P::kDdpPp, "ddp+pp"}};
+}
+
+/// What the stages of a model are equal by.
 enum class Balance { kCount, kSize, kTime };
+constexpr auto names_of(Balance) {
+  return std::array{
+      EnumName{Balance::kTime, "time"}, EnumName{Balance::kSize, "size"},
+      EnumName{Balance::kCount, "count"}};
+}
+
 enum class ProgressStyle { kAuto, kBar, kLine, kNone };
+constexpr auto names_of(ProgressStyle) {
+  using Style = ProgressStyle;
+  return std::array{
+      EnumName{Style::kAuto, "auto"}, EnumName{Style::kBar, "bar"}, EnumName{Style::kLine, "line"},
+      EnumName{Style::kNone, "none"}};
+}
 
-const char* name_of(Parallel value);
-const char* name_of(Balance value);
-const char* name_of(ProgressStyle value);
-
-/// Names a data set and the folder that holds it; an empty folder means the set's usual place.
+/// A data set and the folder that holds it; an empty folder means the set's usual place.
 struct DataSource {
   std::string name = "fashion-mnist";
   std::string directory = {};
 };
 
-/// Says how a model is cut into stages and how a batch passes through them.
+/// How a model is cut into stages and how a batch passes through them.
 struct PipelineSettings {
   std::optional<int> stages = {};           ///< of each replica
   std::optional<int> stages_a_worker = {};  ///< on each rank or in each place
@@ -41,7 +59,7 @@ struct PipelineSettings {
   bool deferred_batch_norm = false;
 };
 
-/// Says everything that decides a training run.
+/// Everything that decides a training run.
 ///
 ///     lockstep::TrainOptions options{.model = "toy", .batch_size = 64, .limits = {.epochs = 1}};
 struct TrainOptions {
@@ -60,6 +78,7 @@ struct TrainOptions {
   std::int64_t batch_size = 128;  ///< of each replica
   TrainLimits limits = {.epochs = 3};
   Precision precision = Precision::k32;
+  bool auto_precision = false;  ///< `precision` was chosen by the processors, or is yet to be
   OptimizerSettings optimizer;
   std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
   double smoothing = 0;               ///< of the labels in training
@@ -75,17 +94,21 @@ struct TrainOptions {
   ResumeSettings resume;
 };
 
-/// Says whether there are several pipelines.
+/// Returns whether there are several pipelines.
 bool is_replicated_stages(Parallel way);
 
-/// Gives the schedule of a way that cuts the model, and the micro-batches that it was asked for.
+/// Returns the schedule of a way that cuts the model, and the micro-batches that were asked for.
 ScheduleKind schedule_of(const TrainOptions& options);
 int chunks_of(const TrainOptions& options);
 
-/// Throws InvalidArgument that names the flag unless every value is possible on so many ranks.
+/// Throws InvalidArgument that names the flag unless every value is possible on this number of
+/// ranks.
 void check_options(const TrainOptions& options, int world_size);
 
-/// Gives the folder of a run that names none: `runs/<UTC time>-<model>-<parallel>`.
+/// Returns the precision for people: `bf16-mixed (auto)`.
+std::string precision_text(const TrainOptions& options);
+
+/// Returns the folder of a run that names none: `runs/<UTC time>-<model>-<parallel>`.
 std::string default_output(const TrainOptions& options, std::int64_t unix_time);
 
 }  // namespace lockstep

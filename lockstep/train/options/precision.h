@@ -1,14 +1,48 @@
 #pragma once
 
+#include <optional>
+#include <string>
+
+#include "lockstep/core/enum_names.h"
+
 namespace lockstep {
 
-/// Says in which types the numbers are computed; parameters and optimizer stay fp32.
+/// The types in which a model computes; parameters and optimizer stay float32.
 enum class Precision {
   k32,
   kBf16Mixed,  ///< autocast to bfloat16
   k16Mixed     ///< autocast to float16, with a GradScaler
 };
+constexpr auto names_of(Precision) {
+  return std::array{
+      EnumName{Precision::k32, "32"}, EnumName{Precision::kBf16Mixed, "bf16-mixed"},
+      EnumName{Precision::k16Mixed, "16-mixed"}};
+}
 
-const char* name_of(Precision value);
+/// Returns whether a processor of these features, as /proc/cpuinfo lists them, has instructions
+/// for bfloat16: AVX512_BF16 or AMX_BF16.
+bool computes_bf16(const std::string& features);
+
+/// Returns the same of this machine; LOCKSTEP_TEST_CPU_FEATURES, if it is set, has its features.
+bool this_processor_computes_bf16();
+
+/// What --precision asks for.
+struct PrecisionRequest {
+  bool is_auto = false;
+  bool is_given = false;  ///< on the command line
+  Precision precision = Precision::k32;
+};
+
+/// What a run computes in, and what there is to say about it.
+struct PrecisionChoice {
+  Precision precision = Precision::k32;
+  std::string hint;     ///< that another would be quicker; may be empty
+  std::string warning;  ///< of a slow one; may be empty
+};
+
+/// Decides in what to compute. `all_compute_bf16` speaks of the processors of all ranks; `resumed`
+/// is what the snapshot has that a run goes on from, which `auto` keeps.
+PrecisionChoice choose_precision(
+    const PrecisionRequest& asked, bool all_compute_bf16, std::optional<Precision> resumed);
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/train/options/run_configuration.h"
 
 namespace lockstep {
 namespace {

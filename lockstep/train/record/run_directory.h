@@ -45,9 +45,6 @@ class RunDirectory {
   std::string path_;
 };
 
-/// Writes the resolved options as TOML, each under its flag's name.
-std::string config_toml(const TrainOptions& options);
-
 /// Writes a command line so that a shell reads it back as it was.
 std::string shell_text(const std::vector<std::string>& arguments);
 

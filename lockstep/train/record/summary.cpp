@@ -128,6 +128,7 @@ std::string to_json(const RunSummary& summary) {
        {"peak_memory_bytes",
         summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
        {"exit", summary.exit}});
+  if (!summary.precision_asked.empty()) object["precision_asked"] = summary.precision_asked;
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -36,6 +36,7 @@ struct RunSummary {
   int chunks = 1;
   std::int64_t batch_size = 0;
   std::string precision;
+  std::string precision_asked = {};  ///< `auto`, where the processors decided; else empty
   std::vector<EpochSummary> epochs;
   std::string eval_metric = "loss";    ///< by which `best` is the best
   std::optional<BestEpoch> best = {};  ///< its weights are in best.safetensors

@@ -5,6 +5,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/duration.h"
+#include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 
@@ -131,8 +132,8 @@ std::string plan_text(const TrainPlan& plan) {
               plan.train_samples, " images to train with, ", plan.test_samples, " to test with")),
       row("batch", batch_of(plan)), row("spread", describe(options, layout)),
       row("steps", steps_of(plan)), row("optimizer", optimizer_of(plan)),
-      row("precision", name_of(options.precision)), row("memory", memory_of(plan)),
-      row("output", options.output));
+      row("precision", precision_text(options)), row("memory", memory_of(plan)),
+      row("flags", unusual_flags(options)), row("output", options.output));
 }
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -15,12 +17,7 @@ using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 std::string refusal(const Words& arguments) {
-  try {
-    parse_collectives(arguments);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::message_of<InvalidArgument>([&] { parse_collectives(arguments); });
 }
 
 TEST(CollectivesFlags, MeasureAllReduceOfTwoRanksByDefault) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
-#include "lockstep/cli/env/build_facts.h"
+#include "lockstep/cli/env/environment_facts.h"
 #include "lockstep/cli/env/host_facts.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
@@ -21,7 +22,8 @@ TEST(HostFacts, HaveEverySection) {
 TEST(BuildFacts, NameEveryVersion) {
   const Facts facts = build_facts();
   for (const char* part :
-       {"lockstep", "libtorch", "cmake", "zlib", "libpng", "openssl", "curl", "libarchive"}) {
+       {"lockstep", "libtorch", "cmake", "zlib", "libpng", "openssl", "curl", "libarchive",
+        "tomlplusplus"}) {
     ASSERT_TRUE(facts.contains(part)) << part;
     EXPECT_FALSE(facts[part].get<std::string>().empty()) << part;
   }

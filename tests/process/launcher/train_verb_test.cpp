@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include "lockstep/core/error.h"
 #include "tests/process/command.h"
 
 namespace lockstep::testing {
@@ -29,7 +30,12 @@ class Installed {
     return run_command(arguments, variables, folder_.file("lockstep"));
   }
 
-  std::string output() const { return folder_.file("run"); }
+  Ended run(const std::string& arguments) const {
+    return run_command(words(arguments), {}, folder_.file("lockstep"));
+  }
+
+  std::string output() const { return file("run"); }
+  std::string file(const std::string& name) const { return folder_.file(name); }
 
   void remove_trainer() { std::filesystem::remove(folder_.file("lockstep-train")); }
 
@@ -144,7 +150,30 @@ TEST(TrainVerb, NamesTheTrainerThatIsMissing) {
   installed.remove_trainer();
   const auto run = installed.train("--nproc-per-node 2");
   EXPECT_EQ(run.status.code, 4);
-  EXPECT_THAT(run.err, HasSubstr("lockstep-train"));
+  EXPECT_THAT(run.err, HasSubstr("./dev build lockstep-train"));
+}
+
+TEST(BenchVerbs, NameTheProgramThatIsMissing) {
+  const Installed installed("");
+  for (const char* verb : {"bench", "report", "collectives"}) {
+    const auto run = installed.run(concat(verb, " --list"));
+    EXPECT_EQ(run.code(), 4);
+    EXPECT_THAT(run.err, HasSubstr("./dev build lockstep-bench"));
+  }
+}
+
+TEST(BenchVerbs, NameTheProgramOfTheirRanksThatIsMissing) {
+  const Installed installed("");
+  std::filesystem::copy_file(
+      std::filesystem::path(built_lockstep()).parent_path() / "lockstep-bench",
+      installed.file("lockstep-bench"));
+  const auto swept = installed.run("collectives");
+  EXPECT_EQ(swept.code(), 4);
+  EXPECT_THAT(swept.err, HasSubstr("./dev build lockstep-collectives"));
+  const auto studied = installed.run("bench collectives --output " + installed.output());
+  EXPECT_EQ(studied.code(), 4);
+  EXPECT_THAT(studied.err, HasSubstr("./dev build lockstep-collectives"));
+  EXPECT_FALSE(std::filesystem::exists(installed.output())) << "before it begins";
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // Trains in float16 by every way of spreading a model.
 
+#include <filesystem>
 #include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <stdlib.h>
 
 #include "tests/process/train/trained_run.h"
 
@@ -49,6 +52,63 @@ INSTANTIATE_TEST_SUITE_P(
         TrainWay{"Pipeline", "--parallel pp --places 2 --batch-size 128"},
         TrainWay{"PipelineOverRanks", "--parallel pp --nproc-per-node 2 --batch-size 128"}),
     [](const auto& test) { return test.param.name; });
+
+// A processor as the test wants it, for the programs that it starts.
+class Processor {
+ public:
+  explicit Processor(const char* features) { set(features); }
+  Processor(const Processor&) = delete;
+  Processor& operator=(const Processor&) = delete;
+  ~Processor() { ::unsetenv(kVariable); }
+  static void set(const char* features) { ::setenv(kVariable, features, 1); }
+
+ private:
+  static constexpr const char* kVariable = "LOCKSTEP_TEST_CPU_FEATURES";
+};
+
+class AutoPrecision : public ::testing::Test {
+ protected:
+  Ended run(const std::string& flags) const {
+    return train("--model toy --data mock --max-steps 2 --output " + output() + " " + flags);
+  }
+  std::string output() const { return folder_.file("run"); }
+  nlohmann::json summary() const { return nlohmann::json::parse(contents(output() + "/summary.json")); }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(AutoPrecision, FollowsTheProcessorAndIsReported) {
+  const Processor fast("fpu avx512_bf16");
+  const Ended ended = run("--precision auto --nproc-per-node 2");
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_EQ(summary()["precision"], "bf16-mixed");
+  EXPECT_EQ(summary()["precision_asked"], "auto");
+  EXPECT_THAT(ended.err.substr(0, ended.err.find('\n')), HasSubstr("bf16-mixed (auto)"));
+}
+
+TEST_F(AutoPrecision, AResumeOnAnotherProcessorKeepsThePrecision) {
+  const Processor slow("fpu avx2");
+  ASSERT_EQ(run("--precision auto").code(), 0);
+  EXPECT_EQ(summary()["precision"], "32");
+  Processor::set("fpu amx_bf16");
+  const Ended ended = run("--precision auto --resume auto --max-steps 4");
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_EQ(summary()["precision"], "32");
+  EXPECT_EQ(summary()["steps"], 4);
+}
+
+TEST_F(AutoPrecision, TheSlowerChoiceIsReported) {
+  const Processor fast("fpu amx_bf16");
+  const Ended hinted = run("--nproc-per-node 2");
+  EXPECT_THAT(hinted.err, HasSubstr("--precision bf16-mixed (or auto) is usually faster"));
+  EXPECT_EQ(summary()["precision"], "32");
+  EXPECT_FALSE(summary().contains("precision_asked"));
+  std::filesystem::remove_all(output());
+  Processor::set("fpu avx2");
+  const Ended slow = run("--precision bf16-mixed");
+  ASSERT_EQ(slow.code(), 0) << slow.err;
+  EXPECT_THAT(slow.err, HasSubstr("about 5 times slower"));
+}
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -1,32 +1,30 @@
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/cli/train/train_flags.h"
-#include "lockstep/core/error.h"
+#include "lockstep/train/options/run_configuration.h"
+#include "lockstep/train/options/train_flags.h"
 
-namespace lockstep::cli {
+#include "parsed_flags.h"
+
+namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::parsed;
+using testing::refusal;
+using testing::words_of;
 
-TrainCommand parsed(const std::vector<std::string>& arguments, int ranks = 1) {
-  return parse_train_flags(
-             arguments, {.world_size = ranks, .local_world_size = ranks, .unix_time = 0})
-      .value();
-}
-
-std::string refusal(const std::vector<std::string>& arguments, int ranks = 1) {
-  try {
-    parsed(arguments, ranks);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
+constexpr const char* kMany =
+    "--model toy --data mnist:/d:x --repeat 2 --parallel ddp -b 64 --epochs 5 --max-steps 7 "
+    "--max-time 1m30s --precision bf16-mixed --opt sgd --lr 0.5 --momentum 0.8 --weight-decay 1e-4 "
+    "--lr-scale sqrt --output out --seed 7 --backend gloo --val-interval 0 --log-interval 1 "
+    "--limit-train-batches 9 --progress none --resume never --nproc-per-node 2 --dry-run --json";
 
 TEST(TrainFlags, NoneGiveTheDefaults) {
-  const auto options = parsed({}).options;
+  const auto options = parsed("");
   EXPECT_EQ(options.model, "mnist-small");
   EXPECT_EQ(options.data.name, "fashion-mnist");
   EXPECT_EQ(options.parallel, Parallel::kSerial);
@@ -34,62 +32,14 @@ TEST(TrainFlags, NoneGiveTheDefaults) {
   EXPECT_EQ(options.limits.epochs, 3);
   EXPECT_EQ(options.seed, 42);
   EXPECT_EQ(options.output, "runs/19700101T000000Z-mnist-small-serial");
-  EXPECT_EQ(parsed({}, 2).options.parallel, Parallel::kDdp);
+  EXPECT_EQ(parsed("", 2).parallel, Parallel::kDdp);
 }
 
 TEST(TrainFlags, AllAreRead) {
-  const auto command = parsed(
-      {"--model",
-       "toy",
-       "--data",
-       "mnist:/d:x",
-       "--repeat",
-       "2",
-       "--parallel",
-       "ddp",
-       "-b",
-       "64",
-       "--epochs",
-       "5",
-       "--max-steps",
-       "7",
-       "--max-time",
-       "1m30s",
-       "--precision",
-       "bf16-mixed",
-       "--opt",
-       "sgd",
-       "--lr",
-       "0.5",
-       "--momentum",
-       "0.8",
-       "--weight-decay",
-       "1e-4",
-       "--lr-scale",
-       "sqrt",
-       "--output",
-       "out",
-       "--seed",
-       "7",
-       "--backend",
-       "gloo",
-       "--val-interval",
-       "0",
-       "--log-interval",
-       "1",
-       "--limit-train-batches",
-       "9",
-       "--progress",
-       "none",
-       "--resume",
-       "never",
-       "--nproc-per-node",
-       "2",
-       "--dry-run",
-       "--json"},
-      2);
-  const auto& options = command.options;
-  EXPECT_TRUE(command.dry_run && command.json);
+  const auto command = cli::parse_train_flags(
+      words_of(kMany), {.world_size = 2, .local_world_size = 2, .unix_time = 0});
+  const auto& options = command->options;
+  EXPECT_TRUE(command->dry_run && command->json);
   EXPECT_EQ(options.data.name, "mnist");
   EXPECT_EQ(options.data.directory, "/d:x");
   EXPECT_EQ(options.repeat, 2);
@@ -110,102 +60,146 @@ TEST(TrainFlags, AllAreRead) {
   EXPECT_EQ(options.output, "out");
 }
 
+// What one flag writes, the flag itself reads.
+TEST(TrainFlags, ReadWhatTheyWrite) {
+  for (const std::string more :
+       {"--snapshot-interval 10m --resume auto --keep 7 --snapshot-required --val-interval never",
+        "--freeze a.*,b --augment timm --image-size 160 -j 3 --val-split 0.25 --bad-images skip",
+        "--sched multistep --decay-milestones 3,5 --warmup-lr 0.25 --warmup-steps 4 --clip-grad 1",
+        "--model-ema --model-ema-decay 0.99 --model-ema-warmup --resume runs/a --num-classes 12"}) {
+    const TrainOptions options = parsed(kMany + (" " + more), 2);
+    std::vector<std::string> words;
+    for (const auto& flag : train_flags().flags()) {
+      if (!flag.write || flag.write(options) == FlagValue()) continue;
+      words.push_back(flag.spec.name);
+      if (flag.spec.takes_value()) words.push_back(text_of(flag.write(options)));
+    }
+    EXPECT_EQ(config_toml(parsed(words, 2)), config_toml(options)) << more;
+  }
+}
+
+// As versions before the table of flags wrote it, but for the order.
+TEST(TrainFlags, TheFileOfOptionsIsTheOldOne) {
+  const auto lines = [](const std::string& text) {
+    const auto all = split(text, '\n');
+    return std::set<std::string>(all.begin(), all.end());
+  };
+  EXPECT_EQ(
+      lines(config_toml(parsed(kMany, 2))),
+      lines("model = \"toy\"\ndata = \"mnist:/d:x\"\nrepeat = 2\naugment = \"none\"\n"
+            "bad-images = \"fail\"\nval-split = 0.0\nparallel = \"ddp\"\nbackend = \"gloo\"\n"
+            "batch-size = 64\nepochs = 5\nmax-steps = 7\nmax-time = \"90s\"\n"
+            "limit-train-batches = 9\nprecision = \"bf16-mixed\"\nopt = \"sgd\"\nlr = 0.5\n"
+            "momentum = 0.8\nweight-decay = 0.0001\nweight-decay-on = \"all\"\n"
+            "lr-scale = \"sqrt\"\nsched = \"constant\"\ngrad-accum-steps = 1\nsmoothing = 0.0\n"
+            "eval-metric = \"loss\"\nseed = 7\nval-interval = 0\nlog-interval = 1\n"
+            "progress = \"none\"\noutput = \"out\"\nresume = \"never\"\n"
+            "snapshot-overhead = \"1%\"\nkeep = 2\n"));
+}
+
 TEST(TrainFlags, StartAndPrecisionAreRead) {
-  const auto options = parsed({"--pretrained", "w.pth", "--freeze", "features.*,classifier.0.*",
-                               "--precision", "16-mixed"})
-                           .options;
+  const auto options =
+      parsed("--pretrained w.pth --freeze features.*,classifier.0.* --precision 16-mixed");
   EXPECT_EQ(options.pretrained, "w.pth");
   EXPECT_EQ(options.freeze, (std::vector<std::string>{"features.*", "classifier.0.*"}));
   EXPECT_EQ(options.precision, Precision::k16Mixed);
-  EXPECT_EQ(parsed({}).options.freeze, std::vector<std::string>());
+  EXPECT_EQ(parsed("").freeze, std::vector<std::string>());
+  EXPECT_TRUE(parsed("--precision auto").auto_precision);
+  EXPECT_FALSE(parsed("--precision auto --precision 32").auto_precision);
 }
 
 TEST(TrainFlags, PatternsAreNotEmpty) {
-  for (const char* text : {"", ",", "a,,b", "a,"}) {
-    EXPECT_THAT(refusal({"--freeze", text}), HasSubstr("--freeze takes patterns")) << text;
+  for (const char* text : {",", "a,,b", "a,"})
+    EXPECT_THAT(refusal(concat("--freeze ", text)), HasSubstr("--freeze must be PATTERN"));
+}
+
+TEST(TrainFlags, EmptyValuesAreRefused) {
+  for (const auto& flag : train_flags().flags()) {
+    if (!flag.spec.takes_value()) continue;
+    EXPECT_EQ(
+        refusal(flag.spec.name + "="), concat("train: ", flag.spec.name, " must not be empty"));
   }
 }
 
 TEST(TrainFlags, UnderscoresAreDashesInNamesOnly) {
-  const auto options = parsed({"--batch_size=32", "--max_steps", "4", "--output=a_b"}).options;
+  const auto options = parsed("--batch_size=32 --max_steps 4 --output=a_b");
   EXPECT_EQ(options.batch_size, 32);
   EXPECT_EQ(options.limits.steps, 4);
   EXPECT_EQ(options.output, "a_b");
 }
 
-TEST(TrainFlags, LastOfTwoCounts) {
-  EXPECT_EQ(parsed({"--epochs", "1", "--epochs", "2"}).options.limits.epochs, 2);
-}
+TEST(TrainFlags, LastOfTwoCounts) { EXPECT_EQ(parsed("--epochs 1 --epochs 2").limits.epochs, 2); }
 
 TEST(TrainFlags, AnotherLimitTakesThePlaceOfThreeEpochs) {
-  EXPECT_FALSE(parsed({"--max-steps", "10"}).options.limits.epochs);
-  EXPECT_FALSE(parsed({"--max-time", "10s"}).options.limits.epochs);
+  EXPECT_FALSE(parsed("--max-steps 10").limits.epochs);
+  EXPECT_FALSE(parsed("--max-time 10s").limits.epochs);
 }
 
 TEST(TrainFlags, OptimizersHaveTheirOwnDefaults) {
-  EXPECT_EQ(parsed({"--opt", "sgd"}).options.optimizer.lr, 0.01);
-  EXPECT_EQ(parsed({"--opt", "sgd"}).options.optimizer.momentum, 0.9);
-  EXPECT_EQ(parsed({"--opt", "adamw"}).options.optimizer.weight_decay, 0.01);
+  EXPECT_EQ(parsed("--opt sgd").optimizer.lr, 0.01);
+  EXPECT_EQ(parsed("--lr 0.5 --opt sgd").optimizer.lr, 0.5) << "the order does not matter";
+  EXPECT_EQ(parsed("--opt sgd").optimizer.momentum, 0.9);
+  EXPECT_EQ(parsed("--opt adamw").optimizer.weight_decay, 0.01);
 }
 
 TEST(TrainFlags, UnknownOnesAreAnsweredWithTheNearest) {
+  EXPECT_EQ(refusal("--epoch 2"), "train: there is no flag --epoch; did you mean --epochs?");
   EXPECT_THAT(
-      refusal({"--epoch", "2"}),
-      AllOf(HasSubstr("there is no flag --epoch"), HasSubstr("--epochs")));
-  EXPECT_THAT(
-      refusal({"--bach-size=2"}),
+      refusal("--bach-size=2"),
       AllOf(HasSubstr("there is no flag --bach-size"), HasSubstr("--batch-size")));
-  EXPECT_THAT(refusal({"surplus"}), HasSubstr("there is no flag surplus"));
+  EXPECT_THAT(refusal("surplus"), HasSubstr("there is no flag surplus"));
 }
 
 TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
+  EXPECT_THAT(refusal("--opt adma"), HasSubstr("--opt must be one of adam, sgd, adamw: adma"));
   EXPECT_THAT(
-      refusal({"--opt", "adma"}), AllOf(HasSubstr("--opt must be one of adam, sgd, adamw: adma")));
+      refusal("--precision 64"),
+      HasSubstr("--precision must be one of 32, bf16-mixed, 16-mixed, auto: 64"));
   EXPECT_THAT(
-      refusal({"--precision", "64"}),
-      HasSubstr("--precision must be one of 32, bf16-mixed, 16-mixed: 64"));
-  EXPECT_THAT(
-      refusal({"--backend", "nccl"}), HasSubstr("--backend must be one of auto, shm, gloo: nccl"));
-  EXPECT_THAT(refusal({"--epochs", "two"}), HasSubstr("--epochs"));
-  EXPECT_THAT(refusal({"--epochs", "1.5"}), HasSubstr("--epochs"));
-  EXPECT_THAT(refusal({"--epochs"}), HasSubstr("--epochs"));
-  EXPECT_THAT(refusal({"--max-time", "soon"}), HasSubstr("soon"));
-  EXPECT_THAT(refusal({"--data", "mnist:"}), HasSubstr("no folder after the colon"));
+      refusal("--backend nccl"), HasSubstr("--backend must be one of auto, shm, gloo: nccl"));
+  EXPECT_EQ(refusal("--epochs two"), "train: --epochs must be a whole number of at least 1: two");
+  EXPECT_THAT(refusal("--epochs 1.5"), HasSubstr("--epochs must be a whole number"));
+  EXPECT_THAT(refusal("--epochs 99999999999999999999"), HasSubstr("--epochs must be a whole"));
+  EXPECT_EQ(refusal("--lr abc"), "train: --lr must be a number above 0: abc");
+  EXPECT_THAT(refusal("--epochs"), HasSubstr("--epochs"));
+  EXPECT_THAT(refusal("--max-time soon"), HasSubstr("soon"));
+  EXPECT_THAT(refusal("--data mnist:"), HasSubstr("no folder after the colon"));
 }
 
 TEST(TrainFlags, EveryWayIsRead) {
-  const auto options =
-      parsed({"--parallel", "pp", "--places", "2", "--schedule", "gpipe", "--chunks", "5"}).options;
+  const auto options = parsed("--parallel pp --places 2 --schedule gpipe --chunks 5");
   EXPECT_EQ(options.parallel, Parallel::kPp);
   EXPECT_EQ(options.places, 2);
   EXPECT_EQ(options.pipeline.schedule, ScheduleKind::kGPipe);
   EXPECT_EQ(options.pipeline.chunks, 5);
-  EXPECT_EQ(parsed({"--places", "2"}).options.parallel, Parallel::kDdp);
+  EXPECT_EQ(parsed("--places 2").parallel, Parallel::kDdp);
   EXPECT_EQ(
-      parsed({"--parallel", "ddp+mp", "--checkpoint", "always"}, 4).options.pipeline.checkpoint,
-      Checkpoint::kAlways);
-  EXPECT_THAT(refusal({"--parallel", "ppp"}), HasSubstr("--parallel must be one of serial, dp"));
+      parsed("--parallel ddp+mp --checkpoint always", 4).pipeline.checkpoint, Checkpoint::kAlways);
+  EXPECT_THAT(refusal("--parallel ppp"), HasSubstr("--parallel must be one of serial, dp"));
   EXPECT_THAT(
-      refusal({"--parallel", "pp", "--balance", "luck"}),
+      refusal("--parallel pp --balance luck"),
       HasSubstr("--balance must be one of time, size, count: luck"));
 }
 
 TEST(TrainFlags, RanksMustBeThoseThatWereStarted) {
-  EXPECT_EQ(refusal({"--nproc-per-node", "2"}, 2), "");
-  EXPECT_EQ(refusal({"--nproc-per-node", "auto"}, 2), "");
+  EXPECT_NO_THROW(parsed("--nproc-per-node 2", 2));
+  EXPECT_NO_THROW(parsed("--nproc-per-node auto", 2));
   EXPECT_THAT(
-      refusal({"--nproc-per-node", "4"}),
+      refusal("--nproc-per-node 4"),
       HasSubstr("start them with: lockstep train --nproc-per-node 4"));
-  for (const char* bad : {"0", "-1", "x", "1x", "99999999999"}) {
-    EXPECT_THAT(refusal({"--nproc-per-node", bad}), HasSubstr("--nproc-per-node must be")) << bad;
-  }
+  for (const char* bad : {"0", "-1", "x", "1x", "99999999999"})
+    EXPECT_THAT(refusal(concat("--nproc-per-node ", bad)), HasSubstr("--nproc-per-node must be"));
 }
 
 TEST(TrainFlags, HelpIsAskedForByFlag) {
-  EXPECT_FALSE(parse_train_flags({"--model", "x", "--help"}, {}).has_value());
-  EXPECT_FALSE(parse_train_flags({"-h"}, {}).has_value());
-  EXPECT_THAT(train_help(), AllOf(HasSubstr("--batch-size"), HasSubstr("Examples:")));
+  EXPECT_FALSE(cli::parse_train_flags({"--model", "x", "--help"}, {}).has_value());
+  EXPECT_FALSE(cli::parse_train_flags({"-h"}, {}).has_value());
+  EXPECT_THAT(
+      cli::train_help(),
+      AllOf(
+          HasSubstr("-b,--batch-size N               samples a step on each replica [128]\n"),
+          HasSubstr("adam, sgd, adamw [adam]\n"), HasSubstr("Examples:")));
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep

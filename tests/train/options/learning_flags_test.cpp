@@ -3,37 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/cli/train/train_flags.h"
-#include "lockstep/core/error.h"
-#include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/options/run_configuration.h"
 
-namespace lockstep::cli {
+#include "parsed_flags.h"
+
+namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-using Words = std::vector<std::string>;
-
-TrainOptions parsed(const Words& words) {
-  return parse_train_flags(words, {.world_size = 1, .local_world_size = 1, .unix_time = 0})
-      .value()
-      .options;
-}
-
-std::string refusal(const Words& words) {
-  try {
-    parsed(words);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::parsed;
+using testing::refusal;
 
 TEST(LearningFlags, NoneChangeNothing) {
-  const TrainOptions options = parsed({});
+  const TrainOptions options = parsed("");
   EXPECT_EQ(options.optimizer.schedule.kind, LrScheduleKind::kConstant);
   EXPECT_EQ(options.optimizer.weight_decay_on, DecayOn::kAll);
   EXPECT_EQ(options.grad_accum_steps, 1);
@@ -43,44 +28,42 @@ TEST(LearningFlags, NoneChangeNothing) {
 }
 
 TEST(LearningFlags, SchedulesAreRead) {
-  const LrSettings cosine = parsed({"--sched", "cosine", "--warmup-epochs", "1", "--warmup-lr",
-                                    "0.0001", "--min-lr", "1e-6", "--sched-on-updates"})
-                                .optimizer.schedule;
+  const LrSettings cosine =
+      parsed("--sched cosine --warmup-epochs 1 --warmup-lr 0.0001 --min-lr 1e-6 --sched-on-updates")
+          .optimizer.schedule;
   EXPECT_EQ(cosine.kind, LrScheduleKind::kCosine);
   EXPECT_EQ(cosine.warmup_epochs, 1);
   EXPECT_EQ(cosine.warmup_lr, 0.0001);
   EXPECT_EQ(cosine.min_lr, 1e-6);
   EXPECT_TRUE(cosine.on_updates);
   const LrSettings several =
-      parsed({"--sched", "multistep", "--decay-milestones", "30,60,90", "--decay-rate", "0.2"})
-          .optimizer.schedule;
+      parsed("--sched multistep --decay-milestones 30,60,90 --decay-rate 0.2").optimizer.schedule;
   EXPECT_THAT(several.decay_milestones, ElementsAre(30, 60, 90));
   EXPECT_EQ(several.decay_rate, 0.2);
   const LrSettings step =
-      parsed({"--sched", "step", "--decay-epochs", "4", "--warmup-steps", "9"}).optimizer.schedule;
+      parsed("--sched step --decay-epochs 4 --warmup-steps 9").optimizer.schedule;
   EXPECT_EQ(step.decay_epochs, 4);
   EXPECT_EQ(step.warmup_steps, 9);
-  EXPECT_EQ(parsed({"--sched", "poly", "--poly-power", "0.5"}).optimizer.schedule.power, 0.5);
+  EXPECT_EQ(parsed("--sched poly --poly-power 0.5").optimizer.schedule.power, 0.5);
 }
 
 TEST(LearningFlags, OneCycleAndPlateauAreRead) {
-  const LrSettings cycle = parsed({"--sched", "onecycle", "--pct-start", "0.4", "--div-factor",
-                                   "10", "--final-div-factor", "100"})
-                               .optimizer.schedule;
+  const LrSettings cycle =
+      parsed("--sched onecycle --pct-start 0.4 --div-factor 10 --final-div-factor 100")
+          .optimizer.schedule;
   EXPECT_EQ(cycle.pct_start, 0.4);
   EXPECT_EQ(cycle.div_factor, 10);
   EXPECT_EQ(cycle.final_div_factor, 100);
   const LrSettings plateau =
-      parsed({"--sched", "plateau", "--patience-epochs", "3", "--cooldown-epochs", "2"})
-          .optimizer.schedule;
+      parsed("--sched plateau --patience-epochs 3 --cooldown-epochs 2").optimizer.schedule;
   EXPECT_EQ(plateau.patience_epochs, 3);
   EXPECT_EQ(plateau.cooldown_epochs, 2);
 }
 
 TEST(LearningFlags, TheRestIsRead) {
   const TrainOptions options = parsed(
-      {"--weight-decay-on", "weights", "--grad-accum-steps", "4", "--smoothing", "0.1",
-       "--model-ema", "--model-ema-decay", "0.99", "--model-ema-warmup", "--eval-metric", "top5"});
+      "--weight-decay-on weights --grad-accum-steps 4 --smoothing 0.1 --model-ema "
+      "--model-ema-decay 0.99 --model-ema-warmup --eval-metric top5");
   EXPECT_EQ(options.optimizer.weight_decay_on, DecayOn::kWeights);
   EXPECT_EQ(options.grad_accum_steps, 4);
   EXPECT_EQ(options.smoothing, 0.1);
@@ -88,45 +71,46 @@ TEST(LearningFlags, TheRestIsRead) {
   EXPECT_EQ(options.ema->decay, 0.99);
   EXPECT_TRUE(options.ema->warmup);
   EXPECT_EQ(options.eval_metric, EvalMetric::kTop5);
-  EXPECT_EQ(parsed({"--model-ema"}).ema->decay, 0.9998);
+  EXPECT_EQ(parsed("--model-ema").ema->decay, 0.9998);
 }
 
 TEST(LearningFlags, UnknownWordsAreRefusedWithTheNearest) {
   EXPECT_THAT(
-      refusal({"--sched", "cosin"}),
+      refusal("--sched cosin"),
       AllOf(HasSubstr("--sched must be one of constant, step"), HasSubstr("did you mean cosine")));
-  EXPECT_THAT(
-      refusal({"--weight-decay-on", "bias"}), HasSubstr("--weight-decay-on must be one of"));
-  EXPECT_THAT(refusal({"--eval-metric", "top3"}), HasSubstr("--eval-metric must be one of"));
+  EXPECT_THAT(refusal("--weight-decay-on bias"), HasSubstr("--weight-decay-on must be one of"));
+  EXPECT_THAT(refusal("--eval-metric top3"), HasSubstr("--eval-metric must be one of"));
 }
 
 TEST(LearningFlags, MilestonesMustBeAListOfEpochs) {
-  for (const char* text : {"30,", ",30", "30;60", "a", "30,,60", "99999999999999999999", "3 4"})
+  for (const char* text : {"30,", ",30", "30;60", "a", "30,,60", "99999999999999999999", "3_4"})
     EXPECT_THAT(
-        refusal({"--sched", "multistep", "--decay-milestones", text}),
+        refusal(concat("--sched multistep --decay-milestones ", text)),
         HasSubstr("--decay-milestones must be epochs with commas between them"))
         << text;
 }
 
 TEST(LearningFlags, ImpossibleValuesAreRefused) {
   EXPECT_EQ(
-      refusal({"--grad-accum-steps", "0"}), "train: --grad-accum-steps must be at least 1: 0");
-  EXPECT_EQ(refusal({"--smoothing", "1"}), "train: --smoothing must be at least 0 and below 1: 1");
+      refusal("--grad-accum-steps 0"),
+      "train: --grad-accum-steps must be a whole number of at least 1: 0");
+  EXPECT_EQ(
+      refusal("--smoothing 1"), "train: --smoothing must be a number of at least 0 and below 1: 1");
   EXPECT_THAT(
-      refusal({"--model-ema", "--model-ema-decay", "1.5"}),
-      HasSubstr("--model-ema-decay must be at least 0 and below 1"));
-  EXPECT_EQ(refusal({"--model-ema-decay", "0.9"}), "train: --model-ema-decay needs --model-ema");
-  EXPECT_EQ(refusal({"--model-ema-warmup"}), "train: --model-ema-warmup needs --model-ema");
+      refusal("--model-ema --model-ema-decay 1.5"),
+      HasSubstr("--model-ema-decay must be a number of at least 0 and below 1"));
+  EXPECT_EQ(refusal("--model-ema-decay 0.9"), "train: --model-ema-decay needs --model-ema");
+  EXPECT_EQ(refusal("--model-ema-warmup"), "train: --model-ema-warmup needs --model-ema");
   EXPECT_THAT(
-      refusal({"--sched", "plateau", "--val-interval", "0"}),
+      refusal("--sched plateau --val-interval 0"),
       HasSubstr("--sched plateau follows the evaluations"));
-  EXPECT_THAT(refusal({"--sched", "step"}), HasSubstr("needs --decay-epochs"));
+  EXPECT_THAT(refusal("--sched step"), HasSubstr("needs --decay-epochs"));
 }
 
 TEST(LearningFlags, StandInTheRunsConfiguration) {
-  const std::string toml = config_toml(parsed(
-      {"--sched", "multistep", "--decay-milestones", "3,5", "--warmup-epochs", "2", "--smoothing",
-       "0.1", "--model-ema", "--grad-accum-steps", "2"}));
+  const std::string toml =
+      config_toml(parsed("--sched multistep --decay-milestones 3,5 --warmup-epochs 2 --smoothing "
+                         "0.1 --model-ema --grad-accum-steps 2"));
   EXPECT_THAT(
       toml, AllOf(
                 HasSubstr("sched = \"multistep\"\n"), HasSubstr("decay-milestones = \"3,5\"\n"),
@@ -138,4 +122,4 @@ TEST(LearningFlags, StandInTheRunsConfiguration) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep

@@ -1,30 +1,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/cli/train/train_flags.h"
-#include "lockstep/core/error.h"
-#include "lockstep/train/options/options.h"
+#include "parsed_flags.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::refusal;
 
-LoadingSettings parsed(const std::vector<std::string>& arguments) {
-  return cli::parse_train_flags(arguments, {}).value().options.loading;
-}
-
-std::string refusal(const std::vector<std::string>& arguments) {
-  try {
-    parsed(arguments);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
+LoadingSettings parsed(const std::string& line) { return testing::parsed(line).loading; }
 
 TEST(LoadingFlags, NoneGiveTheDefaults) {
-  const LoadingSettings settings = parsed({});
+  const LoadingSettings settings = parsed("");
   EXPECT_EQ(settings.augment, Augment::kNone);
   EXPECT_EQ(settings.bad_images, BadImages::kFail);
   EXPECT_EQ(settings.val_split, 0);
@@ -32,30 +20,34 @@ TEST(LoadingFlags, NoneGiveTheDefaults) {
 }
 
 TEST(LoadingFlags, AreRead) {
-  const LoadingSettings settings = parsed(
-      {"--augment", "timm", "--image_size", "160", "-j", "3", "--bad-images", "skip", "--val-split",
-       "0.25"});
+  const LoadingSettings settings =
+      parsed("--augment timm --image_size 160 -j 3 --bad-images skip --val-split 0.25");
   EXPECT_EQ(settings.augment, Augment::kTimm);
   EXPECT_EQ(settings.image_size, 160);
   EXPECT_EQ(settings.workers, 3);
   EXPECT_EQ(settings.bad_images, BadImages::kSkip);
   EXPECT_EQ(settings.val_split, 0.25);
-  EXPECT_EQ(parsed({"--augment=crop-flip"}).augment, Augment::kCropFlip);
-  EXPECT_EQ(parsed({"--workers", "auto"}).workers, std::nullopt);
+  EXPECT_EQ(parsed("--augment=crop-flip").augment, Augment::kCropFlip);
+  EXPECT_EQ(parsed("--workers auto").workers, std::nullopt);
 }
 
 TEST(LoadingFlags, ThatCannotBeAreRefusedByName) {
   EXPECT_EQ(
-      refusal({"--augment", "tim"}),
+      refusal("--augment tim"),
       "train: --augment must be one of none, crop-flip, timm: tim; did you mean timm?");
+  EXPECT_THAT(refusal("--bad-images hide"), HasSubstr("--bad-images must be one of fail, skip"));
+  EXPECT_EQ(
+      refusal("--workers many"),
+      "train: --workers must be a whole number from 0 to 256, or auto: many");
+  EXPECT_EQ(
+      refusal("--workers 257"),
+      "train: --workers must be a whole number from 0 to 256, or auto: 257");
+  EXPECT_EQ(
+      refusal("--image-size 0"), "train: --image-size must be a whole number from 1 to 16384: 0");
   EXPECT_THAT(
-      refusal({"--bad-images", "hide"}), HasSubstr("--bad-images must be one of fail, skip"));
-  EXPECT_EQ(refusal({"--workers", "many"}), "train: --workers must be a number, or auto: many");
-  EXPECT_EQ(refusal({"--workers", "257"}), "train: --workers must be 0 to 256: 257");
-  EXPECT_EQ(refusal({"--image-size", "0"}), "train: --image-size must be 1 to 16384: 0");
-  EXPECT_THAT(
-      refusal({"--val-split", "1"}), HasSubstr("--val-split must be at least 0 and below 1"));
-  EXPECT_THAT(refusal({"--val-split", "nan"}), HasSubstr("--val-split must be at least 0"));
+      refusal("--val-split 1"),
+      HasSubstr("--val-split must be a number of at least 0 and below 1"));
+  EXPECT_THAT(refusal("--val-split nan"), HasSubstr("--val-split must be a number of at least 0"));
 }
 
 TEST(Workers, AreAsManyAsAskedOrHalfOfTheCores) {

@@ -5,19 +5,16 @@
 
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep {
 namespace {
 
 std::string refusal(const TrainOptions& options, int world_size = 1) {
-  try {
-    check_options(options, world_size);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of<InvalidArgument>([&] { check_options(options, world_size); });
 }
 
-TEST(Options, DefaultsAreAccepted) { EXPECT_EQ(refusal(TrainOptions{}), ""); }
+TEST(Options, DefaultsAreAccepted) { EXPECT_NO_THROW(check_options(TrainOptions{}, 1)); }
 
 TEST(Options, SerialOnSeveralRanksIsRefusedWithAdvice) {
   EXPECT_EQ(
@@ -28,13 +25,19 @@ TEST(Options, SerialOnSeveralRanksIsRefusedWithAdvice) {
 TEST(Options, ImpossibleValuesNameTheirFlag) {
   TrainOptions options;
   options.batch_size = 0;
-  EXPECT_EQ(refusal(options), "train: --batch-size must be at least 1: 0");
+  EXPECT_EQ(refusal(options), "train: --batch-size must be a whole number of at least 1: 0");
   options = {};
   options.limits.epochs = 0;
-  EXPECT_EQ(refusal(options), "train: --epochs must be at least 1: 0");
+  EXPECT_EQ(refusal(options), "train: --epochs must be a whole number of at least 1: 0");
+  options = {};
+  options.val_interval = -2;
+  EXPECT_THAT(refusal(options), ::testing::HasSubstr("--val-interval must be a whole number"));
+  options = {};
+  options.ema = EmaSettings{.decay = 1};
+  EXPECT_THAT(refusal(options), ::testing::HasSubstr("--model-ema-decay must be a number"));
   options = {};
   options.optimizer.lr = -1;
-  EXPECT_THAT(refusal(options), testing::HasSubstr("--lr must be a number above 0"));
+  EXPECT_THAT(refusal(options), ::testing::HasSubstr("--lr must be a number above 0"));
   options = {};
   options.optimizer.momentum = 0.9;
   EXPECT_EQ(refusal(options), "train: --momentum is for --opt sgd; adam has its own");
@@ -44,6 +47,14 @@ TEST(Options, DefaultFolderNamesTimeModelAndWay) {
   TrainOptions options;
   options.parallel = Parallel::kDdp;
   EXPECT_EQ(default_output(options, 1767225600), "runs/20260101T000000Z-mnist-small-ddp");
+}
+
+TEST(Options, ThePrecisionSaysWhoChoseIt) {
+  TrainOptions options;
+  EXPECT_EQ(precision_text(options), "32");
+  options.auto_precision = true;
+  options.precision = Precision::kBf16Mixed;
+  EXPECT_EQ(precision_text(options), "bf16-mixed (auto)");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // of rates is what the schedules do.
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -10,11 +11,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/cli/train/train_flags.h"
-#include "lockstep/core/error.h"
 #include "lockstep/train/options/lr_settings.h"
+#include "lockstep/train/options/train_flags.h"
 
-namespace lockstep::cli {
+#include "parsed_flags.h"
+
+namespace lockstep {
 namespace {
 
 std::vector<std::string> lines_with(const std::string& name, const std::string& beginning) {
@@ -33,9 +35,7 @@ TrainOptions options_of(const std::string& line) {
     if (!words.empty() && words.back() == "--nproc-per-node") ranks = std::stoi(word);
     words.push_back(word);
   }
-  return parse_train_flags(words, {.world_size = ranks, .local_world_size = ranks, .unix_time = 0})
-      .value()
-      .options;
+  return testing::parsed(words, ranks);
 }
 
 TEST(TrainingPage, ItsCommandsCanBeGiven) {
@@ -74,5 +74,19 @@ TEST(TrainingPage, ItsTableIsThatOfTheSchedules) {
   }
 }
 
+// LOCKSTEP_WRITE_PAGE=1 brings the page up to date.
+TEST(TrainingPage, ItsFlagsAreThoseOfTheTable) {
+  const std::string path = std::string(LOCKSTEP_SOURCE_DIR) + "/docs/training.md";
+  std::ostringstream page;
+  page << std::ifstream(path).rdbuf();
+  const std::string heading = "## All flags\n", text = page.str();
+  const auto begin = text.find(heading);
+  ASSERT_NE(begin, std::string::npos);
+  const std::string now = heading + flags_as_markdown(train_flags().specs());
+  if (std::getenv("LOCKSTEP_WRITE_PAGE") != nullptr)
+    std::ofstream(path) << text.substr(0, begin) << now;
+  EXPECT_EQ(text.substr(begin), now) << "run with LOCKSTEP_WRITE_PAGE=1, and look at the page";
+}
+
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep

@@ -33,6 +33,7 @@ TEST(TrainPlan, SaysWhatTheRunWouldDo) {
       "  optimizer  adam, learning rate 0.001\n"
       "  precision  32\n"
       "  memory     at least 62 MB a rank, and activations; 8000 MB available\n"
+      "  flags      --parallel ddp --output runs/x\n"
       "  output     runs/x\n");
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::cli {
+namespace lockstep {
 
 /// Counts the letters to insert, delete, replace, or swap with their neighbour, that make one word
 /// the other.
@@ -16,4 +16,4 @@ std::size_t edit_distance(const std::string& from, const std::string& to);
 /// Underscores count as dashes; a word that begins a known one is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep

@@ -1,8 +1,8 @@
-#include "lockstep/cli/flags/suggest.h"
+#include "lockstep/core/suggest.h"
 
 #include <algorithm>
 
-namespace lockstep::cli {
+namespace lockstep {
 namespace {
 
 std::string with_dashes(std::string word) {
@@ -49,4 +49,4 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return "; did you mean " + *best + "?";
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep

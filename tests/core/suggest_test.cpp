@@ -1,8 +1,8 @@
-#include "lockstep/cli/flags/suggest.h"
+#include "lockstep/core/suggest.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::cli {
+namespace lockstep {
 namespace {
 
 TEST(EditDistance, CountsLetters) {
@@ -29,4 +29,4 @@ TEST(DidYouMean, IsSilentWhenNothingIsNear) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// Measures and reports; `lockstep` executes it for the verbs bench, report and collectives.
+
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+
+namespace lockstep::cli {
+namespace {
+
+int run_verb(int count, char** values) {
+  check(count > 1, "lockstep-bench is started by lockstep bench, report and collectives");
+  const std::string verb = values[1];
+  const std::vector<std::string> arguments(values + 2, values + count);
+  if (verb == "bench") return bench(arguments);
+  if (verb == "report") return report(arguments);
+  check(verb == "collectives", "lockstep-bench: there is no verb ", verb);
+  return collectives(arguments);
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int count, char** values) {
+  return lockstep::run_program("lockstep", lockstep::cli::run_verb, count, values);
+}

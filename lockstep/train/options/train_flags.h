@@ -1,0 +1,15 @@
+#pragma once
+
+#include "lockstep/core/flag_table.h"
+#include "lockstep/train/options/options.h"
+
+namespace lockstep {
+
+/// All flags of `lockstep train`. The command line, its help, config.toml, the comparison before a
+/// run is resumed, the plan of a dry run and the table in docs/training.md are made from it.
+///
+/// Flags that concern the start of the ranks, and --dry-run and --json, have no reader: who parses
+/// asks for them.
+const FlagTable<TrainOptions>& train_flags();
+
+}  // namespace lockstep
