@@ -1,3 +1,5 @@
+#include "lockstep/launch/strays.h"
+
 #include <algorithm>
 #include <string>
 
@@ -8,7 +10,6 @@
 #include <unistd.h>
 
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 namespace {

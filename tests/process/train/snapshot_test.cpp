@@ -176,7 +176,7 @@ TEST_F(TrainSnapshot, AFullDiskEndsARunThatRequiresSnapshots) {
   kill_early(run);
   const auto before = run.newest();
   const FileSizeLimit limit(3 * fs::file_size(before.path / "model.safetensors") / 2);
-  const Ended ended = run.complete("--snapshot-required");
+  const Ended ended = run.attempt("--snapshot-required");
   EXPECT_EQ(ended.code(), 4) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("File too large"));
   EXPECT_EQ(run.newest().path, before.path);
@@ -193,7 +193,7 @@ TEST_F(TrainSnapshot, ABrokenOneIsSkippedAndNamed) {
       .seekp(size / 2)
       .put('\x55');
   ASSERT_EQ(run.newest().refused.size(), 1U);
-  const Ended ended = run.attempt();
+  const Ended ended = run.complete();
   EXPECT_THAT(
       ended.err, AllOf(HasSubstr(broken.filename().string()), HasSubstr("model.safetensors")));
   EXPECT_TRUE(run.outcome() == undisturbed.outcome());
@@ -220,7 +220,7 @@ TEST_F(TrainSnapshot, ANamedRunWithoutAUsableOneIsRefused) {
 TEST_F(TrainSnapshot, AnotherTrainingIsRefusedWithAllDifferences) {
   const ResumableRun run(flags());
   kill_early(run);
-  const Ended ended = run.complete("--lr 0.5 --batch-size 8 --nproc-per-node 2");
+  const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2");
   EXPECT_EQ(ended.code(), 3) << ended.err;
   EXPECT_THAT(
       ended.err, AllOf(HasSubstr("--lr:"), HasSubstr("--batch-size: the snapshot has 16, now 8")));
@@ -250,6 +250,7 @@ TEST_P(TrainRestart, TheLauncherGoesOnAfterARankHasDied) {
   ASSERT_GT(victim, 0);
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
   const Ended ended = command.wait();
+  EXPECT_EQ(ended.code(), 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("rank " + std::to_string(GetParam())));
   EXPECT_EQ(run.summary()["restarts"], 1);
   EXPECT_TRUE(undisturbed.summary()["recovery_seconds"].is_null());
