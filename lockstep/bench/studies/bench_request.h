@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/bench/experiment/study.h"
-#include "lockstep/bench/studies/study_options.h"
+#include "lockstep/bench/study/study_options.h"
 
 namespace lockstep::bench {
 
