@@ -35,8 +35,8 @@ struct Study {
 };
 
 /// Throws InvalidArgument that names the study and the cell where something cannot be: no or equal
-/// ids, an id that is no file's name, a name of a setting twice, no command, rounds or places less
-/// than 1, a variable without `=`, no `values`.
+/// ids, an id that is not a file's name, a name of a setting twice, no command, rounds or places
+/// less than 1, a variable without `=`, no `values`.
 void check_study(const Study& study);
 
 }  // namespace lockstep::bench

@@ -66,8 +66,7 @@ Facts facts_of(const RunReport& run) {
   const auto test = summary.test_accuracy ? summary.test_accuracy : run.history.test_accuracy;
   if (test) add_fact(facts, "test accuracy", cell(test, 4));
   add_fact(facts, "seconds of training", cell(run.history.seconds, 2));
-  if (run.history.samples_per_s)
-    add_fact(facts, "samples/s", cell(run.history.samples_per_s, 0));
+  if (run.history.samples_per_s) add_fact(facts, "samples/s", cell(run.history.samples_per_s, 0));
   add_fact(facts, "restarts", std::optional(run.history.restarts.size()));
   add_fact(facts, "parameters", summary.parameters_hash);
   add_fact(facts, "resumed from", summary.resumed_from);

@@ -52,7 +52,8 @@ std::string what_it_was(const SummaryFacts& facts) {
 }
 
 std::string ending(const RunReport& run) {
-  if (!run.folder.summary) return "no summary.json: it is still running, or its processes were killed\n";
+  if (!run.folder.summary)
+    return "no summary.json: it is still running, or its processes were killed\n";
   const SummaryFacts& facts = *run.folder.summary;
   std::string line = concat("stopped by ", shown_or_nothing(facts.stopped_by));
   if (facts.steps) line += concat(" at step ", *facts.steps);

@@ -1,6 +1,6 @@
 #include "lockstep/bench/results_file/results_file.h"
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/strict_json.h"
 
 namespace lockstep::bench {
@@ -17,73 +19,43 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kMostCount = 1'000'000;
+constexpr std::int64_t kMostCount = 1'000'000;
 constexpr double kMostSeconds = 1e9;  // of an epoch
 
-/// Takes what a line must have.
-class LineFields {
- public:
-  LineFields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object_.is_object()) refuse("it is no JSON object");
-  }
+int count_of(const JsonFields& fields, const char* key) {
+  return static_cast<int>(fields.count(key, 1, kMostCount));
+}
 
-  int count(const char* name) const {
-    const Json& value = at(name);
-    const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() > 0 &&
-                      value.get<std::uint64_t>() <= kMostCount;
-    if (!fits) refuse(concat("'", name, "' must be a whole number above 0: ", value.dump()));
-    return value.get<int>();
-  }
+double seconds_of(const JsonFields& fields, const char* key) {
+  const double seconds = fields.seconds(key);
+  if (seconds <= 0 || seconds >= kMostSeconds) fields.refuse(key, "be seconds above 0");
+  return seconds;
+}
 
-  double seconds(const char* name) const {
-    const Json& value = at(name);
-    const bool fits = value.is_number() && std::isfinite(value.get<double>()) &&
-                      value.get<double>() > 0 && value.get<double>() < kMostSeconds;
-    if (!fits) refuse(concat("'", name, "' must be seconds above 0: ", value.dump()));
-    return value.get<double>();
-  }
+// Empty where there is none.
+std::string word_of(
+    const JsonFields& fields, const char* key, const std::vector<std::string>& known) {
+  const std::string word = fields.items().contains(key) ? fields.text(key) : "";
+  const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
+  if (fields.items().contains(key) && !is_known) fields.refuse(key, "be one of " + joined(known));
+  return word;
+}
 
-  bool has(const char* name) const { return object_.contains(name); }
+bool flag_of(const JsonFields& fields, const char* key) {
+  return fields.has(key) && fields.items().at(key) == true;
+}
 
-  // Empty where there is none.
-  std::string word(const char* name, const std::vector<std::string>& known) const {
-    if (!has(name)) return "";
-    const Json& value = object_.at(name);
-    for (const std::string& each : known) {
-      if (value == each) return each;
-    }
-    std::string list;
-    for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
-    refuse(concat("'", name, "' must be one of ", list, ": ", value.dump()));
-  }
-
-  bool flag(const char* name) const { return has(name) && object_.at(name) == true; }
-
- private:
-  const Json& at(const char* name) const {
-    if (!has(name)) refuse(concat("'", name, "' is missing"));
-    return object_.at(name);
-  }
-
-  [[noreturn]] void refuse(const std::string& reason) const {
-    throw DataError(where_ + ": " + reason);
-  }
-
-  const Json& object_;
-  std::string where_;
-};
-
-ResultsLine line_of(const LineFields& fields) {
+ResultsLine line_of(const JsonFields& fields) {
   ResultsLine line{
-      .model = fields.word("model_size", {"small", "large"}),
-      .repeat = fields.count("n_dataset_repeat"),
-      .batch = fields.count("batch_size"),
-      .places = fields.count("n_gpus"),
-      .way = fields.word("parallel", {"serial", "dp", "ddp"}),
-      .first_seconds = fields.seconds("first epoch time"),
-      .second_seconds = fields.seconds("second epoch time"),
-      .extrapolated = fields.flag("extrapolated"),
-      .oversubscribed = fields.flag("oversubscribed")};
+      .model = word_of(fields, "model_size", {"small", "large"}),
+      .repeat = count_of(fields, "n_dataset_repeat"),
+      .batch = count_of(fields, "batch_size"),
+      .places = count_of(fields, "n_gpus"),
+      .way = word_of(fields, "parallel", {"serial", "dp", "ddp"}),
+      .first_seconds = seconds_of(fields, "first epoch time"),
+      .second_seconds = seconds_of(fields, "second epoch time"),
+      .extrapolated = flag_of(fields, "extrapolated"),
+      .oversubscribed = flag_of(fields, "oversubscribed")};
   if (!line.model.empty()) line.model = "mnist-" + line.model;
   if (line.way.empty()) line.way = line.places == 1 ? "serial" : "dp";
   return line;
@@ -112,9 +84,7 @@ std::string setting(const Sample& sample, const char* name) {
 
 int count(const Sample& sample, const char* name) {
   const std::string text = setting(sample, name);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  if (const auto value = parse_number<int>(text)) return *value;
   throw DataError(
       concat("samples.jsonl: a sample of ", sample.cell, " has ", name, " '", text, "'"));
 }
@@ -163,7 +133,7 @@ ResultsFile parse_results(std::string_view text, const std::string& file) {
       break;
     }
     const Json object = parse_strict_json(line, where);
-    results.lines.push_back(line_of(LineFields(object, where)));
+    results.lines.push_back(line_of(JsonFields(object, where)));
   }
   name_models_by_order(results, file);
   return results;

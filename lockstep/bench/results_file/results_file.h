@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-/// Is one line of results as the study's notebook writes them, or as we do.
+/// One line of results as the study's notebook writes them, or as we do.
 struct ResultsLine {
   std::string model;  ///< `mnist-small` or `mnist-large`
   int repeat = 1;
@@ -22,10 +22,10 @@ struct ResultsLine {
   bool oversubscribed = false;  ///< more places than cores
 };
 
-/// Holds the lines of a file, and what a reader must know of it.
+/// The lines of a file, and what a reader must know of it.
 struct ResultsFile {
   std::vector<ResultsLine> lines;
-  std::vector<std::string> notes;  ///< a torn line that was left out; models told by order
+  std::vector<std::string> notes;  ///< a torn line that was left out; models named by order
 };
 
 /// Writes a sample that worked as one JSON object without a newline: the notebook's keys

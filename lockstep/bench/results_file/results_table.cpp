@@ -4,8 +4,8 @@
 #include <map>
 #include <tuple>
 
-#include "lockstep/bench/statistics/median.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

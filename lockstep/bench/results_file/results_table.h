@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// Is a file of results and what its columns are called.
+/// A file of results and what its columns are called.
 struct ResultsSource {
   std::string name;
   ResultsFile file;

@@ -14,8 +14,8 @@
 #include "lockstep/bench/plot/svg.h"
 #include "lockstep/bench/report/replace_file.h"
 #include "lockstep/bench/results_file/results_file.h"
-#include "lockstep/bench/study/cell_note.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/study/cell_note.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/strict_json.h"
 
@@ -39,7 +39,7 @@ std::string machine_text(const std::filesystem::path& path) {
   if (!file) return concat(path.filename().string(), " is missing: the machine is not known\n");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const nlohmann::json facts = parse_strict_json(text, path.string());
-  if (!facts.is_object()) throw DataError(concat(path.string(), ": is no JSON object"));
+  if (!facts.is_object()) throw DataError(concat(path.string(), ": is not a JSON object"));
   return concat(
       "processor: ", field(facts, "processor", "model"),
       ", cores that may be used: ", field(facts, "processor", "cores_usable"),

@@ -37,8 +37,8 @@ std::string bench_text(const BenchReport& report);
 std::string bench_json(const BenchReport& report);
 
 /// Returns in a few lines with what samples were measured: of a file that `lockstep env --json`
-/// could have written what matters, and of the samples when, how evenly and how undisturbed. Says so
-/// if the file is missing; one that is not JSON is a DataError.
+/// could have written what matters, and of the samples when, how evenly and how undisturbed. Says
+/// so if the file is missing; one that is not JSON is a DataError.
 std::string environment_text(const std::filesystem::path& file, std::span<const Sample> samples);
 
 }  // namespace lockstep::bench

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/report/replace_file.h"
+#include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/strict_json.h"

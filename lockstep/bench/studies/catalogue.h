@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-/// Is a study that can be run.
+/// A study that can be run.
 struct StudyEntry {
   std::string name;               ///< as on the command line
   std::string about;              ///< what it measures, in a line

@@ -69,9 +69,8 @@ TableOf<SampleRow> sample_columns(
   table.name("cell", [](const SampleRow& row) { return row.result->cell.id; })
       .number("round", [](const SampleRow& row) { return row.sample->round; });
   for (const auto& [name, head] : values) {
-    table.number(head, [name = name](const SampleRow& row) {
-      return value_text(*row.sample, name);
-    });
+    table.number(
+        head, [name = name](const SampleRow& row) { return value_text(*row.sample, name); });
   }
   const auto if_tried = [](double Sample::*seconds) {
     return [seconds](const SampleRow& row) {
@@ -123,8 +122,10 @@ std::string note_of_both(const std::string& dp, const std::string& ddp) {
 std::string oversubscribed_note(bool any, const std::string& places) {
   if (!any) return "";
   return concat(
-      "oversubscribed: more ", places, " than cores; they compete for the same cores, so it is "
-      "not a fair test of that many ", places);
+      "oversubscribed: more ", places,
+      " than cores; they compete for the same cores, so it is "
+      "not a fair test of that many ",
+      places);
 }
 
 std::string sample_table_id(const std::string& study) { return study + "-samples"; }

@@ -19,7 +19,8 @@ std::optional<plot::Point> point_of(
     double x, const std::optional<Estimate>& estimate, double factor = 1);
 std::optional<plot::Point> point_of(
     double x, const std::optional<double>& value, double factor = 1);
-inline std::optional<plot::Point> point_of(double, const std::optional<plot::Point>& point, double) {
+inline std::optional<plot::Point> point_of(
+    double, const std::optional<plot::Point>& point, double) {
   return point;
 }
 
@@ -56,10 +57,7 @@ class BarsOf {
  public:
   template <class Category>
   BarsOf(std::string id, std::string title, std::string x, std::string y, Category category)
-      : figure_{.id = std::move(id),
-                .title = std::move(title),
-                .x = {.label = std::move(x)},
-                .y = {.label = std::move(y)}},
+      : figure_{.id = std::move(id), .title = std::move(title), .x = {.label = std::move(x)}, .y = {.label = std::move(y)}},
         category_([category](const Row& row) { return std::invoke(category, row); }) {}
 
   template <class Value>

@@ -56,8 +56,7 @@ std::optional<Estimate> ratio_of(
 
 template <class Cells>
 bool any_oversubscribed(const Cells& cells) {
-  return first_where(cells, [](const auto& cell) { return cell.result.oversubscribed; }) !=
-         nullptr;
+  return first_where(cells, [](const auto& cell) { return cell.result.oversubscribed; }) != nullptr;
 }
 
 /// Returns the least of a coordinate among oversubscribed cells; 0 if there are none.

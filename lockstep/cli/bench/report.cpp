@@ -8,8 +8,8 @@
 
 #include "lockstep/bench/page/text.h"
 #include "lockstep/bench/report/run_page.h"
-#include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/bench/results_file/results_table.h"
+#include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/cli/flags/flag_parser.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"

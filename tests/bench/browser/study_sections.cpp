@@ -16,8 +16,7 @@ page::Section throughput_section() {
 
 page::Section ddp_scaling_section() {
   const Study study = ddp_scaling::made_scaling_study(2);
-  return study.report(
-      study, ddp_scaling::made_scaling_rounds(study, ddp_scaling::usual_scaling()));
+  return study.report(study, ddp_scaling::made_scaling_rounds(study, ddp_scaling::usual_scaling()));
 }
 
 // The whole grid, whose figures have the most in them.

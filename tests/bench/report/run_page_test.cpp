@@ -37,10 +37,9 @@ class RunPage : public ::testing::Test {
   lockstep::testing::TemporaryFolder folder_;
 };
 
-const std::string kTwoEpochs = train_line(0, 1, 4, 0.5, 1) +
-                               evaluation_line(0, 1, 4, "val", 0.25, 0.875) +
-                               train_line(0, 2, 8, 0.25, 2) +
-                               evaluation_line(0, 2, 8, "val", 0.125, 0.9375);
+const std::string kTwoEpochs =
+    train_line(0, 1, 4, 0.5, 1) + evaluation_line(0, 1, 4, "val", 0.25, 0.875) +
+    train_line(0, 2, 8, 0.25, 2) + evaluation_line(0, 2, 8, "val", 0.125, 0.9375);
 
 TEST_F(RunPage, PlotsLossAndAccuracyByEpoch) {
   const auto section = section_of(kTwoEpochs);

@@ -16,8 +16,8 @@
 namespace lockstep::bench {
 namespace {
 
-using ::testing::HasSubstr;
 using data_parallel::made_epochs;
+using ::testing::HasSubstr;
 using ::testing::Not;
 
 const BenchRequest kRequest{

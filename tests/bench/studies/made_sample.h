@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/bench/experiment/study.h"
-#include "lockstep/bench/statistics/oversubscription.h"
+#include "lockstep/bench/statistics/load_meter.h"
 
 namespace lockstep::bench::testing {
 

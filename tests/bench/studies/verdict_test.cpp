@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/bench/statistics/ratio.h"
+#include "lockstep/bench/statistics/median.h"
 
 namespace lockstep::bench {
 namespace {
@@ -24,6 +24,8 @@ Estimate twice(int rounds) {
   return estimate_ratio(numerators, denominators);
 }
 
+Verdict of(const std::vector<Estimate>& ratios) { return {.ratios = ratios}; }
+
 TEST(Verdict, IsSignificantOnlyByTheWholeInterval) {
   EXPECT_TRUE(above_one(Estimate{1.5, 1.01, 1.6, 0.75, 3}));
   EXPECT_FALSE(above_one(Estimate{1.5, 1.0, 1.6, 0.75, 3}));
@@ -41,11 +43,11 @@ TEST(Verdict, IsSureFromFiveRoundsOn) {
 }
 
 TEST(Verdict, OfSeveralIsThatOfTheFewestRounds) {
-  EXPECT_EQ(Verdict{std::vector{twice(5), twice(7)}}.sure("faster"), "surely faster");
-  EXPECT_EQ(Verdict{std::vector{twice(5), twice(3)}}.sure("faster"), "faster in every round");
-  EXPECT_EQ(Verdict{std::vector{twice(1), twice(5)}}.sure("faster"), "surely faster");
-  EXPECT_TRUE(Verdict{std::vector{twice(1), twice(2)}}.has_intervals());
-  EXPECT_FALSE(Verdict{std::vector{twice(1)}}.has_intervals());
+  EXPECT_EQ(of({twice(5), twice(7)}).sure("faster"), "surely faster");
+  EXPECT_EQ(of({twice(5), twice(3)}).sure("faster"), "faster in every round");
+  EXPECT_EQ(of({twice(1), twice(5)}).sure("faster"), "surely faster");
+  EXPECT_TRUE(of({twice(1), twice(2)}).has_intervals());
+  EXPECT_FALSE(of({twice(1)}).has_intervals());
 }
 
 TEST(Verdict, NamesTheSide) {
@@ -60,14 +62,14 @@ TEST(Verdict, NamesTheSide) {
 
 TEST(Verdict, ExplainsItsWords) {
   EXPECT_EQ(Verdict().explained(), "");
-  EXPECT_THAT(Verdict{std::vector{twice(1)}}.explained(), HasSubstr("nothing is sure"));
+  EXPECT_THAT(of({twice(1)}).explained(), HasSubstr("nothing is sure"));
   EXPECT_THAT(
-      Verdict{std::vector{twice(1), twice(2)}}.explained(),
+      of({twice(1), twice(2)}).explained(),
       ContainsRegex("over 2 rounds .* 50 %: .*every round.* not sure.* 5 rounds"));
   EXPECT_THAT(
-      Verdict{std::vector{twice(5)}}.explained(),
+      of({twice(5)}).explained(),
       ContainsRegex("over 5 rounds .* 94 %; sure means .* one side of 1"));
-  const std::string both = Verdict{std::vector{twice(6), twice(3)}}.explained();
+  const std::string both = of({twice(6), twice(3)}).explained();
   EXPECT_THAT(both, HasSubstr("over 3 to 6 rounds"));
   EXPECT_THAT(both, HasSubstr("a probability of 75 % to 97 %"));
   EXPECT_THAT(both, Not(HasSubstr("sure means")));

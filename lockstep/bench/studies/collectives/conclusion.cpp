@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "lockstep/bench/studies/collectives/study.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/studies/collectives/study.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

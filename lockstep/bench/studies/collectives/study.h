@@ -10,8 +10,8 @@
 #include "lockstep/bench/study/study_of.h"
 #include "lockstep/bench/study/study_options.h"
 
-/// At which sizes collectives over shared memory and over threads are faster than Gloo; each cell is
-/// a sweep over sizes.
+/// At which sizes collectives over shared memory and over threads are faster than Gloo; each cell
+/// is a sweep over sizes.
 namespace lockstep::bench::collectives {
 
 /// A way of carrying collectives that the study compares.
@@ -30,7 +30,7 @@ const std::vector<Way>& ways();
 /// A point of the grid: a sweep over sizes.
 struct Point {
   Collective collective = Collective::kAllReduce;
-  std::string way;
+  std::string way = {};
   int ranks = 2;
   std::int64_t largest = 0;  ///< bytes of a message
 
@@ -93,8 +93,8 @@ std::vector<Panel> panels_of(const Cells& cells);
 /// Returns a size as text: `64 KiB`.
 std::string size_text(std::int64_t bytes);
 
-/// Tables of the times of calls by size and way beside what a copy predicts, the two bandwidths, how
-/// many times as fast as Gloo each way is, and the times of the smallest message.
+/// Tables of the times of calls by size and way beside what a copy predicts, the two bandwidths,
+/// how many times as fast as Gloo each way is, and the times of the smallest message.
 std::vector<page::Table> tables(const Cells& cells);
 
 /// Figures of each panel: time, bus bandwidth and how many times as fast as Gloo over the size of

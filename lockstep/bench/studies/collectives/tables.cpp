@@ -128,7 +128,8 @@ page::Table ratio_table(const Panels& panels) {
         [way](const Row& row) { return row.panel->gloo_over(way->name, row.bytes); }, ratio_text);
   }
   return table.name("note", &Row::note)
-      .notes({"Gloo's time by that of the way, from rounds that both have; no interval of one round"})
+      .notes(
+          {"Gloo's time by that of the way, from rounds that both have; no interval of one round"})
       .of(rows_of(panels));
 }
 
@@ -247,8 +248,7 @@ std::vector<page::Table> tables(const Cells& cells) {
       table_by_ways(
           panels, table_of("time", "Time of a call"), "[µs]", shown_microseconds,
           explanations(panels)),
-      ratio_table(panels),
-      latency_table(panels),
+      ratio_table(panels), latency_table(panels),
       table_by_ways(
           panels, table_of("algorithm-bandwidth", "Algorithm bandwidth: message / time"), "[GB/s]",
           algorithm_bandwidth, {}),

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "lockstep/bench/statistics/oversubscription.h"
+#include "lockstep/bench/statistics/load_meter.h"
 #include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/train_command.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -58,7 +58,7 @@ std::string paid_text(const Cells& cells, const std::string& model, const std::s
 std::string advice(const Verdict& choice) {
   if (choice.is_above()) return ": take ddp";
   if (choice.is_below()) return ": take dp";
-  return choice.ratios.empty() ? "" : "; no significant difference between them";
+  return choice.ratios.empty() ? "" : "; neither is clearly faster";
 }
 
 std::string answer_of(const Cells& cells, const std::string& model) {

@@ -55,7 +55,9 @@ std::vector<Panel> panels(const Cells& cells) {
   return all;
 }
 
-std::string series_name(const std::string& what, int batch) { return concat(what, ", batch ", batch); }
+std::string series_name(const std::string& what, int batch) {
+  return concat(what, ", batch ", batch);
+}
 
 // A line needs two points.
 void add_published(Figure& figure, const Panel& panel, bool second) {
@@ -81,8 +83,7 @@ Figure epoch_figure(const Panel& panel, bool second) {
         return cell.batch == batch && (cell.way == way || cell.places == 1);
       });
       add_if_any(
-          figure,
-          series_of(series_name(way, batch), Style::kLine, shown, [&](const Cell* cell) {
+          figure, series_of(series_name(way, batch), Style::kLine, shown, [&](const Cell* cell) {
             return point_of(cell->places, cell->estimate(second ? kSecondEpoch : kFirstEpoch));
           }));
     }
@@ -98,9 +99,8 @@ Figure speed_up_figure(const Panel& panel) {
       "speed-up", "how many times as fast as one place", "speed-up of the second epoch");
   for (const int batch : panel.batches()) {
     for (const std::string way : kWays) {
-      const auto shown = select(panel.cells, [&](const Cell& cell) {
-        return cell.batch == batch && cell.way == way;
-      });
+      const auto shown = select(
+          panel.cells, [&](const Cell& cell) { return cell.batch == batch && cell.way == way; });
       auto series = series_of(series_name(way, batch), Style::kLine, shown, [&](const Cell* cell) {
         return point_of(cell->places, speed_up(panel.cells, *cell));
       });
@@ -132,12 +132,10 @@ Figure choice_figure(const Panel& panel) {
     const char* mark = dp.result.oversubscribed ? " (oversubscribed)" : "";
     return concat(dp.batch, " x ", dp.places, mark);
   };
-  return BarsOf<Cell>(
-             form.id, form.title, "batch on each place x places", form.y.label, category)
+  return BarsOf<Cell>(form.id, form.title, "batch on each place x places", form.y.label, category)
       .bars("dp", [](const Cell& dp) { return dp.estimate(kSecondEpoch); })
       .bars("ddp", [&](const Cell& dp) { return ddp(dp)->estimate(kSecondEpoch); })
-      .of(select(panel.cells,
-                 [&](const Cell& dp) { return dp.way == "dp" && ddp(dp) != nullptr; }),
+      .of(select(panel.cells, [&](const Cell& dp) { return dp.way == "dp" && ddp(dp) != nullptr; }),
           panel.note());
 }
 

@@ -9,8 +9,7 @@ constexpr const char* kPublishedWith =
     "Python PyTorch's DataParallel on NVIDIA Tesla K80s, 2 virtual CPUs, MNIST";
 
 std::string note_of(const Cell& cell) {
-  return noted(
-      {cell_note(cell.result, kSecondEpoch), extrapolated_note(epoch_share(cell.result))});
+  return noted({cell_note(cell.result, kSecondEpoch), extrapolated_note(epoch_share(cell.result))});
 }
 
 auto value(const char* name) {
@@ -103,9 +102,8 @@ page::Table learning_table(const Cells& cells) {
       .number("test accuracy", value("test_accuracy"), decimals<4>)
       .number("images/s", value("samples_per_s"), decimals<0>)
       .name("note", note_of)
-      .notes(
-          {"train loss and images/s are those of the second epoch; where epochs were cut, fewer "
-           "images were learned from, and the large net is not tested"})
+      .notes({"train loss and images/s are those of the second epoch; where epochs were cut, fewer "
+              "images were learned from, and the large net is not tested"})
       .of(cells);
 }
 

@@ -1,5 +1,5 @@
-#include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
 

@@ -63,8 +63,7 @@ std::optional<double> overhead_seconds(const Cell& cell) {
 }
 
 std::string note_of(const Cell& cell) {
-  return noted(
-      {cell_note(cell.result, kRunSeconds), extrapolated_note(epoch_share(cell.result))});
+  return noted({cell_note(cell.result, kRunSeconds), extrapolated_note(epoch_share(cell.result))});
 }
 
 // Why a column of this cell's row has no number.
@@ -223,7 +222,8 @@ std::vector<page::Table> tables(const Cells& cells) {
           .number("overhead [s]", overhead_seconds)
           .name("note", note_of)
           .notes(
-              {"overhead: start and end of all processes, which the times of epochs do not include; "
+              {"overhead: start and end of all processes, which the times of epochs do not "
+               "include; "
                "that of torchrun is mostly Python's and PyTorch's; train loss: of the last epoch"})
           .of(cells)};
 }
@@ -238,14 +238,13 @@ std::vector<plot::Figure> figures(const Cells& cells) {
           .bars("predicted", [&](const Cell& cell) { return predicted_seconds(cells, cell); })
           .of(cells,
               picture_note(
-                  cells, "Predicted: one place's time / places, and the gradients over the link. ")),
+                  cells,
+                  "Predicted: one place's time / places, and the gradients over the link. ")),
       BarsOf<Cell>(
-          "ddp-scaling-speed-up", "How many times as fast as one place", x, "speed-up",
-          category_of)
+          "ddp-scaling-speed-up", "How many times as fast as one place", x, "speed-up", category_of)
           .bars("here", [&](const Cell& cell) { return speed_up(cells, cell); })
           .bars("published", published_speed_up)
-          .of(select(cells, is_spread),
-              picture_note(cells, "Published: DDP on TITAN RTX GPUs. "))};
+          .of(select(cells, is_spread), picture_note(cells, "Published: DDP on TITAN RTX GPUs. "))};
 }
 
 }  // namespace lockstep::bench::ddp_scaling

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kQuickBatch = 8;
 constexpr int kQuickRounds = 2;
-constexpr int kFullRounds = 5;   // of two repeats: the study's ten
+constexpr int kFullRounds = 5;  // of two repeats: the study's ten
 constexpr int kFullRepeats = 2;
 constexpr double kQuickLimit = 300;           // seconds; a sample takes a few
 constexpr double kFullLimit = 2.0 * 60 * 60;  // seven batches of 120 on one slow core
@@ -117,8 +117,8 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   const bool has_one = of_both == of_place;  // core for two places
   const int cores = std::min(of_both, point.cores_of_places() * of_place);
   return {
-      .id = concat(
-          point.way, "-b", point.batch, point.chunks() > 1 ? concat("-s", point.split) : ""),
+      .id =
+          concat(point.way, "-b", point.batch, point.chunks() > 1 ? concat("-s", point.split) : ""),
       .settings =
           {{"way", point.way},
            {"batch", concat(point.batch)},
@@ -163,10 +163,8 @@ Study make_study(const StudyOptions& options) {
       .limit_seconds = options.full ? kFullLimit : kQuickLimit,
       .grid = grid(options.full),
       .cell = [options](const Point& point) { return cell_of(point, options); },
-      .values =
-          [](const Point&, const std::filesystem::path& run) {
-            return values_of(run, kRunBatches);
-          },
+      .values = [](const Point&,
+                   const std::filesystem::path& run) { return values_of(run, kRunBatches); },
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,

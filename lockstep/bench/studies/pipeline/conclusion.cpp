@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "lockstep/bench/studies/pipeline/study.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/studies/pipeline/study.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
 
@@ -59,11 +59,10 @@ std::string about_splits(const Cells& cells) {
   const double bound = bound_of(*best).speed_up;
   return concat(
       "Pipelined as in the study (", kStudysSchedule, "), the best of ", piped.size(),
-      piped.size() == 1 ? " split size is " : " split sizes is ", best->split, ", ",
-      best->chunks(), " micro-batches: ", with_interval(*faster),
-      " times as fast as a single place, ", verdict_on(*faster, "faster", "slower"), "; that is ",
-      percent_text(faster->median / bound), " of the ", ratio_text(bound),
-      " that its bubble allows.");
+      piped.size() == 1 ? " split size is " : " split sizes is ", best->split, ", ", best->chunks(),
+      " micro-batches: ", with_interval(*faster), " times as fast as a single place, ",
+      verdict_on(*faster, "faster", "slower"), "; that is ", percent_text(faster->median / bound),
+      " of the ", ratio_text(bound), " that its bubble allows.");
 }
 
 std::string about_memory(const Cells& cells, const Cell& best, const Cell& gpipe) {

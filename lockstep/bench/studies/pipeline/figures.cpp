@@ -78,9 +78,9 @@ Series level(const Cells& cells, const char* way, const Series& over) {
   const Cell* cell = find_way(cells, way);
   std::vector<double> ends;
   if (over.points.size() > 1) ends = {over.points.front().x, over.points.back().x};
-  return series_of(
-      cell == nullptr ? way : cell->name(), Style::kLine, ends,
-      [&](double x) { return mean_point(x, cell); });
+  return series_of(cell == nullptr ? way : cell->name(), Style::kLine, ends, [&](double x) {
+    return mean_point(x, cell);
+  });
 }
 
 Figure splits_figure(const char* what, const char* title, const std::string& note) {
@@ -116,8 +116,7 @@ Figure schedules_figure(const Cells& cells) {
              concat("The schedules at split size ", split, ", and their bubble bounds"), "schedule",
              "times as fast as a single place", &Cell::name)
       .bars("here", [&](const Cell& cell) { return over_single(cells, cell); })
-      .bars(
-          "bubble bound", [](const Cell& cell) { return std::optional(bound_of(cell).speed_up); })
+      .bars("bubble bound", [](const Cell& cell) { return std::optional(bound_of(cell).speed_up); })
       .of(shown, cells_note(cells, "Ratios of medians; whiskers are intervals over the rounds."));
 }
 
@@ -139,7 +138,8 @@ Figure memory_figure(const Cells& cells) {
   return BarsOf<Cell>(
              "pipeline-memory", concat("Peak memory, schedules at split size ", split), "way",
              "peak memory of the process [MiB]", &Cell::name)
-      .bars("", [](const Cell& cell) { return cell.estimate(kPeakMemory); }, 1.0 / (1 << 20))
+      .bars(
+          "", [](const Cell& cell) { return cell.estimate(kPeakMemory); }, 1.0 / (1 << 20))
       .of(shown, cells_note(cells, "Medians; whiskers are intervals over the rounds."));
 }
 
@@ -158,9 +158,8 @@ std::vector<Figure> figures(const Cells& cells) {
       {"Single, Cores of Both", find_way(cells, kCoresOfBoth)}};
   std::vector<Bar> with_pipeline = unpiped;
   with_pipeline.insert(
-      with_pipeline.begin() + 2,
-      {concat("Pipelining Model Parallel (split ", split_of(cells), ")"),
-       find_way(cells, kStudysSchedule, split_of(cells))});
+      with_pipeline.begin() + 2, {concat("Pipelining Model Parallel (split ", split_of(cells), ")"),
+                                  find_way(cells, kStudysSchedule, split_of(cells))});
   std::vector<Figure> all{
       ways_figure(cells, unpiped, "pipeline-mp-vs-rn", "Model parallel against a single place"),
       ways_figure(

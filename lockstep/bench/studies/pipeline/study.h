@@ -65,7 +65,8 @@ StudyCell cell_of(const Point& point, const StudyOptions& options);
 
 /// Reads from metrics.jsonl, which must have a line for each step, how long runs of this many steps
 /// took after the first step, which warms up; and from summary.json the peak of the memory. Steps
-/// that are left over are not a run. Without a whole run, or with lines missing, throws a DataError.
+/// that are left over are not a run. Without a whole run, or with lines missing, throws a
+/// DataError.
 SampleValues values_of(const std::filesystem::path& run, int batches);
 
 /// Finds the cell of a way that has one split size, or of a schedule with that one; nullptr if

@@ -68,7 +68,9 @@ std::string batch_note(const Cells& cells) {
 
 TableOf<Cell> table_of(const char* what, const char* title) {
   TableOf<Cell> table(std::string("pipeline-") + what, title);
-  return table.name("way", &Cell::name).number("split", &Cell::split).number("chunks", &Cell::chunks);
+  return table.name("way", &Cell::name)
+      .number("split", &Cell::split)
+      .number("chunks", &Cell::chunks);
 }
 
 page::Table time_table(const Cells& cells) {
@@ -84,7 +86,8 @@ page::Table time_table(const Cells& cells) {
       .notes(
           {batch_note(cells),
            "published: the study shows its times only as pictures, and gives no number",
-           "mean and standard deviation as in the study, over all repeats; median and interval over "
+           "mean and standard deviation as in the study, over all repeats; median and interval "
+           "over "
            "the rounds (- in one round), a process each, after one step to warm up",
            "predicted: median of the single place / (places x (1 - idle share of the schedule)); "
            "with the cores of both: half",

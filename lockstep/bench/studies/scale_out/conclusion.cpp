@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/bench/studies/scale_out/study.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/studies/scale_out/study.h"
 #include "lockstep/bench/study/figure_of.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
@@ -29,8 +29,8 @@ std::optional<plot::Point> marked(std::optional<plot::Point> point, const Cell& 
 }
 
 Figure loss_figure(
-    const Cells& cells, const std::string& what, const std::string& title,
-    const std::string& label, std::string (*name)(int)) {
+    const Cells& cells, const std::string& what, const std::string& title, const std::string& label,
+    std::string (*name)(int)) {
   const double budget = cells.empty() ? 1 : cells.front().budget_seconds;
   const bool in_minutes = budget >= 10 * kMinute;
   Figure figure{
@@ -41,11 +41,11 @@ Figure loss_figure(
       .series = {},
       .note = picture_note(cells)};
   for (const Cell& cell : cells) {
-    add_if_any(
-        figure, series_of(cell.name(), Style::kLine, curve_percents(), [&](int percent) {
-          const double time = cell.budget_seconds * percent / 100 / (in_minutes ? kMinute : 1);
-          return marked(point_of(time, cell.median(name(percent))), cell);
-        }));
+    add_if_any(figure, series_of(cell.name(), Style::kLine, curve_percents(), [&](int percent) {
+                 const double time =
+                     cell.budget_seconds * percent / 100 / (in_minutes ? kMinute : 1);
+                 return marked(point_of(time, cell.median(name(percent))), cell);
+               }));
   }
   return figure;
 }
@@ -62,15 +62,14 @@ Figure efficiency_figure(const Cells& cells) {
           " Whiskers are intervals. Predicted: computing and sending, one after the other. "
           "Published: AWS g4dn.2xlarge nodes.")};
   const auto unharmed = select(cells, [](const Cell& cell) { return !cell.killed; });
-  add_if_any(
-      figure, series_of("here", Style::kLine, unharmed, [&](const Cell* cell) {
-        if (cell->nodes > 1) return marked(point_of(cell->nodes, efficiency(cells, *cell)), *cell);
-        return cell->median(kEpochSeconds) ? std::optional(plot::Point{1, 1}) : std::nullopt;
-      }));
-  add_if_any(
-      figure, series_of("predicted", Style::kDashed, unharmed, [&](const Cell* cell) {
-        return point_of(cell->nodes, predicted_efficiency(cells, *cell));
-      }));
+  add_if_any(figure, series_of("here", Style::kLine, unharmed, [&](const Cell* cell) {
+               if (cell->nodes > 1)
+                 return marked(point_of(cell->nodes, efficiency(cells, *cell)), *cell);
+               return cell->median(kEpochSeconds) ? std::optional(plot::Point{1, 1}) : std::nullopt;
+             }));
+  add_if_any(figure, series_of("predicted", Style::kDashed, unharmed, [&](const Cell* cell) {
+               return point_of(cell->nodes, predicted_efficiency(cells, *cell));
+             }));
   figure.series.push_back(
       series_of("published", Style::kDashed, published_nodes(), [](const PublishedNodes& each) {
         return point_of(each.nodes, std::optional(each.efficiency));
@@ -101,8 +100,8 @@ std::string loss_text(const Cells& cells, const Cell& cell) {
   const std::string interval = concat(" (", interval_text(*loss, decimals<4>), ")");
   return concat(
       cell.nodes, " nodes: the best validation loss was ", decimals<4>(loss->median),
-      loss->count > 1 ? interval : "", " times that of one, ",
-      verdict_on(*loss, "worse", "better"), ".");
+      loss->count > 1 ? interval : "", " times that of one, ", verdict_on(*loss, "worse", "better"),
+      ".");
 }
 
 std::string efficiency_text(const Cells& cells, const Cell& cell) {
@@ -233,8 +232,8 @@ std::string budget_text(double seconds) {
 std::vector<Figure> figures(const Cells& cells) {
   return {
       loss_figure(
-          cells, "train-loss", "Training loss over time, for each number of nodes",
-          "training loss", train_loss_name),
+          cells, "train-loss", "Training loss over time, for each number of nodes", "training loss",
+          train_loss_name),
       loss_figure(
           cells, "val-loss", "Validation loss over time, for each number of nodes",
           "validation loss", val_loss_name),

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/bench/statistics/oversubscription.h"
+#include "lockstep/bench/statistics/load_meter.h"
 #include "lockstep/bench/studies/scale_out/study.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/train_command.h"
@@ -76,17 +76,16 @@ std::string first_names(const StudyOptions& options, int count) {
 // One host of this machine needs no network, and no right to make one.
 Words hosts_command(const Point& point, const StudyOptions& options, const TrainerPlan& plan) {
   if (!has_real_hosts(options) && point.nodes == 1) return {};
-  const Words which =
-      has_real_hosts(options)
-          ? words_of("--names", first_names(options, point.nodes))
-          : words_of(
-                "--count", point.nodes, "--rate", rate_of(plan), "--cores-a-host",
-                cores_a_host(options));
+  const Words which = has_real_hosts(options)
+                          ? words_of("--names", first_names(options, point.nodes))
+                          : words_of(
+                                "--count", point.nodes, "--rate", rate_of(plan), "--cores-a-host",
+                                cores_a_host(options));
   const Words kill = words_of("--max-restarts", 3, "--kill", concat("1@", plan.kill_seconds));
   // One rank on each, which goes on counting its attempts when all are started again.
   return words_of(
-      "hosts", which, point.killed ? kill : Words(), "--", "lockstep", "run", "--nproc-per-node",
-      1, "--", kThisProgram);
+      "hosts", which, point.killed ? kill : Words(), "--", "lockstep", "run", "--nproc-per-node", 1,
+      "--", kThisProgram);
 }
 
 Words training(const Point& point, const StudyOptions& options, const TrainerPlan& plan) {

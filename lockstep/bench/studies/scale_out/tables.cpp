@@ -46,8 +46,7 @@ std::vector<std::string> marks_of(const Cells& cells) {
   std::vector<std::string> notes = whole_reasons(results_of(cells));
   const bool real =
       first_where(cells, [](const Cell& cell) { return !cell.bits_per_second; }) != nullptr;
-  if (real)
-    notes.insert(notes.begin(), "no prediction: the rate of a real network is not known");
+  if (real) notes.insert(notes.begin(), "no prediction: the rate of a real network is not known");
   notes.insert(notes.begin(), oversubscribed_note(any_oversubscribed(cells), "nodes"));
   return notes;
 }
@@ -145,9 +144,8 @@ page::Table study_table(const Cells& cells) {
   table.name("nodes:", &StudyRow::head);
   for (const Cell* cell : columns) {
     const auto* published = find_published(cell->nodes);
-    table.number(concat(cell->nodes, " here"), [cell](const StudyRow& row) {
-      return row.here(*cell);
-    });
+    table.number(
+        concat(cell->nodes, " here"), [cell](const StudyRow& row) { return row.here(*cell); });
     table.number(concat(cell->nodes, " published"), [published](const StudyRow& row) {
       return published == nullptr ? kNone : row.published(*published);
     });
@@ -208,7 +206,8 @@ page::Table survival_table(const Cells& cells) {
       .number("restarts", median_of("restarts", decimals<0>))
       .number("lost [s]", median_of("lost_seconds", seconds_text))
       .number("of that made again [s]", median_of("made_again_seconds", seconds_text))
-      .name("ended by", [](const Cell& cell) { return cell.result.reason.empty() ? "its time" : ""; })
+      .name(
+          "ended by", [](const Cell& cell) { return cell.result.reason.empty() ? "its time" : ""; })
       .number("steps", median_of("steps", decimals<0>))
       .number("best val loss", median_of(kBestValLoss, decimals<4>))
       .number("top-1", median_of("test_accuracy", percent_of))
@@ -217,10 +216,9 @@ page::Table survival_table(const Cells& cells) {
           [](const Cell& cell) {
             return noted({cell.killed ? "" : "nobody was killed", note_of(cell)});
           })
-      .notes(
-          {"both train for the same time, which does not include what was lost. Lost: from the "
-           "snapshot that it resumed from to the death, and from there to the start of the next "
-           "attempt"})
+      .notes({"both train for the same time, which does not include what was lost. Lost: from the "
+              "snapshot that it resumed from to the death, and from there to the start of the next "
+              "attempt"})
       .notes(marks_of(shown))
       .of(shown);
 }

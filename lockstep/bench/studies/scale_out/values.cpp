@@ -94,8 +94,9 @@ SampleValues summary_values(const SummaryFacts& facts) {
       {"test_accuracy", or_nan(facts.test_accuracy)}};
 }
 
-// Each attempt keeps the run's own time from its snapshot on, so what the clock on the wall has gone
-// further from one attempt to the next was lost: death, start, and the work that was made again.
+// Each attempt keeps the run's own time from its snapshot on, so what the clock on the wall has
+// gone further from one attempt to the next was lost: death, start, and the work that was made
+// again.
 void add_losses(const Lines& lines, SampleValues& values) {
   const MetricLine& first = lines.front();
   const MetricLine& last = lines.back();

@@ -186,10 +186,8 @@ Study make_study(const StudyOptions& options) {
       .rounds = options.rounds_or(options.full ? 3 : 2),
       .limit_seconds = options.full ? kFullLimit : kQuickLimit,
       .grid = grid(options),
-      .cell =
-          [options, memory = machine_memory()](const Point& point) {
-            return cell_of(point, options, memory);
-          },
+      .cell = [options, memory = machine_memory()](
+                  const Point& point) { return cell_of(point, options, memory); },
       .values = [](const Point&, const std::filesystem::path& run) { return values_of(run); },
       .conclusion = conclusion,
       .tables = tables,

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "lockstep/bench/studies/throughput/study.h"
 #include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/studies/throughput/study.h"
 #include "lockstep/bench/study/figure_of.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
@@ -20,9 +20,7 @@ std::string figure_note(const Cells& cells, const std::string& more) {
   return concat(medians_note(most_rounds(cells, kSecondsASample)), " ", more);
 }
 
-std::string mark(const Cell& cell) {
-  return cell.result.oversubscribed ? " (oversubscribed)" : "";
-}
+std::string mark(const Cell& cell) { return cell.result.oversubscribed ? " (oversubscribed)" : ""; }
 
 std::string cell_name(const Cell& cell) {
   const std::string way = cell.way == "serial" ? "one place" : concat(cell.way, " x ", cell.places);
@@ -111,11 +109,11 @@ std::string choice_of_way(const Cells& cells) {
     return both ? dp_over_ddp(cells, cell) : std::nullopt;
   });
   if (verdict.ratios.empty()) return "";
-  const std::string took = concat(
-      "A sample takes with dp ", range_text(verdict.ratios), " times as long as with ddp");
+  const std::string took =
+      concat("A sample takes with dp ", range_text(verdict.ratios), " times as long as with ddp");
   if (verdict.is_above()) return took + ": take ddp.";
   if (verdict.is_below()) return took + ": take dp.";
-  return took + "; no significant difference between them.";
+  return took + "; neither is clearly faster.";
 }
 
 std::string cheapest_text(const Cells& cells) {
@@ -152,14 +150,16 @@ std::vector<plot::Figure> figures(const Cells& cells) {
       BarsOf<Cell>(
           "throughput-ms-a-sample", "ResNet50: what a sample of 224 x 224 costs",
           "way, batch of all places", "a sample [ms]", cell_name)
-          .bars("here", [](const Cell& cell) { return cell.estimate(kSecondsASample); }, 1000)
+          .bars(
+              "here", [](const Cell& cell) { return cell.estimate(kSecondsASample); }, 1000)
           .bars(
               "predicted", [&](const Cell& cell) { return predicted_seconds(cells, cell); }, 1000)
           .of(select(
                   cells,
                   [&](const Cell& cell) { return one_place(cells, cell.image_size) != nullptr; }),
               figure_note(
-                  cells, "Predicted: one place's time shared by the cores of all, linear scaling."));
+                  cells,
+                  "Predicted: one place's time shared by the cores of all, linear scaling."));
   const auto of_way = [](const std::string& way) {
     return [way](const Ratio& ratio) {
       return ratio.cell->way == way ? ratio.measured : std::nullopt;

@@ -96,7 +96,8 @@ TableOf<Cell>& with_coordinates(TableOf<Cell>& table) {
 }
 
 page::Table cost_table(const Cells& cells) {
-  TableOf<Cell> table("throughput-samples-cost", "Milliseconds a sample: here, predicted, published");
+  TableOf<Cell> table(
+      "throughput-samples-cost", "Milliseconds a sample: here, predicted, published");
   table.name("way", &Cell::way);
   return with_coordinates(table)
       .estimate("here [ms]", "interval [ms]", seconds_of, milliseconds_text)
@@ -145,10 +146,9 @@ page::Table ratio_table(const Cells& cells) {
       .number("published", &Ratio::published)  // 0.997 is not 1.00
       .name("means", meaning)
       .name("note", ratio_note)
-      .notes(
-          {"above 1: what stands after the stroke is faster; predicted: as many times as it has "
-           "the cores of one place, none for half precision; published for float16: also beside "
-           "bfloat16, which the study's GPUs lack"})
+      .notes({"above 1: what stands after the stroke is faster; predicted: as many times as it has "
+              "the cores of one place, none for half precision; published for float16: also beside "
+              "bfloat16, which the study's GPUs lack"})
       .of(ratios(cells));
 }
 
@@ -162,7 +162,8 @@ page::Table way_table(const Cells& cells) {
   TableOf<Cell> table("throughput-dp-or-ddp", "DataParallel or DistributedDataParallel");
   return with_coordinates(table)
       .number("dp [ms]", seconds_of, milliseconds_text)
-      .number("ddp [ms]", [&](const Cell& dp) { return seconds_of(*ddp(dp)); }, milliseconds_text)
+      .number(
+          "ddp [ms]", [&](const Cell& dp) { return seconds_of(*ddp(dp)); }, milliseconds_text)
       .estimate("dp / ddp", "interval", ratio, ratio_text)
       .name("faster", faster)
       .name("note", [&](const Cell& dp) { return note_of_both(note_of(dp), note_of(*ddp(dp))); })
@@ -222,8 +223,7 @@ std::vector<Ratio> ratios(const Cells& cells) {
 }
 
 std::optional<Estimate> dp_over_ddp(const Cells& cells, const Cell& cell) {
-  return ratio_of(
-      other_way(cells, cell, "dp"), other_way(cells, cell, "ddp"), kSecondsASample);
+  return ratio_of(other_way(cells, cell, "dp"), other_way(cells, cell, "ddp"), kSecondsASample);
 }
 
 std::vector<page::Table> tables(const Cells& cells) {

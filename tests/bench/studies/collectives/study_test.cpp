@@ -23,7 +23,6 @@ using testing::row_text;
 using testing::table_of;
 using testing::text_of;
 
-
 Study study_of(bool full, int cores) { return make_study({.full = full, .cores = cores}); }
 
 page::Section report_of(const Study& study, const std::vector<Sample>& samples) {
@@ -94,12 +93,14 @@ TEST(CollectivesStudy, ConcludesWhereOursIsFasterByHowMuchAndHowSure) {
 TEST(CollectivesStudy, ConcludesTheOtherWayFromOtherNumbers) {
   const Study study = study_of(false, 2);
   auto samples = made_sweeps(study);
-  for (const std::int64_t bytes : Point{.largest = 64 << 20}.sizes()) set_seconds(samples, "shm", bytes, 1e3);
+  for (const std::int64_t bytes : Point{.largest = 64 << 20}.sizes())
+    set_seconds(samples, "shm", bytes, 1e3);
   set_seconds(samples, "shm", 4096, 1e-9);
   const std::string text = text_of(report_of(study, samples));
   EXPECT_THAT(
-      text, ContainsRegex("faster in every round at 1 of 9 sizes .4 KiB., slower in every round at 8 "
-                          ".1 KiB, 16 KiB, 64 KiB"));
+      text,
+      ContainsRegex("faster in every round at 1 of 9 sizes .4 KiB., slower in every round at 8 "
+                    ".1 KiB, 16 KiB, 64 KiB"));
 }
 
 TEST(CollectivesStudy, IsNotSureOfOneRoundOrOfRatiosAroundOne) {
@@ -110,7 +111,8 @@ TEST(CollectivesStudy, IsNotSureOfOneRoundOrOfRatiosAroundOne) {
     if (odd) sample.values[seconds_value(1024)] = 1;
   }
   EXPECT_THAT(
-      text_of(report_of(study, samples)), HasSubstr("faster in every round at 8 of 9 sizes (4 KiB"));
+      text_of(report_of(study, samples)),
+      HasSubstr("faster in every round at 8 of 9 sizes (4 KiB"));
   std::erase_if(samples, [](const Sample& sample) { return sample.round > 1; });
   const auto once = report_of(study, samples);
   EXPECT_THAT(text_of(once), HasSubstr("nothing is sure"));

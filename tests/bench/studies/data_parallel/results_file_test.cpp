@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/page/text.h"
-#include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/bench/results_file/results_table.h"
+#include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/core/error.h"
 
 #include "tests/bench/studies/data_parallel/made_epochs.h"
@@ -15,6 +15,7 @@
 namespace lockstep::bench::data_parallel {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -82,13 +83,13 @@ TEST(ResultsFile, NamesLineAndKeyOfWhatIsWrong) {
     text.replace(text.find(from), from.size(), to);
     return refusal("\n" + text + "\n");
   };
-  EXPECT_THAT(with("\"n_gpus\"", "\"gpus\""), HasSubstr("FILE: line 2: 'n_gpus' is missing"));
-  EXPECT_THAT(with("128", "0"), HasSubstr("'batch_size' must be a whole number above 0: 0"));
-  EXPECT_THAT(with("128", "1.5"), HasSubstr("'batch_size'"));
-  EXPECT_THAT(with("20.00277328491211", "-1"), HasSubstr("'first epoch time'"));
-  EXPECT_THAT(with("19.96966004371643", "null"), HasSubstr("'second epoch time'"));
+  EXPECT_THAT(with("\"n_gpus\"", "\"gpus\""), ContainsRegex("FILE: line 2: .?n_gpus.? must be there"));
+  EXPECT_THAT(with("128", "0"), ContainsRegex("batch_size.? must be a whole number from 1"));
+  EXPECT_THAT(with("128", "1.5"), HasSubstr("batch_size"));
+  EXPECT_THAT(with("20.00277328491211", "-1"), HasSubstr("first epoch time"));
+  EXPECT_THAT(with("19.96966004371643", "null"), HasSubstr("second epoch time"));
   EXPECT_THAT(with("\"large\"", "\"huge\""), HasSubstr("must be one of small, large: \"huge\""));
-  EXPECT_THAT(refusal("[1]\n"), HasSubstr("line 1: it is no JSON object"));
+  EXPECT_THAT(refusal("[1]\n"), HasSubstr("line 1: it must be a JSON object"));
 }
 
 TEST(ResultsTable, SetsTheNotebooksAndOursInOneTable) {

@@ -1,10 +1,9 @@
-#include "lockstep/bench/studies/data_parallel/study.h"
-
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/summary.h"

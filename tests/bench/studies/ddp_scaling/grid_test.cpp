@@ -1,5 +1,3 @@
-#include "lockstep/bench/studies/ddp_scaling/study.h"
-
 #include <algorithm>
 #include <filesystem>
 
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 

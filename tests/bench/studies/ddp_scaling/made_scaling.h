@@ -10,7 +10,7 @@
 
 namespace lockstep::bench::ddp_scaling {
 
-/// Gives the seconds of ten epochs by `NODES PLACES LAUNCHER`.
+/// Returns the seconds of ten epochs by `NODES PLACES LAUNCHER`.
 using ScalingSeconds = std::map<std::string, double>;
 
 inline ScalingSeconds usual_scaling() {

@@ -101,7 +101,9 @@ TEST(DdpScaling, FindsNoDifferenceWhereIntervalsCross) {
     const bool torchrun = sample.settings.at("started by") == "torchrun";
     if (torchrun && sample.round == 2) sample.values["run_seconds"] = 400;
   }
-  EXPECT_THAT(text_of(report_of(study, samples)), HasSubstr("under lockstep run: no significant difference"));
+  EXPECT_THAT(
+      text_of(report_of(study, samples)),
+      HasSubstr("under lockstep run: no significant difference"));
 }
 
 TEST(DdpScaling, ClaimsNothingOfMorePlacesThanCores) {

@@ -1,10 +1,9 @@
-#include "lockstep/bench/studies/ddp_scaling/study.h"
-
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/summary.h"
 
@@ -19,7 +18,7 @@ class ScalingValues : public ::testing::Test {
     RunSummary summary;
     summary.epochs = epochs;
     std::ofstream(folder_.path() / "summary.json") << to_json(summary);
-    return values_of(folder_.path());
+    return ddp_scaling::values_of(folder_.path());
   }
 
   lockstep::testing::TemporaryFolder folder_;

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "tests/bench/studies/pipeline/made_runs.h"
 #include "tests/bench/studies/section_text.h"
 
@@ -14,9 +13,9 @@ namespace lockstep::bench::pipeline {
 namespace {
 
 using ::testing::ContainsRegex;
+using testing::figure_of;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::figure_of;
 using testing::row_text;
 using testing::table_of;
 using testing::text_of;
@@ -82,8 +81,9 @@ TEST(PipelineStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
       text, ContainsRegex("best of 3 split sizes is 2, 4 micro-batches: 1.33 .1.33 to 1.33. times "
                           "as fast as a single place, faster in every round.* 83 % of the 1.60"));
   EXPECT_THAT(
-      text, ContainsRegex("Of 4 schedules at split size 2 zero-bubble is the fastest, 1.07 .* times "
-                          "as fast as gpipe: faster in every round.* 0.90 .* the memory of gpipe"));
+      text,
+      ContainsRegex("Of 4 schedules at split size 2 zero-bubble is the fastest, 1.07 .* times "
+                    "as fast as gpipe: faster in every round.* 0.90 .* the memory of gpipe"));
   EXPECT_THAT(
       text, ContainsRegex("takes 1.20 .* as long as one place with the cores of both, longer in "
                           "every round: cut a net for memory, not for time"));
@@ -115,7 +115,9 @@ TEST(PipelineStudy, FindsNoDifferenceWhereIntervalsCross) {
   for (Sample& sample : samples) {
     if (sample.round == 2 && sample.cell == "mp-b8") sample.values["run_seconds"] = 5;
   }
-  EXPECT_THAT(text_of(report_of(samples)), HasSubstr("as long as a single place: no significant difference."));
+  EXPECT_THAT(
+      text_of(report_of(samples)),
+      HasSubstr("as long as a single place: no significant difference."));
   const auto once = report_of(kPaying, 1);
   EXPECT_THAT(text_of(once), HasSubstr("one round, so not sure"));
   EXPECT_THAT(text_of(once), Not(HasSubstr("in every round")));

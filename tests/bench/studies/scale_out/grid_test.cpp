@@ -1,5 +1,3 @@
-#include "lockstep/bench/studies/scale_out/study.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/studies/scale_out/study.h"
 #include "lockstep/cli/bench/bench_flags.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
@@ -177,13 +176,13 @@ TEST(PrepareScaleOut, LeavesImagesNoPartToValidateOn) {
 
 TEST(PrepareScaleOut, SaysWhatIsMissing) {
   const lockstep::testing::TemporaryFolder folder;
-  const auto prepare = [&](bool full, const std::string& data) {
+  const auto prepare_set = [&](bool full, const std::string& data) {
     prepare({.full = full, .data = {data}}, folder.path());
   };
-  EXPECT_THROW(prepare(true, "images"), InvalidArgument);
-  EXPECT_THROW(prepare(true, "images:/nowhere"), DataError);
-  EXPECT_THROW(prepare(false, "mnist:/nowhere"), DataError);
-  EXPECT_THROW(prepare(false, "images:/nowhere"), InvalidArgument) << "its net takes digits";
+  EXPECT_THROW(prepare_set(true, "images"), InvalidArgument);
+  EXPECT_THROW(prepare_set(true, "images:/nowhere"), DataError);
+  EXPECT_THROW(prepare_set(false, "mnist:/nowhere"), DataError);
+  EXPECT_THROW(prepare_set(false, "images:/nowhere"), InvalidArgument) << "its net takes digits";
   EXPECT_THROW(prepare({.pretrained = "/nowhere"}, folder.path()), DataError);
 }
 

@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-
-#include "tests/bench/studies/made_sample.h"
 #include "lockstep/bench/studies/scale_out/study.h"
 
 #include "tests/bench/studies/made_sample.h"

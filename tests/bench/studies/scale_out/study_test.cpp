@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "tests/bench/studies/scale_out/made_nodes.h"
 #include "tests/bench/studies/section_text.h"
 
@@ -79,8 +78,9 @@ TEST(ScaleOutStudy, ShowsWhatADeathCost) {
       "2 nodes, a worker killed|5.00|1|2.25|0.750|its time|12|2.4500|25.00 %|-|");
   EXPECT_THAT(row_text(rows, 0), HasSubstr("nobody was killed"));
   EXPECT_THAT(
-      text_of(section), ContainsRegex("worker of 2 nodes was killed after 5.00 s of 10 s.*1 restart.*"
-                                      "lost 2.25 s .* loss of 2.4500 .2.4000 without a death"));
+      text_of(section),
+      ContainsRegex("worker of 2 nodes was killed after 5.00 s of 10 s.*1 restart.*"
+                    "lost 2.25 s .* loss of 2.4500 .2.4000 without a death"));
 }
 
 TEST(ScaleOutStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
@@ -88,13 +88,15 @@ TEST(ScaleOutStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
   const std::string text = text_of(report_of(study, made_node_rounds(study, 2, 2.4)));
   EXPECT_THAT(text, ContainsRegex("2 nodes: 1.50 .1.50 to 1.50. times .*, more in every round"));
   EXPECT_THAT(
-      text, ContainsRegex("2 nodes: .*efficiency is 0.75 .0.75 to 0.75., 0.85 predicted, 0.81 pub"));
+      text,
+      ContainsRegex("2 nodes: .*efficiency is 0.75 .0.75 to 0.75., 0.85 predicted, 0.81 pub"));
   EXPECT_THAT(text, HasSubstr("Scaling out paid here, in epochs and in what was learned"));
   EXPECT_THAT(text, HasSubstr("over 2 rounds"));
   EXPECT_THAT(text, HasSubstr("4 nodes are more than there are cores"));
   EXPECT_THAT(text, HasSubstr("1 of 5 cells have no number"));
   EXPECT_THAT(
-      text, ContainsRegex("2 nodes: .*loss was 0.9600 .0.9600 to 0.9600. times .*, better in every "));
+      text,
+      ContainsRegex("2 nodes: .*loss was 0.9600 .0.9600 to 0.9600. times .*, better in every "));
   EXPECT_THAT(text, Not(HasSubstr("4 nodes: ")));
 }
 
@@ -112,7 +114,8 @@ TEST(ScaleOutStudy, ConcludesTheOtherWayFromOtherNumbers) {
   for (Sample& sample : samples) {
     if (sample.round == 2 && sample.places == 2) sample.values[kEpochs] = 1;
   }
-  EXPECT_THAT(text_of(report_of(study, samples)), HasSubstr("Whether scaling out paid is not shown."));
+  EXPECT_THAT(
+      text_of(report_of(study, samples)), HasSubstr("Whether scaling out paid is not shown."));
 }
 
 TEST(ScaleOutStudy, IsNotSureOfOneRound) {
@@ -126,9 +129,8 @@ TEST(ScaleOutStudy, IsNotSureOfOneRound) {
 TEST(ScaleOutStudy, SaysWhyACellHasNoNumber) {
   const Study study = made_scale_out();
   auto samples = made_node_rounds(study, 2, 2.4);
-  testing::fail_where(samples, "killed by SIGKILL", [](const Sample& sample) {
-    return sample.places == 2;
-  });
+  testing::fail_where(
+      samples, "killed by SIGKILL", [](const Sample& sample) { return sample.places == 2; });
   const auto section = report_of(study, samples);
   EXPECT_THAT(row_text(table_of(section, "scale-out-study"), 0), HasSubstr("2: killed by SIGKILL"));
   EXPECT_THAT(row_text(table_of(section, "scale-out-efficiency"), 1), HasSubstr("SIGKILL"));
@@ -187,7 +189,8 @@ TEST(ScaleOutStudy, DrawsTheCurvesOfTheSamples) {
   ASSERT_EQ(efficiency.series.size(), 3U);
   EXPECT_EQ(efficiency.series[1].name, "predicted");
   EXPECT_TRUE(efficiency.series[0].points.at(2).hollow) << "four nodes on two cores";
-  const auto hours = report_of(made_scale_out(true), made_node_rounds(made_scale_out(true), 600, 2.4));
+  const auto hours =
+      report_of(made_scale_out(true), made_node_rounds(made_scale_out(true), 600, 2.4));
   EXPECT_EQ(hours.figures.at(0).x.label, "training time [min]");
 }
 

@@ -1,10 +1,9 @@
-#include "lockstep/bench/studies/scale_out/study.h"
-
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/bench/studies/scale_out/study.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"

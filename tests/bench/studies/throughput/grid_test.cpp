@@ -1,5 +1,3 @@
-#include "lockstep/bench/studies/throughput/study.h"
-
 #include <algorithm>
 #include <set>
 
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/studies/throughput/study.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 
@@ -40,9 +39,7 @@ TEST(ThroughputGrid, IsTheStudysInFullAndDdpBesides) {
           "ddp-p4-b128-224px-32-s5000", "ddp-p4-b512-224px-32-s5000",
           "ddp-p4-b512-224px-bf16-mixed-s5000", "ddp-p4-b512-224px-16-mixed-s5"));
   EXPECT_THAT(
-      cell_of(
-          grid({.full = true, .cores = 16}).at(1), {.full = true, .cores = 16}, 0)
-          .command,
+      cell_of(grid({.full = true, .cores = 16}).at(1), {.full = true, .cores = 16}, 0).command,
       ElementsAre(
           "train", "--model", "resnet50", "--num-classes", "1000", "--data", "mock", "--image-size",
           "224", "--batch-size", "32", "--precision", "32", "--opt", "sgd", "--lr", "1e-6",
@@ -99,8 +96,8 @@ TEST(ThroughputGrid, DividesEveryBatchAmongThePlacesAndTimesThreeStepsAtLeast) {
 
 TEST(ThroughputGrid, SaysWhatMemoryIsMissing) {
   const StudyOptions options{.full = true, .cores = 2};
-  const auto grid = grid(options);
-  const Point& large = grid.at(2);
+  const auto points = grid(options);
+  const Point& large = points.at(2);
   ASSERT_EQ(large.batch, 512);
   EXPECT_THAT(
       cell_of(large, options, 16 * kGigabyte).not_measurable,

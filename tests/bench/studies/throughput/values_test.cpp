@@ -1,10 +1,9 @@
-#include "lockstep/bench/studies/throughput/study.h"
-
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/bench/studies/throughput/study.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"
