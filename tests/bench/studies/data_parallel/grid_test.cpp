@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/study/train_command.h"
 #include "lockstep/bench/studies/data_parallel/study.h"
+#include "lockstep/bench/study/train_command.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"

@@ -83,7 +83,8 @@ TEST(ResultsFile, NamesLineAndKeyOfWhatIsWrong) {
     text.replace(text.find(from), from.size(), to);
     return refusal("\n" + text + "\n");
   };
-  EXPECT_THAT(with("\"n_gpus\"", "\"gpus\""), ContainsRegex("FILE: line 2: .?n_gpus.? must be there"));
+  EXPECT_THAT(
+      with("\"n_gpus\"", "\"gpus\""), ContainsRegex("FILE: line 2: .?n_gpus.? must be there"));
   EXPECT_THAT(with("128", "0"), ContainsRegex("batch_size.? must be a whole number from 1"));
   EXPECT_THAT(with("128", "1.5"), HasSubstr("batch_size"));
   EXPECT_THAT(with("20.00277328491211", "-1"), HasSubstr("first epoch time"));
