@@ -49,6 +49,19 @@ std::string best_text(const SummaryFacts& summary) {
       summary.eval_metric, " ", cell(summary.best_value, 4), " in epoch ", *summary.best_epoch);
 }
 
+// The page's first sentence.
+std::string outcome_of(const RunReport& run) {
+  if (run.history.epochs.empty()) return "Nothing is recorded yet.";
+  if (!run.folder.summary) {
+    return concat("It is still running, or was killed: step ", run.history.epochs.back().step, ".");
+  }
+  const SummaryFacts& summary = *run.folder.summary;
+  const std::string best = best_text(summary);
+  return concat(
+      "Stopped by ", summary.stopped_by, " at step ", summary.steps.value_or(0),
+      best.empty() ? "" : ", best ", best, ".");
+}
+
 Facts facts_of(const RunReport& run) {
   const SummaryFacts summary = run.folder.summary.value_or(SummaryFacts());
   Facts facts;
@@ -146,11 +159,9 @@ page::Page page_of_run(const RunReport& run) {
   page::Section section{
       .title = summary.model.empty() ? "A run" : concat(summary.model, " on ", summary.data),
       .question = "",
-      .tables = {facts_table(run), epochs_table(run)}};
-  if (run.history.epochs.empty()) {
-    section.tables.pop_back();
-    section.conclusion.answer = "Nothing is recorded yet.";
-  }
+      .conclusion = {.answer = outcome_of(run)},
+      .tables = {facts_table(run)}};
+  if (!run.history.epochs.empty()) section.tables.push_back(epochs_table(run));
   for (const plot::Figure& figure :
        {figure_of(run, "loss", kLosses), figure_of(run, "accuracy", kAccuracies)}) {
     if (!figure.series.empty()) section.figures.push_back(figure);

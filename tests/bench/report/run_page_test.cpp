@@ -75,6 +75,7 @@ TEST_F(RunPage, HasFactsAndTheTableOfEpochs) {
   using Row = std::vector<std::string>;
   EXPECT_THAT(section.tables.at(0).rows, ::testing::Contains(Row{"model", "mnist-small"}));
   EXPECT_THAT(section.tables.at(0).rows, ::testing::Contains(Row{"stopped by", "epochs"}));
+  EXPECT_THAT(section.conclusion.answer, HasSubstr("epochs"));
   const page::Table& epochs = section.tables.at(1);
   ASSERT_EQ(epochs.rows.size(), 2U);
   EXPECT_EQ(epochs.columns.at(2).head, "train loss");
