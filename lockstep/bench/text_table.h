@@ -25,7 +25,7 @@ class TextTable {
   /// Adds a line of its own between the rows.
   void add_line(const std::string& line);
 
-  /// Gives the table; columns without any value but `-` are left out.
+  /// Returns the table; columns without any value but `-` are left out.
   std::string text() const;
 
  private:
@@ -41,10 +41,11 @@ class TextTable {
   std::vector<bool> to_the_left_;
 };
 
-/// Gives a value with so many digits after the point, or `-`; what is not finite as `nan` or `inf`.
+/// Returns a value with this many digits after the point, or `-`; what is not finite as `nan` or
+/// `inf`.
 std::string cell(const std::optional<double>& value, int digits);
 
-/// Gives a value with four digits that count, or `-`: for rates, which fall over many sizes.
+/// Returns a value with four significant digits, or `-`: for rates, which fall over many sizes.
 std::string short_cell(const std::optional<double>& value);
 
 }  // namespace lockstep::bench

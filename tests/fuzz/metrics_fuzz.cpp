@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/bench/run_report.h"
+#include "lockstep/bench/report/run_report.h"
 #include "lockstep/core/error.h"
 
 namespace {

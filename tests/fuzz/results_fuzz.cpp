@@ -2,7 +2,7 @@
 #include <string>
 
 #include "lockstep/bench/page/text.h"
-#include "lockstep/bench/studies/data_parallel/results_table.h"
+#include "lockstep/bench/results_file/results_table.h"
 #include "lockstep/core/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -6,20 +6,20 @@
 
 namespace lockstep::bench {
 
-/// Names a collective that can be measured.
+/// A collective that can be measured.
 enum class Collective { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
 
 inline constexpr std::array kCollectives{Collective::kAllReduce,     Collective::kReduce,
                                          Collective::kBroadcast,     Collective::kAllGather,
                                          Collective::kReduceScatter, Collective::kAllToAll};
 
-/// Gives the name that ProcessGroup calls it by: `all_reduce`.
+/// Returns the name that ProcessGroup calls it by: `all_reduce`.
 const char* name_of(Collective collective);
 
 /// Finds a collective by its name.
 std::optional<Collective> find_collective(const std::string& name);
 
-/// Gives what the algorithm bandwidth, message / time, is multiplied by for the bus bandwidth, as
+/// Returns what the algorithm bandwidth, message / time, is multiplied by for the bus bandwidth, as
 /// in nccl-tests: then numbers of ranks and collectives can be compared with the rate of the
 /// hardware.
 ///
@@ -27,8 +27,8 @@ std::optional<Collective> find_collective(const std::string& name);
 /// the others: what all_gather puts together, what reduce_scatter takes.
 double bus_factor(Collective collective, int ranks);
 
-/// Gives the least that each rank must do where ranks share memory and divide the work evenly, as a
-/// share of copying the message once: half of the bytes that it reads and writes, by those of the
+/// Returns the least that each rank must do where ranks share memory and divide the work evenly, as
+/// a share of copying the message once: half of the bytes that it reads and writes, by those of the
 /// message. A copy reads it once and writes it once.
 double copy_share(Collective collective, int ranks);
 

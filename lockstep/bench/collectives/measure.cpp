@@ -17,7 +17,7 @@ namespace {
 constexpr double kRepeatSeconds = 2e-3;
 constexpr double kMostCalls = 1000;
 
-/// Is work of all ranks of a group that is timed.
+/// Work of all ranks of a group that is timed.
 class TimedWay {
  public:
   TimedWay(ProcessGroup group, std::function<void()> call)
@@ -41,7 +41,7 @@ class TimedWay {
 
   int calls() const { return calls_; }
 
-  /// Gives the seconds of each repeat on the slowest rank. A collective.
+  /// Returns the seconds of each repeat on the slowest rank. A collective.
   std::vector<double> agreed() const {
     const torch::Tensor slowest = torch::tensor(seconds_, torch::kDouble);
     group_.all_reduce(slowest, ReduceOp::kMax).wait();

@@ -9,14 +9,14 @@
 
 namespace lockstep::bench {
 
-/// Is a collective of a group with float32 tensors to do it on; the root is rank 0.
+/// A collective of a group with float32 tensors to do it on; the root is rank 0.
 ///
 ///     const Operands operands(Collective::kAllReduce, world, 1 << 20, true);
 ///     operands.check();
 ///     operands.run();
 class Operands {
  public:
-  /// Makes the tensors of a message of so many bytes: a collective where they are in the group's
+  /// Makes the tensors of a message of this many bytes: a collective where they are in the group's
   /// memory.
   Operands(Collective collective, ProcessGroup group, std::int64_t bytes, bool group_memory);
 

@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// Says what is measured: collectives over backends, at sizes that grow by a factor.
+/// What is measured: collectives over backends, at sizes that grow by a factor.
 struct Sweep {
   std::vector<Collective> collectives = {Collective::kAllReduce};
   std::vector<std::string> backends = {"shm", "gloo"};
@@ -23,10 +23,10 @@ struct Sweep {
   bool check = true;    ///< the result of each size once, before it is timed
 };
 
-/// Throws InvalidArgument that names the flag for what cannot be measured by so many ranks.
+/// Throws InvalidArgument that names the flag for what cannot be measured by this many ranks.
 void check_sweep(const Sweep& sweep, int ranks);
 
-/// Gives the sizes of the message in bytes, each rounded down to whole float32 numbers for every
+/// Returns the sizes of the message in bytes, each rounded down to whole float32 numbers for every
 /// rank.
 std::vector<std::int64_t> message_sizes(const Sweep& sweep, int ranks);
 

@@ -1,75 +1,36 @@
 #include "lockstep/bench/collectives/sweep_line.h"
 
-#include <cmath>
+#include <algorithm>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/statistics/median.h"
+#include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
+#include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/strict_json.h"
 
 namespace lockstep::bench {
 namespace {
 
-using Json = nlohmann::json;
+constexpr std::int64_t kLongestMessage = std::int64_t{1} << 40;
 
-/// Takes what a line must have.
-class SweepFields {
- public:
-  SweepFields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object_.is_object()) refuse("it is no JSON object");
-  }
+Collective collective_of(const JsonFields& fields) {
+  const auto found = find_collective(fields.text("op"));
+  if (!found) fields.refuse("op", "be a collective");
+  return *found;
+}
 
-  Collective collective() const {
-    const auto found = find_collective(text("op"));
-    if (!found) refuse(concat("'op' is no collective: ", at("op").dump()));
-    return *found;
-  }
+std::vector<double> seconds_of(const JsonFields& fields, const char* key) {
+  const std::vector<double> values = fields.numbers(key);
+  const bool fits = !values.empty() && *std::min_element(values.begin(), values.end()) > 0;
+  if (!fits) fields.refuse(key, "be a list of seconds above 0");
+  return values;
+}
 
-  std::string text(const char* name) const {
-    const Json& value = at(name);
-    if (!value.is_string()) refuse(concat("'", name, "' must be a text: ", value.dump()));
-    return value.get<std::string>();
-  }
-
-  std::int64_t count(const char* name) const {
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
-    const Json& value = at(name);
-    const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() > 0 &&
-                      value.get<std::uint64_t>() <= kMost;
-    if (!fits) refuse(concat("'", name, "' must be a whole number above 0: ", value.dump()));
-    return value.get<std::int64_t>();
-  }
-
-  std::vector<double> seconds(const char* name) const {
-    const Json& list = at(name);
-    if (!list.is_array() || list.empty()) refuse(concat("'", name, "' must be a list of seconds"));
-    std::vector<double> values;
-    for (const Json& value : list) {
-      const bool fits =
-          value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
-      if (!fits) refuse(concat("'", name, "' must hold seconds above 0: ", value.dump()));
-      values.push_back(value.get<double>());
-    }
-    return values;
-  }
-
-  bool flag(const char* name) const { return object_.contains(name) && object_.at(name) == true; }
-
- private:
-  const Json& at(const char* name) const {
-    if (!object_.contains(name)) refuse(concat("'", name, "' is missing"));
-    return object_.at(name);
-  }
-
-  [[noreturn]] void refuse(const std::string& reason) const {
-    throw DataError(where_ + ": " + reason);
-  }
-
-  const Json& object_;
-  std::string where_;
-};
+constexpr double kMicro = 1e6;
+constexpr double kGiga = 1e-9;
 
 }  // namespace
 
@@ -104,18 +65,18 @@ std::string to_json(const SweepLine& line) {
 }
 
 SweepLine parse_sweep_line(std::string_view text, const std::string& where) {
-  const Json object = parse_strict_json(text, where);
-  const SweepFields fields(object, where);
+  const nlohmann::json object = parse_strict_json(text, where);
+  const JsonFields fields(object, where);
   return {
-      .collective = fields.collective(),
+      .collective = collective_of(fields),
       .backend = fields.text("backend"),
       .group_memory = fields.text("memory") == "group",
-      .ranks = static_cast<int>(fields.count("ranks")),
-      .bytes = fields.count("bytes"),
-      .calls = static_cast<int>(fields.count("calls")),
-      .seconds = fields.seconds("repeat_seconds"),
-      .copy_seconds = fields.seconds("copy_seconds"),
-      .checked = fields.flag("checked")};
+      .ranks = fields.small_count("ranks", 1),
+      .bytes = fields.count("bytes", 1, kLongestMessage),
+      .calls = fields.small_count("calls", 1),
+      .seconds = seconds_of(fields, "repeat_seconds"),
+      .copy_seconds = seconds_of(fields, "copy_seconds"),
+      .checked = fields.flag_if("checked").value_or(false)};
 }
 
 std::vector<SweepLine> read_sweep(const std::filesystem::path& path) {
@@ -127,6 +88,23 @@ std::vector<SweepLine> read_sweep(const std::filesystem::path& path) {
     lines.push_back(parse_sweep_line(text, concat(path.string(), ": line ", ++number)));
   }
   return lines;
+}
+
+std::string sweep_table(const std::vector<SweepLine>& lines) {
+  TextTable table(
+      {"op", "backend", "memory", "bytes", "calls", "median [us]", "least [us]", "most [us]",
+       "algorithm [GB/s]", "bus [GB/s]", "copy [us]"},
+      {true, true, true, false, false, false, false, false, false, false, false});
+  for (const SweepLine& line : lines) {
+    const auto [least, most] = std::minmax_element(line.seconds.begin(), line.seconds.end());
+    table.add_row(
+        {name_of(line.collective), line.backend, line.group_memory ? "group" : "ordinary",
+         std::to_string(line.bytes), std::to_string(line.calls),
+         cell(line.median_seconds() * kMicro, 2), cell(*least * kMicro, 2), cell(*most * kMicro, 2),
+         cell(line.algorithm_bandwidth() * kGiga, 3), cell(line.bus_bandwidth() * kGiga, 3),
+         cell(line.median_copy_seconds() * kMicro, 2)});
+  }
+  return table.text();
 }
 
 }  // namespace lockstep::bench

@@ -10,11 +10,11 @@
 
 namespace lockstep::bench {
 
-/// Is the name of the file of results in a measurement's folder: one line a collective, backend and
+/// The name of the file of results in a measurement's folder: one line a collective, backend and
 /// size.
 inline constexpr const char* kSweepFile = "collectives.jsonl";
 
-/// Is what was measured of one collective over one backend at one size.
+/// What was measured of one collective over one backend at one size.
 struct SweepLine {
   Collective collective = Collective::kAllReduce;
   std::string backend;
@@ -43,5 +43,8 @@ SweepLine parse_sweep_line(std::string_view text, const std::string& where);
 
 /// Reads a file of such lines. A DataError names file and line.
 std::vector<SweepLine> read_sweep(const std::filesystem::path& path);
+
+/// Sets results for a terminal: a row for each collective, backend and size.
+std::string sweep_table(const std::vector<SweepLine>& lines);
 
 }  // namespace lockstep::bench

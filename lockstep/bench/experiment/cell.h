@@ -11,7 +11,7 @@ inline constexpr const char* kBenchFolder = "{bench}";
 /// Stands in a cell's command for the path of `lockstep`, where another launcher is to start it.
 inline constexpr const char* kThisProgram = "{lockstep}";
 
-/// Is one coordinate of a cell in its study's grid, as `{"batch_size", "128"}`.
+/// One coordinate of a cell in its study's grid, as `{"batch_size", "128"}`.
 struct Setting {
   std::string name;
   std::string value;
@@ -19,7 +19,7 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-/// Is one way of doing the work: a point of a study's grid.
+/// One way of doing the work: a point of a study's grid.
 struct StudyCell {
   std::string id;  ///< unique in its study; letters, digits, `.`, `_`, `-`: files are named by it
   std::vector<Setting> settings = {};  ///< in the order in which tables show them; names are unique
@@ -29,9 +29,9 @@ struct StudyCell {
   std::vector<std::string> command = {};
   std::string program = {};                   ///< that starts it, from PATH; empty: `lockstep`
   int places = 1;                             ///< how many compute at a time
-  int cores = 0;                              ///< it may use the first so many of ours; 0: all
+  int cores = 0;                              ///< it may use the first ones of ours; 0: all
   std::vector<std::string> environment = {};  ///< NAME=VALUE, for what we inherited of that name
-  int rounds = 0;                             ///< at most so many of the study's; 0: all
+  int rounds = 0;                             ///< at most as many of the study's; 0: all
   std::string not_measurable = {};            ///< why this cannot be measured here; empty: it can
 };
 

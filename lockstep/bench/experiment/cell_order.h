@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-/// Is one sample that is to be taken.
+/// One sample that is to be taken.
 struct Turn {
   std::size_t cell = 0;  ///< index in the study
   int round = 1;
@@ -17,7 +17,7 @@ struct Turn {
   bool operator==(const Turn&) const = default;
 };
 
-/// Draws the order of so many cells in a round; the same for equal arguments on all machines.
+/// Draws the order of this many cells in a round; the same for equal arguments on all machines.
 std::vector<std::size_t> round_order(std::uint64_t seed, int round, std::size_t cells);
 
 /// Lists what is missing of a study, round by round, each in its drawn order: what is there changes

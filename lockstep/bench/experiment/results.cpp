@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "lockstep/bench/experiment/sample_log.h"
-#include "lockstep/bench/statistics/outliers.h"
-#include "lockstep/bench/statistics/ratio.h"
+#include "lockstep/bench/statistics/median.h"
 
 namespace lockstep::bench {
 namespace {
 
-/// Gives the values of a name in the samples that worked.
+/// Returns the values of a name in the samples that worked.
 std::vector<double> values_of(const CellResult& cell, const std::string& name) {
   std::vector<double> values;
   for (const Sample& sample : cell.samples) {

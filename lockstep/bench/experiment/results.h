@@ -11,7 +11,7 @@
 
 namespace lockstep::bench {
 
-/// Is what is known of a cell.
+/// What is known of a cell.
 struct CellResult {
   StudyCell cell;
   std::vector<Sample> samples;                ///< one a round, failed ones too, by round
@@ -22,16 +22,16 @@ struct CellResult {
   std::string reason;
   int failures = 0;  ///< samples that failed
 
-  /// Gives an estimate; nothing when there is none.
+  /// Returns an estimate; nothing when there is none.
   std::optional<Estimate> estimate(const std::string& value) const;
 
-  /// Gives a value of each sample that worked and has it finite, by round.
+  /// Returns a value of each sample that worked and has it finite, by round.
   std::map<int, double> by_round(const std::string& value) const;
 
-  /// Gives the rounds whose value is an outlier among the cell's.
+  /// Returns the rounds whose value is an outlier among the cell's.
   std::vector<int> outlier_rounds(const std::string& value) const;
 
-  /// Gives a setting of the cell; "" when it has none of that name.
+  /// Returns a setting of the cell; "" when it has none of that name.
   std::string setting(const std::string& name) const;
 };
 

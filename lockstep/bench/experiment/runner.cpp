@@ -10,9 +10,7 @@
 #include "lockstep/bench/experiment/sample_log.h"
 #include "lockstep/bench/experiment/sample_process.h"
 #include "lockstep/bench/experiment/study_progress.h"
-#include "lockstep/bench/statistics/calibration.h"
 #include "lockstep/bench/statistics/load_meter.h"
-#include "lockstep/bench/statistics/oversubscription.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
@@ -27,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Gives a cell's command as samples note it: with its program, where that is not `lockstep`.
+/// Returns a cell's command as samples note it: with its program, where that is not `lockstep`.
 std::vector<std::string> words_of(const StudyCell& cell) {
   std::vector<std::string> words = cell.command;
   if (!cell.program.empty()) words.insert(words.begin(), cell.program);
@@ -108,7 +106,7 @@ class Runner {
   RunnerResult run() {
     note_not_measurable();
     const auto turns = missing_turns(study_, log_.samples(), options_.seed, options_.retry_failed);
-    tell_what_is_there(turns.size());
+    report_what_is_there(turns.size());
     RunnerResult result;
     for (std::size_t i = 0; i < turns.size() && result.signal == 0; ++i) {
       const std::span rest(turns.begin() + static_cast<std::ptrdiff_t>(i), turns.end());
@@ -133,7 +131,7 @@ class Runner {
     std::cerr << "lockstep bench: " << line << std::endl;
   }
 
-  void tell_what_is_there(std::size_t missing) const {
+  void report_what_is_there(std::size_t missing) const {
     const auto there =
         std::count_if(log_.samples().begin(), log_.samples().end(), [&](const Sample& sample) {
           return sample.study == study_.name && sample.not_measurable.empty();

@@ -10,9 +10,9 @@
 
 namespace lockstep::bench {
 
-/// Says where and how a study is run.
+/// Where and how a study is run.
 struct RunnerOptions {
-  std::filesystem::path output;  ///< made if missing; what it holds of this study is gone on with
+  std::filesystem::path output;  ///< made if missing; what it holds of this study is continued
   std::string program;           ///< path of `lockstep`
   std::uint64_t seed = 42;       ///< of the order of the cells in each round
   int cores = 0;                 ///< above them places are oversubscribed; 0: those usable here
@@ -23,12 +23,12 @@ struct RunnerOptions {
   std::function<void(const std::string& line)> say;
 };
 
-/// Is what running a study came to.
+/// What running a study came to.
 struct RunnerResult {
   std::vector<Sample> samples;  ///< of this study, also of earlier runs; one a cell and round
   int signal = 0;               ///< that stopped it before all was measured; 0: none did
 
-  /// Gives 128 + the signal, or 1 if a sample failed, or 0.
+  /// Returns 128 + the signal, or 1 if a sample failed, or 0.
   int exit_code() const;
 };
 
@@ -37,8 +37,8 @@ struct RunnerResult {
 ///
 /// A sample that fails (exit code, signal, time limit, unreadable results) is recorded with its
 /// reason, and the rest goes on. A cell that cannot be measured gets one sample that says why.
-/// SIGINT, SIGTERM and SIGHUP kill the child's process group and end it; calling it again goes on.
-/// Call it in the main thread: a child dies with the thread that started it.
+/// SIGINT, SIGTERM and SIGHUP kill the child's process group and end it; calling it again
+/// continues. Call it in the main thread: a child dies with the thread that started it.
 ///
 /// Throws InvalidArgument when the folder holds samples of this study that are not of its cells or
 /// were made by another command; DataError, std::system_error.

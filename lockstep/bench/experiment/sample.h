@@ -7,7 +7,7 @@
 
 namespace lockstep::bench {
 
-/// Is one run of a cell and what was measured, or why nothing was.
+/// One run of a cell and what was measured, or why nothing was.
 ///
 /// It is a line of samples.jsonl, the one source of tables, figures and pages.
 struct Sample {
@@ -27,14 +27,14 @@ struct Sample {
   std::string failure = {};         ///< what went wrong; empty: nothing
   std::string not_measurable = {};  ///< why it was not tried; empty: it was
 
-  /// Tells whether it has values.
+  /// True if it has values.
   bool worked() const { return failure.empty() && not_measurable.empty(); }
 
   bool operator==(const Sample&) const = default;
 };
 
 /// Writes a sample as one JSON object on one line, without a newline: `{"v":1,"study":...}`. A
-/// number that is not finite is `null`; bytes that are no UTF-8 become U+FFFD.
+/// number that is not finite is `null`; bytes that are not UTF-8 become U+FFFD.
 std::string to_json(const Sample& sample);
 
 /// Reads what to_json() wrote; `null` is NaN, unknown keys are ignored. What is not as the format

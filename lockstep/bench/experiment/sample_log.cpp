@@ -33,7 +33,7 @@ FileDescriptor open_log(const std::string& path) {
   if (!file) throw_errno("bench: open", path);
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) throw_errno("bench: look at", path);
-  if (!S_ISREG(facts.st_mode)) throw DataError(path + ": is no regular file");
+  if (!S_ISREG(facts.st_mode)) throw DataError(path + ": is not a regular file");
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
   if (errno != EWOULDBLOCK) throw_errno("bench: lock", path);
   throw InvalidArgument(concat(

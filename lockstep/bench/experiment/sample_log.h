@@ -10,15 +10,15 @@
 
 namespace lockstep::bench {
 
-/// Holds what a samples.jsonl says, in the file's order.
+/// What a samples.jsonl says, in the file's order.
 struct SampleFile {
   std::vector<Sample> samples;
-  std::string torn;       ///< tells of a last line that was left out, `FILE: line N: ...`; or empty
+  std::string torn;       ///< names a last line that was left out, `FILE: line N: ...`; or empty
   std::size_t whole = 0;  ///< bytes before that line
 };
 
-/// Reads the text of a samples.jsonl. A last line that is no JSON was torn when its writer was
-/// killed: it is left out and told. Anything else that is not as the format says is a DataError
+/// Reads the text of a samples.jsonl. A last line that is not JSON was torn when its writer was
+/// killed: it is left out and reported. Anything else that is not as the format says is a DataError
 /// that names file, line and reason.
 SampleFile parse_samples(std::string_view text, const std::string& file);
 
@@ -37,10 +37,10 @@ class SampleLog {
   /// parse_samples(), std::system_error.
   explicit SampleLog(const std::filesystem::path& path);
 
-  /// Gives all samples, those of earlier runs first.
+  /// Returns all samples, those of earlier runs first.
   const std::vector<Sample>& samples() const { return samples_; }
 
-  /// Tells of a torn line that was cut off; empty: there was none.
+  /// Returns a message about a torn line that was cut off; empty: there was none.
   const std::string& torn() const { return torn_; }
 
   /// Throws std::system_error, for one when the disk is full.

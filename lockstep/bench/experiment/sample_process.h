@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// Says what the child process of a sample runs.
+/// What the child process of a sample runs.
 struct SampleCommand {
   std::string program;  ///< path
   std::vector<std::string> arguments;
@@ -20,7 +20,7 @@ struct SampleCommand {
   double limit_seconds = 0;
 };
 
-/// Says how it ended.
+/// How it ended.
 struct SampleEnd {
   launch::ExitStatus status;
   double seconds = 0;

@@ -16,7 +16,7 @@ namespace page {
 struct Section;
 }
 
-/// Is one experiment: a question, the cells that answer it, and how it is told.
+/// One experiment: a question, the cells that answer it, and how it is reported.
 struct Study {
   std::string name;      ///< as on the command line: `data-parallel`
   std::string title;     ///< of its section
@@ -31,12 +31,12 @@ struct Study {
       values;
 
   /// Makes tables, figures and a conclusion of samples. Include page/section.h to call or set it.
-  std::function<page::Section(const Study&, std::span<const Sample>)> tell;
+  std::function<page::Section(const Study&, std::span<const Sample>)> report;
 };
 
 /// Throws InvalidArgument that names the study and the cell where something cannot be: no or equal
-/// ids, an id that is no file's name, a name of a setting twice, no command, rounds or places less
-/// than 1, a variable without `=`, no `values`.
+/// ids, an id that is not a file's name, a name of a setting twice, no command, rounds or places
+/// less than 1, a variable without `=`, no `values`.
 void check_study(const Study& study);
 
 }  // namespace lockstep::bench

@@ -8,7 +8,7 @@
 namespace lockstep::bench {
 namespace {
 
-/// Is a mean of seconds.
+/// A mean of seconds.
 struct Mean {
   double sum = 0;
   int count = 0;

@@ -31,7 +31,7 @@ std::string escaped(std::string_view text) {
   return line;
 }
 
-std::string paragraph(const std::string& text) {
+std::string markdown_paragraph(const std::string& text) {
   if (text.empty()) return "";
   const bool special = kSpecialAtFront.find(text.front()) != std::string_view::npos;
   return concat(special ? "\\" : "", escaped(text), "\n\n");
@@ -73,7 +73,7 @@ std::string as_it_is(const std::string& text) {
   return block + '\n';
 }
 
-std::string in_short(const Page& page) {
+std::string in_short_list(const Page& page) {
   std::string list;
   for (const Section& section : page.sections) {
     const std::string& answer = section.conclusion.answer;
@@ -97,8 +97,9 @@ std::string to_markdown(const Table& table) {
 }
 
 std::string to_markdown(const Section& section, const std::string& figures) {
-  std::string text = "## " + escaped(section.title) + "\n\n" + paragraph(section.question) +
-                     emphasised(section.conclusion.answer) + bullets(section.conclusion.remarks);
+  std::string text = "## " + escaped(section.title) + "\n\n" +
+                     markdown_paragraph(section.question) + emphasised(section.conclusion.answer) +
+                     bullets(section.conclusion.remarks);
   for (const plot::Figure& figure : section.figures) text += figure_link(figure, figures);
   for (const Table& table : section.tables) text += to_markdown(table);
   return text;
@@ -106,7 +107,7 @@ std::string to_markdown(const Section& section, const std::string& figures) {
 
 std::string to_markdown(const Page& page, const std::string& figures) {
   check_page(page);
-  std::string text = "# " + escaped(page.title) + "\n\n" + in_short(page);
+  std::string text = "# " + escaped(page.title) + "\n\n" + in_short_list(page);
   for (const Section& section : page.sections) text += to_markdown(section, figures);
   if (!page.environment.empty()) text += "## Environment\n\n" + as_it_is(page.environment);
   return text;

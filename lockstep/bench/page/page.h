@@ -7,7 +7,7 @@
 
 namespace lockstep::bench::page {
 
-/// Is a whole report.
+/// A whole report.
 struct Page {
   std::string title;
   std::vector<Section> sections;

@@ -8,13 +8,13 @@
 
 namespace lockstep::bench::page {
 
-/// Is the answer to a study's question, and what a reader should know beside it.
+/// The answer to a study's question, and what a reader should know beside it.
 struct Conclusion {
   std::string answer;                     ///< plain: which way paid, by how much, how sure
   std::vector<std::string> remarks = {};  ///< figures behind the answer, and its limits
 };
 
-/// Is what one study tells: its question, its answer, and what that rests on.
+/// What one study reports: its question, its answer, and what that rests on.
 struct Section {
   std::string title;
   std::string question;  ///< one sentence

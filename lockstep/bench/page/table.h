@@ -5,13 +5,13 @@
 
 namespace lockstep::bench::page {
 
-/// Is the head of a column.
+/// The head of a column.
 struct Column {
   std::string head;      ///< with the unit, as in "epoch [s]"
   bool is_text = false;  ///< names and reasons are set to the left, numbers to the right
 };
 
-/// Is a table as data; text, Markdown and HTML are made of the same cells.
+/// A table as data; text, Markdown and HTML are made of the same cells.
 ///
 ///     Table table{
 ///         .id = "epoch_times",
@@ -28,7 +28,7 @@ struct Table {
 
 /// Throws InvalidArgument, naming table, row and column, for a row of another length than the
 /// columns', for an empty cell (a cell without a value says why, or `-` where none can be), for a
-/// table without columns and for an id that is no name.
+/// table without columns and for an id that is not a name.
 void check_table(const Table& table);
 
 }  // namespace lockstep::bench::page

@@ -100,7 +100,7 @@ void label_categories(const std::vector<std::string>& categories, PlacedAxis& ax
     axis.upright = axis.upright || !fits;
   }
   const auto most = static_cast<std::size_t>(std::max(1.0, std::floor((slot - 2) / kTickLine)));
-  // Of very many categories only every so many-th can be named.
+  // Of very many categories only every n-th can be named.
   const auto every = static_cast<std::size_t>(std::ceil(kTickLine / slot));
   for (std::size_t i = 0; i < categories.size(); ++i) {
     if (axis.upright && i % every != 0) continue;

@@ -18,24 +18,26 @@ struct Scale {
   double place(double value) const;
 };
 
-/// Is a tick with its label, which may have several lines.
+/// A tick with its label, which may have several lines.
 struct Tick {
   double place = 0;
   std::vector<std::string> lines;
 };
 
-/// Is an axis with places.
+/// An axis with places.
 struct PlacedAxis {
   Scale scale;
   std::vector<Tick> ticks;
   bool upright = false;  ///< the labels run from the bottom to the top
 };
 
-/// Gives what a vertical axis must show: all values and intervals; zero, too, where there are bars
-/// or where the values reach down to 70 % of the largest; whole steps. Room for values above bars.
+/// Returns what a vertical axis must show: all values and intervals; zero, too, where there are
+/// bars or where the values reach down to 70 % of the largest; whole steps. Room for values above
+/// bars.
 Range y_range(const Figure& figure);
 
-/// Gives what a horizontal axis of numbers must show: all values and a margin of 4 % on each side.
+/// Returns what a horizontal axis of numbers must show: all values and a margin of 4 % on each
+/// side.
 Range x_range(const Figure& figure);
 
 /// Places the vertical axis between two heights.
@@ -46,10 +48,10 @@ PlacedAxis y_axis(const Figure& figure, double bottom, double top);
 /// set in lines, or upright where words do not fit.
 PlacedAxis x_axis(const Figure& figure, double left, double right);
 
-/// Gives the width of the widest label.
+/// Returns the width of the widest label.
 double widest_label(const PlacedAxis& axis);
 
-/// Gives the size of the labels at the ticks, in pixels, and the distance of their lines.
+/// Returns the size of the labels at the ticks, in pixels, and the distance of their lines.
 constexpr double kTickSize = 12;
 constexpr double kTickLine = 14;
 

@@ -8,7 +8,7 @@ namespace lockstep::bench::plot {
 namespace {
 
 constexpr int kMostSteps = 5;
-constexpr double kMargin = 0.04;
+constexpr double kRangeMargin = 0.04;
 // Values whose least is below this share of the largest are shown from zero on.
 constexpr double kNearZero = 0.7;
 // For the numbers above and below bars.
@@ -63,7 +63,7 @@ Range linear_y_range(Range values, bool bars, bool bytes) {
   if (bars) {
     range = {range.low * kHeadroom, range.high * kHeadroom};
   } else if (range.low == values.low && range.high == values.high) {
-    range = widened(range, kMargin);
+    range = widened(range, kRangeMargin);
   }
   return bytes ? nice_byte_range(range, kMostSteps) : nice_range(range, kMostSteps);
 }
@@ -85,10 +85,11 @@ Range x_range(const Figure& figure) {
   const std::optional<Range> values = values_of(figure, false);
   if (!values) return figure.x.logarithmic ? Range{1, 10} : Range{0, 1};
   if (figure.x.logarithmic) {
-    const double factor = is_one_value(*values) ? 2 : std::pow(values->high / values->low, kMargin);
+    const double factor =
+        is_one_value(*values) ? 2 : std::pow(values->high / values->low, kRangeMargin);
     return {values->low / factor, values->high * factor};
   }
-  if (!is_one_value(*values)) return widened(*values, kMargin);
+  if (!is_one_value(*values)) return widened(*values, kRangeMargin);
   const double around = values->low == 0 ? 1 : std::abs(values->low) / 2;
   return {values->low - around, values->high + around};
 }

@@ -8,7 +8,7 @@
 
 namespace lockstep::bench::plot {
 
-/// Is one bar with its place, and what is written at its end, if there is room for that.
+/// One bar with its place, and what is written at its end, if there is room for that.
 struct Bar {
   std::size_t series = 0;  ///< index in the figure
   std::size_t point = 0;   ///< index in the series
@@ -20,7 +20,7 @@ struct Bar {
   double value_y = 0;  ///< baseline of the value's text
 };
 
-/// Gives the size of the values at the ends of bars, in pixels.
+/// Returns the size of the values at the ends of bars, in pixels.
 constexpr double kValueSize = 11;
 
 /// Places bars side by side in the four fifths in the middle of their category, at most 56 wide.

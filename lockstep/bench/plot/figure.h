@@ -6,7 +6,7 @@
 
 namespace lockstep::bench::plot {
 
-/// Is one value of a series, with the ends of its interval where they are known.
+/// One value of a series, with the ends of its interval where they are known.
 struct Point {
   double x = 0;  ///< with categories: the index of one
   double y = 0;
@@ -15,9 +15,9 @@ struct Point {
   bool hollow = false;  ///< drawn hollow, to set it apart; the figure's note says why
 };
 
-/// Is a row of values that belong together, with a name for the reader.
+/// A row of values that belong together, with a name for the reader.
 struct Series {
-  /// Says how the values are drawn: measured values as kLine or kMarkers, what was predicted or
+  /// How the values are drawn: measured values as kLine or kMarkers, what was predicted or
   /// published as kDashed, which has no markers.
   enum class Style { kLine, kMarkers, kBars, kDashed };
 
@@ -26,7 +26,7 @@ struct Series {
   Style style = Style::kLine;
 };
 
-/// Says what a direction of the picture means.
+/// What a direction of the picture means.
 struct Axis {
   std::string label;                         ///< with the unit, as in "epoch time [s]"
   bool logarithmic = false;                  ///< all values must be above zero
@@ -34,7 +34,7 @@ struct Axis {
   bool bytes = false;                        ///< ticks as KiB, MiB, at powers of two
 };
 
-/// Is a picture as data: what is in it, not where. `to_svg()` draws it.
+/// A picture as data: what is in it, not where. `to_svg()` draws it.
 ///
 ///     Figure figure{
 ///         .id = "epoch_time",
@@ -53,8 +53,8 @@ struct Figure {
 
 /// Throws InvalidArgument, naming figure, series and point, for what cannot be drawn: values that
 /// are not finite, intervals that do not hold their value, values of zero or less on a logarithmic
-/// axis, an x that is no category's index, bars without categories or on a logarithmic axis,
-/// two series of one name, several series and one without a name, an id that is no file name.
+/// axis, an x that is not a category's index, bars without categories or on a logarithmic axis,
+/// two series of one name, several series and one without a name, an id that is not a file name.
 void check_figure(const Figure& figure);
 
 }  // namespace lockstep::bench::plot

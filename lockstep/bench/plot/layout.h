@@ -11,11 +11,11 @@
 
 namespace lockstep::bench::plot {
 
-/// Is the width of every picture, in pixels of its own, and the height of what is inside the axes.
+/// The width of every picture, in pixels of its own, and the height of what is inside the axes.
 constexpr double kWidth = 720;
 constexpr double kPlotHeight = 290;
 
-/// Is a line of text in the picture.
+/// A line of text in the picture.
 struct PlacedText {
   enum class Anchor { kStart, kMiddle, kEnd };
 
@@ -28,7 +28,7 @@ struct PlacedText {
   bool upright = false;  ///< turned by 90 degrees against the clock around the anchor
 };
 
-/// Is a picture with all places: what remains is to draw it.
+/// A picture with all places: what remains is to draw it.
 struct Layout {
   double height = 0;
   double left = 0;  ///< sides of what is inside the axes
@@ -42,7 +42,7 @@ struct Layout {
   std::vector<PlacedText> texts;
 };
 
-/// Gives everything of a figure that has passed check_figure() its place; no two texts overlap.
+/// Returns everything of a figure that has passed check_figure() its place; no two texts overlap.
 Layout lay_out(const Figure& figure);
 
 }  // namespace lockstep::bench::plot

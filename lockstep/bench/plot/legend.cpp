@@ -15,7 +15,7 @@ constexpr double kWidestEndLabel = 150;
 constexpr double kFurthest = 12;  // that a name may be from the end of its line
 constexpr double kBetweenColumns = 18;
 constexpr double kRow = 18;
-constexpr double kMargin = 8;  // between the plot and the names
+constexpr double kLegendMargin = 8;  // between the plot and the names
 
 // Values that want to be apart, as one piece that moves as a whole.
 struct Block {
@@ -98,10 +98,10 @@ std::optional<Legend> end_labels(const Figure& figure, const Scale& scale) {
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (std::abs((*places)[i] - sorted[i]) > kFurthest) return std::nullopt;
     const std::string& name = figure.series[order[i]].name;
-    legend.entries.push_back({order[i], kMargin, (*places)[i], {name}});
+    legend.entries.push_back({order[i], kLegendMargin, (*places)[i], {name}});
     legend.size = std::max(legend.size, text_width(name, {kTickSize}));
   }
-  legend.size += kMargin + kSignWidth + kSignGap;
+  legend.size += kLegendMargin + kSignWidth + kSignGap;
   return legend;
 }
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::bench::plot {
 
-/// Is the name of a series with the place of its sign, a piece of its line or bar.
+/// The name of a series with the place of its sign, a piece of its line or bar.
 struct LegendEntry {
   std::size_t series = 0;  ///< index in the figure
   double x = 0;            ///< left side of the sign
@@ -17,7 +17,7 @@ struct LegendEntry {
   std::vector<std::string> lines;
 };
 
-/// Is all names, with the height or the width that they take away from the picture.
+/// All names, with the height or the width that they take away from the picture.
 struct Legend {
   std::vector<LegendEntry> entries;
   double size = 0;
@@ -37,7 +37,7 @@ std::optional<Legend> end_labels(const Figure& figure, const Scale& scale);
 /// Places all names in rows and columns of a box from `left` to `right` whose top is 0.
 Legend legend_rows(const Figure& figure, double left, double right);
 
-/// Gives the width of the sign before a name.
+/// Returns the width of the sign before a name.
 constexpr double kSignWidth = 26;
 constexpr double kSignGap = 6;
 

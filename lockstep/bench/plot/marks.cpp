@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "lockstep/bench/plot/code_points.h"
-#include "lockstep/bench/plot/coordinate.h"
 #include "lockstep/bench/plot/number_text.h"
 #include "lockstep/bench/plot/palette.h"
 
@@ -22,7 +21,7 @@ std::string group(std::size_t series, const std::string& content) {
   return "<g class=\"s" + std::to_string(series % kColours) + "\">" + content + "</g>\n";
 }
 
-std::string told(const std::string& text, const std::string& content) {
+std::string with_title(const std::string& text, const std::string& content) {
   return "<g><title>" + escape_markup(text) + "</title>" + content + "</g>";
 }
 
@@ -75,7 +74,7 @@ std::string draw_bar(const Figure& figure, const Bar& bar, const Layout& layout)
   const std::string content =
       bar_shape(figure, bar.series, place, point.hollow) +
       interval(point, (bar.left + bar.right) / 2, layout.y.scale, "interval-on-bar");
-  return group(bar.series, told(point_text(figure, series, point), content));
+  return group(bar.series, with_title(point_text(figure, series, point), content));
 }
 
 std::string draw_line(const Series& series, std::size_t index, const Layout& layout) {
@@ -105,7 +104,7 @@ std::string draw_points(const Figure& figure, std::size_t index, const Layout& l
       const bool hollow = point.hollow || series.style == Style::kDashed;
       shapes += marker(index, x, layout.y.scale.place(point.y), hollow);
     }
-    if (!shapes.empty()) content += told(point_text(figure, series, point), shapes);
+    if (!shapes.empty()) content += with_title(point_text(figure, series, point), shapes);
   }
   return content.empty() ? "" : group(index, content);
 }

@@ -7,7 +7,7 @@
 
 namespace lockstep::bench::plot {
 
-/// Draws bars, lines, intervals and markers of all series as SVG; each mark tells its value when
+/// Draws bars, lines, intervals and markers of all series as SVG; each mark shows its value when
 /// pointed at.
 std::string draw_series(const Figure& figure, const Layout& layout);
 
@@ -17,7 +17,7 @@ std::string draw_legend(const Figure& figure, const Legend& legend);
 /// Defines the hatches of a figure's bars.
 std::string hatch_definitions(const Figure& figure);
 
-/// Says a point in words, as in "ddp, 2: 5.6 (5.4 to 5.9)".
+/// Describes a point, as in "ddp, 2: 5.6 (5.4 to 5.9)".
 std::string point_text(const Figure& figure, const Series& series, const Point& point);
 
 }  // namespace lockstep::bench::plot

@@ -155,4 +155,15 @@ std::string value_text(double value) {
   return signed_text(exponent > 3 ? value : rounded, digits_needed({rounded}, size / 10));
 }
 
+std::string coordinate(double pixels) {
+  const double rounded = std::round(pixels * 100) / 100 + 0.0;  // no negative zero
+  std::array<char, 64> text;
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), rounded, std::chars_format::fixed, 2);
+  std::string digits(text.data(), end.ptr);
+  digits.erase(digits.find_last_not_of('0') + 1);
+  if (digits.back() == '.') digits.pop_back();
+  return digits;
+}
+
 }  // namespace lockstep::bench::plot

@@ -15,4 +15,7 @@ std::vector<std::string> byte_texts(const std::vector<double>& ticks);
 /// Writes one value with four digits that count.
 std::string value_text(double value);
 
+/// Writes a number of pixels with two digits at most, whatever the locale.
+std::string coordinate(double pixels);
+
 }  // namespace lockstep::bench::plot

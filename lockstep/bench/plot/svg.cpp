@@ -3,9 +3,9 @@
 #include <cstddef>
 
 #include "lockstep/bench/plot/code_points.h"
-#include "lockstep/bench/plot/coordinate.h"
 #include "lockstep/bench/plot/layout.h"
 #include "lockstep/bench/plot/marks.h"
+#include "lockstep/bench/plot/number_text.h"
 #include "lockstep/bench/plot/palette.h"
 #include "lockstep/core/error.h"
 
@@ -71,12 +71,11 @@ std::string opening(const Figure& figure, double height) {
 }
 
 std::string draw_text(const PlacedText& text) {
-  using Anchor = PlacedText::Anchor;
   const std::string x = coordinate(text.x);
   const std::string y = coordinate(text.y);
   std::string element = "<text x=\"" + x + "\" y=\"" + y + '"';
-  if (text.anchor == Anchor::kMiddle) element += " text-anchor=\"middle\"";
-  if (text.anchor == Anchor::kEnd) element += " text-anchor=\"end\"";
+  if (text.anchor == PlacedText::Anchor::kMiddle) element += " text-anchor=\"middle\"";
+  if (text.anchor == PlacedText::Anchor::kEnd) element += " text-anchor=\"end\"";
   if (text.size.pixels != 12) element += " font-size=\"" + coordinate(text.size.pixels) + '"';
   if (text.size.bold) element += " font-weight=\"bold\"";
   if (text.muted) element += " class=\"muted\"";

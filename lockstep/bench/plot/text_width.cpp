@@ -17,7 +17,7 @@ constexpr std::array<int, 95> kAscii{
     604,  788, 695, 635, 611, 732, 685, 989, 686, 611, 686, 391, 337, 391, 838, 501,  // P to _
     501,  613, 635, 550, 635, 616, 353, 635, 634, 278, 278, 580, 278, 975, 634, 612,  // ` to o
     635,  635, 412, 521, 393, 634, 592, 818, 592, 592, 525, 637, 337, 637, 838};      // p to ~
-constexpr double kMargin = 1.03;
+constexpr double kWidthMargin = 1.03;
 constexpr double kBold = 1.15;
 
 // Of other writing the widest usual letter: a little too much room does no harm.
@@ -32,7 +32,7 @@ double thousandths(const std::string& point) {
 }
 
 double width_of(const std::string& point, TextSize size) {
-  return thousandths(point) / 1000 * size.pixels * kMargin * (size.bold ? kBold : 1);
+  return thousandths(point) / 1000 * size.pixels * kWidthMargin * (size.bold ? kBold : 1);
 }
 
 /// Fills lines from left to right.

@@ -6,7 +6,7 @@
 
 namespace lockstep::bench::plot {
 
-/// Says how a text is set.
+/// How a text is set.
 struct TextSize {
   double pixels = 12;
   bool bold = false;

@@ -4,27 +4,27 @@
 
 namespace lockstep::bench::plot {
 
-/// Is the part of an axis that is shown.
+/// The part of an axis that is shown.
 struct Range {
   double low = 0;
   double high = 1;
   bool operator==(const Range&) const = default;
 };
 
-/// Gives the smallest of 1, 2, 5 times a power of ten that cuts a span into at most `most` steps.
+/// Returns the smallest of 1, 2, 5 times a power of ten that cuts a span into at most `most` steps.
 double nice_step(double span, int most);
 
-/// Gives the multiples of a nice step inside a range, at most `most` + 1 of them.
+/// Returns the multiples of a nice step inside a range, at most `most` + 1 of them.
 std::vector<double> linear_ticks(Range range, int most);
 
-/// Gives ticks of a logarithmic axis inside a range: 1, 2 and 5 times the powers of ten if these
+/// Returns ticks of a logarithmic axis inside a range: 1, 2 and 5 times the powers of ten if these
 /// are at most `most`, or the powers alone, or every second, third ... of them.
 std::vector<double> logarithmic_ticks(Range range, int most);
 
-/// Gives powers of two inside a range, at most `most`: all, every second, fifth, tenth ...
+/// Returns powers of two inside a range, at most `most`: all, every second, fifth, tenth ...
 std::vector<double> logarithmic_byte_ticks(Range range, int most);
 
-/// Gives multiples of a nice step, counted in KiB or MiB where the range reaches there.
+/// Returns multiples of a nice step, counted in KiB or MiB where the range reaches there.
 std::vector<double> linear_byte_ticks(Range range, int most);
 
 /// Widens a range to whole or half nice steps of the size that nice_step() gives.

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "lockstep/bench/statistics/proc_stat.h"
+#include "lockstep/core/stopwatch.h"
 #include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::bench {
@@ -39,16 +41,24 @@ double own_seconds() {
   return sum;
 }
 
+/// Reads what follows a core's name; a guest's time is in `user` already.
+double busy_of(std::istream& numbers) {
+  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0,
+         stolen = 0;
+  numbers >> user >> nice >> system >> idle >> waiting >> interrupts >> soft >> stolen;
+  return numbers ? user + nice + system + interrupts + soft + stolen : kUnknown;
+}
+
 }  // namespace
 
 CpuUse cpu_use(double seconds, double busy_cpu, double own_cpu, std::size_t cores) {
   CpuUse use{.seconds = seconds, .own_cpu = own_cpu};
-  const bool is_told =
+  const bool is_known =
       std::isfinite(busy_cpu) && (own_cpu < kLeastToJudge || busy_cpu >= own_cpu / 2);
   // Ticks are coarser than what we know of ourselves, so the rest may be a little less than 0.
-  use.other_cpu = is_told ? std::max(0.0, busy_cpu - own_cpu) : kUnknown;
+  use.other_cpu = is_known ? std::max(0.0, busy_cpu - own_cpu) : kUnknown;
   const double all = seconds * static_cast<double>(cores);
-  use.other_share = all > 0 && is_told ? std::min(1.0, use.other_cpu / all) : kUnknown;
+  use.other_share = all > 0 && is_known ? std::min(1.0, use.other_cpu / all) : kUnknown;
   return use;
 }
 
@@ -58,6 +68,36 @@ LoadMeter::LoadMeter()
 CpuUse LoadMeter::read() const {
   const double seconds = watch_.seconds();
   return cpu_use(seconds, busy_seconds(cpus_) - busy_, own_seconds() - own_, cpus_.size());
+}
+
+double busy_ticks(const std::string& proc_stat, const std::vector<int>& cpus) {
+  std::map<std::string, double> busy;
+  std::istringstream text(proc_stat);
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string name;
+    if (words >> name && name.starts_with("cpu")) busy[name] = busy_of(words);
+  }
+  double sum = cpus.empty() ? kUnknown : 0;
+  for (const int cpu : cpus) {
+    const auto found = busy.find("cpu" + std::to_string(cpu));
+    sum += found == busy.end() ? kUnknown : found->second;
+  }
+  return sum;
+}
+
+double calibrate() {
+  // Each step needs the one before, so that neither more units nor wider registers make it faster.
+  constexpr int kSteps = 12'000'000;
+  static volatile std::uint64_t memory = 1;  // the compiler knows neither start nor use
+  const Stopwatch watch;
+  std::uint64_t value = memory;
+  for (int step = 0; step < kSteps; ++step) {
+    value ^= value >> 29;
+    value *= 0xbf58476d1ce4e5b9;
+  }
+  memory = value;
+  return watch.seconds();
 }
 
 }  // namespace lockstep::bench

@@ -1,22 +1,75 @@
 #include "lockstep/bench/studies/bench_report.h"
 
 #include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
 
 #include "lockstep/bench/experiment/sample_log.h"
 #include "lockstep/bench/page/html_page.h"
 #include "lockstep/bench/page/markdown.h"
 #include "lockstep/bench/page/text.h"
 #include "lockstep/bench/plot/svg.h"
-#include "lockstep/bench/studies/data_parallel/results_file.h"
-#include "lockstep/bench/studies/environment_text.h"
-#include "lockstep/bench/studies/replace_file.h"
-#include "lockstep/bench/studies/sample_table.h"
+#include "lockstep/bench/report/replace_file.h"
+#include "lockstep/bench/results_file/results_file.h"
+#include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/study/cell_note.h"
 #include "lockstep/core/error.h"
+#include "lockstep/formats/strict_json.h"
 
 namespace lockstep::bench {
 namespace {
 
 namespace fs = std::filesystem;
+
+using Json = nlohmann::ordered_json;
+
+// A field as text, whatever its type; "unknown" where it is missing.
+std::string field(const nlohmann::json& facts, const char* section, const char* name) {
+  const auto found = facts.find(section);
+  if (found == facts.end() || !found->is_object() || !found->contains(name)) return "unknown";
+  const nlohmann::json& value = found->at(name);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string machine_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return concat(path.filename().string(), " is missing: the machine is not known\n");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const nlohmann::json facts = parse_strict_json(text, path.string());
+  if (!facts.is_object()) throw DataError(concat(path.string(), ": is not a JSON object"));
+  return concat(
+      "processor: ", field(facts, "processor", "model"),
+      ", cores that may be used: ", field(facts, "processor", "cores_usable"),
+      "\nsystem: ", field(facts, "system", "os"), ", ", field(facts, "system", "kernel"),
+      "\nLockstep ", field(facts, "build", "lockstep"), ", LibTorch ",
+      field(facts, "build", "libtorch"), ", ", field(facts, "build", "compiler"), ", ",
+      field(facts, "build", "build_type"), "\n");
+}
+
+std::string samples_text(std::span<const Sample> samples) {
+  std::vector<double> calibrations, others;
+  std::string first, last;
+  for (const Sample& sample : samples) {
+    if (!sample.not_measurable.empty()) continue;
+    if (first.empty() || sample.time < first) first = sample.time;
+    last = std::max(last, sample.time);
+    calibrations.push_back(1000 * sample.calibration_seconds);
+    if (std::isfinite(sample.other_share)) others.push_back(sample.other_share);
+  }
+  if (calibrations.empty()) return "no sample yet\n";
+  const auto [least, most] = std::minmax_element(calibrations.begin(), calibrations.end());
+  std::string text = concat(
+      calibrations.size(), " samples, begun from ", first, " to ", last,
+      "\ncalibration before each: ", seconds_text(*least), " to ", seconds_text(*most),
+      " ms, median ", seconds_text(median(calibrations)), "\n");
+  if (others.empty()) return text + "CPU time of other processes: not known\n";
+  return concat(
+      text, "CPU time of other processes meanwhile: median ", percent_text(median(others)),
+      " of the cores, most ", percent_text(*std::max_element(others.begin(), others.end())), "\n");
+}
 
 page::Page page_of(const BenchReport& report) {
   page::Page page{
@@ -25,7 +78,7 @@ page::Page page_of(const BenchReport& report) {
       .sections = {},
       .environment = environment_text(report.folder / "environment.json", report.samples)};
   for (const Study& study : report.studies) {
-    page.sections.push_back(study.tell(study, report.samples));
+    page.sections.push_back(study.report(study, report.samples));
   }
   return page;
 }
@@ -45,7 +98,36 @@ page::Section without_samples(page::Section section, const std::string& study) {
   return section;
 }
 
+Json json_of(const Estimate& estimate) {
+  return {
+      {"median", estimate.median},
+      {"low", estimate.low},
+      {"high", estimate.high},
+      {"confidence", estimate.confidence},
+      {"count", estimate.count}};
+}
+
+Json json_of(const CellResult& result) {
+  Json settings = Json::object();
+  for (const Setting& setting : result.cell.settings) settings[setting.name] = setting.value;
+  Json values = Json::object();
+  for (const auto& [name, estimate] : result.estimates) values[name] = json_of(estimate);
+  return {
+      {"id", result.cell.id},
+      {"settings", settings},
+      {"places", result.cell.places},
+      {"oversubscribed", result.oversubscribed},
+      {"samples", result.samples.size()},
+      {"failures", result.failures},
+      {"reason", result.reason.empty() ? Json(nullptr) : Json(result.reason)},
+      {"values", values}};
+}
+
 }  // namespace
+
+std::string environment_text(const std::filesystem::path& file, std::span<const Sample> samples) {
+  return machine_text(file) + samples_text(samples);
+}
 
 int BenchReport::failures() const {
   return static_cast<int>(std::count_if(samples.begin(), samples.end(), [](const Sample& sample) {
@@ -88,6 +170,28 @@ std::string bench_text(const BenchReport& report) {
   }
   if (!report.torn.empty()) text += report.torn + "\n";
   return text;
+}
+
+std::string bench_json(const BenchReport& report) {
+  Json studies = Json::array();
+  for (std::size_t index = 0; index < report.studies.size(); ++index) {
+    Json cells = Json::array();
+    for (const auto& result : cell_results(report.studies[index], report.samples)) {
+      cells.push_back(json_of(result));
+    }
+    const page::Conclusion& conclusion = report.page.sections[index].conclusion;
+    studies.push_back(
+        {{"study", report.studies[index].name},
+         {"conclusion", conclusion.answer},
+         {"remarks", conclusion.remarks},
+         {"cells", cells}});
+  }
+  const Json object = {
+      {"v", 1},
+      {"output", report.folder.string()},
+      {"failures", report.failures()},
+      {"studies", studies}};
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace lockstep::bench

@@ -5,9 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/bench/report/replace_file.h"
 #include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/studies/replace_file.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/strict_json.h"
 
 namespace lockstep::bench {
@@ -28,12 +29,6 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
           .rounds = object.at("rounds").get<int>(),
           .pretrained = object.value("pretrained", "")}};
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
-  return text;
 }
 
 template <typename Value>
@@ -91,10 +86,10 @@ void check_continues(const BenchRequest& before, const BenchRequest& now) {
   const auto grid = [](const BenchRequest& request) {
     return std::string(request.options.full ? "--full" : "--quick");
   };
-  check_same("study", joined(before.studies), joined(now.studies));
+  check_same("study", joined(before.studies, " "), joined(now.studies, " "));
   check_same("grid", grid(before), grid(now));
-  check_same("--data", joined(before.options.data), joined(now.options.data));
-  check_same("--nodes", joined(before.options.nodes), joined(now.options.nodes));
+  check_same("--data", joined(before.options.data, " "), joined(now.options.data, " "));
+  check_same("--nodes", joined(before.options.nodes, " "), joined(now.options.nodes, " "));
   check_same("--pretrained", before.options.pretrained, now.options.pretrained);
   check_same("number of cores", before.options.cores, now.options.cores);
 }

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "lockstep/bench/experiment/study.h"
-#include "lockstep/bench/studies/study_options.h"
+#include "lockstep/bench/study/study_options.h"
 
 namespace lockstep::bench {
 
-/// Names the file that makes a folder a bench's.
+/// The file that makes a folder a bench's.
 inline constexpr const char* kRequestFile = "bench.json";
 
-/// Says what a bench was asked for: with it, and samples.jsonl, its folder can be told again.
+/// What a bench was asked for: with it and samples.jsonl its report can be written again.
 struct BenchRequest {
   std::vector<std::string> studies;  ///< by name
   StudyOptions options;
@@ -27,7 +27,7 @@ struct BenchRequest {
 void write_request(const std::filesystem::path& folder, const BenchRequest& request);
 std::optional<BenchRequest> read_request(const std::filesystem::path& folder);
 
-/// Tells whether a folder is that of a bench.
+/// True if a folder is that of a bench.
 bool is_bench_folder(const std::filesystem::path& folder);
 
 /// Throws InvalidArgument, saying what differs, unless a bench that was asked for so may go on with

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "lockstep/bench/studies/collectives/collectives.h"
-#include "lockstep/bench/studies/data_parallel/data_parallel.h"
-#include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
-#include "lockstep/bench/studies/pipeline/pipeline.h"
-#include "lockstep/bench/studies/scale_out/scale_out.h"
-#include "lockstep/bench/studies/throughput/throughput.h"
+#include "lockstep/bench/studies/collectives/study.h"
+#include "lockstep/bench/studies/data_parallel/study.h"
+#include "lockstep/bench/studies/ddp_scaling/study.h"
+#include "lockstep/bench/studies/pipeline/study.h"
+#include "lockstep/bench/studies/scale_out/study.h"
+#include "lockstep/bench/studies/throughput/study.h"
 
 namespace lockstep::bench {
 
@@ -16,36 +16,36 @@ const std::vector<StudyEntry>& study_catalogue() {
       {"data-parallel",
        "epoch times of two nets on Fashion-MNIST: 1, 2, 4 places, DataParallel against DDP",
        {"fashion-mnist", "mnist"},
-       data_parallel_study,
-       prepare_data_parallel},
+       data_parallel::make_study,
+       data_parallel::prepare},
       {"throughput",
        "seconds a sample of ResNet50: one place, DataParallel, a larger batch, half precision",
        {},
-       throughput_study,
+       throughput::make_study,
        nullptr},
       {"ddp-scaling",
        "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or "
        "torchrun",
        {"cifar100"},
-       ddp_scaling_study,
-       prepare_ddp_scaling},
+       ddp_scaling::make_study,
+       ddp_scaling::prepare},
       {"pipeline",
        "ResNet50 cut over two places, pipelined by split size and schedule, against one place",
        {},
-       pipeline_study,
+       pipeline::make_study,
        nullptr},
       {"scale-out",
        "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
        "run",
        {"images", "mnist"},
-       scale_out_study,
-       prepare_scale_out,
+       scale_out::make_study,
+       scale_out::prepare,
        true},
       {"collectives",
        "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
        "Gloo",
        {},
-       collectives_study,
+       collectives::make_study,
        nullptr}};
   return kStudies;
 }

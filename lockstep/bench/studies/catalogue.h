@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "lockstep/bench/experiment/study.h"
-#include "lockstep/bench/studies/study_options.h"
+#include "lockstep/bench/study/study_options.h"
 
 namespace lockstep::bench {
 
-/// Is a study that can be run.
+/// A study that can be run.
 struct StudyEntry {
   std::string name;               ///< as on the command line
   std::string about;              ///< what it measures, in a line

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "lockstep/bench/collectives/measure.h"
-#include "lockstep/bench/collectives/sweep_table.h"
+#include "lockstep/bench/collectives/sweep_line.h"
 #include "lockstep/cli/bench/collectives_flags.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/comm/run_ranks.h"

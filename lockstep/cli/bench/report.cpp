@@ -2,11 +2,12 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <system_error>
 
 #include "lockstep/bench/page/text.h"
-#include "lockstep/bench/run_report.h"
+#include "lockstep/bench/report/run_page.h"
+#include "lockstep/bench/results_file/results_table.h"
 #include "lockstep/bench/studies/bench_report.h"
-#include "lockstep/bench/studies/data_parallel/results_table.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
@@ -20,7 +21,8 @@ constexpr const char* kReportDescription =
     R"(Shows what runs of lockstep train recorded, or what a bench measured, as plain tables.
 
 One run: a row for each epoch, its restarts joined to one curve; between the rows stands where it
-went on and what had been lost. Several runs: side by side. A run may still be under way.
+went on and what had been lost; RUN/report.html has the same with plots of loss and accuracy. Several runs:
+side by side. A run may still be under way.
 A bench's folder: its tables, and report.md, report.html and figures/ are written again, all of them
 from its samples.jsonl.
 Files of results, as lockstep bench data-parallel and the study that it repeats write them: their epoch
@@ -74,10 +76,26 @@ void report_results(const std::vector<std::string>& paths) {
   std::cout << bench::page::to_text(bench::results_table(sources));
 }
 
+// The tables are worth printing even where the page cannot be written.
+bool write_page(const bench::RunReport& run) {
+  try {
+    bench::write_run_page(run);
+    return true;
+  } catch (const std::system_error& error) {
+    std::cerr << "lockstep report: warning: no report.html was written: " << error.what() << "\n";
+    return false;
+  }
+}
+
 void report_runs(const ReportRequest& request) {
   std::vector<bench::RunReport> runs;
   for (const std::string& run : request.paths) runs.push_back(bench::read_run_report(run));
   std::cout << (request.json ? bench::report_json(runs) + "\n" : bench::report_text(runs));
+  for (const bench::RunReport& run : runs) {
+    const bool written = write_page(run);
+    if (written && !request.json)
+      std::cout << "Written: " << (run.folder.path / "report.html").string() << "\n";
+  }
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ StudyCell value_cell(const std::string& id, double value);
 /// Makes a study of cells; the value of a sample is what is in $RUN/value.
 Study shell_study(std::vector<StudyCell> cells, int rounds);
 
-/// Makes options that run such a study; what is said is kept.
+/// Makes options that run such a study; what is reported is kept.
 class ShellRunner {
  public:
   explicit ShellRunner(const std::filesystem::path& output);
@@ -28,7 +28,7 @@ class ShellRunner {
   std::vector<std::string> said;
 };
 
-/// Gives `CELL-ROUND` of each sample, in order.
+/// Returns `CELL-ROUND` of each sample, in order.
 std::vector<std::string> names(const std::vector<Sample>& samples);
 
 /// Reads a whole file; "" where there is none.

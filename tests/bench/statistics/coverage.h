@@ -21,7 +21,7 @@ inline std::uint64_t choose(int from, int count) {
   return row[static_cast<std::size_t>(count)];
 }
 
-/// Gives how often an interval that leaves out so many values at each end covers the median.
+/// Returns how often an interval that leaves out this many values at each end covers the median.
 inline double exact_coverage(int values, int left_out) {
   std::uint64_t missed = 0;
   for (int i = 0; i <= left_out; ++i) missed += 2 * choose(values, i);
@@ -39,7 +39,7 @@ inline double observed_coverage(
   return static_cast<double>(covered) / draws;
 }
 
-/// Gives four standard deviations of the part of so many draws that hits with this probability.
+/// Returns four standard deviations of the part of this many draws that hits with this probability.
 inline double four_deviations(double probability, int draws) {
   return 4 * std::sqrt(probability * (1 - probability) / draws);
 }

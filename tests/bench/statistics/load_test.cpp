@@ -5,10 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/bench/statistics/calibration.h"
 #include "lockstep/bench/statistics/load_meter.h"
-#include "lockstep/bench/statistics/oversubscription.h"
-#include "lockstep/bench/statistics/proc_stat.h"
 
 namespace lockstep::bench {
 namespace {

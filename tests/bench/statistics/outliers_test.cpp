@@ -1,9 +1,8 @@
-#include "lockstep/bench/statistics/outliers.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
 
+#include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

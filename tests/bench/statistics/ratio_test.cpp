@@ -1,10 +1,9 @@
-#include "lockstep/bench/statistics/ratio.h"
-
 #include <cmath>
 #include <random>
 
 #include <gtest/gtest.h>
 
+#include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
 #include "tests/bench/statistics/coverage.h"

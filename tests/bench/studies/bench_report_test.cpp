@@ -7,17 +7,17 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/bench/studies/environment_text.h"
+#include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/core/error.h"
 
-#include "tests/bench/studies/made_samples.h"
+#include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
 
+using data_parallel::made_epochs;
 using ::testing::HasSubstr;
-using testing::made_sample;
 using ::testing::Not;
 
 const BenchRequest kRequest{
@@ -38,9 +38,9 @@ class Report : public ::testing::Test {
   Report() {
     write_request(folder_.path(), kRequest);
     for (int round = 1; round <= 2; ++round) {
-      add(made_sample("mnist-small", 128, 1, "serial", round, 4));
-      add(made_sample("mnist-small", 128, 2, "dp", round, 2.5));
-      add(made_sample("mnist-small", 128, 2, "ddp", round, 2));
+      add(made_epochs("mnist-small", 128, 1, "serial", round, 4));
+      add(made_epochs("mnist-small", 128, 2, "dp", round, 2.5));
+      add(made_epochs("mnist-small", 128, 2, "ddp", round, 2));
     }
   }
 
@@ -104,7 +104,7 @@ TEST_F(Report, IsTheSameWhenNothingChanged) {
 }
 
 TEST_F(Report, CellsWithoutANumberSayWhy) {
-  Sample failed = made_sample("mnist-small", 256, 2, "dp", 1, 1);
+  Sample failed = made_epochs("mnist-small", 256, 2, "dp", 1, 1);
   failed.values.clear();
   failed.failure = "ended by SIGKILL";
   failed.code = 137;

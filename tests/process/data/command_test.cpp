@@ -95,7 +95,8 @@ TEST_F(DataCommand, RefusesWhatItDoesNotKnow) {
   expect("check mnist " + set + " --job 1", "data check: there is no flag --job");
   expect("check mnist", "data check: name the folder of mnist");
   expect("check mnist:" + set + " " + set, "data check: the folder is given twice");
-  expect("check mnist " + set + " --workers 0", "--workers must be a whole number from 1 to 1024: 0");
+  expect(
+      "check mnist " + set + " --workers 0", "--workers must be a whole number from 1 to 1024: 0");
   expect("synthesize images " + set + " --size 224", "--size must be WIDTHxHEIGHT");
   expect("synthesize mnist " + set + " --train x", "data synthesize: Could not convert");
   expect("fetch imagenet " + set, "DIR/train/CLASS and DIR/val/CLASS");

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "lockstep/core/error.h"
+
 #include "tests/process/command.h"
 
 namespace lockstep::testing {

@@ -72,7 +72,9 @@ class AutoPrecision : public ::testing::Test {
     return train("--model toy --data mock --max-steps 2 --output " + output() + " " + flags);
   }
   std::string output() const { return folder_.file("run"); }
-  nlohmann::json summary() const { return nlohmann::json::parse(contents(output() + "/summary.json")); }
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(contents(output() + "/summary.json"));
+  }
 
   const TemporaryFolder folder_;
 };

@@ -4,12 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/page/section.h"
-#include "lockstep/bench/studies/ddp_scaling/ddp_scaling.h"
+#include "lockstep/bench/studies/ddp_scaling/study.h"
 
-namespace lockstep::bench::testing {
+#include "tests/bench/studies/made_sample.h"
 
-/// Gives the seconds of ten epochs by `NODES PLACES LAUNCHER`.
+namespace lockstep::bench::ddp_scaling {
+
+/// Returns the seconds of ten epochs by `NODES PLACES LAUNCHER`.
 using ScalingSeconds = std::map<std::string, double>;
 
 inline ScalingSeconds usual_scaling() {
@@ -23,7 +24,7 @@ inline ScalingSeconds usual_scaling() {
 
 /// Makes a study whose cells can all be measured, whatever this machine has.
 inline Study made_scaling_study(int cores) {
-  Study study = ddp_scaling_study({.full = true, .cores = cores});
+  Study study = make_study({.full = true, .cores = cores});
   for (StudyCell& cell : study.cells) cell.not_measurable.clear();
   return study;
 }
@@ -40,22 +41,16 @@ inline std::string scaling_key(const StudyCell& cell) {
 
 inline Sample made_scaling_sample(
     const Study& study, const StudyCell& cell, int round, double seconds) {
-  Sample sample{.study = study.name, .cell = cell.id, .round = round};
-  sample.time = "2026-01-31T12:00:00.000Z";
-  for (const Setting& setting : cell.settings) sample.settings[setting.name] = setting.value;
-  sample.command = cell.command;
-  sample.places = cell.places;
-  sample.oversubscribed = cell.places > cell.cores;
-  sample.values = {
-      {"run_seconds", seconds},
-      {"first_epoch_seconds", seconds / 10 + 1},
-      {"epoch_seconds", seconds / 10},
-      {"epoch_share", 1},
-      {"trained_seconds", seconds},
-      {"samples_per_s", 500000 / seconds},
-      {"train_loss", 4.2}};
+  Sample sample = testing::made_sample(
+      study.name, cell, round,
+      {{"run_seconds", seconds},
+       {"first_epoch_seconds", seconds / 10 + 1},
+       {"epoch_seconds", seconds / 10},
+       {"epoch_share", 1},
+       {"trained_seconds", seconds},
+       {"samples_per_s", 500000 / seconds},
+       {"train_loss", 4.2}});
   sample.seconds = seconds + 3;
-  sample.calibration_seconds = 0.02;
   return sample;
 }
 
@@ -73,4 +68,4 @@ inline std::vector<Sample> made_scaling_rounds(const Study& study, const Scaling
   return samples;
 }
 
-}  // namespace lockstep::bench::testing
+}  // namespace lockstep::bench::ddp_scaling

@@ -4,28 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/experiment/study.h"
+#include "lockstep/bench/studies/pipeline/study.h"
 
-namespace lockstep::bench::testing {
+#include "tests/bench/studies/made_sample.h"
+
+namespace lockstep::bench::pipeline {
 
 /// Makes a sample of a pipeline's cell: two repeats of those seconds, one a tenth shorter, one a
 /// tenth longer.
 inline Sample made_run(const StudyCell& cell, int round, double seconds, double mebibytes) {
-  Sample sample;
-  sample.study = "pipeline";
-  sample.cell = cell.id;
-  sample.round = round;
-  sample.time = "2026-01-31T12:00:00.000Z";
-  for (const Setting& setting : cell.settings) sample.settings[setting.name] = setting.value;
-  sample.command = cell.command;
-  sample.places = cell.places;
-  sample.values = {
-      {"run_seconds", seconds},
-      {"run_variance", 0.01 * seconds * seconds},
-      {"repeats", 2},
-      {"peak_memory_bytes", mebibytes * (1 << 20)}};
-  sample.seconds = 2 * seconds + 2;
-  sample.calibration_seconds = 0.02;
+  Sample sample = testing::made_sample(
+      "pipeline", cell, round,
+      {{"run_seconds", seconds},
+       {"run_variance", 0.01 * seconds * seconds},
+       {"repeats", 2},
+       {"peak_memory_bytes", mebibytes * (1 << 20)}});
+  sample.oversubscribed = false;
   return sample;
 }
 
@@ -49,4 +43,4 @@ inline std::vector<Sample> made_runs(
   return samples;
 }
 
-}  // namespace lockstep::bench::testing
+}  // namespace lockstep::bench::pipeline

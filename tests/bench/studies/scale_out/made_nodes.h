@@ -3,15 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/experiment/study.h"
-#include "lockstep/bench/studies/scale_out/node_values.h"
-#include "lockstep/bench/studies/scale_out/scale_out.h"
+#include "lockstep/bench/studies/scale_out/study.h"
 
-namespace lockstep::bench::testing {
+#include "tests/bench/studies/made_sample.h"
+
+namespace lockstep::bench::scale_out {
 
 /// Makes the study as two cores have it, its cells measurable wherever this is.
 inline Study made_scale_out(bool full = false) {
-  Study study = scale_out_study({.full = full, .cores = 2});
+  Study study = make_study({.full = full, .cores = 2});
   for (StudyCell& cell : study.cells) {
     if (!cell.not_measurable.starts_with("not in --quick")) cell.not_measurable.clear();
   }
@@ -31,9 +31,7 @@ inline const StudyCell& cell_of_nodes(const Study& study, int nodes, bool killed
 inline Sample made_nodes(
     const Study& study, int nodes, int round, double epoch_seconds, double loss, bool killed) {
   const StudyCell& cell = cell_of_nodes(study, nodes, killed);
-  Sample sample{.study = study.name, .cell = cell.id, .round = round, .command = cell.command};
-  for (const Setting& setting : cell.settings) sample.settings[setting.name] = setting.value;
-  sample.time = "2026-01-31T12:00:00.000Z";
+  Sample sample = testing::made_sample(study.name, cell, round, {});
   sample.places = nodes;
   sample.oversubscribed = nodes > 2;
   const double budget = std::stod(sample.settings.at("budget_seconds"));
@@ -45,15 +43,15 @@ inline Sample made_nodes(
       {"steps_an_epoch", steps_an_epoch},
       {"step_seconds", 0.5},
       {"model_bytes", 45e6},
-      {scale_out::kEpochSeconds, epoch_seconds},
-      {scale_out::kEpochs, budget / epoch_seconds},
-      {scale_out::kBestValLoss, loss},
+      {kEpochSeconds, epoch_seconds},
+      {kEpochs, budget / epoch_seconds},
+      {kBestValLoss, loss},
       {"test_loss", loss + 0.1},
       {"test_accuracy", 0.25}};
-  for (const int percent : scale_out::curve_percents()) {
+  for (const int percent : curve_percents()) {
     const double left = 1.0 - percent / 100.0;
-    sample.values[scale_out::train_loss_name(percent)] = loss + left;
-    if (percent >= 20) sample.values[scale_out::val_loss_name(percent)] = loss + 1.2 * left;
+    sample.values[train_loss_name(percent)] = loss + left;
+    if (percent >= 20) sample.values[val_loss_name(percent)] = loss + 1.2 * left;
   }
   if (killed) {
     sample.values["restarts"] = 1;
@@ -62,7 +60,6 @@ inline Sample made_nodes(
     sample.values["lost_seconds"] = 2.25;
   }
   sample.seconds = budget + 3;
-  sample.calibration_seconds = 0.02;
   return sample;
 }
 
@@ -81,4 +78,4 @@ inline std::vector<Sample> made_node_rounds(
   return samples;
 }
 
-}  // namespace lockstep::bench::testing
+}  // namespace lockstep::bench::scale_out

@@ -4,34 +4,25 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/statistics/oversubscription.h"
-#include "lockstep/bench/studies/throughput/throughput.h"
+#include "lockstep/bench/studies/throughput/study.h"
 
-namespace lockstep::bench::testing {
+#include "tests/bench/studies/made_sample.h"
 
-/// Makes a sample of a cell that took so many seconds for an image.
+namespace lockstep::bench::throughput {
+
+/// Makes a sample of a cell that took this many seconds for an image.
 inline Sample made_step_sample(const StudyCell& cell, int round, double seconds) {
-  Sample sample;
-  sample.study = "throughput";
-  sample.cell = cell.id;
-  sample.round = round;
-  sample.time = "2026-01-31T12:00:00.000Z";
-  for (const Setting& setting : cell.settings) sample.settings[setting.name] = setting.value;
-  sample.places = cell.places;
-  sample.oversubscribed = oversubscribed(cell.places, cell.cores);
-  sample.values = {
-      {"seconds_a_sample", seconds},
-      {"samples_per_s", 1 / seconds},
-      {"first_step_seconds", 9 * seconds},
-      {"timed_steps", 3},
-      {"data_share", 0.01},
-      {"skipped_steps", cell.id.find("-16-") != std::string::npos ? 2 : 0}};
-  sample.seconds = 40 * seconds;
-  sample.calibration_seconds = 0.02;
-  return sample;
+  return testing::made_sample(
+      "throughput", cell, round,
+      {{"seconds_a_sample", seconds},
+       {"samples_per_s", 1 / seconds},
+       {"first_step_seconds", 9 * seconds},
+       {"timed_steps", 3},
+       {"data_share", 0.01},
+       {"skipped_steps", cell.id.find("-16-") != std::string::npos ? 2 : 0}});
 }
 
-/// Are the seconds for an image in the cells of the quick grid on two cores, by their ids.
+/// The seconds for an image in the cells of the quick grid on two cores, by their ids.
 using SecondsByCell = std::map<std::string, double>;
 
 inline SecondsByCell usual_seconds() {
@@ -54,4 +45,4 @@ inline std::vector<Sample> made_rounds(const Study& study, const SecondsByCell& 
   return samples;
 }
 
-}  // namespace lockstep::bench::testing
+}  // namespace lockstep::bench::throughput

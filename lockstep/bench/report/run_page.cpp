@@ -1,0 +1,178 @@
+#include "lockstep/bench/report/run_page.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <utility>
+
+#include "lockstep/bench/page/html_page.h"
+#include "lockstep/bench/report/replace_file.h"
+#include "lockstep/bench/text_table.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Facts = std::vector<std::vector<std::string>>;
+using Style = plot::Series::Style;
+
+/// What a figure shows of an epoch, or of a line of metrics.jsonl of a split.
+struct Curve {
+  const char* name;
+  const char* split;
+  std::optional<double> EpochHistory::*of_epoch;
+  std::optional<double> MetricRecord::*of_line;
+};
+
+constexpr Curve kLosses[] = {
+    {"training", "train", &EpochHistory::train_loss, &MetricRecord::loss},
+    {"validation", "val", &EpochHistory::val_loss, &MetricRecord::loss},
+    {"validation, averaged weights", "val-ema", &EpochHistory::ema_loss, &MetricRecord::loss}};
+constexpr Curve kAccuracies[] = {
+    {"validation", "val", &EpochHistory::val_accuracy, &MetricRecord::accuracy},
+    {"validation, top-5", "val", &EpochHistory::val_accuracy5, &MetricRecord::accuracy5},
+    {"validation, averaged weights", "val-ema", &EpochHistory::ema_accuracy,
+     &MetricRecord::accuracy}};
+
+template <class Value>
+void add_fact(Facts& facts, const char* name, const std::optional<Value>& value) {
+  if (value) facts.push_back({name, concat(*value)});
+}
+
+void add_fact(Facts& facts, const char* name, const std::string& value) {
+  if (!value.empty()) facts.push_back({name, value});
+}
+
+std::string best_text(const SummaryFacts& summary) {
+  if (!summary.best_epoch || !summary.best_value) return "";
+  return concat(
+      summary.eval_metric, " ", cell(summary.best_value, 4), " in epoch ", *summary.best_epoch);
+}
+
+// The page's first sentence.
+std::string outcome_of(const RunReport& run) {
+  if (run.history.epochs.empty()) return "Nothing is recorded yet.";
+  if (!run.folder.summary) {
+    return concat("It is still running, or was killed: step ", run.history.epochs.back().step, ".");
+  }
+  const SummaryFacts& summary = *run.folder.summary;
+  const std::string best = best_text(summary);
+  return concat(
+      "Stopped by ", summary.stopped_by, " at step ", summary.steps.value_or(0),
+      best.empty() ? "" : ", best ", best, ".");
+}
+
+Facts facts_of(const RunReport& run) {
+  const SummaryFacts summary = run.folder.summary.value_or(SummaryFacts());
+  Facts facts;
+  add_fact(facts, "model", summary.model);
+  add_fact(facts, "data", summary.data);
+  add_fact(facts, "parallel", summary.parallel);
+  add_fact(facts, "world size", summary.world_size);
+  add_fact(facts, "batch size", summary.batch_size);
+  add_fact(facts, "precision", summary.precision);
+  add_fact(facts, "steps", summary.steps);
+  add_fact(
+      facts, "stopped by",
+      run.folder.summary ? summary.stopped_by : "still running, or its processes were killed");
+  add_fact(facts, "best", best_text(summary));
+  const auto test = summary.test.top1 ? summary.test.top1 : run.history.test.top1;
+  if (test) add_fact(facts, "test accuracy", cell(test, 4));
+  add_fact(facts, "seconds of training", cell(run.history.seconds, 2));
+  if (run.history.samples_per_s) add_fact(facts, "samples/s", cell(run.history.samples_per_s, 0));
+  add_fact(facts, "restarts", std::optional(run.history.restarts.size()));
+  add_fact(facts, "parameters", summary.parameters_hash);
+  add_fact(facts, "resumed from", summary.resumed_from);
+  return facts;
+}
+
+page::Table facts_table(const RunReport& run) {
+  return {
+      .id = "facts",
+      .title = "The run",
+      .columns = {{"what", true}, {"value", true}},
+      .rows = facts_of(run),
+      .notes = run.folder.metrics.left_out};
+}
+
+page::Table epochs_table(const RunReport& run) {
+  page::Table table{.id = "epochs", .title = "Epochs", .columns = {}, .rows = {}};
+  for (const EpochColumn& column : epoch_columns()) {
+    const auto& epochs = run.history.epochs;
+    const bool any = std::any_of(epochs.begin(), epochs.end(), [&](const EpochHistory& epoch) {
+      return column.text(epoch) != "-";
+    });
+    if (!any) continue;
+    table.columns.push_back({column.head});
+    table.rows.resize(epochs.size());
+    for (std::size_t i = 0; i < epochs.size(); ++i) {
+      table.rows[i].push_back(column.text(epochs[i]));
+    }
+  }
+  for (const Restart& restart : run.history.restarts) table.notes.push_back(restart_text(restart));
+  return table;
+}
+
+void add_point(plot::Series& series, std::int64_t x, const std::optional<double>& y) {
+  // A loss that diverged has no place in a picture; the table shows it.
+  if (y && std::isfinite(*y)) series.points.push_back({static_cast<double>(x), *y});
+}
+
+plot::Series by_epoch(const RunReport& run, const Curve& curve) {
+  plot::Series series{.name = curve.name, .points = {}, .style = Style::kLine};
+  for (const EpochHistory& epoch : run.history.epochs) {
+    add_point(series, epoch.epoch, epoch.*curve.of_epoch);
+  }
+  return series;
+}
+
+plot::Series by_step(const RunReport& run, const Curve& curve) {
+  plot::Series series{.name = curve.name, .points = {}, .style = Style::kLine};
+  for (const MetricLine& line : merged(run.folder.metrics.lines)) {
+    const MetricRecord& record = line.record;
+    if (record.rank != 0 || record.split != curve.split) continue;
+    add_point(series, record.step, record.*curve.of_line);
+  }
+  return series;
+}
+
+template <class Curves>
+plot::Figure figure_of(const RunReport& run, const char* what, const Curves& curves) {
+  const bool steps = run.history.epochs.size() == 1;
+  plot::Figure figure{
+      .id = what,
+      .title = concat(what, " by ", steps ? "step" : "epoch"),
+      .x = {.label = steps ? "step" : "epoch"},
+      .y = {.label = what}};
+  figure.title.front() = static_cast<char>(std::toupper(figure.title.front()));
+  for (const Curve& curve : curves) {
+    plot::Series series = steps ? by_step(run, curve) : by_epoch(run, curve);
+    if (!series.points.empty()) figure.series.push_back(std::move(series));
+  }
+  return figure;
+}
+
+}  // namespace
+
+page::Page page_of_run(const RunReport& run) {
+  const SummaryFacts summary = run.folder.summary.value_or(SummaryFacts());
+  page::Section section{
+      .title = summary.model.empty() ? "A run" : concat(summary.model, " on ", summary.data),
+      .question = "",
+      .conclusion = {.answer = outcome_of(run)},
+      .tables = {facts_table(run)}};
+  if (!run.history.epochs.empty()) section.tables.push_back(epochs_table(run));
+  for (const plot::Figure& figure :
+       {figure_of(run, "loss", kLosses), figure_of(run, "accuracy", kAccuracies)}) {
+    if (!figure.series.empty()) section.figures.push_back(figure);
+  }
+  return {
+      .title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
+      .sections = {std::move(section)}};
+}
+
+void write_run_page(const RunReport& run) {
+  replace_file(run.folder.path / "report.html", page::to_html(page_of_run(run)));
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,28 @@
+#include "lockstep/bench/report/run_report.h"
+
+namespace lockstep::bench {
+namespace {
+
+// Lines say nothing of how many samples an interval had; a summary that is not of an earlier stop
+// has the exact means.
+void take_exact_losses(const RunFolder& folder, RunHistory& history) {
+  if (!folder.summary) return;
+  for (EpochHistory& epoch : history.epochs) {
+    const auto facts = folder.summary->epochs.find(epoch.epoch);
+    const bool covers = folder.summary->steps.value_or(-1) >= epoch.step;
+    if (covers && facts != folder.summary->epochs.end() && facts->second.train_loss) {
+      epoch.train_loss = facts->second.train_loss;
+    }
+  }
+}
+
+}  // namespace
+
+RunReport read_run_report(const std::filesystem::path& path) {
+  RunReport report{.folder = read_run_folder(path), .history = {}};
+  report.history = run_history(report.folder.metrics.lines);
+  take_exact_losses(report.folder, report.history);
+  return report;
+}
+
+}  // namespace lockstep::bench

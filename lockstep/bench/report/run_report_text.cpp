@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "lockstep/bench/report/run_report.h"
+#include "lockstep/bench/text_table.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/utf8.h"
+
+namespace lockstep::bench {
+namespace {
+
+// A folder and its files may be a stranger's, and what they say goes to a terminal.
+std::string shown(const std::string& text) {
+  const bool plain = std::all_of(
+      text.begin(), text.end(), [](char letter) { return letter > 0x20 && letter < 0x7f; });
+  return plain && text.size() <= 100 ? text : printable(text);
+}
+
+std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-" : shown(text); }
+
+std::string count_cell(const std::optional<std::int64_t>& count) {
+  return count ? concat(*count) : "-";
+}
+
+std::string epoch_table(const RunHistory& history) {
+  std::vector<std::string> heads;
+  for (const EpochColumn& column : epoch_columns()) heads.emplace_back(column.head);
+  TextTable table(heads);
+  auto restart = history.restarts.begin();
+  for (const EpochHistory& epoch : history.epochs) {
+    for (; restart != history.restarts.end() && restart->epoch <= epoch.epoch; ++restart) {
+      table.add_line("  " + restart_text(*restart));
+    }
+    std::vector<std::string> row;
+    for (const EpochColumn& column : epoch_columns()) row.push_back(column.text(epoch));
+    table.add_row(row);
+  }
+  return table.text();
+}
+
+std::string what_it_was(const SummaryFacts& facts) {
+  std::string line =
+      concat("  ", shown_or_nothing(facts.model), " on ", shown_or_nothing(facts.data));
+  line += concat(", ", shown_or_nothing(facts.parallel));
+  if (facts.world_size) line += concat(", world size ", *facts.world_size);
+  if (facts.batch_size) line += concat(", ", *facts.batch_size, " a batch");
+  if (!facts.precision.empty()) line += concat(", precision ", shown(facts.precision));
+  return line + "\n";
+}
+
+std::string ending(const RunReport& run) {
+  if (!run.folder.summary)
+    return "no summary.json: it is still running, or its processes were killed\n";
+  const SummaryFacts& facts = *run.folder.summary;
+  std::string line = concat("stopped by ", shown_or_nothing(facts.stopped_by));
+  if (facts.steps) line += concat(" at step ", *facts.steps);
+  if (facts.exit) line += concat(", code ", *facts.exit);
+  const auto& epochs = run.history.epochs;
+  if (facts.steps && !epochs.empty() && epochs.back().step > *facts.steps) {
+    line += concat("; that was before the last records, at step ", epochs.back().step);
+  }
+  line += "\n";
+  if (facts.best_epoch && facts.best_value) {
+    line += concat(
+        "best ", shown_or_nothing(facts.eval_metric), " ", cell(facts.best_value, 4), " in epoch ");
+    line += concat(*facts.best_epoch, "\n");
+  }
+  if (!facts.parameters_hash.empty())
+    line += concat("parameters ", shown(facts.parameters_hash), "\n");
+  return line;
+}
+
+std::string snapshot_line(const RunFolder& folder) {
+  if (folder.snapshots.empty()) return "";
+  std::string line = "snapshots at step";
+  for (const std::int64_t step : folder.snapshots) {
+    line += concat(step == folder.snapshots.front() ? " " : ", ", step);
+    if (step == folder.best_snapshot) line += " (best)";
+  }
+  return line + "\n";
+}
+
+std::string text_of(const RunReport& run) {
+  std::string text = shown(run.folder.path.string()) + "\n";
+  if (run.folder.summary) text += what_it_was(*run.folder.summary);
+  text += run.history.epochs.empty() ? "nothing is recorded yet\n" : epoch_table(run.history);
+  if (run.history.test.top1) {
+    text += concat("test accuracy ", cell(run.history.test.top1, 4), "\n");
+  }
+  text += ending(run) + snapshot_line(run.folder);
+  for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
+  return text;
+}
+
+std::optional<double> final_accuracy(const RunReport& run) {
+  if (run.folder.summary && run.folder.summary->test.top1) {
+    return run.folder.summary->test.top1;
+  }
+  return run.history.test.top1;
+}
+
+std::string overview(const std::vector<RunReport>& runs) {
+  TextTable table(
+      {"run", "model", "data", "parallel", "world size", "epochs", "step", "test accuracy",
+       "samples/s", "seconds", "restarts", "stopped by"},
+      true);
+  for (const RunReport& run : runs) {
+    const SummaryFacts facts = run.folder.summary.value_or(SummaryFacts());
+    const auto& epochs = run.history.epochs;
+    table.add_row(
+        {shown(run.folder.path.string()), shown_or_nothing(facts.model),
+         shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
+         count_cell(facts.world_size), concat(epochs.size()),
+         epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
+         cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
+         concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
+  }
+  return table.text();
+}
+
+using Value = std::optional<double> (*)(const EpochHistory&);
+
+// Rows are epochs, columns runs.
+std::string side_by_side(const std::vector<RunReport>& runs, const char* name, Value value) {
+  std::map<std::int64_t, std::vector<std::string>> rows;
+  std::vector<std::string> heads{"epoch"};
+  bool any = false;
+  for (std::size_t column = 0; column < runs.size(); ++column) {
+    heads.push_back(shown(runs[column].folder.path.string()));
+    for (const EpochHistory& epoch : runs[column].history.epochs) {
+      auto& cells = rows.try_emplace(epoch.epoch, runs.size(), "-").first->second;
+      cells[column] = cell(value(epoch), 4);
+      any = any || value(epoch);
+    }
+  }
+  if (!any) return "";
+  TextTable table(std::move(heads));
+  for (auto& [epoch, cells] : rows) {
+    cells.insert(cells.begin(), concat(epoch));
+    table.add_row(std::move(cells));
+  }
+  return concat("\n", name, "\n", table.text());
+}
+
+}  // namespace
+
+const std::vector<EpochColumn>& epoch_columns() {
+  using Epoch = const EpochHistory&;
+  static const std::vector<EpochColumn> kColumns{
+      {"epoch", [](Epoch epoch) { return concat(epoch.epoch); }},
+      {"step", [](Epoch epoch) { return concat(epoch.step); }},
+      {"train loss", [](Epoch epoch) { return cell(epoch.train_loss, 4); }},
+      {"val loss", [](Epoch epoch) { return cell(epoch.val.loss, 4); }},
+      {"val accuracy", [](Epoch epoch) { return cell(epoch.val.top1, 4); }},
+      {"top-5", [](Epoch epoch) { return cell(epoch.val.top5, 4); }},
+      {"EMA loss", [](Epoch epoch) { return cell(epoch.ema.loss, 4); }},
+      {"EMA accuracy", [](Epoch epoch) { return cell(epoch.ema.top1, 4); }},
+      {"lr", [](Epoch epoch) { return short_cell(epoch.lr); }},
+      {"samples/s", [](Epoch epoch) { return cell(epoch.samples_per_s, 0); }},
+      {"seconds", [](Epoch epoch) { return cell(epoch.seconds, 2); }}};
+  return kColumns;
+}
+
+std::string restart_text(const Restart& restart) {
+  std::string line = concat("restart ", restart.restart, " in epoch ", restart.epoch);
+  if (restart.gap) line += concat(", ", cell(restart.gap, 1), " s after the record before");
+  if (restart.made_again == 0) return line + ": nothing that was recorded was lost";
+  const char* records = restart.made_again == 1 ? " record" : " records";
+  return line + concat(
+                    ": ", restart.made_again, records, " up to step ", restart.furthest_step,
+                    " lost and made again, from step ", restart.step, " on");
+}
+
+std::string report_text(const std::vector<RunReport>& runs) {
+  using Epoch = const EpochHistory&;
+  if (runs.size() == 1) return text_of(runs.front());
+  std::string text = overview(runs);
+  text += side_by_side(runs, "train loss", [](Epoch epoch) { return epoch.train_loss; });
+  text += side_by_side(runs, "val loss", [](Epoch epoch) { return epoch.val.loss; });
+  text += side_by_side(runs, "val accuracy", [](Epoch epoch) { return epoch.val.top1; });
+  text += side_by_side(runs, "EMA accuracy", [](Epoch epoch) { return epoch.ema.top1; });
+  for (const RunReport& run : runs) {
+    for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,193 @@
+#include <algorithm>
+
+#include "lockstep/bench/statistics/load_meter.h"
+#include "lockstep/bench/studies/ddp_scaling/study.h"
+#include "lockstep/bench/study/run_files.h"
+#include "lockstep/bench/study/train_command.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/synthetic/synthetic_set.h"
+#include "lockstep/launch/hosts/available.h"
+#include "lockstep/launch/hosts/tool.h"
+
+namespace lockstep::bench::ddp_scaling {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kQuickSteps = 3;  // of each of the two epochs
+constexpr int kQuickPixels = 32;
+constexpr const char* kLinkRate = "1gbit";     // of hosts that are made within this machine
+constexpr double kQuickLimit = 300;            // seconds; a sample takes about eight
+constexpr double kFullLimit = 48.0 * 60 * 60;  // ten epochs at 224 pixels on one slow core
+
+// The study's own settings. One evaluation, at the end: it is no part of the times.
+Words training(const Point& point, const StudyOptions& options) {
+  Words words = train_command(
+      "--model", "resnet18", "--data", training_set(options), "--augment", "timm", "--image-size",
+      point.pixels, "--batch-size", kStudyBatch, "--opt", "adam", "--lr", "0.001", "--sched",
+      "cosine", "--epochs", options.full ? kStudyEpochs : 2, "--val-interval", 0,
+      "--snapshot-interval", "never", "--progress", "none");
+  if (!options.full) add_words(words, words_of("--limit-train-batches", kQuickSteps));
+  return words;
+}
+
+Words which_hosts(const Point& point, const StudyOptions& options) {
+  if (options.nodes.empty()) return words_of("--count", point.nodes, "--rate", kLinkRate);
+  const auto count = std::min(options.nodes.size(), static_cast<std::size_t>(point.nodes));
+  const auto end = options.nodes.begin() + static_cast<std::ptrdiff_t>(count);
+  return words_of("--names", joined({options.nodes.begin(), end}, ","));
+}
+
+Words starting(const Point& point, const StudyOptions& options) {
+  const Words places = words_of("--nproc-per-node", point.places / point.nodes);
+  const Words run = words_of("run", places, "--", kThisProgram);
+  if (point.started_by == "torchrun")
+    return words_of("--standalone", "--no-python", places, kThisProgram);
+  if (point.started_by == "run") return run;
+  if (point.started_by == "train") return {};
+  return words_of("hosts", which_hosts(point, options), "--", kThisProgram, run);
+}
+
+std::string not_measurable(const Point& point, const StudyOptions& options) {
+  if (point.started_by == "torchrun" && launch::find_tool("torchrun").empty()) {
+    return "there is no torchrun in PATH: pip install torch, and put its folder into PATH";
+  }
+  if (point.nodes == 1) return "";
+  if (options.nodes.empty()) return launch::hosts_missing();
+  if (std::ssize(options.nodes) >= point.nodes) return "";
+  return concat("takes ", point.nodes, " hosts: name as many with --nodes");
+}
+
+std::string id_of(const Point& point, bool full) {
+  const std::string id = concat("n", point.nodes, "-p", point.places, "-", point.started_by);
+  // An epoch that is cut is other work than a whole one.
+  return full ? id : concat(id, "-s", kQuickSteps);
+}
+
+void draw_set(const fs::path& folder, bool full) {
+  if (fs::exists(folder) && !fs::is_empty(folder)) return;
+  data::SyntheticOptions options;
+  if (!full) {
+    options.train = kQuickImages;
+    options.test = 100;
+  }
+  data::write_synthetic_set("cifar100", folder, options);
+}
+
+/// What the epochs of a run took.
+struct TrainedEpochs {
+  double first = 0;   ///< seconds
+  double later = 0;   ///< seconds of one of the others, their mean
+  double all = 0;     ///< seconds
+  double images = 0;  ///< of an epoch
+};
+
+TrainedEpochs epochs_of(const SummaryFacts& facts, const std::string& file) {
+  TrainedEpochs trained;
+  for (const auto& [number, epoch] : facts.epochs) {
+    if (!epoch.train_seconds || !epoch.samples || *epoch.samples < 1) {
+      throw DataError(concat(file, ": has no time of epoch ", number));
+    }
+    if (number == 1) trained.first = *epoch.train_seconds;
+    trained.all += *epoch.train_seconds;
+    trained.images = static_cast<double>(*epoch.samples);
+  }
+  const bool enough = facts.epochs.size() > 1 && facts.epochs.count(1) == 1;
+  if (!enough) throw DataError(concat(file, ": has fewer than two epochs"));
+  trained.later = (trained.all - trained.first) / static_cast<double>(facts.epochs.size() - 1);
+  return trained;
+}
+
+}  // namespace
+
+std::vector<Point> grid(const StudyOptions& options) {
+  std::vector<Point> points{
+      {},
+      {.places = 2, .started_by = "run"},
+      {.places = 2, .started_by = "torchrun"},
+      {.nodes = 2, .places = 2, .started_by = "hosts"},
+      {.nodes = 2, .places = 4, .started_by = "hosts"}};
+  for (Point& point : points) {
+    if (point.nodes > 1) point.link = options.nodes.empty() ? kLinkRate : "real";
+    point.pixels = options.full ? kStudyPixels : kQuickPixels;
+  }
+  return points;
+}
+
+std::string training_set(const StudyOptions& options) {
+  return options.data_of({"cifar100"}, concat("cifar100:", kBenchFolder, "/data/cifar100"));
+}
+
+StudyCell cell_of(const Point& point, const StudyOptions& options) {
+  const int cores = cores_a_place(options.cores);
+  // Places on other machines take nothing of this one.
+  const int here = point.link == "real" ? point.places / point.nodes : point.places;
+  const bool once = !options.full && options.rounds == 0 && oversubscribed(here, options.cores);
+  return {
+      .id = id_of(point, options.full),
+      .settings =
+          {{"nodes", concat(point.nodes)},
+           {"places", concat(point.places)},
+           {"started by", point.started_by},
+           {"link", point.link},
+           {"pixels", concat(point.pixels)}},
+      .command = words_of(starting(point, options), training(point, options)),
+      .program = point.started_by == "torchrun" ? "torchrun" : "",
+      .places = here,
+      .cores = std::min(options.cores, here * cores),
+      .environment = threads(cores),
+      .rounds = once ? 1 : 0,
+      .not_measurable = not_measurable(point, options)};
+}
+
+SampleValues values_of(const fs::path& run) {
+  const SummaryFacts facts = read_run_summary(run);
+  const TrainedEpochs trained = epochs_of(facts, (run / "summary.json").string());
+  // Ranks repeat some images to have equal shares, so a whole epoch may have a few more.
+  const double share = std::min(1.0, trained.images / kStudyImages);
+  const double later = trained.later / share;
+  const double first = later + trained.first - trained.later;
+  return {
+      {kRunSeconds, first + (kStudyEpochs - 1) * later},
+      {"first_epoch_seconds", first},
+      {kLaterEpoch, later},
+      {"epoch_share", share},
+      {"trained_seconds", trained.all},
+      {"samples_per_s", trained.images / trained.later},
+      {"train_loss", or_nan(facts.epochs.rbegin()->second.train_loss)}};
+}
+
+Study make_study(const StudyOptions& options) {
+  return StudyOf<Point>{
+      .name = "ddp-scaling",
+      .title = "DDP over places and nodes: ResNet18 on CIFAR-100",
+      .question =
+          "How much shorter does DistributedDataParallel make a training on two places of one "
+          "node, does the launcher matter, and do two nodes pay?",
+      .rounds = options.rounds_or(options.full ? 3 : 2),
+      .limit_seconds = options.full ? kFullLimit : kQuickLimit,
+      .grid = grid(options),
+      .cell = [options](const Point& point) { return cell_of(point, options); },
+      .values = [](const Point&, const fs::path& run) { return values_of(run); },
+      .conclusion = conclusion,
+      .tables = tables,
+      .figures = figures,
+      .sample_columns = {{kRunSeconds, "ten epochs [s]"}, {kLaterEpoch, "later epoch [s]"}}}
+      .make();
+}
+
+void prepare(const StudyOptions& options, const fs::path& output) {
+  const std::string data = training_set(options);
+  const std::string folder = data.substr(std::min(data.find(':'), data.size() - 1) + 1);
+  check(
+      data.find(':') != std::string::npos && !folder.empty(),
+      "bench: --data cifar100 needs the folder that holds the set, as cifar100:DIR");
+  if (options.data_of({"cifar100"}, "").empty()) {
+    return draw_set(output / "data" / "cifar100", options.full);
+  }
+  if (!fs::is_directory(folder)) throw DataError(concat(folder, ": no such folder"));
+}
+
+}  // namespace lockstep::bench::ddp_scaling

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+
+/// How much of a study is measured, and on what.
+struct StudyOptions {
+  bool full = false;  ///< the study's whole grid; else what takes minutes
+  int cores = 1;      ///< that may be used
+  /// Data sets in place of those that studies take by themselves, as `lockstep train --data` takes
+  /// them: NAME or NAME:DIR. Each study looks for a name that it knows.
+  std::vector<std::string> data = {};
+  /// Hosts to start ranks on; empty: hosts in network namespaces of this machine.
+  std::vector<std::string> nodes = {};
+  int rounds = 0;  ///< samples of every cell; 0: as many as the study says
+  /// File of weights that a study's net begins with, for studies that take one; empty: fresh ones.
+  std::string pretrained = {};
+
+  /// Returns the set of one of these names; `otherwise` if none was asked for.
+  std::string data_of(const std::vector<std::string>& names, const std::string& otherwise) const;
+
+  /// Returns the rounds that were asked for, or else the study's.
+  int rounds_or(int of_study) const { return rounds > 0 ? rounds : of_study; }
+};
+
+/// Returns the name of a set: `mnist` of `mnist:DIR`.
+std::string data_name(const std::string& data);
+
+}  // namespace lockstep::bench

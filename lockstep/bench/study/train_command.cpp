@@ -1,0 +1,13 @@
+#include "lockstep/bench/study/train_command.h"
+
+namespace lockstep::bench {
+
+Words spreading_flags(const std::string& way, int places) {
+  if (way == "dp") return words_of("--parallel", way, "--places", places);
+  // A rank that dies is a failure to record, not one to hide by starting again.
+  if (way == "ddp")
+    return words_of("--parallel", way, "--nproc-per-node", places, "--max-restarts", 0);
+  return {"--parallel", way};
+}
+
+}  // namespace lockstep::bench

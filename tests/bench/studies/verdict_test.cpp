@@ -1,0 +1,79 @@
+#include "lockstep/bench/study/verdict.h"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/statistics/median.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Estimates a ratio that is about 2 in each of so many rounds.
+Estimate twice(int rounds) {
+  std::vector<double> numerators, denominators;
+  for (int round = 0; round < rounds; ++round) {
+    numerators.push_back(2 + 0.01 * round);
+    denominators.push_back(1);
+  }
+  return estimate_ratio(numerators, denominators);
+}
+
+Verdict of(const std::vector<Estimate>& ratios) { return {.ratios = ratios}; }
+
+TEST(Verdict, IsSignificantOnlyByTheWholeInterval) {
+  EXPECT_TRUE(above_one(Estimate{1.5, 1.01, 1.6, 0.75, 3}));
+  EXPECT_FALSE(above_one(Estimate{1.5, 1.0, 1.6, 0.75, 3}));
+  EXPECT_FALSE(above_one(Estimate{1.5, 1.5, 1.5, 0, 1}));
+  EXPECT_TRUE(below_one(Estimate{0.5, 0.4, 0.99, 0.75, 3}));
+  EXPECT_FALSE(below_one(std::nullopt));
+}
+
+TEST(Verdict, IsSureFromFiveRoundsOn) {
+  EXPECT_EQ(verdict_on(twice(1), "faster", "slower"), "one round, so not sure");
+  EXPECT_EQ(verdict_on(twice(2), "faster", "slower"), "faster in every round");
+  EXPECT_EQ(verdict_on(twice(4), "faster", "slower"), "faster in every round");
+  EXPECT_EQ(verdict_on(twice(5), "faster", "slower"), "surely faster");
+  EXPECT_EQ(verdict_on(twice(9), "faster", "slower"), "surely faster");
+}
+
+TEST(Verdict, OfSeveralIsThatOfTheFewestRounds) {
+  EXPECT_EQ(of({twice(5), twice(7)}).sure("faster"), "surely faster");
+  EXPECT_EQ(of({twice(5), twice(3)}).sure("faster"), "faster in every round");
+  EXPECT_EQ(of({twice(1), twice(5)}).sure("faster"), "surely faster");
+  EXPECT_TRUE(of({twice(1), twice(2)}).has_intervals());
+  EXPECT_FALSE(of({twice(1)}).has_intervals());
+}
+
+TEST(Verdict, NamesTheSide) {
+  const Estimate below{0.5, 0.4, 0.9, 0.9375, 5}, across{0.9, 0.8, 1.1, 0.9375, 5};
+  EXPECT_EQ(verdict_on(below, "faster", "slower"), "surely slower");
+  EXPECT_EQ(verdict_on(across, "faster", "slower"), "no significant difference");
+  EXPECT_EQ(side_of_one(below, "ddp", "dp"), "dp");
+  EXPECT_EQ(side_of_one(twice(2), "ddp", "dp"), "ddp");
+  EXPECT_EQ(side_of_one(across, "ddp", "dp"), "no significant difference");
+  EXPECT_EQ(side_of_one(twice(1), "ddp", "dp"), "one round");
+}
+
+TEST(Verdict, ExplainsItsWords) {
+  EXPECT_EQ(Verdict().explained(), "");
+  EXPECT_THAT(of({twice(1)}).explained(), HasSubstr("nothing is sure"));
+  EXPECT_THAT(
+      of({twice(1), twice(2)}).explained(),
+      ContainsRegex("over 2 rounds .* 50 %: .*every round.* not sure.* 5 rounds"));
+  EXPECT_THAT(
+      of({twice(5)}).explained(),
+      ContainsRegex("over 5 rounds .* 94 %; sure means .* one side of 1"));
+  const std::string both = of({twice(6), twice(3)}).explained();
+  EXPECT_THAT(both, HasSubstr("over 3 to 6 rounds"));
+  EXPECT_THAT(both, HasSubstr("a probability of 75 % to 97 %"));
+  EXPECT_THAT(both, Not(HasSubstr("sure means")));
+}
+
+}  // namespace
+}  // namespace lockstep::bench
