@@ -28,7 +28,8 @@ struct CifarImages {
 ///
 /// A file must hold whole records, 3,073 bytes in CIFAR-10 and 3,074 in CIFAR-100, at least one,
 /// and labels below 10, 100 and 20. Anything else is a DataError that names file, offset and
-/// reason; a file of the other variant is named as such. Memory grows with the bytes that were read.
+/// reason; a file of the other variant is named as such. Memory grows with the bytes that were
+/// read.
 CifarImages read_cifar(
     std::span<const std::filesystem::path> files, CifarVariant variant,
     std::uint64_t maximum_bytes = kMaximumCifarBytes);

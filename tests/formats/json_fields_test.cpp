@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
+
 #include "tests/support/message_of.h"
 
 namespace lockstep {

@@ -16,23 +16,26 @@ namespace {
 using Facts = std::vector<std::vector<std::string>>;
 using Style = plot::Series::Style;
 
-/// What a figure shows of an epoch, or of a line of metrics.jsonl of a split.
+/// What a figure shows of each epoch, or of each line of metrics.jsonl of a split.
 struct Curve {
   const char* name;
   const char* split;
-  std::optional<double> EpochHistory::*of_epoch;
-  std::optional<double> MetricRecord::*of_line;
+  std::optional<double> (*of_epoch)(const EpochHistory&);
+  std::optional<double> Scores::*of_line;
 };
 
 constexpr Curve kLosses[] = {
-    {"training", "train", &EpochHistory::train_loss, &MetricRecord::loss},
-    {"validation", "val", &EpochHistory::val_loss, &MetricRecord::loss},
-    {"validation, averaged weights", "val-ema", &EpochHistory::ema_loss, &MetricRecord::loss}};
+    {"training", "train", [](const EpochHistory& epoch) { return epoch.train_loss; },
+     &Scores::loss},
+    {"validation", "val", [](const EpochHistory& epoch) { return epoch.val.loss; }, &Scores::loss},
+    {"validation, averaged weights", "val-ema",
+     [](const EpochHistory& epoch) { return epoch.ema.loss; }, &Scores::loss}};
 constexpr Curve kAccuracies[] = {
-    {"validation", "val", &EpochHistory::val_accuracy, &MetricRecord::accuracy},
-    {"validation, top-5", "val", &EpochHistory::val_accuracy5, &MetricRecord::accuracy5},
-    {"validation, averaged weights", "val-ema", &EpochHistory::ema_accuracy,
-     &MetricRecord::accuracy}};
+    {"validation", "val", [](const EpochHistory& epoch) { return epoch.val.top1; }, &Scores::top1},
+    {"validation, top-5", "val", [](const EpochHistory& epoch) { return epoch.val.top5; },
+     &Scores::top5},
+    {"validation, averaged weights", "val-ema",
+     [](const EpochHistory& epoch) { return epoch.ema.top1; }, &Scores::top1}};
 
 template <class Value>
 void add_fact(Facts& facts, const char* name, const std::optional<Value>& value) {
@@ -121,7 +124,7 @@ void add_point(plot::Series& series, std::int64_t x, const std::optional<double>
 plot::Series by_epoch(const RunReport& run, const Curve& curve) {
   plot::Series series{.name = curve.name, .points = {}, .style = Style::kLine};
   for (const EpochHistory& epoch : run.history.epochs) {
-    add_point(series, epoch.epoch, epoch.*curve.of_epoch);
+    add_point(series, epoch.epoch, curve.of_epoch(epoch));
   }
   return series;
 }
@@ -131,7 +134,7 @@ plot::Series by_step(const RunReport& run, const Curve& curve) {
   for (const MetricLine& line : merged(run.folder.metrics.lines)) {
     const MetricRecord& record = line.record;
     if (record.rank != 0 || record.split != curve.split) continue;
-    add_point(series, record.step, record.*curve.of_line);
+    add_point(series, record.step, record.scores.*curve.of_line);
   }
   return series;
 }

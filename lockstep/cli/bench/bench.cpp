@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/experiment/runner.h"
+#include "lockstep/bench/report/replace_file.h"
 #include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/report/replace_file.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/cli/bench/bench_flags.h"
 #include "lockstep/cli/env/environment_facts.h"

@@ -20,8 +20,8 @@ Box random_area_box(ImageSize size, const RandomArea& area, RandomStream& stream
 /// Draws the place of a part of that size, each equally likely; it must fit.
 Box random_box(ImageSize size, ImageSize part, RandomStream& stream);
 
-/// Returns the size to which timm scales an image before it takes the centre: the shorter side to the
-/// output's by `fraction`.
+/// Returns the size to which timm scales an image before it takes the centre: the shorter side to
+/// the output's by `fraction`.
 ///
 /// For square outputs this is torchvision's Resize, which cuts the longer side off, else timm's
 /// ResizeKeepRatio, which rounds it.

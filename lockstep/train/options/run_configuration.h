@@ -15,7 +15,8 @@ std::string config_toml(const TrainOptions& options);
 using Configuration = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns what decides the course of a training: all flags but those that may change when it is
-/// resumed, as how it is spread, how long it goes on, where its data lie, or what is reported of it.
+/// resumed, as how it is spread, how long it goes on, where its data lie, or what is reported of
+/// it.
 Configuration run_configuration(const TrainOptions& options);
 
 /// Lists what differs, as `--lr: the snapshot has 0.1, now 0.2`; empty if nothing does.
