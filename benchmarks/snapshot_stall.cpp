@@ -24,8 +24,8 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/model.h"
-#include "lockstep/nn/optim/adam.h"
 #include "lockstep/train/snapshot/random_state.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 

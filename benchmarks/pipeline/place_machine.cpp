@@ -2,8 +2,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/parallel/pipeline/memory_meter.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 #include "process_usage.h"
 #include "stage_machine.h"

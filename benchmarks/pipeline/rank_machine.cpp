@@ -1,6 +1,6 @@
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/parallel/pipeline/memory_meter.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 #include "process_usage.h"
 #include "stage_machine.h"

@@ -17,10 +17,10 @@ void check_pieces(
     const char* collective, const char* whole_name, const torch::Tensor& whole,
     const char* piece_name, const torch::Tensor& piece, int count);
 
-/// Gives the operation on bytes that stands for an operation on bools: sum is or, product is and.
+/// Returns the operation on bytes that stands for an operation on bools: sum is or, product is and.
 ReduceOp op_for(at::ScalarType type, ReduceOp op);
 
-/// Is a tensor as a backend wants it: dense, and bytes in place of bools where it is reduced.
+/// A tensor as a backend wants it: dense, and bytes in place of bools where it is reduced.
 class Operand {
  public:
   enum Use { kMoved, kReduced };
@@ -29,7 +29,7 @@ class Operand {
 
   const torch::Tensor& dense() const { return dense_; }
 
-  /// Gives work that also copies the result back into a tensor that was not dense.
+  /// Returns work that also copies the result back into a tensor that was not dense.
   Work finish(Work work) const;
 
  private:

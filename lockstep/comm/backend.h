@@ -24,7 +24,7 @@ class Backend {
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Says whether tensors on this device can be passed.
+  /// Returns whether tensors on this device can be passed.
   virtual bool carries(torch::Device device) const = 0;
 
   virtual Work all_reduce(const torch::Tensor& tensor, ReduceOp op) = 0;

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Says where the ranks of a world meet.
+/// Where the ranks of a world meet.
 struct InitMethod {
   enum class Kind {
     kEnvironment,  ///< at MASTER_ADDR and MASTER_PORT

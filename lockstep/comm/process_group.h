@@ -14,7 +14,7 @@ namespace lockstep {
 
 class Backend;
 
-/// Is a set of ranks that compute together, and this process's (or thread's) place among them.
+/// A set of ranks that compute together, and this process's (or thread's) place among them.
 ///
 /// A small value: copies name the same group. Every rank must make the same calls in the same
 /// order. A group of one makes every collective a no-op, so the same program runs alone.

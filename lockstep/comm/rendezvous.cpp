@@ -75,7 +75,7 @@ std::string first_line(const char* path) {
   return line;
 }
 
-/// Is equal for two processes exactly if they can share memory through /proc: one boot, one pid
+/// Returns a text that two processes have in common exactly if they can share memory through /proc: one boot, one pid
 /// namespace, one user.
 std::string host_identity() {
   struct stat pid_namespace {};

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Says how the world is formed; every field may be left out.
+/// How the world is formed; every field may be left out.
 struct InitOptions {
   /// `auto`, `shm` or `gloo`. `auto` takes shm when all ranks are on one host, else gloo.
   std::string backend = "auto";
-  /// Is how long a collective, and the forming of the world, may wait for a rank.
+  /// How long a collective, and the forming of the world, may wait for a rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  /// Is where the ranks meet: `env://` is MASTER_ADDR and MASTER_PORT; `tcp://HOST:PORT`, where
+  /// Where the ranks meet: `env://` is MASTER_ADDR and MASTER_PORT; `tcp://HOST:PORT`, where
   /// rank 0 listens; `file:///PATH`, a file that all ranks can lock and that is not there yet. The
   /// last rank removes it; each world needs one of its own.
   std::string init_method = "env://";

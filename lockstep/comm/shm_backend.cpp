@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "lockstep/comm/host/symmetric_memory.h"
+#include "lockstep/comm/host/address_space.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Is the group of one: reductions change nothing, the rest copies input to output.
+/// The group of one: reductions change nothing, the rest copies input to output.
 class SingleBackend : public Backend {
  public:
   std::string name() const override { return "single"; }

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Is a small key-value store through which ranks find one another, before they have a process
+/// A small key-value store through which ranks find one another, before they have a process
 /// group.
 using Store = c10::intrusive_ptr<c10d::Store>;
 
@@ -20,7 +20,7 @@ Store memory_store();
 /// Throws std::system_error that names the path if it cannot be made or written.
 Store file_store(const std::string& path, int users);
 
-/// Says how to reach, or be, a store that is served over TCP.
+/// How to reach, or be, a store that is served over TCP.
 struct TcpStoreOptions {
   std::string host;
   int port = 0;        ///< a server with port 0 takes a free one
@@ -32,7 +32,7 @@ struct TcpStoreOptions {
 /// answers in time.
 Store tcp_store(const TcpStoreOptions& options);
 
-/// Gives the port that a store from tcp_store() uses.
+/// Returns the port that a store from tcp_store() uses.
 int port_of(const Store& store);
 
 /// Shares a short text with all ranks and returns those of all, in rank order. Each `topic` serves

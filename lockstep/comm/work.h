@@ -4,13 +4,13 @@
 
 namespace lockstep {
 
-/// Is the handle of a collective that was begun and may not be finished yet.
+/// The handle of a collective that was begun and may not be finished yet.
 ///
 /// The tensors of the collective must not be touched before wait() has returned. A failure of the
 /// collective is thrown by wait(), in the thread that calls it.
 class [[nodiscard]] Work {
  public:
-  /// Is what a backend knows about a collective under way.
+  /// What a backend knows about a collective under way.
   class State {
    public:
     virtual ~State() = default;
@@ -20,7 +20,7 @@ class [[nodiscard]] Work {
     virtual void wait() = 0;
   };
 
-  /// Is work that is done already.
+  /// Makes work that is done already.
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 

@@ -14,20 +14,34 @@
 
 namespace lockstep::nn {
 
-/// Are the settings of a GradScaler; PyTorch's defaults.
+/// What unscale_gradients() met.
+struct UnscaledGradients {
+  bool any = false;    ///< there was a gradient
+  bool finite = true;  ///< no element was infinite or NaN
+};
+
+/// Multiplies the gradients of the parameters by `factor`, in place, and looks for Inf and NaN.
+///
+/// Takes gradients of any layout of strides, type and device, and sparse ones; finite elements are
+/// multiplied whatever the others are. A sparse float16 gradient is replaced by its coalesced form,
+/// since adding up its duplicates may overflow. A parameter that is listed twice counts once, one
+/// without gradient not at all. Waits for the device.
+UnscaledGradients unscale_gradients(const std::vector<torch::Tensor>& parameters, double factor);
+
+/// The settings of a GradScaler; PyTorch's defaults.
 struct GradScalerOptions {
-  /// Is the scale of the first step.
+  /// The scale of the first step.
   TORCH_ARG(double, init_scale) = 65536;
-  /// Is what the scale is multiplied by after growth_interval steps without overflow; above 1.
+  /// What the scale is multiplied by after growth_interval steps without overflow; above 1.
   TORCH_ARG(double, growth_factor) = 2;
-  /// Is what the scale is multiplied by after an overflow; between 0 and 1.
+  /// What the scale is multiplied by after an overflow; between 0 and 1.
   TORCH_ARG(double, backoff_factor) = 0.5;
   TORCH_ARG(std::int64_t, growth_interval) = 2000;
   /// Without it nothing is scaled and every step taken.
   TORCH_ARG(bool, enabled) = true;
 };
 
-/// Is what a GradScaler must be given back to go on as before: PyTorch's state_dict().
+/// What a GradScaler must be given back to go on as before: PyTorch's state_dict().
 struct GradScalerState {
   double scale = 0;
   double growth_factor = 0;
@@ -74,10 +88,10 @@ class GradScaler {
 
   bool is_enabled() const { return options_.enabled(); }
 
-  /// Gives the scale in force; 1 if disabled.
+  /// Returns the scale in force; 1 if disabled.
   double scale_factor() const { return is_enabled() ? scale_ : 1; }
 
-  /// Gives what a snapshot keeps; nothing if disabled. Take it after update().
+  /// Returns what a snapshot keeps; nothing if disabled. Take it after update().
   std::optional<GradScalerState> state() const;
 
   /// Goes on from a state, also where this scaler was made with other options; a disabled one stays

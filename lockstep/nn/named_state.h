@@ -13,7 +13,7 @@ namespace lockstep::nn {
 /// Are tensors by their names, in order.
 using NamedTensors = torch::OrderedDict<std::string, torch::Tensor>;
 
-/// Gives the parameters and buffers of a module with Python's names, in the order of Python's
+/// Returns the parameters and buffers of a module with Python's names, in the order of Python's
 /// `state_dict()`: of each module its parameters, its buffers, then its children's. The tensors are
 /// the module's own.
 NamedTensors named_state(const torch::nn::Module& module);

@@ -13,16 +13,16 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/data_parallel/replica.h"
 #include "lockstep/parallel/data_parallel/replica_set.h"
-#include "lockstep/parallel/data_parallel/replicate.h"
 #include "lockstep/parallel/place/nested.h"
 #include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
 
-/// Are the options of DataParallel.
+/// The options of DataParallel.
 struct DataParallelOptions {
-  /// Is where the outputs are gathered; the first place if not given.
+  /// Where the outputs are gathered; the first place if not given.
   TORCH_ARG(std::optional<Place>, output_place) = std::nullopt;
 };
 

@@ -2,18 +2,46 @@
 
 #include <concepts>
 #include <memory>
+#include <ranges>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <torch/arg.h>
 #include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/parallel/ddp/collect_tensors.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
 #include "lockstep/parallel/ddp/power_sgd.h"
 
 namespace lockstep {
+
+/// Collects the tensors of a module's output: a tensor, or tuples, pairs, vectors, optionals and
+/// dictionaries of such, nested as one likes. In anything else none are found.
+template <typename Output>
+void collect_tensors(const Output& output, std::vector<torch::Tensor>& tensors) {
+  const auto collect = [&](const auto&... parts) { (collect_tensors(parts, tensors), ...); };
+  if constexpr (std::convertible_to<const Output&, torch::Tensor>) {
+    tensors.push_back(output);
+  } else if constexpr (requires { std::tuple_size<Output>::value; }) {
+    std::apply(collect, output);
+  } else if constexpr (requires {
+                         *output;
+                         output.has_value();
+                       }) {
+    if (output.has_value()) collect(*output);
+  } else if constexpr (requires {
+                         output.key();
+                         output.value();
+                       }) {  // of torch::OrderedDict
+    collect(output.value());
+  } else if constexpr (
+      std::ranges::range<const Output> && !std::convertible_to<const Output&, std::string_view>) {
+    for (const auto& part : output) collect(part);
+  }
+}
 
 /// Trains a module on all ranks of a group: each computes on its own share of the data, gradients
 /// are averaged.
@@ -96,7 +124,7 @@ class DistributedDataParallel {
   /// Tells how many bytes went in how many buckets, and what share of the time was hidden.
   ReducerReport report() const { return sync_->reducer().report(); }
 
-  /// Is how long backward has waited for other ranks and reduced gradients so far.
+  /// How long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return sync_->reducer().communication_seconds(); }
 
   /// Reaches the reducer, for reports and tests.

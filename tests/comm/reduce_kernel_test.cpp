@@ -9,7 +9,6 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/host/collective.h"
-#include "lockstep/comm/host/elements.h"
 
 namespace lockstep::reduce {
 namespace {

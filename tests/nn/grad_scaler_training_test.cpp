@@ -15,7 +15,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/nn/optim/clip_grad_norm.h"
+#include "lockstep/parallel/optim/clip_grad_norm.h"
 
 #include "tests/nn/grad_scaler_expected.h"
 #include "tests/nn/one_parameter.h"

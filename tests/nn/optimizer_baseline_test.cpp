@@ -12,8 +12,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sin.h>
 
-#include "lockstep/nn/optim/adam.h"
-#include "lockstep/nn/optim/sgd.h"
+#include "lockstep/nn/fused_optimizers.h"
 
 #include "tests/nn/optimizer_expected.h"
 

@@ -10,9 +10,8 @@
 #include <torch/serialize.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/nn/optim/adam.h"
-#include "lockstep/nn/optim/clip_grad_norm.h"
-#include "lockstep/nn/optim/sgd.h"
+#include "lockstep/nn/fused_optimizers.h"
+#include "lockstep/parallel/optim/clip_grad_norm.h"
 
 namespace lockstep::nn {
 namespace {

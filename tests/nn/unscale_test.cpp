@@ -1,7 +1,5 @@
 // The cases G3 and G4 of the conformance list.
 
-#include "lockstep/nn/unscale.h"
-
 #include <cmath>
 #include <limits>
 
@@ -13,6 +11,8 @@
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+
+#include "lockstep/nn/grad_scaler.h"
 
 namespace lockstep::nn {
 namespace {

@@ -1,12 +1,11 @@
 // What the reducer tells of its work.
 
-#include "lockstep/parallel/ddp/reducer_report.h"
-
 #include <gtest/gtest.h>
 
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/run_ranks.h"
+#include "lockstep/parallel/ddp/reducer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +18,7 @@ namespace lockstep::host {
 /// Lets every rank contribute a short text and see those of all, in rank order.
 using ExchangeText = std::function<std::vector<std::string>(const std::string&)>;
 
-/// Says how ranks on one host see one another's tensors without copying them.
+/// How ranks on one host see one another's tensors without copying them.
 class AddressSpace {
  public:
   virtual ~AddressSpace() = default;
@@ -30,6 +32,30 @@ class AddressSpace {
   /// Makes a tensor that expose() can name. Every rank calls it with the same arguments.
   virtual torch::Tensor empty(
       std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) = 0;
+};
+
+/// The address space of ranks that are processes: each allocation is one segment per rank,
+/// mapped by all.
+///
+/// A segment lives as long as the tensor made in it; segments that this rank has let go cannot be
+/// resolved.
+class SymmetricMemory : public AddressSpace {
+ public:
+  SymmetricMemory(int rank, int size);
+
+  std::optional<Exposure> expose(const void* memory, std::size_t bytes) const override;
+  std::byte* resolve(int rank, const Exposure& exposure) const override;
+  torch::Tensor empty(
+      std::int64_t elements, const torch::TensorOptions& options,
+      const ExchangeText& exchange) override;
+
+ private:
+  struct Segment;
+
+  int rank_, size_;
+  std::uint64_t next_ = Exposure::kFirstSegment;
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Segment>> segments_;
 };
 
 }  // namespace lockstep::host

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lockstep/comm/host/elements.h"
 #include "lockstep/comm/reduce/reduce_kernel.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::host {
 namespace {
@@ -73,6 +73,32 @@ void copy_from_root(
 }
 
 }  // namespace
+
+reduce::Element reduce_element(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return reduce::Element::kFloat;
+    case at::kDouble:
+      return reduce::Element::kDouble;
+    case at::kHalf:
+      return reduce::Element::kHalf;
+    case at::kBFloat16:
+      return reduce::Element::kBFloat16;
+    case at::kChar:
+      return reduce::Element::kInt8;
+    case at::kByte:
+      return reduce::Element::kUInt8;
+    case at::kShort:
+      return reduce::Element::kInt16;
+    case at::kInt:
+      return reduce::Element::kInt32;
+    case at::kLong:
+      return reduce::Element::kInt64;
+    default:
+      throw InvalidArgument(
+          concat("reduce: elements of this type cannot be reduced: ", c10::toString(type)));
+  }
+}
 
 Chunk share_of(const Chunk& chunk, int rank, int size) {
   constexpr std::int64_t kLine = 64;

@@ -5,14 +5,16 @@
 #include <exception>
 #include <vector>
 
+#include <c10/core/ScalarType.h>
 #include <torch/types.h>
 
 #include "lockstep/comm/host/shared_region.h"
+#include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/comm/reduce_op.h"
 
 namespace lockstep::host {
 
-/// Is a collective as one rank asked for it.
+/// A collective as one rank asked for it.
 ///
 /// The input consists of `pieces` equal pieces of `elements` elements: size() of them where each
 /// rank receives another one (scatter, reduce_scatter, all_to_all), else one.
@@ -28,18 +30,18 @@ struct Collective {
   std::vector<torch::Tensor> tensors = {};  ///< own the memory above
 
   std::size_t element_bytes() const { return c10::elementSize(element); }
-  /// Says whether ranks reduce into the memory that all expose, so that a staged result must be
+  /// Returns whether ranks reduce into the memory that all expose, so that a staged result must be
   /// copied out.
   bool in_place() const { return kind == Kind::kAllReduce || kind == Kind::kReduce; }
 };
 
-/// Is a part of a collective: these elements of every piece.
+/// A part of a collective: these elements of every piece.
 struct Chunk {
   std::int64_t begin = 0;
   std::int64_t count = 0;
 };
 
-/// Is where a rank's chunk lies, as this rank sees it.
+/// Where a rank's chunk lies, as this rank sees it.
 struct ChunkView {
   std::byte* first = nullptr;    ///< the chunk of piece 0
   std::size_t piece_stride = 0;  ///< bytes from there to the chunk of piece 1
@@ -48,7 +50,7 @@ struct ChunkView {
   }
 };
 
-/// Gives the part of a chunk that a rank reduces for all: parts are disjoint, cover the chunk, and
+/// Returns the part of a chunk that a rank reduces for all: parts are disjoint, cover the chunk, and
 /// their borders lie on multiples of 64 elements, so that no two ranks write the same cache line.
 Chunk share_of(const Chunk& chunk, int rank, int size);
 
@@ -63,5 +65,9 @@ void copy_in(const Collective& collective, const Chunk& chunk, std::byte* stagin
 
 /// Copies the reduced chunk from the staging buffer to the output.
 void copy_out(const Collective& collective, const Chunk& chunk, const std::byte* staging);
+
+/// Returns the reduction's name of an element type; throws InvalidArgument for types that cannot be
+/// reduced.
+reduce::Element reduce_element(at::ScalarType type);
 
 }  // namespace lockstep::host

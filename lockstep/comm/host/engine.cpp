@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "lockstep/comm/host/backoff.h"
-#include "lockstep/comm/host/job.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 
 namespace lockstep::host {
 
-/// Is the handle of a job or a message: polls and waits through the engine.
+/// The handle of a job or a message: polls and waits through the engine.
 template <typename Target>
 class Engine::Ticket : public Work::State {
  public:

@@ -1,7 +1,6 @@
 // What the engine says when ranks disagree, are late or are lost.
 
 #include "lockstep/comm/host/engine.h"
-#include "lockstep/comm/host/job.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::host {

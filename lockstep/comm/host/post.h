@@ -13,7 +13,7 @@
 
 namespace lockstep::host {
 
-/// Is a tensor on its way to or from one rank.
+/// A tensor on its way to or from one rank.
 struct Message {
   torch::Tensor tensor;
   int peer = 0;

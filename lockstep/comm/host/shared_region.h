@@ -29,7 +29,7 @@ enum class Kind : std::int32_t {
 
 const char* kind_name(Kind kind);
 
-/// Says where memory lies so that every rank can find it: in a segment of shared memory, or
+/// Where memory lies so that every rank can find it: in a segment of shared memory, or
 /// nowhere.
 struct Exposure {
   static constexpr std::uint64_t kNothing = 0, kStaging = 1, kAddress = 2, kFirstSegment = 3;
@@ -37,7 +37,7 @@ struct Exposure {
   std::uint64_t offset = 0;
 };
 
-/// Is what a rank tells the others about the collective of a round, before it says that it has
+/// What a rank tells the others about the collective of a round, before it says that it has
 /// arrived.
 struct Descriptor {
   Kind kind = Kind::kNone;
@@ -48,7 +48,7 @@ struct Descriptor {
   Exposure exposure;
 };
 
-/// Is one rank's part of the control block. Only that rank writes it.
+/// One rank's part of the control block. Only that rank writes it.
 struct alignas(128) RankSlot {
   std::atomic<std::uint64_t> arrived;               ///< rounds begun: the rank's memory may be used
   alignas(64) std::atomic<std::uint64_t> finished;  ///< rounds in which the rank has used the
@@ -61,7 +61,7 @@ struct alignas(128) RankSlot {
   Descriptor descriptor;
 };
 
-/// Is the one-way channel between two ranks: a ring of slots. It is wide, so that what a pipeline
+/// The one-way channel between two ranks: a ring of slots. It is wide, so that what a pipeline
 /// sends is off its hands at once; only pages that are used cost memory.
 struct alignas(128) Mailbox {
   static constexpr std::size_t kSlots = 256, kSlotBytes = 128 * 1024;
@@ -76,7 +76,7 @@ struct alignas(128) Mailbox {
   Letter letters[kSlots];
 };
 
-/// Is the memory through which the ranks of one host meet: a slot, a mailbox to each other rank and
+/// The memory through which the ranks of one host meet: a slot, a mailbox to each other rank and
 /// a staging buffer per rank. Pages cost nothing until they are touched.
 class SharedRegion {
  public:

@@ -24,14 +24,14 @@ struct Job {
   std::size_t elements;
 };
 
-/// Is one build of the loops; all builds give the same bits.
+/// One build of the loops; all builds give the same bits.
 using Kernel = void (*)(const Job&);
 
 void reduce_plain(const Job& job);
 void reduce_avx2(const Job& job);
 void reduce_avx512(const Job& job);
 
-/// Gives the fastest kernel that this processor can run. LOCKSTEP_SIMD=plain|avx2|avx512 asks for a
+/// Returns the fastest kernel that this processor can run. LOCKSTEP_SIMD=plain|avx2|avx512 asks for a
 /// slower one.
 Kernel best_kernel();
 

@@ -86,7 +86,7 @@ Pooled run_forward(
   return pooled;
 }
 
-// Gives [channels, 10]: the gradients of each channel's 9 weights and of its bias.
+// Returns [channels, 10]: the gradients of each channel's 9 weights and of its bias.
 at::Tensor run_backward(
     const at::Tensor& images, const at::Tensor& pooled_gradient, const at::Tensor& codes) {
   const auto shape = shape_of(images, codes.size(1));

@@ -6,7 +6,7 @@ namespace lockstep::nn::fused {
 
 /// Computes max_pool2d(relu(conv2d(images, weight, bias, padding 1)), 2) with a backward pass.
 ///
-/// images [N, C, H, W], weight [K, C, 3, 3], bias [K]; gives [N, K, H/2, W/2]. Where it can (see
+/// images [N, C, H, W], weight [K, C, 3, 3], bias [K]; returns [N, K, H/2, W/2]. Where it can (see
 /// is_conv_relu_pool_fused()) one kernel writes only the pooled values and a byte for each that
 /// says who won; elsewhere it is exactly the chain of ATen's operations, channels-last.
 ///
@@ -16,7 +16,7 @@ namespace lockstep::nn::fused {
 at::Tensor conv_relu_pool(
     const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias);
 
-/// Tells whether conv_relu_pool() takes the kernel now: on the CPU, one input channel, no gradient
+/// Returns whether conv_relu_pool() takes the kernel now: on the CPU, one input channel, no gradient
 /// wanted for the images, 2x2 pixels or more; fp32, or fp32 and bf16 images under bf16 autocast.
 bool is_conv_relu_pool_fused(
     const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias);

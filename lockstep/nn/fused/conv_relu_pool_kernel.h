@@ -10,7 +10,7 @@ namespace lockstep::nn::fused {
 /// Names the types in which images and activations may be stored; arithmetic is always fp32.
 enum class Element { kFloat, kBFloat16 };
 
-/// Gives the size of the block: images of one channel, `channels` filters of 3x3, padding 1, pool
+/// Returns the size of the block: images of one channel, `channels` filters of 3x3, padding 1, pool
 /// 2x2. Plain data on purpose, see the top.
 struct ConvReluPoolShape {
   std::int64_t height, width, channels;
@@ -46,7 +46,7 @@ struct BackwardJob {
   float* scratch;  ///< backward_scratch floats
 };
 
-/// Is one build of the loops.
+/// One build of the loops.
 struct ConvReluPoolKernel {
   const char* name;
   std::int64_t (*forward_scratch)(const ConvReluPoolShape& shape);

@@ -10,13 +10,13 @@
 
 namespace lockstep::nn {
 
-/// Is a model as a chain: each layer takes what the one before it gives.
+/// A model as a chain: each layer takes what the one before it gives.
 ///
 /// A layer's key and the name of a parameter in it, joined by a dot, are the parameter's name in
 /// the model: `layer1.0` and `conv1.weight`. So a part of the chain keeps the model's names.
 using Layers = torch::OrderedDict<std::string, torch::nn::AnyModule>;
 
-/// Gives the index of the layer of that name, or of the first one below it: `layer3` finds
+/// Returns the index of the layer of that name, or of the first one below it: `layer3` finds
 /// `layer3.0`.
 ///
 /// Throws InvalidArgument that lists the keys if there is none.

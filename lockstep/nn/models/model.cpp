@@ -3,9 +3,8 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/nn/models/mnist.h"
 #include "lockstep/nn/models/resnet.h"
-#include "lockstep/nn/models/toy.h"
+#include "lockstep/nn/models/small_nets.h"
 #include "lockstep/nn/models/vgg.h"
 
 namespace lockstep::nn {

@@ -13,14 +13,14 @@
 
 namespace lockstep::nn {
 
-/// Is a net that turns a batch of images into one row of class scores (logits) each; clone() works.
+/// A net that turns a batch of images into one row of class scores (logits) each; clone() works.
 class ModelImpl : public torch::nn::Module {
  public:
-  /// Takes [N, channels, height, width], or [N, features] for `toy`; gives [N, classes] without
+  /// Takes [N, channels, height, width], or [N, features] for `toy`; returns [N, classes] without
   /// softmax. Runs the layers one after the other, nothing else.
   virtual torch::Tensor forward(torch::Tensor images) { return run_layers(layers_, images); }
 
-  /// Gives the model as a chain of its own sub-modules, which share its parameters.
+  /// Returns the model as a chain of its own sub-modules, which share its parameters.
   ///
   /// The first layer, `input`, checks the images and lays them out as the others want them; a part
   /// of the model that begins later takes what the layers before it give.

@@ -9,7 +9,7 @@
 
 namespace lockstep::nn {
 
-/// Is what one VGG differs in from another.
+/// What one VGG differs in from another.
 struct VggShape {
   const char* name;
   std::array<std::int64_t, 5> convolutions;  ///< in each group, which a pool of 2 ends

@@ -11,8 +11,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/parallel/balance/allocation_meter.h"
 #include "lockstep/parallel/balance/preserved_state.h"
+#include "lockstep/parallel/place/memory_meter.h"
 #include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {

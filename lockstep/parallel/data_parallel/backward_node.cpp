@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 namespace {
 
-/// Gives one replica's share of the gradient of a gathered output.
+/// Returns one replica's share of the gradient of a gathered output.
 torch::Tensor share_of(const torch::Tensor& gradient, const Layout& layout, std::size_t replica) {
   if (layout.numbers) return gradient.select(0, static_cast<std::int64_t>(replica));
   std::int64_t first = 0;
@@ -48,7 +48,7 @@ torch::Tensor join(std::vector<torch::Tensor> pieces, const Layout& layout) {
 
 }  // namespace
 
-/// Is one replica's part of a backward pass.
+/// One replica's part of a backward pass.
 struct BackwardNode::Task {
   edge_list roots = {};
   variable_list gradients = {};             ///< of the roots

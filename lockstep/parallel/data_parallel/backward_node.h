@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
-#include "lockstep/parallel/data_parallel/crew.h"
+#include "lockstep/parallel/data_parallel/replica_threads.h"
 
 namespace lockstep::data_parallel {
 
@@ -24,7 +24,7 @@ auto make_node() {
   }
 }
 
-/// Is where the gradient of a replica's input arrives: in front of what the replica computes, so
+/// Where the gradient of a replica's input arrives: in front of what the replica computes, so
 /// that the input is no leaf and the replica may change it in place.
 class InputNode final : public torch::autograd::Node {
  public:
@@ -34,21 +34,21 @@ class InputNode final : public torch::autograd::Node {
   std::string name() const override { return "DataParallelInput"; }
 };
 
-/// Is what one replica left for backward: its own graph.
+/// What one replica left for backward: its own graph.
 struct ReplicaGraph {
   torch::autograd::edge_list outputs;  ///< one for each differentiable output; may be invalid
   torch::autograd::edge_list inputs;   ///< one for each differentiable input of the forward
   torch::autograd::edge_list tensors;  ///< one for each tensor of the module that requires grad
 };
 
-/// Is how one output was gathered, or one input scattered.
+/// How one output was gathered, or one input scattered.
 struct Layout {
   std::vector<std::int64_t> sizes;  ///< samples of each replica; all 1 and `numbers` for numbers
   bool numbers = false;             ///< whether each replica gave a single number
   torch::Device device = torch::kCPU;
 };
 
-/// Is an input whose memory the replicas' graphs have saved, and which must not change before
+/// An input whose memory the replicas' graphs have saved, and which must not change before
 /// backward.
 struct WatchedInput {
   c10::VariableVersion counter;
@@ -56,7 +56,7 @@ struct WatchedInput {
   std::size_t index;
 };
 
-/// Is the whole forward as one node of the user's graph.
+/// The whole forward as one node of the user's graph.
 ///
 /// Note [One node]
 /// Each replica's operations are a graph of its own that ends in the replica's own tensors. The

@@ -12,13 +12,13 @@ namespace {
 // Below this a hand-over to the threads costs more than the sum.
 constexpr std::int64_t kElementsWorthThreads = std::int64_t{1} << 16;
 
-/// Is the sum of one tensor's gradients as it comes about.
+/// The sum of one tensor's gradients as it comes about.
 struct Sum {
   torch::Tensor total;
   std::vector<torch::Tensor> rest;  ///< still to be added, in this order
 };
 
-/// Says whether nobody else sees this memory, so that it may hold the sum.
+/// Returns whether nobody else sees this memory, so that it may hold the sum.
 bool is_ours(const torch::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
          tensor.is_non_overlapping_and_dense();
@@ -30,7 +30,7 @@ bool is_flat_like(const torch::Tensor& a, const torch::Tensor& b) {
          a.scalar_type() == b.scalar_type() && a.device() == b.device();
 }
 
-/// Says whether the elements of total and rest lie in memory in one order, without holes.
+/// Returns whether the elements of total and rest lie in memory in one order, without holes.
 bool is_flat(const Sum& sum) {
   return std::all_of(sum.rest.begin(), sum.rest.end(), [&](const torch::Tensor& gradient) {
     return is_flat_like(sum.total, gradient);

@@ -6,11 +6,11 @@
 
 #include <torch/types.h>
 
-#include "lockstep/parallel/data_parallel/crew.h"
+#include "lockstep/parallel/data_parallel/replica_threads.h"
 
 namespace lockstep::data_parallel {
 
-/// Is a stretch of the elements of one tensor of a list.
+/// A stretch of the elements of one tensor of a list.
 struct Stretch {
   std::size_t tensor = 0;
   std::int64_t first = 0;

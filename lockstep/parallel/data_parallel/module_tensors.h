@@ -10,7 +10,7 @@
 
 namespace lockstep::data_parallel {
 
-/// Is a parameter or buffer of a module, by its full name. The tensor may be undefined.
+/// A parameter or buffer of a module, by its full name. The tensor may be undefined.
 struct ModuleTensor {
   std::string name;
   torch::Tensor tensor;
@@ -20,7 +20,7 @@ struct ModuleTensor {
 /// Lists a module's parameters, then its buffers. One that has several names is listed for each.
 std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module);
 
-/// Gives the first place in a list where this very tensor stands; undefined ones stand anywhere.
+/// Returns the first place in a list where this very tensor stands; undefined ones stand anywhere.
 std::size_t first_with(const std::vector<ModuleTensor>& tensors, const torch::Tensor& tensor);
 
 /// Throws InvalidArgument that names parameter or buffer and device unless all are on the device.

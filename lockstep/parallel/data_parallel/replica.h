@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,7 +14,15 @@
 
 namespace lockstep::data_parallel {
 
-/// Is a lasting copy of the user's module in a place, brought up to date before each forward.
+/// Makes another module like this one by its clone(). Throws InvalidArgument that names the module
+/// or sub-module that has no clone().
+std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module);
+
+/// Calls a function that constructs modules, and returns the default random generator back as it was:
+/// constructing draws the first values of parameters, which a replica does not need.
+void without_drawing(const std::function<void()>& construct);
+
+/// A lasting copy of the user's module in a place, brought up to date before each forward.
 ///
 /// On the device of the module it shares the memory of the parameters, elsewhere it copies them.
 /// The first replica shares the buffers as well, so that running statistics persist; the others
@@ -29,7 +38,7 @@ class Replica {
   /// Takes over values, what requires gradients, and training or evaluation of each sub-module.
   void follow(const std::vector<ModuleTensor>& originals, const torch::nn::Module& original);
 
-  /// Gives where the gradient of a tensor arrives in this replica's own graph; an invalid edge if
+  /// Returns where the gradient of a tensor arrives in this replica's own graph; an invalid edge if
   /// the tensor is one that came before under another name.
   torch::autograd::Edge gradient_edge(std::size_t index) const;
 

@@ -93,7 +93,7 @@ Tensors ForwardPass::shards_of(std::size_t replica) {
   return shards;
 }
 
-/// Gives a piece of the input's memory, or its copy on the replica's device, without history. It
+/// Returns a piece of the input's memory, or its copy on the replica's device, without history. It
 /// has a version of its own: what a replica changes in place must not disturb the others.
 torch::Tensor ForwardPass::shard(std::size_t index, std::size_t replica) {
   const torch::Tensor& input = inputs_[index];

@@ -10,15 +10,15 @@
 #include <torch/types.h>
 
 #include "lockstep/parallel/data_parallel/backward_node.h"
-#include "lockstep/parallel/data_parallel/crew.h"
 #include "lockstep/parallel/data_parallel/module_tensors.h"
 #include "lockstep/parallel/data_parallel/replica.h"
+#include "lockstep/parallel/data_parallel/replica_threads.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
 #include "lockstep/parallel/place/place.h"
 
 namespace lockstep::data_parallel {
 
-/// Is the replicas of a module and their threads: what DataParallel does, without its types.
+/// The replicas of a module and their threads: what DataParallel does, without its types.
 class ReplicaSet {
  public:
   ReplicaSet(
@@ -39,22 +39,22 @@ class ReplicaSet {
   std::mutex mutex_;
 };
 
-/// Is one forward: scatters the inputs, lets the replicas compute, gathers the outputs.
+/// One forward: scatters the inputs, lets the replicas compute, gathers the outputs.
 class ForwardPass {
  public:
   using Tensors = std::vector<torch::Tensor>;
-  /// Computes a replica's forward, in its thread, and gives its output tensors.
+  /// Computes a replica's forward, in its thread, and returns its output tensors.
   using Compute = std::function<Tensors(std::size_t replica, const Tensors& inputs)>;
 
   /// Brings the replicas up to date and scatters. `has_arguments`: without any, one replica does.
   ForwardPass(ReplicaSet& set, const Tensors& inputs, bool has_arguments);
 
-  /// Is how many replicas compute.
+  /// How many replicas compute.
   std::size_t size() const { return division_.pieces; }
 
   void run(const Compute& compute);
 
-  /// Gives the gathered outputs, which must have the same structure on all replicas. They carry one
+  /// Returns the gathered outputs, which must have the same structure on all replicas. They carry one
   /// node of the user's graph (Note [One node]).
   Tensors gather();
 

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Is what the cutting of buckets needs to know of a parameter.
+/// What the cutting of buckets needs to know of a parameter.
 struct ParameterShape {
   std::size_t bytes = 0;
   at::ScalarType type = at::kFloat;
@@ -17,7 +17,7 @@ struct ParameterShape {
   bool sparse = false;  ///< its gradient is: it makes a bucket alone
 };
 
-/// Is a set of parameters whose gradients are reduced together, by their indices in the order of
+/// A set of parameters whose gradients are reduced together, by their indices in the order of
 /// filling.
 struct BucketPlan {
   std::vector<std::size_t> parameters;
@@ -35,7 +35,7 @@ std::vector<BucketPlan> cut_buckets(
     const std::vector<ParameterShape>& parameters, const std::vector<std::size_t>& order,
     const std::vector<std::size_t>& limits);
 
-/// Gives the indices size-1 .. 0: backward reaches the last layer first.
+/// Returns the indices size-1 .. 0: backward reaches the last layer first.
 std::vector<std::size_t> reverse_order(std::size_t size);
 
 }  // namespace lockstep

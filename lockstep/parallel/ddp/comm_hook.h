@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Is a bucket of gradients that is to be averaged over the ranks of a group.
+/// A bucket of gradients that is to be averaged over the ranks of a group.
 struct GradientBucket {
   std::size_t index = 0;  ///< in the order in which buckets are reduced; may differ after a rebuild
   bool is_last = false;   ///< in this backward pass
@@ -21,7 +21,7 @@ struct GradientBucket {
   ProcessGroup group;
 };
 
-/// Is what a communication hook has begun: the work under way and what comes after it.
+/// What a communication hook has begun: the work under way and what comes after it.
 ///
 /// The reducer waits for the work, then calls `next`, if there is one, and goes on with what that
 /// returns. When no `next` is left the bucket's memory must hold the average, the same on all

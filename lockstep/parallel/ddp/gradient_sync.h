@@ -20,12 +20,12 @@
 
 namespace lockstep {
 
-/// Are the options of DistributedDataParallel, equal on all ranks.
+/// The options of DistributedDataParallel, equal on all ranks.
 struct DistributedDataParallelOptions {
-  /// Is the size from which a bucket of gradients is reduced; smaller overlaps earlier, larger
+  /// The size from which a bucket of gradients is reduced; smaller overlaps earlier, larger
   /// costs less per byte.
   TORCH_ARG(std::int64_t, bucket_bytes) = std::int64_t{25} << 20;
-  /// Is the size of the first bucket, small so that the first reduction starts early.
+  /// The size of the first bucket, small so that the first reduction starts early.
   TORCH_ARG(std::int64_t, first_bucket_bytes) = std::int64_t{1} << 20;
   /// Lets a backward pass leave parameters out, other ones on other ranks. What some rank used is
   /// averaged over all; what none used keeps an undefined gradient. Costs one small collective per
@@ -87,7 +87,7 @@ class GradientSync {
   ///     sync.reduce_accumulated();
   void reduce_accumulated() { reducer_.reduce_accumulated(); }
 
-  /// Runs the body, in which the ranks may make unequal numbers of passes, and gives all ranks the
+  /// Runs the body, in which the ranks may make unequal numbers of passes, and returns all ranks the
   /// state of the one that ended last. A collective. See DistributedDataParallel::join.
   void join(const std::function<void(Join&)>& body, const JoinOptions& options);
 

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Say how ranks with fewer inputs than others are treated, equal on all ranks.
+/// How ranks with fewer inputs than others are treated, equal on all ranks.
 struct JoinOptions {
   /// Divides gradients by the number of all ranks to the end, so that every sample weighs the same;
   /// otherwise by the number of those that still have inputs.
@@ -48,7 +48,7 @@ class UnevenInputs : public Error {
 ///     join.finish();
 class Join {
  public:
-  /// Is the ranks that take part, in ascending order.
+  /// The ranks that take part, in ascending order.
   using Participants = std::vector<int>;
   /// Does the same collectives as the participants, with nothing of its own.
   using Shadow = std::function<void(const Participants&)>;
@@ -57,11 +57,11 @@ class Join {
   explicit Join(
       ProcessGroup group, const JoinOptions& options = {}, torch::Device device = torch::kCPU);
 
-  /// Makes a kind of collective known and gives its number; all ranks add the same, in the same
+  /// Makes a kind of collective known and returns its number; all ranks add the same, in the same
   /// order.
   std::size_t add(std::string name, Shadow shadow);
 
-  /// Tells those that have ended what comes next; gives the ranks that take part, this one among
+  /// Tells those that have ended what comes next; returns the ranks that take part, this one among
   /// them. Throws UnevenInputs if some have ended and the options ask for it, Error if the ranks
   /// announce different things.
   Participants announce(std::size_t collective);

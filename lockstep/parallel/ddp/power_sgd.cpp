@@ -13,13 +13,13 @@
 namespace lockstep {
 namespace {
 
-/// Is what a parameter keeps from one step to the next.
+/// What a parameter keeps from one step to the next.
 struct Memory {
   torch::Tensor q;
   torch::Tensor lost;  // by compression
 };
 
-/// Is a gradient on its way: `input` is the gradient and what was lost before.
+/// A gradient on its way: `input` is the gradient and what was lost before.
 struct Compressed {
   torch::Tensor gradient;
   torch::Tensor input;  // n x m
@@ -27,7 +27,7 @@ struct Compressed {
   Memory* memory;
 };
 
-/// Is a bucket on its way.
+/// A bucket on its way.
 struct Pending {
   std::vector<Compressed> compressed;
   std::vector<torch::Tensor> exact;

@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// Are the options of PowerSgd, equal on all ranks.
+/// The options of PowerSgd, equal on all ranks.
 struct PowerSgdOptions {
-  /// Is the rank of the approximation; 1 to 4 serve most models.
+  /// The rank of the approximation; 1 to 4 serve most models.
   TORCH_ARG(std::int64_t, rank) = 1;
-  /// Is how many backward passes are averaged exactly before the first is compressed: early
+  /// How many backward passes are averaged exactly before the first is compressed: early
   /// gradients suffer most. A tenth of the training is a start.
   TORCH_ARG(std::int64_t, start_step) = 1000;
-  /// Is by how much the elements of a gradient must shrink to be compressed at all.
+  /// By how much the elements of a gradient must shrink to be compressed at all.
   TORCH_ARG(double, min_compression_rate) = 2;
   /// Adds what compression lost to the next gradient. Costs memory of the gradients' size.
   TORCH_ARG(bool, error_feedback) = true;
@@ -46,7 +46,7 @@ class PowerSgd {
   /// Begins to average a bucket, see CommHook.
   CommStep operator()(const GradientBucket& bucket) const;
 
-  /// Is how many elements there were for each one sent since compression began; 1 before.
+  /// How many elements there were for each one sent since compression began; 1 before.
   double compression_rate() const;
 
  private:
@@ -54,7 +54,7 @@ class PowerSgd {
   std::shared_ptr<State> state_;
 };
 
-/// Gives an orthonormal basis of the columns of a matrix of n x r, r <= n; of anything if they are
+/// Returns an orthonormal basis of the columns of a matrix of n x r, r <= n; of anything if they are
 /// dependent, so that no zero divides. Half types are computed in fp32.
 torch::Tensor orthonormal_basis(const torch::Tensor& matrix);
 

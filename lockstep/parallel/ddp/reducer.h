@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,12 +15,28 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/ddp/bucket.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
-#include "lockstep/parallel/ddp/reducer_report.h"
-#include "lockstep/parallel/ddp/replicas.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 
 namespace lockstep {
 
-/// Says how gradients are reduced; sizes in bytes.
+/// Tells how the reducer has averaged gradients so far, on this rank.
+struct ReducerReport {
+  std::int64_t passes = 0;       ///< backward passes that were synchronised
+  std::size_t buckets = 0;       ///< a pass
+  std::size_t bytes = 0;         ///< of dense gradients in the buckets, a pass
+  bool rebuilt = false;          ///< the buckets were cut anew, in the order of arrival
+  bool graph_is_static = false;  ///< every pass, two at least, used the same parameters as often
+  double communication_seconds = 0;  ///< from the first bucket's launch to the last one's end
+  double exposed_seconds = 0;        ///< of these, spent launching, carrying forward and waiting
+
+  /// The share of communication that went on while backward computed, from 0 to 1; 0 if there
+  /// was none.
+  double hidden_share() const;
+  /// Puts it into one line.
+  std::string to_string() const;
+};
+
+/// How gradients are reduced; sizes in bytes.
 struct ReducerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
@@ -66,7 +83,7 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Says whether the backward passes from now on are synchronised; otherwise gradients only
+  /// Returns whether the backward passes from now on are synchronised; otherwise gradients only
   /// accumulate locally.
   void set_synchronised(bool synchronised) { synchronised_ = synchronised; }
   bool is_synchronised() const { return synchronised_; }
@@ -86,7 +103,7 @@ class Reducer {
   /// Lets the hook average the dense buckets from now on. Throws InvalidArgument if there is one.
   void register_comm_hook(CommHook hook);
 
-  /// Is what a pass does with the gradients.
+  /// What a pass does with the gradients.
   enum class Pass { kBackward, kAccumulated };
 
   /// Has a function called before the first collective of each pass; it gives the number by which
@@ -98,13 +115,13 @@ class Reducer {
   /// overwritten. The divisor is that of the others.
   void shadow(Pass pass, int divisor);
 
-  /// Is how long backward has waited for other ranks and reduced gradients so far.
+  /// How long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return report_.exposed_seconds; }
 
   /// Tells of the passes so far.
   ReducerReport report() const;
 
-  /// Gives the parameters of each bucket as they are now cut, for reports and tests.
+  /// Returns the parameters of each bucket as they are now cut, for reports and tests.
   const std::vector<BucketPlan>& buckets() const { return plans_; }
 
  private:

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Is a parameter and its place in a bucket.
+/// A parameter and its place in a bucket.
 struct Reducer::Slot {
   std::string name;
   torch::Tensor parameter;
@@ -32,7 +32,7 @@ struct Reducer::Slot {
   bool never_used = false;  ///< by any rank in the first pass; matters if the graph is static
 };
 
-/// Is a stretch of memory in which gradients are reduced together.
+/// A stretch of memory in which gradients are reduced together.
 struct Reducer::Bucket {
   torch::Tensor memory = {};  ///< one-dimensional; undefined if the gradient is sparse
   std::vector<std::size_t> parameters = {};

@@ -1,6 +1,9 @@
 #include "lockstep/parallel/ddp/replicated_state.h"
 
 #include <algorithm>
+#include <map>
+#include <sstream>
+#include <tuple>
 
 #include <fnmatch.h>
 
@@ -10,6 +13,78 @@
 
 namespace lockstep {
 namespace {
+
+std::string describe(const std::string& name, const torch::Tensor& tensor) {
+  return concat(name, " ", c10::toString(tensor.scalar_type()), " ", tensor.sizes());
+}
+
+std::string describe_all(const NamedTensors& tensors) {
+  std::string text;
+  for (const auto& [name, tensor] : tensors) text += describe(name, tensor) + "\n";
+  return text;
+}
+
+// Texts differ in length: the lengths go first, then all padded to the longest.
+// They travel on the device of the tensors that they describe, which the group is sure to carry.
+std::vector<std::string> gather_texts(
+    const std::string& text, const torch::Device& device, const ProcessGroup& group) {
+  const auto gather = [&](const torch::Tensor& own) {
+    const torch::Tensor all = torch::empty(
+        {group.size(), own.numel()}, torch::TensorOptions(own.scalar_type()).device(device));
+    group.all_gather(all, own.to(device)).wait();
+    return all.cpu();
+  };
+  const torch::Tensor lengths =
+      gather(torch::tensor({static_cast<std::int64_t>(text.size())}, torch::kLong)).flatten();
+  const torch::Tensor own = torch::zeros({lengths.max().item<std::int64_t>()}, torch::kByte);
+  std::copy(text.begin(), text.end(), own.data_ptr<std::uint8_t>());
+  const torch::Tensor all = gather(own);
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto* first = all[rank].data_ptr<std::uint8_t>();
+    texts.emplace_back(first, first + lengths[rank].item<std::int64_t>());
+  }
+  return texts;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string line_at(const std::vector<std::string>& lines, std::size_t index) {
+  return index < lines.size() ? lines[index] : "nothing";
+}
+
+std::string first_difference(const std::string& own, const std::string& other) {
+  const auto a = lines_of(own), b = lines_of(other);
+  for (std::size_t index = 0; index < std::max(a.size(), b.size()); ++index) {
+    if (line_at(a, index) != line_at(b, index)) {
+      return concat(
+          "number ", index, " is ", line_at(a, index), " on rank 0 (", a.size(), " in all) and ",
+          line_at(b, index));
+    }
+  }
+  return "";
+}
+
+using Kind = std::tuple<at::ScalarType, std::string>;
+
+void broadcast_flat(
+    const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
+  std::vector<torch::Tensor> pieces;
+  for (const torch::Tensor& tensor : tensors) pieces.push_back(tensor.reshape({-1}));
+  const torch::Tensor flat = torch::cat(pieces);
+  group.broadcast(flat, root).wait();
+  if (group.rank() == root) return;
+  std::int64_t at = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
 
 bool has_sparse_gradient(const torch::nn::Module& module) {
   if (const auto* table = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module))
@@ -44,6 +119,32 @@ NamedTensors kept(const NamedTensors& tensors, const std::vector<std::string>& p
 }
 
 }  // namespace
+
+void check_same_on_all_ranks(
+    const std::string& what, const NamedTensors& tensors, const ProcessGroup& group) {
+  if (group.size() == 1) return;
+  const torch::Device device =
+      tensors.empty() ? torch::Device(torch::kCPU) : tensors.front().second.device();
+  const auto texts = gather_texts(describe_all(tensors), device, group);
+  for (int rank = 1; rank < group.size(); ++rank) {
+    const std::string difference =
+        first_difference(texts[0], texts[static_cast<std::size_t>(rank)]);
+    check(
+        difference.empty(), what, " differ between the ranks: ", difference, " on rank ", rank,
+        " (", lines_of(texts[static_cast<std::size_t>(rank)]).size(),
+        " in all); build the same model on every rank");
+  }
+}
+
+void broadcast_all(const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
+  if (group.size() == 1) return;
+  const torch::NoGradGuard no_grad;
+  std::map<Kind, std::vector<torch::Tensor>> by_kind;
+  for (const torch::Tensor& tensor : tensors) {
+    by_kind[{tensor.scalar_type(), tensor.device().str()}].push_back(tensor.detach());
+  }
+  for (const auto& entry : by_kind) broadcast_flat(entry.second, root, group);
+}
 
 void ReplicatedState::add(const torch::nn::Module& module, const std::string& prefix) {
   for (const auto& entry : module.named_parameters())

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// Is one rank's part: indices (dimensions x rows) and values (rows x the dense dimensions).
+/// One rank's part: indices (dimensions x rows) and values (rows x the dense dimensions).
 struct Rows {
   torch::Tensor indices, values;
 };
@@ -41,7 +41,7 @@ torch::Tensor room_for_all(const torch::Tensor& own, const ProcessGroup& group) 
   return torch::empty(shape, own.options());
 }
 
-/// Is what all ranks said of their parts.
+/// What all ranks said of their parts.
 struct Shape {
   std::vector<std::int64_t> rows;  // by rank
   std::int64_t longest = 0;

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Is the place in LibTorch's dispatcher where our rules for operators stand: above autograd, so a
+/// The place in LibTorch's dispatcher where our rules for operators stand: above autograd, so a
 /// rule sees the calls of unmodified modules and may compute them by differentiable operators.
 ///
 /// Note [Operator rules]

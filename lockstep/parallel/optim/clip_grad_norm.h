@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Says what clip_grad_norm does if the norm is infinite or not a number.
+/// What clip_grad_norm does if the norm is infinite or not a number.
 enum class NonFiniteNorm {
   kSpread,  ///< scales all the same, so that a GradScaler or the caller sees it in the gradients
   kThrow    ///< throws DivergedError on every rank before any gradient is changed

@@ -33,13 +33,13 @@ class ShardedOptimizer final : public torch::optim::Optimizer {
   ShardedOptimizer(std::unique_ptr<torch::optim::Optimizer> optimizer, ProcessGroup group);
 
   /// Updates all parameters that have a gradient on their owner. A collective; calls the closure
-  /// once on every rank and gives its loss, undefined without one.
+  /// once on every rank and returns its loss, undefined without one.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  /// Gives, per group and parameter, the rank that updates it and keeps its state.
+  /// Returns, per group and parameter, the rank that updates it and keeps its state.
   std::vector<std::vector<int>> owners() const;
 
-  /// Gives this rank's place among the owners.
+  /// Returns this rank's place among the owners.
   int rank() const { return group_.rank(); }
 
   /// Brings the whole state to one rank, so that state() and save() there are those of the plain

@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// Is a model as a chain of layers, each called with what the one before gave. Names are for
+/// A model as a chain of layers, each called with what the one before gave. Names are for
 /// messages; parameters keep the names that their modules give them.
 using Layers = torch::OrderedDict<std::string, torch::nn::AnyModule>;
 
-/// Gives the layers of a Sequential, named as its children.
+/// Returns the layers of a Sequential, named as its children.
 Layers layers_of(const torch::nn::Sequential& net);
 
 /// Cuts a chain into stages of `balance[i]` layers each.
@@ -24,7 +24,7 @@ Layers layers_of(const torch::nn::Sequential& net);
 ///     cut(layers, {2, 3})
 std::vector<Layers> cut(const Layers& layers, const std::vector<int>& balance);
 
-/// Gives every parameter of the layers once, in order.
+/// Returns every parameter of the layers once, in order.
 std::vector<torch::Tensor> parameters_of(const Layers& layers);
 
 }  // namespace lockstep

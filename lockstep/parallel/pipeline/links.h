@@ -34,13 +34,13 @@ class Links {
   double waited_seconds_ = 0;
 };
 
-/// Is thrown in the stages that end because another one failed.
+/// Thrown in the stages that end because another one failed.
 class PipelineStopped : public std::exception {
  public:
   const char* what() const noexcept override { return "pipeline: another stage failed"; }
 };
 
-/// Is where the threads of a pipeline in one process leave payloads for each other.
+/// Where the threads of a pipeline in one process leave payloads for each other.
 class Exchange {
  public:
   void put(const Address& address, const Payload& payload);

@@ -1,5 +1,10 @@
 #include "lockstep/parallel/pipeline/micro_batch.h"
 
+#include <numeric>
+#include <utility>
+
+#include <ATen/ops/cat.h>
+
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -16,6 +21,85 @@ std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch, int chunks) {
 std::vector<torch::Tensor> split_batch(
     const torch::Tensor& batch, const std::vector<std::int64_t>& sizes) {
   return batch.split_with_sizes(sizes, 0);
+}
+
+std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossReduction reduction) {
+  const auto batch =
+      static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
+  std::vector<double> shares;
+  for (const std::int64_t size : sizes)
+    shares.push_back(reduction == LossReduction::kSum ? 1 : static_cast<double>(size) / batch);
+  return shares;
+}
+
+LossSum::LossSum(
+    LossFunction loss, const torch::Tensor& target, const std::vector<std::int64_t>& sizes,
+    LossReduction reduction)
+    : loss_(std::move(loss)),
+      targets_(split_batch(target, sizes)),
+      shares_(loss_shares(sizes, reduction)),
+      losses_(sizes.size()) {}
+
+// Called again when a checkpointed stage computes anew; the same loss is then kept again.
+torch::Tensor LossSum::operator()(torch::nn::AnyValue& output, int micro_batch) {
+  const auto index = static_cast<std::size_t>(micro_batch);
+  auto* const scores = output.try_get<torch::Tensor>();
+  check(scores != nullptr, "pipeline: a loss needs a last stage that gives one tensor");
+  const torch::Tensor loss = loss_(*scores, targets_.at(index).to(scores->device()));
+  check(
+      loss.numel() == 1, "pipeline: the loss function gave ", loss.sizes(),
+      " instead of a scalar; reduce it by mean or sum");
+  const torch::Tensor share = shares_[index] == 1 ? loss : loss * shares_[index];
+  losses_[index] = share.detach();
+  return share;
+}
+
+torch::Tensor LossSum::sum() const {
+  torch::Tensor sum = losses_.front().clone();
+  for (std::size_t index = 1; index < losses_.size(); ++index) sum += losses_[index];
+  return sum;
+}
+
+void put_inputs(
+    Runner& runner, const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
+  const auto pieces = split_batch(input.detach(), sizes);
+  for (std::size_t index = 0; index < pieces.size(); ++index) {
+    const torch::Tensor piece = pieces[index].detach().set_requires_grad(input.requires_grad());
+    runner.put({Direction::kForward, 0, static_cast<int>(index)}, {ValueForm::kTensor, {piece}, 0});
+  }
+}
+
+torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches) {
+  std::vector<torch::Tensor> pieces;
+  for (std::size_t index = 0; index < micro_batches; ++index) {
+    const Payload output = runner.take({Direction::kForward, stages, static_cast<int>(index)});
+    check(
+        output.form == ValueForm::kTensor,
+        "pipeline: the last stage must give one tensor to be called like a module");
+    pieces.push_back(output.values.at(0).detach());
+  }
+  return at::cat(pieces);
+}
+
+void put_output_gradients(
+    Runner& runner, int stages, const torch::Tensor& gradient,
+    const std::vector<std::int64_t>& sizes) {
+  const auto pieces = split_batch(gradient, sizes);
+  for (std::size_t index = 0; index < pieces.size(); ++index) {
+    runner.put(
+        {Direction::kBackward, stages - 1, static_cast<int>(index)},
+        {ValueForm::kTensor, {pieces[index]}, 0});
+  }
+}
+
+torch::Tensor take_input_gradient(Runner& runner, std::size_t micro_batches) {
+  std::vector<torch::Tensor> pieces;
+  for (std::size_t index = 0; index < micro_batches; ++index) {
+    const Payload back = runner.take({Direction::kBackward, -1, static_cast<int>(index)});
+    if (!back.values.at(0).defined()) return {};
+    pieces.push_back(back.values[0]);
+  }
+  return at::cat(pieces);
 }
 
 }  // namespace lockstep

@@ -1,21 +1,43 @@
 #pragma once
 
+#include <cstdint>
+#include <utility>
 #include <vector>
 
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/types.h>
 
-#include "lockstep/parallel/pipeline/stage_value.h"
+#include "lockstep/comm/process_group.h"
 
 namespace lockstep {
 
-/// Is what one stage hands to the next for one micro-batch, or its gradient on the way back.
+/// Names the forms in which values may pass from one stage to the next.
+enum class ValueForm : std::int64_t {
+  kTensor,
+  kVector,  ///< std::vector<torch::Tensor>
+  kPair,    ///< std::pair of tensors
+  kTuple1,  ///< std::tuple of that many tensors
+  kTuple2,
+  kTuple3,
+  kTuple4,
+  kRecurrent  ///< std::tuple<Tensor, std::tuple<Tensor, Tensor>>, what an LSTM gives
+};
+
+/// Takes the tensors out of a value. Throws InvalidArgument that names the type if it has another
+/// form.
+std::vector<torch::Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& form);
+
+/// Puts tensors into a value of that form.
+torch::nn::AnyValue value_of(ValueForm form, const std::vector<torch::Tensor>& tensors);
+
+/// What one stage hands to the next for one micro-batch, or its gradient on the way back.
 struct Payload {
   ValueForm form = ValueForm::kTensor;
   std::vector<torch::Tensor> values;  ///< the value's tensors, then the skips that cross
   std::size_t skips = 0;              ///< how many of them are skips
 };
 
-/// Says which way a payload goes.
+/// Which way a payload goes.
 enum class Direction : std::int64_t { kForward, kBackward };
 
 /// Names a payload: the stage that shall take it, and the micro-batch.
@@ -25,5 +47,18 @@ struct Address {
   int micro_batch = 0;
   friend auto operator<=>(const Address&, const Address&) = default;
 };
+
+/// Describes address, form, types and shapes of a payload in numbers, to be sent before its
+/// tensors.
+std::vector<std::int64_t> describe(const Address& address, const Payload& payload);
+
+/// Reads a description, and makes the tensors that the payload's values are to be received into, on
+/// a device. Throws CommError if the numbers are not a description.
+std::pair<Address, Payload> read_description(
+    const std::vector<std::int64_t>& numbers, torch::Device device);
+
+/// Gives the root's tensor to all ranks of a group, who need not know its type and shape. A
+/// collective; the tensor is looked at on the root alone.
+torch::Tensor broadcast_described(const torch::Tensor& tensor, int root, const ProcessGroup& group);
 
 }  // namespace lockstep

@@ -13,7 +13,6 @@
 #include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
-#include "lockstep/parallel/pipeline/step_batch.h"
 #include "lockstep/parallel/place/thread_modes.h"
 
 namespace lockstep {

@@ -49,7 +49,7 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// Computes forward and backward of a batch [N, ...] by the schedule and gives the loss,
+  /// Computes forward and backward of a batch [N, ...] by the schedule and returns the loss,
   /// detached. An exception of a stage ends all stages and is thrown here.
   torch::Tensor step(
       const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
@@ -67,7 +67,7 @@ class Pipeline {
   /// Sets training or evaluation mode of all layers.
   void train(bool on = true);
 
-  /// Gives the parameters of all stages, in order.
+  /// Returns the parameters of all stages, in order.
   std::vector<torch::Tensor> parameters() const;
 
   /// Tells of each place what it did in the last step.

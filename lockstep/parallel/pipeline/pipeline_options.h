@@ -5,12 +5,12 @@
 #include <torch/arg.h>
 #include <torch/types.h>
 
-#include "lockstep/parallel/pipeline/checkpoint.h"
+#include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/schedule/schedule.h"
 
 namespace lockstep {
 
-/// Says what a loss function gives for a batch, so that micro-batches add up to the same.
+/// What a loss function gives for a batch, so that micro-batches add up to the same.
 enum class LossReduction {
   kMean,  ///< the mean over the samples: a micro-batch counts by its share of the batch
   kSum    ///< the sum over the samples
@@ -20,19 +20,19 @@ enum class LossReduction {
 using LossFunction =
     std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
 
-/// Are the options of Pipeline and PipelineStage, equal on all ranks.
+/// The options of Pipeline and PipelineStage, equal on all ranks.
 struct PipelineOptions {
-  /// Is how many micro-batches a batch is cut into: more make the bubble smaller, fewer make
+  /// How many micro-batches a batch is cut into: more make the bubble smaller, fewer make
   /// better use of a device.
   TORCH_ARG(int, chunks) = 4;
-  /// Is the order of work: see ScheduleKind.
+  /// The order of work: see ScheduleKind.
   TORCH_ARG(ScheduleKind, schedule) = ScheduleKind::k1F1B;
-  /// Says which activations are computed again in backward instead of kept.
+  /// Which activations are computed again in backward instead of kept.
   TORCH_ARG(Checkpoint, checkpoint) = Checkpoint::kNever;
   /// Lets running statistics of batch norm layers follow the whole batch, once a step. Each
   /// micro-batch is normalised by its own statistics in any case.
   TORCH_ARG(bool, deferred_batch_norm) = false;
-  /// Says how the losses of micro-batches add up.
+  /// How the losses of micro-batches add up.
   TORCH_ARG(LossReduction, reduction) = LossReduction::kMean;
 };
 

@@ -5,12 +5,11 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/parallel/ddp/replicas.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/operators/random_stream.h"
-#include "lockstep/parallel/pipeline/description.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
+#include "lockstep/parallel/pipeline/payload.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
-#include "lockstep/parallel/pipeline/step_batch.h"
 
 namespace lockstep {
 namespace {

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Are the two ways in which ranks work together when pipelines are replicated: rank = replica *
+/// The two ways in which ranks work together when pipelines are replicated: rank = replica *
 /// stages + stage.
 struct PipelineGrid {
   ProcessGroup stages;    ///< the ranks of one replica, in the order of the stages
@@ -52,7 +52,7 @@ class PipelineStage {
       PipelineOptions options = {}, ProcessGroup replicas = ProcessGroup(),
       torch::Device device = torch::kCPU);
 
-  /// Computes forward and backward of a batch [N, ...] by the schedule and gives the loss of this
+  /// Computes forward and backward of a batch [N, ...] by the schedule and returns the loss of this
   /// pipeline's batch, detached, on every rank. A collective. If a stage fails, the others' calls
   /// fail too, with its reason.
   torch::Tensor step(
@@ -71,10 +71,10 @@ class PipelineStage {
   /// Sets training or evaluation mode of this rank's layers.
   void train(bool on = true);
 
-  /// Gives the parameters of this rank's stages, for its optimizer.
+  /// Returns the parameters of this rank's stages, for its optimizer.
   std::vector<torch::Tensor> parameters() const { return parameters_of(own_layers_); }
 
-  /// Gives this rank's layers.
+  /// Returns this rank's layers.
   const Layers& layers() const { return own_layers_; }
 
   /// Tells what this rank did in the last step.

@@ -46,7 +46,7 @@ class PopImpl : public torch::nn::Cloneable<PopImpl> {
 };
 TORCH_MODULE(Pop);
 
-/// Is what is kept between Stash and Pop, of one micro-batch.
+/// What is kept between Stash and Pop, of one micro-batch.
 using SkipTable = std::map<std::string, torch::Tensor>;
 
 /// Makes Stash and Pop of this thread use a table while it lives; without one they use the thread's
@@ -62,7 +62,7 @@ class [[nodiscard]] SkipScope {
   SkipTable* before_;
 };
 
-/// Gives for every boundary between stages the names of the skips that cross it; boundary i lies
+/// Returns for every boundary between stages the names of the skips that cross it; boundary i lies
 /// before stage i + 1. Throws InvalidArgument for a Pop without a Stash before it, a Stash without
 /// a Pop, or a name that is used twice.
 std::vector<std::vector<std::string>> skips_across(const std::vector<Layers>& stages);

@@ -42,7 +42,7 @@ std::pair<Tensors, Tensors> roots_of(const Tensors& outputs, const Payload& grad
 
 }  // namespace
 
-/// Is a micro-batch between its forward and its backward.
+/// A micro-batch between its forward and its backward.
 struct Stage::Pass {
   StageInput input;
   ValueForm input_form = ValueForm::kTensor;

@@ -10,15 +10,15 @@
 
 #include <torch/nn/modules/container/any.h>
 
-#include "lockstep/parallel/operators/deferred_batch_norm.h"
-#include "lockstep/parallel/pipeline/checkpoint.h"
+#include "lockstep/parallel/operators/batch_norm_rule.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/payload.h"
+#include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
 
-/// Says what a stage is made of and how it keeps activations.
+/// What a stage is made of and how it keeps activations.
 struct StageSettings {
   int index = 0;
   Layers layers;
@@ -32,7 +32,7 @@ struct StageSettings {
 /// Turns the last stage's output for a micro-batch into what backward starts from, a scalar.
 using StageLoss = std::function<torch::Tensor(torch::nn::AnyValue& output, int micro_batch)>;
 
-/// Is what all stages must know of the step that begins.
+/// What all stages must know of the step that begins.
 struct StepPlan {
   int micro_batches = 1;
   std::uint64_t seed = 0;  ///< of dropout and the like
@@ -55,16 +55,16 @@ class Stage {
 
   void begin_step(const StepPlan& plan);
 
-  /// Computes a micro-batch and gives the output, detached; with gradients on, keeps it for
+  /// Computes a micro-batch and returns the output, detached; with gradients on, keeps it for
   /// backward. Where the plan has a loss, the output is the loss alone.
   Payload forward(int micro_batch, const Payload& input);
 
-  /// Accumulates the parameters' gradients and gives those of the input, undefined where there is
+  /// Accumulates the parameters' gradients and returns those of the input, undefined where there is
   /// none. `gradient` holds one tensor for each of the output's, or undefined ones; where the plan
   /// has a loss it is not looked at.
   Payload backward(int micro_batch, const Payload& gradient);
 
-  /// Gives the gradients of the input alone; backward_weight() does the rest.
+  /// Returns the gradients of the input alone; backward_weight() does the rest.
   Payload backward_input(int micro_batch, const Payload& gradient);
   void backward_weight(int micro_batch);
 

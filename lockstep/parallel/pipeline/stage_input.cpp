@@ -1,14 +1,19 @@
 #include "lockstep/parallel/pipeline/stage_input.h"
 
+#include <utility>
+
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
 
 using torch::autograd::variable_list;
 
-// Gives the same memory as a tensor of its own: no view in autograd's eyes, though changes in place
+// Returns the same memory as a tensor of its own: no view in autograd's eyes, though changes in place
 // are counted together.
 struct Enter : torch::autograd::Function<Enter> {
   static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& leaf) {
@@ -44,6 +49,35 @@ std::vector<torch::Tensor> StageInput::gradients() const {
   std::vector<torch::Tensor> gradients;
   for (const torch::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
   return gradients;
+}
+
+Unchanged::Unchanged(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
+  for (const torch::Tensor& tensor : tensors_) versions_.push_back(tensor._version());
+}
+
+void Unchanged::verify() const {
+  for (std::size_t index = 0; index < tensors_.size(); ++index) {
+    if (tensors_[index]._version() == versions_[index]) continue;
+    throw Error(concat(
+        "pipeline: input ", index, " of a checkpointed stage, ", tensors_[index].sizes(),
+        ", was changed in place; its activations cannot be computed again. Let the stage's first "
+        "layer work out of place, or set checkpoint to never"));
+  }
+}
+
+BatchCounters::BatchCounters(std::vector<torch::Tensor> counters) : counters_(std::move(counters)) {
+  save();
+}
+
+void BatchCounters::save() {
+  saved_.clear();
+  for (const torch::Tensor& counter : counters_) saved_.push_back(counter.clone());
+}
+
+void BatchCounters::restore() const {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t index = 0; index < counters_.size(); ++index)
+    counters_[index].copy_(saved_[index]);
 }
 
 }  // namespace lockstep

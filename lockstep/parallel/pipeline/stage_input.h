@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "lockstep/parallel/schedule/schedule.h"
+
 namespace lockstep {
 
-/// Are the tensors that came into a stage: leaves that collect gradients, and what the layers see.
+/// The tensors that came into a stage: leaves that collect gradients, and what the layers see.
 ///
 /// The layers see no leaf but a tensor with a history that shares its memory and version: a layer
 /// that works in place, such as a ReLU right after the cut, may do so as in the whole model.
@@ -18,10 +21,36 @@ struct StageInput {
   std::vector<torch::Tensor> leaves;
   std::vector<torch::Tensor> seen;
 
-  /// Gives the leaves that collect gradients.
+  /// Returns the leaves that collect gradients.
   std::vector<torch::Tensor> wanting() const;
-  /// Gives each leaf's gradient, undefined where there is none.
+  /// Returns each leaf's gradient, undefined where there is none.
   std::vector<torch::Tensor> gradients() const;
+};
+
+/// Notices changes of tensors in place.
+class Unchanged {
+ public:
+  explicit Unchanged(std::vector<torch::Tensor> tensors);
+  /// Throws Error that names the tensor's number if one was changed since the construction.
+  void verify() const;
+
+ private:
+  std::vector<torch::Tensor> tensors_;
+  std::vector<std::int64_t> versions_;
+};
+
+/// Keeps what must not change while a forward is computed a second time: the batch counters of
+/// batch norm layers.
+class BatchCounters {
+ public:
+  /// Takes the buffers of that name among those given.
+  BatchCounters() = default;
+  explicit BatchCounters(std::vector<torch::Tensor> counters);
+  void save();
+  void restore() const;
+
+ private:
+  std::vector<torch::Tensor> counters_, saved_;
 };
 
 }  // namespace lockstep

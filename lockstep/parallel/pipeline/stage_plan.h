@@ -15,7 +15,7 @@ void check_places(std::size_t places, std::size_t stages, const PipelineOptions&
 /// Throws InvalidArgument unless a step can be made with them: equal batch sizes, gradients on.
 void check_step(const torch::Tensor& input, const torch::Tensor& target);
 
-/// Gives the settings of all stages of a chain, without their devices.
+/// Returns the settings of all stages of a chain, without their devices.
 std::vector<StageSettings> plan_stages(
     const Layers& layers, const std::vector<int>& balance, const PipelineOptions& options);
 

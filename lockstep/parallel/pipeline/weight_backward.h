@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Is the second half of a backward that was cut in two: what is left to do for the parameters.
+/// The second half of a backward that was cut in two: what is left to do for the parameters.
 ///
 /// Note [Backward in two parts]
 /// The gradients of a stage's inputs are what the stage before waits for; those of its parameters

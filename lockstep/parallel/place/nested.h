@@ -31,7 +31,7 @@ namespace lockstep {
 
 namespace nested {
 
-/// Says how to reach the tensors of one type; this is the case of a plain one.
+/// How to reach the tensors of one type; this is the case of a plain one.
 template <typename T>
 struct Traits {
   static constexpr bool kHoldsTensors = false;
@@ -64,7 +64,7 @@ struct Traits<torch::Tensor> {
 
 }  // namespace nested
 
-/// Is a type whose values may hold tensors.
+/// A type whose values may hold tensors.
 template <typename T>
 concept Nested = nested::Traits<std::remove_cvref_t<T>>::kHoldsTensors;
 
@@ -75,7 +75,7 @@ void visit_tensors(T& value, const Visitor& visitor) {
   if constexpr (Nested<T>) nested::Traits<std::remove_cvref_t<T>>::visit(value, visitor);
 }
 
-/// Says whether two values have the same structure: the same sizes and keys, tensors defined in the
+/// Returns whether two values have the same structure: the same sizes and keys, tensors defined in the
 /// same places, and equal plain values.
 template <typename T>
 bool same_structure(const T& a, const T& b) {

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Is where one replica or one stage computes: a set of CPU cores, or an accelerator.
+/// Where one replica or one stage computes: a set of CPU cores, or an accelerator.
 ///
 /// So "two devices" means something on a machine without GPUs. `cores` is empty for an accelerator,
 /// and for a CPU place whose threads are pinned nowhere.
@@ -26,13 +26,13 @@ struct Place {
 ///     auto places = lockstep::cpu_places(2);   // on four cores: 0-1 and 2-3
 std::vector<Place> cpu_places(int count);
 
-/// Gives one place for each accelerator of a type, in the order of their indices. Throws
+/// Returns one place for each accelerator of a type, in the order of their indices. Throws
 /// InvalidArgument for the CPU, and where there is none.
 ///
 ///     auto places = lockstep::device_places(torch::kCUDA);   // cuda:0, cuda:1, ...
 std::vector<Place> device_places(torch::DeviceType type);
 
-/// Says whether two of the places share a core or an accelerator.
+/// Returns whether two of the places share a core or an accelerator.
 bool oversubscribed(const std::vector<Place>& places);
 
 /// Writes a place for people: `cpu cores 0-3`, `cpu`, `cuda:1`.

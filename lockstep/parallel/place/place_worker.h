@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Is a lasting thread that computes in a place: pinned to its cores with as many OpenMP threads as
+/// A lasting thread that computes in a place: pinned to its cores with as many OpenMP threads as
 /// cores, or with its accelerator as the current device.
 ///
 /// One thread at a time gives it tasks, one task after the other. It takes none of that thread's

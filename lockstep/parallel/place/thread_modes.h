@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Is what LibTorch keeps per thread and a worker must take over: gradients on or off, inference
+/// What LibTorch keeps per thread and a worker must take over: gradients on or off, inference
 /// mode, autocast with its types and cache, hooks on saved tensors, how denormal numbers are
 /// treated.
 ///

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Says what a rank does with one micro-batch in one stage of a pipeline.
+/// What a rank does with one micro-batch in one stage of a pipeline.
 enum class ActionKind {
   kForward,
   kBackward,        ///< the gradients of input and weights together
@@ -17,7 +17,7 @@ enum class ActionKind {
   kReceiveBackward  ///< the gradient of the stage's output, from the stage after
 };
 
-/// Is one entry of a schedule. The stage is the one that acts, also for transfers: the stage that
+/// One entry of a schedule. The stage is the one that acts, also for transfers: the stage that
 /// sends, the stage that receives.
 struct Action {
   int stage = 0;
@@ -27,7 +27,7 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-/// Says whether the action computes; the others transfer.
+/// Returns whether the action computes; the others transfer.
 bool is_compute(ActionKind kind);
 
 /// Writes an action as PyTorch does: `1F0`, `2I1`, `0W3`, `0B3`, `2SEND_B2`, `1RECV_F1`.

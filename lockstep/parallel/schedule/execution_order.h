@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// Says whether the schedule holds transfers, as with_transfers makes them.
+/// Returns whether the schedule holds transfers, as with_transfers makes them.
 bool has_transfers(const Schedule& schedule);
 
-/// Says whether the stages before and after an edge (stage, stage + 1) are on different ranks.
+/// Returns whether the stages before and after an edge (stage, stage + 1) are on different ranks.
 bool crosses_ranks(const Schedule& schedule, int stage);
 
 /// Numbers what can happen to a micro-batch in a stage, so that it can index a vector of
@@ -18,16 +18,16 @@ bool crosses_ranks(const Schedule& schedule, int stage);
 std::size_t event_of(const Schedule& schedule, const Action& action);
 std::size_t number_of_events(const Schedule& schedule);
 
-/// Gives the actions whose events must have happened before this one can start.
+/// Returns the actions whose events must have happened before this one can start.
 std::vector<Action> needs_of(const Schedule& schedule, bool transfers, const Action& action);
 
-/// Is an action and the rank that does it.
+/// An action and the rank that does it.
 struct PlacedAction {
   int rank = 0;
   Action action = {};
 };
 
-/// Gives all actions in an order in which they can happen, each rank's in its own order. Throws
+/// Returns all actions in an order in which they can happen, each rank's in its own order. Throws
 /// InvalidArgument that names an action which can never start.
 std::vector<PlacedAction> execution_order(const Schedule& schedule);
 

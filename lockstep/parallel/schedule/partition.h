@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Cuts a chain of layers into blocks so that the largest block costs as little as possible; gives
+/// Cuts a chain of layers into blocks so that the largest block costs as little as possible; returns
 /// the number of layers of each block, at least 1.
 ///
 /// Of several such cuts it takes the most even one (least sum of squares, then of the numbers of

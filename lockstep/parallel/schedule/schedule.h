@@ -16,14 +16,14 @@ enum class ScheduleKind {
   kZeroBubble    ///< ZB-H1: the weights' gradients fill the idle time of 1F1B
 };
 
-/// Gives the name on the command line: sequential, gpipe, 1f1b, interleaved, zero-bubble.
+/// Returns the name on the command line: sequential, gpipe, 1f1b, interleaved, zero-bubble.
 const char* name_of(ScheduleKind kind);
 
-/// Finds the kind of that name. Throws InvalidArgument that repeats the name and lists those that
+/// Returns the kind of that name. Throws InvalidArgument that repeats the name and lists those that
 /// exist.
 ScheduleKind schedule_kind(std::string_view name);
 
-/// Is what every rank of a pipeline does in one step, in order; idle time is not written.
+/// What every rank of a pipeline does in one step, in order; idle time is not written.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kSequential;
   int stages = 0;
@@ -31,7 +31,7 @@ struct Schedule {
   int micro_batches = 0;
   std::vector<std::vector<Action>> actions;  ///< per rank
 
-  /// Is the rank that computes a stage: stages go round the ranks.
+  /// The rank that computes a stage: stages go round the ranks.
   int rank_of(int stage) const { return stage % ranks; }
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -44,7 +44,7 @@ struct Schedule {
 /// InvalidArgument that says which numbers would do.
 Schedule make_schedule(ScheduleKind kind, int ranks, int stages, int micro_batches);
 
-/// Says what a receive in a schedule does, and so where it stands.
+/// What a receive in a schedule does, and so where it stands.
 enum class Receives {
   /// It only announces that a value may come; the action that needs the value waits. It stands as
   /// early as the sender's place in time, so that transfer and computation overlap. PyTorch's
@@ -71,5 +71,19 @@ Schedule with_merged_backward(const Schedule& schedule);
 /// backward, on the stage's rank, and that no rank waits for ever. Throws InvalidArgument that
 /// names rank and action.
 void check_schedule(const Schedule& schedule);
+
+/// For which micro-batches a stage keeps only its inputs and computes the activations again
+/// when backward needs them.
+enum class Checkpoint {
+  kNever,
+  kExceptLast,  ///< the last one's backward follows its forward closely in most schedules
+  kAlways
+};
+
+/// Returns the name on the command line: never, except-last, always.
+const char* name_of(Checkpoint checkpoint);
+
+/// Returns whether the micro-batch is computed again.
+bool recomputes(Checkpoint checkpoint, int micro_batch, int micro_batches);
 
 }  // namespace lockstep

@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-/// Says how long actions take, in any unit of time, equal for all stages.
+/// How long actions take, in any unit of time, equal for all stages.
 struct ActionCosts {
   double forward = 1;
   double backward_input = 1;
   double backward_weight = 1;
-  /// Is the cost of kBackward: input and weight together.
+  /// The cost of kBackward: input and weight together.
   double backward = 2;
-  /// Is the time between sending and having received. Without transfers in the schedule it passes
+  /// The time between sending and having received. Without transfers in the schedule it passes
   /// while the ranks compute; a send or a receive that the schedule holds keeps its rank busy.
   double transfer = 0;
 };
@@ -27,7 +27,7 @@ struct TimedAction {
   friend bool operator==(const TimedAction&, const TimedAction&) = default;
 };
 
-/// Is a schedule with its times: every action starts as soon as its rank and its input are ready.
+/// A schedule with its times: every action starts as soon as its rank and its input are ready.
 struct Timetable {
   int stages = 0;
   std::vector<std::vector<TimedAction>> ranks;
@@ -36,7 +36,7 @@ struct Timetable {
   /// of a stage are kept. A split backward is over when the weights have their gradient.
   std::vector<int> most_live_activations;
 
-  /// Is the share of the time of all ranks in which they do not compute.
+  /// The share of the time of all ranks in which they do not compute.
   double idle_share() const;
 };
 
@@ -49,7 +49,7 @@ Timetable simulate(const Schedule& schedule, const ActionCosts& costs);
 /// and ends are whole numbers.
 std::string to_table(const Timetable& timetable);
 
-/// Gives the idle share of a schedule whose forwards take as long as each half of a backward, free
+/// Returns the idle share of a schedule whose forwards take as long as each half of a backward, free
 /// transfers, by its closed form: sequential 1 - 1/p, GPipe and 1F1B (p-1)/(m+p-1), interleaved
 /// (p-1)/(vm+p-1), zero-bubble (p-1)/(3vm+p-1), with p ranks, v stages each, m micro-batches.
 ///

@@ -19,7 +19,7 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
       input, weight, bias, running_mean, running_var, by_batch, 0, options.eps(), true);
 }
 
-/// Counts the batch and gives the weight of its statistics; without a momentum all batches count
+/// Counts the batch and returns the weight of its statistics; without a momentum all batches count
 /// alike.
 double SyncBatchNormImpl::next_momentum() {
   if (num_batches_tracked.defined()) num_batches_tracked += 1;

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Is a batch norm layer for inputs [N, C, ...] of any dimension that normalises by the batches of
+/// A batch norm layer for inputs [N, C, ...] of any dimension that normalises by the batches of
 /// all ranks in training (sync_batch_norm()), and locally in evaluation. Its parameters and buffers
 /// are those of torch::nn::BatchNorm2d.
 ///

@@ -1,7 +1,6 @@
 #include "lockstep/train/optim/optimizer.h"
 
-#include "lockstep/nn/optim/adam.h"
-#include "lockstep/nn/optim/sgd.h"
+#include "lockstep/nn/fused_optimizers.h"
 
 namespace lockstep {
 namespace {

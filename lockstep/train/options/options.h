@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/parallel/schedule/checkpoint_rule.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/train/options/ema_settings.h"
 #include "lockstep/train/options/eval_metric.h"

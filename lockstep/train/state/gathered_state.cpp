@@ -11,7 +11,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/pipeline/description.h"
+#include "lockstep/parallel/pipeline/payload.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,6 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 
-#include "lockstep/parallel/operators/deferred_batch_norm.h"
-
 namespace lockstep {
 namespace {
 

@@ -14,7 +14,6 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
-#include "lockstep/nn/optim/clip_grad_norm.h"
 
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"

@@ -13,7 +13,7 @@
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/run_ranks.h"
-#include "lockstep/nn/optim/adam.h"
+#include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "tests/parallel/optim/twin.h"

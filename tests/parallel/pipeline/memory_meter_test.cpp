@@ -1,4 +1,4 @@
-#include "lockstep/parallel/pipeline/memory_meter.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 #include <functional>
 

@@ -10,8 +10,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/nn/optim/adam.h"
-#include "lockstep/nn/optim/sgd.h"
+#include "lockstep/nn/fused_optimizers.h"
 
 #include "tests/train/snapshot/training_steps.h"
 

@@ -15,7 +15,7 @@
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
-#include "lockstep/nn/optim/adam.h"
+#include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 
 #include "tests/support/temporary_folder.h"

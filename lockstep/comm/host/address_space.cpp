@@ -1,4 +1,4 @@
-#include "lockstep/comm/host/symmetric_memory.h"
+#include "lockstep/comm/host/address_space.h"
 
 #include <sstream>
 

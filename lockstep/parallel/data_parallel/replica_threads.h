@@ -11,7 +11,7 @@
 
 namespace lockstep::data_parallel {
 
-/// Is one lasting thread a place, which work at the same time.
+/// One lasting thread a place, which work at the same time.
 class Crew {
  public:
   explicit Crew(const std::vector<Place>& places);

@@ -1,5 +1,6 @@
-#include "lockstep/parallel/data_parallel/replica_error.h"
+#include "lockstep/parallel/data_parallel/replica_threads.h"
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -8,6 +9,7 @@
 #include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/place/thread_modes.h"
 
 namespace lockstep::data_parallel {
 namespace {
@@ -31,6 +33,16 @@ void throw_in_its_type(const std::exception& error, const std::string& text) {
       std::runtime_error>(error, text);
 }
 
+/// Waits for a worker and returns what its task threw.
+std::exception_ptr outcome(PlaceWorker& worker) {
+  try {
+    worker.wait();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void throw_from_replica(
@@ -48,6 +60,30 @@ void throw_from_replica(
     std::throw_with_nested(Error(who + error.what()));
   } catch (...) {
     std::throw_with_nested(Error(who + "an exception of an unknown type"));
+  }
+}
+
+Crew::Crew(const std::vector<Place>& places) {
+  check(!places.empty(), "DataParallel: there must be at least one place");
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    workers_.push_back(std::make_unique<PlaceWorker>(places[i], concat("replica ", i)));
+  }
+}
+
+void Crew::run(std::size_t count, const std::function<void(std::size_t)>& task) {
+  const std::lock_guard lock(mutex_);
+  const ThreadModes modes;
+  for (std::size_t i = 0; i < count; ++i) {
+    workers_[i]->begin([&, i] {
+      const ThreadModes::Scope scope(modes);
+      task(i);
+    });
+  }
+  // All must have stopped before anything is thrown: they use what the caller owns.
+  std::vector<std::exception_ptr> outcomes;
+  for (std::size_t i = 0; i < count; ++i) outcomes.push_back(outcome(*workers_[i]));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (outcomes[i]) throw_from_replica(outcomes[i], i, place(i));
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Is how many bytes of tensors are alive, and how many were at most.
+/// How many bytes of tensors are alive, and how many were at most.
 struct MemoryUse {
   std::int64_t live = 0;
   std::int64_t peak = 0;

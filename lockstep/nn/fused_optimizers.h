@@ -1,0 +1,48 @@
+#pragma once
+
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+namespace lockstep::nn {
+
+/// torch::optim::SGD, one fused kernel for all parameters: same options, state, files and
+/// values.
+///
+/// Parameters without gradient are skipped and get no state. A parameter that the kernel cannot
+/// take (sparse gradient, complex, gaps in memory) makes the whole step go through LibTorch's own.
+///
+///     SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+class SGD final : public torch::optim::SGD {
+ public:
+  using torch::optim::SGD::SGD;
+
+  /// Updates every parameter that has a gradient; returns the closure's loss, undefined without one.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// torch::optim::Adam, one fused kernel for all parameters: same options, state, files and
+/// values.
+///
+/// Parameters without gradient are skipped and get no state. A parameter that the kernel cannot
+/// take (sparse gradient, complex, gaps in memory) makes the whole step go through LibTorch's own.
+///
+///     Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-3).eps(1e-7));
+class Adam final : public torch::optim::Adam {
+ public:
+  using torch::optim::Adam::Adam;
+
+  /// Updates every parameter that has a gradient; returns the closure's loss, undefined without one.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// torch::optim::AdamW (decoupled weight decay) in the same manner as Adam.
+class AdamW final : public torch::optim::AdamW {
+ public:
+  using torch::optim::AdamW::AdamW;
+
+  /// Updates every parameter that has a gradient; returns the closure's loss, undefined without one.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+}  // namespace lockstep::nn
