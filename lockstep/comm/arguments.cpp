@@ -43,7 +43,7 @@ void check_tensor(const char* collective, const torch::Tensor& tensor) {
       tensor.layout());
   check(
       !tensor.is_complex(), collective,
-      ": complex tensors are not carried; pass view_as_real of it");
+      ": complex tensors are not supported; pass view_as_real of it");
 }
 
 void check_op(const char* collective, at::ScalarType type, ReduceOp op) {

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Each throws InvalidArgument that names the collective, the argument and its value.
+/// Throw InvalidArgument that names the collective, the argument and its value.
 void check_rank(const char* collective, const char* argument, int rank, int size);
 void check_tensor(const char* collective, const torch::Tensor& tensor);
 void check_op(const char* collective, at::ScalarType type, ReduceOp op);

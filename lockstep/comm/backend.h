@@ -40,12 +40,11 @@ class Backend {
   virtual Work recv(const torch::Tensor& tensor, int from, int tag) = 0;
   virtual Work barrier() = 0;
 
-  /// Makes the group of these ranks of this one, in this order. All ranks call it at once, each
-  /// with the group that it will belong to.
+  /// Makes a group of these ranks, in this order. All ranks call it at once, each with the members
+  /// of its group.
   virtual std::shared_ptr<Backend> subgroup(const std::vector<int>& members) = 0;
 
-  /// Makes a one-dimensional tensor in memory that this backend reduces without copying. A
-  /// collective.
+  /// Makes a flat tensor in memory that this backend reduces without copying. A collective.
   virtual torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) = 0;
 
   virtual void abort(const std::string& reason) = 0;

@@ -119,8 +119,7 @@ class GlooBackend : public Backend {
 
 c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions& options) {
   auto settings = Gloo::Options::create(options.timeout);
-  const auto interface = environment("GLOO_SOCKET_IFNAME");
-  if (interface) {
+  if (const auto interface = environment("GLOO_SOCKET_IFNAME")) {
     settings->devices.push_back(Gloo::createDeviceForInterface(*interface));
   } else if (!options.hostname.empty()) {
     settings->devices.push_back(Gloo::createDeviceForHostname(options.hostname));
@@ -161,7 +160,7 @@ Work GlooBackend::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
 }
 
 Work GlooBackend::reduce(const torch::Tensor& tensor, int root, ReduceOp op) {
-  // Gloo uses the tensors of the others as scratch space; they are to stay as they were.
+  // Gloo uses the other ranks' tensors as scratch space; they must stay as they were.
   Tensors sent = {rank() == root ? widened(tensor) : widened(tensor).clone()};
   c10d::ReduceOptions settings;
   settings.reduceOp = c10d_op(op);
@@ -202,7 +201,7 @@ Work GlooBackend::scatter(const torch::Tensor& output, const torch::Tensor& inpu
   return begin("scatter", [&] { return group_.scatter(outputs, inputs, settings); });
 }
 
-// Gloo has no reduce-scatter of its own: everyone reduces everything and keeps a piece.
+// Gloo has no reduce-scatter: every rank reduces everything and keeps a piece.
 Work GlooBackend::reduce_scatter(
     const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) {
   Tensors sent = {widened(input).clone()};

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Which network Gloo's connections use; GLOO_SOCKET_IFNAME names an interface and wins.
+/// The network that Gloo's connections use; an interface named by GLOO_SOCKET_IFNAME wins.
 struct GlooOptions {
   std::string hostname;  ///< whose address to use; empty: that of this host's name
   std::chrono::milliseconds timeout = std::chrono::minutes(5);

@@ -1,21 +1,12 @@
 #include "lockstep/comm/init_method.h"
 
-#include <charconv>
-
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kWhat = "init_process_group: the init method ";
-
-// 0 for what is no port.
-int port_in(const std::string& text) {
-  int port = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  const bool whole = error == std::errc() && stop == text.data() + text.size();
-  return whole && 0 < port && port < 65536 ? port : 0;
-}
 
 InitMethod tcp_method(const std::string& url, const std::string& rest) {
   const auto colon = rest.rfind(':');
@@ -28,8 +19,10 @@ InitMethod tcp_method(const std::string& url, const std::string& rest) {
       bracketed || host.find(':') == std::string::npos, kWhat, url,
       " has an IPv6 address, which stands in brackets: tcp://[::1]:29500");
   if (bracketed) host = host.substr(1, host.size() - 2);
-  const int port = port_in(rest.substr(colon + 1));
-  check(port != 0, kWhat, url, " has no port between 1 and 65535: ", rest.substr(colon + 1));
+  const int port = parse_number<int>(rest.substr(colon + 1)).value_or(0);
+  check(
+      0 < port && port < 65536, kWhat, url,
+      " has no port between 1 and 65535: ", rest.substr(colon + 1));
   return {.kind = InitMethod::Kind::kTcp, .host = host, .port = port};
 }
 
@@ -44,13 +37,12 @@ InitMethod file_method(const std::string& url, const std::string& path) {
 }  // namespace
 
 InitMethod parse_init_method(const std::string& url) {
-  const auto rest_after = [&](const std::string& scheme) { return url.substr(scheme.size()); };
   if (url.empty() || url == "env://") return {};
   check(
       url.find('?') == std::string::npos, kWhat, url,
       " has a question mark; give rank and world size as InitOptions, or by RANK and WORLD_SIZE");
-  if (url.starts_with("tcp://")) return tcp_method(url, rest_after("tcp://"));
-  if (url.starts_with("file://")) return file_method(url, rest_after("file://"));
+  if (url.starts_with("tcp://")) return tcp_method(url, url.substr(6));
+  if (url.starts_with("file://")) return file_method(url, url.substr(7));
   throw InvalidArgument(
       concat(kWhat, "must be env://, tcp://HOST:PORT or file:///PATH, not ", url));
 }

@@ -18,8 +18,8 @@ struct InitMethod {
   std::string path = {};  ///< of kFile, absolute
 };
 
-/// Reads `env://` (no text at all means the same), `tcp://HOST:PORT` or `file:///PATH`; an IPv6
-/// address stands in brackets. Throws InvalidArgument that says what is wrong.
+/// Reads `env://` (or nothing), `tcp://HOST:PORT` or `file:///PATH`; an IPv6 address stands in
+/// brackets. Throws InvalidArgument that says what is wrong.
 InitMethod parse_init_method(const std::string& url);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/comm/process_group.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -12,11 +13,21 @@
 namespace lockstep {
 namespace {
 
-// Checks what is passed to a collective: an undefined tensor is for the collective itself to judge.
-void check_carried(const char* collective, const Backend& backend, const torch::Tensor& tensor) {
-  check(
-      !tensor.defined() || backend.carries(tensor.device()), collective, ": the backend ",
-      backend.name(), " does not carry tensors on ", tensor.defined() ? tensor.device().str() : "");
+// Passes undefined tensors: whether one is allowed depends on the collective.
+void check_carried(
+    const char* collective, const Backend& backend,
+    std::initializer_list<const torch::Tensor*> tensors) {
+  for (const torch::Tensor* tensor : tensors) {
+    if (!tensor->defined() || backend.carries(tensor->device())) continue;
+    throw InvalidArgument(concat(
+        collective, ": the backend ", backend.name(), " does not support tensors on ",
+        tensor->device()));
+  }
+}
+
+void check_one(const char* collective, const Backend& backend, const torch::Tensor& tensor) {
+  check_tensor(collective, tensor);
+  check_carried(collective, backend, {&tensor});
 }
 
 }  // namespace
@@ -29,8 +40,7 @@ int ProcessGroup::size() const { return backend_->size(); }
 std::string ProcessGroup::backend_name() const { return backend_->name(); }
 
 Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
-  check_tensor("all_reduce", tensor);
-  check_carried("all_reduce", *backend_, tensor);
+  check_one("all_reduce", *backend_, tensor);
   check_op("all_reduce", tensor.scalar_type(), op);
   const Operand operand(tensor, Operand::kReduced);
   return operand.finish(backend_->all_reduce(operand.dense(), op_for(tensor.scalar_type(), op)));
@@ -38,8 +48,7 @@ Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
 
 Work ProcessGroup::reduce(const torch::Tensor& tensor, int root, ReduceOp op) const {
   check_rank("reduce", "root", root, size());
-  check_tensor("reduce", tensor);
-  check_carried("reduce", *backend_, tensor);
+  check_one("reduce", *backend_, tensor);
   check_op("reduce", tensor.scalar_type(), op);
   const Operand operand(tensor, Operand::kReduced);
   return operand.finish(backend_->reduce(operand.dense(), root, op_for(tensor.scalar_type(), op)));
@@ -47,23 +56,20 @@ Work ProcessGroup::reduce(const torch::Tensor& tensor, int root, ReduceOp op) co
 
 Work ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
   check_rank("broadcast", "root", root, size());
-  check_tensor("broadcast", tensor);
-  check_carried("broadcast", *backend_, tensor);
+  check_one("broadcast", *backend_, tensor);
   const Operand operand(tensor);
   return operand.finish(backend_->broadcast(operand.dense(), root));
 }
 
 Work ProcessGroup::all_gather(const torch::Tensor& output, const torch::Tensor& input) const {
-  check_carried("all_gather", *backend_, output);
-  check_carried("all_gather", *backend_, input);
+  check_carried("all_gather", *backend_, {&output, &input});
   check_pieces("all_gather", "output", output, "input", input, size());
   const Operand operand(output);
   return operand.finish(backend_->all_gather(operand.dense(), input.contiguous()));
 }
 
 Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& input, int root) const {
-  check_carried("gather", *backend_, output);
-  check_carried("gather", *backend_, input);
+  check_carried("gather", *backend_, {&output, &input});
   check_rank("gather", "root", root, size());
   check_tensor("gather", input);
   if (rank() != root) {
@@ -79,8 +85,7 @@ Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& inpu
 
 Work ProcessGroup::scatter(
     const torch::Tensor& output, const torch::Tensor& input, int root) const {
-  check_carried("scatter", *backend_, output);
-  check_carried("scatter", *backend_, input);
+  check_carried("scatter", *backend_, {&output, &input});
   check_rank("scatter", "root", root, size());
   check_tensor("scatter", output);
   const bool is_root = rank() == root;
@@ -95,8 +100,7 @@ Work ProcessGroup::scatter(
 
 Work ProcessGroup::reduce_scatter(
     const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) const {
-  check_carried("reduce_scatter", *backend_, output);
-  check_carried("reduce_scatter", *backend_, input);
+  check_carried("reduce_scatter", *backend_, {&output, &input});
   check_pieces("reduce_scatter", "input", input, "output", output, size());
   check_op("reduce_scatter", input.scalar_type(), op);
   const Operand to(output, Operand::kReduced), from(input, Operand::kReduced);
@@ -105,8 +109,7 @@ Work ProcessGroup::reduce_scatter(
 }
 
 Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& input) const {
-  check_carried("all_to_all", *backend_, output);
-  check_carried("all_to_all", *backend_, input);
+  check_carried("all_to_all", *backend_, {&output, &input});
   check_pieces("all_to_all", "output", output, "input", input, 1);
   check(
       input.numel() % size() == 0,
@@ -119,16 +122,14 @@ Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& 
 Work ProcessGroup::send(const torch::Tensor& tensor, int to, int tag) const {
   check_rank("send", "to", to, size());
   check(to != rank(), "send: rank ", to, " is this rank");
-  check_tensor("send", tensor);
-  check_carried("send", *backend_, tensor);
+  check_one("send", *backend_, tensor);
   return backend_->send(tensor.contiguous(), to, tag);
 }
 
 Work ProcessGroup::recv(const torch::Tensor& tensor, int from, int tag) const {
   check_rank("recv", "from", from, size());
   check(from != rank(), "recv: rank ", from, " is this rank");
-  check_tensor("recv", tensor);
-  check_carried("recv", *backend_, tensor);
+  check_one("recv", *backend_, tensor);
   const Operand operand(tensor);
   return operand.finish(backend_->recv(operand.dense(), from, tag));
 }
@@ -154,7 +155,7 @@ torch::Tensor ProcessGroup::empty(
   check(elements >= 0, "empty: elements must not be negative: ", elements);
   check(
       backend_->carries(options.device()), "empty: the backend ", backend_->name(),
-      " does not carry tensors on ", options.device().str());
+      " does not support tensors on ", options.device());
   return backend_->empty(elements, options);
 }
 

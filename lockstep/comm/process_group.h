@@ -39,26 +39,23 @@ class ProcessGroup {
   /// Reduces into the tensor of the root; the tensors of the others are left as they were.
   Work reduce(const torch::Tensor& tensor, int root, ReduceOp op = ReduceOp::kSum) const;
 
-  /// Copies the root's tensor into everyone's.
+  /// Copies the root's tensor to all ranks.
   Work broadcast(const torch::Tensor& tensor, int root) const;
 
-  /// Puts the inputs of all ranks, in rank order, into the output: size() times the input's
-  /// elements.
+  /// Concatenates the inputs of all ranks, in rank order, into the output.
   Work all_gather(const torch::Tensor& output, const torch::Tensor& input) const;
 
   /// As all_gather, at the root only; the others pass an undefined output.
   Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) const;
 
-  /// Gives rank r the r-th of size() equal pieces of the root's input; the others pass an undefined
-  /// input.
+  /// Gives rank r the r-th of size() equal pieces of the root's input, undefined on the others.
   Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) const;
 
-  /// Reduces the inputs of all ranks and gives rank r the r-th of size() equal pieces of the
-  /// result.
+  /// Reduces the inputs of all ranks; rank r gets the r-th of size() equal pieces of the result.
   Work reduce_scatter(
       const torch::Tensor& output, const torch::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
 
-  /// Gives rank r the r-th equal piece of everyone's input, in rank order.
+  /// Gives rank r the r-th equal piece of each rank's input, in rank order.
   Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) const;
 
   /// Sends to one rank; messages between two ranks arrive in the order of their sending and must
@@ -66,7 +63,7 @@ class ProcessGroup {
   Work send(const torch::Tensor& tensor, int to, int tag = 0) const;
   Work recv(const torch::Tensor& tensor, int from, int tag = 0) const;
 
-  /// Is finished when every rank has called it.
+  /// Completes when every rank has called it.
   Work barrier() const;
 
   /// Makes the groups of those ranks that pass the same colour, ordered by key, then by rank. A
@@ -77,8 +74,7 @@ class ProcessGroup {
   /// copying. A collective.
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) const;
 
-  /// Makes every collective of every rank fail with this reason, so that nobody waits for a rank
-  /// that gave up.
+  /// Makes every collective of every rank fail with this reason, so that none waits for this rank.
   void abort(const std::string& reason) const;
 
   std::chrono::milliseconds timeout() const;

@@ -2,8 +2,7 @@
 
 namespace lockstep {
 
-/// Names what a reduction does with the values of all ranks; always in rank order, so results
-/// repeat bit for bit.
+/// What a reduction does with the values of all ranks; in rank order, so results repeat exactly.
 enum class ReduceOp { kSum, kMean, kProduct, kMin, kMax, kAnd, kOr, kXor };
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ struct World {
   int size = 1;
   InitMethod meeting;
   bool store_is_served = false;  ///< by the launcher, as torchrun does
-  std::string generation;        ///< tells restarts of one job apart
+  std::string generation;        ///< differs between restarts of one job
 };
 
 int number_of(const std::optional<int>& given, const char* variable, const char* option) {
@@ -43,7 +43,7 @@ InitMethod master_from_environment() {
       "init_process_group: MASTER_ADDR is not set; start the program by a launcher, or give "
       "InitOptions::init_method");
   const int port = number_of({}, "MASTER_PORT", "init_method");
-  check(0 < port && port < 65536, "init_process_group: MASTER_PORT is no port: ", port);
+  check(0 < port && port < 65536, "init_process_group: MASTER_PORT is not a port: ", port);
   return {.host = *host, .port = port};
 }
 
@@ -75,8 +75,8 @@ std::string first_line(const char* path) {
   return line;
 }
 
-/// Returns a text that two processes have in common exactly if they can share memory through /proc: one boot, one pid
-/// namespace, one user.
+/// Returns a text that is equal in two processes exactly if they can share memory through /proc:
+/// one boot, one pid namespace, one user.
 std::string host_identity() {
   struct stat pid_namespace {};
   ::stat("/proc/self/ns/pid", &pid_namespace);
@@ -91,13 +91,12 @@ bool is_one_host(const Store& store, const World& world, std::chrono::millisecon
       hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts.front(); });
 }
 
-// A file that an earlier run left still says what that run said.
+// A file left by an earlier run still holds that run's values.
 void check_is_first(const Store& store, const World& world) {
   check(
       store->add(concat("joined-", world.rank), 1) == 1, "init_process_group: rank ", world.rank,
       " has been in the file before: an earlier run that did not end well left it, or two "
-      "processes "
-      "have the same rank; remove it, or name another: ",
+      "processes have the same rank; remove it, or name another: ",
       world.meeting.path);
 }
 
@@ -117,7 +116,7 @@ Store store_of(const World& world, std::chrono::milliseconds timeout) {
   return store;
 }
 
-// Is empty for Gloo to take the address of the host's name.
+// Empty: Gloo takes the address of the host's name.
 std::string gloo_hostname(const World& world, bool one_host) {
   if (meets_in_file(world)) return one_host ? "127.0.0.1" : "";
   const std::string& host = world.meeting.host;
@@ -153,11 +152,10 @@ ProcessGroup init_process_group(const InitOptions& options) {
   check(
       one_host || wanted != "shm",
       "init_process_group: the ranks are not all on one host (or not of one user), so they cannot "
-      "share memory; "
-      "use the backend gloo or auto");
+      "share memory; use the backend gloo or auto");
   const std::string name = wanted == "auto" ? (one_host ? "shm" : "gloo") : wanted;
   auto backend = make_backend(name, store, world, one_host, options);
-  // Rank 0 serves the store: it must not go before the others have read what they need.
+  // Rank 0 serves the store and must not exit before the others have read what they need.
   backend->barrier().wait();
   return ProcessGroup(std::move(backend));
 }

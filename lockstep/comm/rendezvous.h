@@ -15,10 +15,10 @@ struct InitOptions {
   /// How long a collective, and the forming of the world, may wait for a rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   /// Where the ranks meet: `env://` is MASTER_ADDR and MASTER_PORT; `tcp://HOST:PORT`, where
-  /// rank 0 listens; `file:///PATH`, a file that all ranks can lock and that is not there yet. The
-  /// last rank removes it; each world needs one of its own.
+  /// rank 0 listens; `file:///PATH`, a file that all ranks can lock and that does not exist yet.
+  /// The last rank removes it; each world needs a separate one.
   std::string init_method = "env://";
-  /// Take the place of RANK and WORLD_SIZE.
+  /// Replace RANK and WORLD_SIZE.
   std::optional<int> rank = {};
   std::optional<int> world_size = {};
 };
@@ -31,7 +31,8 @@ struct InitOptions {
 ///         {.init_method = "file:///tmp/meeting", .rank = 0, .world_size = 2});
 ///
 /// Throws InvalidArgument that names the variable or option that is missing or wrong,
-/// std::system_error for a port or file that cannot be had, CommError when the others do not come.
+/// std::system_error for a port or file that cannot be opened, CommError when the others do not
+/// come.
 ProcessGroup init_process_group(const InitOptions& options = {});
 
 }  // namespace lockstep

@@ -24,8 +24,8 @@ std::shared_ptr<ShmBackend> ShmBackend::create(
   return join(everyone, rank, timeout, exchange);
 }
 
-// The first member makes the region; the others open its memory through its process, which keeps it
-// open until all have met.
+// The first member makes the region; the others open it through that process, which keeps it open
+// until all have met.
 std::shared_ptr<ShmBackend> ShmBackend::join(
     const std::vector<int>& members, int rank, std::chrono::milliseconds timeout,
     const host::ExchangeText& exchange) {

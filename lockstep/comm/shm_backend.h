@@ -15,8 +15,7 @@ namespace lockstep {
 /// a staging buffer.
 class ShmBackend : public host::HostBackend {
  public:
-  /// Meets the other ranks, whose texts `exchange` carries, and watches their processes from then
-  /// on.
+  /// Meets the other ranks by `exchange` and watches their processes from then on.
   static std::shared_ptr<ShmBackend> create(
       int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange);
 

@@ -4,17 +4,20 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "lockstep/comm/listen_socket.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -24,11 +27,11 @@ std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin
 std::string key_of(const std::string& topic, int rank) { return concat(topic, "/", rank); }
 
 std::string missing_ranks(const Store& store, const std::string& topic, int size) {
-  std::string ranks;
+  std::vector<std::string> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    if (!store->check({key_of(topic, rank)})) ranks += concat(ranks.empty() ? "" : ", ", rank);
+    if (!store->check({key_of(topic, rank)})) ranks.push_back(std::to_string(rank));
   }
-  return ranks;
+  return joined(ranks);
 }
 
 // LibTorch's messages go on with a page of backtrace.
@@ -37,7 +40,44 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Locks a folder, once taken, until the end of its own life.
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses addresses_of(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  check(error == 0, "listen: no address for ", host, ": ", ::gai_strerror(error));
+  return {found, &::freeaddrinfo};
+}
+
+// On one address, not on all interfaces; port 0 takes a free one.
+FileDescriptor listen_on(const std::string& host, int port) {
+  const Addresses addresses = addresses_of(host, port);
+  const std::string place = concat(host, ":", port);
+  FileDescriptor socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) throw_errno("open a socket for", place);
+  const int yes = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (::bind(socket.get(), addresses->ai_addr, addresses->ai_addrlen) != 0)
+    throw_errno("bind", place);
+  if (::listen(socket.get(), 1024) != 0) throw_errno("listen on", place);
+  return socket;
+}
+
+int port_of_socket(const FileDescriptor& socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    throw_errno("getsockname");
+  const bool is_ipv6 = address.ss_family == AF_INET6;
+  return ntohs(
+      is_ipv6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+              : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+/// Locks a folder from take() until it is destroyed.
 class FolderLock {
  public:
   explicit FolderLock(std::string folder) : folder_(std::move(folder)) {}
@@ -53,9 +93,9 @@ class FolderLock {
   FileDescriptor descriptor_;
 };
 
-// FileStore's destructor counts in two steps who has left: of two that leave at once neither may
-// take itself for the last one, and the file stays. Here one leaves after the other: the lock is a
-// base, so that it outlives the store.
+// FileStore's destructor counts in two steps who has left: of two that leave at once, neither may
+// see that it is the last, and the file stays. The lock lets them leave one after the other; it is
+// a base so that it outlives the store.
 class MeetingFile final : private FolderLock, public c10d::FileStore {
  public:
   MeetingFile(const std::string& path, int users)
@@ -68,7 +108,7 @@ class MeetingFile final : private FolderLock, public c10d::FileStore {
 Store memory_store() { return c10::make_intrusive<c10d::HashStore>(); }
 
 Store file_store(const std::string& path, int users) {
-  // c10d would wait for minutes for a folder that is not there.
+  // c10d would wait for minutes for a folder that does not exist.
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file) throw_errno("store: open the file in which ranks meet", path);
   return c10::make_intrusive<MeetingFile>(path, users);

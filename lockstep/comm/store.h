@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-/// A small key-value store through which ranks find one another, before they have a process
-/// group.
+/// A small key-value store through which ranks find one another before they have a process group.
 using Store = c10::intrusive_ptr<c10d::Store>;
 
 /// Makes a store for the threads of this process.
@@ -20,7 +19,7 @@ Store memory_store();
 /// Throws std::system_error that names the path if it cannot be made or written.
 Store file_store(const std::string& path, int users);
 
-/// How to reach, or be, a store that is served over TCP.
+/// How to reach, or serve, a store over TCP.
 struct TcpStoreOptions {
   std::string host;
   int port = 0;        ///< a server with port 0 takes a free one
@@ -28,17 +27,15 @@ struct TcpStoreOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// Opens a store over TCP. Throws std::system_error if the port cannot be had, CommError if nobody
+/// Opens a store over TCP. Throws std::system_error if the port is taken, CommError if nobody
 /// answers in time.
 Store tcp_store(const TcpStoreOptions& options);
 
 /// Returns the port that a store from tcp_store() uses.
 int port_of(const Store& store);
 
-/// Shares a short text with all ranks and returns those of all, in rank order. Each `topic` serves
-/// once.
-///
-/// Throws TimeoutError that names the ranks that did not come.
+/// Shares a short text with all ranks and returns those of all, in rank order. A `topic` serves
+/// once. Throws TimeoutError that names the ranks that did not come.
 std::vector<std::string> exchange_texts(
     const Store& store, const std::string& topic, int rank, int size, const std::string& text,
     std::chrono::milliseconds timeout);

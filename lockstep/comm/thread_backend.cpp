@@ -1,7 +1,6 @@
 #include "lockstep/comm/thread_backend.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "lockstep/core/error.h"
 
@@ -35,8 +34,7 @@ std::shared_ptr<host::SharedRegion> ThreadBackend::make_region(int size) {
 ThreadBackend::ThreadBackend(std::shared_ptr<host::SharedRegion> region, int rank)
     : HostBackend(std::move(region), std::make_unique<OneProcess>(), rank) {}
 
-// The first member makes the region and lends the others its address until they have taken a share
-// in it.
+// The first member makes the region and passes its address until the others have shared it.
 std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members) {
   const auto own = std::find(members.begin(), members.end(), rank());
   check(own != members.end(), "subgroup: rank ", rank(), " is not among its members");

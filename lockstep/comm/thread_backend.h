@@ -7,8 +7,7 @@
 
 namespace lockstep {
 
-/// Carries the collectives of ranks that are threads of one process: every tensor is seen by all,
-/// nothing is copied.
+/// Carries the collectives of ranks that are threads of one process, without copying.
 class ThreadBackend : public host::HostBackend {
  public:
   /// Makes the memory through which `size` threads meet.

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// The handle of a collective that was begun and may not be finished yet.
+/// A handle of a collective that was begun and may not be finished yet.
 ///
 /// The tensors of the collective must not be touched before wait() has returned. A failure of the
 /// collective is thrown by wait(), in the thread that calls it.
@@ -14,7 +14,7 @@ class [[nodiscard]] Work {
   class State {
    public:
     virtual ~State() = default;
-    /// Makes progress without blocking; says whether the collective is finished, well or badly.
+    /// Makes progress without blocking; returns whether the collective has ended, well or badly.
     virtual bool poll() = 0;
     /// Blocks until it is finished; throws its failure.
     virtual void wait() = 0;
@@ -24,7 +24,7 @@ class [[nodiscard]] Work {
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Makes progress without blocking and says whether wait() would return at once.
+  /// Makes progress without blocking and returns whether wait() would return at once.
   bool done() { return !state_ || state_->poll(); }
 
   /// Blocks until the collective is finished; throws CommError or TimeoutError if it failed.

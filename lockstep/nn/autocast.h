@@ -5,15 +5,14 @@
 
 namespace lockstep::nn {
 
-/// Runs the operations of its scope in a shorter type, where LibTorch deems that safe; fp32
-/// elsewhere.
+/// Runs the operations of its scope in a shorter type where LibTorch deems that safe, else in fp32.
 ///
 /// The lists are PyTorch's. On a CPU, with float16 as with bfloat16: convolutions, matrix products,
 /// linear, attention and PReLU compute in the shorter type; losses, prod and cdist in fp32; cat and
 /// stack in the widest type of their inputs. All else, such as softmax, norms, ReLU, sums, keeps
 /// the type that comes in. float16 reaches 65504 only: train with a GradScaler.
 ///
-/// Holds for this thread only, nests, and ends with its scope, by an exception too. Only the
+/// Applies to this thread only, nests, and ends with its scope, also by an exception. Only the
 /// forward pass and the loss belong inside; backward() repeats the types of forward by itself.
 ///
 ///     at::Tensor loss;

@@ -1,6 +1,8 @@
 #include "lockstep/nn/fused_optimizers.h"
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adam.h>
@@ -13,12 +15,25 @@
 namespace lockstep::nn {
 namespace {
 
+using Groups = std::vector<torch::optim::OptimizerParamGroup>;
+using States = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
+
 bool is_fusable(const at::Tensor& parameter) {
   const auto& gradient = parameter.grad();
   return parameter.is_floating_point() && parameter.is_non_overlapping_and_dense() &&
          (parameter.is_cpu() || parameter.is_cuda()) && gradient.layout() == at::kStrided &&
          gradient.scalar_type() == parameter.scalar_type() &&
          gradient.device() == parameter.device();
+}
+
+// Whether LibTorch's kernels can take every parameter that has a gradient.
+bool are_fusable(const Groups& groups) {
+  for (const auto& group : groups) {
+    for (const auto& parameter : group.params()) {
+      if (parameter.grad().defined() && !is_fusable(parameter)) return false;
+    }
+  }
+  return true;
 }
 
 bool in_same_order(const at::Tensor& a, const at::Tensor& b) {
@@ -36,17 +51,41 @@ at::Tensor gradient_like(const at::Tensor& parameter) {
   return at::empty_like(parameter).copy_(gradient);
 }
 
-using States = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
+at::Tensor loss_of(const torch::optim::Optimizer::LossClosure& closure) {
+  if (!closure) return {};
+  const at::AutoGradMode with_gradients(true);
+  return closure();
+}
+
+/// The arguments of one kernel call; the lists run in parallel.
+struct KernelArguments {
+  std::vector<at::Tensor> parameters, gradients, moments, second_moments, largest_moments, steps;
+};
+
+using KernelCalls = std::vector<KernelArguments>;
+
+// A call takes parameters of one device and one type only.
+KernelArguments& add(KernelCalls& calls, const at::Tensor& parameter) {
+  const auto fits = [&](const KernelArguments& call) {
+    const auto& other = call.parameters.front();
+    return other.device() == parameter.device() && other.scalar_type() == parameter.scalar_type();
+  };
+  auto call = std::find_if(calls.begin(), calls.end(), fits);
+  if (call == calls.end()) call = calls.emplace(calls.end());
+  call->parameters.push_back(parameter);
+  call->gradients.push_back(gradient_like(parameter));
+  return *call;
+}
 
 // The first step of a parameter fills its momentum with the plain gradient, so such a parameter
 // cannot share a call with the others.
-struct GroupCalls {
+struct SgdCalls {
   KernelCalls first, later;
 };
 
-void add(GroupCalls& calls, States& states, const at::Tensor& parameter, bool with_momentum) {
+void add_sgd(SgdCalls& calls, States& states, const at::Tensor& parameter, bool with_momentum) {
   if (!with_momentum) {
-    calls.first.add(parameter);
+    add(calls.first, parameter);
     return;
   }
   auto& state = states[parameter.unsafeGetTensorImpl()];
@@ -56,23 +95,20 @@ void add(GroupCalls& calls, States& states, const at::Tensor& parameter, bool wi
     fresh->momentum_buffer(at::empty_like(parameter));
     state = std::move(fresh);
   }
-  auto& call = (is_first ? calls.first : calls.later).add(parameter);
+  auto& call = add(is_first ? calls.first : calls.later, parameter);
   call.moments.push_back(static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer());
 }
 
-void run(KernelCalls& calls, const torch::optim::SGDOptions& options, bool is_first) {
+void run_sgd(KernelCalls& calls, const torch::optim::SGDOptions& options, bool is_first) {
   for (auto& call : calls) {
     at::_fused_sgd_(
         call.parameters, call.gradients, call.moments, options.weight_decay(), options.momentum(),
-        options.lr(), options.dampening(), options.nesterov(),
-        /*maximize=*/false, is_first);
+        options.lr(), options.dampening(), options.nesterov(), /*maximize=*/false, is_first);
   }
 }
 
-using States = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
-
 template <typename State>
-State& state_of(States& states, const at::Tensor& parameter, bool amsgrad) {
+State& adam_state_of(States& states, const at::Tensor& parameter, bool amsgrad) {
   auto& state = states[parameter.unsafeGetTensorImpl()];
   if (!state) {
     auto fresh = std::make_unique<State>();
@@ -85,10 +121,10 @@ State& state_of(States& states, const at::Tensor& parameter, bool amsgrad) {
 }
 
 template <typename State>
-void add(KernelCalls& calls, States& states, const at::Tensor& parameter, bool amsgrad) {
-  auto& state = state_of<State>(states, parameter, amsgrad);
+void add_adam(KernelCalls& calls, States& states, const at::Tensor& parameter, bool amsgrad) {
+  auto& state = adam_state_of<State>(states, parameter, amsgrad);
   state.step(state.step() + 1);
-  auto& call = calls.add(parameter);
+  auto& call = add(calls, parameter);
   call.moments.push_back(state.exp_avg());
   call.second_moments.push_back(state.exp_avg_sq());
   if (amsgrad) call.largest_moments.push_back(state.max_exp_avg_sq());
@@ -96,44 +132,25 @@ void add(KernelCalls& calls, States& states, const at::Tensor& parameter, bool a
   call.steps.push_back(at::full({}, step, parameter.options().dtype(at::kFloat)));
 }
 
-template <typename State, typename Options, typename Kernel>
-void step_group(torch::optim::OptimizerParamGroup& group, States& states, const Kernel& kernel) {
-  const auto& options = static_cast<const Options&>(group.options());
-  KernelCalls calls;
-  for (const auto& parameter : group.params()) {
-    if (parameter.grad().defined()) add<State>(calls, states, parameter, options.amsgrad());
+template <typename State, typename Options>
+void step_adam(Groups& groups, States& states, const auto& kernel) {
+  for (auto& group : groups) {
+    const auto& options = static_cast<const Options&>(group.options());
+    const auto [beta1, beta2] = options.betas();
+    KernelCalls calls;
+    for (const auto& parameter : group.params()) {
+      if (parameter.grad().defined()) add_adam<State>(calls, states, parameter, options.amsgrad());
+    }
+    for (auto& call : calls) {
+      kernel(
+          call.parameters, call.gradients, call.moments, call.second_moments, call.largest_moments,
+          call.steps, options.lr(), beta1, beta2, options.weight_decay(), options.eps(),
+          options.amsgrad(), /*maximize=*/false);
+    }
   }
-  for (auto& call : calls) kernel(call, options);
 }
 
 }  // namespace
-
-bool are_fusable(const std::vector<torch::optim::OptimizerParamGroup>& groups) {
-  for (const auto& group : groups) {
-    for (const auto& parameter : group.params()) {
-      if (parameter.grad().defined() && !is_fusable(parameter)) return false;
-    }
-  }
-  return true;
-}
-
-at::Tensor loss_of(const torch::optim::Optimizer::LossClosure& closure) {
-  if (!closure) return {};
-  const at::AutoGradMode with_gradients(true);
-  return closure();
-}
-
-KernelArguments& KernelCalls::add(const at::Tensor& parameter) {
-  const auto fits = [&](const KernelArguments& call) {
-    const auto& other = call.parameters.front();
-    return other.device() == parameter.device() && other.scalar_type() == parameter.scalar_type();
-  };
-  auto call = std::find_if(calls_.begin(), calls_.end(), fits);
-  if (call == calls_.end()) call = calls_.emplace(calls_.end());
-  call->parameters.push_back(parameter);
-  call->gradients.push_back(gradient_like(parameter));
-  return *call;
-}
 
 torch::Tensor SGD::step(LossClosure closure) {
   const at::NoGradGuard no_gradients;
@@ -144,12 +161,12 @@ torch::Tensor SGD::step(LossClosure closure) {
   }
   for (auto& group : param_groups_) {
     const auto& options = static_cast<const torch::optim::SGDOptions&>(group.options());
-    GroupCalls calls;
+    SgdCalls calls;
     for (const auto& parameter : group.params()) {
-      if (parameter.grad().defined()) add(calls, state_, parameter, options.momentum() != 0);
+      if (parameter.grad().defined()) add_sgd(calls, state_, parameter, options.momentum() != 0);
     }
-    run(calls.first, options, true);
-    run(calls.later, options, false);
+    run_sgd(calls.first, options, true);
+    run_sgd(calls.later, options, false);
   }
   return loss;
 }
@@ -157,20 +174,11 @@ torch::Tensor SGD::step(LossClosure closure) {
 torch::Tensor Adam::step(LossClosure closure) {
   const at::NoGradGuard no_gradients;
   auto loss = loss_of(closure);
-  if (!are_fusable(param_groups_)) {
+  if (are_fusable(param_groups_)) {
+    step_adam<torch::optim::AdamParamState, torch::optim::AdamOptions>(
+        param_groups_, state_, [](const auto&... all) { at::_fused_adam_(all...); });
+  } else {
     torch::optim::Adam::step();
-    return loss;
-  }
-  for (auto& group : param_groups_) {
-    step_group<torch::optim::AdamParamState, torch::optim::AdamOptions>(
-        group, state_, [](KernelArguments& call, const torch::optim::AdamOptions& options) {
-          const auto [beta1, beta2] = options.betas();
-          at::_fused_adam_(
-              call.parameters, call.gradients, call.moments, call.second_moments,
-              call.largest_moments, call.steps, options.lr(), beta1, beta2, options.weight_decay(),
-              options.eps(), options.amsgrad(),
-              /*maximize=*/false);
-        });
   }
   return loss;
 }
@@ -178,20 +186,11 @@ torch::Tensor Adam::step(LossClosure closure) {
 torch::Tensor AdamW::step(LossClosure closure) {
   const at::NoGradGuard no_gradients;
   auto loss = loss_of(closure);
-  if (!are_fusable(param_groups_)) {
+  if (are_fusable(param_groups_)) {
+    step_adam<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(
+        param_groups_, state_, [](const auto&... all) { at::_fused_adamw_(all...); });
+  } else {
     torch::optim::AdamW::step();
-    return loss;
-  }
-  for (auto& group : param_groups_) {
-    step_group<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(
-        group, state_, [](KernelArguments& call, const torch::optim::AdamWOptions& options) {
-          const auto [beta1, beta2] = options.betas();
-          at::_fused_adamw_(
-              call.parameters, call.gradients, call.moments, call.second_moments,
-              call.largest_moments, call.steps, options.lr(), beta1, beta2, options.weight_decay(),
-              options.eps(), options.amsgrad(),
-              /*maximize=*/false);
-        });
   }
   return loss;
 }

@@ -6,33 +6,26 @@
 
 namespace lockstep::nn {
 
-/// torch::optim::SGD, one fused kernel for all parameters: same options, state, files and
-/// values.
+/// torch::optim::SGD with one fused kernel for all parameters: same options, state, files, values.
 ///
 /// Parameters without gradient are skipped and get no state. A parameter that the kernel cannot
-/// take (sparse gradient, complex, gaps in memory) makes the whole step go through LibTorch's own.
+/// take (sparse gradient, complex, gaps in memory) makes the whole step LibTorch's own.
 ///
 ///     SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
 class SGD final : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
 
-  /// Updates every parameter that has a gradient; returns the closure's loss, undefined without one.
+  /// Returns the closure's loss, undefined without a closure.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// torch::optim::Adam, one fused kernel for all parameters: same options, state, files and
-/// values.
-///
-/// Parameters without gradient are skipped and get no state. A parameter that the kernel cannot
-/// take (sparse gradient, complex, gaps in memory) makes the whole step go through LibTorch's own.
+/// torch::optim::Adam with one fused kernel, in the same manner as SGD.
 ///
 ///     Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-3).eps(1e-7));
 class Adam final : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
-
-  /// Updates every parameter that has a gradient; returns the closure's loss, undefined without one.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
@@ -40,8 +33,6 @@ class Adam final : public torch::optim::Adam {
 class AdamW final : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
-
-  /// Updates every parameter that has a gradient; returns the closure's loss, undefined without one.
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 

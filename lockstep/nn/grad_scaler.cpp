@@ -222,7 +222,7 @@ GradScaler::Stage GradScaler::stage_of(const torch::optim::Optimizer& optimizer)
   return found == iterations_.end() ? Stage::kReady : found->second.stage;
 }
 
-// Of several stages only the last one has a loss to scale. Asked until it is so, and then no more.
+// Of several stages only the last has a loss to scale. Asked until it is so, and then no more.
 void GradScaler::check_scaled(const torch::Device& device) {
   if (!group_has_scaled_) group_has_scaled_ = agreed({has_scaled_, false}, device)[0];
   check(

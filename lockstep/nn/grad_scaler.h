@@ -37,11 +37,11 @@ struct GradScalerOptions {
   /// What the scale is multiplied by after an overflow; between 0 and 1.
   TORCH_ARG(double, backoff_factor) = 0.5;
   TORCH_ARG(std::int64_t, growth_interval) = 2000;
-  /// Without it nothing is scaled and every step taken.
+  /// If false, nothing is scaled and every step is taken.
   TORCH_ARG(bool, enabled) = true;
 };
 
-/// What a GradScaler must be given back to go on as before: PyTorch's state_dict().
+/// What a GradScaler needs to continue: PyTorch's state_dict().
 struct GradScalerState {
   double scale = 0;
   double growth_factor = 0;
@@ -51,7 +51,7 @@ struct GradScalerState {
 };
 
 /// Multiplies the loss, so that small gradients survive float16, divides the gradients again before
-/// the optimizer sees them, and leaves out the steps in which one overflowed: PyTorch's GradScaler.
+/// the optimizer sees them, and skips the steps in which one overflowed: PyTorch's GradScaler.
 ///
 ///     nn::GradScaler scaler({}, world);
 ///     ...
@@ -60,10 +60,10 @@ struct GradScalerState {
 ///     const bool taken = scaler.step(optimizer);
 ///     scaler.update();
 ///
-/// With a group, its ranks leave out the same steps and have the same scale at all times, be they
-/// replicas, stages of one model that never see the loss, or owners of shards: what one rank finds
-/// all know. Any number of optimizers; an overflow in one leaves out its step alone. Use it from
-/// one thread at a time. Misuse is InvalidArgument, after which nothing has changed.
+/// With a group, its ranks skip the same steps and always have the same scale, be they replicas,
+/// stages of one model that never see the loss, or owners of shards. Any number of optimizers; an
+/// overflow in one skips its step alone. Use it from one thread at a time. Misuse throws
+/// InvalidArgument and changes nothing.
 class GradScaler {
  public:
   /// All ranks of the group must give the same options.
@@ -73,13 +73,13 @@ class GradScaler {
   torch::Tensor scale(const torch::Tensor& outputs);
   std::vector<torch::Tensor> scale(const std::vector<torch::Tensor>& outputs);
 
-  /// Divides the optimizer's gradients by the scale, in place, once all of them are there; at most
-  /// once before its step(). Gradients of float16 are refused: what they lost cannot come back. A
+  /// Divides the optimizer's gradients by the scale, in place, once all are there; at most once
+  /// before its step(). Gradients of float16 are refused: what they lost cannot come back. A
   /// collective.
   void unscale_(torch::optim::Optimizer& optimizer);
 
   /// Calls unscale_() if that was not done, then the optimizer's step() if all gradients on all
-  /// ranks are finite; tells whether it did. A collective.
+  /// ranks are finite; returns whether it did. A collective.
   bool step(torch::optim::Optimizer& optimizer);
 
   /// Ends the iteration: lowers the scale if a gradient overflowed, raises it after growth_interval
@@ -94,14 +94,15 @@ class GradScaler {
   /// Returns what a snapshot keeps; nothing if disabled. Take it after update().
   std::optional<GradScalerState> state() const;
 
-  /// Goes on from a state, also where this scaler was made with other options; a disabled one stays
-  /// as it is. Throws InvalidArgument for the state of a disabled one and for impossible values.
+  /// Continues from a state, also where this scaler was made with other options; a disabled one
+  /// stays as it is. Throws InvalidArgument for the state of a disabled one and for impossible
+  /// values.
   void load(const std::optional<GradScalerState>& state);
 
  private:
   enum class Stage { kReady, kUnscaled, kStepped };
 
-  // Is what one optimizer's gradients were since the last update().
+  // One optimizer's gradients since the last update().
   struct Iteration {
     Stage stage = Stage::kReady;
     bool any_gradient = false;

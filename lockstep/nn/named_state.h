@@ -10,7 +10,7 @@
 
 namespace lockstep::nn {
 
-/// Are tensors by their names, in order.
+/// Tensors by their names, in order.
 using NamedTensors = torch::OrderedDict<std::string, torch::Tensor>;
 
 /// Returns the parameters and buffers of a module with Python's names, in the order of Python's
@@ -18,7 +18,7 @@ using NamedTensors = torch::OrderedDict<std::string, torch::Tensor>;
 /// the module's own.
 NamedTensors named_state(const torch::nn::Module& module);
 
-/// Does so for a chain of layers, or a part of one, under the names that the model gives them.
+/// The same for a chain of layers, or a part of one, under the names that the model gives them.
 NamedTensors named_state(const Layers& layers);
 
 }  // namespace lockstep::nn

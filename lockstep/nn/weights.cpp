@@ -23,7 +23,7 @@ bool all_begin_with(const TensorFile& file, std::string_view prefix) {
   return !file.entries().empty() && std::ranges::all_of(file.entries(), begins);
 }
 
-// Only what no name of the model explains: a model may have a child that is called `module`.
+// Only where no name of the model explains it: a model may have a child called `module`.
 std::string prefix_of(const TensorFile& file, const NamedTensors& state) {
   const auto is_of_model = [](const auto& item) { return item.key().starts_with(kPythonDdp); };
   const bool explained = std::any_of(state.begin(), state.end(), is_of_model);
@@ -140,9 +140,7 @@ void check_names(const NamedTensors& state, const std::vector<std::string>& name
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const auto size : shape) text = concat(text, text.empty() ? "" : ", ", size);
-  return "[" + text + "]";
+  return concat(at::IntArrayRef(shape));
 }
 
 std::string line_of(const WeightsReport::Mismatch& tensor) {

@@ -42,15 +42,14 @@ struct WeightsReport {
 /// Lists every missing, unexpected and mismatched tensor, a line each; nothing if the file fits.
 std::string differences_text(const WeightsReport& report);
 
-/// What was done that the caller may not expect, a line each: a prefix taken off, values kept,
-/// types converted, NaN met. Nothing if the file was taken as it is.
+/// Lists what the caller may not expect, a line each: a prefix taken off, values kept, types
+/// converted, NaN met. Nothing if the file was taken as it is.
 std::string remarks_text(const WeightsReport& report);
 
 /// How far a file may differ from the model.
 struct LoadWeightsOptions {
   /// Names tensors that keep the model's values where those of the file have another first
-  /// dimension: weight and bias of a head with another number of classes. The report tells which
-  /// did.
+  /// dimension: weight and bias of a head with another number of classes. The report lists them.
   std::vector<std::string> resizable = {};
   /// Takes a part of the file: `state_dict` of `{"state_dict": {...}, "epoch": 3}`.
   std::string only = {};
@@ -60,14 +59,13 @@ struct LoadWeightsOptions {
 /// name, whatever their memory format and whether they want gradients.
 ///
 /// Nothing is reshaped and nothing left out: a missing, unexpected or mismatched tensor is a
-/// DataError that lists all of them, and the module is as it was. Two things are taken and told in
-/// the report: floating-point numbers of another width are converted, and `module.`, which Python's
-/// DDP puts before every name, is taken off. So is a `num_batches_tracked` that the file lacks, as
-/// those of PyTorch before 0.4.1 do: it keeps its value.
+/// DataError that lists all of them, and the module is as it was. Two things are accepted and
+/// reported: floating-point numbers of another width are converted, and `module.`, which Python's
+/// DDP puts before every name, is taken off. A `num_batches_tracked` that the file lacks, as
+/// those of PyTorch before 0.4.1 do, keeps its value and is reported too.
 ///
 ///     auto model = make_model("resnet50", 20);
-///     auto report = load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight",
-///     "fc.bias"}});
+///     load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight", "fc.bias"}});
 WeightsReport load_weights(
     torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options = {});

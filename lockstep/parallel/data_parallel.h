@@ -36,8 +36,8 @@ struct DataParallelOptions {
 ///     optimizer.step();
 ///
 /// Every tensor in the arguments is divided along its first dimension, as torch.chunk does; other
-/// values go to all replicas. What the replicas return is put together along the first dimension;
-/// single numbers become a vector with one number a replica, plain values must be the same on all.
+/// values go to all replicas. Their results are concatenated along the first dimension; single
+/// numbers become a vector with one number a replica, plain values must be the same on all.
 /// Arguments and results may be nested (Note [Nested values]). A batch with fewer samples than
 /// places uses fewer places.
 ///
@@ -45,10 +45,9 @@ struct DataParallelOptions {
 /// on its own device, else copied), buffers, what requires gradients, training or evaluation. The
 /// first replica works on the module's own buffers, so running statistics are those of its share,
 /// as in PyTorch. Other members are copied at construction and not followed: what reaches another
-/// module by a captured reference, or is changed later, stays as it was. In training each
-/// replica draws random numbers from a stream of its own, seeded by LibTorch's generator: a run
-/// repeats bit for bit. A tensor that is no parameter, buffer or input of the module gets no
-/// gradient.
+/// module by a captured reference, or is changed later, stays as it was. In training each replica
+/// draws random numbers from a separate stream, seeded by LibTorch's generator: a run repeats bit
+/// for bit. A tensor that is not a parameter, buffer or input of the module gets no gradient.
 ///
 /// `Holder` is a module holder (torch::nn::Sequential, or one of TORCH_MODULE) or a std::shared_ptr
 /// to a module.
@@ -81,7 +80,7 @@ class DataParallel {
 
   /// Computes the module's forward, divided over the places. When replicas throw, all stop, and the
   /// exception of the first of them is thrown here with its number and place (see
-  /// data_parallel::throw_from_replica()).
+  /// data_parallel::ReplicaThreads).
   template <typename... Arguments>
   auto operator()(const Arguments&... arguments) {
     using Result = std::decay_t<decltype(std::declval<Module&>().forward(

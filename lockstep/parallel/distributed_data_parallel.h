@@ -19,7 +19,7 @@
 namespace lockstep {
 
 /// Collects the tensors of a module's output: a tensor, or tuples, pairs, vectors, optionals and
-/// dictionaries of such, nested as one likes. In anything else none are found.
+/// dictionaries of such, nested as one likes. Anything else has none.
 template <typename Output>
 void collect_tensors(const Output& output, std::vector<torch::Tensor>& tensors) {
   const auto collect = [&](const auto&... parts) { (collect_tensors(parts, tensors), ...); };
@@ -43,8 +43,8 @@ void collect_tensors(const Output& output, std::vector<torch::Tensor>& tensors) 
   }
 }
 
-/// Trains a module on all ranks of a group: each computes on its own share of the data, gradients
-/// are averaged.
+/// Trains a module on all ranks of a group: each computes on its share of the data, gradients are
+/// averaged.
 ///
 /// It is called like the module, `->` reaches the module, and `backward()` returns with the
 /// gradients averaged over all ranks. At construction every rank takes rank 0's parameters and
@@ -102,7 +102,7 @@ class DistributedDataParallel {
   ///       for (auto& batch : mine) { ... }
   ///     });
   ///
-  /// A body that takes a Join& may add collectives of its own there. Throws UnevenInputs on all
+  /// A body that takes a Join& may add more collectives there. Throws UnevenInputs on all
   /// ranks if the options ask for it.
   template <typename Body>
   void join(Body body, const JoinOptions& options = {}) {
@@ -121,13 +121,13 @@ class DistributedDataParallel {
   /// if there is a hook already.
   void register_comm_hook(CommHook hook) { sync_->reducer().register_comm_hook(std::move(hook)); }
 
-  /// Tells how many bytes went in how many buckets, and what share of the time was hidden.
+  /// Returns how many bytes went in how many buckets, and what share of the time was hidden.
   ReducerReport report() const { return sync_->reducer().report(); }
 
-  /// How long backward has waited for other ranks and reduced gradients so far.
+  /// Returns how long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return sync_->reducer().communication_seconds(); }
 
-  /// Reaches the reducer, for reports and tests.
+  /// Returns the reducer, for reports and tests.
   const Reducer& reducer() const { return sync_->reducer(); }
 
  private:

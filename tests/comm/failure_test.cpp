@@ -14,21 +14,13 @@
 #include "lockstep/core/stopwatch.h"
 
 #include "group_factory.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename Kind>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::message_of;
 
 class HostFailure : public ::testing::TestWithParam<std::string> {
  protected:

@@ -13,6 +13,7 @@
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -23,12 +24,7 @@ using Kind = InitMethod::Kind;
 using std::chrono::milliseconds;
 
 std::string refusal_of_text(const std::string& url) {
-  try {
-    parse_init_method(url);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<InvalidArgument>([&] { parse_init_method(url); });
 }
 
 TEST(InitMethodText, SaysWhereRanksMeet) {
@@ -120,52 +116,34 @@ TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
   const testing::TemporaryFolder folder;
   InitOptions options = options_for("file://" + (folder.path() / "meeting").string(), 0);
   options.timeout = milliseconds(50);
-  try {
-    init_process_group(options);
-    FAIL() << "rank 1 did not come";
-  } catch (const TimeoutError& error) {
-    EXPECT_STREQ(error.what(), "hosts: waited 50 ms for rank 1 of 2");
-  }
-  try {
-    init_process_group(options);
-    FAIL() << "the file was taken";
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("rank 0 has been in the file before"));
-    EXPECT_THAT(error.what(), HasSubstr((folder.path() / "meeting").string()));
-  }
+  const auto join = [&] { init_process_group(options); };
+  EXPECT_EQ(testing::message_of<TimeoutError>(join), "hosts: waited 50 ms for rank 1 of 2");
+  const std::string text = testing::message_of<InvalidArgument>(join);
+  EXPECT_THAT(text, HasSubstr("rank 0 has been in the file before"));
+  EXPECT_THAT(text, HasSubstr((folder.path() / "meeting").string()));
 }
 
 TEST(InitProcessGroup, AFileThatCannotBeMadeIsNamed) {
   const testing::TemporaryFolder folder;
   for (const std::string& path :
        {folder.path().string() + "/none/meeting", folder.path().string()}) {
-    try {
-      init_process_group(options_for("file://" + path, 0));
-      FAIL() << path;
-    } catch (const std::system_error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("store: open the file in which ranks meet " + path));
-    }
+    EXPECT_THAT(
+        testing::message_of<std::system_error>(
+            [&] { init_process_group(options_for("file://" + path, 0)); }),
+        HasSubstr("store: open the file in which ranks meet " + path));
   }
 }
 
 TEST(InitProcessGroup, AnAddressWithoutRankZeroIsNamed) {
   InitOptions options = options_for("tcp://127.0.0.1:1", 1);  // nobody listens there
   options.timeout = milliseconds(300);
-  try {
-    init_process_group(options);
-    FAIL() << "nothing was thrown";
-  } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no connection to 127.0.0.1:1"));
-  }
+  EXPECT_THAT(
+      testing::message_of<CommError>([&] { init_process_group(options); }),
+      HasSubstr("no connection to 127.0.0.1:1"));
 }
 
 std::string refusal_of(const InitOptions& options) {
-  try {
-    init_process_group(options);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<InvalidArgument>([&] { init_process_group(options); });
 }
 
 TEST(InitProcessGroup, RankAndWorldSizeMustBeKnown) {

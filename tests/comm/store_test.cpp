@@ -14,6 +14,8 @@
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep {
 namespace {
 
@@ -100,12 +102,10 @@ TEST(ExchangeTexts, EveryoneSeesAllInRankOrder) {
 
 TEST(ExchangeTexts, S4TheRanksThatDoNotComeAreNamed) {
   const Store store = memory_store();
-  try {
-    exchange_texts(store, "hosts", 0, 3, "here", std::chrono::milliseconds(30));
-    FAIL() << "nothing was thrown";
-  } catch (const TimeoutError& error) {
-    EXPECT_STREQ(error.what(), "hosts: waited 30 ms for rank 1, 2 of 3");
-  }
+  EXPECT_EQ(
+      testing::message_of<TimeoutError>(
+          [&] { exchange_texts(store, "hosts", 0, 3, "here", std::chrono::milliseconds(30)); }),
+      "hosts: waited 30 ms for rank 1, 2 of 3");
 }
 
 class Environment : public ::testing::Test {
@@ -115,12 +115,7 @@ class Environment : public ::testing::Test {
     for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
   }
   static std::string refusal() {
-    try {
-      init_process_group();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return testing::message_of<InvalidArgument>([] { init_process_group(); });
   }
 };
 

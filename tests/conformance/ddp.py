@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/parallel/ddp_expected.h with Python PyTorch: ddp.py | clang-format > ../parallel/ddp_expected.h.
+"""Makes numbers/ddp.txt with Python PyTorch: ddp.py > numbers/ddp.txt.
 
 PowerSGD: three steps of powerSGD_hook on two ranks, with gradients by formula and a start Q from a seeded generator.
 J1: the gradients of test_ddp_grad_div_uneven_inputs on two ranks.
@@ -72,28 +72,19 @@ def run_uneven(rank, by_initial):
     return torch.tensor(seen)
 
 
-def show(name, type_name, values):
-    print(f"inline const std::vector<{type_name}> {name} = {{")
-    for value in values.tolist():
-        print(f"    {value!r},")
-    print("};\n")
-
-
 def worker(rank, path):
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     results = []
     for approximation in (1, 2):
         for feedback in (True, False):
-            name = f"kPowerSgdRank{approximation}{'' if feedback else 'NoFeedback'}"
-            results.append((name, "double", run_power_sgd(rank, approximation, feedback)))
-    results.append(("kUnevenByInitial", "float", run_uneven(rank, True)))
-    results.append(("kUnevenByActive", "float", run_uneven(rank, False)))
+            name = f"PowerSgdRank{approximation}{'' if feedback else 'NoFeedback'}"
+            results.append((name, run_power_sgd(rank, approximation, feedback)))
+    results.append(("UnevenByInitial", run_uneven(rank, True)))
+    results.append(("UnevenByActive", run_uneven(rank, False)))
     if rank == 1:
-        print(f"#pragma once\n\n// Made by tests/conformance/ddp.py with torch {torch.__version__}; do not edit.\n")
-        print("#include <vector>\n\nnamespace lockstep::testing {\n")
-        for name, type_name, values in results:
-            show(name, type_name, values)
-        print("}  // namespace lockstep::testing")
+        print(f"# Made by tests/conformance/ddp.py with torch {torch.__version__}; do not edit. A line: name and values.")
+        for name, values in results:
+            print(name, *values.tolist())
         sys.stdout.flush()
     dist.destroy_process_group()
 

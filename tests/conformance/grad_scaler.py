@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/nn/grad_scaler_expected.h with Python PyTorch: grad_scaler.py | clang-format > ../nn/grad_scaler_expected.h.
+"""Makes numbers/grad_scaler.txt with Python PyTorch: grad_scaler.py > numbers/grad_scaler.txt.
 
 Everything goes through torch.amp.GradScaler("cpu"): the scales and counters after each update, for gradients that are
 finite or not, and a small training in which one step overflows. See the cases G1, G2, G5 to G8 in the test.
@@ -84,27 +84,21 @@ def two_optimizers():
     return [scaler.get_scale(), *map(float, steps)]
 
 
-def show(name, type_name, values):
-    print(f"inline const std::vector<{type_name}> {name} = {{")
-    for value in values:
-        print(f"    {{{value[0]!r}, {value[1]!r}}}," if isinstance(value, tuple) else f"    {value!r},")
-    print("};\n")
+def show(name, values):
+    print(name, *[number for value in values for number in (value if isinstance(value, tuple) else [value])])
 
 
 def main():
-    print(f"#pragma once\n\n// Made by tests/conformance/grad_scaler.py with torch {torch.__version__}; do not edit.\n")
-    print("#include <vector>\n\nnamespace lockstep::testing {\n")
-    print("struct ScaleState {\n  double scale;\n  int growth_tracker;\n};\n")
-    show("kG1", "ScaleState", sequence([0, 0, 1, 0, 0, 0, 1, 1], init_scale=4, backoff_factor=0.25, growth_interval=2))
-    show("kG2", "ScaleState", sequence([0, 0], init_scale=3e38, growth_interval=1))
-    show("kDefaults", "ScaleState", sequence([1, 0, 0, 1, 0]))
+    print(f"# Made by tests/conformance/grad_scaler.py with torch {torch.__version__}; do not edit. A line: name and values.")
+    show("G1", sequence([0, 0, 1, 0, 0, 0, 1, 1], init_scale=4, backoff_factor=0.25, growth_interval=2))
+    show("G2", sequence([0, 0], init_scale=3e38, growth_interval=1))
+    show("Defaults", sequence([1, 0, 0, 1, 0]))
     scales, parameters = training(bad_step=2)
-    show("kG6Scales", "double", scales)
-    show("kG6Parameters", "float", parameters)
-    show("kG7ScaleAndSteps", "double", two_optimizers())
-    show("kG8Clipped", "float", training(clip=0.2)[1])
-    show("kG8Accumulated", "float", training(accumulate=2)[1])
-    print("}  // namespace lockstep::testing")
+    show("G6Scales", scales)
+    show("G6Parameters", parameters)
+    show("G7ScaleAndSteps", two_optimizers())
+    show("G8Clipped", training(clip=0.2)[1])
+    show("G8Accumulated", training(accumulate=2)[1])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/nn/optimizer_expected.h with Python PyTorch: optimizers.py | clang-format > ../nn/optimizer_expected.h.
+"""Makes numbers/optimizers.txt with Python PyTorch: optimizers.py > numbers/optimizers.txt.
 
 The long runs of PyTorch's test/cpp/api/optim.cpp, for the optimizers that have a fused kernel: all parameters of a small
 net at steps 0, 100, ..., 1000.
@@ -44,14 +44,9 @@ def long_run(make):
 
 
 def main():
-    print("#pragma once\n")
-    print(f"// Made by tests/conformance/optimizers.py with torch {torch.__version__}; do not edit.\n// Long because it has every parameter of every run.\n")
-    print("#include <vector>\n\nnamespace lockstep::testing {\n")
+    print(f"# Made by tests/conformance/optimizers.py with torch {torch.__version__}; do not edit. A line: name and values.")
     for name, make in OPTIMIZERS.items():
-        print(f"inline const std::vector<double> kLong{name} = {{")
-        print(",\n".join(f"    {value!r}" for value in long_run(make)))
-        print("};\n")
-    print("}  // namespace lockstep::testing")
+        print(f"Long{name}", *long_run(make))
 
 
 if __name__ == "__main__":

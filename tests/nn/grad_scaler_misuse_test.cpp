@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/nn/one_parameter.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -13,7 +14,7 @@ using torch::optim::SGD;
 
 TEST(GradScaler, RefusesImpossibleOptionsG9) {
   const auto message = [](const GradScalerOptions& options) {
-    return message_of([&] { GradScaler scaler(options); });
+    return lockstep::testing::message_of<InvalidArgument>([&] { GradScaler scaler(options); });
   };
   EXPECT_EQ(
       message(GradScalerOptions().growth_factor(1)),
@@ -43,7 +44,7 @@ TEST_F(GradScalerMisuse, UnscaleTwiceG9) {
   begin(2);
   scaler_.unscale_(net_.optimizer);
   EXPECT_EQ(
-      message_of([&] { scaler_.unscale_(net_.optimizer); }),
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.unscale_(net_.optimizer); }),
       "GradScaler: unscale_() was called twice for one optimizer since the last update()");
   EXPECT_EQ(net_.parameter.grad()[1].item<double>(), 2.0 / 65536);
   EXPECT_TRUE(scaler_.step(net_.optimizer));
@@ -56,7 +57,7 @@ TEST_F(GradScalerMisuse, UnscaleAfterStepG9) {
   begin();
   scaler_.step(net_.optimizer);
   EXPECT_EQ(
-      message_of([&] { scaler_.unscale_(net_.optimizer); }),
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.unscale_(net_.optimizer); }),
       "GradScaler: unscale_() was called after step(); it belongs between backward() and step()");
 }
 
@@ -64,7 +65,7 @@ TEST_F(GradScalerMisuse, StepTwiceG9) {
   begin();
   scaler_.step(net_.optimizer);
   EXPECT_EQ(
-      message_of([&] { scaler_.step(net_.optimizer); }),
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       "GradScaler: step() was called twice for one optimizer since the last update()");
   EXPECT_EQ(net_.moved(), 1.0 / 65536);
 }
@@ -72,21 +73,23 @@ TEST_F(GradScalerMisuse, StepTwiceG9) {
 TEST_F(GradScalerMisuse, StepOrUpdateBeforeScaleG9) {
   net_.set_gradient(1);
   EXPECT_THAT(
-      message_of([&] { scaler_.step(net_.optimizer); }),
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       HasSubstr("unscale_() or step() was called before scale()"));
   EXPECT_EQ(net_.moved(), 0);
   EXPECT_EQ(net_.parameter.grad()[0].item<double>(), 1);
   EXPECT_THAT(
-      message_of([&] { scaler_.update(); }), HasSubstr("update() was called before any step()"));
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
+      HasSubstr("update() was called before any step()"));
 }
 
 TEST_F(GradScalerMisuse, NoGradientsG9) {
   scale_something(scaler_);
   EXPECT_THAT(
-      message_of([&] { scaler_.step(net_.optimizer); }),
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       HasSubstr("step() found no gradient of this optimizer's parameters"));
   EXPECT_THAT(
-      message_of([&] { scaler_.update(); }), HasSubstr("update() was called before any step()"));
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
+      HasSubstr("update() was called before any step()"));
 }
 
 TEST_F(GradScalerMisuse, HalfGradientsG9) {
@@ -95,7 +98,7 @@ TEST_F(GradScalerMisuse, HalfGradientsG9) {
   begin(65536);
   half.mutable_grad() = at::ones({3}, at::kHalf);
   EXPECT_EQ(
-      message_of([&] { scaler_.step(optimizer); }),
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(optimizer); }),
       "GradScaler: unscale_() and step() take no float16 gradients, such as one of [3]; keep the "
       "parameters in float32 and compute under Autocast");
   EXPECT_EQ(net_.parameter.grad()[1].item<double>(), 65536);
@@ -104,7 +107,9 @@ TEST_F(GradScalerMisuse, HalfGradientsG9) {
 TEST_F(GradScalerMisuse, AScaleThatCannotBe) {
   begin();
   scaler_.step(net_.optimizer);
-  EXPECT_THAT(message_of([&] { scaler_.update(0); }), HasSubstr("the scale must be"));
+  EXPECT_THAT(
+      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(0); }),
+      HasSubstr("the scale must be"));
   scaler_.update(1024);
   EXPECT_EQ(scaler_.scale_factor(), 1024);
   EXPECT_EQ(scaler_.state()->growth_tracker, 0);

@@ -1,6 +1,7 @@
 // The cases G6 to G8 of the conformance list; numbers of tests/conformance/grad_scaler.py.
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -17,8 +18,8 @@
 
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 
-#include "tests/nn/grad_scaler_expected.h"
 #include "tests/nn/one_parameter.h"
+#include "tests/support/expected_numbers.h"
 
 namespace lockstep::nn {
 namespace {
@@ -46,12 +47,15 @@ torch::Tensor loss_of(torch::nn::Sequential& net, const torch::Tensor& batch) {
   return at::mse_loss(net->forward(batch[0]), batch[1]);
 }
 
-void expect_parameters(
-    torch::nn::Sequential& net, const std::vector<float>& expected, double tolerance) {
+std::vector<double> pytorchs(const std::string& name) {
+  return lockstep::testing::expected_numbers("grad_scaler.txt", name);
+}
+
+void expect_parameters(torch::nn::Sequential& net, const std::string& name, double tolerance) {
   std::vector<torch::Tensor> flat;
   for (const auto& parameter : net->parameters()) flat.push_back(parameter.detach().flatten());
   const auto ours = at::cat(flat);
-  const auto theirs = at::tensor(expected);
+  const auto theirs = at::tensor(pytorchs(name), at::kDouble).to(at::kFloat);
   ASSERT_EQ(ours.sizes(), theirs.sizes());
   EXPECT_LT((ours - theirs).abs().max().item<double>(), tolerance);
 }
@@ -77,8 +81,8 @@ TEST(GradScaler, LeavesOutTheThirdStepOfFourG6) {
     scales.push_back(scaler.scale_factor());
   }
   EXPECT_EQ(taken, (std::vector<bool>{true, true, false, true}));
-  EXPECT_THAT(scales, ElementsAreArray(lockstep::testing::kG6Scales));
-  expect_parameters(net, lockstep::testing::kG6Parameters, 1e-7);
+  EXPECT_THAT(scales, ElementsAreArray(pytorchs("G6Scales")));
+  expect_parameters(net, "G6Parameters", 1e-7);
 }
 
 TEST(GradScaler, LeavesOutTheStepOfOneOptimizerAloneG7) {
@@ -96,7 +100,7 @@ TEST(GradScaler, LeavesOutTheStepOfOneOptimizerAloneG7) {
   }
   EXPECT_THAT(
       (std::vector<double>{scaler.scale_factor(), steps[0], steps[1]}),
-      ElementsAreArray(lockstep::testing::kG7ScaleAndSteps));
+      ElementsAreArray(pytorchs("G7ScaleAndSteps")));
 }
 
 // With the scaler and, for comparison, without.
@@ -121,14 +125,14 @@ torch::nn::Sequential trained(bool enabled, int accumulated, std::optional<doubl
 
 TEST(GradScaler, AccumulatesAsWithoutScalingG8) {
   auto plain = trained(false, 2, {}), scaled = trained(true, 2, {});
-  expect_parameters(scaled, lockstep::testing::kG8Accumulated, 1e-7);
-  expect_parameters(plain, lockstep::testing::kG8Accumulated, 1e-7);
+  expect_parameters(scaled, "G8Accumulated", 1e-7);
+  expect_parameters(plain, "G8Accumulated", 1e-7);
 }
 
 TEST(GradScaler, ClipsAsWithoutScalingG8) {
   auto plain = trained(false, 1, 0.2), scaled = trained(true, 1, 0.2);
-  expect_parameters(scaled, lockstep::testing::kG8Clipped, 1e-7);
-  expect_parameters(plain, lockstep::testing::kG8Clipped, 1e-7);
+  expect_parameters(scaled, "G8Clipped", 1e-7);
+  expect_parameters(plain, "G8Clipped", 1e-7);
 }
 
 // The other way to clip: scaled gradients by a scaled norm.
@@ -143,7 +147,7 @@ TEST(GradScaler, ClipsScaledGradientsByAScaledNormG8) {
     scaler.step(optimizer);
     scaler.update();
   }
-  expect_parameters(net, lockstep::testing::kG8Clipped, 1e-5);
+  expect_parameters(net, "G8Clipped", 1e-5);
 }
 
 // The gradient's own norm is part of the loss: a second derivative of what was scaled.

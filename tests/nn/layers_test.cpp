@@ -16,6 +16,7 @@
 #include "lockstep/nn/models/model.h"
 
 #include "tests/nn/model_inputs.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -144,14 +145,9 @@ TEST(Layers, FindsALayerOrTheFirstOneBelowTheName) {
 
 TEST(Layers, ListsTheKeysWhenThereIsNoSuchLayer) {
   const auto layers = make_model("toy", 5)->layers();
-  try {
-    layer_index(layers, "net");
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "layer_index: there is no such layer: net; there are input, net1, relu, net2");
-  }
+  EXPECT_EQ(
+      lockstep::testing::message_of<InvalidArgument>([&] { layer_index(layers, "net"); }),
+      "layer_index: there is no such layer: net; there are input, net1, relu, net2");
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep::nn {
 namespace {
 
@@ -140,26 +142,21 @@ TEST(Model, ComputesInBFloat16UnderAutocast) {
 }
 
 TEST(Model, RefusesOtherImages) {
-  try {
-    make_model("mnist-small", 10)(at::randn({3, 3, 32, 32}));
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(), "mnist net: takes images of [N, 1, 28, 28], not [3, 3, 32, 32]");
-  }
+  auto model = make_model("mnist-small", 10);
+  EXPECT_EQ(
+      lockstep::testing::message_of<InvalidArgument>([&] {
+        model(at::randn({3, 3, 32, 32}));
+      }),
+      "mnist net: takes images of [N, 1, 28, 28], not [3, 3, 32, 32]");
   EXPECT_THROW(make_model("toy", 5)(at::randn({3, 11})), InvalidArgument);
 }
 
 TEST(Model, ListsTheNamesWhenThereIsNoSuchNet) {
-  try {
-    make_model("mnist", 10);
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "make_model: there is no such net: mnist; there are toy, mnist-small, mnist-large, "
-        "resnet18, resnet18-cifar, resnet34, resnet50, vgg11, vgg11-bn, vgg13, vgg13-bn, vgg16, "
-        "vgg16-bn, vgg19, vgg19-bn");
-  }
+  EXPECT_EQ(
+      lockstep::testing::message_of<InvalidArgument>([] { make_model("mnist", 10); }),
+      "make_model: there is no such net: mnist; there are toy, mnist-small, mnist-large, "
+      "resnet18, resnet18-cifar, resnet34, resnet50, vgg11, vgg11-bn, vgg13, vgg13-bn, vgg16, "
+      "vgg16-bn, vgg19, vgg19-bn");
   EXPECT_THROW(make_model("toy", 0), InvalidArgument);
 }
 

@@ -31,14 +31,4 @@ struct OneParameter {
 /// Does what every iteration begins with.
 inline void scale_something(GradScaler& scaler) { scaler.scale(at::ones({})); }
 
-/// Gives the message of the InvalidArgument that the body throws.
-inline std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 }  // namespace lockstep::nn

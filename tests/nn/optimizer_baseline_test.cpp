@@ -2,6 +2,8 @@
 // test/cpp/api/optim.cpp).
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +16,7 @@
 
 #include "lockstep/nn/fused_optimizers.h"
 
-#include "tests/nn/optimizer_expected.h"
+#include "tests/support/expected_numbers.h"
 
 namespace lockstep::nn {
 namespace {
@@ -61,30 +63,29 @@ std::vector<double> long_run(const Options& options) {
 }
 
 template <typename Optimizer, typename Options>
-void expect_run(const Options& options, const std::vector<double>& expected) {
-  EXPECT_THAT((long_run<Optimizer>(options)), Pointwise(DoubleNear(1e-10), expected));
+void expect_run(const Options& options, const std::string& name) {
+  const auto expected = testing::expected_numbers("optimizers.txt", name);
+  EXPECT_THAT((long_run<Optimizer>(options)), Pointwise(DoubleNear(1e-10), expected)) << name;
 }
 
 TEST(OptimizerBaseline, Sgd) {
   const auto momentum = SGDOptions(0.1).momentum(0.9);
-  expect_run<SGD>(SGDOptions(0.1), testing::kLongSgd);
-  expect_run<SGD>(momentum, testing::kLongSgdMomentum);
-  expect_run<SGD>(SGDOptions(momentum).weight_decay(1e-2), testing::kLongSgdMomentumDecay);
-  expect_run<SGD>(
-      SGDOptions(momentum).weight_decay(1e-6).nesterov(true), testing::kLongSgdNesterovDecay);
+  expect_run<SGD>(SGDOptions(0.1), "LongSgd");
+  expect_run<SGD>(momentum, "LongSgdMomentum");
+  expect_run<SGD>(SGDOptions(momentum).weight_decay(1e-2), "LongSgdMomentumDecay");
+  expect_run<SGD>(SGDOptions(momentum).weight_decay(1e-6).nesterov(true), "LongSgdNesterovDecay");
 }
 
 TEST(OptimizerBaseline, Adam) {
-  expect_run<Adam>(AdamOptions(1.0), testing::kLongAdam);
-  expect_run<Adam>(AdamOptions(1.0).weight_decay(1e-2), testing::kLongAdamDecay);
-  expect_run<Adam>(
-      AdamOptions(1.0).weight_decay(1e-6).amsgrad(true), testing::kLongAdamAmsgradDecay);
+  expect_run<Adam>(AdamOptions(1.0), "LongAdam");
+  expect_run<Adam>(AdamOptions(1.0).weight_decay(1e-2), "LongAdamDecay");
+  expect_run<Adam>(AdamOptions(1.0).weight_decay(1e-6).amsgrad(true), "LongAdamAmsgradDecay");
 }
 
 TEST(OptimizerBaseline, AdamW) {
-  expect_run<AdamW>(AdamWOptions(1.0), testing::kLongAdamW);
-  expect_run<AdamW>(AdamWOptions(1.0).weight_decay(0), testing::kLongAdamWNoDecay);
-  expect_run<AdamW>(AdamWOptions(1.0).amsgrad(true), testing::kLongAdamWAmsgrad);
+  expect_run<AdamW>(AdamWOptions(1.0), "LongAdamW");
+  expect_run<AdamW>(AdamWOptions(1.0).weight_decay(0), "LongAdamWNoDecay");
+  expect_run<AdamW>(AdamWOptions(1.0).amsgrad(true), "LongAdamWAmsgrad");
 }
 
 }  // namespace

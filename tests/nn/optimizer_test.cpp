@@ -11,7 +11,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused_optimizers.h"
-#include "lockstep/parallel/optim/clip_grad_norm.h"
 
 namespace lockstep::nn {
 namespace {
@@ -189,26 +188,6 @@ TEST(Optimizer, ExchangesFilesWithLibTorchsOwn) {
   expect_continues<Adam, torch::optim::Adam>(AdamOptions(0.1));
   expect_continues<torch::optim::AdamW, AdamW>(AdamWOptions(0.1));
   expect_continues<SGD, torch::optim::SGD>(SGDOptions(0.1).momentum(0.9));
-}
-
-TEST(ClipGradNorm, ScalesAllGradientsTogether) {
-  const auto a = parameter_of_ones({2}), b = parameter_of_ones({1}),
-             unused = parameter_of_ones({1});
-  a.mutable_grad() = at::tensor({3.0, 4.0}, at::kDouble);
-  b.mutable_grad() = at::tensor({12.0}, at::kDouble);
-  EXPECT_NEAR(clip_grad_norm({a, b, unused}, 1), 13, 1e-12);
-  EXPECT_NEAR(a.grad()[0].item<double>(), 0.2307692, 1e-7);
-  EXPECT_NEAR(a.grad()[1].item<double>(), 0.3076923, 1e-7);
-  EXPECT_NEAR(b.grad()[0].item<double>(), 0.9230769, 1e-7);
-}
-
-TEST(ClipGradNorm, LeavesSmallGradientsAlone) {
-  const auto a = parameter_of_ones({2});
-  a.mutable_grad() = at::tensor({0.3, 0.4}, at::kDouble);
-  EXPECT_NEAR(clip_grad_norm({a}, 1), 0.5, 1e-12);
-  EXPECT_EQ(a.grad()[0].item<double>(), 0.3);
-  EXPECT_EQ(clip_grad_norm({parameter_of_ones({1})}, 1), 0);
-  EXPECT_THROW(clip_grad_norm({a}, 0), InvalidArgument);
 }
 
 }  // namespace

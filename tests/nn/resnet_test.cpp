@@ -16,6 +16,7 @@
 
 #include "tests/nn/model_inputs.h"
 #include "tests/nn/torchvision_reference.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -93,14 +94,9 @@ TEST_P(ResNet, KeepsWeightsAndMapsChannelsLast) {
 
 TEST_P(ResNet, RefusesOtherImages) {
   for (const auto& images : {at::randn({2, 1, 32, 32}), at::randn({3, 32, 32})}) {
-    try {
-      model_(images);
-      FAIL();
-    } catch (const InvalidArgument& error) {
-      EXPECT_EQ(
-          error.what(),
-          concat(GetParam(), ": takes images of [N, 3, height, width], not ", images.sizes()));
-    }
+    EXPECT_EQ(
+        lockstep::testing::message_of<InvalidArgument>([&] { model_(images); }),
+        concat(GetParam(), ": takes images of [N, 3, height, width], not ", images.sizes()));
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "tests/nn/model_inputs.h"
 #include "tests/nn/torchvision_reference.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -106,12 +107,11 @@ TEST(VggNet, DropsHalfOfTheHiddenUnitsInTrainingOnly) {
 
 TEST(VggNet, RefusesOtherImages) {
   auto model = make_model("vgg11", 2);
-  try {
-    model(at::randn({2, 1, 32, 32}));
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(), "vgg11: takes images of [N, 3, height, width], not [2, 1, 32, 32]");
-  }
+  EXPECT_EQ(
+      lockstep::testing::message_of<InvalidArgument>([&] {
+        model(at::randn({2, 1, 32, 32}));
+      }),
+      "vgg11: takes images of [N, 3, height, width], not [2, 1, 32, 32]");
 }
 
 }  // namespace

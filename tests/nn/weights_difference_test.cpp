@@ -8,6 +8,7 @@
 #include "lockstep/nn/models/model.h"
 
 #include "tests/nn/weights_fixture.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -27,7 +28,7 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
   other.insert("net3.bias", at::ones({1}));
   const std::string path = written(other);
   EXPECT_EQ(
-      data_error_of([&] { load_weights(*model, path); }),
+      lockstep::testing::message_of<DataError>([&] { load_weights(*model, path); }),
       "load_weights: " + path +
           ": the weights do not fit the model; nothing was loaded:\n"
           "  missing in the file: net2.weight\n"
@@ -66,7 +67,8 @@ TEST_F(WeightsThatDiffer, OfANewHeadAreRefusedIfMoreDiffersW5) {
       if (item.key() != "net2.weight") other.insert(item.key(), item.value());
     }
     if (weight.defined()) other.insert("net2.weight", weight);
-    return data_error_of([&] { load_weights(*model, written(other), options); });
+    return lockstep::testing::message_of<DataError>(
+        [&] { load_weights(*model, written(other), options); });
   };
   EXPECT_THAT(message(at::ones({7, 11})), HasSubstr("other: net2.weight: here [5, 10] float32"));
   EXPECT_THAT(message(at::ones({7, 10, 1})), HasSubstr("other: net2.weight"));

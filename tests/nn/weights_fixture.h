@@ -47,14 +47,4 @@ inline void expect_equal_state(const torch::nn::Module& ours, const NamedTensors
   }
 }
 
-/// Gives the message of the DataError that the body throws.
-inline std::string data_error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 }  // namespace lockstep::nn

@@ -22,6 +22,7 @@
 
 #include "tests/nn/model_inputs.h"
 #include "tests/nn/weights_fixture.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -121,7 +122,7 @@ TEST_F(Weights, WithThePrefixOnSomeNamesOnlyAreRefused) {
   auto mixed = copies(named_state(*model), "module.");
   mixed.insert("extra", at::ones({1}));
   EXPECT_THAT(
-      data_error_of([&] { load_weights(*model, written(mixed)); }),
+      lockstep::testing::message_of<DataError>([&] { load_weights(*model, written(mixed)); }),
       HasSubstr("missing in the file: net1.weight"));
 }
 

@@ -17,6 +17,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -27,8 +28,8 @@ using torch::nn::Linear;
 using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
-using testing::error_of;
 using testing::expect_same_on_all_ranks;
+using testing::message_of;
 
 /// Is the model of HOOKS: a parameter of 40 x 20 times x to the power 1 + rank.
 struct PowerImpl : torch::nn::Module {
@@ -159,7 +160,7 @@ TEST(CommHook, J7ASecondHookIsAnError) {
     auto net = wide_layers(1);
     DistributedDataParallel model(net, group, Options().comm_hook(all_reduce_hook));
     EXPECT_THAT(
-        error_of([&] { model.register_comm_hook(fp16_compress_hook); }),
+        message_of<std::exception>([&] { model.register_comm_hook(fp16_compress_hook); }),
         HasSubstr("there is a communication hook already"));
     EXPECT_THROW(model.register_comm_hook(nullptr), InvalidArgument);
   });

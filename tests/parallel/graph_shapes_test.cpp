@@ -17,6 +17,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"
+#include "tests/support/message_of.h"
 #include "three_layers.h"
 
 namespace lockstep {
@@ -24,9 +25,9 @@ namespace {
 
 using testing::Choosing;
 using testing::constant;
-using testing::error_of;
 using testing::gradient_of;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::one_each;
 using testing::scalar_layer;
 using testing::ThreeLayersImpl;
@@ -140,7 +141,7 @@ TEST(GraphShapes, D14DoubleBackwardIsRefusedByName) {
   run_ranks(2, [](ProcessGroup group) {
     Linear net = scalar_layer();
     DistributedDataParallel model(net, group);
-    const std::string text = error_of([&] {
+    const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 1})).pow(2).sum().backward({}, std::nullopt, /*create_graph=*/true);
     });
     EXPECT_THAT(text, HasSubstr("backward with create_graph reached weight"));
@@ -195,7 +196,7 @@ TEST(GraphShapes, AnExceptionInBackwardIsToldAtTheNextForward) {
         [](const torch::Tensor&) -> torch::Tensor { throw std::domain_error("backward"); });
     EXPECT_THROW(out.sum().backward(), std::exception);
     EXPECT_THAT(
-        error_of([&] {
+        message_of<std::exception>([&] {
           model(torch::ones({1, 1}), false);
         }),
         HasSubstr("an earlier backward of rank"));

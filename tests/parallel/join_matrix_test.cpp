@@ -17,6 +17,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -24,8 +25,8 @@ namespace {
 using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
-using testing::error_of;
 using testing::expect_same_on_all_ranks;
+using testing::message_of;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -151,7 +152,7 @@ TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic
     model.join([&] {
       if (group.rank() == 0) model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
-    const std::string text = error_of([&] {
+    const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
     EXPECT_THAT(text, HasSubstr("the graph changed: a."));

@@ -15,8 +15,9 @@
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
-#include "ddp_expected.h"
 #include "replica_checks.h"
+#include "tests/support/expected_numbers.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -26,8 +27,8 @@ using torch::nn::Linear;
 using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
-using testing::error_of;
 using testing::expect_same_on_all_ranks;
+using testing::message_of;
 
 std::vector<float> uneven_gradients(
     const ProcessGroup& group, const JoinOptions& options, const CommHook& hook) {
@@ -48,7 +49,8 @@ std::vector<float> uneven_gradients(
   return seen;
 }
 
-std::vector<float> first(const std::vector<float>& values, int count) {
+std::vector<float> pytorchs(const std::string& name, int count) {
+  const auto values = testing::expected_numbers("ddp.txt", name);
   return {values.begin(), values.begin() + count};
 }
 
@@ -57,8 +59,8 @@ TEST(Join, J1GradientsAreDividedByTheInitialOrByTheActiveRanks) {
     run_ranks(2, [&](ProcessGroup group) {
       const int steps = group.rank() == 0 ? 3 : 5;
       const JoinOptions by_active = JoinOptions().divide_by_initial_world_size(false);
-      EXPECT_EQ(uneven_gradients(group, {}, hook), first(testing::kUnevenByInitial, steps));
-      EXPECT_EQ(uneven_gradients(group, by_active, hook), first(testing::kUnevenByActive, steps));
+      EXPECT_EQ(uneven_gradients(group, {}, hook), pytorchs("UnevenByInitial", steps));
+      EXPECT_EQ(uneven_gradients(group, by_active, hook), pytorchs("UnevenByActive", steps));
     });
   }
 }
@@ -150,7 +152,7 @@ TEST(Join, RanksThatDoDifferentThingsAreTold) {
     const auto a = join.add("first", [](const Join::Participants&) {});
     const auto b = join.add("second", [](const Join::Participants&) {});
     EXPECT_THAT(
-        error_of([&] { join.announce(group.rank() == 0 ? a : b); }),
+        message_of<std::exception>([&] { join.announce(group.rank() == 0 ? a : b); }),
         HasSubstr("rank 0 announces first and rank 1 announces second"));
     EXPECT_THROW(join.announce(2), InvalidArgument);
   });

@@ -14,8 +14,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
-#include "ddp_expected.h"
 #include "replica_checks.h"
+#include "tests/support/expected_numbers.h"
 
 namespace lockstep {
 namespace {
@@ -60,8 +60,8 @@ torch::Tensor formula(int step, int rank, std::size_t index, std::int64_t elemen
   return torch::sin(count * count * (0.3 + 0.1 * static_cast<double>(index)) + step + 2 * rank);
 }
 
-void expect_as_pytorch(
-    std::int64_t rank_of_approximation, bool feedback, const std::vector<double>& expected) {
+void expect_as_pytorch(std::int64_t rank_of_approximation, bool feedback, const std::string& name) {
+  const auto expected = testing::expected_numbers("ddp.txt", name);
   run_ranks(2, [&](ProcessGroup group) {
     const PowerSgd hook(PowerSgdOptions()
                             .rank(rank_of_approximation)
@@ -82,17 +82,13 @@ void expect_as_pytorch(
   });
 }
 
-TEST(PowerSgd, ThreeStepsOfRank1EqualPyTorch) {
-  expect_as_pytorch(1, true, testing::kPowerSgdRank1);
-}
+TEST(PowerSgd, ThreeStepsOfRank1EqualPyTorch) { expect_as_pytorch(1, true, "PowerSgdRank1"); }
 
-TEST(PowerSgd, ThreeStepsOfRank2EqualPyTorch) {
-  expect_as_pytorch(2, true, testing::kPowerSgdRank2);
-}
+TEST(PowerSgd, ThreeStepsOfRank2EqualPyTorch) { expect_as_pytorch(2, true, "PowerSgdRank2"); }
 
 TEST(PowerSgd, WithoutErrorFeedbackAsPyTorch) {
-  expect_as_pytorch(1, false, testing::kPowerSgdRank1NoFeedback);
-  expect_as_pytorch(2, false, testing::kPowerSgdRank2NoFeedback);
+  expect_as_pytorch(1, false, "PowerSgdRank1NoFeedback");
+  expect_as_pytorch(2, false, "PowerSgdRank2NoFeedback");
 }
 
 TEST(PowerSgd, AGradientOfLowRankIsExact) {

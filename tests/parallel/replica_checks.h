@@ -1,7 +1,5 @@
 #pragma once
 
-#include <exception>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,17 +12,6 @@ namespace lockstep::testing {
 
 inline torch::Tensor constant(const std::vector<std::int64_t>& shape, double value) {
   return torch::full(shape, value, torch::kFloat);
-}
-
-/// Gives the message of what the call throws, or nothing.
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return {};
 }
 
 /// Expects the same bits on every rank.

@@ -15,6 +15,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include "replica_checks.h"
+#include "tests/support/message_of.h"
 #include "three_layers.h"
 
 namespace lockstep {
@@ -22,10 +23,10 @@ namespace {
 
 using testing::Choosing;
 using testing::constant;
-using testing::error_of;
 using testing::expect_same_on_all_ranks;
 using testing::gradient_of;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::one_each;
 using testing::ThreeLayersImpl;
 using torch::nn::Linear;
@@ -79,7 +80,9 @@ TEST(StaticGraph, ALayerOfTwoCheckpointedPartsIsAnErrorThatNamesTheRemedy) {
   run_ranks(2, [](ProcessGroup group) {
     SharedCheckpoint net;
     DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
-    const std::string text = error_of([&] { model(torch::ones({1, 1})).sum().backward(); });
+    const std::string text = message_of<std::exception>([&] {
+      model(torch::ones({1, 1})).sum().backward();
+    });
     EXPECT_THAT(text, HasSubstr("second.weight came twice in one backward"));
     EXPECT_THAT(text, HasSubstr("static_graph(true)"));
   });
@@ -106,7 +109,9 @@ TEST(StaticGraph, D9AStaticGraphThatUsesMoreThanBeforeIsAnError) {
     Choosing net;
     DistributedDataParallel model(net, group, one_each().static_graph(true));
     model(torch::ones({1, 1}), false).sum().backward();
-    const std::string text = error_of([&] { model(torch::ones({1, 1}), true).sum().backward(); });
+    const std::string text = message_of<std::exception>([&] {
+      model(torch::ones({1, 1}), true).sum().backward();
+    });
     EXPECT_THAT(
         text, HasSubstr("the graph changed: second.weight was used 1 times by this backward"));
   });
@@ -117,7 +122,9 @@ TEST(StaticGraph, D9AStaticGraphThatUsesLessThanBeforeIsAnError) {
     Choosing net;
     DistributedDataParallel model(net, group, one_each().static_graph(true));
     model(torch::ones({1, 1}), true).sum().backward();
-    const std::string text = error_of([&] { model(torch::ones({1, 1}), false).sum().backward(); });
+    const std::string text = message_of<std::exception>([&] {
+      model(torch::ones({1, 1}), false).sum().backward();
+    });
     EXPECT_THAT(
         text, HasSubstr("the graph changed: second.weight was used 0 times by this backward"));
   });

@@ -67,8 +67,7 @@ torch::Tensor SymmetricMemory::empty(
   }
   exchange("mapped");
   std::byte* data = segment->of_rank[static_cast<std::size_t>(rank_)].data();
-  ::madvise(
-      data, segment->bytes, MADV_HUGEPAGE);  // a wish; without it all works, with more page faults
+  ::madvise(data, segment->bytes, MADV_HUGEPAGE);  // only a hint: fewer page faults
   const std::lock_guard lock(mutex_);
   segment->id = next_++;
   std::erase_if(segments_, [](const auto& weak) { return weak.expired(); });

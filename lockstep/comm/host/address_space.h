@@ -15,7 +15,7 @@
 
 namespace lockstep::host {
 
-/// Lets every rank contribute a short text and see those of all, in rank order.
+/// Shares a short text with all ranks and returns those of all, in rank order.
 using ExchangeText = std::function<std::vector<std::string>(const std::string&)>;
 
 /// How ranks on one host see one another's tensors without copying them.
@@ -37,7 +37,7 @@ class AddressSpace {
 /// The address space of ranks that are processes: each allocation is one segment per rank,
 /// mapped by all.
 ///
-/// A segment lives as long as the tensor made in it; segments that this rank has let go cannot be
+/// A segment lives as long as the tensor made in it; one that this rank has released cannot be
 /// resolved.
 class SymmetricMemory : public AddressSpace {
  public:

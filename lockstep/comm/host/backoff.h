@@ -10,7 +10,7 @@ namespace lockstep::host {
 
 /// Waits a little longer each time: spins, then yields the core, then sleeps.
 ///
-/// Spinning gives the lowest latency where each rank has a core of its own; yielding lets the
+/// Spinning gives the lowest latency where each rank has its own core; yielding lets the
 /// awaited rank run where it has not; sleeping spares the machine when a rank computes for long.
 class Backoff {
  public:

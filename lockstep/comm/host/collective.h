@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <vector>
 
 #include <c10/core/ScalarType.h>
@@ -30,8 +29,7 @@ struct Collective {
   std::vector<torch::Tensor> tensors = {};  ///< own the memory above
 
   std::size_t element_bytes() const { return c10::elementSize(element); }
-  /// Returns whether ranks reduce into the memory that all expose, so that a staged result must be
-  /// copied out.
+  /// Returns whether ranks reduce into the memory that all expose: a staged result is copied out.
   bool in_place() const { return kind == Kind::kAllReduce || kind == Kind::kReduce; }
 };
 
@@ -50,8 +48,9 @@ struct ChunkView {
   }
 };
 
-/// Returns the part of a chunk that a rank reduces for all: parts are disjoint, cover the chunk, and
-/// their borders lie on multiples of 64 elements, so that no two ranks write the same cache line.
+/// Returns the part of a chunk that a rank reduces for all: parts are disjoint, cover the chunk,
+/// and their borders lie on multiples of 64 elements, so that no two ranks write the same cache
+/// line.
 Chunk share_of(const Chunk& chunk, int rank, int size);
 
 /// Does this rank's work on a chunk: reads the views of all ranks, writes its own output or, in

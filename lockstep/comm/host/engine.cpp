@@ -8,7 +8,7 @@
 
 namespace lockstep::host {
 
-/// The handle of a job or a message: polls and waits through the engine.
+/// A handle of a job or a message: polls and waits through the engine.
 template <typename Target>
 class Engine::Ticket : public Work::State {
  public:
@@ -39,8 +39,7 @@ class Engine::Ticket : public Work::State {
       engine_->inspect(
           *target_, std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
     } catch (const CommError&) {
-      // A rank may have done its part just before it ended: look once more now that its end is
-      // known.
+      // A rank may have done its part just before it ended: look once more.
       engine_->poll();
       if (!target_->complete) engine_->fail(std::current_exception());
     }
@@ -52,6 +51,12 @@ class Engine::Ticket : public Work::State {
 
 Engine::Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
     : region_(std::move(region)), space_(std::move(space)), rank_(rank), post_(*region_, rank) {}
+
+std::int64_t Engine::Job::capacity() const {
+  const std::size_t bytes =
+      collective.element_bytes() * static_cast<std::size_t>(collective.pieces);
+  return static_cast<std::int64_t>(SharedRegion::kStagingBytes / bytes);
+}
 
 Engine::~Engine() {
   if (!jobs_.empty() || !post_.idle()) {

@@ -15,7 +15,6 @@
 #include "lockstep/comm/host/peer_watch.h"
 #include "lockstep/comm/host/post.h"
 #include "lockstep/comm/work.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::host {
 
@@ -24,15 +23,13 @@ namespace lockstep::host {
 /// Note [Rounds]
 /// A collective is one or more rounds. In each a rank
 ///   1. makes its memory visible: the tensor itself where the others can see it, else a copy in its
-///   staging buffer;
-///      writes its descriptor; raises `arrived`;
-///   2. once all have arrived: compares the descriptors, does its part of the work on everyone's
-///   memory, raises
-///      `finished`;
+///      staging buffer; writes its descriptor; raises `arrived`;
+///   2. once all have arrived: compares the descriptors, does its part of the work on all ranks'
+///      memory, raises `finished`;
 ///   3. once all have finished: copies the result out of the staging buffer, if it was used.
-/// A tensor that all can see takes one round; staged ones take one per buffer-full. No thread of
-/// its own does this: whoever begins a collective, polls or waits carries forward everything that
-/// is under way, in order. So the reducer overlaps communication with backward by polling between
+/// A tensor that all can see takes one round; staged ones take one per buffer-full. There is no
+/// communication thread: each call that begins a collective, polls or waits advances everything
+/// under way, in order. So the reducer overlaps communication with backward by polling between
 /// buckets, without taking a core from the computation.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -47,8 +44,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return post(tensor, from, tag, false);
   }
 
-  /// Meets all ranks for the first time and from then on watches their processes; 0 stands for a
-  /// thread.
+  /// Meets all ranks and watches their processes from then on; 0 stands for a thread.
   void attach(int process);
 
   void abort(const std::string& reason) { region_->abort(reason); }
@@ -57,7 +53,23 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
  private:
-  struct Job;
+  /// A collective under way on this rank.
+  struct Job {
+    enum class Phase { kQueued, kArriving, kFinishing };
+
+    Collective collective;
+    std::uint64_t number = 0;
+    Phase phase = Phase::kQueued;
+    bool staged = false;    ///< this rank's memory is seen through its staging buffer
+    std::int64_t done = 0;  ///< elements of each piece
+    Chunk chunk = {};       ///< of the round under way
+    bool complete = false;
+    std::exception_ptr error = nullptr;
+
+    /// Returns how many elements of each piece fit the staging buffer.
+    std::int64_t capacity() const;
+    std::string describe() const;
+  };
   template <typename Target>
   class Ticket;
 
@@ -93,34 +105,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t collectives_ = 0;
   std::deque<std::shared_ptr<Job>> jobs_;
   Post post_;
-};
-
-/// A collective under way on this rank.
-struct Engine::Job {
-  enum class Phase { kQueued, kArriving, kFinishing };
-
-  Collective collective;
-  std::uint64_t number = 0;
-  Phase phase = Phase::kQueued;
-  bool staged = false;    ///< this rank's memory is seen through its staging buffer
-  std::int64_t done = 0;  ///< elements of each piece
-  Chunk chunk = {};       ///< of the round under way
-  bool complete = false;
-  std::exception_ptr error = nullptr;
-
-  /// How many elements of each piece fit the staging buffer.
-  std::int64_t capacity() const {
-    const std::size_t bytes =
-        collective.element_bytes() * static_cast<std::size_t>(collective.pieces);
-    return static_cast<std::int64_t>(SharedRegion::kStagingBytes / bytes);
-  }
-
-  std::string describe() const {
-    if (collective.kind == Kind::kBarrier) return concat("barrier #", number);
-    return concat(
-        kind_name(collective.kind), " #", number, " (", c10::toString(collective.element), ", ",
-        collective.elements, " elements)");
-  }
 };
 
 }  // namespace lockstep::host

@@ -1,7 +1,8 @@
-// What the engine says when ranks disagree, are late or are lost.
+// The engine's messages when ranks disagree, are late or are lost.
 
 #include "lockstep/comm/host/engine.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::host {
 namespace {
@@ -20,13 +21,14 @@ bool agree(const Descriptor& a, const Descriptor& b) {
          a.elements == b.elements;
 }
 
-std::string join(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
-}
-
 }  // namespace
+
+std::string Engine::Job::describe() const {
+  if (collective.kind == Kind::kBarrier) return concat("barrier #", number);
+  return concat(
+      kind_name(collective.kind), " #", number, " (", c10::toString(collective.element), ", ",
+      collective.elements, " elements)");
+}
 
 void Engine::verify(const Job& job) const {
   const Descriptor& own = region_->slot(rank_).descriptor;
@@ -60,8 +62,7 @@ void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
   std::vector<std::string> late;
   for (const int rank : missing()) {
     const std::string how = lost(rank);
-    // A rank may have done its part just before it ended; its counter is read again after its end
-    // was seen.
+    // A rank may have done its part just before it ended, so its counter is read again.
     const std::vector<int> still = missing();
     const bool is_missing = std::find(still.begin(), still.end(), rank) != still.end();
     if (!how.empty() && is_missing) throw CommError(concat(job.describe(), ": ", how));
@@ -72,7 +73,8 @@ void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
   }
   if (waited < timeout() || late.empty()) return;
   throw TimeoutError(concat(
-      job.describe(), " on rank ", rank_, ": waited ", timeout().count(), " ms for ", join(late)));
+      job.describe(), " on rank ", rank_, ": waited ", timeout().count(), " ms for ",
+      joined(late)));
 }
 
 void Engine::inspect(const Message& message, std::chrono::milliseconds waited) const {

@@ -9,9 +9,8 @@
 
 namespace lockstep::host {
 
-/// Carries collectives between ranks on one host through shared memory; what differs between
-/// threads and processes is left to two derived classes: how memory is seen and how a region is
-/// shared.
+/// Carries collectives between ranks on one host through shared memory. Two derived classes, for
+/// threads and for processes, decide how memory is seen and how a region is shared.
 class HostBackend : public Backend {
  public:
   int rank() const override { return rank_; }

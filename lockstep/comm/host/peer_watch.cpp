@@ -11,8 +11,7 @@
 namespace lockstep::host {
 namespace {
 
-// A pidfd becomes readable when its process ends, and never names another process that got the same
-// number.
+// A pidfd becomes readable when its process ends, and never means a later one of the same number.
 FileDescriptor watch(int process) {
   if (process == 0) return {};
   return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));

@@ -8,13 +8,13 @@
 
 namespace lockstep::host {
 
-/// Tells which ranks of the region are gone: left in good order, or died as processes.
+/// Watches which ranks of the region are gone: left in good order, or died as processes.
 class PeerWatch {
  public:
   /// Watches the processes that the slots name; threads have none.
   explicit PeerWatch(const SharedRegion& region);
 
-  /// Says in words how the rank was lost, or nothing while it lives.
+  /// Returns how the rank was lost, in words; nothing while it is alive.
   std::string lost(int rank) const;
 
  private:

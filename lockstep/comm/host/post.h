@@ -33,12 +33,11 @@ class Post {
 
   std::shared_ptr<Message> add(const torch::Tensor& tensor, int peer, int tag, bool outgoing);
 
-  /// Moves what can be moved without waiting. Throws InvalidArgument if a letter does not fit its
-  /// receiver.
+  /// Moves what can be moved without waiting. Throws InvalidArgument if a letter does not fit.
   void poll();
 
   bool idle() const;
-  /// Ends every message with this error and gives back their tensors.
+  /// Ends every message with this error and returns their tensors.
   std::vector<torch::Tensor> fail(const std::exception_ptr& error);
 
  private:

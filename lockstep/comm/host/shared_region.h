@@ -29,16 +29,14 @@ enum class Kind : std::int32_t {
 
 const char* kind_name(Kind kind);
 
-/// Where memory lies so that every rank can find it: in a segment of shared memory, or
-/// nowhere.
+/// Where memory lies so that every rank can find it: in a segment of shared memory, or nowhere.
 struct Exposure {
   static constexpr std::uint64_t kNothing = 0, kStaging = 1, kAddress = 2, kFirstSegment = 3;
   std::uint64_t segment = kNothing;
   std::uint64_t offset = 0;
 };
 
-/// What a rank tells the others about the collective of a round, before it says that it has
-/// arrived.
+/// What a rank publishes about the collective of a round before it arrives.
 struct Descriptor {
   Kind kind = Kind::kNone;
   std::int32_t element = 0;  ///< at::ScalarType
@@ -50,19 +48,19 @@ struct Descriptor {
 
 /// One rank's part of the control block. Only that rank writes it.
 struct alignas(128) RankSlot {
-  std::atomic<std::uint64_t> arrived;               ///< rounds begun: the rank's memory may be used
-  alignas(64) std::atomic<std::uint64_t> finished;  ///< rounds in which the rank has used the
-                                                    ///< others' memory
-  alignas(64)
-      std::atomic<std::uint64_t> collective;  ///< number of the collective it is at, for messages
-  std::atomic<std::int32_t> kind;             ///< and its kind
-  std::atomic<std::int32_t> process;          ///< process id, 0 among threads
-  std::atomic<std::uint32_t> left;            ///< the rank has gone in good order
+  std::atomic<std::uint64_t> arrived;  ///< rounds begun: the rank's memory may be used
+  /// Rounds in which the rank has used the others' memory.
+  alignas(64) std::atomic<std::uint64_t> finished;
+  /// The number of the collective it is at, for messages.
+  alignas(64) std::atomic<std::uint64_t> collective;
+  std::atomic<std::int32_t> kind;     ///< and its kind
+  std::atomic<std::int32_t> process;  ///< process id, 0 among threads
+  std::atomic<std::uint32_t> left;    ///< the rank has gone in good order
   Descriptor descriptor;
 };
 
-/// The one-way channel between two ranks: a ring of slots. It is wide, so that what a pipeline
-/// sends is off its hands at once; only pages that are used cost memory.
+/// The one-way channel between two ranks: a ring of slots. It is wide, so that a
+/// pipeline rarely waits to send; only pages that are used cost memory.
 struct alignas(128) Mailbox {
   static constexpr std::size_t kSlots = 256, kSlotBytes = 128 * 1024;
   struct Letter {

@@ -7,13 +7,13 @@
 
 namespace lockstep::reduce {
 
-/// Names the element types that the host's collectives can reduce.
+/// The element types that the host's collectives can reduce.
 enum class Element { kFloat, kDouble, kHalf, kBFloat16, kInt8, kUInt8, kInt16, kInt32, kInt64 };
 
-/// Describes one reduction: for each i, every outputs[o][i] becomes op over r of inputs[r][i].
+/// One reduction: for each i, every outputs[o][i] becomes op over r of inputs[r][i].
 ///
 /// The inputs are combined in the order of their index, half types in fp32 and rounded once, to
-/// nearest even; so the result is the same whoever computes it. An output may be one of the inputs.
+/// nearest even; so the result is the same on every rank. An output may be one of the inputs.
 struct Job {
   Element element;
   ReduceOp op;
@@ -31,8 +31,7 @@ void reduce_plain(const Job& job);
 void reduce_avx2(const Job& job);
 void reduce_avx512(const Job& job);
 
-/// Returns the fastest kernel that this processor can run. LOCKSTEP_SIMD=plain|avx2|avx512 asks for a
-/// slower one.
+/// Returns the fastest kernel that this processor runs; LOCKSTEP_SIMD=plain|avx2|avx512 picks one.
 Kernel best_kernel();
 
 /// Names the kernel that best_kernel() gives: `plain`, `avx2` or `avx512`.

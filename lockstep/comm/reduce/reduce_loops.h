@@ -1,7 +1,6 @@
 #pragma once
 
-// The loops of a reduction, included once by each source that compiles them for one instruction
-// set.
+// The loops of a reduction, included by each source that compiles them for one instruction set.
 
 #include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/comm/reduce/vector_types.h"
@@ -9,8 +8,7 @@
 namespace lockstep::reduce {
 namespace {
 
-// A codec says how kLanes elements in memory become the vector in which they are combined, and
-// back.
+// A codec turns kLanes elements in memory into the vector in which they are combined, and back.
 template <typename T>
 struct Same {
   typedef T Vector __attribute__((vector_size(kLanes * sizeof(T))));
@@ -129,8 +127,7 @@ void reduce_tail(const Job& job, std::size_t at, Finish finish) {
   }
 }
 
-// With the ranks counted at compile time the loop over them unrolls and its pointers stay in
-// registers.
+// With ranks counted at compile time, the loop over them unrolls; its pointers stay in registers.
 template <typename Codec, typename Op, int kRanks, typename Finish>
 std::size_t reduce_among(const Job& job, Finish finish) {
   using Stored = typename Codec::Stored;

@@ -11,8 +11,7 @@
 namespace lockstep::reduce {
 namespace {
 
-// As many floats as a register of the instruction set holds; longer vectors would live on the
-// stack.
+// As many floats as a register holds; longer vectors would live on the stack.
 #if defined(__AVX512F__)
 constexpr std::size_t kLanes = 16;
 #else

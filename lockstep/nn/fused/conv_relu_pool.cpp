@@ -17,8 +17,7 @@
 namespace lockstep::nn::fused {
 namespace {
 
-// Partial sums of this many images each are added in order: the same bits for any number of
-// threads.
+// Partial sums of this many images are added in order: the same bits for any number of threads.
 constexpr std::int64_t kImagesAtOnce = 32;
 
 const ConvReluPoolKernel& fastest_kernel() {
@@ -149,7 +148,7 @@ bool is_parameter(const at::Tensor& tensor, at::IntArrayRef sizes) {
          tensor.sizes() == sizes;
 }
 
-// With one channel LibTorch cannot tell NHWC from NCHW and takes the slower; these strides say it.
+// With one channel LibTorch takes NHWC for NCHW, which is slower; these strides make it clear.
 at::Tensor as_channels_last(const at::Tensor& tensor) {
   if (tensor.dim() != 4 || tensor.size(1) != 1) {
     return tensor.contiguous(at::MemoryFormat::ChannelsLast);

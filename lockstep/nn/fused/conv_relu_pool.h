@@ -8,7 +8,7 @@ namespace lockstep::nn::fused {
 ///
 /// images [N, C, H, W], weight [K, C, 3, 3], bias [K]; returns [N, K, H/2, W/2]. Where it can (see
 /// is_conv_relu_pool_fused()) one kernel writes only the pooled values and a byte for each that
-/// says who won; elsewhere it is exactly the chain of ATen's operations, channels-last.
+/// names the winner; elsewhere it is exactly the chain of ATen's operations, channels-last.
 ///
 /// fp32 agrees with ATen's chain within 1e-5 of the values' size. Under bf16 autocast the kernel
 /// keeps weights and sums in fp32 and rounds once, at the end, so it is nearer to fp32 than ATen.
@@ -16,8 +16,9 @@ namespace lockstep::nn::fused {
 at::Tensor conv_relu_pool(
     const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias);
 
-/// Returns whether conv_relu_pool() takes the kernel now: on the CPU, one input channel, no gradient
-/// wanted for the images, 2x2 pixels or more; fp32, or fp32 and bf16 images under bf16 autocast.
+/// Returns whether conv_relu_pool() takes the kernel now: on the CPU, one input channel, no
+/// gradient wanted for the images, 2x2 pixels or more; fp32, or fp32 and bf16 images under bf16
+/// autocast.
 bool is_conv_relu_pool_fused(
     const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias);
 

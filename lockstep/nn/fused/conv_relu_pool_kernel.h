@@ -1,17 +1,17 @@
 #pragma once
 
 // Included by sources that are compiled for one instruction set each: nothing here may come from a
-// header with inline functions, or such a function could end up in newer instructions for everyone.
+// header with inline functions, or such a function could end up with newer instructions in the
+// whole program.
 
 #include <cstdint>
 
 namespace lockstep::nn::fused {
 
-/// Names the types in which images and activations may be stored; arithmetic is always fp32.
+/// The types in which images and activations may be stored; arithmetic is always fp32.
 enum class Element { kFloat, kBFloat16 };
 
-/// Returns the size of the block: images of one channel, `channels` filters of 3x3, padding 1, pool
-/// 2x2. Plain data on purpose, see the top.
+/// The size of the block: images of one channel, `channels` filters of 3x3, padding 1, pool 2x2.
 struct ConvReluPoolShape {
   std::int64_t height, width, channels;
 };
@@ -19,7 +19,7 @@ struct ConvReluPoolShape {
 /// Stands in the codes for a window whose largest value is not positive: ReLU lets nothing through.
 constexpr std::uint8_t kDead = 4;
 
-/// Describes the forward pass of some images: `pooled` and `codes` are [images, channels, h/2,
+/// The forward pass of some images: `pooled` and `codes` are [images, channels, h/2,
 /// w/2]; a code is the winner's place in its window, row by row: 0, 1, 2, 3, or kDead.
 struct ForwardJob {
   ConvReluPoolShape shape;
@@ -33,7 +33,7 @@ struct ForwardJob {
   float* scratch;  ///< forward_scratch floats
 };
 
-/// Describes the backward pass of some images: `sums` gets, for each channel, the gradient of its 9
+/// The backward pass of some images: `sums` gets, for each channel, the gradient of its 9
 /// weights and of its bias.
 struct BackwardJob {
   ConvReluPoolShape shape;

@@ -9,8 +9,9 @@
 //
 //     column:   2j-1   2j   2j+1   2j+2        j = the window's column, one lane each
 //     row 2i-1   x00   x01   x02    x03
-//     row 2i     x10   x11   x12    x13        result (dy,dx) = bias + sum weight[ty][tx] *
-//     x[dy+ty][dx+tx] row 2i+1   x20   x21   x22    x23 row 2i+2   x30   x31   x32    x33
+//     row 2i     x10   x11   x12    x13        result (dy,dx) =
+//     row 2i+1   x20   x21   x22    x23            bias + sum weight[ty][tx] * x[dy+ty][dx+tx]
+//     row 2i+2   x30   x31   x32    x33
 //
 // and the output comes out as [channel][row][column], the order in which the next linear layer
 // wants it flattened. unpack() lays each image row out as these four strided copies.
@@ -42,8 +43,7 @@ inline std::int64_t unpacked_floats(const ConvReluPoolShape& shape) {
   return (2 * pooled_height(shape) + 2) * 4 * padded_columns(shape);
 }
 
-// Copies one image row to unpacked[c * columns + j] = row[2 * j + c - 1], zero outside of the
-// image.
+// Copies one image row to unpacked[c * columns + j] = row[2 * j + c - 1], zero outside the image.
 template <typename Image>
 inline void unpack_row(
     const Image* row, const ConvReluPoolShape& shape, float* __restrict line,
@@ -156,8 +156,7 @@ struct Sums {
   Floats of[kSums];
 };
 
-// Of the 4x4 pixels takes the 3x3 that the winner saw, lane by lane: `right` and `below` say where
-// it is.
+// Takes the 3x3 of the 4x4 pixels that the winner saw, lane by lane: `right`, `below` locate it.
 inline Floats seen_by_winner(const Patch& patch, int y, int x, Ints right, Ints below) {
   const Floats upper = right ? patch.x[y][x + 1] : patch.x[y][x];
   const Floats lower = right ? patch.x[y + 1][x + 1] : patch.x[y + 1][x];

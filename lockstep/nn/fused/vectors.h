@@ -27,8 +27,7 @@ typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
 
 using BFloat16 = std::uint16_t;
 
-// Subtracting zero changes nothing, -0 included, so it costs nothing; adding it would cost an
-// addition.
+// Subtracting zero changes nothing, -0 included, so it is free; adding it would cost an addition.
 inline Floats all(float value) { return value - Floats{}; }
 
 inline float sum(Floats vector) {

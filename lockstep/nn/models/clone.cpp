@@ -34,7 +34,7 @@ void copy_tensors(
   }
 }
 
-// A converter may have put another module in the place of one of ours.
+// A converter may have replaced one of our modules.
 void copy_training(const torch::nn::Module& source, torch::nn::Module& target) {
   check_alike(typeid(source) == typeid(target), source.name());
   target.train(source.is_training());

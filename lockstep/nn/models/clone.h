@@ -19,7 +19,7 @@ void copy_state(
 
 /// Gives `Derived` a clone() that constructs it anew from `arguments()` and copies the state.
 ///
-/// torch::nn::Cloneable cannot stand below a base of ours, and forgets which parameters are frozen.
+/// torch::nn::Cloneable cannot have a base of ours, and forgets which parameters are frozen.
 /// As there, constructing draws from the default random generator. `Derived` has
 /// `std::tuple<...> arguments() const`, those of its constructor.
 template <typename Derived, typename Base = torch::nn::Module>

@@ -5,17 +5,9 @@
 #include <torch/nn/modules/container/functional.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::nn {
-namespace {
-
-std::string joined_keys(const Layers& layers) {
-  std::string text;
-  for (const auto& layer : layers) text += (text.empty() ? "" : ", ") + layer.key();
-  return text;
-}
-
-}  // namespace
 
 std::size_t layer_index(const Layers& layers, const std::string& name) {
   std::size_t index = 0;
@@ -24,7 +16,7 @@ std::size_t layer_index(const Layers& layers, const std::string& name) {
     ++index;
   }
   throw InvalidArgument(
-      concat("layer_index: there is no such layer: ", name, "; there are ", joined_keys(layers)));
+      concat("layer_index: there is no such layer: ", name, "; there are ", joined(layers.keys())));
 }
 
 torch::Tensor run_layers(Layers& layers, torch::Tensor input) {

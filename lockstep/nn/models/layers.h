@@ -17,12 +17,9 @@ namespace lockstep::nn {
 using Layers = torch::OrderedDict<std::string, torch::nn::AnyModule>;
 
 /// Returns the index of the layer of that name, or of the first one below it: `layer3` finds
-/// `layer3.0`.
+/// `layer3.0`. Throws InvalidArgument that lists the keys if there is none.
 ///
-/// Throws InvalidArgument that lists the keys if there is none.
-///
-///     const std::size_t cut = layer_index(model->layers(), "layer3");   // the second stage's
-///     first
+///     const std::size_t cut = layer_index(model->layers(), "layer3");   // begins the second stage
 std::size_t layer_index(const Layers& layers, const std::string& name);
 
 /// Runs the layers one after the other.

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/nn/models/layers.h"
 
 namespace lockstep::nn {
@@ -27,7 +27,7 @@ class ModelImpl : public torch::nn::Module {
   virtual Layers layers() const { return layers_; }
 
  protected:
-  /// Appends a layer to the chain; whoever calls it registers what has parameters.
+  /// Appends a layer to the chain; the caller registers it if it has parameters.
   template <typename Layer>
   void append(std::string name, const Layer& layer) {
     layers_.insert(std::move(name), torch::nn::AnyModule(layer));
@@ -52,8 +52,5 @@ TORCH_MODULE(Model);
 ///     Model model = make_model("mnist-small", 10);
 ///     torch::Tensor logits = model(images);
 Model make_model(const std::string& name, std::int64_t classes);
-
-/// Lists the names that make_model() knows.
-std::vector<std::string> model_names();
 
 }  // namespace lockstep::nn

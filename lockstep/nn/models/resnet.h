@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string>
 #include <tuple>
 
 #include <torch/nn/modules/batchnorm.h>
@@ -10,6 +8,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/pimpl.h>
 
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/nn/models/clone.h"
 #include "lockstep/nn/models/model.h"
 
@@ -19,7 +18,7 @@ namespace lockstep::nn {
 torch::nn::Conv2d convolution(
     std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride);
 
-/// The block of ResNet-18 and -34: two 3x3 convolutions, past which the input goes.
+/// The block of ResNet-18 and -34: two 3x3 convolutions and a shortcut.
 ///
 /// [N, inputs, H, W] to [N, width, H/stride, W/stride]. Names are torchvision's: conv1, bn1, conv2,
 /// bn2, and downsample.0 and .1 where the shapes differ.
@@ -64,31 +63,7 @@ class BottleneckImpl final : public CloneByArguments<BottleneckImpl> {
 };
 TORCH_MODULE(Bottleneck);
 
-/// How the images enter: 7x7 stride 2 and a pool of 3 stride 2 for ImageNet's 224 pixels, 3x3
-/// stride 1 and no pool for CIFAR's 32.
-enum class ResNetStem { kImageNet, kCifar };
-
-/// Which block the four groups are made of.
-enum class ResNetBlock { kBasic, kBottleneck };
-
-/// What one ResNet differs in from another.
-struct ResNetShape {
-  const char* name;
-  ResNetStem stem;
-  ResNetBlock block;
-  std::array<std::int64_t, 4> blocks;  ///< in layer1 .. layer4
-};
-
-inline constexpr ResNetShape kResNet18{
-    "resnet18", ResNetStem::kImageNet, ResNetBlock::kBasic, {2, 2, 2, 2}};
-inline constexpr ResNetShape kResNet18Cifar{
-    "resnet18-cifar", ResNetStem::kCifar, ResNetBlock::kBasic, {2, 2, 2, 2}};
-inline constexpr ResNetShape kResNet34{
-    "resnet34", ResNetStem::kImageNet, ResNetBlock::kBasic, {3, 4, 6, 3}};
-inline constexpr ResNetShape kResNet50{
-    "resnet50", ResNetStem::kImageNet, ResNetBlock::kBottleneck, {3, 4, 6, 3}};
-
-/// Is torchvision's ResNet: its names, its order, its initialisation, the stride of a bottleneck in
+/// torchvision's ResNet: its names, its order, its initialisation, the stride of a bottleneck in
 /// the 3x3 convolution (v1.5).
 ///
 /// Takes [N, 3, H, W], fastest channels-last; others are converted once, at the start. Its layers:

@@ -95,9 +95,9 @@ double bytes_of_parameters(const torch::nn::Module& module) {
 
 double bytes_of(const torch::nn::AnyModule& layer, const std::string& name, Tensor& value) {
   const LayerInput input(value);
-  AllocationMeter meter;
+  const MemoryMeter meter;
   const Tensor output = run_forward(layer, name, input.value);
-  const auto bytes = static_cast<double>(meter.live_bytes());
+  const auto bytes = static_cast<double>(meter.total().live);
   value = output.detach().requires_grad_(output.requires_grad());
   return bytes;
 }

@@ -31,7 +31,7 @@ std::uint32_t version_of(const torch::Tensor& tensor) {
 }
 
 // Only what was written to is put back, so that graphs which hold the rest stay usable. The version
-// alone does not tell: batch norm writes its statistics without counting it.
+// alone is not enough: batch norm writes its statistics without counting.
 bool was_written(const SavedTensor& saved) {
   return version_of(saved.tensor) != saved.version || !saved.tensor.equal(saved.value);
 }

@@ -64,7 +64,7 @@ BackwardNode::Task BackwardNode::task_of(
     if (!gradients[i].defined() || !graph.outputs[i].is_valid()) continue;
     task.roots.push_back(graph.outputs[i]);
     const auto share = share_of(gradients[i], outputs[i], replica);
-    task.gradients.push_back(share.to(crew->place(replica).device));
+    task.gradients.push_back(share.to(threads->place(replica).device));
   }
   edge_list all = graph.inputs;
   all.insert(all.end(), graph.tensors.begin(), graph.tensors.end());
@@ -96,7 +96,7 @@ void append(List& list, const List& more) {
 std::vector<variable_list> BackwardNode::run(std::vector<Task> tasks, bool keep_graph) const {
   std::vector<variable_list> found(tasks.size());
   if (in_threads) {
-    crew->run(tasks.size(), [&](std::size_t i) {
+    threads->run(tasks.size(), [&](std::size_t i) {
       const Task task = std::move(tasks[i]);
       found[i] = run_engine(task.roots, task.gradients, task.wanted, keep_graph);
     });
@@ -129,7 +129,7 @@ variable_list BackwardNode::collect(std::vector<variable_list> found) const {
     of_replica.erase(
         of_replica.begin(), of_replica.begin() + static_cast<std::ptrdiff_t>(inputs.size()));
   }
-  auto sums = sum_gradients(std::move(found), tensor_devices, *crew);
+  auto sums = sum_gradients(std::move(found), tensor_devices, *threads);
   std::move(sums.begin(), sums.end(), std::back_inserter(results));
   return results;
 }

@@ -25,7 +25,7 @@ auto make_node() {
 }
 
 /// Where the gradient of a replica's input arrives: in front of what the replica computes, so
-/// that the input is no leaf and the replica may change it in place.
+/// that the input is not a leaf and the replica may change it in place.
 class InputNode final : public torch::autograd::Node {
  public:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
@@ -59,23 +59,23 @@ struct WatchedInput {
 /// The whole forward as one node of the user's graph.
 ///
 /// Note [One node]
-/// Each replica's operations are a graph of its own that ends in the replica's own tensors. The
+/// Each replica's operations are a separate graph that ends in the replica's own tensors. The
 /// user's graph has one node in its place, from the gathered outputs to the user's inputs and
 /// parameters. When it is reached, every replica's thread runs backward on its graph, all at the
-/// same time; then the gradients of the parameters are added up in the order of the replicas and
-/// handed to the user's graph. So hooks, torch::autograd::grad, retain_graph and accumulation see
-/// what they see without DataParallel.
+/// same time; then the gradients of the parameters are added up in the order of the replicas. So
+/// hooks, torch::autograd::grad, retain_graph and accumulation see what they see without
+/// DataParallel.
 ///
-/// The engine of LibTorch has one thread a GPU, which may be the one that runs this node and waits:
-/// then the replicas' threads would wait for it forever. On accelerators all graphs are therefore
-/// given to the engine in one call, which runs them in its own threads, at the same time too.
+/// LibTorch's engine has one thread a GPU, which may be the one that runs this node: the replicas'
+/// threads would wait for it forever. On accelerators the engine therefore gets all graphs in one
+/// call and runs them in its own threads, also at the same time.
 class BackwardNode final : public torch::autograd::Node {
  public:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   void release_variables() override;
   std::string name() const override { return "DataParallelBackward"; }
 
-  std::shared_ptr<Crew> crew;
+  std::shared_ptr<ReplicaThreads> threads;
   std::vector<ReplicaGraph> graphs;
   std::vector<Layout> outputs;  ///< of the differentiable ones
   std::vector<Layout> inputs;   ///< of the differentiable ones

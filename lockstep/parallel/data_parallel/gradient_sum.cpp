@@ -72,14 +72,14 @@ void add_stretches(const std::vector<Sum*>& sums, const std::vector<Stretch>& st
   }
 }
 
-void add_in_threads(const std::vector<Sum*>& sums, Crew& crew) {
+void add_in_threads(const std::vector<Sum*>& sums, ReplicaThreads& threads) {
   std::vector<std::int64_t> sizes;
   for (const Sum* sum : sums) sizes.push_back(sum->total.numel());
   const bool large =
       std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) >= kElementsWorthThreads;
-  const auto shares = divide_elements(sizes, large ? crew.size() : 1);
+  const auto shares = divide_elements(sizes, large ? threads.size() : 1);
   if (!large) return add_stretches(sums, shares.front());
-  crew.run(crew.size(), [&](std::size_t share) {
+  threads.run(threads.size(), [&](std::size_t share) {
     const torch::NoGradGuard no_grad;
     add_stretches(sums, shares[share]);
   });
@@ -108,7 +108,7 @@ std::vector<std::vector<Stretch>> divide_elements(
 
 std::vector<torch::Tensor> sum_gradients(
     std::vector<std::vector<torch::Tensor>> gradients, const std::vector<torch::Device>& devices,
-    Crew& crew) {
+    ReplicaThreads& threads) {
   const torch::NoGradGuard no_grad;
   std::vector<Sum> sums;
   for (std::size_t tensor = 0; tensor < devices.size(); ++tensor) {
@@ -124,7 +124,7 @@ std::vector<torch::Tensor> sum_gradients(
       for (const torch::Tensor& gradient : sum.rest) add(sum.total, gradient);
     }
   }
-  add_in_threads(for_threads, crew);
+  add_in_threads(for_threads, threads);
   std::vector<torch::Tensor> totals;
   for (Sum& sum : sums) totals.push_back(std::move(sum.total));
   return totals;

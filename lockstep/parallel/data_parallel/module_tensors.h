@@ -31,18 +31,16 @@ void check_on_device(const std::vector<ModuleTensor>& tensors, torch::Device dev
 void check_replica_is_alike(
     const std::vector<ModuleTensor>& originals, const std::vector<ModuleTensor>& replica);
 
-/// Lets one tensor be the same elements of the same memory as the original, with a common version,
-/// so that changing the original in place between forward and backward is noticed as ever. Cheap if
-/// it already is.
+/// Makes one tensor the same elements of the same memory as the original, with a common version, so
+/// that autograd notices when the original changes between forward and backward. Cheap if it is so.
 void share_memory(const torch::Tensor& original, torch::Tensor& replica);
 
-/// Tells how often a tensor has been changed in place; 0 for one of inference mode or an undefined
-/// one.
+/// Returns how often a tensor was changed in place; 0 for one of inference mode, or undefined.
 std::int64_t version_of(const torch::Tensor& tensor);
 
-/// Copies values and notices what the version of the original tells: if someone has changed it
-/// explicitly since the last time, graphs that saved the copy can no longer be used, as those that
-/// saved the original; the silent updates of running statistics hurt neither.
+/// Copies values and follows the version of the original: if it was changed explicitly since the
+/// last time, graphs that saved the copy become unusable, as do those that saved the original; the
+/// silent updates of running statistics affect neither.
 class ValueCopy {
  public:
   void update(const torch::Tensor& original, torch::Tensor& copy);

@@ -39,7 +39,7 @@ std::string describe_culprit(const torch::nn::Module& module) {
   return concat("sub-module ", path, " (", module.named_modules()[path]->name(), ")");
 }
 
-/// Keeps the first line: LibTorch's messages go on with where in its sources they come from.
+/// Returns the first line: the rest of LibTorch's messages says where in its sources they arise.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 bool have_equal_modes(

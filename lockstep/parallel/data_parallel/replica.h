@@ -18,8 +18,8 @@ namespace lockstep::data_parallel {
 /// or sub-module that has no clone().
 std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module);
 
-/// Calls a function that constructs modules, and returns the default random generator back as it was:
-/// constructing draws the first values of parameters, which a replica does not need.
+/// Calls a function that constructs modules and restores the default random generator: constructing
+/// draws the first values of parameters, which a replica does not need.
 void without_drawing(const std::function<void()>& construct);
 
 /// A lasting copy of the user's module in a place, brought up to date before each forward.
@@ -38,8 +38,8 @@ class Replica {
   /// Takes over values, what requires gradients, and training or evaluation of each sub-module.
   void follow(const std::vector<ModuleTensor>& originals, const torch::nn::Module& original);
 
-  /// Returns where the gradient of a tensor arrives in this replica's own graph; an invalid edge if
-  /// the tensor is one that came before under another name.
+  /// Returns where the gradient of a tensor arrives in this replica's graph; an invalid edge if the
+  /// tensor came before under another name.
   torch::autograd::Edge gradient_edge(std::size_t index) const;
 
  private:

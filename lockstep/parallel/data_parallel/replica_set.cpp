@@ -18,7 +18,7 @@ using Tensors = std::vector<torch::Tensor>;
 
 namespace {
 
-/// Counts who holds a tensor's memory; 0 where there is none to speak of.
+/// Returns how many tensors share this one's memory; 0 if it has none.
 std::size_t holders_of(const torch::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() ? tensor.storage().use_count() : 0;
 }
@@ -31,7 +31,7 @@ ReplicaSet::ReplicaSet(
     const std::vector<Place>& places, torch::Device output_device)
     : original_(std::move(original)),
       originals_(tensors_of(*original_)),
-      crew_(std::make_shared<Crew>(places)),
+      threads_(std::make_shared<ReplicaThreads>(places)),
       output_device_(output_device) {
   for (std::size_t i = 0; i < places.size(); ++i) {
     replicas_.emplace_back(replicas[i], *original_, places[i], i == 0);
@@ -39,8 +39,8 @@ ReplicaSet::ReplicaSet(
 }
 
 bool ReplicaSet::all_on_cpu() const {
-  for (std::size_t i = 0; i < crew_->size(); ++i) {
-    if (!crew_->place(i).device.is_cpu()) return false;
+  for (std::size_t i = 0; i < threads_->size(); ++i) {
+    if (!threads_->place(i).device.is_cpu()) return false;
   }
   return true;
 }
@@ -49,8 +49,8 @@ ForwardPass::ForwardPass(ReplicaSet& set, const Tensors& inputs, bool has_argume
     : set_(set),
       lock_(set.mutex_),
       inputs_(inputs),
-      division_(divide_batch(inputs, has_arguments ? set.crew_->size() : 1)) {
-  check_on_device(set_.originals_, set_.crew_->place(0).device);
+      division_(divide_batch(inputs, has_arguments ? set.threads_->size() : 1)) {
+  check_on_device(set_.originals_, set_.threads_->place(0).device);
   for (std::size_t i = 0; i < size(); ++i) {
     set_.replicas_[i].follow(set_.originals_, *set_.original_);
   }
@@ -73,7 +73,7 @@ void ForwardPass::run(const Compute& compute) {
   outputs_.resize(size());
   const bool draws = set_.original_->is_training();
   const std::uint64_t seed = draws ? draw_stream_seed() : 0;
-  set_.crew_->run(size(), [&](std::size_t i) {
+  set_.threads_->run(size(), [&](std::size_t i) {
     std::optional<RandomStream> stream;
     if (draws) stream.emplace(make_stream_generator(seed, i, 0));
     outputs_[i] = compute(i, shards[i]);
@@ -93,8 +93,8 @@ Tensors ForwardPass::shards_of(std::size_t replica) {
   return shards;
 }
 
-/// Returns a piece of the input's memory, or its copy on the replica's device, without history. It
-/// has a version of its own: what a replica changes in place must not disturb the others.
+/// Returns a piece of the input's memory, or its copy on the replica's device, without history and
+/// with a separate version: what a replica changes in place must not disturb the others.
 torch::Tensor ForwardPass::shard(std::size_t index, std::size_t replica) {
   const torch::Tensor& input = inputs_[index];
   if (!input.defined()) return {};
@@ -102,7 +102,7 @@ torch::Tensor ForwardPass::shard(std::size_t index, std::size_t replica) {
   const auto& sizes = division_.sizes[index];
   std::int64_t first = 0;
   for (std::size_t i = 0; i < replica; ++i) first += sizes[i];
-  return input.narrow(0, first, sizes[replica]).to(set_.crew_->place(replica).device);
+  return input.narrow(0, first, sizes[replica]).to(set_.threads_->place(replica).device);
 }
 
 void ForwardPass::note_changes_in_place(const std::vector<Tensors>& shards) {
@@ -143,7 +143,7 @@ bool ForwardPass::is_differentiable(std::size_t output) const {
 torch::Tensor ForwardPass::gather_one(std::size_t output) const {
   Tensors parts;
   for (const Tensors& of_replica : outputs_) parts.push_back(of_replica[output]);
-  const bool is_alone = set_.crew_->size() == 1;  // as the module itself
+  const bool is_alone = set_.threads_->size() == 1;  // as the module itself
   const bool is_one = parts.size() == 1 && parts[0].defined();
   if (is_one && parts[0].device() == set_.output_device_ && (is_alone || parts[0].dim() > 0)) {
     if (!parts[0].requires_grad() || !wants_graph_) return parts[0];
@@ -199,7 +199,7 @@ void ForwardPass::attach(const Tensors& outputs) {
     torch::autograd::set_history(outputs[i], node);
   }
   watch_saved_inputs(*node);
-  node->crew = set_.crew_;
+  node->threads = set_.threads_;
   node->graphs = std::move(graphs_);
   node->in_threads = set_.all_on_cpu();
 }

@@ -34,7 +34,7 @@ class ReplicaSet {
   std::shared_ptr<torch::nn::Module> original_;
   std::vector<ModuleTensor> originals_;
   std::vector<Replica> replicas_;
-  std::shared_ptr<Crew> crew_;  // a graph may outlive the set
+  std::shared_ptr<ReplicaThreads> threads_;  // a graph may outlive the set
   torch::Device output_device_;
   std::mutex mutex_;
 };
@@ -54,8 +54,8 @@ class ForwardPass {
 
   void run(const Compute& compute);
 
-  /// Returns the gathered outputs, which must have the same structure on all replicas. They carry one
-  /// node of the user's graph (Note [One node]).
+  /// Returns the gathered outputs, which must have the same structure on all replicas. They carry
+  /// one node of the user's graph (Note [One node]).
   Tensors gather();
 
  private:

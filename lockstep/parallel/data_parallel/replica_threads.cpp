@@ -33,19 +33,8 @@ void throw_in_its_type(const std::exception& error, const std::string& text) {
       std::runtime_error>(error, text);
 }
 
-/// Waits for a worker and returns what its task threw.
-std::exception_ptr outcome(PlaceWorker& worker) {
-  try {
-    worker.wait();
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-void throw_from_replica(
+/// Throws the exception again, with the number and place of the replica that threw it.
+[[noreturn]] void throw_from_replica(
     const std::exception_ptr& exception, std::size_t replica, const Place& place) {
   const std::string who = concat("replica ", replica, " (", describe(place), "): ");
   try {
@@ -63,14 +52,26 @@ void throw_from_replica(
   }
 }
 
-Crew::Crew(const std::vector<Place>& places) {
+/// Waits for a worker and returns what its task threw.
+std::exception_ptr outcome(PlaceWorker& worker) {
+  try {
+    worker.wait();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ReplicaThreads::ReplicaThreads(const std::vector<Place>& places) {
   check(!places.empty(), "DataParallel: there must be at least one place");
   for (std::size_t i = 0; i < places.size(); ++i) {
     workers_.push_back(std::make_unique<PlaceWorker>(places[i], concat("replica ", i)));
   }
 }
 
-void Crew::run(std::size_t count, const std::function<void(std::size_t)>& task) {
+void ReplicaThreads::run(std::size_t count, const std::function<void(std::size_t)>& task) {
   const std::lock_guard lock(mutex_);
   const ThreadModes modes;
   for (std::size_t i = 0; i < count; ++i) {

@@ -11,14 +11,18 @@
 
 namespace lockstep::data_parallel {
 
-/// One lasting thread a place, which work at the same time.
-class Crew {
+/// A lasting thread for each place; all work at the same time.
+class ReplicaThreads {
  public:
-  explicit Crew(const std::vector<Place>& places);
+  explicit ReplicaThreads(const std::vector<Place>& places);
 
-  /// Calls `task(i)` in the first `count` threads, with the modes of the caller, and waits for all.
-  /// Then throws what the lowest of them threw, with the replica's number and place (see
-  /// throw_from_replica()). Callers in several threads take turns.
+  /// Calls `task(i)` in the first `count` threads, with the caller's modes, and waits for all.
+  /// Callers in several threads take turns.
+  ///
+  /// Then throws what the lowest of them threw: the types of Lockstep, of LibTorch and of the
+  /// standard library stay what they are, and their texts are preceded by `replica 1 (cpu cores
+  /// 2-3): `. Another type cannot take a text: it becomes an Error in which it is nested
+  /// (std::rethrow_if_nested() returns it).
   void run(std::size_t count, const std::function<void(std::size_t)>& task);
 
   std::size_t size() const { return workers_.size(); }

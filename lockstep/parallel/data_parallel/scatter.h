@@ -27,8 +27,8 @@ struct Division {
 /// of their pieces.
 Division divide_batch(const std::vector<torch::Tensor>& tensors, std::size_t count);
 
-/// Concatenates what the replicas gave, on a device: along the first dimension, or single numbers
-/// to a vector. Throws InvalidArgument if some replicas gave a tensor and others an undefined one.
+/// Concatenates the replicas' results on a device: along the first dimension, or single numbers to
+/// a vector. Throws InvalidArgument if only some replicas gave a defined tensor.
 torch::Tensor gather(const std::vector<torch::Tensor>& parts, torch::Device device);
 
 }  // namespace lockstep::data_parallel

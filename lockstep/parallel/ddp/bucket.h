@@ -17,20 +17,18 @@ struct ParameterShape {
   bool sparse = false;  ///< its gradient is: it makes a bucket alone
 };
 
-/// A set of parameters whose gradients are reduced together, by their indices in the order of
-/// filling.
+/// The parameters whose gradients are reduced together, by index, in the order of filling.
 struct BucketPlan {
   std::vector<std::size_t> parameters;
   std::size_t limit = 0;  ///< bytes
 };
 
-/// Cuts parameters into buckets by PyTorch's rule (compute_bucket_assignment_by_size in c10d's
-/// reducer).
+/// Cuts parameters into buckets by PyTorch's rule (compute_bucket_assignment_by_size in c10d).
 ///
 /// There is one open bucket per element type and device; it closes when its bytes reach the limit.
-/// The first limit serves once, the last for all later buckets. A sparse gradient makes a bucket of
-/// its own at once, with limit 0. Parameters are taken in the given
-/// order; the buckets come back in the order in which they closed, those that stayed open last.
+/// The first limit serves once, the last for all later buckets. A sparse gradient makes a separate
+/// bucket at once, with limit 0. Parameters are taken in the given order; the buckets are returned
+/// in the order in which they closed, those that stayed open last.
 std::vector<BucketPlan> cut_buckets(
     const std::vector<ParameterShape>& parameters, const std::vector<std::size_t>& order,
     const std::vector<std::size_t>& limits);

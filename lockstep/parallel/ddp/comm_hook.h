@@ -23,17 +23,17 @@ struct GradientBucket {
 
 /// What a communication hook has begun: the work under way and what comes after it.
 ///
-/// The reducer waits for the work, then calls `next`, if there is one, and goes on with what that
-/// returns. When no `next` is left the bucket's memory must hold the average, the same on all
-/// ranks. `next` is called in one order on all ranks, so it may begin collectives of its own.
+/// The reducer waits for the work, then calls `next`, if there is one, and continues with its
+/// result. When no `next` is left the bucket's memory must hold the average, the same on all ranks.
+/// `next` is called in one order on all ranks, so it may begin more collectives.
 struct CommStep {
   Work work = {};
   std::function<CommStep()> next = {};
 };
 
-/// Averages a bucket in its own way instead of by all-reduce. It is called as soon as the bucket is
-/// full, in the order of the buckets; what it begins there overlaps with backward, what its `next`
-/// does comes at the end. Every rank must have the same hook.
+/// Averages a bucket in another way than by all-reduce. It is called as soon as the bucket is full,
+/// in the order of the buckets; what it begins overlaps with backward, what its `next` does comes
+/// at the end. Every rank must have the same hook.
 ///
 ///     const auto halved = [](const lockstep::GradientBucket& bucket) -> lockstep::CommStep {
 ///       bucket.memory.div_(2 * bucket.group.size());

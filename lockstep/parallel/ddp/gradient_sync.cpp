@@ -1,5 +1,3 @@
-// Training in which the ranks have unequal numbers of inputs.
-
 #include "lockstep/parallel/ddp/gradient_sync.h"
 
 #include <memory>

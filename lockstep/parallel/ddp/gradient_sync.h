@@ -27,18 +27,18 @@ struct DistributedDataParallelOptions {
   TORCH_ARG(std::int64_t, bucket_bytes) = std::int64_t{25} << 20;
   /// The size of the first bucket, small so that the first reduction starts early.
   TORCH_ARG(std::int64_t, first_bucket_bytes) = std::int64_t{1} << 20;
-  /// Lets a backward pass leave parameters out, other ones on other ranks. What some rank used is
-  /// averaged over all; what none used keeps an undefined gradient. Costs one small collective per
-  /// backward.
+  /// Lets a backward pass leave parameters out, different ones on each rank. What some rank used is
+  /// averaged over all; what none used keeps an undefined gradient. Costs a small collective a
+  /// pass.
   TORCH_ARG(bool, find_unused_parameters) = false;
-  /// Says that every backward uses the same parameters equally often, on each rank those that it
-  /// used in the first. Then parameters may be left out, and used several times in one backward
-  /// (by checkpointed parts), without a collective per pass. A pass that differs is an error.
+  /// Promises that every backward of a rank uses the same parameters as its first, equally often.
+  /// Then parameters may be left out, and used several times in one backward (by checkpointed
+  /// parts), without a collective per pass. A pass that differs is an error.
   TORCH_ARG(bool, static_graph) = false;
   /// Lets the buffers (running statistics) follow rank 0 before each forward in training.
   TORCH_ARG(bool, broadcast_buffers) = true;
-  /// Lets the batch norm layers of the module, unmodified, normalise by the batches of all ranks in
-  /// training, see SyncBatchNormScope. Then two collectives a layer and step.
+  /// Lets the module's batch norm layers normalise by the batches of all ranks in training, see
+  /// SyncBatchNormScope. Costs two collectives a layer and step.
   TORCH_ARG(bool, sync_batch_norm) = false;
   /// Names parameters and buffers that each rank keeps to itself: not compared, not broadcast,
   /// their gradients not averaged. Names or shell patterns: `head.*`, `*.running_mean`.
@@ -47,8 +47,7 @@ struct DistributedDataParallelOptions {
   TORCH_ARG(CommHook, comm_hook) = nullptr;
 };
 
-/// Keeps the replicas of a model alike: what DistributedDataParallel does, without the module's
-/// type.
+/// Keeps the replicas of a model equal: DistributedDataParallel without the module's type.
 class GradientSync {
  public:
   /// Gives every rank rank 0's state. Throws InvalidArgument on every rank if the parameters differ
@@ -66,11 +65,11 @@ class GradientSync {
       const ReplicatedState& state, ProcessGroup group,
       const DistributedDataParallelOptions& options);
 
-  /// Lets the buffers follow rank 0 if this forward is one of training. A collective then.
+  /// Copies rank 0's buffers to all if this is a forward in training. A collective then.
   void before_forward(bool training);
 
-  /// Makes batch norm layers work on the batches of all ranks while what it gives lives, if the
-  /// options say so and this forward is one of training.
+  /// Makes batch norm layers normalise by the batches of all ranks while the returned scope exists,
+  /// if the options ask for it and this is a forward in training.
   std::unique_ptr<SyncBatchNormScope> synchronised_batch_norm(bool training) const;
 
   /// Sees the outputs of forward, so that the pass ends with the backward from them even if parts
@@ -87,8 +86,8 @@ class GradientSync {
   ///     sync.reduce_accumulated();
   void reduce_accumulated() { reducer_.reduce_accumulated(); }
 
-  /// Runs the body, in which the ranks may make unequal numbers of passes, and returns all ranks the
-  /// state of the one that ended last. A collective. See DistributedDataParallel::join.
+  /// Runs the body, in which the ranks may make unequal numbers of passes, then copies the state of
+  /// the one that ended last to all. A collective. See DistributedDataParallel::join.
   void join(const std::function<void(Join&)>& body, const JoinOptions& options);
 
   Reducer& reducer() { return reducer_; }
@@ -110,7 +109,7 @@ class GradientSync {
   Reducer reducer_;
 };
 
-/// Suspends the averaging of gradients while it lives.
+/// Suspends the averaging of gradients while it exists.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(std::shared_ptr<GradientSync> sync);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/core/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -51,10 +53,10 @@ std::vector<std::int64_t> Join::exchange(std::int64_t own) const {
 // All ranks see the same numbers, so they throw alike.
 Join::Participants Join::participants(const std::vector<std::int64_t>& announced) const {
   Participants active;
-  std::string ended;
+  std::vector<std::string> ended;
   for (std::size_t rank = 0; rank < announced.size(); ++rank) {
     if (announced[rank] == kEnded) {
-      ended += concat(ended.empty() ? "" : ", ", rank);
+      ended.push_back(std::to_string(rank));
       continue;
     }
     active.push_back(static_cast<int>(rank));
@@ -67,7 +69,8 @@ Join::Participants Join::participants(const std::vector<std::int64_t>& announced
         "; all ranks that still have inputs must do the same"));
   }
   if (options_.throw_on_early_termination() && !ended.empty() && !active.empty())
-    throw UnevenInputs(concat("Join: no inputs are left on rank ", ended, "; all ranks stop here"));
+    throw UnevenInputs(
+        concat("Join: no inputs are left on rank ", joined(ended), "; all ranks stop here"));
   return active;
 }
 

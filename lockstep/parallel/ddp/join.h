@@ -20,18 +20,18 @@ struct JoinOptions {
   /// otherwise by the number of those that still have inputs.
   TORCH_ARG(bool, divide_by_initial_world_size) = true;
   /// Throws UnevenInputs on all ranks as soon as one has ended. Needed where forward has
-  /// collectives of its own, for example in SyncBatchNorm.
+  /// other collectives, for example in SyncBatchNorm.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 };
 
-/// Says, on all ranks, that some have no inputs left.
+/// Thrown on all ranks when some have no inputs left.
 class UnevenInputs : public Error {
  public:
   using Error::Error;
 };
 
-/// Lets ranks make unequal numbers of collectives: those that have ended shadow the collectives of
-/// the others until all have ended.
+/// Lets ranks make unequal numbers of collectives: those that have ended shadow the others'
+/// collectives until all have ended.
 ///
 /// Before each collective, or group of them, every rank that takes part announces it, by one small
 /// all-gather; a rank that has ended takes part in that and then does what was announced, without
@@ -50,7 +50,7 @@ class Join {
  public:
   /// The ranks that take part, in ascending order.
   using Participants = std::vector<int>;
-  /// Does the same collectives as the participants, with nothing of its own.
+  /// Does the same collectives as the participants, contributing nothing.
   using Shadow = std::function<void(const Participants&)>;
 
   /// What is announced travels on the device, which must be one that the group carries.
@@ -61,12 +61,12 @@ class Join {
   /// order.
   std::size_t add(std::string name, Shadow shadow);
 
-  /// Tells those that have ended what comes next; returns the ranks that take part, this one among
-  /// them. Throws UnevenInputs if some have ended and the options ask for it, Error if the ranks
-  /// announce different things.
+  /// Announces what comes next to those that have ended; returns the ranks that take part. Throws
+  /// UnevenInputs if some have ended and the options ask for it, Error if the ranks announce
+  /// different things.
   Participants announce(std::size_t collective);
 
-  /// Shadows the others until they have all ended. Gives the rank whose state counts, the same on
+  /// Shadows the others until they have all ended. Returns the rank whose state counts, the same on
   /// all ranks: the last to end, and the highest of several. Throws UnevenInputs as announce().
   int finish();
 

@@ -42,6 +42,22 @@ torch::Tensor take(const torch::Tensor& flat, std::int64_t& at, std::int64_t n, 
   return piece;
 }
 
+void begin_exact(Pending& pending, const ProcessGroup& group) {
+  if (pending.exact.empty()) return;
+  std::vector<torch::Tensor> pieces;
+  for (const torch::Tensor& gradient : pending.exact) pieces.push_back(gradient.reshape({-1}));
+  pending.exact_flat = torch::cat(pieces);
+  pending.exact_work = group.all_reduce(pending.exact_flat, ReduceOp::kMean);
+}
+
+void finish_exact(Pending& pending) {
+  pending.exact_work.wait();
+  std::int64_t at = 0;
+  for (const torch::Tensor& gradient : pending.exact) {
+    gradient.copy_(take(pending.exact_flat, at, gradient.numel(), 1).view(gradient.sizes()));
+  }
+}
+
 }  // namespace
 
 struct PowerSgd::State {
@@ -129,26 +145,6 @@ void PowerSgd::State::decompress(const Pending& pending) const {
     part.gradient.copy_(result.view(part.gradient.sizes()));
   }
 }
-
-namespace {
-
-void begin_exact(Pending& pending, const ProcessGroup& group) {
-  if (pending.exact.empty()) return;
-  std::vector<torch::Tensor> pieces;
-  for (const torch::Tensor& gradient : pending.exact) pieces.push_back(gradient.reshape({-1}));
-  pending.exact_flat = torch::cat(pieces);
-  pending.exact_work = group.all_reduce(pending.exact_flat, ReduceOp::kMean);
-}
-
-void finish_exact(Pending& pending) {
-  pending.exact_work.wait();
-  std::int64_t at = 0;
-  for (const torch::Tensor& gradient : pending.exact) {
-    gradient.copy_(take(pending.exact_flat, at, gradient.numel(), 1).view(gradient.sizes()));
-  }
-}
-
-}  // namespace
 
 PowerSgd::PowerSgd(const PowerSgdOptions& options) {
   check(options.rank() >= 1, "PowerSgd: the rank must be positive: ", options.rank());

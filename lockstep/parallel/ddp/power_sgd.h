@@ -46,7 +46,7 @@ class PowerSgd {
   /// Begins to average a bucket, see CommHook.
   CommStep operator()(const GradientBucket& bucket) const;
 
-  /// How many elements there were for each one sent since compression began; 1 before.
+  /// Returns how many elements there were for each one sent since compression began; 1 before.
   double compression_rate() const;
 
  private:
@@ -54,8 +54,8 @@ class PowerSgd {
   std::shared_ptr<State> state_;
 };
 
-/// Returns an orthonormal basis of the columns of a matrix of n x r, r <= n; of anything if they are
-/// dependent, so that no zero divides. Half types are computed in fp32.
+/// Returns an orthonormal basis of the columns of a matrix of n x r, r <= n, also if they are
+/// dependent. Half types are computed in fp32.
 torch::Tensor orthonormal_basis(const torch::Tensor& matrix);
 
 }  // namespace lockstep

@@ -1,5 +1,3 @@
-// How the reducer makes its buckets, at first and anew.
-
 #include "lockstep/parallel/ddp/reducer.h"
 
 #include <algorithm>
@@ -17,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Returns a tensor on the bucket's memory that is no view in autograd's eyes: zero_grad(false)
+// Returns a tensor on the bucket's memory that is not a view for autograd: zero_grad(false)
 // detaches gradients in place, which views refuse.
 torch::Tensor place_in(
     const torch::Tensor& memory, std::int64_t offset, const torch::Tensor& like) {
@@ -41,7 +39,7 @@ void Reducer::build(const std::vector<std::size_t>& order) {
   for (const BucketPlan& plan : plans_) give_memory(plan);
 }
 
-// A sparse gradient is a bucket of its own and stays where it is.
+// A sparse gradient makes a separate bucket and stays where it is.
 void Reducer::give_memory(const BucketPlan& plan) {
   Bucket bucket{.parameters = plan.parameters};
   for (const std::size_t index : plan.parameters) slots_[index].bucket = buckets_.size();
@@ -113,7 +111,7 @@ void Reducer::attach() {
   }
 }
 
-// A backward that reaches no parameter, such as one of torch::autograd::grad, is no pass.
+// A backward that reaches no parameter, such as one of torch::autograd::grad, does not count.
 void Reducer::queue_end() {
   end_is_queued_ = true;
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
@@ -220,7 +218,7 @@ ReducerReport Reducer::report() const {
   return report;
 }
 
-// The others learn the reason too: they wait for this rank.
+// The others wait for this rank, so they must learn the reason.
 void Reducer::fail(const std::string& reason) const {
   group_.abort(reason);
   throw InvalidArgument(reason);

@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// Tells how the reducer has averaged gradients so far, on this rank.
+/// How the reducer has averaged gradients so far, on this rank.
 struct ReducerReport {
   std::int64_t passes = 0;       ///< backward passes that were synchronised
   std::size_t buckets = 0;       ///< a pass
@@ -29,10 +29,9 @@ struct ReducerReport {
   double communication_seconds = 0;  ///< from the first bucket's launch to the last one's end
   double exposed_seconds = 0;        ///< of these, spent launching, carrying forward and waiting
 
-  /// The share of communication that went on while backward computed, from 0 to 1; 0 if there
-  /// was none.
+  /// Returns the share of communication that overlapped with backward, from 0 to 1.
   double hidden_share() const;
-  /// Puts it into one line.
+  /// Returns it in one line.
   std::string to_string() const;
 };
 
@@ -59,20 +58,19 @@ struct ReducerOptions {
 ///     bucket 0 ====[ reduce ]====
 ///     bucket 1           ==============[ reduce ]  callback: wait
 ///
-/// The first backward fills buckets from the last parameter to the first. The order in which the
-/// gradients really came, that of rank 0, then cuts them anew; not so when parameters may be left
-/// out, for then each rank has an order of its own.
+/// The first backward fills buckets from the last parameter to the first. They are then cut anew in
+/// the order in which the gradients came on rank 0; not so when parameters may be left out, for
+/// then each rank has a different order.
 ///
 /// Note [Order of collectives]
-/// Every rank makes the same collectives in the same order, whatever its gradients did: the
-/// buckets, all of them, in their order; then what the ranks used; then what communication hooks
-/// do in a second step, in the order of the buckets again, and so on. So what is found out only at
-/// the end of backward, such as a parameter left out, fills its bucket before anything else is
-/// sent.
+/// Every rank makes the same collectives in the same order, whatever its gradients did: all buckets
+/// in their order; then which parameters the ranks used; then the second step of communication
+/// hooks, in the order of the buckets again, and so on. So a parameter that turns out to be left
+/// out at the end of backward fills its bucket before anything else is sent.
 ///
 /// Note [Backward inside backward]
-/// Checkpointed parts run a backward of their own inside the outer one, and the engine ends the
-/// inner one first. What ends the pass is therefore queued where the outer one starts, at the
+/// Checkpointed parts run another backward inside the outer one, and the engine ends the inner one
+/// first. What ends the pass is therefore queued where the outer one starts, at the
 /// outputs of forward (expect_backward); without them, where the first gradient comes.
 class Reducer {
  public:
@@ -83,21 +81,21 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Returns whether the backward passes from now on are synchronised; otherwise gradients only
-  /// accumulate locally.
+  /// Sets whether backward passes are synchronised from now on; if not, gradients only accumulate
+  /// locally.
   void set_synchronised(bool synchronised) { synchronised_ = synchronised; }
   bool is_synchronised() const { return synchronised_; }
 
   /// Ends the pass where the backward from these outputs ends, see Note [Backward inside backward].
   void expect_backward(const std::vector<torch::Tensor>& outputs);
 
-  /// Throws if an earlier backward was broken off by an exception: its gradients are lost.
+  /// Throws if an earlier backward ended by an exception: its gradients are lost.
   void check_no_pass_was_broken_off();
 
   /// Averages the gradients that have accumulated without synchronisation, as a backward pass would
   /// that adds nothing to them. A collective. A parameter without gradient is an error
-  /// (InvalidArgument on the rank that has it, and told to the others) unless unused parameters are
-  /// searched for or the graph is static.
+  /// (InvalidArgument on its rank, which aborts the others) unless unused parameters are searched
+  /// for or the graph is static.
   void reduce_accumulated();
 
   /// Lets the hook average the dense buckets from now on. Throws InvalidArgument if there is one.
@@ -106,19 +104,18 @@ class Reducer {
   /// What a pass does with the gradients.
   enum class Pass { kBackward, kAccumulated };
 
-  /// Has a function called before the first collective of each pass; it gives the number by which
-  /// the sum over all ranks is to be divided. None: the number of ranks.
+  /// Sets a function that is called before the first collective of each pass and returns the number
+  /// by which the sum over all ranks is divided. Without one: the number of ranks.
   using Announce = std::function<int(Pass)>;
   void set_announcement(Announce announce) { announce_ = std::move(announce); }
 
-  /// Makes the collectives of a pass of the others, contributing nothing. The gradients' memory is
+  /// Takes part in a pass of the others, contributing nothing. The gradients' memory is
   /// overwritten. The divisor is that of the others.
   void shadow(Pass pass, int divisor);
 
-  /// How long backward has waited for other ranks and reduced gradients so far.
+  /// Returns how long backward has waited for other ranks and reduced gradients so far.
   double communication_seconds() const { return report_.exposed_seconds; }
 
-  /// Tells of the passes so far.
   ReducerReport report() const;
 
   /// Returns the parameters of each bucket as they are now cut, for reports and tests.
@@ -185,7 +182,7 @@ class Reducer {
 
   // Of all passes. Equal on all ranks: agreed_, order_known_, rebuilt_.
   bool agreed_ = false;       // on what no rank uses, once for all if the graph is static
-  bool recorded_ = false;     // this rank knows what a pass of its own uses
+  bool recorded_ = false;     // this rank knows what its passes use
   bool order_known_ = false;  // a backward has shown an order of arrival
   bool rebuilt_ = false;
   bool same_graph_ = true;

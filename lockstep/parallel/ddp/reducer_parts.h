@@ -1,6 +1,6 @@
 #pragma once
 
-// The parts that the reducer's sources share.
+// Parts that the reducer's sources share.
 
 #include <memory>
 #include <string>
@@ -40,8 +40,7 @@ struct Reducer::Bucket {
   CommStep step = {};
 };
 
-/// Keeps the accumulation nodes of all parameters alive: if nobody keeps such a node, its hook
-/// never fires.
+/// Keeps the accumulation nodes of all parameters alive, for otherwise their hooks never fire.
 struct Reducer::Hooks {
   using Node =
       decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
@@ -50,7 +49,7 @@ struct Reducer::Hooks {
     std::uintptr_t key;
   };
   std::vector<Attached> attached;
-  /// Tells the hooks on outputs, which may outlive the reducer, whether it is there.
+  /// Shows the hooks on outputs, which may outlive the reducer, whether it still exists.
   std::shared_ptr<Reducer*> alive;
 };
 

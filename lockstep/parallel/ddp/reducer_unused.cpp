@@ -1,6 +1,7 @@
 // Parameters that a backward pass did not reach, or reached several times.
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/parallel/ddp/reducer.h"
 #include "lockstep/parallel/ddp/reducer_parts.h"
 
@@ -26,7 +27,7 @@ bool Reducer::is_complete(const Slot& slot) const {
   return !options_.static_graph || (recorded_ && slot.uses == slot.first_uses);
 }
 
-// What no pass of this rank uses is ready before the pass begins, so that its bucket can go early.
+// What no pass of this rank uses is ready from the start, so that its bucket can go early.
 void Reducer::prepare_never_used() {
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     Slot& slot = slots_[index];
@@ -91,10 +92,11 @@ void Reducer::compare_with_first_pass() {
 }
 
 void Reducer::fail_for_unused(const std::vector<std::size_t>& unused) const {
-  std::string names;
-  for (const std::size_t index : unused) names += (names.empty() ? "" : ", ") + slots_[index].name;
+  std::vector<std::string> names;
+  for (const std::size_t index : unused) names.push_back(slots_[index].name);
   fail(concat(
-      "DistributedDataParallel: backward on rank ", group_.rank(), " gave no gradient to ", names,
+      "DistributedDataParallel: backward on rank ", group_.rank(), " gave no gradient to ",
+      joined(names),
       "; if that is meant, construct it with "
       "DistributedDataParallelOptions().find_unused_parameters(true)"));
 }

@@ -2,30 +2,27 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
-#include <tuple>
 
 #include <fnmatch.h>
 
 #include <torch/nn/modules/embedding.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
 
-std::string describe(const std::string& name, const torch::Tensor& tensor) {
-  return concat(name, " ", c10::toString(tensor.scalar_type()), " ", tensor.sizes());
-}
-
 std::string describe_all(const NamedTensors& tensors) {
   std::string text;
-  for (const auto& [name, tensor] : tensors) text += describe(name, tensor) + "\n";
+  for (const auto& [name, tensor] : tensors) {
+    text += concat(name, " ", c10::toString(tensor.scalar_type()), " ", tensor.sizes(), "\n");
+  }
   return text;
 }
 
-// Texts differ in length: the lengths go first, then all padded to the longest.
-// They travel on the device of the tensors that they describe, which the group is sure to carry.
+// Texts differ in length: the lengths go first, then all padded to the longest, on the device of
+// the tensors that they describe, which the group is sure to support.
 std::vector<std::string> gather_texts(
     const std::string& text, const torch::Device& device, const ProcessGroup& group) {
   const auto gather = [&](const torch::Tensor& own) {
@@ -48,9 +45,8 @@ std::vector<std::string> gather_texts(
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  auto lines = split(text, '\n');
+  lines.pop_back();  // each line ends with a newline
   return lines;
 }
 
@@ -69,8 +65,6 @@ std::string first_difference(const std::string& own, const std::string& other) {
   }
   return "";
 }
-
-using Kind = std::tuple<at::ScalarType, std::string>;
 
 void broadcast_flat(
     const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
@@ -139,7 +133,7 @@ void check_same_on_all_ranks(
 void broadcast_all(const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
   if (group.size() == 1) return;
   const torch::NoGradGuard no_grad;
-  std::map<Kind, std::vector<torch::Tensor>> by_kind;
+  std::map<std::pair<at::ScalarType, std::string>, std::vector<torch::Tensor>> by_kind;
   for (const torch::Tensor& tensor : tensors) {
     by_kind[{tensor.scalar_type(), tensor.device().str()}].push_back(tensor.detach());
   }

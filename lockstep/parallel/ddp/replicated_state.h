@@ -14,13 +14,12 @@ namespace lockstep {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
-/// Checks that all ranks have the same tensors: number, names, types and shapes. A collective; what
-/// is said of differences is the same on every rank and names rank, tensor and shapes
-/// (InvalidArgument).
+/// Checks that all ranks have the same tensors: number, names, types and shapes. A collective;
+/// throws the same InvalidArgument on every rank, which names rank, tensor and shapes.
 void check_same_on_all_ranks(
     const std::string& what, const NamedTensors& tensors, const ProcessGroup& group);
 
-/// Copies the root's tensors into everyone's, coalesced by element type. A collective.
+/// Copies the root's tensors to all ranks, coalesced by element type. A collective.
 void broadcast_all(const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group);
 
 /// What the replicas of a model have in common: of a module, of the modules of a pipeline's
@@ -34,8 +33,8 @@ struct ReplicatedState {
   /// made with sparse(true) are known to have sparse gradients.
   void add(const torch::nn::Module& module, const std::string& prefix = "");
 
-  /// Leaves out what is named by one of the patterns (names or shell patterns). Throws
-  /// InvalidArgument if a pattern fits nothing.
+  /// Leaves out what matches one of the patterns (names or shell patterns). Throws InvalidArgument
+  /// if a pattern matches nothing.
   ReplicatedState without(const std::vector<std::string>& patterns) const;
 };
 

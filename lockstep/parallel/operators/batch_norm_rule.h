@@ -31,8 +31,8 @@ class BatchNormRule {
 /// Computes as LibTorch does, by the batch's statistics, and leaves the running ones alone.
 torch::Tensor batch_norm_without_running_statistics(const BatchNormCall& call);
 
-/// Applies a rule to the batch norm layers of this thread while it lives (see Note [Operator
-/// rules]). Evaluation is not touched.
+/// Applies a rule to the batch norm layers of this thread while it exists (see Note [Operator
+/// rules]). Evaluation is not affected.
 class [[nodiscard]] BatchNormScope {
  public:
   explicit BatchNormScope(BatchNormRule& rule);
@@ -47,9 +47,9 @@ class [[nodiscard]] BatchNormScope {
 
 /// Lets running statistics follow the whole batch although it passes in micro-batches.
 ///
-/// Each micro-batch is normalised by its own statistics, as without it; the running ones are
-/// updated once, by commit(), with mean and unbiased variance of all samples together. Statistics
-/// are merged by Chan's formulas, in the order of the micro-batches.
+/// Each micro-batch is normalised by its own statistics; the running ones are updated once, by
+/// commit(), with mean and unbiased variance of all samples together. Statistics are merged by
+/// Chan's formulas, in the order of the micro-batches.
 class DeferredBatchNorm final : public BatchNormRule {
  public:
   torch::Tensor batch_norm(const BatchNormCall& call) override;

@@ -9,7 +9,7 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
   library.fallback(torch::CppFunction::makeFallthrough());
 }
 
-// Not inline: who uses rules must link this file, for the registration above.
+// Not inline, so that a program with rules links this file and its registration above.
 OperatorRulesOn::OperatorRulesOn() : guard_(kOperatorRules) {}
 
 }  // namespace lockstep

@@ -10,12 +10,12 @@ namespace lockstep {
 ///
 /// Note [Operator rules]
 /// C++ modules hold their layers by type; a layer inside a user's block cannot be replaced, as
-/// Python does for SyncBatchNorm or torchgpipe for its deferred batch norm. What can be replaced is
-/// the operator that the layer calls. A rule is installed for a thread and a scope; while none is,
-/// LibTorch runs as if this file did not exist, and the operators without a rule never notice.
+/// Python does for SyncBatchNorm and torchgpipe for its deferred batch norm. What can be replaced
+/// is the operator that the layer calls. A rule is installed for a thread and a scope; without one,
+/// LibTorch runs as if this file did not exist, and operators without a rule are not affected.
 inline constexpr c10::DispatchKey kOperatorRules = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// Lets the rules of this thread be asked while it lives.
+/// Turns the rules of this thread on while it exists.
 class [[nodiscard]] OperatorRulesOn {
  public:
   OperatorRulesOn();
@@ -24,7 +24,7 @@ class [[nodiscard]] OperatorRulesOn {
   c10::impl::IncludeDispatchKeyGuard guard_;
 };
 
-/// Hides the rules while it lives: for a rule that calls the operator itself.
+/// Hides the rules while it exists: for a rule that calls the operator itself.
 class [[nodiscard]] OperatorRulesOff {
  public:
   OperatorRulesOff() : guard_(kOperatorRules) {}

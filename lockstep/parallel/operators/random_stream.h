@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// Lets the random operators of this thread (dropout, randn, ...) draw from a generator of its own
-/// while it lives, unless a call names one.
+/// Lets the random operators of this thread (dropout, randn, ...) draw from the given generator
+/// while it exists, unless a call names one.
 ///
 /// LibTorch has one generator a device for all threads, so replicas and stages that are threads
-/// would draw in the order of their chance meetings. With a stream each, a run repeats bit for bit,
-/// and a forward that is computed again for its activations sees the same dropout.
+/// would draw in a random order. With a stream each, a run repeats bit for bit, and a forward that
+/// is computed again for its activations sees the same dropout.
 ///
 ///     auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
 ///     const RandomStream stream(generator);
@@ -33,11 +33,10 @@ class [[nodiscard]] RandomStream {
   OperatorRulesOn on_;
 };
 
-/// Draws a seed from LibTorch's generator of the CPU, so that manual_seed() decides what streams
-/// that are made of it give.
+/// Draws a seed for streams from LibTorch's generator of the CPU, which manual_seed() sets.
 std::uint64_t draw_stream_seed();
 
-/// Makes the generator of one of many streams that a seed stands for, numbered by two indices.
+/// Makes the generator of one of the many streams of a seed, numbered by two indices.
 at::Generator make_stream_generator(std::uint64_t seed, std::size_t row, std::size_t column);
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ Tensor squared_norm(const Tensor& gradient) {
   return at::linalg_vector_norm(values, 2, {}, false, torch::kDouble).square();
 }
 
-// Summed where the gradients are: one value a device has to be waited for, not one a gradient.
+// Summed where the gradients are: waits for one value a device, not one a gradient.
 double local_squared_norm(const std::vector<Tensor>& gradients) {
   std::map<std::string, Tensor> sums;
   for (const Tensor& gradient : gradients) {

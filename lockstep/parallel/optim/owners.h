@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-/// Gives every parameter of every group the rank that owns it, so that the ranks' numbers of
-/// elements are about equal.
+/// Assigns every parameter of every group to a rank, with about equal numbers of elements.
 ///
 /// PyTorch's rule (ZeroRedundancyOptimizer): group by group, the largest parameter first (of equal
 /// ones the first), to the rank that has least so far (of equal ones the lowest). The same on all

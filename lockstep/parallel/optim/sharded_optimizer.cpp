@@ -1,6 +1,3 @@
-// Saving, loading and gathering of the state. The wrapped optimizer's own save and load are the one
-// way in which any optimizer can write its state down, so the ranks exchange that.
-
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 
 #include <algorithm>
@@ -18,7 +15,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
-#include "lockstep/parallel/optim/lending.h"
 #include "lockstep/parallel/optim/owners.h"
 
 namespace lockstep {
@@ -78,6 +74,35 @@ torch::Device device_of(const std::vector<torch::optim::OptimizerParamGroup>& gr
 }
 
 }  // namespace
+
+/// Lends parameters, with the options of their groups, and a state to an optimizer.
+class ShardedOptimizer::Lending {
+ public:
+  Lending(
+      torch::optim::Optimizer& borrower,
+      const std::vector<torch::optim::OptimizerParamGroup>& groups, const Parameters& parameters,
+      States& state)
+      : borrower_(borrower), state_(state) {
+    auto& lent = borrower_.param_groups();
+    lent.clear();
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      lent.emplace_back(parameters[group], groups[group].options().clone());
+    }
+    std::swap(borrower_.state(), state_);
+  }
+
+  ~Lending() {
+    std::swap(borrower_.state(), state_);
+    borrower_.param_groups().clear();
+  }
+
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
+
+ private:
+  torch::optim::Optimizer& borrower_;
+  States& state_;
+};
 
 ShardedOptimizer::ShardedOptimizer(std::unique_ptr<Optimizer> optimizer, ProcessGroup group)
     : Optimizer(std::vector<OptimizerParamGroup>(), defaults_of(optimizer.get())),
@@ -170,6 +195,8 @@ void ShardedOptimizer::forget_foreign_state() {
   std::swap(state_, kept);
 }
 
+// The wrapped optimizer's own save and load are the one way to write down any optimizer's state, so
+// the ranks exchange that.
 Tensor ShardedOptimizer::own_state_bytes() {
   const Lending lending(
       *optimizer_, param_groups_, shares()[static_cast<std::size_t>(group_.rank())], state_);

@@ -25,7 +25,7 @@ namespace lockstep {
 ///
 /// Note [Sharding]
 /// The wrapped optimizer holds no parameters between steps. For a step it is lent this rank's
-/// parameters, the groups' options and the state; so whatever it keeps is for this share only.
+/// parameters, the groups' options and the state, so it keeps state for this share only.
 class ShardedOptimizer final : public torch::optim::Optimizer {
  public:
   /// A collective. Throws InvalidArgument on every rank if the parameters differ in number, type or

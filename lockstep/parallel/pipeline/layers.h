@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A model as a chain of layers, each called with what the one before gave. Names are for
+/// A model as a chain of layers, each called with the output of the one before. Names are for
 /// messages; parameters keep the names that their modules give them.
 using Layers = torch::OrderedDict<std::string, torch::nn::AnyModule>;
 
@@ -19,7 +19,7 @@ Layers layers_of(const torch::nn::Sequential& net);
 /// Cuts a chain into stages of `balance[i]` layers each.
 ///
 /// Throws InvalidArgument that says what to do if the numbers do not add up to the layers or one is
-/// below 1, if a layer stands in the chain twice, or if two stages hold the same parameter.
+/// below 1, if a layer occurs twice, or if two stages hold the same parameter.
 ///
 ///     cut(layers, {2, 3})
 std::vector<Layers> cut(const Layers& layers, const std::vector<int>& balance);

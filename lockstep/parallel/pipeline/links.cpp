@@ -89,7 +89,7 @@ void GroupLinks::send(const Address& address, const Payload& payload) {
   poll();
 }
 
-// What goes out must go on while this rank waits: the other one may wait for it.
+// Sends must progress while this rank waits: the other one may wait for them.
 void GroupLinks::wait(Work work) {
   while (!sent_.empty() && !work.done()) poll();
   work.wait();

@@ -23,7 +23,7 @@ class Links {
   virtual ~Links() = default;
   virtual void send(const Address& address, const Payload& payload) = 0;
   virtual Payload receive(const Address& address) = 0;
-  /// Carries forward what is under way; throws if the pipeline was stopped.
+  /// Advances what is under way; throws if the pipeline was stopped.
   virtual void poll() = 0;
   /// Waits until everything sent has left.
   virtual void flush() = 0;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Returns the sizes of the micro-batches of a batch, as tensor_split cuts it, empty pieces left out:
+/// Returns the sizes of the micro-batches of a batch, as tensor_split cuts it, without empty ones:
 /// 5 in 4 is 2 1 1 1, 2 in 4 is 1 1. Throws InvalidArgument for chunks < 1 or an empty batch.
 std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch, int chunks);
 
@@ -39,18 +39,18 @@ class LossSum {
   std::vector<torch::Tensor> losses_;
 };
 
-/// Gives the first stage its micro-batches.
+/// Passes the micro-batches to the first stage.
 void put_inputs(Runner& runner, const torch::Tensor& input, const std::vector<std::int64_t>& sizes);
 
-/// Collects what the last stage gave for all micro-batches, joined along the batch.
+/// Returns the last stage's outputs for all micro-batches, joined along the batch.
 torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches);
 
-/// Gives the last stage the gradients of its outputs.
+/// Passes the gradients of its outputs to the last stage.
 void put_output_gradients(
     Runner& runner, int stages, const torch::Tensor& gradient,
     const std::vector<std::int64_t>& sizes);
 
-/// Collects the gradient of the input, undefined if it has none.
+/// Returns the gradient of the input, undefined if it has none.
 torch::Tensor take_input_gradient(Runner& runner, std::size_t micro_batches);
 
 }  // namespace lockstep

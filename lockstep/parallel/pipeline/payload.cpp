@@ -73,7 +73,7 @@ struct Form<ValueForm::kRecurrent> {
   }
 };
 
-// Calls visit(Form<...>, form) until one says true.
+// Calls visit(Form<...>, form) until one returns true.
 template <ValueForm... kForms>
 bool any_form(const auto& visit) {
   return (visit(Form<kForms>(), kForms) || ...);
@@ -148,8 +148,8 @@ std::vector<Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& form) {
     return true;
   });
   check(
-      known, "pipeline: a stage gave a value of type ", c10::demangle(value.type_info().name()),
-      "; between stages pass tensors, or a pair, tuple or vector of tensors");
+      known, "pipeline: a stage returned a value of type ", c10::demangle(value.type_info().name()),
+      "; pass tensors between stages, or a pair, tuple or vector of tensors");
   return tensors;
 }
 

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Names the forms in which values may pass from one stage to the next.
+/// The forms in which values may pass from one stage to the next.
 enum class ValueForm : std::int64_t {
   kTensor,
   kVector,  ///< std::vector<torch::Tensor>
@@ -40,7 +40,7 @@ struct Payload {
 /// Which way a payload goes.
 enum class Direction : std::int64_t { kForward, kBackward };
 
-/// Names a payload: the stage that shall take it, and the micro-batch.
+/// The address of a payload: the stage that takes it, and the micro-batch.
 struct Address {
   Direction direction = Direction::kForward;
   int stage = 0;
@@ -48,17 +48,16 @@ struct Address {
   friend auto operator<=>(const Address&, const Address&) = default;
 };
 
-/// Describes address, form, types and shapes of a payload in numbers, to be sent before its
-/// tensors.
+/// Returns address, form, types and shapes of a payload in numbers, to be sent before its tensors.
 std::vector<std::int64_t> describe(const Address& address, const Payload& payload);
 
-/// Reads a description, and makes the tensors that the payload's values are to be received into, on
-/// a device. Throws CommError if the numbers are not a description.
+/// Reads a description and makes tensors, on a device, into which the payload's values are
+/// received. Throws CommError if the numbers are not a description.
 std::pair<Address, Payload> read_description(
     const std::vector<std::int64_t>& numbers, torch::Device device);
 
-/// Gives the root's tensor to all ranks of a group, who need not know its type and shape. A
-/// collective; the tensor is looked at on the root alone.
+/// Sends the root's tensor to all ranks of a group, which need not know its type and shape. A
+/// collective; only the root's tensor matters.
 torch::Tensor broadcast_described(const torch::Tensor& tensor, int root, const ProcessGroup& group);
 
 }  // namespace lockstep

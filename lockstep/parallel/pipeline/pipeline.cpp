@@ -67,8 +67,8 @@ void Pipeline::run_rank(std::size_t rank, const std::vector<Action>& actions) {
   timing_[rank] = {watch.seconds(), links_[rank].waited_seconds() - waited};
 }
 
-// All stages have ended when this returns or throws. The first cause is what counts, not that the
-// others were stopped.
+// All stages have ended when this returns or throws. What is thrown is the first cause, not that
+// the others were stopped.
 void Pipeline::run(const std::vector<std::vector<Action>>& actions) {
   const ThreadModes modes;
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Trains a model that is cut into stages, each computed in a place of its own by a lasting thread.
+/// Trains a model that is cut into stages, each computed by a lasting thread in a separate place.
 ///
 ///     auto places = lockstep::cpu_places(2);
 ///     lockstep::Pipeline pipeline(lockstep::layers_of(net), {3, 4}, places,
@@ -26,8 +26,7 @@ namespace lockstep {
 ///     auto loss = pipeline.step(images, labels, loss_function);   // forward and backward
 ///     optimizer.step();
 ///
-/// Called like the module it gives the output, and backward() of what follows goes through the
-/// stages again:
+/// Called like the module it returns the output, and backward() goes through the stages again:
 ///
 ///     auto loss = loss_function(pipeline(images), labels);
 ///     loss.backward();
@@ -70,7 +69,7 @@ class Pipeline {
   /// Returns the parameters of all stages, in order.
   std::vector<torch::Tensor> parameters() const;
 
-  /// Tells of each place what it did in the last step.
+  /// Returns for each place what it did in the last step.
   std::vector<PipelineTiming> timing() const { return timing_; }
 
   /// Counts the forwards that were computed a second time, since the start.

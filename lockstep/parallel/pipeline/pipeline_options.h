@@ -5,12 +5,11 @@
 #include <torch/arg.h>
 #include <torch/types.h>
 
-#include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/schedule/schedule.h"
 
 namespace lockstep {
 
-/// What a loss function gives for a batch, so that micro-batches add up to the same.
+/// What a loss function returns for a batch, so that micro-batches add up to the same.
 enum class LossReduction {
   kMean,  ///< the mean over the samples: a micro-batch counts by its share of the batch
   kSum    ///< the sum over the samples
@@ -36,7 +35,7 @@ struct PipelineOptions {
   TORCH_ARG(LossReduction, reduction) = LossReduction::kMean;
 };
 
-/// Tells what one rank of a pipeline did in its last step.
+/// What one rank of a pipeline did in its last step.
 struct PipelineTiming {
   double seconds = 0;  ///< from its first action to its last
   double waited = 0;   ///< of them, waiting for other stages

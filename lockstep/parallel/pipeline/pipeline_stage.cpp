@@ -76,7 +76,7 @@ const Schedule& PipelineStage::schedule_for(std::size_t micro_batches) {
   return schedules_.emplace(micro_batches, made).first->second;
 }
 
-// The others wait for what this rank will never send: its failure must reach them.
+// The others wait for what this rank will never send, so its failure must reach them.
 void PipelineStage::run(const std::vector<Action>& actions) {
   const Stopwatch watch;
   const double waited = links_.waited_seconds();

@@ -25,7 +25,7 @@ struct PipelineGrid {
 /// InvalidArgument if they do not come out even.
 PipelineGrid make_pipeline_grid(const ProcessGroup& world, int ranks);
 
-/// Trains a model that is cut into stages, each on a rank of its own.
+/// Trains a model that is cut into stages, each on a separate rank.
 ///
 /// All ranks make the whole model, alike or not: each uses and trains its own layers only. They
 /// call step() with the same arguments; the first rank looks at the input alone, the last at the
@@ -77,7 +77,7 @@ class PipelineStage {
   /// Returns this rank's layers.
   const Layers& layers() const { return own_layers_; }
 
-  /// Tells what this rank did in the last step.
+  /// Returns what this rank did in the last step.
   PipelineTiming timing() const { return timing_; }
 
   /// Counts the forwards that were computed a second time, since the start.

@@ -31,7 +31,7 @@ void Runner::put(const Address& address, Payload payload) {
 
 Payload Runner::take(const Address& address) {
   auto found = here_.extract(address);
-  if (found.empty()) throw Error("pipeline: a value was asked for that no stage gave");
+  if (found.empty()) throw Error("pipeline: no stage has produced the value that was asked for");
   return std::move(found.mapped());
 }
 

@@ -18,13 +18,13 @@ class Runner {
 
   void begin_step(const StepPlan& plan);
 
-  /// Carries out actions in order; those that send or receive are taken care of by the others.
+  /// Carries out actions in order; transfers follow from the others.
   void run(const std::vector<Action>& actions);
 
-  /// Puts in what the first stage takes, or the gradient of what the last one gave.
+  /// Puts in the first stage's input, or the gradient of the last one's output.
   void put(const Address& address, Payload payload);
 
-  /// Takes out what the last stage gave, or the gradient of what the first one took.
+  /// Takes out the last stage's output, or the gradient of the first one's input.
   Payload take(const Address& address);
 
   void end_step();

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Keeps its input under a name for a later Pop, and hands it on.
+/// Keeps its input under a name for a later Pop, and returns it.
 ///
 /// A skip connection of a chain, wherever its ends lie: in one stage, or in two of a pipeline.
 ///
@@ -29,7 +29,7 @@ class StashImpl : public torch::nn::Cloneable<StashImpl> {
 };
 TORCH_MODULE(Stash);
 
-/// Joins its input with what the Stash of that name kept: by their sum, unless told otherwise.
+/// Joins its input with what the Stash of that name kept, by default by their sum.
 class PopImpl : public torch::nn::Cloneable<PopImpl> {
  public:
   using Join = std::function<torch::Tensor(torch::Tensor input, torch::Tensor kept)>;
@@ -49,8 +49,7 @@ TORCH_MODULE(Pop);
 /// What is kept between Stash and Pop, of one micro-batch.
 using SkipTable = std::map<std::string, torch::Tensor>;
 
-/// Makes Stash and Pop of this thread use a table while it lives; without one they use the thread's
-/// own.
+/// Makes Stash and Pop of this thread use a table while it exists, else they use the thread's.
 class [[nodiscard]] SkipScope {
  public:
   explicit SkipScope(SkipTable& table);

@@ -36,8 +36,8 @@ using StageLoss = std::function<torch::Tensor(torch::nn::AnyValue& output, int m
 struct StepPlan {
   int micro_batches = 1;
   std::uint64_t seed = 0;  ///< of dropout and the like
-  StageLoss loss =
-      nullptr;  ///< absent before the last stage, and where the outputs' gradients come in
+  /// Empty before the last stage, and where the outputs' gradients come from outside.
+  StageLoss loss = nullptr;
 };
 
 /// Computes one stage of a pipeline, micro-batch by micro-batch, and keeps what their backward
@@ -61,7 +61,7 @@ class Stage {
 
   /// Accumulates the parameters' gradients and returns those of the input, undefined where there is
   /// none. `gradient` holds one tensor for each of the output's, or undefined ones; where the plan
-  /// has a loss it is not looked at.
+  /// has a loss it is ignored.
   Payload backward(int micro_batch, const Payload& gradient);
 
   /// Returns the gradients of the input alone; backward_weight() does the rest.

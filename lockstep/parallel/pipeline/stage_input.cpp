@@ -13,8 +13,8 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// Returns the same memory as a tensor of its own: no view in autograd's eyes, though changes in place
-// are counted together.
+// Returns a tensor on the same memory that is not a view for autograd, though changes in place are
+// counted together.
 struct Enter : torch::autograd::Function<Enter> {
   static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& leaf) {
     torch::Tensor seen = leaf.variable_data();

@@ -5,14 +5,12 @@
 
 #include <torch/types.h>
 
-#include "lockstep/parallel/schedule/schedule.h"
-
 namespace lockstep {
 
 /// The tensors that came into a stage: leaves that collect gradients, and what the layers see.
 ///
-/// The layers see no leaf but a tensor with a history that shares its memory and version: a layer
-/// that works in place, such as a ReLU right after the cut, may do so as in the whole model.
+/// The layers see not the leaf but a tensor with a history that shares its memory and version, so a
+/// layer right after the cut may work in place, as in the whole model.
 struct StageInput {
   StageInput() = default;
   /// Takes the tensors to the device. Those that require gradients become leaves.
@@ -27,7 +25,7 @@ struct StageInput {
   std::vector<torch::Tensor> gradients() const;
 };
 
-/// Notices changes of tensors in place.
+/// Detects changes of tensors in place.
 class Unchanged {
  public:
   explicit Unchanged(std::vector<torch::Tensor> tensors);
@@ -39,11 +37,9 @@ class Unchanged {
   std::vector<std::int64_t> versions_;
 };
 
-/// Keeps what must not change while a forward is computed a second time: the batch counters of
-/// batch norm layers.
+/// Keeps the batch counters of batch norm layers, which a second forward must not change.
 class BatchCounters {
  public:
-  /// Takes the buffers of that name among those given.
   BatchCounters() = default;
   explicit BatchCounters(std::vector<torch::Tensor> counters);
   void save();

@@ -19,7 +19,7 @@ std::vector<std::vector<Action>> those_that(const Schedule& schedule, bool forwa
 
 }  // namespace
 
-// A schedule refuses what it cannot carry; asked here, the answer does not wait for the first step.
+// Made here, so that a refusal does not wait for the first step.
 void check_places(std::size_t places, std::size_t stages, const PipelineOptions& options) {
   check(places >= 1, "pipeline: at least one place is needed");
   check(

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Throws InvalidArgument that says what to do unless so many places can carry so many stages by
-/// the options' schedule.
+/// Throws InvalidArgument that says what to do unless these places can compute these stages by the
+/// options' schedule.
 void check_places(std::size_t places, std::size_t stages, const PipelineOptions& options);
 
 /// Throws InvalidArgument unless a step can be made with them: equal batch sizes, gradients on.
@@ -23,7 +23,7 @@ std::vector<StageSettings> plan_stages(
 std::vector<Stage> stages_of_rank(
     const std::vector<StageSettings>& settings, int rank, int ranks, torch::Device device);
 
-/// Give for each rank the forwards of a schedule, or everything but them, in its order.
+/// Return for each rank the forwards of a schedule, or everything else, in its order.
 std::vector<std::vector<Action>> only_forwards(const Schedule& schedule);
 std::vector<std::vector<Action>> only_backwards(const Schedule& schedule);
 

@@ -9,18 +9,16 @@
 
 namespace lockstep {
 
-/// Keeps the replicas of a stage, or of a whole pipeline, alike; with a group of one it does
-/// nothing.
+/// Keeps the replicas of a stage, or of a whole pipeline, equal; does nothing with a group of one.
 ///
-/// A step runs backward once for every micro-batch, so gradients are not reduced while they arrive
-/// but once, at the end of the step. Stages end at different times: the ones that are done reduce
-/// while the others still compute.
+/// A step runs backward once for every micro-batch, so gradients are reduced once, at the end of
+/// the step. Stages end at different times: those that are done reduce while the others compute.
 class StageReplicas {
  public:
   /// Gives every rank rank 0's parameters and buffers. A collective.
   StageReplicas(const Layers& layers, ProcessGroup group);
 
-  /// Lets the buffers follow rank 0. A collective.
+  /// Copies rank 0's buffers to all. A collective.
   void before_step();
   /// Averages the gradients, unless they accumulate. A collective then.
   void after_step();

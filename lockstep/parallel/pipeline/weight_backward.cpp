@@ -10,7 +10,11 @@
 namespace lockstep {
 namespace {
 
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::Engine;
 using torch::autograd::Node;
+using Tensors = std::vector<torch::Tensor>;
 
 // A leaf's own node ends the graph.
 bool is_leaf(const Node& node) { return node.num_outputs() == 0; }
@@ -38,17 +42,56 @@ std::vector<Node*> from_the_leaves_up(const std::vector<Node*>& roots) {
   return order;
 }
 
-// What a node knows of the parameters below it that are not yet a boundary node's.
+// What is below a node: whether an input, and which parameters no boundary node has yet.
 struct Below {
   bool input = false;
   std::vector<Node*> parameters;
 };
 
-using torch::autograd::Edge;
-using torch::autograd::edge_list;
-using torch::autograd::Engine;
-using torch::autograd::Node;
-using Tensors = std::vector<torch::Tensor>;
+/// A node that computes gradients of inputs and of parameters, with the parameters' own nodes.
+struct BoundaryNode {
+  Node* node = nullptr;
+  std::vector<Node*> parameters;
+};
+
+/// The boundary nodes of the graph below the roots; `inputs` are the inputs' own nodes.
+///
+/// The graph must have at least one way to an input. Every parameter below a root belongs to one
+/// boundary node; if one belongs to several, `separable` is false.
+struct GraphParts {
+  GraphParts(const std::vector<Node*>& roots, const std::unordered_set<Node*>& inputs) {
+    std::unordered_map<Node*, Below> below;
+    std::unordered_set<Node*> taken;
+    for (Node* node : from_the_leaves_up(roots)) {
+      Below& own = below[node];
+      if (is_leaf(*node)) {
+        own.input = inputs.contains(node);
+        if (!own.input) own.parameters.push_back(node);
+        continue;
+      }
+      std::unordered_set<Node*> parameters;
+      for (const auto& edge : node->next_edges()) {
+        if (!edge.function) continue;
+        const Below& other = below[edge.function.get()];
+        own.input |= other.input;
+        // Those under a node that leads to an input are that node's.
+        if (!other.input) parameters.insert(other.parameters.begin(), other.parameters.end());
+      }
+      own.parameters.assign(parameters.begin(), parameters.end());
+      if (!own.input || own.parameters.empty()) continue;
+      for (Node* parameter : own.parameters) separable &= taken.insert(parameter).second;
+      boundary.push_back({node, own.parameters});
+    }
+    // Ways from a root to parameters alone, past every input.
+    for (Node* root : roots) {
+      if (root != nullptr && !below[root].input && !below[root].parameters.empty())
+        separable = false;
+    }
+  }
+
+  std::vector<BoundaryNode> boundary;
+  bool separable = true;
+};
 
 edge_list edges_of(const Tensors& tensors) {
   edge_list edges;
@@ -91,35 +134,6 @@ void accumulate(const torch::Tensor& leaf, const torch::Tensor& gradient) {
 }
 
 }  // namespace
-
-GraphParts::GraphParts(const std::vector<Node*>& roots, const std::unordered_set<Node*>& inputs) {
-  std::unordered_map<Node*, Below> below;
-  std::unordered_set<Node*> taken;
-  for (Node* node : from_the_leaves_up(roots)) {
-    Below& own = below[node];
-    if (is_leaf(*node)) {
-      own.input = inputs.contains(node);
-      if (!own.input) own.parameters.push_back(node);
-      continue;
-    }
-    std::unordered_set<Node*> parameters;
-    for (const auto& edge : node->next_edges()) {
-      if (!edge.function) continue;
-      const Below& other = below[edge.function.get()];
-      own.input |= other.input;
-      // Those under a node that leads to an input are that node's.
-      if (!other.input) parameters.insert(other.parameters.begin(), other.parameters.end());
-    }
-    own.parameters.assign(parameters.begin(), parameters.end());
-    if (!own.input || own.parameters.empty()) continue;
-    for (Node* parameter : own.parameters) separable &= taken.insert(parameter).second;
-    boundary.push_back({node, own.parameters});
-  }
-  // Ways from a root to parameters alone, past every input.
-  for (Node* root : roots) {
-    if (root != nullptr && !below[root].input && !below[root].parameters.empty()) separable = false;
-  }
-}
 
 void WeightBackward::run() {
   auto& engine = Engine::get_default_engine();

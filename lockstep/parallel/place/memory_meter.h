@@ -17,13 +17,13 @@ struct MemoryUse {
   friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
 };
 
-/// Counts the bytes of tensors that are allocated while it lives, on any device, by this thread and
-/// by those that take over its modes (see ThreadModes), as the stages of a Pipeline do.
+/// Counts the bytes of tensors that are allocated while it exists, on any device, by this thread
+/// and by those that take over its modes (see ThreadModes), as the stages of a Pipeline do.
 ///
-/// Each thread is known by its name, which a PlaceWorker gave it. A tensor counts for the thread
-/// that allocated it until it is freed, whoever frees it. One that is freed where the meter does
-/// not look, by a thread without its modes, counts on until its memory is allocated again. LibTorch
-/// has one such place for a profiler: the innermost meter alone sees allocations.
+/// Threads go by their names, which a PlaceWorker sets. A tensor counts for the thread that
+/// allocated it until any thread frees it; one that is freed by a thread without the meter's modes
+/// counts until its memory is allocated again. LibTorch has one such place for a profiler: only the
+/// innermost meter sees allocations.
 ///
 ///     lockstep::MemoryMeter meter;
 ///     pipeline.step(images, labels, loss);
@@ -32,13 +32,14 @@ class MemoryMeter {
  public:
   MemoryMeter();
 
-  /// Tells of all threads together. The peak is that of the sum, not the sum of the peaks.
+  /// Returns the use of all threads together. The peak is that of the sum, not the sum of the
+  /// peaks.
   MemoryUse total() const;
 
-  /// Tells of each thread that has allocated.
+  /// Returns the use of each thread that has allocated.
   std::map<std::string, MemoryUse> by_thread() const;
 
-  /// Lets the peaks begin anew from what is alive now.
+  /// Restarts the peaks from what is alive now.
   void reset_peaks();
 
  private:

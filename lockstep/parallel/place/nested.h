@@ -23,8 +23,7 @@ namespace lockstep {
 // Note [Nested values]
 // What goes into a module and comes out of it is a tensor or a structure of tensors: pair, tuple,
 // array, vector, optional, map, unordered_map, torch::OrderedDict, within each other. Everything
-// else (a number, a string, a vector of numbers) is plain: it holds no tensor and is passed on as
-// it is.
+// else (a number, a string, a vector of numbers) is plain and passed on as it is.
 //
 // The order of the tensors is that of the elements; of a map, that of its keys, so that two equal
 // maps have one order; of an OrderedDict, that of insertion. Undefined tensors count.
@@ -42,8 +41,8 @@ struct Traits {
   static bool alike(const T& a, const T& b) {
     static_assert(
         std::equality_comparable<T>,
-        "a plain value that several computations give must be comparable, so that it can be told "
-        "whether they agree: give it an operator==, or return tensors");
+        "a plain value that several computations return must be comparable, to see whether they "
+        "agree: give it an operator==, or return tensors");
     return a == b;
   }
 };
@@ -75,8 +74,8 @@ void visit_tensors(T& value, const Visitor& visitor) {
   if constexpr (Nested<T>) nested::Traits<std::remove_cvref_t<T>>::visit(value, visitor);
 }
 
-/// Returns whether two values have the same structure: the same sizes and keys, tensors defined in the
-/// same places, and equal plain values.
+/// Returns whether two values have the same structure: the same sizes and keys, tensors defined in
+/// the same places, and equal plain values.
 template <typename T>
 bool same_structure(const T& a, const T& b) {
   return nested::Traits<T>::alike(a, b);

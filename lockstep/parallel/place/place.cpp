@@ -1,12 +1,82 @@
 #include "lockstep/parallel/place/place.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <fstream>
 #include <set>
+#include <system_error>
+#include <tuple>
 #include <utility>
+
+#include <sched.h>
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/place/cores.h"
+
+namespace lockstep::place {
+namespace {
+
+int topology(int core, const char* name) {
+  std::ifstream file(concat("/sys/devices/system/cpu/cpu", core, "/topology/", name));
+  int value = 0;
+  file >> value;
+  return value;
+}
+
+}  // namespace
+
+std::vector<int> allowed_cores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (::sched_getaffinity(0, sizeof(mask), &mask) != 0) {
+    throw std::system_error(errno, std::generic_category(), "cpu_places: sched_getaffinity");
+  }
+  std::vector<std::tuple<int, int, int>> found;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(static_cast<std::size_t>(core), &mask)) continue;
+    found.emplace_back(topology(core, "physical_package_id"), topology(core, "core_id"), core);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<int> cores;
+  for (const auto& [package, physical, core] : found) cores.push_back(core);
+  return cores;
+}
+
+std::vector<std::vector<int>> divide_cores(const std::vector<int>& cores, int count) {
+  check(count >= 1, "divide_cores: the number of sets must be at least 1: ", count);
+  check(!cores.empty(), "divide_cores: there are no cores");
+  const auto sets = static_cast<std::size_t>(count);
+  std::vector<std::vector<int>> divided;
+  if (cores.size() < sets) {
+    for (std::size_t i = 0; i < sets; ++i) divided.push_back({cores[i % cores.size()]});
+    return divided;
+  }
+  auto next = cores.begin();
+  for (std::size_t i = 0; i < sets; ++i) {
+    const std::size_t size = cores.size() / sets + (i < cores.size() % sets ? 1 : 0);
+    const auto end = next + static_cast<std::ptrdiff_t>(size);
+    divided.emplace_back(next, end);
+    next = end;
+  }
+  return divided;
+}
+
+std::string core_ranges(std::vector<int> cores) {
+  std::sort(cores.begin(), cores.end());
+  std::string text;
+  for (std::size_t first = 0; first < cores.size();) {
+    std::size_t last = first;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+    text += concat(text.empty() ? "" : ",", cores[first]);
+    if (last > first) text += concat("-", cores[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+}  // namespace lockstep::place
 
 namespace lockstep {
 

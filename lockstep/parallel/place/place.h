@@ -5,12 +5,29 @@
 
 #include <torch/types.h>
 
+namespace lockstep::place {
+
+/// Lists the cores that the calling thread may use, neighbours first: threads of one core, then
+/// cores of one socket. Throws std::system_error if the operating system does not report them.
+std::vector<int> allowed_cores();
+
+/// Divides cores into `count` >= 1 contiguous sets, the first ones larger by one where it does not
+/// come out even. Fewer cores than sets: each set has one core, and sets share cores in turn.
+///
+///     divide_cores({0, 1, 2}, 2)   // {0, 1} {2}
+///     divide_cores({0, 1}, 3)      // {0} {1} {0}
+std::vector<std::vector<int>> divide_cores(const std::vector<int>& cores, int count);
+
+/// Returns cores as ranges: `0-3,8`.
+std::string core_ranges(std::vector<int> cores);
+
+}  // namespace lockstep::place
+
 namespace lockstep {
 
 /// Where one replica or one stage computes: a set of CPU cores, or an accelerator.
 ///
-/// So "two devices" means something on a machine without GPUs. `cores` is empty for an accelerator,
-/// and for a CPU place whose threads are pinned nowhere.
+/// `cores` is empty for an accelerator, and for a CPU place whose threads are not pinned.
 struct Place {
   torch::Device device = torch::kCPU;
   std::vector<int> cores = {};
@@ -20,8 +37,8 @@ struct Place {
 
 /// Divides the cores that the calling thread may use into `count` places, neighbours together.
 ///
-/// More places than cores share the cores in turn: everything works, nothing is faster, and
-/// oversubscribed() says so. Throws InvalidArgument if count < 1.
+/// More places than cores share the cores in turn: it works, but nothing is faster, see
+/// oversubscribed(). Throws InvalidArgument if count < 1.
 ///
 ///     auto places = lockstep::cpu_places(2);   // on four cores: 0-1 and 2-3
 std::vector<Place> cpu_places(int count);
@@ -35,7 +52,7 @@ std::vector<Place> device_places(torch::DeviceType type);
 /// Returns whether two of the places share a core or an accelerator.
 bool oversubscribed(const std::vector<Place>& places);
 
-/// Writes a place for people: `cpu cores 0-3`, `cpu`, `cuda:1`.
+/// Returns a place in words: `cpu cores 0-3`, `cpu`, `cuda:1`.
 std::string describe(const Place& place);
 
 }  // namespace lockstep

@@ -16,8 +16,7 @@
 namespace lockstep {
 namespace {
 
-// About ten microseconds: a hand-over within a step is met awake, and the cores of a longer one are
-// left to those who compute.
+// About ten microseconds: short enough to leave the cores to other threads in a longer wait.
 constexpr int kSpins = 300;
 
 void pause() {
@@ -43,8 +42,7 @@ void pin_this_thread(const Place& place) {
   }
 }
 
-// The order matters: LibTorch gives each thread that asks for the first time the number that was
-// set last in any thread, so asking comes before setting.
+// A thread that asks for the first time gets the number that was set last in any thread: ask first.
 void use_one_thread_per_core(const Place& place) {
   if (place.cores.empty()) return;
   (void)at::get_num_threads();

@@ -14,8 +14,8 @@ namespace lockstep {
 /// A lasting thread that computes in a place: pinned to its cores with as many OpenMP threads as
 /// cores, or with its accelerator as the current device.
 ///
-/// One thread at a time gives it tasks, one task after the other. It takes none of that thread's
-/// modes over: see ThreadModes.
+/// One thread at a time gives it tasks, one after the other. That thread's modes are not taken
+/// over: see ThreadModes.
 ///
 ///     PlaceWorker worker(place, "replica 1");
 ///     worker.begin([&] { output = net->forward(input); });
@@ -52,7 +52,7 @@ class PlaceWorker {
 
   Place place_;
   std::atomic<State> state_{State::kIdle};
-  // Who may touch these two is decided by the state.
+  // The state decides which thread may touch these two.
   std::function<void()> task_;
   std::exception_ptr exception_;
   std::thread thread_;

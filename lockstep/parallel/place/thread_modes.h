@@ -10,9 +10,8 @@
 
 namespace lockstep {
 
-/// What LibTorch keeps per thread and a worker must take over: gradients on or off, inference
-/// mode, autocast with its types and cache, hooks on saved tensors, how denormal numbers are
-/// treated.
+/// What LibTorch keeps per thread and a worker must take over: gradients on or off, inference mode,
+/// autocast with its types and cache, hooks on saved tensors, how denormal numbers are treated.
 ///
 /// A new thread has autocast off and gradients on, whatever its creator had: without this, a
 /// replica in a thread would compute something else than the module in the caller's.

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -35,15 +35,6 @@ std::optional<ActionKind> kind_of(std::string_view text) {
   return found->second;
 }
 
-// Digits only: from_chars alone would take a minus sign.
-std::optional<int> number_in(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || text.front() == '-') return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 bool is_compute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
@@ -57,11 +48,11 @@ Action parse_action(std::string_view text) {
   const std::size_t kind_at = std::min(text.find_first_not_of(kDigits), text.size());
   const std::size_t kind_end = text.find_last_not_of(kDigits) + 1;  // npos + 1 is 0
   const std::size_t kind_size = kind_end > kind_at ? kind_end - kind_at : 0;
-  const auto stage = number_in(text.substr(0, kind_at));
+  const auto stage = parse_number<int>(text.substr(0, kind_at));
   const auto kind = kind_of(text.substr(kind_at, kind_size));
-  const auto micro_batch = number_in(text.substr(kind_at + kind_size));
+  const auto micro_batch = parse_number<int>(text.substr(kind_at + kind_size));
   check(
-      stage && kind && micro_batch, "parse_action: this is no action: '", text,
+      stage && kind && micro_batch, "parse_action: not an action: '", text,
       "'; write stage, kind (F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B) and micro-batch, as 1F0");
   return {*stage, *kind, *micro_batch};
 }

@@ -30,7 +30,7 @@ struct Action {
 /// Returns whether the action computes; the others transfer.
 bool is_compute(ActionKind kind);
 
-/// Writes an action as PyTorch does: `1F0`, `2I1`, `0W3`, `0B3`, `2SEND_B2`, `1RECV_F1`.
+/// Returns an action as PyTorch writes it: `1F0`, `2I1`, `0W3`, `0B3`, `2SEND_B2`, `1RECV_F1`.
 std::string to_string(const Action& action);
 
 /// Reads what to_string writes. Throws InvalidArgument that repeats the text.

@@ -58,7 +58,7 @@ class Execution {
       if (next_[rank] == schedule_.actions[rank].size()) continue;
       const Action& action = schedule_.actions[rank][next_[rank]];
       throw InvalidArgument(concat(
-          "schedule: rank ", rank, " waits for ever in ", to_string(action), ": ",
+          "schedule: rank ", rank, " waits forever in ", to_string(action), ": ",
           to_string(missing_for(action).front()), " never comes before it"));
     }
   }

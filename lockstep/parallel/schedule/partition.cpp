@@ -5,10 +5,10 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <string>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -115,13 +115,9 @@ void check_parts(std::size_t layers, int parts) {
 }
 
 std::string list_of(const std::vector<int>& numbers) {
-  std::ostringstream text;
-  text << "[";
-  for (std::size_t index = 0; index < numbers.size(); ++index) {
-    text << (index == 0 ? "" : ", ") << numbers[index];
-  }
-  text << "]";
-  return text.str();
+  std::vector<std::string> words;
+  for (const int number : numbers) words.push_back(std::to_string(number));
+  return concat("[", joined(words), "]");
 }
 
 constexpr const char* kAdvice = "; balance_by_time or balance_by_size find a balance";

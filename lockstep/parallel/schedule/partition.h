@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Cuts a chain of layers into blocks so that the largest block costs as little as possible; returns
-/// the number of layers of each block, at least 1.
+/// Cuts a chain of layers into blocks so that the largest block costs as little as possible;
+/// returns the number of layers of each block, at least 1.
 ///
 /// Of several such cuts it takes the most even one (least sum of squares, then of the numbers of
 /// layers), then the one whose first blocks are shorter, because the first stages of a pipeline
@@ -16,7 +16,7 @@ namespace lockstep {
 ///     partition({1, 2, 3, 4, 5, 6}, 2)  // {4, 2}
 std::vector<int> partition(const std::vector<double>& costs, int parts);
 
-/// Cuts as partition does if all layers cost the same: the last blocks take what is over.
+/// Cuts as partition does if all layers cost the same: the last blocks take the rest.
 std::vector<int> partition_by_count(std::size_t layers, int parts);
 
 /// Checks a balance made by hand: layers per stage. Throws InvalidArgument with advice if an entry

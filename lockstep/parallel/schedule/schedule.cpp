@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -27,10 +28,18 @@ struct Shape {
 };
 
 // Note [Schedules]
-// All schedules are one form: a rank runs some forwards ahead (the warm-up), then a forward and a
+// All schedules have one form: a rank runs some forwards ahead (the warm-up), then a forward and a
 // backward in turn until the forwards are used up, then the backwards that remain. The kinds differ
 // in the length of the warm-up, in the order of the micro-batches over the stages of a rank, and in
 // whether the weights' gradients are a part of the backward or follow it by some micro-batches.
+//
+//     clock           0  1  2  3  4  5  6  7  8  9 10 11 12 13 14        F2 = forward of
+//     micro-batch 2 gpipe  stage 0  F0 F1 F2 F3  .  .  . B0  = B1  = B2  = B3  =       warm-up: all
+//            stage 1   . F0 F1 F2 F3 B0  = B1  = B2  = B3  =  .  .
+//     1f1b   stage 0  F0 F1  .  . B0  = F2 B1  = F3 B2  =  . B3  =       warm-up: the stages after
+//            stage 1   . F0 B0  = F1 B1  = F2 B2  = F3 B3  =  .  .
+//     zero-  stage 0  F0 F1  . I0 W0 F2 I1 W1 F3 I2 W2 I3 W3             I, W: the backward's
+//     halves bubble stage 1   . F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3
 struct Form {
   int warm_up;
   std::optional<int> weight_delay;  // in backwards; nothing: one whole backward
@@ -129,15 +138,15 @@ void check_numbers(ScheduleKind kind, int ranks, int stages, int micro_batches) 
   check(stages >= 1, name_of(kind), ": at least one stage is needed: ", stages);
   check(
       micro_batches >= 1, name_of(kind),
-      ": the batch must be cut into at least 1 chunk (micro-batch): ", micro_batches,
-      "; 1 is no cut at all");
+      ": the batch must be cut into at least 1 micro-batch: ", micro_batches,
+      "; 1 leaves it whole");
   check_places(kind, ranks, stages);
 }
 
 std::string known_names() {
-  std::string text;
-  for (const auto& [name, kind] : kNames) text += concat(text.empty() ? "" : ", ", name);
-  return text;
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kNames) names.emplace_back(name);
+  return joined(names);
 }
 
 }  // namespace

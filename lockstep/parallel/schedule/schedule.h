@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Names the order in which the stages of a pipeline take the micro-batches.
+/// The order in which the stages of a pipeline take the micro-batches.
 enum class ScheduleKind {
   kSequential,   ///< model parallel: one micro-batch goes all the way there and back, then the next
   kGPipe,        ///< all forwards, then all backwards, first micro-batch first
@@ -31,7 +31,7 @@ struct Schedule {
   int micro_batches = 0;
   std::vector<std::vector<Action>> actions;  ///< per rank
 
-  /// The rank that computes a stage: stages go round the ranks.
+  /// Returns the rank that computes a stage: stages go round the ranks.
   int rank_of(int stage) const { return stage % ranks; }
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -46,21 +46,19 @@ Schedule make_schedule(ScheduleKind kind, int ranks, int stages, int micro_batch
 
 /// What a receive in a schedule does, and so where it stands.
 enum class Receives {
-  /// It only announces that a value may come; the action that needs the value waits. It stands as
-  /// early as the sender's place in time, so that transfer and computation overlap. PyTorch's
-  /// order.
+  /// It only announces that a value may come; the action that needs the value waits. It comes as
+  /// early as the send does, so that transfer and computation overlap. PyTorch's order.
   kPosted,
-  /// It waits for the value. It stands directly before the action that needs the value: earlier, it
-  /// would keep the rank from computing what it can.
+  /// It waits for the value, and so comes directly before the action that needs the value.
   kBlocking
 };
 
 /// Inserts sends and receives wherever neighbouring stages are on different ranks; a send directly
 /// follows the action that computes its value.
 ///
-/// The lists of kPosted cannot deadlock even where receives wait and sends wait for their receives;
-/// but that is slow: 1F1B of 2 ranks and 8 micro-batches takes 40 units of time instead of 27. With
-/// kBlocking a send must not wait.
+/// The lists of kPosted cannot deadlock even if sends and receives both wait, but that is slow:
+/// 1F1B of 2 ranks and 8 micro-batches takes 40 units of time instead of 27. With kBlocking a send
+/// must not wait.
 Schedule with_transfers(const Schedule& schedule, Receives receives = Receives::kPosted);
 
 /// Replaces a BackwardInput that is directly followed by its own BackwardWeight with one Backward:
@@ -68,12 +66,12 @@ Schedule with_transfers(const Schedule& schedule, Receives receives = Receives::
 Schedule with_merged_backward(const Schedule& schedule);
 
 /// Checks that the schedule computes every micro-batch of every stage exactly once, forward before
-/// backward, on the stage's rank, and that no rank waits for ever. Throws InvalidArgument that
+/// backward, on the stage's rank, and that no rank waits forever. Throws InvalidArgument that
 /// names rank and action.
 void check_schedule(const Schedule& schedule);
 
-/// For which micro-batches a stage keeps only its inputs and computes the activations again
-/// when backward needs them.
+/// The micro-batches of which a stage keeps only the inputs and computes the activations again when
+/// backward needs them.
 enum class Checkpoint {
   kNever,
   kExceptLast,  ///< the last one's backward follows its forward closely in most schedules

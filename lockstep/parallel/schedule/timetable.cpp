@@ -35,7 +35,7 @@ double cost_of(const ActionCosts& costs, ActionKind kind) {
   }
 }
 
-// What a transfer in the schedule meets: its send may still be under way when the receive begins.
+// A receive may begin while its send is still under way.
 bool is_receive(ActionKind kind) { return kind == kReceiveForward || kind == kReceiveBackward; }
 
 // When the input of an action is there.
@@ -64,7 +64,7 @@ int most_live(const std::vector<Action>& actions) {
 int whole(double time) {
   const double rounded = std::round(time);
   check(
-      std::abs(time - rounded) < 1e-9, "to_table: a time is no whole number of units: ", time,
+      std::abs(time - rounded) < 1e-9, "to_table: a time is not a whole number of units: ", time,
       "; simulate with costs that are");
   return static_cast<int>(rounded);
 }

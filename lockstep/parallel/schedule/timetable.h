@@ -14,8 +14,8 @@ struct ActionCosts {
   double backward_weight = 1;
   /// The cost of kBackward: input and weight together.
   double backward = 2;
-  /// The time between sending and having received. Without transfers in the schedule it passes
-  /// while the ranks compute; a send or a receive that the schedule holds keeps its rank busy.
+  /// The time from sending to having received. Without transfers in the schedule it passes while
+  /// the ranks compute; a send or receive in the schedule keeps its rank busy.
   double transfer = 0;
 };
 
@@ -32,11 +32,12 @@ struct Timetable {
   int stages = 0;
   std::vector<std::vector<TimedAction>> ranks;
   double length = 0;
-  /// Is, per rank, the largest number of forwards whose backward is not over: so many activations
-  /// of a stage are kept. A split backward is over when the weights have their gradient.
+  /// Per rank, the largest number of forwards whose backward is not over, which is how many
+  /// activations of a stage are kept. A split backward is over when the weights have their
+  /// gradient.
   std::vector<int> most_live_activations;
 
-  /// The share of the time of all ranks in which they do not compute.
+  /// Returns the share of all ranks' time in which they do not compute.
   double idle_share() const;
 };
 
@@ -49,12 +50,13 @@ Timetable simulate(const Schedule& schedule, const ActionCosts& costs);
 /// and ends are whole numbers.
 std::string to_table(const Timetable& timetable);
 
-/// Returns the idle share of a schedule whose forwards take as long as each half of a backward, free
-/// transfers, by its closed form: sequential 1 - 1/p, GPipe and 1F1B (p-1)/(m+p-1), interleaved
-/// (p-1)/(vm+p-1), zero-bubble (p-1)/(3vm+p-1), with p ranks, v stages each, m micro-batches.
+/// Returns the idle share of a schedule whose forwards take as long as each half of a backward,
+/// free transfers, by its closed form: sequential 1 - 1/p, GPipe and 1F1B (p-1)/(m+p-1),
+/// interleaved (p-1)/(vm+p-1), zero-bubble (p-1)/(3vm+p-1), with p ranks, v stages each, m
+/// micro-batches.
 ///
-/// Interleaved and zero-bubble reach it if m is a multiple of p, and idle longer otherwise:
-/// simulate() then tells. Throws as make_schedule.
+/// Interleaved and zero-bubble reach it if m is a multiple of p, and idle longer otherwise,
+/// as simulate() shows. Throws as make_schedule.
 double bubble_share(ScheduleKind kind, int ranks, int stages, int micro_batches);
 
 }  // namespace lockstep

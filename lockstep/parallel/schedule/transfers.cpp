@@ -34,9 +34,9 @@ std::optional<Transfer> transfer_after(const Schedule& schedule, const Action& a
 
 // Note [Transfers]
 // The ranks go round by round, at most one action each, as in the tables of unit times; PyTorch's
-// pipelining does the same. Whoever computes a value that another rank needs writes both the send
-// and, into the other's list, the receive: all sends and receives then have one common order in
-// which each pair meets, so ranks that follow their lists cannot wait for each other in a circle.
+// pipelining does the same. A rank that computes a value for another writes both the send and, into
+// the other's list, the receive. So all sends and receives have one common order, and ranks that
+// follow their lists cannot wait for each other in a circle.
 class TransferInsertion {
  public:
   explicit TransferInsertion(const Schedule& schedule)

@@ -25,6 +25,17 @@
 namespace lockstep {
 namespace {
 
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The statistics of each channel of a batch, enough to merge several batches.
+struct ChannelStatistics {
+  torch::Tensor count;    ///< double [1]: values a channel
+  torch::Tensor mean;     ///< double [C]
+  torch::Tensor squares;  ///< double [C]: sum of squared deviations from the mean
+};
+
 bool is_half(const torch::Tensor& input) {
   return input.scalar_type() == torch::kHalf || input.scalar_type() == torch::kBFloat16;
 }
@@ -38,11 +49,40 @@ std::tuple<torch::Tensor, torch::Tensor> mean_and_variance(const torch::Tensor& 
   return at::batch_norm_update_stats(input, running, running.clone(), 0);
 }
 
-using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+std::int64_t values_per_channel(const torch::Tensor& input) {
+  return input.size(1) == 0 ? 0 : input.numel() / input.size(1);
+}
 
-/// What a layer has beside what gradients are computed for.
+// Of a batch [N, C, ...], which may be empty.
+ChannelStatistics channel_statistics(const torch::Tensor& input) {
+  const auto count = values_per_channel(input);
+  const auto options = input.options().dtype(torch::kDouble);
+  const auto counts = at::full({1}, static_cast<double>(count), options);
+  if (count == 0) {
+    return {counts, at::zeros({input.size(1)}, options), at::zeros({input.size(1)}, options)};
+  }
+  const auto [mean, variance] = mean_and_variance(input);
+  return {counts, mean.to(torch::kDouble), variance.to(torch::kDouble) * counts};
+}
+
+// One row of 2 C + 1 doubles.
+torch::Tensor to_row(const ChannelStatistics& statistics) {
+  return at::cat({statistics.count, statistics.mean, statistics.squares});
+}
+
+// Reads rows [W, 2 C + 1] as the statistics of all W batches together. Merging deviations instead
+// of sums of squares keeps the variance of values far from zero.
+ChannelStatistics merge_rows(const torch::Tensor& rows) {
+  const auto channels = (rows.size(1) - 1) / 2;
+  const auto counts = rows.narrow(1, 0, 1);
+  const auto means = rows.narrow(1, 1, channels);
+  const auto squares = rows.narrow(1, 1 + channels, channels);
+  const auto count = counts.sum(0);
+  const auto mean = (counts * means).sum(0) / count;
+  return {count, mean, (squares + counts * (means - mean).square()).sum(0)};
+}
+
+/// What a layer has besides the inputs of its gradients.
 struct Layer {
   const Tensor& running_mean;
   const Tensor& running_var;
@@ -66,7 +106,7 @@ ChannelStatistics of_all_ranks(const Tensor& input, const ProcessGroup& group) {
   const auto rows = at::empty({group.size(), own.size(0)}, own.options());
   group.all_gather(rows.view({-1}), own).wait();
   const auto all = merge_rows(rows);
-  // Who has two values need not ask: reading a number waits for an accelerator.
+  // With two values there is no need to ask, and to wait for an accelerator.
   check(
       values_per_channel(input) > 1 || all.count.item<double>() > 1,
       "sync_batch_norm: all ranks together need more than one value a channel, input ",
@@ -172,35 +212,6 @@ variable_list SyncBatchNormFunction::backward(AutogradContext* context, variable
 }
 
 }  // namespace
-
-std::int64_t values_per_channel(const torch::Tensor& input) {
-  return input.size(1) == 0 ? 0 : input.numel() / input.size(1);
-}
-
-ChannelStatistics channel_statistics(const torch::Tensor& input) {
-  const auto count = values_per_channel(input);
-  const auto options = input.options().dtype(torch::kDouble);
-  const auto counts = at::full({1}, static_cast<double>(count), options);
-  if (count == 0) {
-    return {counts, at::zeros({input.size(1)}, options), at::zeros({input.size(1)}, options)};
-  }
-  const auto [mean, variance] = mean_and_variance(input);
-  return {counts, mean.to(torch::kDouble), variance.to(torch::kDouble) * counts};
-}
-
-torch::Tensor to_row(const ChannelStatistics& statistics) {
-  return at::cat({statistics.count, statistics.mean, statistics.squares});
-}
-
-ChannelStatistics merge_rows(const torch::Tensor& rows) {
-  const auto channels = (rows.size(1) - 1) / 2;
-  const auto counts = rows.narrow(1, 0, 1);
-  const auto means = rows.narrow(1, 1, channels);
-  const auto squares = rows.narrow(1, 1 + channels, channels);
-  const auto count = counts.sum(0);
-  const auto mean = (counts * means).sum(0) / count;
-  return {count, mean, (squares + counts * (means - mean).square()).sum(0)};
-}
 
 torch::Tensor sync_batch_norm(
     const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,

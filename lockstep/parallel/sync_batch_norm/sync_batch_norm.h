@@ -26,7 +26,7 @@ torch::Tensor sync_batch_norm(
     double eps, const ProcessGroup& group);
 
 /// Computes the batch norm layers of unmodified modules by sync_batch_norm(), in this thread while
-/// it lives: C++ modules hold their layers by type, so it is the operator that is replaced.
+/// it exists: C++ modules hold their layers by type, so it is the operator that is replaced.
 ///
 ///     { SyncBatchNormScope synchronised(world); loss = loss_of(net->forward(images)); }
 ///     loss.backward();

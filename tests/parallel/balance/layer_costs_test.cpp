@@ -17,6 +17,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/parallel/balance/test_layers.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -25,16 +26,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using torch::nn::Linear;
-
-template <typename Body>
-std::string message_of(Body body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 template <typename Make>
 Layers six(Make make, bool growing) {
@@ -137,7 +128,7 @@ TEST(LayerCosts, P12RefusedIfGradientsExist) {
   linear->forward(at::rand({1, 2})).sum().backward();
   for (const bool time : {true, false}) {
     EXPECT_THAT(
-        message_of([&] {
+        testing::message_of<InvalidArgument>([&] {
           if (time) {
             costs_by_time(chain(linear), at::rand({1, 2}), 1);
           } else {
@@ -153,7 +144,7 @@ TEST(LayerCosts, ALayerThatGivesNoTensorIsNamed) {
     std::int64_t forward(const torch::Tensor& x) { return x.numel(); }
   };
   EXPECT_THAT(
-      message_of([] {
+      testing::message_of<InvalidArgument>([] {
         costs_by_time(chain(Linear(2, 2), std::make_shared<Number>()), at::rand({1, 2}), 1);
       }),
       HasSubstr("layer 1 must give a tensor"));
@@ -162,10 +153,15 @@ TEST(LayerCosts, ALayerThatGivesNoTensorIsNamed) {
 TEST(LayerCosts, NumbersThatMeanNothingAreRefused) {
   const auto layers = chain(Linear(2, 2));
   const torch::Tensor sample = at::rand({1, 2});
-  EXPECT_THAT(message_of([&] { costs_by_time(layers, sample, 0); }), HasSubstr("1 pass is needed"));
-  EXPECT_THAT(message_of([&] { costs_by_size(layers, sample, -1); }), HasSubstr("0 or more: -1"));
   EXPECT_THAT(
-      message_of([&] { balance_by_size(layers, sample, 2, 1); }), HasSubstr("more parts than"));
+      testing::message_of<InvalidArgument>([&] { costs_by_time(layers, sample, 0); }),
+      HasSubstr("1 pass is needed"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([&] { costs_by_size(layers, sample, -1); }),
+      HasSubstr("0 or more: -1"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([&] { balance_by_size(layers, sample, 2, 1); }),
+      HasSubstr("more parts than"));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -170,7 +171,7 @@ TEST(ShardedState, OptimizersWithoutStateHaveNothingToGather) {
 TEST(ShardedState, AReceiverThatIsNoRankIsRefused) {
   ShardedOptimizer optimizer(adam(some_parameters()), ProcessGroup());
   EXPECT_THAT(
-      testing::error_of([&] { optimizer.consolidate_state(1); }),
+      testing::message_of<std::exception>([&] { optimizer.consolidate_state(1); }),
       HasSubstr("there is no rank 1; the ranks are 0 to 0"));
 }
 

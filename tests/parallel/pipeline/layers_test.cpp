@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "refusal.h"
 #include "serial_reference.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string refusal_of_cut(const Layers& layers, const std::vector<int>& balance) {
-  return testing::refusal([&] { cut(layers, balance); });
+  return testing::message_of<InvalidArgument>([&] { cut(layers, balance); });
 }
 
 TEST(Layers, AreNamedAsTheChildrenOfASequential) {

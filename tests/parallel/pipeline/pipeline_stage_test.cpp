@@ -9,8 +9,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/skip.h"
 
-#include "refusal.h"
 #include "serial_reference.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -156,7 +156,7 @@ TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
 }
 
 std::string refusal_on_ranks(int ranks, const std::function<void(const ProcessGroup&)>& body) {
-  return testing::refusal([&] { run_ranks(ranks, body); });
+  return testing::message_of<InvalidArgument>([&] { run_ranks(ranks, body); });
 }
 
 TEST(PipelineStage, RanksThatDifferInTheBalanceAreToldSo) {

@@ -8,8 +8,8 @@
 
 #include "lockstep/core/error.h"
 
-#include "refusal.h"
 #include "serial_reference.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -169,7 +169,7 @@ TEST(Pipeline, LayersMayWorkInPlaceAfterACut) {
 std::string refusal_of_pipeline(
     const std::vector<int>& balance, int places, const PipelineOptions& options = {}) {
   const auto problem = make_problem({3, 4, 2}, 5);
-  return testing::refusal([&] {
+  return testing::message_of<InvalidArgument>([&] {
     const Pipeline pipeline(layers_of(problem.net), balance, cpu_places(places), options);
   });
 }

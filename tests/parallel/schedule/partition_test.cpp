@@ -13,22 +13,14 @@
 
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Body>
-std::string message_of(Body body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Partition, P11OneToSixInTwo) {
   EXPECT_THAT(partition({1, 2, 3, 4, 5, 6}, 2), ElementsAre(4, 2));
@@ -38,10 +30,18 @@ TEST(Partition, P11OneToSixInTwo) {
 TEST(Partition, P11NoCostInTwo) { EXPECT_THAT(partition({0, 0}, 2), ElementsAre(1, 1)); }
 
 TEST(Partition, P11NoPartsOrMorePartsThanItems) {
-  EXPECT_THAT(message_of([] { partition({42}, 0); }), HasSubstr("at least 1 part is needed: 0"));
-  EXPECT_THAT(message_of([] { partition({42}, -1); }), HasSubstr("at least 1 part is needed: -1"));
-  EXPECT_THAT(message_of([] { partition({1}, 2); }), HasSubstr("more parts than layers: 2 > 1"));
-  EXPECT_THAT(message_of([] { partition({}, 1); }), HasSubstr("more parts than layers: 1 > 0"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { partition({42}, 0); }),
+      HasSubstr("at least 1 part is needed: 0"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { partition({42}, -1); }),
+      HasSubstr("at least 1 part is needed: -1"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { partition({1}, 2); }),
+      HasSubstr("more parts than layers: 2 > 1"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { partition({}, 1); }),
+      HasSubstr("more parts than layers: 1 > 0"));
 }
 
 TEST(Partition, OnePartTakesAll) { EXPECT_THAT(partition({3, 1, 2}, 1), ElementsAre(3)); }
@@ -74,9 +74,14 @@ TEST(Partition, TheUnitOfCostsDoesNotMatter) {
 }
 
 TEST(Partition, CostsThatAreNoneAreRefused) {
-  EXPECT_THAT(message_of([] { partition({1, -2}, 1); }), HasSubstr("layer 1 must be"));
   EXPECT_THAT(
-      message_of([] { partition({std::numeric_limits<double>::quiet_NaN()}, 1); }),
+      testing::message_of<InvalidArgument>([] {
+        partition({1, -2}, 1);
+      }),
+      HasSubstr("layer 1 must be"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>(
+          [] { partition({std::numeric_limits<double>::quiet_NaN()}, 1); }),
       HasSubstr("layer 0 must be"));
 }
 
@@ -124,12 +129,13 @@ TEST(Partition, ByCountIsThatOfEqualCosts) {
           partition_by_count(layers, parts), partition(std::vector<double>(layers, 0.7), parts));
     }
   }
-  EXPECT_THAT(message_of([] { partition_by_count(2, 3); }), HasSubstr("3 > 2"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { partition_by_count(2, 3); }), HasSubstr("3 > 2"));
 }
 
 TEST(Balance, P8SumIsNotTheLayers) {
   EXPECT_THAT(
-      message_of([] {
+      testing::message_of<InvalidArgument>([] {
         check_balance({1, 2}, 4, 2);
       }),
       AllOf(
@@ -140,17 +146,19 @@ TEST(Balance, P8SumIsNotTheLayers) {
 TEST(Balance, P8EntryBelowOne) {
   for (const int entry : {0, -1}) {
     EXPECT_THAT(
-        message_of([&] {
+        testing::message_of<InvalidArgument>([&] {
           check_balance({entry, 2 - entry}, 2, 2);
         }),
         AllOf(HasSubstr(concat("one has ", entry)), HasSubstr("balance_by_time")));
   }
-  EXPECT_THAT(message_of([] { check_balance({}, 0, 2); }), HasSubstr("there is no stage"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { check_balance({}, 0, 2); }),
+      HasSubstr("there is no stage"));
 }
 
 TEST(Balance, P8MoreStagesThanPlaces) {
   EXPECT_THAT(
-      message_of([] {
+      testing::message_of<InvalidArgument>([] {
         check_balance({1, 1, 1}, 3, 2);
       }),
       AllOf(HasSubstr("more stages than places: 3 > 2"), HasSubstr("balance_by_time")));

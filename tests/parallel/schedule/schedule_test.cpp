@@ -10,6 +10,7 @@
 #include "lockstep/core/error.h"
 
 #include "tests/parallel/schedule/schedule_text.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -17,16 +18,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using enum ScheduleKind;
-
-template <typename Body>
-std::string message_of(Body body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Schedule, NamesAreThoseOfTheCommandLine) {
   for (const char* name : {"sequential", "gpipe", "1f1b", "interleaved", "zero-bubble"}) {
@@ -36,7 +27,7 @@ TEST(Schedule, NamesAreThoseOfTheCommandLine) {
 
 TEST(Schedule, H6UnknownNameIsRepeatedWithThoseThatExist) {
   EXPECT_THAT(
-      message_of([] { schedule_kind("2f2b"); }),
+      testing::message_of<InvalidArgument>([] { schedule_kind("2f2b"); }),
       AllOf(HasSubstr("'2f2b'"), HasSubstr("sequential, gpipe, 1f1b, interleaved, zero-bubble")));
 }
 
@@ -81,24 +72,32 @@ TEST(Schedule, OneStageRunsAlone) {
 
 TEST(Schedule, P8FewerPlacesThanStagesIsRefusedWithAdvice) {
   EXPECT_THAT(
-      message_of([] { make_schedule(k1F1B, 2, 3, 4); }),
+      testing::message_of<InvalidArgument>([] { make_schedule(k1F1B, 2, 3, 4); }),
       AllOf(HasSubstr("1f1b: fewer places than stages: 2 < 3"), HasSubstr("take 3 places")));
   EXPECT_THAT(
-      message_of([] { make_schedule(kInterleaved, 2, 3, 4); }),
+      testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 2, 3, 4); }),
       AllOf(HasSubstr("multiple of the places: 3 stages, 2 places"), HasSubstr("2 or 4 stages")));
 }
 
 TEST(Schedule, PlacesWithoutAStageAreRefused) {
   EXPECT_THAT(
-      message_of([] { make_schedule(kInterleaved, 4, 2, 4); }),
+      testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 4, 2, 4); }),
       HasSubstr("4 places but only 2 stages"));
 }
 
 TEST(Schedule, NumbersBelowOneAreRefused) {
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 2, 2, 0); }), HasSubstr("(micro-batch): 0"));
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 2, 2, -3); }), HasSubstr("(micro-batch): -3"));
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 0, 2, 1); }), HasSubstr("one place"));
-  EXPECT_THAT(message_of([] { make_schedule(kGPipe, 1, 0, 1); }), HasSubstr("one stage"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, 0); }),
+      HasSubstr("(micro-batch): 0"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, -3); }),
+      HasSubstr("(micro-batch): -3"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 0, 2, 1); }),
+      HasSubstr("one place"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 1, 0, 1); }),
+      HasSubstr("one stage"));
 }
 
 }  // namespace

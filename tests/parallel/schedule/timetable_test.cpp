@@ -11,6 +11,8 @@
 
 #include "lockstep/core/error.h"
 
+#include "tests/support/message_of.h"
+
 namespace lockstep {
 namespace {
 
@@ -133,12 +135,9 @@ TEST(Timetable, LongActionsContinueAndPartsOfUnitsAreRefused) {
 stage 0  F0  .  .  . B0  =
 stage 1   . F0 B0  =  .  .
 )");
-  try {
-    to_table(simulate(schedule, {.forward = 0.5}));
-    ADD_FAILURE() << "half a unit was drawn";
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("0.5"));
-  }
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([&] { to_table(simulate(schedule, {.forward = 0.5})); }),
+      HasSubstr("0.5"));
 }
 
 TEST(Timetable, TransfersOutsideTheScheduleDelayOnlyTheOtherRank) {
