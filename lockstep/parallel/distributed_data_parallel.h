@@ -2,9 +2,6 @@
 
 #include <concepts>
 #include <memory>
-#include <ranges>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,33 +12,9 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
 #include "lockstep/parallel/ddp/power_sgd.h"
+#include "lockstep/parallel/place/nested.h"
 
 namespace lockstep {
-
-/// Collects the tensors of a module's output: a tensor, or tuples, pairs, vectors, optionals and
-/// dictionaries of such, nested as one likes. Anything else has none.
-template <typename Output>
-void collect_tensors(const Output& output, std::vector<torch::Tensor>& tensors) {
-  const auto collect = [&](const auto&... parts) { (collect_tensors(parts, tensors), ...); };
-  if constexpr (std::convertible_to<const Output&, torch::Tensor>) {
-    tensors.push_back(output);
-  } else if constexpr (requires { std::tuple_size<Output>::value; }) {
-    std::apply(collect, output);
-  } else if constexpr (requires {
-                         *output;
-                         output.has_value();
-                       }) {
-    if (output.has_value()) collect(*output);
-  } else if constexpr (requires {
-                         output.key();
-                         output.value();
-                       }) {  // of torch::OrderedDict
-    collect(output.value());
-  } else if constexpr (
-      std::ranges::range<const Output> && !std::convertible_to<const Output&, std::string_view>) {
-    for (const auto& part : output) collect(part);
-  }
-}
 
 /// Trains a module on all ranks of a group: each computes on its share of the data, gradients are
 /// averaged.
@@ -66,15 +39,13 @@ class DistributedDataParallel {
       : module_(std::move(module)),
         sync_(std::make_shared<GradientSync>(*module_, std::move(group), options)) {}
 
-  /// Computes the module's forward.
+  /// Computes the module's forward. Its output may be nested (Note [Nested values]).
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     sync_->before_forward(module_->is_training());
     const auto scope = sync_->synchronised_batch_norm(module_->is_training());
     auto output = module_->forward(std::forward<Arguments>(arguments)...);
-    std::vector<torch::Tensor> outputs;
-    collect_tensors(output, outputs);
-    sync_->after_forward(outputs);
+    sync_->after_forward(flatten(output));
     return output;
   }
 

@@ -23,12 +23,12 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-using torch::nn::Linear;
-using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
 using testing::message_of;
+using torch::nn::Linear;
+using torch::nn::LinearOptions;
 
 std::vector<float> uneven_gradients(
     const ProcessGroup& group, const JoinOptions& options, const CommHook& hook) {

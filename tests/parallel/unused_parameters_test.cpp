@@ -1,11 +1,13 @@
 // Parameters that a backward pass leaves out, on some ranks or on all; cases D5 to D10 of the
 // conformance list.
+// Parameters and buffers that each rank keeps to itself: case D12 of the conformance list.
 
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -21,11 +23,12 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-using torch::nn::Linear;
-using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
+using testing::message_of;
+using torch::nn::Linear;
+using torch::nn::LinearOptions;
 
 struct BranchesImpl : torch::nn::Module {
   BranchesImpl() {
@@ -141,6 +144,52 @@ TEST(UnusedParameters, D10DifferentGraphsPerRankEndEqual) {
       optimizer.step();
     }
     for (const auto& parameter : net->parameters()) expect_same_on_all_ranks(parameter, group);
+  });
+}
+
+struct OwnHeadImpl : torch::nn::Module {
+  explicit OwnHeadImpl(std::int64_t width) {
+    fc1 = register_module("fc1", Linear(LinearOptions(1, 1).bias(false)));
+    fc2 = register_module("fc2", Linear(LinearOptions(1, width).bias(false)));
+    norm = register_module("norm", torch::nn::BatchNorm1d(1));
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : parameters()) parameter.fill_(1);
+  }
+  torch::Tensor forward(const torch::Tensor& input) { return fc2(fc1(input)); }
+  Linear fc1{nullptr}, fc2{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+TORCH_MODULE(OwnHead);
+
+TEST(Ignored, D12EachRankKeepsWhatIsIgnored) {
+  run_ranks(2, [](ProcessGroup group) {
+    OwnHead net(group.rank() + 1);
+    net->norm->running_mean.fill_(group.rank());
+    DistributedDataParallel model(net, group, Options().ignored({"fc2.weight", "norm.*"}));
+    EXPECT_EQ(net->norm->running_mean.item<float>(), static_cast<float>(group.rank()));
+    torch::optim::SGD optimizer({net->fc1->weight}, 0.01);
+    for (int step = 0; step < 6; ++step) {
+      net->zero_grad();
+      model(constant({1, 1}, group.rank() + 1)).sum().backward();
+      const float first = net->fc1->weight.item<float>();
+      EXPECT_FLOAT_EQ(
+          net->fc2->weight.grad().sum().item<float>(),
+          first * static_cast<float>((group.rank() + 1) * (group.rank() + 1)))
+          << "its own, not the average";
+      EXPECT_EQ(net->fc1->weight.grad().item<float>(), (1 * 1 + 2 * 2) / 2.0f);
+      optimizer.step();
+    }
+    expect_same_on_all_ranks(net->fc1->weight, group);
+  });
+}
+
+TEST(Ignored, D12APatternThatFitsNothingIsAnError) {
+  run_ranks(2, [](ProcessGroup group) {
+    OwnHead net(1);
+    EXPECT_THAT(
+        message_of<std::exception>(
+            [&] { DistributedDataParallel(net, group, Options().ignored({"fc3.*"})); }),
+        HasSubstr("to be ignored is fc3.*, but no parameter or buffer has such a name"));
   });
 }
 

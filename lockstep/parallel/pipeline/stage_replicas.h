@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -23,32 +24,21 @@ class StageReplicas {
   /// Averages the gradients, unless they accumulate. A collective then.
   void after_step();
 
-  /// Lets gradients accumulate on each replica for as long as the returned value lives, which must
+  struct Restore {
+    bool before;
+    void operator()(bool* accumulates) const { *accumulates = before; }
+  };
+  using Accumulation = std::unique_ptr<bool, Restore>;
+
+  /// Lets gradients accumulate on each replica for as long as the returned value exists, which must
   /// not outlive the replicas.
-  class Accumulation;
-  [[nodiscard]] Accumulation no_sync();
+  [[nodiscard]] Accumulation no_sync() {
+    return {&accumulates_, Restore{std::exchange(accumulates_, true)}};
+  }
 
  private:
   std::optional<GradientSync> sync_;
   bool accumulates_ = false;
 };
-
-class StageReplicas::Accumulation {
- public:
-  explicit Accumulation(bool& accumulates)
-      : accumulates_(&accumulates), before_(std::exchange(accumulates, true)) {}
-  ~Accumulation() {
-    if (accumulates_ != nullptr) *accumulates_ = before_;
-  }
-  Accumulation(Accumulation&& other) noexcept
-      : accumulates_(std::exchange(other.accumulates_, nullptr)), before_(other.before_) {}
-  Accumulation& operator=(Accumulation&&) = delete;
-
- private:
-  bool* accumulates_;
-  bool before_;
-};
-
-inline StageReplicas::Accumulation StageReplicas::no_sync() { return Accumulation(accumulates_); }
 
 }  // namespace lockstep

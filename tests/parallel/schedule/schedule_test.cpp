@@ -1,13 +1,19 @@
+// The text of actions, case H3 (PyTorch's test_schedule.py, ActionTest).
 // The orders of single schedules and what is refused; unit-time pictures are in timetable_test.cpp.
+// Every schedule over many numbers of ranks, stages and micro-batches: valid (H1, H2), and as long
+// idle as its closed form says.
 
 #include "lockstep/parallel/schedule/schedule.h"
 
+#include <array>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/action.h"
+#include "lockstep/parallel/schedule/timetable.h"
 
 #include "tests/parallel/schedule/schedule_text.h"
 #include "tests/support/message_of.h"
@@ -17,7 +23,36 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using enum ActionKind;
 using enum ScheduleKind;
+
+TEST(Action, H3TextsParseAndPrintUnchanged) {
+  for (const char* text :
+       {"1F0", "2I1", "0W3", "0B3", "2SEND_B2", "1RECV_F1", "10SEND_F127", "3RECV_B0"}) {
+    EXPECT_EQ(to_string(parse_action(text)), text);
+  }
+}
+
+TEST(Action, H3TextsMeanStageKindAndMicroBatch) {
+  EXPECT_EQ(parse_action("1F0"), (Action{1, kForward, 0}));
+  EXPECT_EQ(parse_action("2I1"), (Action{2, kBackwardInput, 1}));
+  EXPECT_EQ(parse_action("0W3"), (Action{0, kBackwardWeight, 3}));
+  EXPECT_EQ(parse_action("0B3"), (Action{0, kBackward, 3}));
+  EXPECT_EQ(parse_action("2SEND_B2"), (Action{2, kSendBackward, 2}));
+  EXPECT_EQ(parse_action("1RECV_F1"), (Action{1, kReceiveForward, 1}));
+  EXPECT_EQ(parse_action("12SEND_F34"), (Action{12, kSendForward, 34}));
+  EXPECT_EQ(parse_action("4RECV_B5"), (Action{4, kReceiveBackward, 5}));
+}
+
+TEST(Action, OtherTextsAreRefusedAndRepeated) {
+  for (const char* text :
+       {"", "F", "1F", "F0", "1X0", "-1F0", "1F-1", "1F0 ", "1 F0", "1SEND0", "17",
+        "99999999999F0"}) {
+    EXPECT_THAT(
+        testing::message_of<InvalidArgument>([&] { parse_action(text); }),
+        HasSubstr(concat("'", text, "'")));
+  }
+}
 
 TEST(Schedule, NamesAreThoseOfTheCommandLine) {
   for (const char* name : {"sequential", "gpipe", "1f1b", "interleaved", "zero-bubble"}) {
@@ -98,6 +133,79 @@ TEST(Schedule, NumbersBelowOneAreRefused) {
   EXPECT_THAT(
       testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 1, 0, 1); }),
       HasSubstr("one stage"));
+}
+
+constexpr std::array kAll{kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble};
+
+template <typename Body>
+void for_each_shape(Body body) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    for (int per_rank = 1; per_rank <= 4; ++per_rank) {
+      for (int micro_batches = 1; micro_batches <= 15; ++micro_batches) {
+        for (const ScheduleKind kind : kAll) {
+          if (per_rank > 1 && kind != kInterleaved && kind != kZeroBubble) continue;
+          SCOPED_TRACE(concat(
+              name_of(kind), ", ", ranks, " ranks, ", per_rank,
+              " stages each, m = ", micro_batches));
+          body(kind, ranks, per_rank * ranks, micro_batches);
+        }
+      }
+    }
+  }
+}
+
+TEST(ScheduleGrid, H1EveryScheduleIsValidWithAndWithoutTransfers) {
+  for_each_shape([](ScheduleKind kind, int ranks, int stages, int micro_batches) {
+    const Schedule schedule = make_schedule(kind, ranks, stages, micro_batches);
+    EXPECT_NO_THROW(check_schedule(schedule));
+    EXPECT_NO_THROW(check_schedule(with_transfers(schedule)));
+    EXPECT_NO_THROW(check_schedule(with_merged_backward(schedule)));
+  });
+}
+
+struct Grid {
+  int stages_per_rank, micro_batches, ranks;
+};
+
+TEST(ScheduleGrid, H2InterleavedAndZeroBubbleAreValidOnPyTorchsGrid) {
+  constexpr std::array kGrid{Grid{2, 2, 2},   Grid{2, 4, 4},    Grid{2, 8, 2},  Grid{2, 8, 4},
+                             Grid{2, 8, 8},   Grid{4, 4, 4},    Grid{4, 8, 4},  Grid{4, 8, 8},
+                             Grid{4, 16, 4},  Grid{4, 32, 4},   Grid{4, 64, 4}, Grid{4, 16, 16},
+                             Grid{4, 32, 32}, Grid{4, 128, 64}, Grid{3, 2, 2},  Grid{3, 8, 2},
+                             Grid{3, 12, 4},  Grid{4, 6, 3},    Grid{4, 10, 5}, Grid{2, 3, 4},
+                             Grid{2, 10, 4},  Grid{2, 15, 4}};
+  for (const auto& [per_rank, micro_batches, ranks] : kGrid) {
+    SCOPED_TRACE(concat("(", per_rank, ", ", micro_batches, ", ", ranks, ")"));
+    for (const ScheduleKind kind : {kInterleaved, kZeroBubble}) {
+      const Schedule schedule = make_schedule(kind, ranks, ranks * per_rank, micro_batches);
+      EXPECT_NO_THROW(check_schedule(with_transfers(schedule)));
+    }
+  }
+}
+
+bool closed_form_is_reached(ScheduleKind kind, int ranks, int micro_batches) {
+  return (kind != kInterleaved && kind != kZeroBubble) || micro_batches % ranks == 0;
+}
+
+TEST(ScheduleGrid, IdleShareIsTheClosedForm) {
+  for_each_shape([](ScheduleKind kind, int ranks, int stages, int micro_batches) {
+    const double simulated =
+        simulate(make_schedule(kind, ranks, stages, micro_batches), {}).idle_share();
+    const double closed = bubble_share(kind, ranks, stages, micro_batches);
+    if (closed_form_is_reached(kind, ranks, micro_batches)) {
+      EXPECT_NEAR(simulated, closed, 1e-12);
+    } else {
+      EXPECT_GE(simulated, closed - 1e-12);
+    }
+  });
+}
+
+TEST(ScheduleGrid, EveryFirstScheduleIdlesLessThanTheOneBefore) {
+  const auto share = [](ScheduleKind kind, int stages) { return bubble_share(kind, 4, stages, 8); };
+  EXPECT_DOUBLE_EQ(share(kSequential, 4), 3.0 / 4);
+  EXPECT_DOUBLE_EQ(share(k1F1B, 4), 3.0 / 11);
+  EXPECT_DOUBLE_EQ(share(kInterleaved, 8), 3.0 / 19);
+  EXPECT_DOUBLE_EQ(share(kZeroBubble, 4), 3.0 / 27);
 }
 
 }  // namespace
