@@ -11,7 +11,7 @@
 #include "lockstep/core/peak_memory.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/parallel/place/cores.h"
+#include "lockstep/parallel/place/place.h"
 #include "lockstep/train/record/environment_report.h"
 #include "lockstep/train/state/parameters_hash.h"
 

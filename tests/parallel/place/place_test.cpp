@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/place/cores.h"
 
 namespace lockstep {
 namespace {

@@ -18,7 +18,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/place/cores.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
 namespace {
