@@ -10,8 +10,8 @@
 
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/gloo_backend.h"
+#include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/init_method.h"
-#include "lockstep/comm/shm_backend.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/thread_backend.h"
+#include "lockstep/comm/host_backends.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "lockstep/comm/gloo_backend.h"
+#include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/run_ranks.h"
-#include "lockstep/comm/shm_backend.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 

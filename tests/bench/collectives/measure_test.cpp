@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/collectives/operands.h"
+#include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/run_ranks.h"
-#include "lockstep/comm/thread_backend.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

@@ -1,10 +1,24 @@
 #include "lockstep/parallel/place/place.h"
 
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/place/place_worker.h"
 
 namespace lockstep {
 namespace {
@@ -75,6 +89,143 @@ TEST(Place, IsComparedAndWritten) {
   EXPECT_EQ(describe(Place{torch::kCPU, {5}}), "cpu core 5");
   EXPECT_EQ(describe(Place{}), "cpu");
   EXPECT_EQ(describe(Place{torch::Device("cuda:1")}), "cuda:1");
+}
+
+Place all_cores() { return cpu_places(1).front(); }
+
+/// Runs a function in a worker and gives what it returns.
+template <typename Function>
+auto in(PlaceWorker& worker, const Function& function) {
+  decltype(function()) result{};
+  worker.begin([&] { result = function(); });
+  worker.wait();
+  return result;
+}
+
+/// Lists the threads of this process.
+std::set<int> threads() {
+  std::set<int> ids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    ids.insert(std::stoi(entry.path().filename()));
+  }
+  return ids;
+}
+
+/// Computes something that LibTorch divides over as many threads as it may use.
+int use_all_threads() {
+  at::zeros({1 << 22}).exp_();
+  return 0;
+}
+
+bool may_run_on(int thread, const std::vector<int>& cores) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  EXPECT_EQ(::sched_getaffinity(thread, sizeof(mask), &mask), 0);
+  for (const int core : cores) CPU_CLR(static_cast<std::size_t>(core), &mask);
+  return CPU_COUNT(&mask) == 0;
+}
+
+TEST(PlaceWorker, IsPinnedToItsCores) {
+  for (const Place& place : cpu_places(2)) {
+    PlaceWorker worker(place, "replica");
+    EXPECT_EQ(in(worker, place::allowed_cores), place.cores);
+  }
+}
+
+TEST(PlaceWorker, HasAPinnedTeamOfAsManyThreadsAsCores) {
+  const Place place = all_cores();
+  PlaceWorker worker(place, "replica");
+  EXPECT_EQ(in(worker, at::get_num_threads), static_cast<int>(place.cores.size()));
+  const auto before = threads();
+  in(worker, use_all_threads);
+  const auto after = threads();
+  EXPECT_EQ(after.size(), before.size() + place.cores.size() - 1);
+  for (const int thread : after) {
+    EXPECT_TRUE(before.contains(thread) || may_run_on(thread, place.cores));
+  }
+}
+
+TEST(PlaceWorker, LeavesTheNumberOfThreadsOfOthersAsItWas) {
+  const int before = at::get_num_threads();
+  const int other = before + 3;  // what no place of this test has
+  at::set_num_threads(other);
+  PlaceWorker worker(all_cores(), "replica");
+  EXPECT_EQ(at::get_num_threads(), other);
+  int in_a_new_thread = 0;
+  std::thread([&] { in_a_new_thread = at::get_num_threads(); }).join();
+  EXPECT_EQ(in_a_new_thread, other);
+  at::set_num_threads(before);
+  EXPECT_EQ(in(worker, at::get_num_threads), static_cast<int>(all_cores().cores.size()));
+}
+
+TEST(PlaceWorker, IsOneThreadForItsWholeLife) {
+  PlaceWorker worker(all_cores(), "replica");
+  const auto first = in(worker, std::this_thread::get_id);
+  EXPECT_NE(first, std::this_thread::get_id());
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(in(worker, std::this_thread::get_id), first);
+}
+
+TEST(PlaceWorker, ShowsItsName) {
+  PlaceWorker worker(all_cores(), "replica 3 of very many");
+  EXPECT_EQ(
+      in(worker,
+         [] {
+           char name[16];
+           ::pthread_getname_np(::pthread_self(), name, sizeof(name));
+           return std::string(name);
+         }),
+      "replica 3 of ve");
+}
+
+TEST(PlaceWorker, ThrowsFromWaitWhatATaskThrewAndGoesOn) {
+  PlaceWorker worker(all_cores(), "replica");
+  worker.begin([] { throw std::out_of_range("no such layer"); });
+  EXPECT_THAT([&] { worker.wait(); }, ThrowsMessage<std::out_of_range>("no such layer"));
+  EXPECT_EQ(in(worker, [] { return 7; }), 7);
+}
+
+TEST(PlaceWorker, RefusesATaskBeforeTheLastIsWaitedFor) {
+  PlaceWorker worker(all_cores(), "replica");
+  worker.begin([] {});
+  EXPECT_THAT(
+      [&] { worker.begin([] {}); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("has not been waited for")));
+  worker.wait();
+  worker.wait();  // nothing is under way
+}
+
+TEST(PlaceWorker, LetsGoOfATaskBeforeItsEndIsAnnounced) {
+  PlaceWorker worker(all_cores(), "replica");
+  const auto captured = std::make_shared<int>(1);
+  worker.begin([copy = captured] { (void)copy; });
+  worker.wait();
+  EXPECT_EQ(captured.use_count(), 1);
+}
+
+TEST(PlaceWorker, EndsTheTaskThatIsUnderWayWhenItDies) {
+  bool done = false;
+  {
+    PlaceWorker worker(all_cores(), "replica");
+    worker.begin([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      done = true;
+      throw std::runtime_error("nobody waits for this");
+    });
+  }
+  EXPECT_TRUE(done);
+}
+
+TEST(PlaceWorker, RefusesCoresThatItMayNotUse) {
+  EXPECT_THAT(
+      [] {
+        PlaceWorker(Place{torch::kCPU, {CPU_SETSIZE - 1}}, "replica");
+      },
+      ThrowsMessage<std::system_error>(HasSubstr("PlaceWorker: pin to cpu core 1023")));
+  EXPECT_THAT(
+      [] {
+        PlaceWorker(Place{torch::kCPU, {-1}}, "replica");
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("there is no core -1")));
 }
 
 }  // namespace
