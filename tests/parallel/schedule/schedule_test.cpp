@@ -129,10 +129,10 @@ TEST(Schedule, PlacesWithoutAStageAreRefused) {
 TEST(Schedule, NumbersBelowOneAreRefused) {
   EXPECT_THAT(
       testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, 0); }),
-      HasSubstr("(micro-batch): 0"));
+      HasSubstr("1 micro-batch: 0"));
   EXPECT_THAT(
       testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, -3); }),
-      HasSubstr("(micro-batch): -3"));
+      HasSubstr("1 micro-batch: -3"));
   EXPECT_THAT(
       testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 0, 2, 1); }),
       HasSubstr("one place"));
