@@ -13,7 +13,7 @@
 
 namespace lockstep::testing {
 
-/// Is a backend's name and a number of ranks.
+/// A backend's name and a number of ranks.
 using ContractParameters = std::tuple<std::string, int>;
 
 /// Runs each test on every rank of a group.
@@ -29,7 +29,7 @@ inline std::string contract_name(const ::testing::TestParamInfo<ContractParamete
   return std::get<0>(parameters.param) + "_" + std::to_string(std::get<1>(parameters.param));
 }
 
-/// Are the element types that every backend reduces.
+/// The element types that every backend reduces.
 inline const std::vector<at::ScalarType> kNumbers = {
     torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16, torch::kInt8,
     torch::kUInt8, torch::kShort,  torch::kInt,  torch::kLong};

@@ -1,4 +1,4 @@
-// What the ranks that remain are told when one is late, gone, or does something else.
+// What the remaining ranks learn when one is late, gone, or does something else.
 
 #include <functional>
 #include <string>

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{60};
 
-/// Is where a child process leaves the message of its failure.
+/// Where a child process leaves the message of its failure.
 struct Failure {
   char text[2000];
 };

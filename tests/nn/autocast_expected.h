@@ -4,7 +4,7 @@
 
 namespace lockstep::testing {
 
-/// Are the types of an operation's result under autocast.
+/// The types of an operation's result under autocast.
 struct AutocastTypes {
   const char* operation;
   const char *half_of_float, *half_of_half;  ///< float16, of inputs in float32 and in float16

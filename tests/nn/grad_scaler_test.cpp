@@ -137,7 +137,7 @@ TEST(GradScaler, ScalesHalfLossesIntoFloat) {
   EXPECT_TRUE(both[1].equal(at::full({3}, 65536.0)));
 }
 
-// PyTorch's step() gives the closure's loss, from which this cannot be told (its issue 67590).
+// PyTorch's step() gives the closure's loss, which does not show this (its issue 67590).
 TEST(GradScaler, TellsWhetherItSteppedG10) {
   OneParameter net;
   GradScaler scaler;
@@ -167,7 +167,7 @@ TEST(GradScaler, CountsGradientsThatWereUnscaledButNotUsedG10) {
   EXPECT_TRUE(scaler.step(net.optimizer));
 }
 
-// Each rank is a stage with parameters of its own; only the last one has a loss, rank 1 overflows
+// Each rank is a stage with different parameters; only the last one has a loss, rank 1 overflows
 // in the second step, rank 0 in the third.
 TEST(GradScaler, AllRanksLeaveOutTheSameStepsG11) {
   run_ranks(3, [](const ProcessGroup& world) {

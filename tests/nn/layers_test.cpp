@@ -54,7 +54,7 @@ torch::Tensor run_layer(const Layers& layers, std::size_t index, const torch::Te
   return values;
 }
 
-// Each layer as a stage of a pipeline of its own, which begins with a leaf.
+// Each layer as a separate stage of a pipeline, which begins with a leaf.
 Run run_stages(Model& model, const torch::Tensor& images, torch::Tensor gradient) {
   torch::manual_seed(kDropoutSeed);
   const auto layers = model->layers();

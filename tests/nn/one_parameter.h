@@ -16,7 +16,7 @@ namespace lockstep::nn {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// Is one parameter of two numbers with an optimizer, and a gradient that is set by hand.
+/// One parameter of two numbers with an optimizer, and a gradient that is set by hand.
 struct OneParameter {
   OneParameter() : parameter(at::zeros({2}).set_requires_grad(true)), optimizer({parameter}, 1.0) {}
   void set_gradient(double second) {

@@ -15,7 +15,7 @@ struct Sums {
   double norm = 0, dot = 0;
 };
 
-/// Is what a model of torchvision computes, as tests/conformance/models.py has written it.
+/// What a model of torchvision computes, as tests/conformance/models.py has written it.
 struct Reference {
   struct TensorSums {
     std::string name, shape;
@@ -32,14 +32,14 @@ Reference read_reference(const std::string& model);
 /// Gives the model the weights with which the script computed; they come from a formula.
 void fill(Model& model, const Reference& reference);
 
-/// Gives the script's images, [4, 3, 64, 64] in double, and what stands for their loss's gradient.
+/// Returns the script's images, [4, 3, 64, 64] in double, and what stands for their loss's gradient.
 torch::Tensor reference_images();
 torch::Tensor reference_gradient();
 
-/// Gives parameters and buffers by their names.
+/// Returns parameters and buffers by their names.
 torch::OrderedDict<std::string, torch::Tensor> state_of(const Model& model);
 
-/// Says a shape as the script does: `64x3x7x7`, `scalar`.
+/// Returns a shape as the script writes it: `64x3x7x7`, `scalar`.
 std::string shape_text(const torch::Tensor& tensor);
 
 Sums sums(const torch::Tensor& tensor);
@@ -47,7 +47,7 @@ Sums sums(const torch::Tensor& tensor);
 /// Expects that both stand for the same tensor, up to a part `relative` of its norm.
 void expect_near(const Sums& ours, const Sums& theirs, double relative, const std::string& name);
 
-/// Gives the norm of the logits' difference as a part of theirs.
+/// Returns the norm of the logits' difference as a part of theirs.
 double distance(const torch::Tensor& logits, const std::vector<double>& theirs);
 
 /// Expects torchvision's names, shapes and order.

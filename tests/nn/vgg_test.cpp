@@ -62,7 +62,7 @@ TEST(VggNet, TrainsAsTorchvision) {
 
 TEST(VggNet, NamesLayersAsTorchvision) {
   auto keys = make_model("vgg11", 2)->layers().keys();
-  EXPECT_EQ(keys.size(), 31U);  // 21 of the features, 7 of the classifier, 3 besides
+  EXPECT_EQ(keys.size(), 31U);  // 21 of the features, 7 of the classifier, 3 others
   EXPECT_EQ(keys[1], "features.0");
   EXPECT_EQ(keys[21], "features.20");
   keys.erase(keys.begin(), keys.begin() + 22);

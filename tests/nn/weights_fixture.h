@@ -14,7 +14,7 @@
 
 namespace lockstep::nn {
 
-/// Has a folder for files of weights.
+/// A folder for files of weights.
 class Weights : public ::testing::Test {
  protected:
   Weights() { torch::manual_seed(3); }

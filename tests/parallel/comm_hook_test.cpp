@@ -31,7 +31,7 @@ using testing::constant;
 using testing::expect_same_on_all_ranks;
 using testing::message_of;
 
-/// Is the model of HOOKS: a parameter of 40 x 20 times x to the power 1 + rank.
+/// The model of HOOKS: a parameter of 40 x 20 times x to the power 1 + rank.
 struct PowerImpl : torch::nn::Module {
   PowerImpl() {
     weight = register_parameter(

@@ -37,7 +37,7 @@ void expect_equal_replicas(torch::nn::Module& net, const ProcessGroup& group) {
   for (const auto& buffer : net.buffers()) expect_same_on_all_ranks(buffer, group);
 }
 
-/// Is one line of the matrix J3.
+/// One line of the matrix J3.
 struct Uneven {
   int early_ranks;
   int early_steps;
@@ -238,7 +238,7 @@ struct CountingImpl : torch::nn::Module {
   explicit CountingImpl(ProcessGroup world) : group(world) {
     layer = register_module("layer", Linear(2, 4));
   }
-  torch::Tensor forward(const torch::Tensor& input) {  // a collective of its own, as SyncBatchNorm
+  torch::Tensor forward(const torch::Tensor& input) {  // another collective, as SyncBatchNorm
     group.all_reduce(torch::ones({3})).wait();
     return layer(input);
   }

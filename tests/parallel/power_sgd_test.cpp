@@ -25,7 +25,7 @@ using torch::nn::LinearOptions;
 using Options = DistributedDataParallelOptions;
 using testing::expect_same_on_all_ranks;
 
-/// Is a bucket of some tensors, each kept by its parameter from step to step.
+/// A bucket of some tensors, each kept by its parameter from step to step.
 class Gradients {
  public:
   explicit Gradients(const std::vector<std::vector<std::int64_t>>& shapes) {

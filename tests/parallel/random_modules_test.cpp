@@ -25,7 +25,7 @@ constexpr int kSteps = 3;
 class Draw {
  public:
   explicit Draw(int seed) : engine_(static_cast<unsigned>(seed)) {}
-  /// Gives a number of first .. last.
+  /// Returns a number of first .. last.
   std::int64_t operator()(std::int64_t first, std::int64_t last) {
     return first + static_cast<std::int64_t>(engine_() % static_cast<unsigned>(last - first + 1));
   }
@@ -34,7 +34,7 @@ class Draw {
   std::mt19937 engine_;
 };
 
-/// Is a sequence of layers, its values by formula.
+/// A sequence of layers, its values by formula.
 torch::nn::Sequential random_net(Draw draw) {
   torch::nn::Sequential net;
   std::int64_t width = 4;
@@ -57,7 +57,7 @@ torch::nn::Sequential random_net(Draw draw) {
   return net;
 }
 
-/// Is a case of the property.
+/// A case of the property.
 struct Case {
   explicit Case(int seed) : draw(seed) {
     ranks = static_cast<int>(draw(1, 4));

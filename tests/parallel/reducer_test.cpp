@@ -1,6 +1,6 @@
 // Bucket assignment, rows B1 to B6 of the conformance cases (measured with PyTorch 2.11; the first
 // four are asserted in its test_c10d_common.py).
-// What the reducer tells of its work.
+// The reducer's report.
 
 #include "lockstep/parallel/ddp/reducer.h"
 

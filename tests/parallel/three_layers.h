@@ -10,7 +10,7 @@ inline torch::nn::Linear scalar_layer() {
   return torch::nn::Linear(torch::nn::LinearOptions(1, 1).bias(false));
 }
 
-/// Puts each parameter in a bucket of its own, so that the order of launching shows.
+/// Puts each parameter in a separate bucket, so that the order of launching shows.
 inline DistributedDataParallelOptions one_each() {
   return DistributedDataParallelOptions().first_bucket_bytes(1).bucket_bytes(1);
 }
@@ -19,7 +19,7 @@ inline float gradient_of(const torch::nn::Linear& layer) {
   return layer->weight.grad().item<float>();
 }
 
-/// Has three layers that multiply by 2; what forward does with them is for others to say.
+/// Three layers that multiply by 2; forward is up to derived classes.
 struct ThreeLayersImpl : torch::nn::Module {
   ThreeLayersImpl() {
     first = register_module("first", scalar_layer());

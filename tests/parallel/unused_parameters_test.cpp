@@ -18,6 +18,7 @@
 
 #include "replica_checks.h"
 #include "tests/support/message_of.h"
+#include "three_layers.h"
 
 namespace lockstep {
 namespace {
@@ -26,20 +27,15 @@ using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
+using testing::gradient_of;
 using testing::message_of;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
-struct BranchesImpl : torch::nn::Module {
-  BranchesImpl() {
-    a = register_module("a", Linear(LinearOptions(1, 1).bias(false)));
-    b = register_module("b", Linear(LinearOptions(1, 1).bias(false)));
-    c = register_module("c", Linear(LinearOptions(1, 1).bias(false)));
+struct BranchesImpl : testing::ThreeLayersImpl {
+  torch::Tensor forward(const torch::Tensor& input, bool use_first) {
+    return use_first ? first(input) : second(input);
   }
-  torch::Tensor forward(const torch::Tensor& input, bool use_a) {
-    return use_a ? a(input) : b(input);
-  }
-  Linear a{nullptr}, b{nullptr}, c{nullptr};
 };
 TORCH_MODULE(Branches);
 
@@ -50,9 +46,9 @@ TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
       model(constant({1, 1}, 2), group.rank() == 0).sum().backward();
-      EXPECT_EQ(net->a->weight.grad().item<float>(), 1);
-      EXPECT_EQ(net->b->weight.grad().item<float>(), 1);
-      EXPECT_FALSE(net->c->weight.grad().defined());
+      EXPECT_EQ(gradient_of(net->first), 1);
+      EXPECT_EQ(gradient_of(net->second), 1);
+      EXPECT_FALSE(net->third->weight.grad().defined());
     }
   });
 }
@@ -62,14 +58,13 @@ TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
 TEST(UnusedParameters, D6BucketsTravelInOneOrderWhateverARankUses) {
   run_ranks(3, [](ProcessGroup group) {
     Branches net;
-    DistributedDataParallel model(
-        net, group, Options().find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(1));
+    DistributedDataParallel model(net, group, testing::one_each().find_unused_parameters(true));
     for (int step = 0; step < 4; ++step) {
       net->zero_grad();
       model(constant({1, 1}, 3), group.rank() == step % 3).sum().backward();
-      EXPECT_EQ(net->a->weight.grad().item<float>(), 1);
-      EXPECT_EQ(net->b->weight.grad().item<float>(), 2);
-      EXPECT_FALSE(net->c->weight.grad().defined());
+      EXPECT_EQ(gradient_of(net->first), 1);
+      EXPECT_EQ(gradient_of(net->second), 2);
+      EXPECT_FALSE(net->third->weight.grad().defined());
     }
   });
 }
@@ -100,8 +95,8 @@ TEST(UnusedParameters, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
       model(constant({1, 1}, group.rank() + 1), true).sum().backward();
     }
     model(constant({1, 1}, 4), false).sum().backward();
-    EXPECT_EQ(net->a->weight.grad().item<float>(), 1.5f);
-    EXPECT_EQ(net->b->weight.grad().item<float>(), 4);
+    EXPECT_EQ(gradient_of(net->first), 1.5f);
+    EXPECT_EQ(gradient_of(net->second), 4);
   });
 }
 
@@ -109,10 +104,10 @@ TEST(UnusedParameters, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndReme
   run_ranks(2, [](ProcessGroup group) {
     Branches net;
     DistributedDataParallel model(net, group);
-    const std::string text = testing::message_of<std::exception>([&] {
+    const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 1}), true).sum().backward();
     });
-    EXPECT_THAT(text, HasSubstr("gave no gradient to b.weight, c.weight"));
+    EXPECT_THAT(text, HasSubstr("gave no gradient to second.weight, third.weight"));
     EXPECT_THAT(text, HasSubstr("find_unused_parameters(true)"));
   });
 }
@@ -121,8 +116,8 @@ TEST(UnusedParameters, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndReme
 TEST(UnusedParameters, D7TheOtherRanksLearnTheReason) {
   run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(1, 1), Linear(1, 1));
-    DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
-    const std::string text = testing::message_of<std::exception>([&] {
+    DistributedDataParallel model(net, group, testing::one_each());
+    const std::string text = message_of<std::exception>([&] {
       const torch::Tensor out = model(torch::ones({1, 1}));
       (group.rank() == 0 ? out : net[1]->as<Linear>()->forward(torch::ones({1, 1})))
           .sum()

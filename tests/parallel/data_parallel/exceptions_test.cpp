@@ -26,7 +26,7 @@ using testing::StartsWith;
 using testing::ThrowsMessage;
 using torch::Tensor;
 
-/// Throws what it is told to in every replica but the first.
+/// Throws the given exception in every replica but the first.
 template <typename Thrown>
 struct ThrowingImpl : torch::nn::Cloneable<ThrowingImpl<Thrown>> {
   void reset() override {}

@@ -110,7 +110,7 @@ TEST(ParityOfSparseGradients, R1) {
   }
 }
 
-/// Is the module of PyTorch's own test: an LSTM whose batch comes first.
+/// The module of PyTorch's own test: an LSTM whose batch comes first.
 class RecurrentImpl : public torch::nn::Cloneable<RecurrentImpl> {
  public:
   RecurrentImpl() { reset(); }
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
     PlacesAndBatches, Parity,
     testing::Combine(testing::Values(1, 2, 3), testing::Values(1, 2, 7, 20)));
 
-/// Is a module whose own forward is divided over places.
+/// A module whose own forward is divided over places.
 class DividedImpl : public torch::nn::Module {
  public:
   explicit DividedImpl(const torch::nn::Linear& linear)

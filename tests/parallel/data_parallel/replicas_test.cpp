@@ -45,7 +45,7 @@ TEST(Replicas, UpdateRunningStatisticsByTheFirstShareR4) {
   EXPECT_EQ(net->num_batches_tracked.item<std::int64_t>(), 3);
 }
 
-// The threads' order does not matter: each replica has a stream of its own.
+// The threads' order does not matter: each replica has its own stream.
 TEST(Replicas, DrawTheSameNumbersForTheSameSeed) {
   torch::nn::Dropout net(0.5);
   DataParallel model(net, cpu_places(3));
@@ -227,7 +227,7 @@ TEST(Replicas, ComputeInTheModesOfTheCallerR5) {
   EXPECT_EQ(square(), std::make_tuple(true, false, at::kHalf));
 }
 
-/// Is how many bytes are allocated now.
+/// Returns how many bytes are allocated now.
 std::size_t allocated() {
   const auto all = ::mallinfo2();
   return all.uordblks + all.hblkhd;

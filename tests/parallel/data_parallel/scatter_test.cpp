@@ -51,7 +51,7 @@ TEST(DivideElements, CutsTensorsWhereSharesEnd) {
       ElementsAre(ElementsAre(), ElementsAre(Stretch{0, 0, 1})));
 }
 
-/// Gives back what it gets, and counts the calls of each replica.
+/// Returns its input, and counts the calls of each replica.
 template <typename Value>
 class EchoImpl : public torch::nn::Cloneable<EchoImpl<Value>> {
  public:

@@ -18,7 +18,7 @@
 
 namespace lockstep::testing_data_parallel {
 
-/// Gives another module with equal values.
+/// Returns another module with equal values.
 template <typename Module>
 std::shared_ptr<Module> twin(const std::shared_ptr<Module>& module) {
   return std::dynamic_pointer_cast<Module>(module->clone());
@@ -52,7 +52,7 @@ inline void expect_same_state(const torch::nn::Module& actual, const torch::nn::
   }
 }
 
-/// Makes steps of SGD with momentum and a mean loss; gives the losses.
+/// Makes steps of SGD with momentum and a mean loss; returns the losses.
 template <typename Forward>
 std::vector<double> train(
     torch::nn::Module& module, const Forward& forward, const torch::Tensor& inputs,

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Gives values that depend on the seed alone, without a generator that threads would share; no
+/// Returns values that depend on the seed alone, without a generator that threads would share; no
 /// view, which zero_grad would refuse as a gradient.
 inline torch::Tensor wave(const std::vector<std::int64_t>& shape, double seed) {
   std::int64_t elements = 1;
@@ -49,7 +49,7 @@ inline void set_gradients(
   }
 }
 
-/// Is the same parameters twice: under a plain optimizer and under a sharded one.
+/// The same parameters twice: under a plain optimizer and under a sharded one.
 struct Twin {
   template <typename Make>
   Twin(const ProcessGroup& group, Make make)

@@ -21,7 +21,7 @@ inline torch::Tensor sum_loss(const torch::Tensor& output, const torch::Tensor& 
   return at::mse_loss(output, target, at::Reduction::Sum);
 }
 
-/// Gives deep copies of a net, for a second computation with the same parameters.
+/// Returns deep copies of a net, for a second computation with the same parameters.
 inline torch::nn::Sequential copy_of(const torch::nn::Sequential& net) {
   return torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
 }
@@ -54,7 +54,7 @@ inline void expect_same_parameters(
 /// Makes linear layers with tanh between them: widths {a, b, c} are two layers and one tanh.
 torch::nn::Sequential make_chain(const std::vector<std::int64_t>& widths);
 
-/// Is a net to train in stages, its copy to train alone, and a batch.
+/// A net to train in stages, its copy to train alone, and a batch.
 struct Problem {
   torch::nn::Sequential net, serial;
   torch::Tensor input, target;

@@ -93,7 +93,7 @@ TEST(Place, IsComparedAndWritten) {
 
 Place all_cores() { return cpu_places(1).front(); }
 
-/// Runs a function in a worker and gives what it returns.
+/// Runs a function in a worker and returns what it returns.
 template <typename Function>
 auto in(PlaceWorker& worker, const Function& function) {
   decltype(function()) result{};

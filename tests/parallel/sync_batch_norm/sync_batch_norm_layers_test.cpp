@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using torch::Tensor;
 
-/// Is a block that holds its layers by type, as users write them.
+/// A block that holds its layers by type, as users write them.
 class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
  public:
   BlockImpl() { reset(); }

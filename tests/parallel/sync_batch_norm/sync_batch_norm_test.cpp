@@ -32,14 +32,14 @@ using torch::Tensor;
 
 constexpr double kMomentum = 0.1, kEps = 1e-5;
 
-/// Is a layer's tensors, a batch for each of several steps, and a factor for each output, so that
+/// A layer's tensors, a batch for each of several steps, and a factor for each output, so that
 /// gradients differ.
 struct Problem {
   Tensor weight, bias;
   std::vector<Tensor> inputs, factors;
 };
 
-/// Is what training leaves: of each step the output and the input's gradient, and the rest.
+/// What training leaves: of each step the output and the input's gradient, and the rest.
 struct Outcome {
   std::vector<Tensor> outputs, input_gradients;
   Tensor weight_gradient, bias_gradient, running_mean, running_var;
@@ -76,7 +76,7 @@ Outcome train_whole(const Problem& problem) {
       });
 }
 
-/// Gives the samples of one rank.
+/// Returns the samples of one rank.
 Problem share_of(const Problem& problem, const std::vector<std::int64_t>& samples, int rank) {
   Problem share = problem;
   const auto first = std::accumulate(samples.begin(), samples.begin() + rank, std::int64_t{0});

@@ -12,14 +12,14 @@
 
 namespace lockstep::testing {
 
-/// Is a model to train, and what with. The model is not changed.
+/// A model to train, and what with. The model is not changed.
 struct Problem {
   nn::Model model{nullptr};
   torch::Tensor images, labels;
   int steps = 5;
 };
 
-/// Is what training came to, in the order of the model's parameters.
+/// What training came to, in the order of the model's parameters.
 struct Trained {
   std::vector<double> losses;
   torch::Tensor output;  ///< of the images after training, in evaluation mode
