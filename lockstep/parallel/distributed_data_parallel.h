@@ -45,7 +45,7 @@ class DistributedDataParallel {
     sync_->before_forward(module_->is_training());
     const auto scope = sync_->synchronised_batch_norm(module_->is_training());
     auto output = module_->forward(std::forward<Arguments>(arguments)...);
-    sync_->after_forward(flatten(output));
+    sync_->after_forward(lockstep::flatten(output));
     return output;
   }
 

@@ -60,21 +60,23 @@ TEST_F(WeightsThatDiffer, OfANewHeadAreKept) {
 TEST_F(WeightsThatDiffer, OfANewHeadAreRefusedIfMoreDiffersW5) {
   auto model = make_model("toy", 5);
   const LoadWeightsOptions options{.resizable = {"net2.weight", "net2.bias"}, .only = {}};
-  const auto message = [&](const torch::Tensor& weight) {
+  const auto load = [&](const torch::Tensor& weight) {
     auto state = copies(named_state(*make_model("toy", 7)));
     NamedTensors other("Tensor");
     for (const auto& item : state) {
       if (item.key() != "net2.weight") other.insert(item.key(), item.value());
     }
     if (weight.defined()) other.insert("net2.weight", weight);
-    return lockstep::testing::message_of<DataError>(
-        [&] { load_weights(*model, written(other), options); });
+    load_weights(*model, written(other), options);
+  };
+  const auto message = [&](const torch::Tensor& weight) {
+    return lockstep::testing::message_of<DataError>([&] { load(weight); });
   };
   EXPECT_THAT(message(at::ones({7, 11})), HasSubstr("other: net2.weight: here [5, 10] float32"));
   EXPECT_THAT(message(at::ones({7, 10, 1})), HasSubstr("other: net2.weight"));
   EXPECT_THAT(message(at::ones({})), HasSubstr("other: net2.weight"));
   EXPECT_THAT(message({}), HasSubstr("missing in the file: net2.weight"));
-  EXPECT_EQ(message(at::ones({7, 10})), "nothing was thrown");
+  EXPECT_NO_THROW(load(at::ones({7, 10})));
 }
 
 TEST_F(WeightsThatDiffer, OfAHeadThatFitsAreLoaded) {
