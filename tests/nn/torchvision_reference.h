@@ -32,7 +32,8 @@ Reference read_reference(const std::string& model);
 /// Gives the model the weights with which the script computed; they come from a formula.
 void fill(Model& model, const Reference& reference);
 
-/// Returns the script's images, [4, 3, 64, 64] in double, and what stands for their loss's gradient.
+/// Returns the script's images, [4, 3, 64, 64] in double, and what stands for their loss's
+/// gradient.
 torch::Tensor reference_images();
 torch::Tensor reference_gradient();
 
