@@ -133,7 +133,7 @@ TEST_F(Environment, S6TheMissingVariableIsNamed) {
   set("MASTER_ADDR", "127.0.0.1");
   EXPECT_THAT(refusal(), HasSubstr("MASTER_PORT is not"));
   set("MASTER_PORT", "70000");
-  EXPECT_THAT(refusal(), HasSubstr("no port: 70000"));
+  EXPECT_THAT(refusal(), HasSubstr("not a port: 70000"));
   set("RANK", "2");
   EXPECT_THAT(refusal(), HasSubstr("RANK must be below WORLD_SIZE: 2 of 2"));
 }
