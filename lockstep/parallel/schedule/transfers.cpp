@@ -91,7 +91,7 @@ class TransferInsertion {
   Schedule result_;
 };
 
-bool is_receive(const Action& action) {
+bool receives(const Action& action) {
   return action.kind == kReceiveForward || action.kind == kReceiveBackward;
 }
 
@@ -99,10 +99,10 @@ std::vector<Action> with_late_receives(
     const Schedule& schedule, const std::vector<Action>& actions) {
   std::vector<Action> result;
   for (const Action& action : actions) {
-    if (is_receive(action)) continue;
+    if (receives(action)) continue;
     if (is_compute(action.kind)) {
       std::ranges::copy_if(
-          needs_of(schedule, true, action), std::back_inserter(result), is_receive);
+          needs_of(schedule, true, action), std::back_inserter(result), receives);
     }
     result.push_back(action);
   }
