@@ -139,16 +139,15 @@ TEST(RunState, ImpossibleValuesAreRefused) {
     return refusal(object);
   };
   EXPECT_THAT(with("v", 2), HasSubstr("version"));
-  EXPECT_THAT(with("step", -1), HasSubstr("\"step\" must be a whole number of at least 0"));
-  EXPECT_THAT(with("step", 1.5), HasSubstr("\"step\" must be a whole number"));
-  EXPECT_THAT(with("step", 18446744073709551615U), HasSubstr("\"step\" must be"));
+  EXPECT_THAT(with("step", -1), HasSubstr("step must be a whole number of at least 0"));
+  EXPECT_THAT(with("step", 1.5), HasSubstr("step must be a whole number"));
+  EXPECT_THAT(with("step", 18446744073709551615U), HasSubstr("step must be"));
   EXPECT_THAT(with("epoch", 0), HasSubstr("epoch"));
   EXPECT_THAT(
-      with("world_size", 4294967296), HasSubstr("\"world_size\" must be a whole number from 0 to"));
+      with("world_size", 4294967296), HasSubstr("world_size must be a whole number from 0 to"));
   EXPECT_THAT(with("balance", {1, 0}), HasSubstr("balance"));
   EXPECT_THAT(
-      with("training_seconds", -1.0),
-      HasSubstr("\"training_seconds\" must be a number of at least 0"));
+      with("training_seconds", -1.0), HasSubstr("training_seconds must be a number of at least 0"));
 }
 
 TEST(RunState, RefusesWhatIsNotJsonOrHasAKeyTwice) {

@@ -30,7 +30,7 @@ std::string text(const TrainOptions& options, int world_size) {
   return describe(options, plan_layout(options, world_size));
 }
 
-std::string refusal(const TrainOptions& options, int world_size) {
+std::string layout_refusal(const TrainOptions& options, int world_size) {
   return testing::message_of<InvalidArgument>([&] { plan_layout(options, world_size); });
 }
 
@@ -56,7 +56,7 @@ TEST(Layout, DdpTakesRanksOrPlaces) {
   options.places = 2;
   EXPECT_EQ(plan_layout(options, 1).replicas, 2);
   EXPECT_EQ(plan_layout(options, 1).thread_ranks, 2);
-  EXPECT_THAT(refusal(options, 2), HasSubstr("leave --places out"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("leave --places out"));
 }
 
 TEST(Layout, DpIsOneProcess) {
@@ -64,7 +64,7 @@ TEST(Layout, DpIsOneProcess) {
   options.places = 3;
   EXPECT_EQ(plan_layout(options, 1).replicas, 3);
   EXPECT_EQ(plan_layout(options, 1).places, 3);
-  EXPECT_THAT(refusal(options, 2), HasSubstr("works in one process"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("works in one process"));
 }
 
 TEST(Layout, APipelineTakesRanksOrPlaces) {
@@ -75,9 +75,9 @@ TEST(Layout, APipelineTakesRanksOrPlaces) {
   options.places = 3;
   EXPECT_EQ(plan_layout(options, 1).stages, 3);
   EXPECT_FALSE(plan_layout(options, 1).stages_over_ranks);
-  EXPECT_THAT(refusal(options, 2), HasSubstr("not both"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("not both"));
   options.places = 1;
-  EXPECT_THAT(refusal(options, 1), HasSubstr("at least 2"));
+  EXPECT_THAT(layout_refusal(options, 1), HasSubstr("at least 2"));
 }
 
 TEST(Layout, ReplicatedPipelinesTakeARowOfRanksOrOfPlacesEach) {
@@ -103,39 +103,39 @@ TEST(Layout, ThreadsOfOneProcessFindTheirLayout) {
 
 TEST(Layout, WhatDoesNotComeOutEvenIsRefusedWithAdvice) {
   EXPECT_THAT(
-      refusal(way(Parallel::kDdpPp), 3),
+      layout_refusal(way(Parallel::kDdpPp), 3),
       HasSubstr("3 ranks cannot be divided into pipelines of 2"));
   TrainOptions options = way(Parallel::kDdpMp);
   options.places = 5;
-  EXPECT_THAT(refusal(options, 1), HasSubstr("5 places cannot be divided"));
-  EXPECT_THAT(refusal(options, 2), HasSubstr("--places is 5"));
-  EXPECT_THAT(refusal(way(Parallel::kDdpPp), 2), HasSubstr("leave ddp+ out"));
+  EXPECT_THAT(layout_refusal(options, 1), HasSubstr("5 places cannot be divided"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--places is 5"));
+  EXPECT_THAT(layout_refusal(way(Parallel::kDdpPp), 2), HasSubstr("leave ddp+ out"));
 }
 
 TEST(Layout, FewerPlacesThanStagesIsRefused) {
   EXPECT_THAT(
-      refusal(staged(Parallel::kPp, 4, ScheduleKind::k1F1B, 8), 2),
+      layout_refusal(staged(Parallel::kPp, 4, ScheduleKind::k1F1B, 8), 2),
       HasSubstr("fewer places than stages"));
   TrainOptions options = staged(Parallel::kPp, 5, ScheduleKind::kInterleaved, 8);
-  EXPECT_THAT(refusal(options, 2), HasSubstr("multiple of the places"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("multiple of the places"));
 }
 
 TEST(Layout, FlagsThatMeanNothingForTheWayAreRefused) {
   TrainOptions options = way(Parallel::kDdp);
   options.pipeline.stages = 2;
-  EXPECT_THAT(refusal(options, 2), HasSubstr("--stages cuts a model"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--stages cuts a model"));
   options = way(Parallel::kMp);
   options.pipeline.chunks = 4;
-  EXPECT_THAT(refusal(options, 2), HasSubstr("--chunks and --schedule are for"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--chunks and --schedule are for"));
   options = way(Parallel::kDdp);
   options.pipeline.checkpoint = Checkpoint::kAlways;
-  EXPECT_THAT(refusal(options, 2), HasSubstr("--checkpoint"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--checkpoint"));
   options = way(Parallel::kMp);
   options.optimizer.sharded = true;
-  EXPECT_THAT(refusal(options, 2), HasSubstr("--shard-optimizer"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--shard-optimizer"));
   options = way(Parallel::kSerial);
   options.places = 2;
-  EXPECT_THAT(refusal(options, 1), HasSubstr("--places is 2"));
+  EXPECT_THAT(layout_refusal(options, 1), HasSubstr("--places is 2"));
 }
 
 TEST(Layout, HasNoMoreChunksThanSamples) {
