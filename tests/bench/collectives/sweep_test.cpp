@@ -120,7 +120,7 @@ TEST(SweepLine, RefusesWhatIsNone) {
     text.replace(at, from.size(), to);
     return refusal([&] { parse_sweep_line(text, "there"); });
   };
-  EXPECT_THAT(refused("all_reduce", "all_reduced"), HasSubstr("there: \"op\""));
+  EXPECT_THAT(refused("all_reduce", "all_reduced"), HasSubstr("there: op"));
   EXPECT_THAT(refused("\"bytes\":1000", "\"bytes\":-1"), HasSubstr("bytes"));
   EXPECT_THAT(refused("\"ranks\":4,", ""), HasSubstr("must be there"));
   EXPECT_THAT(refused("[2e-06,", "[0,"), HasSubstr("repeat_seconds"));

@@ -84,25 +84,25 @@ TEST(SampleJson, RefusesWhatIsNotAsTheFormatSays) {
   };
   expect("[]", "it must be a JSON object");
   expect("{", "offset 1: is not JSON");
-  expect(R"({"v":1,"study":"s","cell":"c"})", R"("round" must be there)");
-  expect(R"({"v":1,"study":null,"cell":"c","round":1})", R"("study" must be a text)");
+  expect(R"({"v":1,"study":"s","cell":"c"})", "round must be there");
+  expect(R"({"v":1,"study":null,"cell":"c","round":1})", "study must be a text");
   expect(R"({"v":2,"study":"s","cell":"c","round":1})", "v is 2; this program reads 1");
   for (const char* round : {"0", "-1", "1.5", "2147483648", "\"1\"", "true"}) {
     expect(
         concat(R"({"v":1,"study":"s","cell":"c","round":)", round, "}"),
-        R"("round" must be a whole number from 1 to 2147483647)");
+        "round must be a whole number from 1 to 2147483647");
   }
   const std::pair<const char*, const char*> kCases[] = {
       {R"("study":"s")", R"(a key comes twice: "study")"},
       {R"("values":[1])", "values must be a JSON object"},
-      {R"("values":{"a":"1"})", R"(values."a" must be a finite number)"},
-      {R"("settings":{"a":1})", R"(settings."a" must be a text)"},
-      {R"("command":"train")", R"("command" must be a list of texts)"},
-      {R"("command":[1])", R"("command" must be a list of texts)"},
-      {R"("failure":1)", R"("failure" must be a text)"},
-      {R"("oversubscribed":1)", R"("oversubscribed" must be true or false)"},
-      {R"("code":-1)", R"("code" must be a whole number from 0)"},
-      {R"("seconds":"1")", R"("seconds" must be a finite number)"}};
+      {R"("values":{"a":"1"})", "values.a must be a finite number"},
+      {R"("settings":{"a":1})", "settings.a must be a text"},
+      {R"("command":"train")", "command must be a list of texts"},
+      {R"("command":[1])", "command must be a list of texts"},
+      {R"("failure":1)", "failure must be a text"},
+      {R"("oversubscribed":1)", "oversubscribed must be true or false"},
+      {R"("code":-1)", "code must be a whole number from 0"},
+      {R"("seconds":"1")", "seconds must be a finite number"}};
   for (const auto& [field, message] : kCases) {
     expect(concat(R"({"v":1,"study":"s","cell":"c","round":1,)", field, "}"), message);
   }
