@@ -26,7 +26,7 @@ std::optional<Precision> precision_of_snapshot(const fs::path& snapshot) {
   std::ostringstream text;
   text << std::ifstream(snapshot / "state.json").rdbuf();
   try {
-    return precision_in(parse_run_state(text.str(), snapshot / "state.json").configuration);
+    return precision_in(parse_run_state(text.str(), snapshot / "state.json").setup.configuration);
   } catch (const DataError&) {
     return std::nullopt;  // one that is cut short is not resumed from
   }

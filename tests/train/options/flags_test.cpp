@@ -90,7 +90,7 @@ TEST(TrainFlags, TheFileOfOptionsIsTheOldOne) {
             "bad-images = \"fail\"\nval-split = 0.0\nparallel = \"ddp\"\nbackend = \"gloo\"\n"
             "batch-size = 64\nepochs = 5\nmax-steps = 7\nmax-time = \"90s\"\n"
             "limit-train-batches = 9\nprecision = \"bf16-mixed\"\nopt = \"sgd\"\nlr = 0.5\n"
-            "momentum = 0.8\nweight-decay = 0.0001\nweight-decay-on = \"all\"\n"
+            "momentum = 0.8\nweight-decay = 1e-04\nweight-decay-on = \"all\"\n"
             "lr-scale = \"sqrt\"\nsched = \"constant\"\ngrad-accum-steps = 1\nsmoothing = 0.0\n"
             "eval-metric = \"loss\"\nseed = 7\nval-interval = 0\nlog-interval = 1\n"
             "progress = \"none\"\noutput = \"out\"\nresume = \"never\"\n"

@@ -9,10 +9,10 @@ namespace {
 using ::testing::HasSubstr;
 using testing::refusal;
 
-LoadingSettings parsed(const std::string& line) { return testing::parsed(line).loading; }
+LoadingSettings loading_of(const std::string& line) { return testing::parsed(line).loading; }
 
 TEST(LoadingFlags, NoneGiveTheDefaults) {
-  const LoadingSettings settings = parsed("");
+  const LoadingSettings settings = loading_of("");
   EXPECT_EQ(settings.augment, Augment::kNone);
   EXPECT_EQ(settings.bad_images, BadImages::kFail);
   EXPECT_EQ(settings.val_split, 0);
@@ -21,14 +21,14 @@ TEST(LoadingFlags, NoneGiveTheDefaults) {
 
 TEST(LoadingFlags, AreRead) {
   const LoadingSettings settings =
-      parsed("--augment timm --image_size 160 -j 3 --bad-images skip --val-split 0.25");
+      loading_of("--augment timm --image_size 160 -j 3 --bad-images skip --val-split 0.25");
   EXPECT_EQ(settings.augment, Augment::kTimm);
   EXPECT_EQ(settings.image_size, 160);
   EXPECT_EQ(settings.workers, 3);
   EXPECT_EQ(settings.bad_images, BadImages::kSkip);
   EXPECT_EQ(settings.val_split, 0.25);
-  EXPECT_EQ(parsed("--augment=crop-flip").augment, Augment::kCropFlip);
-  EXPECT_EQ(parsed("--workers auto").workers, std::nullopt);
+  EXPECT_EQ(loading_of("--augment=crop-flip").augment, Augment::kCropFlip);
+  EXPECT_EQ(loading_of("--workers auto").workers, std::nullopt);
 }
 
 TEST(LoadingFlags, ThatCannotBeAreRefusedByName) {

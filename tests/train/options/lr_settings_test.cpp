@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 using Kind = LrScheduleKind;
 
-std::string refusal(const LrSettings& settings, const TrainLimits& limits = {.epochs = 10}) {
+std::string lr_refusal(const LrSettings& settings, const TrainLimits& limits = {.epochs = 10}) {
   TrainOptions options;
   options.optimizer.lr = 0.1;
   options.optimizer.schedule = settings;
@@ -125,67 +125,69 @@ TEST(LrSettings, APlateauHasItsRuleFromTheFlags) {
 
 TEST(LrSettings, FlagsOfAnotherScheduleAreRefused) {
   EXPECT_EQ(
-      refusal({.kind = Kind::kCosine, .decay_epochs = 2}),
+      lr_refusal({.kind = Kind::kCosine, .decay_epochs = 2}),
       "train: --decay-epochs is for --sched step; it is cosine");
   EXPECT_EQ(
-      refusal({.decay_rate = 0.5}),
+      lr_refusal({.decay_rate = 0.5}),
       "train: --decay-rate is for --sched step, multistep, exponential, plateau; it is constant");
-  EXPECT_THAT(refusal({.decay_milestones = {1}}), HasSubstr("--decay-milestones is for"));
-  EXPECT_THAT(refusal({.kind = Kind::kOneCycle, .min_lr = 0}), HasSubstr("--min-lr is for"));
-  EXPECT_THAT(refusal({.power = 2}), HasSubstr("--poly-power is for --sched poly"));
-  EXPECT_THAT(refusal({.patience_epochs = 2}), HasSubstr("--patience-epochs is for"));
-  EXPECT_THAT(refusal({.cooldown_epochs = 2}), HasSubstr("--cooldown-epochs is for"));
-  EXPECT_THAT(refusal({.pct_start = 0.5}), HasSubstr("--pct-start is for --sched onecycle"));
-  EXPECT_THAT(refusal({.div_factor = 2}), HasSubstr("--div-factor is for"));
-  EXPECT_THAT(refusal({.final_div_factor = 2}), HasSubstr("--final-div-factor is for"));
+  EXPECT_THAT(lr_refusal({.decay_milestones = {1}}), HasSubstr("--decay-milestones is for"));
+  EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .min_lr = 0}), HasSubstr("--min-lr is for"));
+  EXPECT_THAT(lr_refusal({.power = 2}), HasSubstr("--poly-power is for --sched poly"));
+  EXPECT_THAT(lr_refusal({.patience_epochs = 2}), HasSubstr("--patience-epochs is for"));
+  EXPECT_THAT(lr_refusal({.cooldown_epochs = 2}), HasSubstr("--cooldown-epochs is for"));
+  EXPECT_THAT(lr_refusal({.pct_start = 0.5}), HasSubstr("--pct-start is for --sched onecycle"));
+  EXPECT_THAT(lr_refusal({.div_factor = 2}), HasSubstr("--div-factor is for"));
+  EXPECT_THAT(lr_refusal({.final_div_factor = 2}), HasSubstr("--final-div-factor is for"));
 }
 
 TEST(LrSettings, ImpossibleNumbersNameTheirFlag) {
   EXPECT_EQ(
-      refusal({.warmup_epochs = -1}),
+      lr_refusal({.warmup_epochs = -1}),
       "train: --warmup-epochs must be a whole number of at least 0: -1");
   EXPECT_EQ(
-      refusal({.warmup_steps = -1}),
+      lr_refusal({.warmup_steps = -1}),
       "train: --warmup-steps must be a whole number of at least 0: -1");
   EXPECT_EQ(
-      refusal({.warmup_epochs = 1, .warmup_lr = 0.2}),
+      lr_refusal({.warmup_epochs = 1, .warmup_lr = 0.2}),
       "train: --warmup-lr must be at most --lr, 0.1: 0.2");
   EXPECT_THAT(
-      refusal({.kind = Kind::kCosine, .min_lr = 0.2}),
+      lr_refusal({.kind = Kind::kCosine, .min_lr = 0.2}),
       HasSubstr("--min-lr must be at most --lr, 0.1"));
   EXPECT_THAT(
-      refusal({.kind = Kind::kExponential, .decay_rate = 0}),
+      lr_refusal({.kind = Kind::kExponential, .decay_rate = 0}),
       HasSubstr("--decay-rate must be a number above 0"));
   EXPECT_THAT(
-      refusal({.kind = Kind::kExponential, .decay_rate = 1.5}),
+      lr_refusal({.kind = Kind::kExponential, .decay_rate = 1.5}),
       HasSubstr("--decay-rate must be a number above 0 and of at most 1"));
-  EXPECT_THAT(refusal({.kind = Kind::kStep, .decay_epochs = 0}), HasSubstr("--decay-epochs"));
+  EXPECT_THAT(lr_refusal({.kind = Kind::kStep, .decay_epochs = 0}), HasSubstr("--decay-epochs"));
   EXPECT_THAT(
-      refusal({.kind = Kind::kPlateau, .patience_epochs = -1}), HasSubstr("--patience-epochs"));
+      lr_refusal({.kind = Kind::kPlateau, .patience_epochs = -1}), HasSubstr("--patience-epochs"));
   EXPECT_THAT(
-      refusal({.kind = Kind::kPlateau, .cooldown_epochs = -1}), HasSubstr("--cooldown-epochs"));
-  EXPECT_THAT(refusal({.kind = Kind::kPolynomial, .power = 0}), HasSubstr("--poly-power"));
-  EXPECT_THAT(refusal({.kind = Kind::kOneCycle, .pct_start = 1.1}), HasSubstr("--pct-start"));
-  EXPECT_THAT(refusal({.kind = Kind::kOneCycle, .div_factor = 0}), HasSubstr("--div-factor"));
+      lr_refusal({.kind = Kind::kPlateau, .cooldown_epochs = -1}), HasSubstr("--cooldown-epochs"));
+  EXPECT_THAT(lr_refusal({.kind = Kind::kPolynomial, .power = 0}), HasSubstr("--poly-power"));
+  EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .pct_start = 1.1}), HasSubstr("--pct-start"));
+  EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .div_factor = 0}), HasSubstr("--div-factor"));
   EXPECT_THAT(
-      refusal({.kind = Kind::kOneCycle, .final_div_factor = -1}), HasSubstr("--final-div-factor"));
+      lr_refusal({.kind = Kind::kOneCycle, .final_div_factor = -1}),
+      HasSubstr("--final-div-factor"));
   EXPECT_EQ(
-      refusal({.kind = Kind::kMultistep, .decay_milestones = {3, 3}}),
+      lr_refusal({.kind = Kind::kMultistep, .decay_milestones = {3, 3}}),
       "train: --decay-milestones must be above 0 and ascend: 3 comes after 3");
   EXPECT_THAT(
-      refusal({.kind = Kind::kMultistep, .decay_milestones = {0}}), HasSubstr("must be above 0"));
+      lr_refusal({.kind = Kind::kMultistep, .decay_milestones = {0}}),
+      HasSubstr("must be above 0"));
 }
 
 TEST(LrSettings, WhatIsMissingIsSaid) {
-  EXPECT_THAT(refusal({.kind = Kind::kStep}), HasSubstr("--sched step needs --decay-epochs"));
-  EXPECT_THAT(refusal({.kind = Kind::kMultistep}), HasSubstr("needs --decay-milestones"));
-  EXPECT_THAT(refusal({.warmup_lr = 0}), HasSubstr("--warmup-lr needs --warmup-epochs"));
+  EXPECT_THAT(lr_refusal({.kind = Kind::kStep}), HasSubstr("--sched step needs --decay-epochs"));
+  EXPECT_THAT(lr_refusal({.kind = Kind::kMultistep}), HasSubstr("needs --decay-milestones"));
+  EXPECT_THAT(lr_refusal({.warmup_lr = 0}), HasSubstr("--warmup-lr needs --warmup-epochs"));
   EXPECT_THAT(
-      refusal({.warmup_epochs = 1, .warmup_steps = 1}), HasSubstr("mean the same; give one"));
+      lr_refusal({.warmup_epochs = 1, .warmup_steps = 1}), HasSubstr("mean the same; give one"));
   EXPECT_THAT(
-      refusal({.kind = Kind::kOneCycle, .warmup_epochs = 1}), HasSubstr("warms up by itself"));
+      lr_refusal({.kind = Kind::kOneCycle, .warmup_epochs = 1}), HasSubstr("warms up by itself"));
   EXPECT_EQ(
-      refusal({.kind = Kind::kCosine}, {.seconds = 60}),
+      lr_refusal({.kind = Kind::kCosine}, {.seconds = 60}),
       "train: --sched cosine must know when it ends; give --epochs or --max-steps");
   EXPECT_NO_THROW(check_lr_settings({.kind = Kind::kCosine}, 0.1, {.steps = 60}));
 }

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-std::string refusal(const TrainOptions& options, int world_size = 1) {
+std::string options_refusal(const TrainOptions& options, int world_size = 1) {
   return testing::message_of<InvalidArgument>([&] { check_options(options, world_size); });
 }
 
@@ -18,29 +18,31 @@ TEST(Options, DefaultsAreAccepted) { EXPECT_NO_THROW(check_options(TrainOptions{
 
 TEST(Options, SerialOnSeveralRanksIsRefusedWithAdvice) {
   EXPECT_EQ(
-      refusal(TrainOptions{}, 2),
+      options_refusal(TrainOptions{}, 2),
       "train: --parallel serial trains on one rank, but there are 2; use --parallel ddp");
 }
 
 TEST(Options, ImpossibleValuesNameTheirFlag) {
   TrainOptions options;
   options.batch_size = 0;
-  EXPECT_EQ(refusal(options), "train: --batch-size must be a whole number of at least 1: 0");
+  EXPECT_EQ(
+      options_refusal(options), "train: --batch-size must be a whole number of at least 1: 0");
   options = {};
   options.limits.epochs = 0;
-  EXPECT_EQ(refusal(options), "train: --epochs must be a whole number of at least 1: 0");
+  EXPECT_EQ(options_refusal(options), "train: --epochs must be a whole number of at least 1: 0");
   options = {};
   options.val_interval = -2;
-  EXPECT_THAT(refusal(options), ::testing::HasSubstr("--val-interval must be a whole number"));
+  EXPECT_THAT(
+      options_refusal(options), ::testing::HasSubstr("--val-interval must be a whole number"));
   options = {};
   options.ema = EmaSettings{.decay = 1};
-  EXPECT_THAT(refusal(options), ::testing::HasSubstr("--model-ema-decay must be a number"));
+  EXPECT_THAT(options_refusal(options), ::testing::HasSubstr("--model-ema-decay must be a number"));
   options = {};
   options.optimizer.lr = -1;
-  EXPECT_THAT(refusal(options), ::testing::HasSubstr("--lr must be a number above 0"));
+  EXPECT_THAT(options_refusal(options), ::testing::HasSubstr("--lr must be a number above 0"));
   options = {};
   options.optimizer.momentum = 0.9;
-  EXPECT_EQ(refusal(options), "train: --momentum is for --opt sgd; adam has its own");
+  EXPECT_EQ(options_refusal(options), "train: --momentum is for --opt sgd; adam has its own");
 }
 
 TEST(Options, DefaultFolderNamesTimeModelAndWay) {
