@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-std::string refusal(const Words& arguments) {
+std::string sweep_refusal(const Words& arguments) {
   return testing::message_of<InvalidArgument>([&] { parse_collectives(arguments); });
 }
 
@@ -56,15 +56,17 @@ TEST(CollectivesFlags, TakeListsAndSizes) {
 }
 
 TEST(CollectivesFlags, RefuseAndSuggest) {
-  EXPECT_THAT(refusal({"--op", "allreduce"}), HasSubstr("did you mean all_reduce?"));
-  EXPECT_THAT(refusal({"--backend", "glo"}), HasSubstr("did you mean gloo?"));
-  EXPECT_THAT(refusal({"--memory", "own"}), HasSubstr("--memory must be one of group, ordinary"));
-  EXPECT_THAT(refusal({"--max-bytes", "64Q"}), HasSubstr("--max-bytes must be a number of bytes"));
-  EXPECT_THAT(refusal({"--max-bytes", "M"}), HasSubstr("--max-bytes"));
-  EXPECT_THAT(refusal({"--min-bytes", "-4"}), HasSubstr("--min-bytes"));
-  EXPECT_THAT(refusal({"--max-bytes", "99999999G"}), HasSubstr("--max-bytes"));
-  EXPECT_THAT(refusal({"--iteratons", "3"}), HasSubstr("did you mean --iterations?"));
-  EXPECT_THAT(refusal({"--nproc-per-node", "many"}), HasSubstr("--nproc-per-node"));
+  EXPECT_THAT(sweep_refusal({"--op", "allreduce"}), HasSubstr("did you mean all_reduce?"));
+  EXPECT_THAT(sweep_refusal({"--backend", "glo"}), HasSubstr("did you mean gloo?"));
+  EXPECT_THAT(
+      sweep_refusal({"--memory", "own"}), HasSubstr("--memory must be one of group, ordinary"));
+  EXPECT_THAT(
+      sweep_refusal({"--max-bytes", "64Q"}), HasSubstr("--max-bytes must be a number of bytes"));
+  EXPECT_THAT(sweep_refusal({"--max-bytes", "M"}), HasSubstr("--max-bytes"));
+  EXPECT_THAT(sweep_refusal({"--min-bytes", "-4"}), HasSubstr("--min-bytes"));
+  EXPECT_THAT(sweep_refusal({"--max-bytes", "99999999G"}), HasSubstr("--max-bytes"));
+  EXPECT_THAT(sweep_refusal({"--iteratons", "3"}), HasSubstr("did you mean --iterations?"));
+  EXPECT_THAT(sweep_refusal({"--nproc-per-node", "many"}), HasSubstr("--nproc-per-node"));
 }
 
 TEST(CollectivesFlags, HelpFitsIntoTheTerminal) {

@@ -28,7 +28,7 @@ class Variable {
   const char* name_;
 };
 
-std::string refusal(const std::vector<std::string>& arguments) {
+std::string run_refusal(const std::vector<std::string>& arguments) {
   return testing::message_of<InvalidArgument>([&] { parse_run(arguments); });
 }
 
@@ -88,17 +88,18 @@ TEST(RunFlags, AnEndpointIsAddressAndPort) {
 }
 
 TEST(RunFlags, RefuseAndSuggest) {
-  EXPECT_THAT(refusal({"--nproc-per-nod", "2", "x"}), HasSubstr("did you mean --nproc-per-node?"));
-  EXPECT_THAT(refusal({"--log_dri=x", "x"}), HasSubstr("did you mean --log-dir?"));
-  EXPECT_THAT(refusal({"--nproc-per-node", "many", "x"}), HasSubstr("--nproc-per-node"));
-  EXPECT_THAT(refusal({"--nproc-per-node"}), HasSubstr("--nproc-per-node"));
-  EXPECT_THAT(refusal({"--nnodes", "1:2", "x"}), HasSubstr("comes later"));
-  EXPECT_THAT(refusal({"--rdzv-backend", "c10d", "x"}), HasSubstr("comes later"));
-  EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--master-addr"));
-  EXPECT_THAT(refusal({"--signals-to-handle", "SIGKILL", "x"}), HasSubstr("SIGKILL"));
-  EXPECT_THAT(refusal({"--tee", "0:1,", "x"}), HasSubstr("--tee"));
-  EXPECT_THAT(refusal({"--local-ranks-filter", "a", "x"}), HasSubstr("--local-ranks-filter"));
-  EXPECT_THAT(refusal({}), HasSubstr("name the program"));
+  EXPECT_THAT(
+      run_refusal({"--nproc-per-nod", "2", "x"}), HasSubstr("did you mean --nproc-per-node?"));
+  EXPECT_THAT(run_refusal({"--log_dri=x", "x"}), HasSubstr("did you mean --log-dir?"));
+  EXPECT_THAT(run_refusal({"--nproc-per-node", "many", "x"}), HasSubstr("--nproc-per-node"));
+  EXPECT_THAT(run_refusal({"--nproc-per-node"}), HasSubstr("--nproc-per-node"));
+  EXPECT_THAT(run_refusal({"--nnodes", "1:2", "x"}), HasSubstr("comes later"));
+  EXPECT_THAT(run_refusal({"--rdzv-backend", "c10d", "x"}), HasSubstr("comes later"));
+  EXPECT_THAT(run_refusal({"--nnodes", "2", "x"}), HasSubstr("--master-addr"));
+  EXPECT_THAT(run_refusal({"--signals-to-handle", "SIGKILL", "x"}), HasSubstr("SIGKILL"));
+  EXPECT_THAT(run_refusal({"--tee", "0:1,", "x"}), HasSubstr("--tee"));
+  EXPECT_THAT(run_refusal({"--local-ranks-filter", "a", "x"}), HasSubstr("--local-ranks-filter"));
+  EXPECT_THAT(run_refusal({}), HasSubstr("name the program"));
 }
 
 TEST(RunFlags, RestartNothingByDefault) {
