@@ -15,6 +15,7 @@
 #include "lockstep/parallel/pipeline/payload.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/place/place.h"
+#include "lockstep/parallel/schedule/schedule.h"
 
 namespace lockstep {
 
