@@ -57,10 +57,8 @@ void report(std::int64_t bytes, const std::vector<Way>& ways) {
 
 void measure(std::int64_t bytes, const ProcessGroup& shm, const ProcessGroup& gloo) {
   const std::int64_t elements = bytes / 4;
-  std::vector<Way> ways = {
-      {"shm in place", shm, shm.empty(elements, torch::kFloat).zero_()},
-      {"shm staged", shm, torch::zeros({elements})},
-      {"gloo", gloo, torch::zeros({elements})}};
+  std::vector<Way> ways = {{"shm in place", shm, shm.empty(elements, torch::kFloat).zero_()},
+      {"shm staged", shm, torch::zeros({elements})}, {"gloo", gloo, torch::zeros({elements})}};
   constexpr int kRounds = 20;
   for (int round = 0; round <= kRounds; ++round) {
     if (round == 1) {  // the first round was to warm up

@@ -85,10 +85,8 @@ void time_epochs(std::int64_t samples, double seconds, const Transform& transfor
 
 std::unique_ptr<const data::ImageTransform> transform_of(const Flags& flags) {
   const ImageSize output{flags.output, flags.output};
-  const std::map<std::string, data::AugmentKind> kinds{
-      {"none", data::AugmentKind::kNone},
-      {"crop-flip", data::AugmentKind::kCropFlip},
-      {"timm", data::AugmentKind::kTimm}};
+  const std::map<std::string, data::AugmentKind> kinds{{"none", data::AugmentKind::kNone},
+      {"crop-flip", data::AugmentKind::kCropFlip}, {"timm", data::AugmentKind::kTimm}};
   return data::make_train_transform(data::augment_options(kinds.at(flags.augment), output));
 }
 
@@ -119,12 +117,12 @@ int run(int argc, char** argv) {
   const FlagTable<Flags> table(
       {"augment_benchmark", "augment_benchmark [flags]", "Times augmentation on one core.\n", ""},
       {{"Options",
-        {flag("--pixels", "FILE", "images of 3 channels, byte by byte", &Flags::pixels),
-         flag("--jpegs", "FILE", "JPEGs, each after its length", &Flags::jpegs),
-         flag("--side", "N", "of the images of --pixels", &Flags::side),
-         flag("--output", "N", "side of what comes out", &Flags::output),
-         flag("--augment", "HOW", "{}", &Flags::augment).one_of({"none", "crop-flip", "timm"}),
-         flag("--seconds", "X", "to measure for", &Flags::seconds)}}});
+          {flag("--pixels", "FILE", "images of 3 channels, byte by byte", &Flags::pixels),
+              flag("--jpegs", "FILE", "JPEGs, each after its length", &Flags::jpegs),
+              flag("--side", "N", "of the images of --pixels", &Flags::side),
+              flag("--output", "N", "side of what comes out", &Flags::output),
+              flag("--augment", "HOW", "{}", &Flags::augment).one_of({"none", "crop-flip", "timm"}),
+              flag("--seconds", "X", "to measure for", &Flags::seconds)}}});
   const auto request = table.request({argv + 1, argv + argc}, std::cout);
   if (!request) return 0;
   const Flags& flags = *request;

@@ -9,10 +9,9 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <stdlib.h>
 #include <string>
 #include <vector>
-
-#include <stdlib.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -130,8 +129,7 @@ void print_ratio(
   std::vector<double> ratios;
   for (std::size_t i = 0; i < over.size(); ++i) ratios.push_back(over[i] / under[i]);
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-  std::printf(
-      "%-44s ratio of medians %6.3f  (by pair %.3f to %.3f), of the best %6.3f\n", what,
+  std::printf("%-44s ratio of medians %6.3f  (by pair %.3f to %.3f), of the best %6.3f\n", what,
       median(over) / median(under), *least, *most,
       *std::min_element(over.begin(), over.end()) / *std::min_element(under.begin(), under.end()));
 }
@@ -166,8 +164,7 @@ void measure_once(
 }
 
 void print_results(const Flags& flags, std::size_t bytes, const Times& first, const Times& times) {
-  std::printf(
-      "%s, %.1f MB, %d thread(s), %d saves\n", flags.model.c_str(),
+  std::printf("%s, %.1f MB, %d thread(s), %d saves\n", flags.model.c_str(),
       static_cast<double>(bytes) / 1e6, flags.threads, flags.saves);
   std::printf(
       "memcpy %.2f ms, stall %.2f ms (the first, which makes the buffer: %.2f), in the background "
@@ -184,19 +181,16 @@ void print_results(const Flags& flags, std::size_t bytes, const Times& first, co
 }
 
 int run(int argc, char** argv) {
-  const FlagTable<Flags> table(
-      {"snapshot_stall_benchmark", "snapshot_stall_benchmark [flags]",
-       "Times how long a snapshot stops training.\n", ""},
-      {{"Options",
-        {flag("--model", "NAME", "one of lockstep's models", &Flags::model),
-         flag("--folder", "DIR", "where to write", &Flags::folder),
-         flag("--batch-size", "N", "images of a step", &Flags::batch_size),
-         flag("--image-size", "N", "their side", &Flags::image_size),
-         flag("--saves", "N", "to measure", &Flags::saves),
-         flag("--threads", "N", "that compute", &Flags::threads),
-         flag(
-             "--interval", "X", "seconds from one to the next, for the share",
-             &Flags::interval)}}});
+  const FlagTable<Flags> table({"snapshot_stall_benchmark", "snapshot_stall_benchmark [flags]",
+                                   "Times how long a snapshot stops training.\n", ""},
+      {{"Options", {flag("--model", "NAME", "one of lockstep's models", &Flags::model),
+                       flag("--folder", "DIR", "where to write", &Flags::folder),
+                       flag("--batch-size", "N", "images of a step", &Flags::batch_size),
+                       flag("--image-size", "N", "their side", &Flags::image_size),
+                       flag("--saves", "N", "to measure", &Flags::saves),
+                       flag("--threads", "N", "that compute", &Flags::threads),
+                       flag("--interval", "X", "seconds from one to the next, for the share",
+                           &Flags::interval)}}});
   const auto request = table.request({argv + 1, argv + argc}, std::cout);
   if (!request) return 0;
   const Flags& flags = *request;

@@ -15,14 +15,12 @@
 // --output DIR keeps the weights of each rank as DIR/rank-0.safetensors and so on.
 
 #include <cstdio>
-
 #include <lockstep/lockstep.h>
-
-#include <torch/torch.h>
 
 #include "flags.h"
 #include "ranks.h"
 #include "toy_task.h"
+#include <torch/torch.h>
 
 namespace {
 
@@ -37,8 +35,7 @@ void train(const lockstep::ProcessGroup& world, const std::string& output) {
   const auto loss = torch::mse_loss(model(batch.inputs), batch.labels);
   loss.backward();
   optimizer.step();
-  std::printf(
-      "rank %d of %d (%s): loss %.6f of %d samples\n", world.rank(), world.size(),
+  std::printf("rank %d of %d (%s): loss %.6f of %d samples\n", world.rank(), world.size(),
       world.backend_name().c_str(), loss.item<double>(), static_cast<int>(batch.inputs.size(0)));
   if (output != "none")
     lockstep::nn::save_weights(

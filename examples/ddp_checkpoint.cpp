@@ -16,14 +16,12 @@
 
 #include <cstdio>
 #include <filesystem>
-
 #include <lockstep/lockstep.h>
-
-#include <torch/torch.h>
 
 #include "flags.h"
 #include "ranks.h"
 #include "toy_task.h"
+#include <torch/torch.h>
 
 namespace {
 
@@ -62,9 +60,8 @@ void train(const lockstep::ProcessGroup& world, const Flags& flags) {
   // Each rank had loaded the file before it took part in the others' step.
   if (world.rank() == 0) std::filesystem::remove(file);
   keep(resumed, "rank-");
-  std::printf(
-      "rank %d of %d: loaded %s onto %s and went on\n", world.rank(), world.size(), file.c_str(),
-      lockstep::describe(place).c_str());
+  std::printf("rank %d of %d: loaded %s onto %s and went on\n", world.rank(), world.size(),
+      file.c_str(), lockstep::describe(place).c_str());
 }
 
 }  // namespace

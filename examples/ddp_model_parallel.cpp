@@ -11,14 +11,12 @@
 // --output DIR keeps the weights of each rank as DIR/rank-0.safetensors and so on.
 
 #include <cstdio>
-
 #include <lockstep/lockstep.h>
-
-#include <torch/torch.h>
 
 #include "flags.h"
 #include "ranks.h"
 #include "toy_task.h"
+#include <torch/torch.h>
 
 namespace {
 
@@ -26,8 +24,7 @@ namespace {
 class SplitNetImpl : public torch::nn::Module {
  public:
   SplitNetImpl(const ToyNet& net, const std::vector<lockstep::Place>& places)
-      : halves_(
-            lockstep::layers_of(torch::nn::Sequential(net->net1, net->relu, net->net2)), {2, 1},
+      : halves_(lockstep::layers_of(torch::nn::Sequential(net->net1, net->relu, net->net2)), {2, 1},
             places,
             lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential)) {
     register_module("net1", net->net1);
@@ -55,8 +52,7 @@ void train(const lockstep::ProcessGroup& world, const std::string& output) {
   const auto labels = batch.labels.to(places.back().device);
   torch::mse_loss(model(batch.inputs), labels).backward();
   optimizer.step();
-  std::printf(
-      "rank %d of %d: a step in %s and %s\n", world.rank(), world.size(),
+  std::printf("rank %d of %d: a step in %s and %s\n", world.rank(), world.size(),
       lockstep::describe(places.front()).c_str(), lockstep::describe(places.back()).c_str());
   if (output != "none")
     lockstep::nn::save_weights(

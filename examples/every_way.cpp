@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <functional>
-
 #include <lockstep/lockstep.h>
 
 #include <torch/torch.h>
@@ -29,8 +28,7 @@ struct Task {
   }
   /// Returns a rank's share of the data.
   Task share(const lockstep::ProcessGroup& group) const {
-    return {
-        net, inputs.tensor_split(group.size())[static_cast<std::size_t>(group.rank())],
+    return {net, inputs.tensor_split(group.size())[static_cast<std::size_t>(group.rank())],
         labels.tensor_split(group.size())[static_cast<std::size_t>(group.rank())]};
   }
 };
@@ -110,9 +108,8 @@ void pipeline(const Task& task, const torch::nn::Sequential& net) {
 void replicas_of_pipelines(
     const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
   const Task own = task.share(world);
-  lockstep::Pipeline model(
-      lockstep::layers_of(net), {2, 3}, lockstep::cpu_places(2), lockstep::PipelineOptions(),
-      world);
+  lockstep::Pipeline model(lockstep::layers_of(net), {2, 3}, lockstep::cpu_places(2),
+      lockstep::PipelineOptions(), world);
   SGD optimizer(model.parameters(), kRate);
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
@@ -163,13 +160,8 @@ int run(int, char**) {
       torch::nn::Sequential(Linear(20, 32), Tanh(), Linear(32, 16), Tanh(), Linear(16, 4)),
       torch::randn({16, 20}), torch::randn({16, 4})};
   const std::vector<std::pair<const char*, std::function<void(const Task&, torch::nn::Sequential)>>>
-      ways = {
-          {"serial", serial},
-          {"dp", data_parallel},
-          {"ddp", on_ranks(2, distributed)},
-          {"ddp, ZeRO-1", on_ranks(2, sharded_optimizer)},
-          {"mp", model_parallel},
-          {"pp", pipeline},
+      ways = {{"serial", serial}, {"dp", data_parallel}, {"ddp", on_ranks(2, distributed)},
+          {"ddp, ZeRO-1", on_ranks(2, sharded_optimizer)}, {"mp", model_parallel}, {"pp", pipeline},
           {"ddp+pp in places", on_ranks(2, replicas_of_pipelines)},
           {"ddp+pp over ranks", on_ranks(4, replicas_of_stages)}};
   for (const auto& [name, train] : ways) {

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <lockstep/lockstep.h>
 #include <map>
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include <lockstep/lockstep.h>
 
 /// The `--name value` pairs of a command line; a missing flag keeps its default.
 class Flags {
@@ -15,8 +14,7 @@ class Flags {
       : values_(std::move(defaults)) {
     for (int i = 1; i < argc; i += 2) {
       const std::string name = argv[i];
-      lockstep::check(
-          name.starts_with("--") && values_.contains(name.substr(2)) && i + 1 < argc,
+      lockstep::check(name.starts_with("--") && values_.contains(name.substr(2)) && i + 1 < argc,
           "cannot read ", name, "; the flags with their defaults are", listed());
       values_[name.substr(2)] = argv[i + 1];
     }

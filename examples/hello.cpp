@@ -5,7 +5,6 @@
 //     lockstep run --nproc-per-node 2 ./hello
 
 #include <iostream>
-
 #include <lockstep/lockstep.h>
 
 #include <torch/torch.h>

@@ -7,12 +7,10 @@
 // --precision float16 is for GPUs: a processor without instructions for it takes seconds a step.
 
 #include <iostream>
-
 #include <lockstep/lockstep.h>
 
-#include <torch/torch.h>
-
 #include "flags.h"
+#include <torch/torch.h>
 
 namespace {
 
@@ -49,23 +47,15 @@ double accuracy(nn::Model& model, const data::SamplesPointer& images, const Proc
 }
 
 int train(int argc, char** argv) {
-  const Flags flags(
-      argc, argv,
-      {{"data", "photos"},
-       {"model", "resnet18"},
-       {"pretrained", "none"},
-       {"image-size", "64"},
-       {"batch-size", "32"},
-       {"epochs", "3"},
-       {"workers", "1"},
-       {"precision", "bfloat16"},
-       {"output", "weights.safetensors"}});
+  const Flags flags(argc, argv,
+      {{"data", "photos"}, {"model", "resnet18"}, {"pretrained", "none"}, {"image-size", "64"},
+          {"batch-size", "32"}, {"epochs", "3"}, {"workers", "1"}, {"precision", "bfloat16"},
+          {"output", "weights.safetensors"}});
   const auto world = init_process_group();
   const auto folders = data::open_image_folders(flags.text("data"));
   check(folders.validation.has_value(), "images: --data needs a folder val beside train");
   const ImageSize size{flags.number("image-size"), flags.number("image-size")};
-  const auto images = open_images(
-      folders.train,
+  const auto images = open_images(folders.train,
       data::make_train_transform(data::augment_options(data::AugmentKind::kTimm, size)));
   const auto held_out = open_images(*folders.validation, data::make_eval_transform(size));
 

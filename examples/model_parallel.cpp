@@ -5,13 +5,11 @@
 //     ./model_parallel --batch-size 120 --image-size 128 --steps 5
 
 #include <cstdio>
-
 #include <lockstep/lockstep.h>
-
-#include <torch/torch.h>
 
 #include "flags.h"
 #include "two_places.h"
+#include <torch/torch.h>
 
 namespace {
 
@@ -20,11 +18,9 @@ struct Result {
   double loss = 0;     // of the last one
 };
 
-Result train(
-    lockstep::nn::Model& net, const std::vector<int>& balance,
+Result train(lockstep::nn::Model& net, const std::vector<int>& balance,
     const std::vector<lockstep::Place>& places, const Flags& flags) {
-  lockstep::Pipeline model(
-      net->layers(), balance, places,
+  lockstep::Pipeline model(net->layers(), balance, places,
       lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential));
   torch::optim::SGD optimizer(model.parameters(), 0.001);
   torch::manual_seed(1);
@@ -36,8 +32,7 @@ Result train(
     const lockstep::Stopwatch watch;
     optimizer.zero_grad();
     result.loss = model
-                      .step(
-                          images, labels,
+                      .step(images, labels,
                           [](const torch::Tensor& scores, const torch::Tensor& classes) {
                             return torch::cross_entropy_loss(scores, classes);
                           })
@@ -63,8 +58,7 @@ int compare(int argc, char** argv) {
   const Result two = train(net, {first, layers - first}, places, flags);
   std::printf("one place:  %.3f s a step, last loss %.6f\n", one.seconds, one.loss);
   std::printf("two places: %.3f s a step, last loss %.6f\n", two.seconds, two.loss);
-  std::printf(
-      "time %+.1f %%, losses differ by %.1e\n", 100 * (two.seconds / one.seconds - 1),
+  std::printf("time %+.1f %%, losses differ by %.1e\n", 100 * (two.seconds / one.seconds - 1),
       std::abs(two.loss - one.loss) / one.loss);
   return 0;
 }

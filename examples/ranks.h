@@ -1,11 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <lockstep/lockstep.h>
 #include <map>
 #include <string>
 #include <vector>
-
-#include <lockstep/lockstep.h>
 
 #include "flags.h"
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-
 #include <lockstep/lockstep.h>
 
 #include <ATen/CPUGeneratorImpl.h>

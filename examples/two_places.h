@@ -1,8 +1,7 @@
 #pragma once
 
-#include <vector>
-
 #include <lockstep/lockstep.h>
+#include <vector>
 
 #include <torch/cuda.h>
 

@@ -120,12 +120,11 @@ std::vector<double> Comparison::over_rounds(
 }
 
 void Comparison::report_stages() const {
-  std::printf(
-      "%s, %d chunks of %ld; the stages alone, one after the other: %s s\n", size_.model.c_str(),
-      chunks_, static_cast<long>(size_.micro_batch),
-      with_range(
-          "%.3f", over_rounds([&](const Round& round) { return whole(round.lone, chunks_); }))
-          .c_str());
+  std::printf("%s, %d chunks of %ld; the stages alone, one after the other: %s s\n",
+      size_.model.c_str(), chunks_, static_cast<long>(size_.micro_batch),
+      with_range("%.3f", over_rounds([&](const Round& round) {
+        return whole(round.lone, chunks_);
+      })).c_str());
   for (std::size_t stage = 0; stage < balance_.size(); ++stage) {
     const auto milliseconds = [&](double StageCosts::*part) {
       return with_range(
@@ -139,15 +138,13 @@ void Comparison::report_stages() const {
         milliseconds(&StageCosts::backward_input).c_str(),
         milliseconds(&StageCosts::backward_weight).c_str(),
         with_range("%.3f", over_rounds([&](const Round& round) {
-                     return round.at_once[stage].whole() / round.lone[stage].whole();
-                   }))
-            .c_str());
+          return round.at_once[stage].whole() / round.lone[stage].whole();
+        })).c_str());
   }
 }
 
 void Comparison::report(const ScheduleRecord& record) const {
-  std::printf(
-      "| %s | %s | %s | %.3f | %s | %s | %s | %s | %.0f | %s |\n", name_of(record.kind),
+  std::printf("| %s | %s | %s | %.3f | %s | %s | %s | %s | %.0f | %s |\n", name_of(record.kind),
       with_range("%.3f", record.seconds).c_str(), with_range("%.3f", record.speed_ups).c_str(),
       record.bubble_bound, with_range("%.3f", record.of_bound).c_str(),
       with_range("%.3f", record.of_simulated).c_str(),

@@ -26,8 +26,7 @@ struct ScheduleRecord {
 /// Compares the schedules of pipelines with the same stages run alone.
 class Comparison {
  public:
-  Comparison(
-      StageMachine& machine, const WorkSize& size, int chunks,
+  Comparison(StageMachine& machine, const WorkSize& size, int chunks,
       const std::vector<ScheduleKind>& kinds);
 
   /// Measures everything once.

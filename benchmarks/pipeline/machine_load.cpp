@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <fstream>
-
 #include <unistd.h>
 
+#include "process_usage.h"
 #include <torch/version.h>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-
-#include "process_usage.h"
 
 namespace lockstep::benchmark {
 namespace {
@@ -48,9 +46,8 @@ double MachineLoad::others(int companions) const {
 }
 
 std::string machine_description() {
-  return concat(
-      processor(), ", ", ::sysconf(_SC_NPROCESSORS_ONLN), " cores; LibTorch ", TORCH_VERSION,
-      "; GLIBC_TUNABLES ", environment("GLIBC_TUNABLES").value_or("not set"));
+  return concat(processor(), ", ", ::sysconf(_SC_NPROCESSORS_ONLN), " cores; LibTorch ",
+      TORCH_VERSION, "; GLIBC_TUNABLES ", environment("GLIBC_TUNABLES").value_or("not set"));
 }
 
 }  // namespace lockstep::benchmark

@@ -7,13 +7,13 @@
 
 #include <iostream>
 
+#include "comparison.h"
+#include "machine_load.h"
+
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/flag_table.h"
-
-#include "comparison.h"
-#include "machine_load.h"
 
 namespace lockstep::benchmark {
 namespace {
@@ -39,17 +39,17 @@ void read_chunks(Flags& flags, const FlagSpec&, const std::string& text) {
 const FlagTable<Flags>& flag_table() {
   static const FlagTable<Flags> table(
       {"pipeline_benchmark", "pipeline_benchmark [flags]",
-       "Times pipelines against the same stages run alone.\n", ""},
+          "Times pipelines against the same stages run alone.\n", ""},
       {{"Options",
-        {flag("--model", "NAME", "chain, or a net: resnet50", &Flags::size, &WorkSize::model),
-         flag("--micro-batch", "N", "samples", &Flags::size, &WorkSize::micro_batch),
-         flag("--width", "N", "of the chain's layers", &Flags::size, &WorkSize::width),
-         flag("--depth", "N", "of the chain, in layers", &Flags::size, &WorkSize::depth),
-         flag("--image-size", "N", "of a net", &Flags::size, &WorkSize::image_size),
-         flag_by<Flags>("--chunks", "N,N", "micro-batches a step", read_chunks).usually(10),
-         flag("--schedules", "NAME,NAME", "to measure", &Flags::schedules),
-         flag("--rounds", "N", "in each everything is measured once", &Flags::rounds).from(1),
-         flag_on("--ranks", "one process a stage; start with lockstep run", &Flags::ranks)}}});
+          {flag("--model", "NAME", "chain, or a net: resnet50", &Flags::size, &WorkSize::model),
+              flag("--micro-batch", "N", "samples", &Flags::size, &WorkSize::micro_batch),
+              flag("--width", "N", "of the chain's layers", &Flags::size, &WorkSize::width),
+              flag("--depth", "N", "of the chain, in layers", &Flags::size, &WorkSize::depth),
+              flag("--image-size", "N", "of a net", &Flags::size, &WorkSize::image_size),
+              flag_by<Flags>("--chunks", "N,N", "micro-batches a step", read_chunks).usually(10),
+              flag("--schedules", "NAME,NAME", "to measure", &Flags::schedules),
+              flag("--rounds", "N", "in each everything is measured once", &Flags::rounds).from(1),
+              flag_on("--ranks", "one process a stage; start with lockstep run", &Flags::ranks)}}});
   return table;
 }
 

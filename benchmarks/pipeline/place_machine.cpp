@@ -1,12 +1,12 @@
 #include <barrier>
 
+#include "process_usage.h"
+#include "stage_machine.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/place/memory_meter.h"
-
-#include "process_usage.h"
-#include "stage_machine.h"
 
 namespace lockstep::benchmark {
 namespace {

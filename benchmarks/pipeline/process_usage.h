@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ctime>
-
 #include <sys/resource.h>
 
 namespace lockstep::benchmark {

@@ -1,9 +1,9 @@
+#include "process_usage.h"
+#include "stage_machine.h"
+
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/parallel/place/memory_meter.h"
-
-#include "process_usage.h"
-#include "stage_machine.h"
 
 namespace lockstep::benchmark {
 namespace {
@@ -87,8 +87,7 @@ class RankMachine final : public StageMachine {
   std::vector<StageCosts> exchanged(const std::vector<StageCosts>& own) const {
     std::vector<double> numbers;
     for (const StageCosts& costs : own) {
-      numbers.insert(
-          numbers.end(),
+      numbers.insert(numbers.end(),
           {costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.cpu});
     }
     const auto all = sum_over(world_, numbers);

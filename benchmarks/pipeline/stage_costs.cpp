@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "process_usage.h"
 #include <ATen/ops/randn_like.h>
 
 #include "lockstep/core/error.h"
@@ -9,8 +10,6 @@
 #include "lockstep/parallel/pipeline/micro_batch.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
 #include "lockstep/parallel/schedule/execution_order.h"
-
-#include "process_usage.h"
 
 namespace lockstep::benchmark {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <vector>
 
+#include "work.h"
+
 #include "lockstep/parallel/pipeline/stage.h"
 #include "lockstep/parallel/schedule/schedule.h"
-
-#include "work.h"
 
 namespace lockstep::benchmark {
 

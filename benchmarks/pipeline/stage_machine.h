@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/comm/process_group.h"
-
 #include "stage_costs.h"
 #include "work.h"
+
+#include "lockstep/comm/process_group.h"
 
 namespace lockstep::benchmark {
 

@@ -28,8 +28,7 @@ Layers chain_of(std::int64_t width, std::int64_t depth) {
 }
 
 Work chain_work(const WorkSize& size, std::int64_t samples) {
-  return {
-      chain_of(size.width, size.depth),
+  return {chain_of(size.width, size.depth),
       [](const torch::Tensor& output, const torch::Tensor& target) {
         return at::mse_loss(output, target);
       },
@@ -38,8 +37,7 @@ Work chain_work(const WorkSize& size, std::int64_t samples) {
 
 Work net_work(const WorkSize& size, std::int64_t samples) {
   auto net = nn::make_model(size.model, kClasses);
-  return {
-      net->layers(),
+  return {net->layers(),
       [](const torch::Tensor& output, const torch::Tensor& target) {
         return at::cross_entropy_loss(output, target);
       },

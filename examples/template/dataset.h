@@ -1,8 +1,7 @@
 #pragma once
 
-#include <string>
-
 #include <lockstep/lockstep.h>
+#include <string>
 
 /// The training images, augmented, and the test images.
 struct DataSets {

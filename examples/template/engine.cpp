@@ -14,9 +14,9 @@ Pass forward(Model& model, const lockstep::Batch& batch, const PassOptions& opti
 
 }  // namespace
 
-Metrics train_epoch(
-    Model& model, torch::optim::Optimizer& optimizer, const lockstep::data::SamplesPointer& images,
-    std::int64_t epoch, const PassOptions& options, const lockstep::ProcessGroup& world) {
+Metrics train_epoch(Model& model, torch::optim::Optimizer& optimizer,
+    const lockstep::data::SamplesPointer& images, std::int64_t epoch, const PassOptions& options,
+    const lockstep::ProcessGroup& world) {
   const lockstep::DistributedSampler sampler(images->size(), world, {.seed = options.seed});
   const lockstep::LoaderOptions loading{
       .seed = options.seed, .epoch = epoch, .workers = options.workers};
@@ -33,9 +33,8 @@ Metrics train_epoch(
   return metrics;
 }
 
-Metrics evaluate(
-    Model& model, const lockstep::data::SamplesPointer& images, const PassOptions& options,
-    const lockstep::ProcessGroup& world) {
+Metrics evaluate(Model& model, const lockstep::data::SamplesPointer& images,
+    const PassOptions& options, const lockstep::ProcessGroup& world) {
   const torch::NoGradGuard no_gradients;
   // Without padding no image counts twice; ranks may then differ by one.
   const lockstep::DistributedSampler sampler(

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-
 #include <lockstep/lockstep.h>
-
-#include <torch/torch.h>
+#include <memory>
 
 #include "metrics.h"
 #include "model.h"
+#include <torch/torch.h>
 
 /// The model as it is trained: called like the net, it averages gradients over the ranks.
 using Model = lockstep::DistributedDataParallel<std::shared_ptr<Net::ContainedType>>;
@@ -22,11 +20,10 @@ struct PassOptions {
 };
 
 /// Trains for one epoch and returns the measures over all ranks, as evaluate() does. A collective.
-Metrics train_epoch(
-    Model& model, torch::optim::Optimizer& optimizer, const lockstep::data::SamplesPointer& images,
-    std::int64_t epoch, const PassOptions& options, const lockstep::ProcessGroup& world);
+Metrics train_epoch(Model& model, torch::optim::Optimizer& optimizer,
+    const lockstep::data::SamplesPointer& images, std::int64_t epoch, const PassOptions& options,
+    const lockstep::ProcessGroup& world);
 
 /// Evaluates every image once, without training.
-Metrics evaluate(
-    Model& model, const lockstep::data::SamplesPointer& images, const PassOptions& options,
-    const lockstep::ProcessGroup& world);
+Metrics evaluate(Model& model, const lockstep::data::SamplesPointer& images,
+    const PassOptions& options, const lockstep::ProcessGroup& world);

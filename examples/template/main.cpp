@@ -53,8 +53,7 @@ Options read_options(int argc, char** argv) {
   for (const auto& flag : flags) known += " " + flag.first;
   for (int i = 1; i < argc; i += 2) {
     const auto flag = flags.find(argv[i]);
-    lockstep::check(
-        flag != flags.end() && i + 1 < argc, "cannot read ", argv[i],
+    lockstep::check(flag != flags.end() && i + 1 < argc, "cannot read ", argv[i],
         "; flags, each with a value:", known);
     flag->second(argv[i + 1]);
   }
@@ -62,8 +61,7 @@ Options read_options(int argc, char** argv) {
 }
 
 void print(std::int64_t epoch, double seconds, const Metrics& trained, const Metrics& tested) {
-  std::printf(
-      "epoch %d: %.2f s, train loss %.6f, test loss %.6f, accuracy %.4f, top-5 %.4f\n",
+  std::printf("epoch %d: %.2f s, train loss %.6f, test loss %.6f, accuracy %.4f, top-5 %.4f\n",
       static_cast<int>(epoch + 1), seconds, trained.loss(), tested.loss(), tested.accuracy(),
       tested.accuracy5());
   std::fflush(stdout);
@@ -79,8 +77,7 @@ int train(int argc, char** argv) {
 
   torch::manual_seed(static_cast<std::int64_t>(options.pass.seed));
   Net net = make_net(sets.train->classes());
-  torch::optim::SGD optimizer(
-      net->parameters(),
+  torch::optim::SGD optimizer(net->parameters(),
       torch::optim::SGDOptions(options.learning_rate).momentum(0.9).weight_decay(5e-4));
   lockstep::Snapshot snapshot(options.output, world);
   auto [epoch, step] = snapshot.load(*net, optimizer);  // {0, 0} the first time

@@ -6,9 +6,8 @@ namespace {
 
 /// Halves width and height.
 nn::Sequential block(std::int64_t in, std::int64_t out) {
-  return nn::Sequential(
-      nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)), nn::BatchNorm2d(out),
-      nn::ReLU(), nn::MaxPool2d(2));
+  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)),
+      nn::BatchNorm2d(out), nn::ReLU(), nn::MaxPool2d(2));
 }
 
 }  // namespace

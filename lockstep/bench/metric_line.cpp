@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-
-#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
@@ -200,8 +199,7 @@ std::optional<double> parse_utc(const std::string& text) {
     return std::stoi(text.substr(at, digits));
   };
   using namespace std::chrono;
-  const year_month_day date(
-      year(number(0, 4)), month(static_cast<unsigned>(number(5, 2))),
+  const year_month_day date(year(number(0, 4)), month(static_cast<unsigned>(number(5, 2))),
       day(static_cast<unsigned>(number(8, 2))));
   if (!date.ok()) return std::nullopt;
   const auto days = static_cast<double>(sys_days(date).time_since_epoch().count());

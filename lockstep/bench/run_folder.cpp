@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
@@ -56,8 +55,7 @@ std::map<std::int64_t, EpochFacts> read_epochs(const JsonFields& fields) {
   if (!fields.has("epochs")) return epochs;
   for (const JsonFields& epoch : fields.objects("epochs"))
     if (const auto number = epoch.count_if("epoch"))
-      epochs[*number] = {
-          .train_seconds = epoch.number_if("train_seconds"),
+      epochs[*number] = {.train_seconds = epoch.number_if("train_seconds"),
           .train_loss = epoch.number_if("train_loss"),
           .samples = epoch.count_if("samples")};
   return epochs;
@@ -84,8 +82,7 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
   if (fields.count_if("v") != kSummaryVersion)
     fields.refuse("v", concat("be ", kSummaryVersion, ", the version that this program reads"));
   const auto text_of_field = [&](const char* key) { return fields.text_if(key).value_or(""); };
-  SummaryFacts facts{
-      .model = text_of_field("model"),
+  SummaryFacts facts{.model = text_of_field("model"),
       .data = text_of_field("data"),
       .parallel = text_of_field("parallel"),
       .precision = text_of_field("precision"),

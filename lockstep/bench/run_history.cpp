@@ -14,9 +14,8 @@ std::vector<MetricLine> of_lowest_rank(const std::vector<MetricLine>& lines) {
   int lowest = lines.empty() ? 0 : lines.front().record.rank;
   for (const MetricLine& line : lines) lowest = std::min(lowest, line.record.rank);
   std::vector<MetricLine> found;
-  std::copy_if(lines.begin(), lines.end(), std::back_inserter(found), [&](const auto& line) {
-    return line.record.rank == lowest;
-  });
+  std::copy_if(lines.begin(), lines.end(), std::back_inserter(found),
+      [&](const auto& line) { return line.record.rank == lowest; });
   return found;
 }
 
@@ -120,8 +119,7 @@ class RestartFinder {
     // An evaluation comes after the training record of its step, which was then not made again.
     const std::int64_t first = line.record.step + (is_train(line) ? 0 : 1);
     const auto again = steps_.lower_bound(first);
-    Restart restart{
-        .restart = line.record.restart,
+    Restart restart{.restart = line.record.restart,
         .epoch = line.record.epoch,
         .step = line.record.step,
         .made_again = std::distance(again, steps_.end()),

@@ -38,16 +38,14 @@ TextTable::TextTable(std::vector<std::string> heads, bool names_first)
 
 TextTable::TextTable(std::vector<std::string> heads, std::vector<bool> to_the_left)
     : to_the_left_(std::move(to_the_left)) {
-  check(
-      to_the_left_.size() == heads.size(), "table: ", heads.size(), " heads, but sides for ",
+  check(to_the_left_.size() == heads.size(), "table: ", heads.size(), " heads, but sides for ",
       to_the_left_.size());
   rows_.push_back({std::move(heads), ""});
 }
 
 void TextTable::add_row(std::vector<std::string> cells) {
-  check(
-      cells.size() == rows_.front().cells.size(), "table: a row of ", cells.size(), " cells under ",
-      rows_.front().cells.size(), " heads");
+  check(cells.size() == rows_.front().cells.size(), "table: a row of ", cells.size(),
+      " cells under ", rows_.front().cells.size(), " heads");
   rows_.push_back({std::move(cells), ""});
 }
 

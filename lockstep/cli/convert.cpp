@@ -1,8 +1,7 @@
 #include <filesystem>
 #include <iostream>
-#include <optional>
-
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
@@ -45,16 +44,15 @@ std::optional<ConvertRequest> convert_request(const std::vector<std::string>& ar
   using R = ConvertRequest;
   const FlagTable<R> table(
       {.verb = "convert",
-       .usage = "lockstep convert IN OUT [--only PREFIX] [--force] [--json]",
-       .description = kConvertDescription,
-       .footer = kConvertExamples},
-      {{"Arguments",
-        {flag("IN", "", "file to read", &R::input).required(),
-         flag("OUT", "", "file to write", &R::output).required()}},
-       {"Options",
-        {flag("--only", "PREFIX", "take what lies below this name, such as state_dict", &R::only),
-         flag_on("--force", "write over OUT if it is there", &R::force),
-         flag_on("--json", "print one JSON object", &R::json)}}});
+          .usage = "lockstep convert IN OUT [--only PREFIX] [--force] [--json]",
+          .description = kConvertDescription,
+          .footer = kConvertExamples},
+      {{"Arguments", {flag("IN", "", "file to read", &R::input).required(),
+                         flag("OUT", "", "file to write", &R::output).required()}},
+          {"Options", {flag("--only", "PREFIX",
+                           "take what lies below this name, such as state_dict", &R::only),
+                          flag_on("--force", "write over OUT if it is there", &R::force),
+                          flag_on("--json", "print one JSON object", &R::json)}}});
   return table.request(arguments, std::cout);
 }
 
@@ -62,8 +60,7 @@ void check_output(const ConvertRequest& request) {
   weight_format_of_extension(request.output);
   const bool is_there = std::filesystem::symlink_status(request.output).type() !=
                         std::filesystem::file_type::not_found;
-  check(
-      request.force || !is_there, "convert: ", request.output,
+  check(request.force || !is_there, "convert: ", request.output,
       " is there already; --force writes over it");
 }
 
@@ -106,12 +103,8 @@ void print_summary(const ConvertRequest& request, const ConvertSummary& summary)
 }
 
 void print_summary_json(const ConvertRequest& request, const ConvertSummary& summary) {
-  const nlohmann::ordered_json object{
-      {"v", 1},
-      {"input", request.input},
-      {"output", request.output},
-      {"tensors", summary.tensors},
-      {"bytes", summary.bytes},
+  const nlohmann::ordered_json object{{"v", 1}, {"input", request.input},
+      {"output", request.output}, {"tensors", summary.tensors}, {"bytes", summary.bytes},
       {"metadata_left_out", summary.metadata_left_out}};
   std::cout << object.dump() << '\n';
 }

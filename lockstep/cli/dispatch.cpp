@@ -19,24 +19,18 @@ int run_bench_program(const std::string& verb, Words arguments) {
   become(verb, sibling_program(verb, "lockstep-bench"), arguments);
 }
 
-const std::map<std::string, Verb> kVerbs{
-    {"run", run},
-    {"hosts", hosts},
-    {"train", train},
-    {"data", data},
-    {"convert", convert},
+const std::map<std::string, Verb> kVerbs{{"run", run}, {"hosts", hosts}, {"train", train},
+    {"data", data}, {"convert", convert},
     {"bench", [](const Words& words) { return run_bench_program("bench", words); }},
     {"report", [](const Words& words) { return run_bench_program("report", words); }},
     {"collectives", [](const Words& words) { return run_bench_program("collectives", words); }},
-    {"env", env},
-    {"help", help}};
+    {"env", env}, {"help", help}};
 
 const std::vector<std::string> kLater{"plan"};
 
 [[noreturn]] void refuse(const std::string& word) {
   for (const std::string& verb : kLater) {
-    check(
-        word != verb, verb,
+    check(word != verb, verb,
         ": comes later; this version has run, hosts, train, data, convert, bench, report, "
         "collectives, env and help");
   }

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
-
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
@@ -26,14 +25,12 @@ std::string sibling_program(const std::string& verb, const std::string& name) {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const std::string path = folder / name;
   if (::access(path.c_str(), X_OK) == 0) return path;
-  throw std::system_error(
-      errno, std::generic_category(),
+  throw std::system_error(errno, std::generic_category(),
       concat(
           verb, ": needs ", name, " in ", folder.string(), "; build it with ./dev build ", name));
 }
 
-void become(
-    const std::string& verb, const std::string& program, std::vector<std::string> arguments,
+void become(const std::string& verb, const std::string& program, std::vector<std::string> arguments,
     Allocator allocator) {
   auto environment = launch::current_environment();
   if (allocator == Allocator::kForTensors)

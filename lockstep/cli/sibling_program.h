@@ -13,8 +13,7 @@ std::string sibling_program(const std::string& verb, const std::string& name);
 enum class Allocator { kUsual, kForTensors };
 
 /// Becomes that program; std::system_error when it cannot be executed.
-[[noreturn]] void become(
-    const std::string& verb, const std::string& program, std::vector<std::string> arguments,
-    Allocator allocator = Allocator::kUsual);
+[[noreturn]] void become(const std::string& verb, const std::string& program,
+    std::vector<std::string> arguments, Allocator allocator = Allocator::kUsual);
 
 }  // namespace lockstep::cli

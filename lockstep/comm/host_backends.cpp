@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <sstream>
-
 #include <unistd.h>
 
 #include "lockstep/comm/host/address_space.h"
@@ -22,8 +21,7 @@ class OneProcess : public host::AddressSpace {
   std::byte* resolve(int, const Exposure& exposure) const override {
     return reinterpret_cast<std::byte*>(exposure.offset);
   }
-  torch::Tensor empty(
-      std::int64_t elements, const torch::TensorOptions& options,
+  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
       const host::ExchangeText&) override {
     return torch::empty({elements}, options);
   }
@@ -73,9 +71,8 @@ std::shared_ptr<ShmBackend> ShmBackend::create(
 
 // The first member makes the region; the others open it through that process, which keeps it open
 // until all have met.
-std::shared_ptr<ShmBackend> ShmBackend::join(
-    const std::vector<int>& members, int rank, std::chrono::milliseconds timeout,
-    const host::ExchangeText& exchange) {
+std::shared_ptr<ShmBackend> ShmBackend::join(const std::vector<int>& members, int rank,
+    std::chrono::milliseconds timeout, const host::ExchangeText& exchange) {
   const int size = static_cast<int>(members.size());
   const std::size_t bytes = SharedRegion::bytes_for(size);
   FileDescriptor file;
@@ -97,9 +94,8 @@ std::shared_ptr<ShmBackend> ShmBackend::join(
 }
 
 std::shared_ptr<Backend> ShmBackend::subgroup(const std::vector<int>& members) {
-  check(
-      std::find(members.begin(), members.end(), rank()) != members.end(), "subgroup: rank ", rank(),
-      " is not among its members");
+  check(std::find(members.begin(), members.end(), rank()) != members.end(), "subgroup: rank ",
+      rank(), " is not among its members");
   return join(
       members, rank(), timeout(), [this](const std::string& text) { return exchange(text); });
 }

@@ -37,9 +37,8 @@ class ShmBackend : public host::HostBackend {
  private:
   ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank, int size);
 
-  static std::shared_ptr<ShmBackend> join(
-      const std::vector<int>& members, int rank, std::chrono::milliseconds timeout,
-      const host::ExchangeText& exchange);
+  static std::shared_ptr<ShmBackend> join(const std::vector<int>& members, int rank,
+      std::chrono::milliseconds timeout, const host::ExchangeText& exchange);
 };
 
 }  // namespace lockstep

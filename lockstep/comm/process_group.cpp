@@ -35,44 +35,36 @@ bool is_bitwise(ReduceOp op) {
 
 // Each check throws InvalidArgument that names the collective, the argument and its value.
 void check_rank(const char* collective, const char* argument, int rank, int size) {
-  check(
-      0 <= rank && rank < size, collective, ": ", argument, " must be a rank of the group: ", rank,
-      " of ", size);
+  check(0 <= rank && rank < size, collective, ": ", argument,
+      " must be a rank of the group: ", rank, " of ", size);
 }
 
 void check_tensor(const char* collective, const torch::Tensor& tensor) {
   check(tensor.defined(), collective, ": the tensor is undefined");
-  check(
-      tensor.layout() == torch::kStrided, collective, ": the tensor must be dense, not ",
+  check(tensor.layout() == torch::kStrided, collective, ": the tensor must be dense, not ",
       tensor.layout());
-  check(
-      !tensor.is_complex(), collective,
+  check(!tensor.is_complex(), collective,
       ": complex tensors are not supported; pass view_as_real of it");
 }
 
 void check_op(const char* collective, at::ScalarType type, ReduceOp op) {
   const bool real = c10::isFloatingType(type);
-  check(
-      !(real && is_bitwise(op)), collective, ": bitwise operations need whole numbers, not ",
+  check(!(real && is_bitwise(op)), collective, ": bitwise operations need whole numbers, not ",
       c10::toString(type));
-  check(
-      real || op != ReduceOp::kMean, collective,
+  check(real || op != ReduceOp::kMean, collective,
       ": the mean of whole numbers is not one of them: ", c10::toString(type),
       "; reduce the sum, or floating-point numbers");
 }
 
 // `whole` must have the type of `piece` and `count` times its elements.
-void check_pieces(
-    const char* collective, const char* whole_name, const torch::Tensor& whole,
+void check_pieces(const char* collective, const char* whole_name, const torch::Tensor& whole,
     const char* piece_name, const torch::Tensor& piece, int count) {
   check_tensor(collective, whole);
   check_tensor(collective, piece);
-  check(
-      whole.scalar_type() == piece.scalar_type(), collective, ": ", whole_name, " and ", piece_name,
-      " must be of one type: ", c10::toString(whole.scalar_type()), " and ",
+  check(whole.scalar_type() == piece.scalar_type(), collective, ": ", whole_name, " and ",
+      piece_name, " must be of one type: ", c10::toString(whole.scalar_type()), " and ",
       c10::toString(piece.scalar_type()));
-  check(
-      whole.numel() == piece.numel() * count, collective, ": ", whole_name, " must have ", count,
+  check(whole.numel() == piece.numel() * count, collective, ": ", whole_name, " must have ", count,
       " times the elements of ", piece_name, ": ", whole.numel(), " and ", piece.numel());
 }
 
@@ -114,14 +106,12 @@ class Operand {
 };
 
 // Passes undefined tensors: whether one is allowed depends on the collective.
-void check_carried(
-    const char* collective, const Backend& backend,
+void check_carried(const char* collective, const Backend& backend,
     std::initializer_list<const torch::Tensor*> tensors) {
   for (const torch::Tensor* tensor : tensors) {
     if (!tensor->defined() || backend.carries(tensor->device())) continue;
-    throw InvalidArgument(concat(
-        collective, ": the backend ", backend.name(), " does not support tensors on ",
-        tensor->device()));
+    throw InvalidArgument(concat(collective, ": the backend ", backend.name(),
+        " does not support tensors on ", tensor->device()));
   }
 }
 
@@ -173,9 +163,8 @@ Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& inpu
   check_rank("gather", "root", root, size());
   check_tensor("gather", input);
   if (rank() != root) {
-    check(
-        !output.defined(), "gather: only the root passes an output; rank ", rank(), " is not root ",
-        root);
+    check(!output.defined(), "gather: only the root passes an output; rank ", rank(),
+        " is not root ", root);
     return backend_->gather(output, input.contiguous(), root);
   }
   check_pieces("gather", "output", output, "input", input, size());
@@ -189,8 +178,7 @@ Work ProcessGroup::scatter(
   check_rank("scatter", "root", root, size());
   check_tensor("scatter", output);
   const bool is_root = rank() == root;
-  check(
-      is_root || !input.defined(), "scatter: only the root passes an input; rank ", rank(),
+  check(is_root || !input.defined(), "scatter: only the root passes an input; rank ", rank(),
       " is not root ", root);
   if (is_root) check_pieces("scatter", "input", input, "output", output, size());
   const Operand operand(output);
@@ -211,8 +199,7 @@ Work ProcessGroup::reduce_scatter(
 Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& input) const {
   check_carried("all_to_all", *backend_, {&output, &input});
   check_pieces("all_to_all", "output", output, "input", input, 1);
-  check(
-      input.numel() % size() == 0,
+  check(input.numel() % size() == 0,
       "all_to_all: the ranks must divide the elements: ", input.numel(), " elements, ", size(),
       " ranks");
   const Operand operand(output);
@@ -253,8 +240,7 @@ ProcessGroup ProcessGroup::split(int color, int key) const {
 torch::Tensor ProcessGroup::empty(
     std::int64_t elements, const torch::TensorOptions& options) const {
   check(elements >= 0, "empty: elements must not be negative: ", elements);
-  check(
-      backend_->carries(options.device()), "empty: the backend ", backend_->name(),
+  check(backend_->carries(options.device()), "empty: the backend ", backend_->name(),
       " does not support tensors on ", options.device());
   return backend_->empty(elements, options);
 }

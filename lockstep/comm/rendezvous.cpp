@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,16 +29,14 @@ struct World {
 int number_of(const std::optional<int>& given, const char* variable, const char* option) {
   if (given) return *given;
   const auto number = environment_number(variable);
-  check(
-      number.has_value(), "init_process_group: ", variable,
+  check(number.has_value(), "init_process_group: ", variable,
       " is not set; start the program by a launcher, or give InitOptions::", option);
   return static_cast<int>(*number);
 }
 
 InitMethod master_from_environment() {
   const auto host = environment("MASTER_ADDR");
-  check(
-      host.has_value(),
+  check(host.has_value(),
       "init_process_group: MASTER_ADDR is not set; start the program by a launcher, or give "
       "InitOptions::init_method");
   const int port = number_of({}, "MASTER_PORT", "init_method");
@@ -54,8 +51,7 @@ World world_of(const InitOptions& options) {
   if (by_environment && !options.rank && !environment("RANK")) return world;
   world.rank = number_of(options.rank, "RANK", "rank");
   world.size = number_of(options.world_size, "WORLD_SIZE", "world_size");
-  check(
-      0 <= world.rank && world.rank < world.size,
+  check(0 <= world.rank && world.rank < world.size,
       "init_process_group: RANK must be below WORLD_SIZE: ", world.rank, " of ", world.size);
   if (world.size == 1) return world;
   if (by_environment) {
@@ -93,8 +89,7 @@ bool is_one_host(const Store& store, const World& world, std::chrono::millisecon
 
 // A file left by an earlier run still holds that run's values.
 void check_is_first(const Store& store, const World& world) {
-  check(
-      store->add(concat("joined-", world.rank), 1) == 1, "init_process_group: rank ", world.rank,
+  check(store->add(concat("joined-", world.rank), 1) == 1, "init_process_group: rank ", world.rank,
       " has been in the file before: an earlier run that did not end well left it, or two "
       "processes have the same rank; remove it, or name another: ",
       world.meeting.path);
@@ -102,11 +97,10 @@ void check_is_first(const Store& store, const World& world) {
 
 Store open_store(const World& world, std::chrono::milliseconds timeout) {
   if (meets_in_file(world)) return file_store(world.meeting.path, world.size);
-  return tcp_store(
-      {.host = world.meeting.host,
-       .port = world.meeting.port,
-       .serve = world.rank == 0 && !world.store_is_served,
-       .timeout = timeout});
+  return tcp_store({.host = world.meeting.host,
+      .port = world.meeting.port,
+      .serve = world.rank == 0 && !world.store_is_served,
+      .timeout = timeout});
 }
 
 Store store_of(const World& world, std::chrono::milliseconds timeout) {
@@ -123,9 +117,8 @@ std::string gloo_hostname(const World& world, bool one_host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.") ? host : "";
 }
 
-std::shared_ptr<Backend> make_backend(
-    const std::string& name, const Store& store, const World& world, bool one_host,
-    const InitOptions& options) {
+std::shared_ptr<Backend> make_backend(const std::string& name, const Store& store,
+    const World& world, bool one_host, const InitOptions& options) {
   if (name == "gloo") {
     const GlooOptions gloo{.hostname = gloo_hostname(world, one_host), .timeout = options.timeout};
     return make_gloo_backend(
@@ -142,15 +135,13 @@ std::shared_ptr<Backend> make_backend(
 
 ProcessGroup init_process_group(const InitOptions& options) {
   const std::string& wanted = options.backend;
-  check(
-      wanted == "auto" || wanted == "shm" || wanted == "gloo",
+  check(wanted == "auto" || wanted == "shm" || wanted == "gloo",
       "init_process_group: the backend must be auto, shm or gloo: ", wanted);
   const World world = world_of(options);
   if (world.size == 1) return ProcessGroup();
   const Store store = store_of(world, options.timeout);
   const bool one_host = is_one_host(store, world, options.timeout);
-  check(
-      one_host || wanted != "shm",
+  check(one_host || wanted != "shm",
       "init_process_group: the ranks are not all on one host (or not of one user), so they cannot "
       "share memory; use the backend gloo or auto");
   const std::string name = wanted == "auto" ? (one_host ? "shm" : "gloo") : wanted;

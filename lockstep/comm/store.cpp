@@ -1,13 +1,12 @@
 #include "lockstep/comm/store.h"
 
-#include <filesystem>
-#include <thread>
-
 #include <fcntl.h>
+#include <filesystem>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -72,9 +71,8 @@ int port_of_socket(const FileDescriptor& socket) {
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
     throw_errno("getsockname");
   const bool is_ipv6 = address.ss_family == AF_INET6;
-  return ntohs(
-      is_ipv6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-              : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  return ntohs(is_ipv6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                       : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
 /// Locks a folder from take() until it is destroyed.
@@ -144,9 +142,8 @@ int port_of(const Store& store) {
 }
 
 // Polls instead of waiting in the store, whose message names a key but no rank.
-std::vector<std::string> exchange_texts(
-    const Store& store, const std::string& topic, int rank, int size, const std::string& text,
-    std::chrono::milliseconds timeout) {
+std::vector<std::string> exchange_texts(const Store& store, const std::string& topic, int rank,
+    int size, const std::string& text, std::chrono::milliseconds timeout) {
   const Stopwatch stopwatch;
   std::vector<std::string> keys;
   for (int other = 0; other < size; ++other) keys.push_back(key_of(topic, other));
@@ -154,9 +151,8 @@ std::vector<std::string> exchange_texts(
     store->set(keys[static_cast<std::size_t>(rank)], bytes_of(text));
     while (!store->check(keys)) {
       if (stopwatch.seconds() * 1000 > static_cast<double>(timeout.count())) {
-        throw TimeoutError(concat(
-            topic, ": waited ", timeout.count(), " ms for rank ", missing_ranks(store, topic, size),
-            " of ", size));
+        throw TimeoutError(concat(topic, ": waited ", timeout.count(), " ms for rank ",
+            missing_ranks(store, topic, size), " of ", size));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }

@@ -36,8 +36,7 @@ int port_of(const Store& store);
 
 /// Shares a short text with all ranks and returns those of all, in rank order. A `topic` serves
 /// once. Throws TimeoutError that names the ranks that did not come.
-std::vector<std::string> exchange_texts(
-    const Store& store, const std::string& topic, int rank, int size, const std::string& text,
-    std::chrono::milliseconds timeout);
+std::vector<std::string> exchange_texts(const Store& store, const std::string& topic, int rank,
+    int size, const std::string& text, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

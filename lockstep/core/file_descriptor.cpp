@@ -1,9 +1,8 @@
 #include "lockstep/core/file_descriptor.h"
 
 #include <cerrno>
-#include <system_error>
-
 #include <fcntl.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace lockstep {

@@ -68,8 +68,7 @@ class CommandLine {
     } else if (!rest.empty()) {
       flag.value = rest.substr(1);
     } else {
-      check(
-          next_ != end_ && !next_->starts_with("--"), verb_, ": ", spec.name,
+      check(next_ != end_ && !next_->starts_with("--"), verb_, ": ", spec.name,
           " needs a value: ", spec.value);
       flag.value = *next_++;
       flag.words.push_back(flag.value);
@@ -79,8 +78,7 @@ class CommandLine {
 
   void add(GivenFlag flag) {
     const FlagSpec& spec = *flag.spec;
-    check(
-        !spec.takes_value() || spec.may_be_empty || !flag.value.empty(), verb_, ": ", spec.name,
+    check(!spec.takes_value() || spec.may_be_empty || !flag.value.empty(), verb_, ": ", spec.name,
         " must not be empty");
     given_.flags.push_back(std::move(flag));
   }

@@ -52,8 +52,8 @@ struct FlagSpec {
 
   /// Reads a number or a word. Throws InvalidArgument that begins with the verb, says what the
   /// flag takes and repeats the text.
-  std::int64_t whole_number(
-      const std::string& text, std::int64_t type_least = std::numeric_limits<std::int64_t>::min(),
+  std::int64_t whole_number(const std::string& text,
+      std::int64_t type_least = std::numeric_limits<std::int64_t>::min(),
       std::int64_t type_most = std::numeric_limits<std::int64_t>::max()) const;
   double real_number(const std::string& text) const;
   const std::string& word(const std::string& text) const;
@@ -100,9 +100,8 @@ enum class AfterFlags { kNothing, kProgram };
 /// empty value, and for an argument too few or too many.
 ///
 ///     --nproc_per_node 2 ./hello --nnodes 3   // with kProgram: --nproc-per-node 2 | ./hello ...
-GivenFlags parse_flags(
-    const std::string& verb, const FlagSpecs& known, const std::vector<std::string>& words,
-    AfterFlags after = AfterFlags::kNothing);
+GivenFlags parse_flags(const std::string& verb, const FlagSpecs& known,
+    const std::vector<std::string>& words, AfterFlags after = AfterFlags::kNothing);
 
 /// What stands around the flags in the help of a verb.
 struct VerbText {

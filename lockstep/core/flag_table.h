@@ -141,8 +141,7 @@ std::vector<std::string> words_of_value() {
 /// Declares a flag with a reader and a writer of its own, for what is not one member; an empty
 /// `value` makes it a switch.
 template <typename Options>
-Flag<Options> flag_by(
-    std::string name, std::string value, std::string help,
+Flag<Options> flag_by(std::string name, std::string value, std::string help,
     typename Flag<Options>::Read read = nullptr, typename Flag<Options>::Write write = nullptr) {
   Flag<Options> made;
   made.spec.name = std::move(name);

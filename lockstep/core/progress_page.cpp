@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <ctime>
+#include <fcntl.h>
 #include <new>
 #include <span>
-#include <system_error>
-#include <utility>
-
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"

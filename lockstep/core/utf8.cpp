@@ -17,9 +17,8 @@ struct Form {
 };
 
 // The first bytes of each length, and the smallest code that needs that many bytes.
-constexpr std::array kForms{
-    Form{0x80, 0x00, 1, 0}, Form{0xe0, 0xc0, 2, 0x80}, Form{0xf0, 0xe0, 3, 0x800},
-    Form{0xf8, 0xf0, 4, 0x10000}};
+constexpr std::array kForms{Form{0x80, 0x00, 1, 0}, Form{0xe0, 0xc0, 2, 0x80},
+    Form{0xf0, 0xe0, 3, 0x800}, Form{0xf8, 0xf0, 4, 0x10000}};
 
 std::uint8_t byte_at(std::string_view text, std::size_t place) {
   return static_cast<std::uint8_t>(text[place]);

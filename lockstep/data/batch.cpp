@@ -22,8 +22,7 @@ torch::Tensor pinned_if(torch::Tensor tensor, bool pinned) {
 }  // namespace
 
 Batch empty_batch(std::int64_t size, const BatchForm& form) {
-  return {
-      pinned_if(empty_channels_last(size, form.shape, form.dtype), form.pinned),
+  return {pinned_if(empty_channels_last(size, form.shape, form.dtype), form.pinned),
       pinned_if(torch::empty({size}, torch::TensorOptions().dtype(torch::kLong)), form.pinned)};
 }
 

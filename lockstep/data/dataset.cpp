@@ -10,19 +10,16 @@ namespace {
 
 void check_parts(const InMemoryImages::Parts& parts) {
   const auto& shape = parts.shape;
-  check(
-      shape.channels > 0 && shape.height > 0 && shape.width > 0,
+  check(shape.channels > 0 && shape.height > 0 && shape.width > 0,
       "InMemoryImages: an image must have pixels: ", shape.channels, " x ", shape.height, " x ",
       shape.width);
   check(!parts.labels.empty(), "InMemoryImages: the set must not be empty: ", parts.name);
   const std::size_t expected = parts.labels.size() * static_cast<std::size_t>(shape.elements());
-  check(
-      parts.pixels.size() == expected,
+  check(parts.pixels.size() == expected,
       "InMemoryImages: pixels must fit labels and shape: ", parts.pixels.size(), " instead of ",
       expected);
   const int largest = *std::max_element(parts.labels.begin(), parts.labels.end());
-  check(
-      largest < parts.classes,
+  check(largest < parts.classes,
       "InMemoryImages: labels must be less than the number of classes: ", largest, " of ",
       parts.classes);
 }
@@ -35,8 +32,7 @@ InMemoryImages::InMemoryImages(Parts parts) {
 }
 
 InMemoryImages InMemoryImages::repeated(std::int64_t times) const {
-  check(
-      1 <= times && times <= std::numeric_limits<std::int64_t>::max() / size(),
+  check(1 <= times && times <= std::numeric_limits<std::int64_t>::max() / size(),
       "InMemoryImages: a set is repeated at least once and must stay countable: ", times, " times");
   InMemoryImages longer = *this;
   longer.repetitions_ *= times;

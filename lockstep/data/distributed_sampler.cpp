@@ -11,17 +11,14 @@ DistributedSampler::DistributedSampler(
     std::int64_t size, int rank, int world_size, const DistributedSamplerOptions& options)
     : size_(size), rank_(rank), world_size_(world_size), options_(options) {
   check(size >= 0, "DistributedSampler: the size must not be negative: ", size);
-  check(
-      0 <= rank && rank < world_size, "DistributedSampler: rank must be in the world: ", rank,
+  check(0 <= rank && rank < world_size, "DistributedSampler: rank must be in the world: ", rank,
       " of ", world_size);
-  check(
-      options.padding || !options.drop_last,
+  check(options.padding || !options.drop_last,
       "DistributedSampler: drop_last cannot be joined with padding = false, which drops nothing");
 }
 
 std::int64_t DistributedSampler::share(std::int64_t first_position) const {
-  check(
-      first_position >= 0,
+  check(first_position >= 0,
       "DistributedSampler: the first position must not be negative: ", first_position);
   const std::int64_t left = std::max<std::int64_t>(size_ - first_position, 0);
   if (options_.drop_last) return left / world_size_;

@@ -18,16 +18,14 @@ std::vector<std::int64_t> sizes_of(std::int64_t batch, const ImageShape& shape) 
 
 void check_indices(const InMemoryImages& images, std::span<const std::int64_t> indices) {
   for (const std::int64_t index : indices) {
-    check(
-        0 <= index && index < images.size(), "gather: index out of range: ", index, " of ",
+    check(0 <= index && index < images.size(), "gather: index out of range: ", index, " of ",
         images.size());
   }
 }
 
 void check_out(const torch::Tensor& out, std::int64_t batch, const ImageShape& shape) {
   check(out.defined(), "gather: the output must be a tensor");
-  check(
-      is_channels_last(out, batch, shape), "gather: the output must be a CPU tensor of shape ",
+  check(is_channels_last(out, batch, shape), "gather: the output must be a CPU tensor of shape ",
       torch::IntArrayRef(sizes_of(batch, shape)), " and strides ",
       torch::IntArrayRef(channels_last_strides(shape)), ": ", out.sizes(), " and ", out.strides());
 }
@@ -40,8 +38,7 @@ void prefetch(const std::uint8_t* pixels, std::int64_t bytes) {
 }
 
 template <typename Out, typename Convert>
-void gather(
-    const InMemoryImages& images, std::span<const std::int64_t> indices, Out* out,
+void gather(const InMemoryImages& images, std::span<const std::int64_t> indices, Out* out,
     const Convert& convert) {
   const std::int64_t elements = images.shape().elements();
   for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -67,20 +64,17 @@ bool is_channels_last(const torch::Tensor& tensor, std::int64_t batch, const Ima
          tensor.strides() == torch::IntArrayRef(channels_last_strides(shape));
 }
 
-void gather_images_into(
-    const torch::Tensor& out, const InMemoryImages& images, std::span<const std::int64_t> indices,
-    const PixelScale& scale) {
+void gather_images_into(const torch::Tensor& out, const InMemoryImages& images,
+    std::span<const std::int64_t> indices, const PixelScale& scale) {
   check_out(out, std::ssize(indices), images.shape());
   check_indices(images, indices);
-  check(
-      scale.channels() == images.shape().channels,
+  check(scale.channels() == images.shape().channels,
       "gather: the scale must have the channels of the images: ", scale.channels(), " for ",
       images.shape().channels);
   if (out.scalar_type() == torch::kFloat) {
     gather(images, indices, out.data_ptr<float>(), [&](auto... run) { scale.to_float(run...); });
   } else {
-    check(
-        out.scalar_type() == torch::kBFloat16,
+    check(out.scalar_type() == torch::kBFloat16,
         "gather: the output must be float or bf16: ", out.scalar_type());
     auto* bits = reinterpret_cast<std::uint16_t*>(out.data_ptr<torch::BFloat16>());
     gather(images, indices, bits, [&](auto... run) { scale.to_bfloat16(run...); });
@@ -89,18 +83,16 @@ void gather_images_into(
 
 void gather_labels_into(
     const torch::Tensor& out, const InMemoryImages& images, std::span<const std::int64_t> indices) {
-  check(
-      out.defined() && out.device().is_cpu() && out.scalar_type() == torch::kLong &&
-          out.dim() == 1 && out.size(0) == std::ssize(indices) && out.is_contiguous(),
+  check(out.defined() && out.device().is_cpu() && out.scalar_type() == torch::kLong &&
+            out.dim() == 1 && out.size(0) == std::ssize(indices) && out.is_contiguous(),
       "gather: the labels must be a contiguous int64 CPU tensor of ", indices.size(), " elements");
   check_indices(images, indices);
   auto* labels = out.data_ptr<std::int64_t>();
   for (const std::int64_t index : indices) *labels++ = images.label(index);
 }
 
-torch::Tensor gather_images(
-    const InMemoryImages& images, std::span<const std::int64_t> indices, const PixelScale& scale,
-    torch::ScalarType dtype) {
+torch::Tensor gather_images(const InMemoryImages& images, std::span<const std::int64_t> indices,
+    const PixelScale& scale, torch::ScalarType dtype) {
   auto out = empty_channels_last(std::ssize(indices), images.shape(), dtype);
   gather_images_into(out, images, indices, scale);
   return out;

@@ -26,18 +26,16 @@ bool is_channels_last(const torch::Tensor& tensor, std::int64_t batch, const Ima
 ///
 /// An index outside [0, images.size()), another shape, type or layout of `out` is an
 /// InvalidArgument.
-void gather_images_into(
-    const torch::Tensor& out, const InMemoryImages& images, std::span<const std::int64_t> indices,
-    const PixelScale& scale);
+void gather_images_into(const torch::Tensor& out, const InMemoryImages& images,
+    std::span<const std::int64_t> indices, const PixelScale& scale);
 
 /// Copies the labels of these indices into an int64 tensor of shape [indices].
 void gather_labels_into(
     const torch::Tensor& out, const InMemoryImages& images, std::span<const std::int64_t> indices);
 
 /// Does the same into a new tensor.
-torch::Tensor gather_images(
-    const InMemoryImages& images, std::span<const std::int64_t> indices, const PixelScale& scale,
-    torch::ScalarType dtype = torch::kFloat);
+torch::Tensor gather_images(const InMemoryImages& images, std::span<const std::int64_t> indices,
+    const PixelScale& scale, torch::ScalarType dtype = torch::kFloat);
 
 /// Does the same into a new tensor.
 torch::Tensor gather_labels(const InMemoryImages& images, std::span<const std::int64_t> indices);

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <initializer_list>
-#include <system_error>
-
 #include <fcntl.h>
+#include <initializer_list>
 #include <sys/stat.h>
+#include <system_error>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
@@ -33,8 +32,7 @@ FileDescriptor open_without_links(const fs::path& path, const std::string& name)
   if (file) return file;
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENXIO) {
-    fail(
-        name, "is gone since the folder was scanned: ", std::generic_category().message(code),
+    fail(name, "is gone since the folder was scanned: ", std::generic_category().message(code),
         "; do not change a data set while it is read");
   }
   throw_errno("open", name);
@@ -46,8 +44,7 @@ void check_unchanged(int descriptor, const File& found, const std::string& name)
   const std::int64_t modified =
       std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   if (S_ISREG(status.st_mode) && status.st_size == found.size && modified == found.modified) return;
-  fail(
-      name, "was changed since the folder was scanned: ", found.size, " bytes then, ",
+  fail(name, "was changed since the folder was scanned: ", found.size, " bytes then, ",
       status.st_size, " now; do not change a data set while it is read");
 }
 
@@ -65,8 +62,8 @@ void check_only_parts(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().native();
     if (name.starts_with('.') || is_part_name(name) || !entry.is_directory()) continue;
-    throw DataError(concat(
-        printable_path(directory.native()), ": the folder ", printable_path(name),
+    throw DataError(concat(printable_path(directory.native()), ": the folder ",
+        printable_path(name),
         " stands beside the folder train; a set has either parts (train, val, test) or classes"));
   }
 }
@@ -82,9 +79,9 @@ std::optional<ImageFolder> open_part(
   const auto [missing, extra] =
       std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
   const bool is_extra = missing == expected.end() || (extra != found.end() && *extra < *missing);
-  throw DataError(concat(
-      printable_path(path.native()), ": the classes must be those of ", kTrain, ": ",
-      printable_path(is_extra ? *extra : *missing), is_extra ? " is not there" : " is missing"));
+  throw DataError(concat(printable_path(path.native()), ": the classes must be those of ", kTrain,
+      ": ", printable_path(is_extra ? *extra : *missing),
+      is_extra ? " is not there" : " is missing"));
 }
 
 std::optional<ImageFolder> open_validation(const fs::path& directory, const ImageFolder& train) {
@@ -92,8 +89,7 @@ std::optional<ImageFolder> open_validation(const fs::path& directory, const Imag
   for (const char* name : kValidation) {
     auto part = open_part(directory, name, train);
     if (part && validation) {
-      throw DataError(concat(
-          printable_path(directory.native()), ": two folders to validate with: ",
+      throw DataError(concat(printable_path(directory.native()), ": two folders to validate with: ",
           validation->directory().filename().native(), " and ", name));
     }
     if (part) validation = std::move(part);

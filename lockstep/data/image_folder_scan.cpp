@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <system_error>
-
 #include <sys/stat.h>
+#include <system_error>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
@@ -103,15 +102,13 @@ class Scanner {
     const auto count = list_.class_names.size();
     if (count == 0) refuse(list_.directory, "no class folder; each class is a folder of images");
     if (count == 1) {
-      refuse(
-          list_.directory, "only one class folder, ", printable_path(list_.class_names[0]),
+      refuse(list_.directory, "only one class folder, ", printable_path(list_.class_names[0]),
           "; at least two are needed");
     }
   }
 
   [[noreturn]] void refuse_empty_class(const std::string& name, std::int64_t others_before) const {
-    refuse(
-        list_.directory / name, "the class has no JPEG or PNG file, but ",
+    refuse(list_.directory / name, "the class has no JPEG or PNG file, but ",
         list_.others.count - others_before, " others; remove the folder or convert them");
   }
 
@@ -147,10 +144,9 @@ class Scanner {
     }
     if (!S_ISREG(status.st_mode)) refuse(list_.directory / path, "a regular file is needed");
     list_.paths += path;
-    list_.files.push_back(
-        {.path_end = list_.paths.size(),
-         .size = status.st_size,
-         .modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec});
+    list_.files.push_back({.path_end = list_.paths.size(),
+        .size = status.st_size,
+        .modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec});
   }
 
   struct stat status_of(const std::string& path) const {
@@ -169,8 +165,7 @@ class Scanner {
     if (error) refuse(link, "a link that leads to no file: ", error.message(), "; remove it");
     const std::string root = list_.directory.native() + '/';
     if (!target.native().starts_with(root)) {
-      refuse(
-          link, "a link that leaves the folder, to ", printable_path(target.native()),
+      refuse(link, "a link that leaves the folder, to ", printable_path(target.native()),
           "; copy the file here");
     }
     return target.native().substr(root.size());

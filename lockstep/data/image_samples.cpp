@@ -59,9 +59,7 @@ std::string TransformedSamples::name(std::int64_t index) const { return numbered
 std::int64_t TransformedSamples::read_one(const SampleKey& key, std::span<float> out) const {
   const ImageShape& stored = images_.shape();
   const ImageSize size{stored.width, stored.height};
-  const ImageView whole{
-      size,
-      stored.channels,
+  const ImageView whole{size, stored.channels,
       {images_.pixels(key.index), static_cast<std::size_t>(stored.elements())}};
   const Box box = transform_->region(size, key);
   if (is_whole(box, size)) {
@@ -109,8 +107,7 @@ std::int64_t FolderSamples::replace(SampleKey key, std::span<float> out) const {
     key.index = (key.index + 1) % size();
     if (was_decoded(key, out)) return folder_.label(key.index);
   }
-  throw DataError(concat(
-      "loader: no image of ", folder_.directory().string(),
+  throw DataError(concat("loader: no image of ", folder_.directory().string(),
       " can be read: ", bad().begin()->second));
 }
 

@@ -59,8 +59,7 @@ enum class OnBadImage {
 /// too many open files) ends the walk whatever the rule.
 class FolderSamples final : public SingleSamples {
  public:
-  FolderSamples(
-      ImageFolder folder, std::unique_ptr<const ImageTransform> transform,
+  FolderSamples(ImageFolder folder, std::unique_ptr<const ImageTransform> transform,
       OnBadImage on_bad = OnBadImage::kFail);
 
   std::int64_t size() const override { return folder_.size(); }

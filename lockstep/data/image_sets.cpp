@@ -27,22 +27,19 @@ struct Version {
 };
 
 Version version10() {
-  return {
-      .name = "cifar10",
+  return {.name = "cifar10",
       .title = "CIFAR-10",
       .variant = CifarVariant::kCifar10,
       .classes = 10,
       .inner_folder = "cifar-10-batches-bin",
-      .train =
-          {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-           "data_batch_5.bin"},
+      .train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+          "data_batch_5.bin"},
       .test = {"test_batch.bin"},
       .python_files = {"data_batch_1", "cifar-10-batches-py"}};
 }
 
 Version version100() {
-  return {
-      .name = "cifar100",
+  return {.name = "cifar100",
       .title = "CIFAR-100",
       .variant = CifarVariant::kCifar100,
       .classes = 100,
@@ -95,12 +92,11 @@ std::vector<fs::path> found_files(const fs::path& directory, bool train, const V
 
 InMemoryImages read_cifar_set(const fs::path& directory, bool train, const Version& version) {
   CifarImages images = read_cifar(found_files(directory, train, version), version.variant);
-  return InMemoryImages(
-      {.name = version.name,
-       .shape = {.channels = 3, .height = kCifarSide, .width = kCifarSide},
-       .classes = version.classes,
-       .pixels = std::move(images.pixels),
-       .labels = std::move(images.labels)});
+  return InMemoryImages({.name = version.name,
+      .shape = {.channels = 3, .height = kCifarSide, .width = kCifarSide},
+      .classes = version.classes,
+      .pixels = std::move(images.pixels),
+      .labels = std::move(images.labels)});
 }
 
 constexpr int kMnistClasses = 10;
@@ -118,18 +114,16 @@ InMemoryImages read_mnist_set(
   const auto images = find_file(directory, prefix + "-images-idx3-ubyte", advice);
   const auto labels = find_file(directory, prefix + "-labels-idx1-ubyte", advice);
   LabelledImages set = read_labelled_images(images, labels, kMnistClasses);
-  return InMemoryImages(
-      {.name = name,
-       .shape = {.channels = 1, .height = set.rows, .width = set.columns},
-       .classes = kMnistClasses,
-       .pixels = std::move(set.pixels),
-       .labels = std::move(set.labels)});
+  return InMemoryImages({.name = name,
+      .shape = {.channels = 1, .height = set.rows, .width = set.columns},
+      .classes = kMnistClasses,
+      .pixels = std::move(set.pixels),
+      .labels = std::move(set.labels)});
 }
 
 void check_mock(const MockOptions& options) {
   check(options.size > 0, "mock: the size must be positive: ", options.size);
-  check(
-      1 <= options.classes && options.classes <= 256,
+  check(1 <= options.classes && options.classes <= 256,
       "mock: classes must be 1 to 256: ", options.classes);
   const auto& shape = options.shape;
   for (const std::int64_t extent : {shape.channels, shape.height, shape.width}) {
@@ -173,12 +167,11 @@ InMemoryImages mock(const MockOptions& options) {
     label =
         static_cast<std::uint8_t>((engine() >> 32) % static_cast<std::uint64_t>(options.classes));
   }
-  return InMemoryImages(
-      {.name = "mock",
-       .shape = options.shape,
-       .classes = options.classes,
-       .pixels = std::move(pixels),
-       .labels = std::move(labels)});
+  return InMemoryImages({.name = "mock",
+      .shape = options.shape,
+      .classes = options.classes,
+      .pixels = std::move(pixels),
+      .labels = std::move(labels)});
 }
 
 }  // namespace lockstep::data

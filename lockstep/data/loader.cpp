@@ -10,8 +10,7 @@ namespace lockstep {
 namespace {
 
 void check_options(const LoaderOptions& options) {
-  check(
-      options.dtype == torch::kFloat || options.dtype == torch::kBFloat16,
+  check(options.dtype == torch::kFloat || options.dtype == torch::kBFloat16,
       "Loader: the type must be float or bf16: ", options.dtype);
   check(options.workers >= 0, "Loader: workers must not be negative: ", options.workers);
   check(options.prefetch > 0, "Loader: prefetch must be positive: ", options.prefetch);
@@ -19,9 +18,8 @@ void check_options(const LoaderOptions& options) {
 
 }  // namespace
 
-Loader::Loader(
-    data::SamplesPointer samples, std::vector<std::int64_t> indices, std::int64_t batch_size,
-    const LoaderOptions& options)
+Loader::Loader(data::SamplesPointer samples, std::vector<std::int64_t> indices,
+    std::int64_t batch_size, const LoaderOptions& options)
     : samples_(std::move(samples)),
       indices_(std::move(indices)),
       batch_size_(batch_size),
@@ -29,16 +27,13 @@ Loader::Loader(
       form_{samples_->shape(), options.dtype, options.pinned} {
   check(batch_size > 0, "Loader: the batch size must be positive: ", batch_size);
   check_options(options);
-  check(
-      0 <= options.first_batch && options.first_batch <= size(),
+  check(0 <= options.first_batch && options.first_batch <= size(),
       "Loader: the first batch must be one of ", size(), ": ", options.first_batch);
 }
 
-Loader::Loader(
-    data::InMemoryImages images, std::vector<std::int64_t> indices, std::int64_t batch_size,
-    const LoaderOptions& options)
-    : Loader(
-          std::make_shared<data::StoredSamples>(std::move(images), options.normalization),
+Loader::Loader(data::InMemoryImages images, std::vector<std::int64_t> indices,
+    std::int64_t batch_size, const LoaderOptions& options)
+    : Loader(std::make_shared<data::StoredSamples>(std::move(images), options.normalization),
           std::move(indices), batch_size, options) {}
 
 std::int64_t Loader::size() const {

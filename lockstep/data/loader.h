@@ -40,13 +40,11 @@ class Loader {
 
   /// An index outside of the data set is an InvalidArgument when its batch is read, a sample whose
   /// bytes are bad a DataError that names it: both when the batch's turn comes.
-  Loader(
-      data::SamplesPointer samples, std::vector<std::int64_t> indices, std::int64_t batch_size,
+  Loader(data::SamplesPointer samples, std::vector<std::int64_t> indices, std::int64_t batch_size,
       const LoaderOptions& options = {});
 
   /// Takes images in memory as they are.
-  Loader(
-      data::InMemoryImages images, std::vector<std::int64_t> indices, std::int64_t batch_size,
+  Loader(data::InMemoryImages images, std::vector<std::int64_t> indices, std::int64_t batch_size,
       const LoaderOptions& options = {});
 
   /// Counts the batches of the whole walk, those before `first_batch` included.

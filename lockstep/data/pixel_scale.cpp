@@ -11,8 +11,7 @@ namespace {
 constexpr std::size_t kBlockPixels = 256;
 
 void check_values(const char* what, const std::vector<float>& values, std::int64_t channels) {
-  check(
-      values.empty() || std::ssize(values) == channels, "Normalization: ", what,
+  check(values.empty() || std::ssize(values) == channels, "Normalization: ", what,
       " must have a value per channel: ", values.size(), " for ", channels);
   for (const float value : values)
     check(std::isfinite(value), "Normalization: ", what, " must be finite: ", value);
@@ -23,9 +22,8 @@ float at_or(const std::vector<float>& values, std::int64_t channel, float otherw
 }
 
 template <typename Out>
-void convert_by_table(
-    const std::vector<std::array<Out, 256>>& table, const std::uint8_t* pixels, Out* out,
-    std::int64_t elements) {
+void convert_by_table(const std::vector<std::array<Out, 256>>& table, const std::uint8_t* pixels,
+    Out* out, std::int64_t elements) {
   const auto channels = std::ssize(table);
   for (std::int64_t start = 0; start < elements; start += channels) {
     for (std::int64_t channel = 0; channel < channels; ++channel) {
@@ -40,8 +38,7 @@ PixelScale::PixelScale(
     std::int64_t channels, const Normalization& normalization, PixelKernel kernel)
     : channels_(channels), kernel_(kernel) {
   check(channels > 0, "PixelScale: there must be channels: ", channels);
-  check(
-      has_pixel_kernel(kernel),
+  check(has_pixel_kernel(kernel),
       "PixelScale: this processor lacks the kernel: ", static_cast<int>(kernel));
   check_values("mean", normalization.mean, channels);
   check_values("std", normalization.std, channels);
@@ -60,8 +57,7 @@ void PixelScale::fill_tables(float scale, float bias) {
   auto& halves = bfloat16_table_.emplace_back();
   for (std::size_t value = 0; value < floats.size(); ++value) {
     floats[value] = std::fma(static_cast<float>(value), scale, bias);
-    check(
-        std::isfinite(floats[value]),
+    check(std::isfinite(floats[value]),
         "Normalization: a scaled pixel must be finite: ", floats[value]);
     halves[value] = bfloat16_bits(floats[value]);
   }
@@ -77,8 +73,7 @@ void PixelScale::fill_block() {
 
 void PixelScale::to_float(const std::uint8_t* pixels, float* out, std::int64_t elements) const {
   if (kernel_ == PixelKernel::kTable) return convert_by_table(float_table_, pixels, out, elements);
-  convert_to_float(
-      kernel_,
+  convert_to_float(kernel_,
       {pixels, static_cast<std::size_t>(elements), scale_.data(), bias_.data(), scale_.size()},
       out);
 }
@@ -87,8 +82,7 @@ void PixelScale::to_bfloat16(
     const std::uint8_t* pixels, std::uint16_t* out, std::int64_t elements) const {
   if (kernel_ == PixelKernel::kTable)
     return convert_by_table(bfloat16_table_, pixels, out, elements);
-  convert_to_bfloat16(
-      kernel_,
+  convert_to_bfloat16(kernel_,
       {pixels, static_cast<std::size_t>(elements), scale_.data(), bias_.data(), scale_.size()},
       out);
 }

@@ -26,8 +26,7 @@ class PixelScale {
  public:
   /// A mean or std that is not finite or not one per channel, or a kernel that is not there, is an
   /// InvalidArgument.
-  explicit PixelScale(
-      std::int64_t channels, const Normalization& normalization = {},
+  explicit PixelScale(std::int64_t channels, const Normalization& normalization = {},
       PixelKernel kernel = fastest_pixel_kernel());
 
   std::int64_t channels() const { return channels_; }

@@ -61,8 +61,7 @@ void SampleSubset::read(std::span<const SampleKey> keys, const Batch& out) const
 
 RepeatedSamples::RepeatedSamples(SamplesPointer set, std::int64_t times)
     : set_(std::move(set)), times_(times) {
-  check(
-      1 <= times && times <= std::numeric_limits<std::int64_t>::max() / set_->size(),
+  check(1 <= times && times <= std::numeric_limits<std::int64_t>::max() / set_->size(),
       "RepeatedSamples: a set is repeated at least once and must stay countable: ", times,
       " times");
 }

@@ -76,9 +76,8 @@ std::vector<Indices> split_by_seed(
   return parts;
 }
 
-std::vector<Indices> stratified_split_by_seed(
-    std::span<const std::int64_t> labels, const std::vector<double>& fractions,
-    std::uint64_t seed) {
+std::vector<Indices> stratified_split_by_seed(std::span<const std::int64_t> labels,
+    const std::vector<double>& fractions, std::uint64_t seed) {
   check_fractions(fractions);
   std::map<std::int64_t, Indices> classes;
   for (std::size_t i = 0; i < labels.size(); ++i) {

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <new>
-#include <vector>
-
 #include <openssl/evp.h>
+#include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/input_file.h"

@@ -39,8 +39,7 @@ std::vector<std::uint8_t> read_all(ByteSource& source, std::uint64_t maximum_byt
   while (true) {
     const std::size_t before = bytes.size();
     if (before > maximum_bytes) {
-      refuse_at(
-          source.name(), maximum_bytes, "the file goes on after the limit of ", maximum_bytes,
+      refuse_at(source.name(), maximum_bytes, "the file goes on after the limit of ", maximum_bytes,
           " bytes");
     }
     bytes.resize(std::min<std::uint64_t>(maximum_bytes + 1, std::max(kFirstPiece, 2 * before)));
@@ -56,12 +55,10 @@ void check_size(const ByteSource& source, std::size_t size, const Layout& layout
   if (size % layout.record() == 0) return;
   const Layout& other = other_than(layout);
   if (size % other.record() == 0) {
-    refuse_at(
-        source.name(), 0, "the file has the size of ", size / other.record(), " records of ",
+    refuse_at(source.name(), 0, "the file has the size of ", size / other.record(), " records of ",
         other.name, ", not of ", layout.name, "; name it as that set");
   }
-  refuse_at(
-      source.name(), size - size % layout.record(), "the file ends inside a record: ", size,
+  refuse_at(source.name(), size - size % layout.record(), "the file ends inside a record: ", size,
       " bytes are no multiple of ", layout.name, "'s ", layout.record(),
       "; it was cut or is another file");
 }
@@ -71,8 +68,7 @@ void check_labels(
   for (std::size_t at = 0; at < bytes.size(); at += layout.record()) {
     for (std::size_t i = 0; i < layout.labels; ++i) {
       if (bytes[at + i] < layout.classes[i]) continue;
-      refuse_at(
-          source.name(), at + i, layout.labels == 2 && i == 0 ? "coarse label" : "label",
+      refuse_at(source.name(), at + i, layout.labels == 2 && i == 0 ? "coarse label" : "label",
           " out of range (>= ", layout.classes[i], ") of image ", at / layout.record(), ": ",
           int{bytes[at + i]});
     }
@@ -105,8 +101,7 @@ void parse_cifar(
   }
 }
 
-CifarImages read_cifar(
-    std::span<const std::filesystem::path> files, CifarVariant variant,
+CifarImages read_cifar(std::span<const std::filesystem::path> files, CifarVariant variant,
     std::uint64_t maximum_bytes) {
   CifarImages images;
   for (const auto& path : files) {

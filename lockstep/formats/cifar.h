@@ -30,13 +30,11 @@ struct CifarImages {
 /// and labels below 10, 100 and 20. Anything else is a DataError that names file, offset and
 /// reason; a file of the other variant is named as such. Memory grows with the bytes that were
 /// read.
-CifarImages read_cifar(
-    std::span<const std::filesystem::path> files, CifarVariant variant,
+CifarImages read_cifar(std::span<const std::filesystem::path> files, CifarVariant variant,
     std::uint64_t maximum_bytes = kMaximumCifarBytes);
 
 /// Appends the images of a source.
-void parse_cifar(
-    ByteSource& source, CifarVariant variant, CifarImages& images,
+void parse_cifar(ByteSource& source, CifarVariant variant, CifarImages& images,
     std::uint64_t maximum_bytes = kMaximumCifarBytes);
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <new>
-
 #include <zlib.h>
 
 #include "lockstep/core/error.h"
@@ -71,8 +70,7 @@ std::size_t GunzipSource::inflate_some(std::span<std::uint8_t> out) {
     } else if (status == Z_MEM_ERROR) {
       throw std::bad_alloc();
     } else if (status != Z_OK) {
-      fail(concat(
-          "the gzip stream is damaged: ",
+      fail(concat("the gzip stream is damaged: ",
           stream_->msg != nullptr ? stream_->msg : "unknown reason"));
     }
   }

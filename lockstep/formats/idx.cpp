@@ -24,14 +24,12 @@ void check_magic(
   if (magic[1] != 0)
     refuse_at(source.name(), 1, "no IDX file: the second byte is ", int{magic[1]}, ", not 0");
   if (magic[2] != kUnsignedByte) {
-    refuse_at(
-        source.name(), 2, "the type of the values is ", int{magic[2]},
+    refuse_at(source.name(), 2, "the type of the values is ", int{magic[2]},
         ", only 8 (unsigned bytes) is read");
   }
   if (magic[3] != expected_dimensions) {
-    refuse_at(
-        source.name(), 3, "the file has ", int{magic[3]}, " dimensions, ", expected_dimensions,
-        " are needed");
+    refuse_at(source.name(), 3, "the file has ", int{magic[3]}, " dimensions, ",
+        expected_dimensions, " are needed");
   }
 }
 
@@ -52,16 +50,14 @@ std::vector<std::uint32_t> read_shape(ByteSource& source, int expected_dimension
   return shape;
 }
 
-std::uint64_t promised_bytes(
-    const ByteSource& source, const std::vector<std::uint32_t>& shape,
+std::uint64_t promised_bytes(const ByteSource& source, const std::vector<std::uint32_t>& shape,
     std::uint64_t maximum_bytes) {
   std::uint64_t bytes = 1;
   std::size_t offset = kMagicBytes;
   for (const std::uint32_t count : shape) {
     if (count == 0) refuse_at(source.name(), offset, "a dimension counts 0");
     if (count > maximum_bytes / bytes) {
-      refuse_at(
-          source.name(), offset, "the counts promise more than the limit of ", maximum_bytes,
+      refuse_at(source.name(), offset, "the counts promise more than the limit of ", maximum_bytes,
           " bytes");
     }
     bytes *= count;
@@ -78,15 +74,13 @@ std::vector<std::uint8_t> read_values(
     values.resize(std::min(promised, std::max(kFirstValues, 2 * before)));
     const std::size_t seen = before + source.read(std::span(values).subspan(before));
     if (seen < values.size()) {
-      refuse_at(
-          source.name(), header_bytes + seen, "the file ends after ", seen, " of the ", promised,
-          " values that its header promises");
+      refuse_at(source.name(), header_bytes + seen, "the file ends after ", seen, " of the ",
+          promised, " values that its header promises");
     }
   }
   std::array<std::uint8_t, 1> beyond{};
   if (source.read(beyond) != 0) {
-    refuse_at(
-        source.name(), header_bytes + promised, "the file goes on after the ", promised,
+    refuse_at(source.name(), header_bytes + promised, "the file goes on after the ", promised,
         " values that its header promises");
   }
   return values;
@@ -100,16 +94,14 @@ void check_classes(
       labels.begin(), labels.end(), [&](std::uint8_t label) { return label >= classes; });
   if (bad == labels.end()) return;
   const auto index = static_cast<std::size_t>(bad - labels.begin());
-  refuse_at(
-      path.string(), kLabelHeaderBytes + index, "label out of range (>= ", classes, ") at index ",
-      index, ": ", int{*bad});
+  refuse_at(path.string(), kLabelHeaderBytes + index, "label out of range (>= ", classes,
+      ") at index ", index, ": ", int{*bad});
 }
 
 }  // namespace
 
 IdxArray parse_idx(ByteSource& source, int expected_dimensions, std::uint64_t maximum_bytes) {
-  check(
-      1 <= expected_dimensions && expected_dimensions <= 255,
+  check(1 <= expected_dimensions && expected_dimensions <= 255,
       "parse_idx: dimensions must be 1 to 255: ", expected_dimensions);
   IdxArray array{.shape = read_shape(source, expected_dimensions), .values = {}};
   const std::uint64_t promised = promised_bytes(source, array.shape, maximum_bytes);
@@ -129,13 +121,11 @@ LabelledImages read_labelled_images(
   IdxArray pictures = read_idx(images, 3);
   IdxArray answers = read_idx(labels, 1);
   if (pictures.shape[0] != answers.shape[0]) {
-    refuse_at(
-        labels.string(), 4, "image and label counts differ: ", pictures.shape[0], " images in ",
-        images.string(), ", ", answers.shape[0], " labels");
+    refuse_at(labels.string(), 4, "image and label counts differ: ", pictures.shape[0],
+        " images in ", images.string(), ", ", answers.shape[0], " labels");
   }
   check_classes(labels, answers.values, classes);
-  return {
-      .rows = pictures.shape[1],
+  return {.rows = pictures.shape[1],
       .columns = pictures.shape[2],
       .pixels = std::move(pictures.values),
       .labels = std::move(answers.values)};

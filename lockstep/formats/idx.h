@@ -25,8 +25,7 @@ inline constexpr std::uint64_t kMaximumIdxBytes = std::uint64_t{1} << 30;
 ///
 ///     auto images = lockstep::read_idx("train-images-idx3-ubyte.gz", 3);   // images.shape is
 ///     {60000, 28, 28}
-IdxArray read_idx(
-    const std::filesystem::path& path, int expected_dimensions,
+IdxArray read_idx(const std::filesystem::path& path, int expected_dimensions,
     std::uint64_t maximum_bytes = kMaximumIdxBytes);
 
 /// Does the same with the bytes of a source.

@@ -1,11 +1,10 @@
 #include "lockstep/formats/input_file.h"
 
 #include <cerrno>
-#include <system_error>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "lockstep/formats/byte_fields.h"

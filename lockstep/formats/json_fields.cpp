@@ -1,9 +1,8 @@
 #include "lockstep/formats/json_fields.h"
 
 #include <cmath>
-#include <utility>
-
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
@@ -49,7 +48,7 @@ std::int64_t JsonFields::count(const char* key, std::int64_t least, std::int64_t
   const Json& value = at(key);
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() ||
-                     value.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMost)) &&
+                        value.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMost)) &&
                     value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
   if (!fits && most == kMost) refuse(key, concat("be a whole number of at least ", least));
   if (!fits) refuse(key, concat("be a whole number from ", least, " to ", most));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,9 +19,8 @@ FileDescriptor opened(int folder, const char* name, int flags) {
 }
 
 void require_single(const std::string& name) {
-  check(
-      !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-          name.find('\0') == std::string::npos,
+  check(!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+            name.find('\0') == std::string::npos,
       "a single name is needed, not a path: ", name);
 }
 
@@ -32,8 +30,7 @@ struct stat require_own(int descriptor, const std::string& name) {
   if (::fstat(descriptor, &status) != 0) throw_errno("fstat", name);
   const uid_t user = ::geteuid();
   if (status.st_uid != user && status.st_uid != 0) {
-    throw DataError(concat(
-        name, ": belongs to user ", status.st_uid, ", neither to you (", user,
+    throw DataError(concat(name, ": belongs to user ", status.st_uid, ", neither to you (", user,
         ") nor to root; what others own is not used here: copy it, or change its owner"));
   }
   return status;

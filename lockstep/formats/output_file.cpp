@@ -2,13 +2,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <random>
-#include <utility>
-
 #include <fcntl.h>
+#include <random>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
@@ -39,8 +38,7 @@ fs::path parent_of(const fs::path& path) {
 void require_free(const fs::path& target) {
   const auto status = fs::symlink_status(target);
   if (!fs::exists(status)) return;
-  check(
-      fs::is_directory(status) && fs::is_empty(target), target.string(),
+  check(fs::is_directory(status) && fs::is_empty(target), target.string(),
       ": is there already and is not an empty folder; name another one, or move it away");
 }
 
@@ -119,8 +117,7 @@ void AtomicFile::commit() {
 }
 
 AtomicDirectory::AtomicDirectory(const fs::path& target) : target_(without_slash(target)) {
-  check(
-      !target_.empty() && target_.filename() != "." && target_.filename() != "..",
+  check(!target_.empty() && target_.filename() != "." && target_.filename() != "..",
       "the folder to make must have a name of its own: ", target.string());
   require_free(target_);
   const fs::path parent = parent_of(target_);

@@ -1,9 +1,8 @@
 #include "lockstep/formats/strict_json.h"
 
+#include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 

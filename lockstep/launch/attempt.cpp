@@ -1,7 +1,6 @@
 #include "lockstep/launch/attempt.h"
 
 #include <algorithm>
-
 #include <sys/epoll.h>
 
 #include "lockstep/core/error.h"
@@ -184,9 +183,8 @@ std::ptrdiff_t Attempt::running() const {
 
 const Worker* Attempt::cause() const {
   if (failed_.empty()) return nullptr;
-  const auto found = std::find_if(failed_.begin(), failed_.end(), [](const Worker* worker) {
-    return worker->status->result() != kPeersLost;
-  });
+  const auto found = std::find_if(failed_.begin(), failed_.end(),
+      [](const Worker* worker) { return worker->status->result() != kPeersLost; });
   return found == failed_.end() ? failed_.front() : *found;
 }
 

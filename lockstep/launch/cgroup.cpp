@@ -87,8 +87,7 @@ OomKills oom_kills() {
   auto events = cgroup_file("", "memory.events");
   if (!events) events = cgroup_file("memory", "memory.oom_control");
   const auto host = read_text("/proc/vmstat");
-  return {
-      .in_cgroup = events ? keyed_number(*events, "oom_kill").value_or(0) : 0,
+  return {.in_cgroup = events ? keyed_number(*events, "oom_kill").value_or(0) : 0,
       .on_host = host ? keyed_number(*host, "oom_kill").value_or(0) : 0};
 }
 

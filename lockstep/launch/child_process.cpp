@@ -1,15 +1,14 @@
 #include "lockstep/launch/child_process.h"
 
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
-
 #include <fcntl.h>
+#include <filesystem>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
@@ -131,8 +130,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   const FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   std::vector<std::string> arguments{options.program};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-  const ChildPlan plan{
-      .program = options.program.c_str(),
+  const ChildPlan plan{.program = options.program.c_str(),
       .arguments = pointers(arguments),
       .environment = pointers(options.environment),
       .cpus = cpu_mask(options.cpus),
@@ -198,12 +196,10 @@ std::string find_program(const std::string& name, const std::string& search_path
     }
   }
   const std::string path = name.find('/') == std::string::npos ? "./" + name : name;
-  check(
-      std::filesystem::exists(path), "run: there is no program ", name,
+  check(std::filesystem::exists(path), "run: there is no program ", name,
       name == path ? "" : ", neither in PATH nor in the current directory");
   check(is_file(path), "run: ", name, " is not a file that can be executed");
-  check(
-      is_executable(path), "run: ", name, " may not be executed; chmod +x ", path,
+  check(is_executable(path), "run: ", name, " may not be executed; chmod +x ", path,
       ", or name its interpreter first");
   return path;
 }

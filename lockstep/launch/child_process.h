@@ -2,9 +2,8 @@
 
 #include <optional>
 #include <string>
-#include <vector>
-
 #include <sys/types.h>
+#include <vector>
 
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/exit_status.h"

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <sched.h>
 #include <string>
 #include <tuple>
-
-#include <sched.h>
 
 #include "lockstep/launch/cgroup.h"
 

@@ -1,9 +1,8 @@
 #include "lockstep/launch/failure_report.h"
 
-#include <sstream>
-
 #include <nlohmann/json.hpp>
 #include <signal.h>
+#include <sstream>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -43,9 +42,8 @@ std::string advice(const Failure& failure) {
 }  // namespace
 
 std::string failure_headline(const Failure& failure) {
-  return concat(
-      "rank ", failure.rank, " of ", failure.world_size, " (host ", failure.host, ", pid ",
-      failure.pid, ") ", failure.status.text());
+  return concat("rank ", failure.rank, " of ", failure.world_size, " (host ", failure.host,
+      ", pid ", failure.pid, ") ", failure.status.text());
 }
 
 std::string failure_report(const Failure& failure) {

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
-
 #include <sys/types.h>
+#include <vector>
 
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/cgroup.h"

@@ -45,34 +45,29 @@ int worker_count(const std::string& text) {
     return devices;
   }
   const auto count = parse_number<int>(text);
-  check(
-      count && *count >= 1 && *count <= kMostWorkers,
+  check(count && *count >= 1 && *count <= kMostWorkers,
       "--nproc-per-node: must be a number from 1 to ", kMostWorkers, ", auto, cpu or gpu: ", text);
   return *count;
 }
 
 void check_options(const LaunchOptions& options) {
   check(options.nodes >= 1, "--nnodes: must be at least 1: ", options.nodes);
-  check(
-      options.node_rank >= 0 && options.node_rank < options.nodes,
+  check(options.node_rank >= 0 && options.node_rank < options.nodes,
       "--node-rank: must be from 0 to ", options.nodes - 1, " with --nnodes ", options.nodes, ": ",
       options.node_rank);
-  check(
-      options.master_port >= 0 && options.master_port <= 65535,
+  check(options.master_port >= 0 && options.master_port <= 65535,
       "--master-port: must be a port number: ", options.master_port);
-  check(
-      options.nodes == 1 || options.master_port > 0,
+  check(options.nodes == 1 || options.master_port > 0,
       "--master-port: with several nodes, give all of them the same port");
   check(options.grace_period.count() >= 0, "--grace-period: must not be negative");
   check(options.max_restarts >= 0, "--max-restarts: must not be negative: ", options.max_restarts);
-  check(
-      options.max_restarts == 0 || options.nodes == 1, "--max-restarts: a group on ", options.nodes,
+  check(options.max_restarts == 0 || options.nodes == 1, "--max-restarts: a group on ",
+      options.nodes,
       " nodes cannot be started again yet: each launcher sees its own node alone; give 0 or leave "
       "it "
       "out, and start all of them again after a failure");
   for (const int rank : options.output.shown_ranks) {
-    check(
-        rank >= 0 && rank < options.workers, "--local-ranks-filter: must be from 0 to ",
+    check(rank >= 0 && rank < options.workers, "--local-ranks-filter: must be from 0 to ",
         options.workers - 1, ": ", rank);
   }
   check_log_dir(options.output.log_dir, options.output.append);

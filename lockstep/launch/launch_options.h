@@ -2,10 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <signal.h>
 #include <string>
 #include <vector>
-
-#include <signal.h>
 
 #include "lockstep/launch/output/output_plan.h"
 

@@ -4,7 +4,6 @@
 #include <climits>
 #include <iomanip>
 #include <sstream>
-
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
@@ -23,8 +22,7 @@ std::string host_name() {
 }
 
 EndingRules ending_rules(const LaunchOptions& options) {
-  return {
-      .members = "ranks",
+  return {.members = "ranks",
       .grace_period = options.grace_period,
       .after_failure = options.grace_after_failure,
       .may_stop = options.lockstep_codes};
@@ -33,8 +31,7 @@ EndingRules ending_rules(const LaunchOptions& options) {
 /// One attempt of this node's ranks.
 class RankAttempt : public Attempt {
  public:
-  RankAttempt(
-      Supervisor& supervisor, const LaunchOptions& options, const AttemptPlan& plan,
+  RankAttempt(Supervisor& supervisor, const LaunchOptions& options, const AttemptPlan& plan,
       int master_port)
       : Attempt(supervisor, ending_rules(options)),
         options_(options),

@@ -1,7 +1,6 @@
 #include "lockstep/launch/restart.h"
 
 #include <algorithm>
-
 #include <signal.h>
 
 #include "lockstep/core/error.h"
@@ -23,10 +22,9 @@ std::string place(std::int64_t step) {
 std::string no_progress(const RestartHistory& history, const AttemptEnd& end) {
   const std::int64_t step = end.step.value_or(0);
   const std::int64_t before = *history.furthest;
-  std::string text =
-      step == before
-          ? concat("no progress: died again ", place(step), ", as before")
-          : concat("no progress: died ", place(step), ", and had come to step ", before, " before");
+  std::string text = step == before ? concat("no progress: died again ", place(step), ", as before")
+                                    : concat("no progress: died ", place(step),
+                                          ", and had come to step ", before, " before");
   if (history.code_at_furthest != end.code) {
     text += concat("; the first of these deaths gives the code ", history.code_at_furthest);
   }

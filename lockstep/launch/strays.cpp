@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-
 #include <fcntl.h>
+#include <fstream>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <vector>
-
 #include <sys/types.h>
+#include <vector>
 
 #include "lockstep/core/file_descriptor.h"
 

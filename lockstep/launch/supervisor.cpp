@@ -1,7 +1,6 @@
 #include "lockstep/launch/supervisor.h"
 
 #include <algorithm>
-
 #include <poll.h>
 #include <unistd.h>
 

@@ -18,8 +18,7 @@ std::string signal_names(const std::vector<int>& signals) {
 }
 
 WorkerPlace place_of(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
-  return {
-      .local_rank = local_rank,
+  return {.local_rank = local_rank,
       .local_size = options.workers,
       .node_rank = options.node_rank,
       .nodes = options.nodes,
@@ -52,8 +51,7 @@ Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local
   };
   const Route output = route(Stream::kOutput);
   const Route errors = route(Stream::kErrors);
-  return {
-      .number = rank,
+  return {.number = rank,
       .output = WorkerOutput(output, errors, heading_of(options, plan)),
       .log = errors.file.empty() ? output.file : errors.file,
       .error_file = ErrorFile()};
@@ -77,8 +75,7 @@ std::vector<Worker> start_ranks(
     Worker& worker = workers[static_cast<std::size_t>(local_rank)];
     WorkerPlace place = place_of(options, plan, local_rank);
     place.error_file = worker.error_file->path();
-    worker.process.emplace(ChildOptions{
-        .program = path,
+    worker.process.emplace(ChildOptions{.program = path,
         .arguments = options.arguments,
         .environment = worker_environment(current_environment(), place),
         .cpus = cpu_share(cpus, local_rank, options.workers),

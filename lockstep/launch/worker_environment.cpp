@@ -1,9 +1,8 @@
 #include "lockstep/launch/worker_environment.h"
 
 #include <algorithm>
-#include <utility>
-
 #include <unistd.h>
+#include <utility>
 
 namespace lockstep::launch {
 namespace {
@@ -11,9 +10,8 @@ namespace {
 constexpr const char* kTunables = "GLIBC_TUNABLES";
 
 auto find(std::vector<std::string>& environment, const std::string& name) {
-  return std::find_if(environment.begin(), environment.end(), [&](const std::string& entry) {
-    return entry.compare(0, name.size() + 1, name + "=") == 0;
-  });
+  return std::find_if(environment.begin(), environment.end(),
+      [&](const std::string& entry) { return entry.compare(0, name.size() + 1, name + "=") == 0; });
 }
 
 void set(std::vector<std::string>& environment, const std::string& name, const std::string& value) {
@@ -34,22 +32,15 @@ void set_if_missing(
 std::vector<std::pair<std::string, std::string>> names_of(const WorkerPlace& place) {
   const std::string rank = std::to_string(place.rank());
   const std::string world_size = std::to_string(place.world_size());
-  return {
-      {"RANK", rank},
-      {"LOCAL_RANK", std::to_string(place.local_rank)},
-      {"GROUP_RANK", std::to_string(place.node_rank)},
-      {"ROLE_RANK", rank},
-      {"ROLE_NAME", place.role},
-      {"WORLD_SIZE", world_size},
+  return {{"RANK", rank}, {"LOCAL_RANK", std::to_string(place.local_rank)},
+      {"GROUP_RANK", std::to_string(place.node_rank)}, {"ROLE_RANK", rank},
+      {"ROLE_NAME", place.role}, {"WORLD_SIZE", world_size},
       {"LOCAL_WORLD_SIZE", std::to_string(place.local_size)},
-      {"GROUP_WORLD_SIZE", std::to_string(place.nodes)},
-      {"ROLE_WORLD_SIZE", world_size},
-      {"MASTER_ADDR", place.master_address},
-      {"MASTER_PORT", std::to_string(place.master_port)},
+      {"GROUP_WORLD_SIZE", std::to_string(place.nodes)}, {"ROLE_WORLD_SIZE", world_size},
+      {"MASTER_ADDR", place.master_address}, {"MASTER_PORT", std::to_string(place.master_port)},
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(place.restart)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts)},
-      {"TORCHELASTIC_RUN_ID", place.run_id},
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_RUN_ID", place.run_id}, {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       {"TORCHELASTIC_ERROR_FILE", place.error_file},
       {"TORCHELASTIC_SIGNALS_TO_HANDLE", place.signals_to_handle},
       {"LOCKSTEP_PROGRESS", place.progress},
@@ -78,10 +69,8 @@ std::vector<std::string> with_allocator_tunables(std::vector<std::string> enviro
 }
 
 std::string allocator_tunables(const std::string& users) {
-  const std::pair<std::string, std::string> ours[] = {
-      {"glibc.malloc.mmap_threshold", "4294967296"},
-      {"glibc.malloc.trim_threshold", "8589934592"},
-      {"glibc.malloc.top_pad", "268435456"},
+  const std::pair<std::string, std::string> ours[] = {{"glibc.malloc.mmap_threshold", "4294967296"},
+      {"glibc.malloc.trim_threshold", "8589934592"}, {"glibc.malloc.top_pad", "268435456"},
       {"glibc.malloc.hugetlb", "1"}};
   std::string result = users;
   for (const auto& [name, value] : ours) {

@@ -24,8 +24,7 @@ namespace lockstep::nn {
 class Autocast {
  public:
   /// Begins the scope; `enabled = false` makes an island of full precision within another one.
-  explicit Autocast(
-      c10::DeviceType device, c10::ScalarType type = c10::ScalarType::BFloat16,
+  explicit Autocast(c10::DeviceType device, c10::ScalarType type = c10::ScalarType::BFloat16,
       bool enabled = true);
   ~Autocast();
   Autocast(const Autocast&) = delete;

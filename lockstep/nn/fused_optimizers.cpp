@@ -101,9 +101,9 @@ void add_sgd(SgdCalls& calls, States& states, const at::Tensor& parameter, bool 
 
 void run_sgd(KernelCalls& calls, const torch::optim::SGDOptions& options, bool is_first) {
   for (auto& call : calls) {
-    at::_fused_sgd_(
-        call.parameters, call.gradients, call.moments, options.weight_decay(), options.momentum(),
-        options.lr(), options.dampening(), options.nesterov(), /*maximize=*/false, is_first);
+    at::_fused_sgd_(call.parameters, call.gradients, call.moments, options.weight_decay(),
+        options.momentum(), options.lr(), options.dampening(), options.nesterov(),
+        /*maximize=*/false, is_first);
   }
 }
 
@@ -142,10 +142,9 @@ void step_adam(Groups& groups, States& states, const auto& kernel) {
       if (parameter.grad().defined()) add_adam<State>(calls, states, parameter, options.amsgrad());
     }
     for (auto& call : calls) {
-      kernel(
-          call.parameters, call.gradients, call.moments, call.second_moments, call.largest_moments,
-          call.steps, options.lr(), beta1, beta2, options.weight_decay(), options.eps(),
-          options.amsgrad(), /*maximize=*/false);
+      kernel(call.parameters, call.gradients, call.moments, call.second_moments,
+          call.largest_moments, call.steps, options.lr(), beta1, beta2, options.weight_decay(),
+          options.eps(), options.amsgrad(), /*maximize=*/false);
     }
   }
 }

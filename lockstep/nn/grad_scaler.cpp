@@ -47,20 +47,16 @@ GradientsByKind gradients_of(const std::vector<torch::Tensor>& parameters) {
 
 // Held as float32, like PyTorch's.
 void check_scale(double scale) {
-  check(
-      std::isfinite(static_cast<float>(scale)) && static_cast<float>(scale) > 0,
+  check(std::isfinite(static_cast<float>(scale)) && static_cast<float>(scale) > 0,
       "GradScaler: the scale must be a float32 above 0: ", scale);
 }
 
 void check_rule(double growth_factor, double backoff_factor, std::int64_t growth_interval) {
-  check(
-      std::isfinite(growth_factor) && growth_factor > 1,
+  check(std::isfinite(growth_factor) && growth_factor > 1,
       "GradScaler: the growth factor must be above 1: ", growth_factor);
-  check(
-      backoff_factor > 0 && backoff_factor < 1,
+  check(backoff_factor > 0 && backoff_factor < 1,
       "GradScaler: the backoff factor must be above 0 and below 1: ", backoff_factor);
-  check(
-      0 < growth_interval && growth_interval <= std::numeric_limits<int>::max(),
+  check(0 < growth_interval && growth_interval <= std::numeric_limits<int>::max(),
       "GradScaler: the growth interval must be at least 1 step and fit into 32 bits: ",
       growth_interval);
 }
@@ -76,8 +72,7 @@ std::vector<torch::Tensor> parameters_of(const torch::optim::Optimizer& optimize
 void check_types(const std::vector<torch::Tensor>& parameters) {
   for (const torch::Tensor& parameter : parameters) {
     const torch::Tensor& gradient = parameter.grad();
-    check(
-        !gradient.defined() || gradient.scalar_type() != torch::kHalf,
+    check(!gradient.defined() || gradient.scalar_type() != torch::kHalf,
         "GradScaler: unscale_() and step() take no float16 gradients, such as one of ",
         parameter.sizes(), "; keep the parameters in float32 and compute under Autocast");
   }
@@ -126,11 +121,9 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   if (!is_enabled()) return;
   const std::vector<torch::Tensor> parameters = parameters_of(optimizer);
   const Stage stage = stage_of(optimizer);
-  check(
-      stage != Stage::kUnscaled,
+  check(stage != Stage::kUnscaled,
       "GradScaler: unscale_() was called twice for one optimizer since the last update()");
-  check(
-      stage != Stage::kStepped,
+  check(stage != Stage::kStepped,
       "GradScaler: unscale_() was called after step(); it belongs between backward() and step()");
   check_types(parameters);
   const torch::Device device = parameters.empty() ? torch::kCPU : parameters.front().device();
@@ -146,13 +139,11 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return true;
   }
-  check(
-      stage_of(optimizer) != Stage::kStepped,
+  check(stage_of(optimizer) != Stage::kStepped,
       "GradScaler: step() was called twice for one optimizer since the last update()");
   if (stage_of(optimizer) == Stage::kReady) unscale_(optimizer);
   Iteration& iteration = iterations_.at(&optimizer);
-  check(
-      iteration.any_gradient,
+  check(iteration.any_gradient,
       "GradScaler: step() found no gradient of this optimizer's parameters; call backward() first, "
       "or do not call step() for it");
   if (!iteration.overflowed) optimizer.step();
@@ -178,13 +169,11 @@ void GradScaler::adapt_scale() {
     any_gradient |= iteration.any_gradient;
     overflowed |= iteration.overflowed;
   }
-  check(
-      any_gradient,
+  check(any_gradient,
       "GradScaler: update() was called before any step() or unscale_() of this iteration");
   torch::Tensor scale = at::full({}, scale_, torch::kFloat);
   torch::Tensor growth_tracker = at::full({}, growth_tracker_, torch::kInt);
-  at::_amp_update_scale_(
-      scale, growth_tracker, at::full({}, overflowed ? 1 : 0, torch::kFloat),
+  at::_amp_update_scale_(scale, growth_tracker, at::full({}, overflowed ? 1 : 0, torch::kFloat),
       options_.growth_factor(), options_.backoff_factor(), options_.growth_interval());
   scale_ = scale.item<float>();
   growth_tracker_ = growth_tracker.item<int>();
@@ -192,8 +181,7 @@ void GradScaler::adapt_scale() {
 
 std::optional<GradScalerState> GradScaler::state() const {
   if (!is_enabled()) return std::nullopt;
-  return GradScalerState{
-      .scale = scale_,
+  return GradScalerState{.scale = scale_,
       .growth_factor = options_.growth_factor(),
       .backoff_factor = options_.backoff_factor(),
       .growth_interval = options_.growth_interval(),
@@ -206,8 +194,7 @@ void GradScaler::load(const std::optional<GradScalerState>& state) {
       state.has_value(), "GradScaler: the state to load is that of a scaler that was not enabled");
   check_scale(state->scale);
   check_rule(state->growth_factor, state->backoff_factor, state->growth_interval);
-  check(
-      0 <= state->growth_tracker && state->growth_tracker <= state->growth_interval,
+  check(0 <= state->growth_tracker && state->growth_tracker <= state->growth_interval,
       "GradScaler: the growth tracker of a state lies between 0 and its growth interval, ",
       state->growth_interval, ": ", state->growth_tracker);
   scale_ = static_cast<float>(state->scale);
@@ -225,8 +212,7 @@ GradScaler::Stage GradScaler::stage_of(const torch::optim::Optimizer& optimizer)
 // Of several stages only the last has a loss to scale. Asked until it is so, and then no more.
 void GradScaler::check_scaled(const torch::Device& device) {
   if (!group_has_scaled_) group_has_scaled_ = agreed({has_scaled_, false}, device)[0];
-  check(
-      group_has_scaled_,
+  check(group_has_scaled_,
       "GradScaler: unscale_() or step() was called before scale(); backward() must start from "
       "scale(loss)");
 }

@@ -5,7 +5,7 @@ namespace {
 
 void add_tensors(const std::string& prefix, const torch::nn::Module& module, NamedTensors& state) {
   for (const auto& tensors :
-       {module.named_parameters(/*recurse=*/false), module.named_buffers(/*recurse=*/false)}) {
+      {module.named_parameters(/*recurse=*/false), module.named_buffers(/*recurse=*/false)}) {
     for (const auto& item : tensors) {
       if (item.value().defined()) state.insert(prefix + item.key(), item.value());
     }

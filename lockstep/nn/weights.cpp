@@ -144,8 +144,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 std::string line_of(const WeightsReport::Mismatch& tensor) {
-  return concat(
-      tensor.name, ": here ", shape_text(tensor.in_model), " ", tensor.type_in_model,
+  return concat(tensor.name, ": here ", shape_text(tensor.in_model), " ", tensor.type_in_model,
       ", in the file ",
       tensor.type_in_file.empty() ? "none"
                                   : concat(shape_text(tensor.in_file), " ", tensor.type_in_file));
@@ -167,16 +166,14 @@ void add_conversions(std::string& text, const std::vector<WeightsReport::Convers
 
 }  // namespace
 
-WeightsReport load_weights(
-    torch::nn::Module& module, const std::filesystem::path& path,
+WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options) {
   const NamedTensors state = named_state(module);
   check_names(state, options.resizable);
   const TensorFile file = read_weights(path, options.only);
   Pairing pairing(state, file, options);
   if (!pairing.report().fits()) {
-    throw DataError(concat(
-        "load_weights: ", path.string(),
+    throw DataError(concat("load_weights: ", path.string(),
         ": the weights do not fit the model; nothing was loaded:\n",
         differences_text(pairing.report()),
         "choose the model that the file was made with, or let the tensors of a new head keep their "
@@ -185,30 +182,26 @@ WeightsReport load_weights(
   return pairing.copy();
 }
 
-void save_weights(
-    const torch::nn::Module& module, const std::filesystem::path& path,
+void save_weights(const torch::nn::Module& module, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata) {
   save_weights(named_state(module), path, metadata);
 }
 
-void save_weights(
-    const NamedTensors& state, const std::filesystem::path& path,
+void save_weights(const NamedTensors& state, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata) {
   std::vector<torch::Tensor> plain;
   std::vector<TensorEntry> entries;
   for (const auto& item : state) {
     const auto type = element_type_of(item.value().scalar_type());
-    check(
-        type.has_value(), "save_weights: ", item.key(),
+    check(type.has_value(), "save_weights: ", item.key(),
         " has a type that files of weights do not have: ",
         c10::toString(item.value().scalar_type()));
     const auto& tensor = plain.emplace_back(item.value().detach().cpu().contiguous());
     const auto* bytes = static_cast<const std::uint8_t*>(tensor.const_data_ptr());
-    entries.push_back(
-        {.name = item.key(),
-         .type = *type,
-         .shape = tensor.sizes().vec(),
-         .bytes = {bytes, tensor.nbytes()}});
+    entries.push_back({.name = item.key(),
+        .type = *type,
+        .shape = tensor.sizes().vec(),
+        .bytes = {bytes, tensor.nbytes()}});
   }
   write_weights(path, entries, metadata);
 }

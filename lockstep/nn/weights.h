@@ -66,21 +66,18 @@ struct LoadWeightsOptions {
 ///
 ///     auto model = make_model("resnet50", 20);
 ///     load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight", "fc.bias"}});
-WeightsReport load_weights(
-    torch::nn::Module& module, const std::filesystem::path& path,
+WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options = {});
 
 /// Writes the module's parameters and buffers, by Python's names in Python's order, row-major
 /// whatever their memory format: `.safetensors`, or `.pt`, `.pth`, `.bin` for Python's torch.load.
 ///
 /// The file is complete or not there. Throws InvalidArgument for another extension.
-void save_weights(
-    const torch::nn::Module& module, const std::filesystem::path& path,
+void save_weights(const torch::nn::Module& module, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata = {});
 
 /// Does the same for tensors that have their names already.
-void save_weights(
-    const NamedTensors& state, const std::filesystem::path& path,
+void save_weights(const NamedTensors& state, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lockstep::nn

@@ -65,9 +65,8 @@ class DataParallel {
   /// InvalidArgument is thrown if they are not built like the module.
   ///
   ///     DataParallel model(net, places, [] { return Net(10); });
-  DataParallel(
-      Holder module, const std::vector<Place>& places, const std::function<Holder()>& make_another,
-      DataParallelOptions options = {})
+  DataParallel(Holder module, const std::vector<Place>& places,
+      const std::function<Holder()>& make_another, DataParallelOptions options = {})
       : module_(std::move(module)) {
     check(!places.empty(), "DataParallel: there must be at least one place");
     data_parallel::without_drawing([&] {
@@ -118,8 +117,7 @@ class DataParallel {
 
   template <typename Result>
   static void check_alike(const Result& first, const Result& other) {
-    check(
-        same_structure(first, other),
+    check(same_structure(first, other),
         "DataParallel: the replicas returned different structures or plain values; return tensors, "
         "with the batch as their first dimension");
   }

@@ -16,10 +16,9 @@ namespace lockstep {
 
 Checkpointer::Checkpointer(TrainRun& run)
     : run_(run),
-      saver_(
-          {.run = run.options.output,
-           .keep = run.options.snapshots.keep,
-           .required = run.options.snapshots.required},
+      saver_({.run = run.options.output,
+                 .keep = run.options.snapshots.keep,
+                 .required = run.options.snapshots.required},
           run.groups.world),
       agreement_(run.groups.world),
       seconds_(run.state.seconds.training),
@@ -43,10 +42,9 @@ Course Checkpointer::after_step(bool epoch_is_over) {
 
 void Checkpointer::agree() {
   const std::optional<double>& limit = run_.options.limits.seconds;
-  const StepReport agreed = agreement_.maximum(
-      {.seconds = run_.clock.read().training,
-       .signal = static_cast<double>(stop_signal()),
-       .snapshot = saver_.report()},
+  const StepReport agreed = agreement_.maximum({.seconds = run_.clock.read().training,
+                                                   .signal = static_cast<double>(stop_signal()),
+                                                   .snapshot = saver_.report()},
       limit);
   seconds_ = agreed.seconds;
   if (saver_.in_flight()) saver_.advance(agreed.snapshot);
@@ -105,13 +103,12 @@ bool Checkpointer::is_finite_everywhere() const {
 SnapshotPart Checkpointer::part(bool best) {
   const RankGroups& groups = run_.groups;
   const nn::NamedTensors state = run_.replica->state();
-  const SnapshotFileNames names = snapshot_file_names(
-      {.rank = groups.world.rank(),
-       .replica = groups.replicas.rank(),
-       .stage = groups.stages.rank(),
-       .stages = groups.stages.size(),
-       .ranks = groups.world.size(),
-       .sharded_optimizer = run_.options.optimizer.sharded});
+  const SnapshotFileNames names = snapshot_file_names({.rank = groups.world.rank(),
+      .replica = groups.replicas.rank(),
+      .stage = groups.stages.rank(),
+      .stages = groups.stages.size(),
+      .ranks = groups.world.size(),
+      .sharded_optimizer = run_.options.optimizer.sharded});
   SnapshotPart part;
   if (!names.model.empty()) part.files[names.model].tensors = state;
   if (run_.ema && !names.model_ema.empty())
@@ -156,9 +153,8 @@ constexpr double kMostSteps = 1000;
 StepReport Agreement::maximum(StepReport report, const std::optional<double>& limit) {
   if (world_.size() == 1) return report;
   SnapshotReport& snapshot = report.snapshot;
-  maximize(
-      {&report.seconds, &report.signal, &snapshot.busy, &snapshot.failed, &snapshot.stall_seconds,
-       &snapshot.background_seconds},
+  maximize({&report.seconds, &report.signal, &snapshot.busy, &snapshot.failed,
+               &snapshot.stall_seconds, &snapshot.background_seconds},
       world_);
   plan(report.seconds, limit);
   return report;

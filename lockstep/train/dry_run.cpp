@@ -38,10 +38,8 @@ std::string text_of(const StartWeights& start) {
 void check_memory(const TrainPlan& plan, int local_world_size) {
   const std::int64_t needed = bytes_a_rank(plan) * local_world_size;
   if (plan.available_bytes == 0 || needed <= plan.available_bytes) return;
-  throw std::system_error(
-      ENOMEM, std::generic_category(),
-      concat(
-          "train: the ranks here need at least ", needed / 1000000, " MB, but only ",
+  throw std::system_error(ENOMEM, std::generic_category(),
+      concat("train: the ranks here need at least ", needed / 1000000, " MB, but only ",
           plan.available_bytes / 1000000, " MB are available"));
 }
 
@@ -53,8 +51,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   const Datasets data = load_datasets(options);
   nn::Model model = nn::make_model(options.model, model_classes(options, data));
   const StartWeights start = start_with(model, options);
-  const TrainPlan plan{
-      .options = options,
+  const TrainPlan plan{.options = options,
       .world_size = world_size,
       .parameters = parameters_of(*model),
       .train_samples = data.train->size(),

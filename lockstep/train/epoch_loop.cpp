@@ -10,8 +10,7 @@ namespace lockstep {
 EpochLoop::EpochLoop(TrainRun& run, StepObserver& observer)
     : run_(run),
       observer_(observer),
-      sampler_(
-          run.data.train->size(), run.groups.replicas,
+      sampler_(run.data.train->size(), run.groups.replicas,
           {.shuffle = true, .seed = static_cast<std::uint64_t>(run.options.seed)}) {}
 
 EpochSummary EpochLoop::pass() {
@@ -25,8 +24,7 @@ EpochSummary EpochLoop::pass() {
   maximize({&seconds}, run_.groups.world);
   run_.clock.end_epoch();
   const MeterReading& total = run_.state.epoch_total;
-  return {
-      .epoch = run_.state.position.epoch,
+  return {.epoch = run_.state.position.epoch,
       .train_seconds = seconds,
       .train_loss = total.loss(),
       .samples = total.samples,
@@ -103,18 +101,17 @@ void EpochLoop::log_interval() {
   run_.log.record(record_of(reading));
   // The sum is over all ranks, so all of them leave here together.
   if (!std::isfinite(reading.loss())) {
-    throw DivergedError(concat(
-        "train: the loss became ", std::isnan(reading.loss()) ? "NaN" : "infinite", " in epoch ",
-        run_.state.position.epoch, ", within the ", reading.steps, " steps up to step ",
-        run_.state.step, "; try a smaller --lr than ", run_.options.optimizer.lr));
+    throw DivergedError(concat("train: the loss became ",
+        std::isnan(reading.loss()) ? "NaN" : "infinite", " in epoch ", run_.state.position.epoch,
+        ", within the ", reading.steps, " steps up to step ", run_.state.step,
+        "; try a smaller --lr than ", run_.options.optimizer.lr));
   }
   run_.state.epoch_total += reading;
 }
 
 MetricRecord EpochLoop::record_of(const MeterReading& reading) const {
   const RunState& state = run_.state;
-  MetricRecord record{
-      .elapsed = run_.clock.read().elapsed,
+  MetricRecord record{.elapsed = run_.clock.read().elapsed,
       .epoch = state.position.epoch,
       .step = state.step,
       .split = "train",
@@ -130,14 +127,11 @@ MetricRecord EpochLoop::record_of(const MeterReading& reading) const {
 
 Loader EpochLoop::loader() const {
   const EpochPosition& position = run_.state.position;
-  return {
-      run_.data.train,
-      sampler_.epoch(position.epoch - 1, position.samples),
-      run_.batch_size(),
+  return {run_.data.train, sampler_.epoch(position.epoch - 1, position.samples), run_.batch_size(),
       {.dtype = run_.replica->image_type(),
-       .seed = static_cast<std::uint64_t>(run_.options.seed),
-       .epoch = position.epoch - 1,
-       .workers = run_.workers}};
+          .seed = static_cast<std::uint64_t>(run_.options.seed),
+          .epoch = position.epoch - 1,
+          .workers = run_.workers}};
 }
 
 void EpochLoop::announce_rest() {

@@ -34,8 +34,7 @@ class Counts {
     std::array<double, 5> numbers{};
     std::copy_n(sums_.const_data_ptr<double>(), numbers.size(), numbers.begin());
     const auto [loss, samples, hits, few_samples, few_hits] = numbers;
-    Evaluation result{
-        .scores = {.loss = loss / samples, .top1 = hits / samples},
+    Evaluation result{.scores = {.loss = loss / samples, .top1 = hits / samples},
         .samples = static_cast<std::int64_t>(samples)};
     if (few_samples > 0) result.scores.top5 = few_hits / few_samples;
     return result;

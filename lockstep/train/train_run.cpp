@@ -24,8 +24,7 @@ Layout checked_layout(const TrainOptions& options, const ProcessGroup& world) {
 int usable_cores() { return static_cast<int>(place::allowed_cores().size()); }
 
 DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
-  return {
-      .name = options.data.name,
+  return {.name = options.data.name,
       .samples = data.train->size(),
       .classes = data.train->classes(),
       .fingerprint = data.fingerprint};
@@ -48,14 +47,12 @@ LrScheduler make_scheduler(const TrainRun& run) {
   const double lr = scaled_lr(options.optimizer, batches_a_step);
   const LrSettings& settings = options.optimizer.schedule;
   const std::int64_t steps = steps_of(batches_left(run.epoch_rule(), {}));
-  return {
-      make_lr_schedule(settings, lr, options.limits, steps),
+  return {make_lr_schedule(settings, lr, options.limits, steps),
       plateau_rule(settings, larger_is_better(options.eval_metric))};
 }
 
 RunSetup setup_of(const TrainRun& run) {
-  return {
-      .seed = run.options.seed,
+  return {.seed = run.options.seed,
       .world_size = run.groups.world.size(),
       .replicas = run.groups.replicas.size(),
       .stages = run.layout.stages,
@@ -82,18 +79,16 @@ MeterReading meter_of_rank(const nn::NamedTensors& rank) {
 }  // namespace
 
 // Samples are dealt out among the replicas: the stages of one train on the same.
-TrainRun::TrainRun(
-    TrainOptions given, const ProcessGroup& world, const std::vector<std::string>& command,
-    const std::vector<Place>& places)
+TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
+    const std::vector<std::string>& command, const std::vector<Place>& places)
     : options(std::move(given)),
       layout(checked_layout(options, world)),
       groups(make_rank_groups(world, layout)),
       data(load_datasets(options)),
       workers(workers_of(options.loading, usable_cores(), data.is_mere_copy)),
       start(find_starting_point(options, identity_of(options, data), world)),
-      replica(make_replica(
-          options, cut_as_before(layout, start.state.setup), task_of(options, data), groups,
-          places)),
+      replica(make_replica(options, cut_as_before(layout, start.state.setup),
+          task_of(options, data), groups, places)),
       scheduler(make_scheduler(*this)),
       meter(groups.replicas),
       clock(start.state.seconds),
@@ -117,8 +112,7 @@ std::int64_t TrainRun::batch_size() const {
 }
 
 EpochRule TrainRun::epoch_rule() const {
-  return {
-      .samples = data.train->size(),
+  return {.samples = data.train->size(),
       .replicas = groups.replicas.size(),
       .batch_size = batch_size(),
       .limit_batches = options.limit_train_batches,
@@ -134,9 +128,8 @@ nn::NamedTensors TrainRun::named_averages() const {
 
 void TrainRun::announce_start() {
   Progress& progress = log.progress();
-  progress.announce(concat(
-      options.model, ", ", name_of(options.parallel), ": ", describe(options, layout),
-      ", precision ", precision_text(options)));
+  progress.announce(concat(options.model, ", ", name_of(options.parallel), ": ",
+      describe(options, layout), ", precision ", precision_text(options)));
   for (const std::string& remark : start.remarks) progress.warn(remark);
   if (start.snapshot) {
     progress.announce(start.announcement);
@@ -183,11 +176,10 @@ void TrainRun::restore_rank(const SnapshotReader& snapshot) {
   for (int other = 0; other < snapshot.ranks(); ++other) all += meter_of_rank(snapshot.rank(other));
   const int ranks_a_replica = std::max(1, before.world_size / before.replicas);
   const bool is_first = groups.replicas.rank() == 0;
-  meter.restore(
-      {.steps = all.steps / std::max(1, snapshot.ranks()),
-       .samples = is_first ? all.samples / ranks_a_replica : 0,
-       .loss_sum = is_first ? all.loss_sum / ranks_a_replica : 0,
-       .seconds = all.seconds / std::max(1, snapshot.ranks())});
+  meter.restore({.steps = all.steps / std::max(1, snapshot.ranks()),
+      .samples = is_first ? all.samples / ranks_a_replica : 0,
+      .loss_sum = is_first ? all.loss_sum / ranks_a_replica : 0,
+      .seconds = all.seconds / std::max(1, snapshot.ranks())});
 }
 
 }  // namespace lockstep

@@ -33,8 +33,7 @@ class RunClock {
   void end_epoch() { before_.epoch = 0; }
 
   RunSeconds read() const {
-    return {
-        .elapsed = before_.elapsed + run_.seconds(),
+    return {.elapsed = before_.elapsed + run_.seconds(),
         .training = before_.training + training_.seconds(),
         .epoch = before_.epoch + epoch_.seconds()};
   }
@@ -50,8 +49,7 @@ struct TrainRun {
   /// Reads the data, makes the model, and goes on from a snapshot if the options say so; `command`
   /// is what command.txt shall say. Computes in `places`: as many as the layout gives a rank; for
   /// one, where the calling thread is. A collective.
-  TrainRun(
-      TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
+  TrainRun(TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
       const std::vector<Place>& places = {});
 
   /// Returns the samples of a batch of this rank: the replicas of `dp` share one.

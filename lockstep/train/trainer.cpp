@@ -35,9 +35,8 @@ std::optional<std::int64_t> peak_memory_of_all(const ProcessGroup& world) {
 
 }  // namespace
 
-Trainer::Trainer(
-    TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
-    const std::vector<Place>& places)
+Trainer::Trainer(TrainOptions options, const ProcessGroup& world,
+    const std::vector<std::string>& command, const std::vector<Place>& places)
     : run_(std::move(options), world, command, places),
       checkpointer_(run_),
       loop_(run_, checkpointer_),

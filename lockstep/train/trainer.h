@@ -21,8 +21,7 @@ namespace lockstep {
 class Trainer {
  public:
   /// Prepares a run, as TrainRun does.
-  Trainer(
-      TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
+  Trainer(TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
       const std::vector<Place>& places = {});
 
   /// Trains until the first limit, evaluates, and checks that all ranks hold the same parameters;

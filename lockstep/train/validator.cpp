@@ -86,13 +86,12 @@ Scores Validator::measure(
   const double seconds = watch.seconds();
   run_.log.progress().evaluated(seconds);
   run_.log.warn_of_bad_images();
-  run_.log.record(
-      {.elapsed = run_.clock.read().elapsed,
-       .epoch = epoch,
-       .step = run_.state.step,
-       .split = split,
-       .scores = result.scores,
-       .samples_per_s = static_cast<double>(result.samples) / seconds});
+  run_.log.record({.elapsed = run_.clock.read().elapsed,
+      .epoch = epoch,
+      .step = run_.state.step,
+      .split = split,
+      .scores = result.scores,
+      .samples_per_s = static_cast<double>(result.samples) / seconds});
   return result.scores;
 }
 
@@ -100,10 +99,7 @@ Scores Validator::measure(
 Loader Validator::loader(const data::SamplesPointer& samples) const {
   const DistributedSampler sampler(
       samples->size(), run_.groups.replicas, {.shuffle = false, .padding = false});
-  return {
-      samples,
-      sampler.epoch(0),
-      run_.batch_size(),
+  return {samples, sampler.epoch(0), run_.batch_size(),
       {.dtype = run_.replica->image_type(), .workers = run_.workers}};
 }
 

@@ -10,8 +10,7 @@ namespace lockstep::bench::testing {
 /// Writes a line of training, a second after midnight for each step.
 inline std::string train_line(
     int restart, std::int64_t epoch, std::int64_t step, double loss, int second) {
-  const MetricRecord record{
-      .restart = restart,
+  const MetricRecord record{.restart = restart,
       .epoch = epoch,
       .step = step,
       .split = "train",
@@ -26,11 +25,9 @@ inline std::string train_line(
 }
 
 /// Writes a line of an evaluation.
-inline std::string evaluation_line(
-    int restart, std::int64_t epoch, std::int64_t step, const std::string& split, double loss,
-    double accuracy) {
-  const MetricRecord record{
-      .restart = restart,
+inline std::string evaluation_line(int restart, std::int64_t epoch, std::int64_t step,
+    const std::string& split, double loss, double accuracy) {
+  const MetricRecord record{.restart = restart,
       .epoch = epoch,
       .step = step,
       .split = split,

@@ -2,18 +2,17 @@
 
 #include <cmath>
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/bench/metric_line.h"
-#include "lockstep/bench/run_folder.h"
-#include "lockstep/core/error.h"
-
 #include "tests/bench/metric_lines.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/bench/metric_line.h"
+#include "lockstep/bench/run_folder.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {
@@ -51,8 +50,7 @@ TEST(MetricsReader, ReadsARunOfAnEarlierVersion) {
 }
 
 TEST(MetricsReader, ReadsWhatTheWriterWrites) {
-  const MetricRecord written{
-      .elapsed = 1.5,
+  const MetricRecord written{.elapsed = 1.5,
       .rank = 3,
       .restart = 2,
       .epoch = 4,
@@ -125,19 +123,16 @@ TEST(MetricsReader, RefusesWhatIsNotAsTheFormatSays) {
   EXPECT_EQ(refusal(with("\"step\":1,\"step\":1")), "m: line 1: the key \"step\" comes twice");
   EXPECT_EQ(refusal(with("\"step\":-1")), "m: line 1: step is -1, less than 0");
   EXPECT_EQ(refusal(with("\"step\":1.0")), "m: line 1: step is \"1.0\", not a whole number");
-  EXPECT_EQ(
-      refusal(with("\"step\":9223372036854775808")),
+  EXPECT_EQ(refusal(with("\"step\":9223372036854775808")),
       "m: line 1: step is 9223372036854775808, more than 9223372036854775807");
   EXPECT_EQ(refusal(with("\"step\":null")), "m: line 1: step is null");
   EXPECT_EQ(refusal(with("\"step\":[1]")), "m: line 1: step is a list");
   EXPECT_EQ(refusal(with("\"step\":{}")), "m: line 1: step is an object");
   EXPECT_EQ(refusal(with("\"step\":1,\"loss\":\"0.5\"")), "m: line 1: loss is a text");
   EXPECT_EQ(refusal(with("\"step\":1,\"loss\":true")), "m: line 1: loss is a truth value");
-  EXPECT_THAT(
-      refusal(with("\"step\":1,\"time\":\"yesterday\"")),
+  EXPECT_THAT(refusal(with("\"step\":1,\"time\":\"yesterday\"")),
       HasSubstr("m: line 1: time is \"yesterday\", not like 2"));
-  EXPECT_EQ(
-      refusal(with("\"step\":1,\"loss\":2,\"nonfinite\":[\"loss\"]")),
+  EXPECT_EQ(refusal(with("\"step\":1,\"loss\":2,\"nonfinite\":[\"loss\"]")),
       "m: line 1: loss is 2 and stands in nonfinite");
   EXPECT_EQ(refusal(with("\"step\":1,\"nonfinite\":7")), "m: line 1: nonfinite is a number");
 }
@@ -146,14 +141,12 @@ TEST(MetricsReader, RefusesWhatIsTooMuch) {
   const std::string deep = std::string(40, '[') + std::string(40, ']');
   EXPECT_EQ(refusal(with("\"step\":1,\"new\":" + deep)), "m: line 1: more than 16 levels deep");
   EXPECT_EQ(refusal(std::string(70000, ' ')), "m: line 1: 70000 bytes are too many for a line");
-  EXPECT_EQ(
-      refusal(R"({"v":1,"rank":2147483648)"),
+  EXPECT_EQ(refusal(R"({"v":1,"rank":2147483648)"),
       "m: line 1: rank is 2147483648, more than 2147483647");
 }
 
 TEST(MetricsReader, RefusesAnotherVersion) {
-  EXPECT_EQ(
-      refusal(R"({"v":2,"rank":0})"),
+  EXPECT_EQ(refusal(R"({"v":2,"rank":0})"),
       "m: line 1: v is 2; this program reads 1, a newer one may read both");
 }
 
@@ -165,10 +158,10 @@ TEST(MetricsReader, NamesTheFileThatItCannotOpen) {
 }
 
 TEST(Merged, KeepsTheHighestRestartOfEachRankSplitAndStep) {
-  const auto file = read(
-      train_line(0, 1, 1, 0.1, 1) + train_line(0, 1, 2, 0.2, 2) + train_line(0, 1, 3, 0.3, 3) +
-      train_line(2, 1, 2, 0.4, 4) + train_line(1, 1, 3, 0.5, 5) +
-      testing::evaluation_line(0, 1, 2, "val", 0.6, 1) + train_line(2, 1, 2, 0.7, 6));
+  const auto file =
+      read(train_line(0, 1, 1, 0.1, 1) + train_line(0, 1, 2, 0.2, 2) + train_line(0, 1, 3, 0.3, 3) +
+           train_line(2, 1, 2, 0.4, 4) + train_line(1, 1, 3, 0.5, 5) +
+           testing::evaluation_line(0, 1, 2, "val", 0.6, 1) + train_line(2, 1, 2, 0.7, 6));
   std::vector<double> losses;
   for (const auto& line : merged(file.lines)) losses.push_back(line.record.scores.loss.value());
   EXPECT_THAT(losses, ElementsAre(0.1, 0.7, 0.6, 0.5));

@@ -42,10 +42,10 @@ TEST(RunHistory, WeighsIntervalsByTheirSteps) {
 }
 
 TEST(RunHistory, MakesOneCurveOverRestarts) {
-  const auto run = history_of(
-      train_line(0, 1, 2, 1.0, 1) + train_line(0, 1, 4, 2.0, 2) + train_line(0, 2, 6, 9.0, 3) +
-      train_line(0, 2, 8, 9.0, 4) + train_line(1, 2, 6, 3.0, 10) + train_line(1, 2, 8, 4.0, 11) +
-      train_line(3, 3, 10, 5.0, 20));
+  const auto run = history_of(train_line(0, 1, 2, 1.0, 1) + train_line(0, 1, 4, 2.0, 2) +
+                              train_line(0, 2, 6, 9.0, 3) + train_line(0, 2, 8, 9.0, 4) +
+                              train_line(1, 2, 6, 3.0, 10) + train_line(1, 2, 8, 4.0, 11) +
+                              train_line(3, 3, 10, 5.0, 20));
   ASSERT_EQ(run.epochs.size(), 3U);
   EXPECT_DOUBLE_EQ(run.epochs[1].train_loss.value(), 3.5);
   EXPECT_DOUBLE_EQ(run.seconds, 5) << "steps made twice count once";
@@ -63,16 +63,15 @@ TEST(RunHistory, MakesOneCurveOverRestarts) {
 
 // Records at 90 and 120 cover what that of step 100 says.
 TEST(RunHistory, DropsWhatALaterLifeLoggedAtOtherSteps) {
-  const auto run = history_of(
-      train_line(0, 1, 50, 1.0, 1) + train_line(0, 1, 100, 7.0, 2) + train_line(1, 1, 90, 2.0, 3) +
-      train_line(1, 1, 120, 3.0, 4));
+  const auto run = history_of(train_line(0, 1, 50, 1.0, 1) + train_line(0, 1, 100, 7.0, 2) +
+                              train_line(1, 1, 90, 2.0, 3) + train_line(1, 1, 120, 3.0, 4));
   EXPECT_NEAR(run.epochs.at(0).train_loss.value(), (50 * 1.0 + 40 * 2.0 + 30 * 3.0) / 120, 1e-12);
 }
 
 TEST(RunHistory, DoesNotCountTheStepOfAnEvaluationAsMadeAgain) {
-  const auto run = history_of(
-      train_line(0, 1, 4, 1.0, 1) + evaluation_line(1, 1, 4, "val", 0.5, 0.75) +
-      train_line(1, 2, 8, 1.0, 5));
+  const auto run =
+      history_of(train_line(0, 1, 4, 1.0, 1) + evaluation_line(1, 1, 4, "val", 0.5, 0.75) +
+                 train_line(1, 2, 8, 1.0, 5));
   EXPECT_EQ(run.restarts.at(0).made_again, 0);
 }
 

@@ -1,16 +1,15 @@
 #include <filesystem>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -68,8 +67,7 @@ TEST_F(Convert, PrintsOneJsonObject) {
 }
 
 TEST_F(Convert, SaysWhatMetadataItLeavesOut) {
-  EXPECT_THAT(
-      output_of({path("in.safetensors"), path("out.pt")}),
+  EXPECT_THAT(output_of({path("in.safetensors"), path("out.pt")}),
       HasSubstr("left out, as a file of PyTorch has no place for metadata: format note\n"));
   output_of({path("in.safetensors"), path("out.safetensors")});
   EXPECT_EQ(read_safetensors(path("out.safetensors")).metadata().at("note"), "x");
@@ -79,15 +77,13 @@ TEST_F(Convert, TakesAPart) {
   EXPECT_THAT(output_of({input_, path("out.pt"), "--only", "net"}), HasSubstr("2 tensors"));
   const TensorFile file = tensors_of(read_torch_file(path("out.pt")));
   EXPECT_THAT(file.find("a")->bytes, ::testing::ElementsAreArray(bytes_));
-  EXPECT_THAT(
-      refusal<InvalidArgument>({input_, path("x.pt"), "--only", "ne"}),
+  EXPECT_THAT(refusal<InvalidArgument>({input_, path("x.pt"), "--only", "ne"}),
       HasSubstr("no tensor's name begins with ne."));
 }
 
 TEST_F(Convert, NeverWritesOverAFileUnlessForced) {
   const std::string out = path("in.safetensors");
-  EXPECT_EQ(
-      refusal<InvalidArgument>({input_, out}),
+  EXPECT_EQ(refusal<InvalidArgument>({input_, out}),
       "convert: " + out + " is there already; --force writes over it");
   EXPECT_EQ(read_safetensors(out).metadata().size(), 2U);
   output_of({input_, out, "--force"});
@@ -102,8 +98,7 @@ TEST_F(Convert, ConvertsAFileInItsPlace) {
 }
 
 TEST_F(Convert, RefusesExtensionsAndFilesThatItDoesNotKnow) {
-  EXPECT_THAT(
-      refusal<InvalidArgument>({input_, path("out.npz")}),
+  EXPECT_THAT(refusal<InvalidArgument>({input_, path("out.npz")}),
       HasSubstr("the extension \".npz\" says no format"));
   EXPECT_THAT(refusal<DataError>({path("none.pt"), path("out.pt")}), HasSubstr("cannot be opened"));
   EXPECT_THAT(refusal<InvalidArgument>({input_}), HasSubstr("OUT is required"));
@@ -111,11 +106,9 @@ TEST_F(Convert, RefusesExtensionsAndFilesThatItDoesNotKnow) {
 }
 
 TEST_F(Convert, NamesTheFlagThatTakesAPart) {
-  EXPECT_THAT(
-      refusal<DataError>({LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt", path("out.pt")}),
+  EXPECT_THAT(refusal<DataError>({LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt", path("out.pt")}),
       HasSubstr("\"best\""));
-  EXPECT_THAT(
-      refusal<DataError>({LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt", path("out.pt")}),
+  EXPECT_THAT(refusal<DataError>({LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt", path("out.pt")}),
       HasSubstr("; --only PREFIX takes a part"));
   EXPECT_FALSE(std::filesystem::exists(path("out.pt")));
 }

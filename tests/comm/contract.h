@@ -1,15 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <gtest/gtest.h>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-#include <torch/types.h>
-
 #include "group_factory.h"
+#include <torch/types.h>
 
 namespace lockstep::testing {
 
@@ -30,8 +28,7 @@ inline std::string contract_name(const ::testing::TestParamInfo<ContractParamete
 }
 
 /// The element types that every backend reduces.
-inline const std::vector<at::ScalarType> kNumbers = {
-    torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16, torch::kInt8,
-    torch::kUInt8, torch::kShort,  torch::kInt,  torch::kLong};
+inline const std::vector<at::ScalarType> kNumbers = {torch::kFloat, torch::kDouble, torch::kHalf,
+    torch::kBFloat16, torch::kInt8, torch::kUInt8, torch::kShort, torch::kInt, torch::kLong};
 
 }  // namespace lockstep::testing

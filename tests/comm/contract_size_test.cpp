@@ -9,8 +9,7 @@ using testing::Contract;
 using testing::kNumbers;
 
 class ContractSizes : public Contract {};
-INSTANTIATE_TEST_SUITE_P(
-    Backends, ContractSizes,
+INSTANTIATE_TEST_SUITE_P(Backends, ContractSizes,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(2, 3, 4)),
     testing::contract_name);
 
@@ -74,8 +73,7 @@ TEST_P(ContractSizes, MixedMemoryIsReducedToo) {
 // The order of a sum decides its last bits: all ranks must hold the same ones, and the same each
 // time. Gloo promises no rank order and is not asked.
 class ContractOrder : public Contract {};
-INSTANTIATE_TEST_SUITE_P(
-    Backends, ContractOrder,
+INSTANTIATE_TEST_SUITE_P(Backends, ContractOrder,
     ::testing::Combine(::testing::Values("threads", "shm"), ::testing::Values(2, 3, 4)),
     testing::contract_name);
 

@@ -3,9 +3,9 @@
 
 #include "contract.h"
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -13,8 +13,7 @@ namespace {
 using testing::Contract;
 using testing::kNumbers;
 
-INSTANTIATE_TEST_SUITE_P(
-    Backends, Contract,
+INSTANTIATE_TEST_SUITE_P(Backends, Contract,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(1, 2, 3, 4)),
     testing::contract_name);
 
@@ -232,20 +231,16 @@ TEST_P(Contract, C12BadArgumentsAreRefusedBeforeAnythingIsSent) {
       const std::string message = testing::message_of<InvalidArgument>(call);
       EXPECT_NE(message.find(text), std::string::npos) << message << "; expected: " << text;
     };
-    refused(
-        [&] { (void)group.broadcast(tensor, -1); },
+    refused([&] { (void)group.broadcast(tensor, -1); },
         "broadcast: root must be a rank of the group: -1");
     refused([&] { (void)group.reduce(tensor, group.size()); }, "reduce: root must be a rank");
     refused(
         [&] { (void)group.all_reduce(torch::Tensor()); }, "all_reduce: the tensor is undefined");
-    refused(
-        [&] { (void)group.all_reduce(tensor, ReduceOp::kXor); },
+    refused([&] { (void)group.all_reduce(tensor, ReduceOp::kXor); },
         "bitwise operations need whole numbers");
-    refused(
-        [&] { (void)group.all_reduce(tensor.to(torch::kInt), ReduceOp::kMean); },
+    refused([&] { (void)group.all_reduce(tensor.to(torch::kInt), ReduceOp::kMean); },
         "the mean of whole numbers");
-    refused(
-        [&] { (void)group.all_gather(torch::empty({4 * group.size() + 1}), tensor); },
+    refused([&] { (void)group.all_gather(torch::empty({4 * group.size() + 1}), tensor); },
         "times the elements");
     refused(
         [&] { (void)group.all_gather(torch::empty({4 * group.size()}, torch::kDouble), tensor); },

@@ -1,20 +1,19 @@
 // What the remaining ranks learn when one is late, gone, or does something else.
 
 #include <functional>
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "group_factory.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
-
-#include "group_factory.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -28,8 +27,7 @@ class HostFailure : public ::testing::TestWithParam<std::string> {
     testing::run_group(GetParam(), size, body);
   }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Backends, HostFailure, ::testing::Values("threads", "shm"),
+INSTANTIATE_TEST_SUITE_P(Backends, HostFailure, ::testing::Values("threads", "shm"),
     [](const auto& parameter) { return parameter.param; });
 
 TEST_P(HostFailure, C13TimeoutNamesTheRankTheCollectiveAndTheLimit) {

@@ -2,13 +2,12 @@
 
 #include <cstring>
 #include <exception>
-#include <stdexcept>
-#include <vector>
-
 #include <gtest/gtest.h>
+#include <stdexcept>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/host_backends.h"
@@ -38,9 +37,8 @@ ProcessGroup make_group(const std::string& backend, int rank, int size, const St
   return ProcessGroup(ShmBackend::create(rank, size, kTimeout, exchange));
 }
 
-void run_child(
-    const std::function<ProcessGroup()>& make, const std::function<void(ProcessGroup)>& body,
-    Failure& failure) {
+void run_child(const std::function<ProcessGroup()>& make,
+    const std::function<void(ProcessGroup)>& body, Failure& failure) {
   std::string text;
   try {
     body(make());
@@ -58,15 +56,14 @@ void run_processes(
   char path[] = "/tmp/lockstep-store-XXXXXX";
   const int file = ::mkstemp(path);
   ::close(file);
-  auto* failures = static_cast<Failure*>(::mmap(
-      nullptr, sizeof(Failure) * static_cast<std::size_t>(size), PROT_READ | PROT_WRITE,
-      MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* failures =
+      static_cast<Failure*>(::mmap(nullptr, sizeof(Failure) * static_cast<std::size_t>(size),
+          PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      run_child(
-          [&] { return make_group(backend, rank, size, file_store(path, size)); }, body,
+      run_child([&] { return make_group(backend, rank, size, file_store(path, size)); }, body,
           failures[rank]);
       ::_exit(0);
     }

@@ -1,10 +1,9 @@
 #include "lockstep/comm/reduce/reduce_kernel.h"
 
 #include <cstring>
+#include <gtest/gtest.h>
 #include <limits>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include <torch/types.h>
 
@@ -25,9 +24,8 @@ torch::Tensor reduce_with(Kernel kernel, const std::vector<torch::Tensor>& input
   std::vector<const void*> from;
   for (const auto& input : inputs) from.push_back(input.data_ptr());
   void* to = output.data_ptr();
-  kernel(
-      {host::reduce_element(output.scalar_type()), op, from.data(), static_cast<int>(from.size()),
-       &to, 1, static_cast<std::size_t>(output.numel())});
+  kernel({host::reduce_element(output.scalar_type()), op, from.data(),
+      static_cast<int>(from.size()), &to, 1, static_cast<std::size_t>(output.numel())});
   return output;
 }
 
@@ -64,7 +62,7 @@ TEST(ReduceKernel, AllBuildsGiveTheSameBitsAtEveryLength) {
       std::vector<torch::Tensor> inputs;
       for (int i = 0; i < 3; ++i) inputs.push_back(torch::randn({elements}).to(type));
       for (const auto op :
-           {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
+          {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
         const torch::Tensor plain = reduce_with(reduce_plain, inputs, op);
         for (const Kernel kernel : kernels())
           EXPECT_TRUE(torch::equal(reduce_with(kernel, inputs, op), plain));

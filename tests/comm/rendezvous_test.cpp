@@ -2,19 +2,18 @@
 
 #include "lockstep/comm/rendezvous.h"
 
-#include <system_error>
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <system_error>
+#include <thread>
 #include <unistd.h>
+
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/comm/init_method.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -42,22 +41,18 @@ TEST(InitMethodText, SaysWhereRanksMeet) {
 
 TEST(InitMethodText, WhatIsWrongIsSaid) {
   const std::string what = "init_process_group: the init method ";
-  EXPECT_EQ(
-      refusal_of_text("mpi://"),
+  EXPECT_EQ(refusal_of_text("mpi://"),
       what + "must be env://, tcp://HOST:PORT or file:///PATH, not mpi://");
   EXPECT_THAT(refusal_of_text("/tmp/meeting"), HasSubstr("file:///PATH, not /tmp/meeting"));
-  EXPECT_EQ(
-      refusal_of_text("tcp://node0"),
+  EXPECT_EQ(refusal_of_text("tcp://node0"),
       what + "tcp://node0 needs an address and a port: tcp://HOST:PORT");
   EXPECT_THAT(refusal_of_text("tcp://:29500"), HasSubstr("needs an address"));
   for (const char* port : {"0", "65536", "http", "-1", "", "80x"}) {
-    EXPECT_EQ(
-        refusal_of_text(concat("tcp://node0:", port)),
+    EXPECT_EQ(refusal_of_text(concat("tcp://node0:", port)),
         concat(what, "tcp://node0:", port, " has no port between 1 and 65535: ", port));
   }
   EXPECT_THAT(refusal_of_text("tcp://::1:29500"), HasSubstr("stands in brackets"));
-  EXPECT_EQ(
-      refusal_of_text("file://tmp/meeting"),
+  EXPECT_EQ(refusal_of_text("file://tmp/meeting"),
       what +
           "file://tmp/meeting needs an absolute path after two slashes, so three in all: "
           "file:///tmp/meeting");
@@ -68,8 +63,7 @@ TEST(InitMethodText, WhatIsWrongIsSaid) {
 }
 
 InitOptions options_for(const std::string& url, int rank) {
-  return {
-      .backend = "gloo",
+  return {.backend = "gloo",
       .timeout = std::chrono::seconds(30),
       .init_method = url,
       .rank = rank,
@@ -126,10 +120,9 @@ TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
 TEST(InitProcessGroup, AFileThatCannotBeMadeIsNamed) {
   const testing::TemporaryFolder folder;
   for (const std::string& path :
-       {folder.path().string() + "/none/meeting", folder.path().string()}) {
-    EXPECT_THAT(
-        testing::message_of<std::system_error>(
-            [&] { init_process_group(options_for("file://" + path, 0)); }),
+      {folder.path().string() + "/none/meeting", folder.path().string()}) {
+    EXPECT_THAT(testing::message_of<std::system_error>(
+                    [&] { init_process_group(options_for("file://" + path, 0)); }),
         HasSubstr("store: open the file in which ranks meet " + path));
   }
 }
@@ -137,8 +130,7 @@ TEST(InitProcessGroup, AFileThatCannotBeMadeIsNamed) {
 TEST(InitProcessGroup, AnAddressWithoutRankZeroIsNamed) {
   InitOptions options = options_for("tcp://127.0.0.1:1", 1);  // nobody listens there
   options.timeout = milliseconds(300);
-  EXPECT_THAT(
-      testing::message_of<CommError>([&] { init_process_group(options); }),
+  EXPECT_THAT(testing::message_of<CommError>([&] { init_process_group(options); }),
       HasSubstr("no connection to 127.0.0.1:1"));
 }
 
@@ -147,15 +139,12 @@ std::string refusal_of(const InitOptions& options) {
 }
 
 TEST(InitProcessGroup, RankAndWorldSizeMustBeKnown) {
-  EXPECT_THAT(
-      refusal_of({.init_method = "tcp://127.0.0.1:29500"}),
+  EXPECT_THAT(refusal_of({.init_method = "tcp://127.0.0.1:29500"}),
       HasSubstr("RANK is not set; start the program by a launcher, or give InitOptions::rank"));
-  EXPECT_THAT(
-      refusal_of({.init_method = "file:///tmp/meeting", .rank = 0}),
+  EXPECT_THAT(refusal_of({.init_method = "file:///tmp/meeting", .rank = 0}),
       HasSubstr("WORLD_SIZE is not set; start the program by a launcher, or give "
                 "InitOptions::world_size"));
-  EXPECT_THAT(
-      refusal_of(options_for("tcp://127.0.0.1:29500", 2)),
+  EXPECT_THAT(refusal_of(options_for("tcp://127.0.0.1:29500", 2)),
       HasSubstr("RANK must be below WORLD_SIZE: 2 of 2"));
   EXPECT_THAT(refusal_of({.rank = 0, .world_size = 2}), HasSubstr("MASTER_ADDR is not set"));
   EXPECT_THAT(

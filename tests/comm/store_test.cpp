@@ -4,17 +4,16 @@
 #include "lockstep/comm/store.h"
 
 #include <cstdlib>
-#include <system_error>
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <system_error>
+#include <thread>
 #include <unistd.h>
+
+#include "tests/support/message_of.h"
 
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/error.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -73,8 +72,7 @@ TEST(Store, S5ClientsSeeOneAnother) {
     clients.emplace_back([&, client] {
       const Store store = tcp_store({.host = "127.0.0.1", .port = port_of(server)});
       store->set("client-" + std::to_string(client), bytes(std::to_string(client)));
-      EXPECT_EQ(
-          text(store->get("client-" + std::to_string((client + 1) % 5))),
+      EXPECT_EQ(text(store->get("client-" + std::to_string((client + 1) % 5))),
           std::to_string((client + 1) % 5));
     });
   }
@@ -102,9 +100,9 @@ TEST(ExchangeTexts, EveryoneSeesAllInRankOrder) {
 
 TEST(ExchangeTexts, S4TheRanksThatDoNotComeAreNamed) {
   const Store store = memory_store();
-  EXPECT_EQ(
-      testing::message_of<TimeoutError>(
-          [&] { exchange_texts(store, "hosts", 0, 3, "here", std::chrono::milliseconds(30)); }),
+  EXPECT_EQ(testing::message_of<TimeoutError>([&] {
+    exchange_texts(store, "hosts", 0, 3, "here", std::chrono::milliseconds(30));
+  }),
       "hosts: waited 30 ms for rank 1, 2 of 3");
 }
 

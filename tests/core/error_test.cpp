@@ -1,12 +1,11 @@
 #include "lockstep/core/error.h"
 
+#include <gtest/gtest.h>
 #include <system_error>
 
-#include <gtest/gtest.h>
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/exit_code.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {

@@ -40,18 +40,19 @@ const FlagTable<Painting>& table() {
   static const FlagTable<P> flags(
       {.verb = "paint", .usage = "paint FILE", .description = "Paints.\n", .footer = "The end."},
       {{"Arguments", {flag("FILE", "", "what to paint", &P::file)}},
-       {"Options",
-        {flag("--nproc-per-node", "N", "painters", &P::workers).from(1).to(9),
-         flag("--log-dir", "DIR", "folder", &P::log_dir).letter("-l"),
-         flag("--frame", "TEXT", "may be none", &P::frame).may_be_empty().variable("PAINT_FRAME"),
-         flag("--seed", "N", "start", &P::seed).letter("-s"),
-         flag("--size", "N", "how large", &P::size).usually("as it is"),
-         flag("--names", "A,B", "of people", &P::names),
-         flag("--set", "NAME", "may be repeated", &P::sets).repeated(),
-         flag("--colour", "NAME", "{}", &P::colour),
-         flag("--rate", "X", "of flow", &P::inner, &Inner::rate).above(0).below(1),
-         flag_on("--quiet", "no talk", &P::is_quiet).letter("-q"),
-         flag_off("--no-pin", "loose", &P::pins)}}});
+          {"Options", {flag("--nproc-per-node", "N", "painters", &P::workers).from(1).to(9),
+                          flag("--log-dir", "DIR", "folder", &P::log_dir).letter("-l"),
+                          flag("--frame", "TEXT", "may be none", &P::frame)
+                              .may_be_empty()
+                              .variable("PAINT_FRAME"),
+                          flag("--seed", "N", "start", &P::seed).letter("-s"),
+                          flag("--size", "N", "how large", &P::size).usually("as it is"),
+                          flag("--names", "A,B", "of people", &P::names),
+                          flag("--set", "NAME", "may be repeated", &P::sets).repeated(),
+                          flag("--colour", "NAME", "{}", &P::colour),
+                          flag("--rate", "X", "of flow", &P::inner, &Inner::rate).above(0).below(1),
+                          flag_on("--quiet", "no talk", &P::is_quiet).letter("-q"),
+                          flag_off("--no-pin", "loose", &P::pins)}}});
   return flags;
 }
 
@@ -113,9 +114,9 @@ TEST(FlagNames, UnderscoresAreDashesInNamesOnly) {
 }
 
 TEST(FlagTable, ReadsEveryType) {
-  const Painting painting = painted(
-      {"--size", "3", "--names", "a,b", "--set", "x,y", "--set", "z", "--colour", "red", "--rate",
-       "1e-3", "--seed", "-9223372036854775808", "--no-pin", "-q", "a.png"});
+  const Painting painting =
+      painted({"--size", "3", "--names", "a,b", "--set", "x,y", "--set", "z", "--colour", "red",
+          "--rate", "1e-3", "--seed", "-9223372036854775808", "--no-pin", "-q", "a.png"});
   EXPECT_EQ(painting.size, 3);
   EXPECT_THAT(painting.names, ElementsAre("a", "b"));
   EXPECT_THAT(painting.sets, ElementsAre("x,y", "z"));
@@ -133,12 +134,10 @@ TEST(FlagTable, RefusesWhatAFlagDoesNotTake) {
   for (const char* bad : {"abc", "0", "1", "nan", "inf", "1e999", "0.5x"})
     EXPECT_EQ(refusal({"--rate", bad}), rate + bad);
   for (const char* bad : {"0", "10", "x", "1.5", "99999999999", "99999999999999999999", "+1"})
-    EXPECT_EQ(
-        refusal({"-np", bad}),
+    EXPECT_EQ(refusal({"-np", bad}),
         concat("paint: --nproc-per-node must be a whole number from 1 to 9: ", bad));
   EXPECT_THAT(refusal({"--size", "3000000000"}), HasSubstr("must be a whole number: 3000000000"));
-  EXPECT_EQ(
-      refusal({"--colour", "gren"}),
+  EXPECT_EQ(refusal({"--colour", "gren"}),
       "paint: --colour must be one of red, green: gren; did you mean green?");
   EXPECT_THAT(refusal({"--names", "a,,b"}), HasSubstr("--names must be A,B: 'a,,b'"));
 }

@@ -1,9 +1,8 @@
 #include "lockstep/core/peak_memory.h"
 
 #include <cstddef>
-#include <vector>
-
 #include <gtest/gtest.h>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -33,10 +32,10 @@ TEST(PeakMemory, IsReadFromTheStatus) {
 }
 
 TEST(PeakMemory, IsNothingWhereTheStatusHasNone) {
-  for (const char* status :
-       {"", "Name:\tkthreadd\nState:\tS\n", "Name:\ta\nVmHWM:", "Name:\ta\nVmHWM:\t12",
-        "Name:\ta\nVmHWM:\tmany kB\n", "Name:\ta\nVmHWM:\t12 MB\n",
-        "Name:\ta\nVmHWM:\t12 MB\nVmRSS:\t1 kB\n", "Name:\ta\nVmHWM:\t99999999999999999999 kB\n"}) {
+  for (const char* status : {"", "Name:\tkthreadd\nState:\tS\n",
+           "Name:\ta\nVmHWM:", "Name:\ta\nVmHWM:\t12", "Name:\ta\nVmHWM:\tmany kB\n",
+           "Name:\ta\nVmHWM:\t12 MB\n", "Name:\ta\nVmHWM:\t12 MB\nVmRSS:\t1 kB\n",
+           "Name:\ta\nVmHWM:\t99999999999999999999 kB\n"}) {
     EXPECT_EQ(parse_peak_memory(status), std::nullopt) << status;
   }
 }

@@ -1,7 +1,6 @@
 #include "lockstep/core/text.h"
 
 #include <cstdint>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

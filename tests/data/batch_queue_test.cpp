@@ -2,11 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <gtest/gtest.h>
 #include <set>
 #include <stdexcept>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
 

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::data::testing {
 

@@ -9,8 +9,7 @@ namespace lockstep::data {
 namespace {
 
 InMemoryImages::Parts three_images() {
-  return {
-      .name = "three",
+  return {.name = "three",
       .shape = {.channels = 1, .height = 1, .width = 2},
       .classes = 5,
       .pixels = {0, 1, 10, 11, 20, 21},

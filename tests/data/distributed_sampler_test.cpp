@@ -11,8 +11,7 @@ namespace {
 using Indices = std::vector<std::int64_t>;
 using Shares = std::vector<Indices>;
 
-Shares shares(
-    std::int64_t size, int world_size, const DistributedSamplerOptions& options,
+Shares shares(std::int64_t size, int world_size, const DistributedSamplerOptions& options,
     std::int64_t epoch = 0) {
   Shares all;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -24,8 +23,7 @@ Shares shares(
 // The numbers are those of Python's torch.utils.data.DistributedSampler.
 TEST(DistributedSampler, DealsInOrder) {
   EXPECT_EQ(shares(10, 3, {.shuffle = false}), (Shares{{0, 3, 6, 9}, {1, 4, 7, 0}, {2, 5, 8, 1}}));
-  EXPECT_EQ(
-      shares(10, 3, {.shuffle = false, .drop_last = true}),
+  EXPECT_EQ(shares(10, 3, {.shuffle = false, .drop_last = true}),
       (Shares{{0, 3, 6}, {1, 4, 7}, {2, 5, 8}}));
 }
 
@@ -75,8 +73,7 @@ TEST(DistributedSampler, CountsAsPythonDoes) {
 }
 
 TEST(DistributedSampler, ForEvaluationNeitherRepeatsNorDrops) {
-  EXPECT_EQ(
-      shares(10, 3, {.shuffle = false, .padding = false}),
+  EXPECT_EQ(shares(10, 3, {.shuffle = false, .padding = false}),
       (Shares{{0, 3, 6, 9}, {1, 4, 7}, {2, 5, 8}}));
   EXPECT_EQ(shares(2, 3, {.shuffle = false, .padding = false}), (Shares{{0}, {1}, {}}));
 }

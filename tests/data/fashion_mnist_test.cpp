@@ -1,7 +1,6 @@
 #include <cmath>
-#include <map>
-
 #include <gtest/gtest.h>
+#include <map>
 
 #include "lockstep/data/image_sets.h"
 

@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/data/image_files.h"
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_samples.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/transforms/augment.h"
-
-#include "tests/data/image_files.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::data {
 namespace {

@@ -9,19 +9,17 @@ namespace lockstep::data {
 namespace {
 
 InMemoryImages images_of(std::int64_t channels) {
-  return mock(
-      {.size = 50,
-       .shape = {.channels = channels, .height = 7, .width = 9},
-       .classes = 10,
-       .seed = 3});
+  return mock({.size = 50,
+      .shape = {.channels = channels, .height = 7, .width = 9},
+      .classes = 10,
+      .seed = 3});
 }
 
 /// Does what a Python user would: index the whole set, convert, divide.
 torch::Tensor expected(const InMemoryImages& images, const std::vector<std::int64_t>& indices) {
   const auto& shape = images.shape();
-  const auto all = torch::from_blob(
-      const_cast<std::uint8_t*>(images.pixels(0)), {50, shape.height, shape.width, shape.channels},
-      torch::kByte);
+  const auto all = torch::from_blob(const_cast<std::uint8_t*>(images.pixels(0)),
+      {50, shape.height, shape.width, shape.channels}, torch::kByte);
   const auto chosen = all.index_select(0, torch::tensor(indices).remainder(50));
   return chosen.permute({0, 3, 1, 2}).to(torch::kFloat).div(255);
 }
@@ -53,11 +51,9 @@ TEST(Gather, ReachesEveryImageOfARepeatedSet) {
 
 TEST(Gather, SaysChannelsLastInItsStrides) {
   const std::vector<std::int64_t> indices{0, 1};
-  EXPECT_EQ(
-      gather_images(images_of(1), indices, PixelScale(1)).strides(),
+  EXPECT_EQ(gather_images(images_of(1), indices, PixelScale(1)).strides(),
       torch::IntArrayRef({63, 1, 9, 1}));
-  EXPECT_EQ(
-      gather_images(images_of(3), indices, PixelScale(3)).strides(),
+  EXPECT_EQ(gather_images(images_of(3), indices, PixelScale(3)).strides(),
       torch::IntArrayRef({189, 1, 27, 3}));
 }
 

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/formats/image/image_encoder.h"
-
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/formats/image/image_encoder.h"
 
 namespace lockstep::testing {
 

@@ -1,17 +1,16 @@
 #include "lockstep/data/image_folder.h"
 
 #include <fstream>
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
-
-#include "lockstep/core/error.h"
 
 #include "tests/data/class_folders.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::data {
 namespace {
@@ -35,8 +34,7 @@ TEST(ImageFolder, SortsClassesAndFilesByTheirBytes) {
   const ClassFolders folders({"b/2.png", "b/10.jpg", "Z/a.jpeg", "a/x.JPG", "a/X.Png", "a/é.JPEG"});
   const ImageFolder folder(folders.path());
   EXPECT_THAT(folder.class_names(), ElementsAre("Z", "a", "b"));
-  EXPECT_THAT(
-      paths(folder),
+  EXPECT_THAT(paths(folder),
       ElementsAre("Z/a.jpeg", "a/X.Png", "a/x.JPG", "a/é.JPEG", "b/10.jpg", "b/2.png"));
   EXPECT_THAT(folder.labels(), ElementsAre(0, 1, 1, 1, 2, 2));
   for (std::int64_t i = 0; i < folder.size(); ++i) {
@@ -49,15 +47,13 @@ TEST(ImageFolder, SortsClassesAndFilesByTheirBytes) {
 // As torchvision sorts what os.walk gives: by the whole path of the folder, its own files first.
 TEST(ImageFolder, WalksFoldersInsideAClass) {
   const ClassFolders folders({"a/z.jpg", "a/b/1.jpg", "a/b-c/1.jpg", "a/b/d/1.jpg", "b/1.jpg"});
-  EXPECT_THAT(
-      paths(ImageFolder(folders.path())),
+  EXPECT_THAT(paths(ImageFolder(folders.path())),
       ElementsAre("a/z.jpg", "a/b/1.jpg", "a/b-c/1.jpg", "a/b/d/1.jpg", "b/1.jpg"));
 }
 
 TEST(ImageFolder, CountsOtherFiles) {
-  const ClassFolders folders(
-      {"README", "top.jpg", "a/1.jpg", "a/1.txt", "a/.hidden.jpg", "a/jpg", "b/1.png", "b/2.webp",
-       ".git/config"});
+  const ClassFolders folders({"README", "top.jpg", "a/1.jpg", "a/1.txt", "a/.hidden.jpg", "a/jpg",
+      "b/1.png", "b/2.webp", ".git/config"});
   const ImageFolder folder(folders.path());
   EXPECT_THAT(paths(folder), ElementsAre("a/1.jpg", "b/1.png"));
   EXPECT_EQ(folder.other_files().count, 7);
@@ -104,28 +100,23 @@ TEST(ImageFolder, RefusesOtherIndices) {
 
 TEST(ImageFolder, RefusesFoldersWithoutClasses) {
   const ClassFolders none({"1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{none.path()}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{none.path()}; }),
       none.path().string() + ": no class folder; each class is a folder of images");
   const ClassFolders one({"cats/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{one.path()}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{one.path()}; }),
       one.path().string() + ": only one class folder, cats; at least two are needed");
   const ClassFolders empty({"cats/1.jpg", "dogs/readme.txt", "dogs/2.webp", "eels/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{empty.path()}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{empty.path()}; }),
       (empty.path() / "dogs").string() +
           ": the class has no JPEG or PNG file, but 2 others; remove the folder or convert them");
 }
 
 TEST(ImageFolder, RefusesWhatIsNoFolder) {
   const ClassFolders folders({"file"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{folders.path() / "absent"}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path() / "absent"}; }),
       (folders.path() / "absent").string() +
           ": cannot be opened: No such file or directory; check the path");
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{folders.path() / "file"}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path() / "file"}; }),
       (folders.path() / "file").string() + ": a folder of class folders is needed");
 }
 
@@ -144,8 +135,7 @@ TEST(ImageFolder, RefusesLinksThatLeaveIt) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   const fs::path link = folders.path() / "b/0.jpg";
   fs::create_symlink(outside.path() / "a/secret.jpg", link);
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       link.string() + ": a link that leaves the folder, to " +
           (outside.path() / "a/secret.jpg").string() + "; copy the file here");
   // A folder whose name only begins alike is another.
@@ -154,8 +144,7 @@ TEST(ImageFolder, RefusesLinksThatLeaveIt) {
   fs::create_directory(neighbour);
   std::ofstream{neighbour / "1.jpg"}.close();
   fs::create_symlink(neighbour / "1.jpg", link);
-  EXPECT_THAT(
-      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+  EXPECT_THAT(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       HasSubstr("a link that leaves the folder"));
   fs::remove_all(neighbour);
 }
@@ -164,21 +153,18 @@ TEST(ImageFolder, RefusesLinksThatLeadNowhere) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   const fs::path link = folders.path() / "b/0.jpg";
   fs::create_symlink("absent.jpg", link);
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       link.string() + ": a link that leads to no file: No such file or directory; remove it");
   fs::remove(link);
   fs::create_symlink("0.jpg", link);
-  EXPECT_THAT(
-      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+  EXPECT_THAT(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       HasSubstr("levels of symbolic links"));
 }
 
 TEST(ImageFolder, RefusesLinksToFolders) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   fs::create_directory_symlink("..", folders.path() / "b/loop");
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       (folders.path() / "b/loop").string() +
           ": a link to a folder is not followed; put the folder itself there");
 }
@@ -186,8 +172,7 @@ TEST(ImageFolder, RefusesLinksToFolders) {
 TEST(ImageFolder, RefusesWhatIsNoRegularFile) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   ASSERT_EQ(::mkfifo((folders.path() / "b/0.jpg").c_str(), 0600), 0);
-  EXPECT_EQ(
-      message_of<DataError>([&] { ImageFolder{folders.path()}; }),
+  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
       (folders.path() / "b/0.jpg").string() + ": a regular file is needed");
 }
 
@@ -195,8 +180,7 @@ TEST(ImageFolder, RefusesFilesBeyondItsLimit) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   fs::resize_file(folders.path() / "b/1.jpg", (256 << 20) + 1);  // a hole, no bytes on disk
   const ImageFolder folder(folders.path());
-  EXPECT_EQ(
-      message_of<DataError>([&] { folder.open(1); }),
+  EXPECT_EQ(message_of<DataError>([&] { folder.open(1); }),
       folder.name(1) + ": the file has 268435457 bytes, more than the limit of 268435456");
 }
 

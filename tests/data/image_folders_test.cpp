@@ -1,13 +1,12 @@
 #include <chrono>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "lockstep/data/image_folder.h"
-
 #include "tests/data/class_folders.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/data/image_folder.h"
 
 // What happens to a file between the scan and its reading.
 
@@ -21,7 +20,7 @@ TEST(ImageFolders, OpensTheParts) {
   for (const std::string name : {"val", "valid", "validation"}) {
     const ClassFolders folders(
         {"train/a/1.jpg", "train/a/2.jpg", "train/b/1.jpg", name + "/a/1.jpg", name + "/b/1.jpg",
-         "test/a/1.jpg", "test/b/1.jpg", "test/b/2.jpg", "test/b/3.jpg", "README"});
+            "test/a/1.jpg", "test/b/1.jpg", "test/b/2.jpg", "test/b/3.jpg", "README"});
     const auto parts = open_image_folders(folders.path());
     EXPECT_EQ(parts.train.size(), 3);
     ASSERT_TRUE(parts.validation && parts.test);
@@ -43,38 +42,31 @@ TEST(ImageFolders, OpensOneFolderOfClasses) {
 TEST(ImageFolders, RefusesPartsWithOtherClasses) {
   const ClassFolders missing(
       {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/a/1.jpg", "val/c/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { open_image_folders(missing.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(missing.path()); }),
       (missing.path() / "val").string() + ": the classes must be those of train: b is missing");
   const ClassFolders extra(
       {"train/a/1.jpg", "train/c/1.jpg", "test/a/1.jpg", "test/b/1.jpg", "test/c/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { open_image_folders(extra.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(extra.path()); }),
       (extra.path() / "test").string() + ": the classes must be those of train: b is not there");
   const ClassFolders last(
       {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "val/d/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { open_image_folders(last.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(last.path()); }),
       (last.path() / "val").string() + ": the classes must be those of train: d is not there");
   const ClassFolders fewer(
       {"train/a/1.jpg", "train/b/1.jpg", "train/d/1.jpg", "val/a/1.jpg", "val/b/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { open_image_folders(fewer.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(fewer.path()); }),
       (fewer.path() / "val").string() + ": the classes must be those of train: d is missing");
 }
 
 TEST(ImageFolders, RefusesLayoutsWithTwoMeanings) {
   const ClassFolders both({"train/a/1.jpg", "train/b/1.jpg", "plane/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { open_image_folders(both.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(both.path()); }),
       both.path().string() +
           ": the folder plane stands beside the folder train; a set has either parts (train, val, "
           "test) or classes");
-  const ClassFolders twice(
-      {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "valid/a/1.jpg",
-       "valid/b/1.jpg"});
-  EXPECT_EQ(
-      message_of<DataError>([&] { open_image_folders(twice.path()); }),
+  const ClassFolders twice({"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg",
+      "valid/a/1.jpg", "valid/b/1.jpg"});
+  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(twice.path()); }),
       twice.path().string() + ": two folders to validate with: val and valid");
 }
 
@@ -87,12 +79,10 @@ TEST(ImageFolder, SeesThatAFileIsGone) {
   fs::remove(folder.path(0));
   const std::string reason = folder.name(0) + ": is gone since the folder was scanned: ";
   const std::string advice = "; do not change a data set while it is read";
-  EXPECT_EQ(
-      message_of<DataError>([&] { folder.open(0); }),
+  EXPECT_EQ(message_of<DataError>([&] { folder.open(0); }),
       reason + "No such file or directory" + advice);
   fs::create_symlink(folder.path(1), folder.path(0));
-  EXPECT_EQ(
-      message_of<DataError>([&] { folder.open(0); }),
+  EXPECT_EQ(message_of<DataError>([&] { folder.open(0); }),
       reason + "Too many levels of symbolic links" + advice);
 }
 
@@ -103,8 +93,7 @@ TEST(ImageFolder, SeesThatAFileWasChanged) {
   const auto time = fs::last_write_time(folder.path(0));
   folders.write("a/1.jpg", "after it");
   fs::last_write_time(folder.path(0), time);
-  EXPECT_EQ(
-      message_of<DataError>([&] { folder.open(0); }),
+  EXPECT_EQ(message_of<DataError>([&] { folder.open(0); }),
       folder.name(0) +
           ": was changed since the folder was scanned: 6 bytes then, 8 now; do not change a data "
           "set while it is read");

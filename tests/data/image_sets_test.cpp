@@ -1,16 +1,15 @@
 #include "lockstep/data/image_sets.h"
 
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
 
 #include "tests/formats/cifar_bytes.h"
 #include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::data {
 namespace {
@@ -71,8 +70,7 @@ TEST(CifarSet, NamesABatchThatIsMissing) {
   const TemporaryFolder directory;
   write_cifar10(directory);
   std::filesystem::remove(directory.path() / "data_batch_4.bin");
-  EXPECT_EQ(
-      message_of<DataError>([&] { cifar10(directory.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { cifar10(directory.path()); }),
       (directory.path() / "data_batch_4.bin").string() +
           ": offset 0: no such file; name the folder in which the binary version of CIFAR-10 was "
           "unpacked");
@@ -82,13 +80,11 @@ TEST(CifarSet, NamesABatchThatIsMissing) {
 TEST(CifarSet, TellsTheFolderOfTheOtherSet) {
   const TemporaryFolder ten;
   write_cifar10(ten);
-  EXPECT_THAT(
-      message_of<DataError>([&] { cifar100(ten.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { cifar100(ten.path()); }),
       EndsWith("the folder holds CIFAR-10, not CIFAR-100"));
   const TemporaryFolder hundred;
   std::filesystem::create_directory(hundred.path() / "cifar-100-binary");
-  EXPECT_THAT(
-      message_of<DataError>([&] { cifar10(hundred.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { cifar10(hundred.path()); }),
       EndsWith("the folder holds CIFAR-100, not CIFAR-10"));
 }
 
@@ -96,8 +92,7 @@ TEST(CifarSet, TellsAFileOfTheOtherSet) {
   const TemporaryFolder directory;
   write_cifar10(directory);
   const auto path = directory.write("data_batch_2.bin", cifar_record({1, 2}));
-  EXPECT_EQ(
-      message_of<DataError>([&] { cifar10(directory.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { cifar10(directory.path()); }),
       path.string() +
           ": offset 0: the file has the size of 1 records of CIFAR-100, not of CIFAR-10; name it "
           "as "
@@ -107,12 +102,10 @@ TEST(CifarSet, TellsAFileOfTheOtherSet) {
 TEST(CifarSet, TellsThePythonVersion) {
   const TemporaryFolder directory;
   directory.write("data_batch_1", cifar_record({1}));
-  EXPECT_THAT(
-      message_of<DataError>([&] { cifar10(directory.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { cifar10(directory.path()); }),
       EndsWith("the folder holds the Python version of CIFAR-10; get the binary version"));
   std::filesystem::create_directory(directory.path() / "cifar-100-python");
-  EXPECT_THAT(
-      message_of<DataError>([&] { cifar100(directory.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { cifar100(directory.path()); }),
       EndsWith("the folder holds the Python version of CIFAR-100; get the binary version"));
 }
 
@@ -122,11 +115,9 @@ TEST(CifarSet, RefusesWhatIsNoFile) {
   const auto path = directory.path() / "test_batch.bin";
   std::filesystem::remove(path);
   std::filesystem::create_symlink("test_batch.bin", path);
-  EXPECT_THAT(
-      message_of<DataError>([&] { cifar10(directory.path(), false); }),
+  EXPECT_THAT(message_of<DataError>([&] { cifar10(directory.path(), false); }),
       HasSubstr("Too many levels of symbolic links"));
-  EXPECT_THAT(
-      message_of<DataError>([&] { cifar10("/absent"); }),
+  EXPECT_THAT(message_of<DataError>([&] { cifar10("/absent"); }),
       StartsWith("/absent/data_batch_1.bin: offset 0: "));
 }
 
@@ -154,16 +145,13 @@ TEST(Mnist, FindsItsFilesPlainOrCompressed) {
 TEST(Mnist, SaysWhatToDoWhenItsFilesAreMissing) {
   const lockstep::testing::TemporaryFolder directory;
   const auto absent = directory.path() / "absent";
-  EXPECT_EQ(
-      lockstep::testing::message_of<DataError>([&] { fashion_mnist(absent); }),
+  EXPECT_EQ(lockstep::testing::message_of<DataError>([&] { fashion_mnist(absent); }),
       (absent / "train-images-idx3-ubyte").string() +
           "[.gz]: offset 0: no such file; apt install dataset-fashion-mnist, or name its folder");
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { mnist(absent, false); }),
+  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(absent, false); }),
       HasSubstr("t10k-images-idx3-ubyte[.gz]: offset 0: no such file"));
   directory.write("train-images-idx3-ubyte", idx_bytes({1, 1, 1}, {1}));
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
+  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
       HasSubstr("train-labels-idx1-ubyte[.gz]"));
 }
 
@@ -171,14 +159,12 @@ TEST(Mnist, NamesTheFileThatIsWrong) {
   const lockstep::testing::TemporaryFolder directory;
   directory.write("train-images-idx3-ubyte", idx_bytes({1, 1, 1}, {1}));
   directory.write("train-labels-idx1-ubyte", idx_bytes({1}, {10}));
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
+  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
       HasSubstr("label out of range (>= 10) at index 0: 10"));
   std::filesystem::remove(directory.path() / "train-images-idx3-ubyte");
   std::filesystem::create_symlink(
       "train-images-idx3-ubyte", directory.path() / "train-images-idx3-ubyte");
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
+  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
       HasSubstr("Too many levels of symbolic links"));
 }
 

@@ -1,8 +1,7 @@
 #include "lockstep/data/loader.h"
 
-#include <set>
-
 #include <gtest/gtest.h>
+#include <set>
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/gather.h"
@@ -56,7 +55,7 @@ TEST(Loader, TakesTypeAndNormalization) {
     EXPECT_TRUE(torch::equal(batch.data, images_at({3, 1}, torch::kBFloat16)));
   }
   for (auto& batch :
-       Loader(digits(), {3, 1}, 2, {.normalization = {.mean = {0.5F}, .std = {0.25F}}})) {
+      Loader(digits(), {3, 1}, 2, {.normalization = {.mean = {0.5F}, .std = {0.25F}}})) {
     EXPECT_TRUE(torch::allclose(batch.data, (images_at({3, 1}) - 0.5) / 0.25, 0, 1e-6));
   }
 }

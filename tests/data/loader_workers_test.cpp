@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <random>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <random>
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_samples.h"
@@ -61,8 +60,7 @@ void expect_equal(const std::vector<Batch>& left, const std::vector<Batch>& righ
 }
 
 bool are_equal(const std::vector<Batch>& left, const std::vector<Batch>& right) {
-  return std::equal(
-      left.begin(), left.end(), right.begin(), right.end(),
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
       [](const Batch& a, const Batch& b) { return torch::equal(a.data, b.data); });
 }
 
@@ -70,8 +68,7 @@ TEST(LoaderWorkers, DoNotChangeTheBatches) {
   for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
     const auto expected = walk({.dtype = dtype, .seed = 7, .epoch = 3});
     for (const int workers : {1, 2, 5}) {
-      expect_equal(
-          walk({.dtype = dtype, .seed = 7, .epoch = 3, .workers = workers, .prefetch = 1}),
+      expect_equal(walk({.dtype = dtype, .seed = 7, .epoch = 3, .workers = workers, .prefetch = 1}),
           expected);
     }
   }

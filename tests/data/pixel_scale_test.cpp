@@ -1,10 +1,9 @@
 #include "lockstep/data/pixel_scale.h"
 
 #include <cmath>
+#include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
-
-#include <gtest/gtest.h>
 
 #include <torch/types.h>
 

@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <numeric>
-#include <set>
-
 #include <gtest/gtest.h>
+#include <numeric>
 #include <rapidcheck/gtest.h>
+#include <set>
 
 #include "lockstep/data/distributed_sampler.h"
 

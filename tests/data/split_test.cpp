@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <numeric>
 #include <set>
-
-#include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
 
@@ -29,7 +28,7 @@ void expect_each_index_once(const Parts& parts, std::int64_t size) {
 TEST(Split, GivesEachIndexToOnePart) {
   for (const std::int64_t size : {0, 1, 2, 3, 7, 10, 100, 1001}) {
     for (const auto& fractions :
-         std::vector<std::vector<double>>{{1}, {0.5, 0.5}, {0.8, 0.1, 0.1}, {0.99, 0.01}}) {
+        std::vector<std::vector<double>>{{1}, {0.5, 0.5}, {0.8, 0.1, 0.1}, {0.99, 0.01}}) {
       const auto parts = split_by_seed(size, fractions, 7);
       ASSERT_EQ(parts.size(), fractions.size());
       expect_each_index_once(parts, size);
@@ -49,8 +48,7 @@ TEST(Split, RoundsItsBounds) {
 
 // Whoever changes these numbers changes everybody's split.
 TEST(Split, IsTheSameOnEveryMachine) {
-  EXPECT_EQ(
-      split_by_seed(12, {0.5, 0.25, 0.25}, 42),
+  EXPECT_EQ(split_by_seed(12, {0.5, 0.25, 0.25}, 42),
       (Parts{{1, 2, 3, 4, 7, 9}, {5, 8, 11}, {0, 6, 10}}));
 }
 
@@ -80,8 +78,7 @@ TEST(Split, WithinClassesKeepsTheirShares) {
   for (const std::int64_t label : {0, 1, 2, 5}) {
     const auto whole = static_cast<double>(std::count(labels.begin(), labels.end(), label));
     const auto in_part = [&](std::size_t part) {
-      return static_cast<double>(std::count_if(
-          parts[part].begin(), parts[part].end(),
+      return static_cast<double>(std::count_if(parts[part].begin(), parts[part].end(),
           [&](auto index) { return labels[static_cast<std::size_t>(index)] == label; }));
     };
     EXPECT_NEAR(in_part(0), 0.7 * whole, 1) << label;
@@ -92,11 +89,9 @@ TEST(Split, WithinClassesKeepsTheirShares) {
 
 TEST(Split, WithinClassesIsByChance) {
   const std::vector<std::int64_t> labels(40, 1);
-  EXPECT_NE(
-      stratified_split_by_seed(labels, {0.5, 0.5}, 1),
+  EXPECT_NE(stratified_split_by_seed(labels, {0.5, 0.5}, 1),
       stratified_split_by_seed(labels, {0.5, 0.5}, 2));
-  EXPECT_EQ(
-      stratified_split_by_seed(labels, {0.5, 0.5}, 1),
+  EXPECT_EQ(stratified_split_by_seed(labels, {0.5, 0.5}, 1),
       stratified_split_by_seed(labels, {0.5, 0.5}, 1));
   EXPECT_EQ(stratified_split_by_seed({}, {0.5, 0.5}, 1), (Parts{{}, {}}));
 }

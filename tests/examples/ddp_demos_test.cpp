@@ -3,20 +3,19 @@
 
 #include <cmath>
 #include <cstring>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "run_example.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/weight_file.h"
 #include "lockstep/launch/port.h"
-
-#include "run_example.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -79,17 +78,17 @@ const Way kWays[] = {
     {"four_threads", 4, [](const Text& demo, const Text&) { return demo + " --spawn 4"; }},
     {"launcher", 2, [](const Text& demo, const Text&) { return concat(kLaunched, demo); }},
     {"launcher_file", 2,
-     [](const Text& demo, const Text& folder) {
-       return concat(kLaunched, demo, " --init-method ", file_in(folder));
-     }},
+        [](const Text& demo, const Text& folder) {
+          return concat(kLaunched, demo, " --init-method ", file_in(folder));
+        }},
     {"launcher_tcp", 2,
-     [](const Text& demo, const Text&) {
-       return concat(kLaunched, demo, " --init-method ", free_address());
-     }},
+        [](const Text& demo, const Text&) {
+          return concat(kLaunched, demo, " --init-method ", free_address());
+        }},
     {"by_hand_file", 2,
-     [](const Text& demo, const Text& folder) { return two_processes(demo, file_in(folder)); }},
+        [](const Text& demo, const Text& folder) { return two_processes(demo, file_in(folder)); }},
     {"by_hand_tcp", 2,
-     [](const Text& demo, const Text&) { return two_processes(demo, free_address()); }}};
+        [](const Text& demo, const Text&) { return two_processes(demo, free_address()); }}};
 
 std::string line_of(const std::string& demo, const TemporaryFolder& folder) {
   std::string line = demo + " --output " + folder.str();
@@ -122,10 +121,8 @@ TEST_P(DdpDemo, EveryRankEndsWithTheSerialWeights) {
   EXPECT_FALSE(std::filesystem::exists(together.path() / "meeting")) << "the last rank removes it";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, DdpDemo,
-    ::testing::Combine(
-        ::testing::Values("ddp_basic", "ddp_checkpoint", "ddp_model_parallel"),
+INSTANTIATE_TEST_SUITE_P(Ways, DdpDemo,
+    ::testing::Combine(::testing::Values("ddp_basic", "ddp_checkpoint", "ddp_model_parallel"),
         ::testing::ValuesIn(kWays)),
     [](const auto& chosen) {
       return concat(std::get<0>(chosen.param), "_", std::get<1>(chosen.param).name);

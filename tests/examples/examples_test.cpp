@@ -1,10 +1,9 @@
 // Runs the example programs as a user would and checks what they print.
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
+#include <vector>
 
 #include "run_example.h"
 #include "tests/support/temporary_folder.h"
@@ -52,8 +51,7 @@ TEST(Examples, PipelinePrintsALineForEachSplitSize) {
     EXPECT_EQ(status, 0) << output;
     EXPECT_THAT(numbers_in(output, "split size +(\\d+)"), ::testing::ElementsAre(2, 6)) << output;
     EXPECT_THAT(numbers_in(output, "(\\d+) micro-batches"), ::testing::ElementsAre(3, 1)) << output;
-    EXPECT_THAT(
-        numbers_in(output, "mean ([0-9.]+) s, standard deviation 0.000 s"),
+    EXPECT_THAT(numbers_in(output, "mean ([0-9.]+) s, standard deviation 0.000 s"),
         ::testing::Each(::testing::Gt(0)));
   }
 }
@@ -67,9 +65,8 @@ TEST(Examples, AFlagThatIsNotThereIsRefused) {
 TEST(Examples, ImagesAreLearntAndTheWeightsGoOn) {
   const testing::TemporaryFolder folder;
   const std::string photos = folder.path() / "photos", weights = folder.path() / "w.safetensors";
-  const auto drawn = run_line(
-      "lockstep data synthesize images " + photos +
-      " --classes 2 --train 16 --test 8 --size 40x40");
+  const auto drawn = run_line("lockstep data synthesize images " + photos +
+                              " --classes 2 --train 16 --test 8 --size 40x40");
   ASSERT_EQ(drawn.status, 0) << drawn.output;
   const std::string train =
       "images --epochs 1 --batch-size 8 --image-size 32 --data " + photos + " --output " + weights;

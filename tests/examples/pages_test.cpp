@@ -1,16 +1,15 @@
 // Checks docs/parallelism.md: its code is from the examples, its tables are what the library
 // prints.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <regex>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/parallel/schedule/timetable.h"
-
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -50,9 +49,8 @@ std::string indented(const std::string& table) {
 
 TEST(ParallelismPage, ItsTablesAreThoseOfTheSchedules) {
   const auto page = text_of("docs/parallelism.md");
-  for (const auto kind :
-       {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-        ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
+  for (const auto kind : {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+           ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
     const int stages = kind == ScheduleKind::kInterleaved ? 4 : 2;
     const auto timetable = simulate(make_schedule(kind, 2, stages, 4), ActionCosts());
     EXPECT_THAT(page, ::testing::HasSubstr(indented(to_table(timetable)))) << name_of(kind);

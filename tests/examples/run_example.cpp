@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <regex>
-
 #include <sys/wait.h>
 
 #include "tests/support/temporary_folder.h"

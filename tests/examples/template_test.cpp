@@ -3,17 +3,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "run_example.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/port.h"
-
-#include "run_example.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -32,8 +31,7 @@ struct Epochs {
 };
 
 Epochs epochs_of(const Ended& ended) {
-  return {
-      numbers_in(ended.output, "epoch (\\d+): [0-9.]+ s, "),
+  return {numbers_in(ended.output, "epoch (\\d+): [0-9.]+ s, "),
       numbers_in(ended.output, "train loss ([0-9.]+)"),
       numbers_in(ended.output, "test loss ([0-9.]+)"),
       numbers_in(ended.output, "accuracy ([0-9.]+)"), numbers_in(ended.output, "top-5 ([0-9.]+)")};
@@ -53,8 +51,7 @@ class Template : public ::testing::Test {
 
   /// Returns the flags of a run whose ranks take `batch` images each.
   static std::string flags(const std::string& run, int epochs, int batch) {
-    return concat(
-        " --data ", data(), " --output ", folder_->file(run), " --epochs ", epochs,
+    return concat(" --data ", data(), " --output ", folder_->file(run), " --epochs ", epochs,
         " --lr 0.01 --batch-size ", batch, " ");
   }
 
@@ -68,12 +65,11 @@ class Template : public ::testing::Test {
   /// Runs the script of several nodes once for each of two nodes, at once, as on two hosts.
   static Ended two_nodes(const std::string& flags) {
     const launch::ReservedPort port;
-    const std::string settings = concat(
-        "NNODES=2 MASTER_ADDR=127.0.0.1 NPROC_PER_NODE=1 MASTER_PORT=", port.number(),
-        " NODE_RANK=");
+    const std::string settings =
+        concat("NNODES=2 MASTER_ADDR=127.0.0.1 NPROC_PER_NODE=1 MASTER_PORT=", port.number(),
+            " NODE_RANK=");
     const std::string script = concat(" ", kScripts, "train_several_nodes.sh", flags);
-    return run_line(concat(
-        kProgram, concat(settings, 0, script, "& first=$!\n"),
+    return run_line(concat(kProgram, concat(settings, 0, script, "& first=$!\n"),
         concat(settings, 1, script, "|| { kill $first; exit 1; }\n"), "wait $first"));
   }
 
@@ -147,11 +143,10 @@ TEST_F(Template, TheLauncherMayBeTorchrun) {
   const auto node =
       run_line(concat(torchrun, "NPROC_PER_NODE=4 ", kScripts, "train_single_node.sh --epochs 3"));
   EXPECT_EQ(node.output, "--standalone --nproc-per-node 4 --no-python train --epochs 3\n");
-  const auto nodes = run_line(concat(
-      torchrun, "PET_NNODES=2 PET_NODE_RANK=1 PET_MASTER_ADDR=node0 ", kScripts,
-      "train_several_nodes.sh --epochs 3"));
-  EXPECT_EQ(
-      nodes.output,
+  const auto nodes =
+      run_line(concat(torchrun, "PET_NNODES=2 PET_NODE_RANK=1 PET_MASTER_ADDR=node0 ", kScripts,
+          "train_several_nodes.sh --epochs 3"));
+  EXPECT_EQ(nodes.output,
       "--nnodes 2 --node-rank 1 --master-addr node0 --master-port 29500 --nproc-per-node auto "
       "--no-python train --epochs 3\n");
 }

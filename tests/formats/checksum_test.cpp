@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -40,8 +40,7 @@ TEST(Checksum, ReadsFilesOfSeveralPieces) {
   const testing::TemporaryFolder directory;
   const auto several = bytes_of(std::string(3 * 1024 * 1024 + 1, 'b'));
   EXPECT_EQ(sha256_of_file(directory.write("abc", bytes_of("abc"))), kOfAbc);
-  EXPECT_EQ(
-      sha256_of_file(directory.write("several", several)),
+  EXPECT_EQ(sha256_of_file(directory.write("several", several)),
       sha256({several.begin(), several.end()}));
   EXPECT_THROW(sha256_of_file(directory.path() / "missing"), DataError);
 }

@@ -1,12 +1,8 @@
 #include "lockstep/formats/cifar.h"
 
-#include <optional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/gzip.h"
+#include <optional>
 
 #include "tests/formats/cifar_bytes.h"
 #include "tests/formats/cifar_reference.h"
@@ -15,6 +11,9 @@
 #include "tests/formats/mutated.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/gzip.h"
 
 namespace lockstep {
 namespace {
@@ -71,8 +70,7 @@ TEST(Cifar, RefusesAnEmptyFile) {
 
 TEST(Cifar, RefusesASizeThatIsNoMultipleOfARecord) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
-  EXPECT_EQ(
-      refusal(Bytes(two.begin(), two.end() - 1), k10),
+  EXPECT_EQ(refusal(Bytes(two.begin(), two.end() - 1), k10),
       "FILE: offset 3073: the file ends inside a record: 6145 bytes are no multiple of CIFAR-10's "
       "3073; it was cut or is another file");
   EXPECT_THAT(refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
@@ -88,12 +86,10 @@ TEST(Cifar, RefusesTruncationAtEveryByte) {
 }
 
 TEST(Cifar, TellsTheOtherVariant) {
-  EXPECT_EQ(
-      refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
+  EXPECT_EQ(refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
       "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; name it "
       "as that set");
-  EXPECT_EQ(
-      refusal(cifar_record({1}), k100),
+  EXPECT_EQ(refusal(cifar_record({1}), k100),
       "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; name it "
       "as that set");
 }
@@ -101,31 +97,26 @@ TEST(Cifar, TellsTheOtherVariant) {
 TEST(Cifar, RefusesLabelsOutOfRange) {
   for (const int label : {10, 11, 100, 255}) {
     const Bytes bytes = joined(cifar_record({9}), cifar_record({static_cast<std::uint8_t>(label)}));
-    EXPECT_EQ(
-        refusal(bytes, k10),
+    EXPECT_EQ(refusal(bytes, k10),
         concat("FILE: offset 3073: label out of range (>= 10) of image 1: ", label));
   }
-  EXPECT_EQ(
-      refusal(cifar_record({20, 99}), k100),
+  EXPECT_EQ(refusal(cifar_record({20, 99}), k100),
       "FILE: offset 0: coarse label out of range (>= 20) of image 0: 20");
-  EXPECT_EQ(
-      refusal(cifar_record({19, 100}), k100),
+  EXPECT_EQ(refusal(cifar_record({19, 100}), k100),
       "FILE: offset 1: label out of range (>= 100) of image 0: 100");
 }
 
 TEST(Cifar, StopsAtItsLimit) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(parse_records(two, k10, two.size()).labels.size(), 2U);
-  EXPECT_EQ(
-      refusal(two, k10, two.size() - 1),
+  EXPECT_EQ(refusal(two, k10, two.size() - 1),
       "FILE: offset 6145: the file goes on after the limit of 6145 bytes");
   EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
 }
 
 TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {
   const testing::TemporaryFolder directory;
-  const std::vector<std::filesystem::path> files{
-      directory.write("a.bin", cifar_record({1}, 5)),
+  const std::vector<std::filesystem::path> files{directory.write("a.bin", cifar_record({1}, 5)),
       directory.write("b.bin", testing::gzip(cifar_record({2}, 6)))};
   const auto images = read_cifar(files, k10);
   EXPECT_THAT(images.labels, ElementsAre(1, 2));
@@ -138,8 +129,7 @@ TEST(Cifar, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const std::vector<std::filesystem::path> files{
       directory.write("a.bin", cifar_record({1})), directory.write("b.bin", cifar_record({77}))};
-  EXPECT_THAT(
-      message_of<DataError>([&] { read_cifar(files, k10); }),
+  EXPECT_THAT(message_of<DataError>([&] { read_cifar(files, k10); }),
       HasSubstr(files[1].string() + ": offset 0: label out of range"));
 }
 

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/idx.h"
-
 #include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/idx.h"
 
 namespace lockstep {
 namespace {
@@ -59,8 +59,7 @@ Bytes sample(std::size_t size = 1000) {
 }
 
 Bytes part(const Bytes& bytes, std::size_t from, std::size_t to) {
-  return {
-      bytes.begin() + static_cast<std::ptrdiff_t>(from),
+  return {bytes.begin() + static_cast<std::ptrdiff_t>(from),
       bytes.begin() + static_cast<std::ptrdiff_t>(to)};
 }
 
@@ -104,8 +103,7 @@ TEST(Gunzip, RefusesTruncationAtEveryByte) {
     EXPECT_THAT(message, HasSubstr("FILE: ")) << size;
     EXPECT_THAT(message, HasSubstr("offset ")) << size;
   }
-  EXPECT_THAT(
-      refusal(part(members, 0, members.size() - 1)),
+  EXPECT_THAT(refusal(part(members, 0, members.size() - 1)),
       HasSubstr(concat(
           "FILE: compressed offset ", members.size() - 1, ": the gzip stream ends too early")));
 }
@@ -127,9 +125,8 @@ TEST(Gunzip, RefusesDamage) {
 TEST(Gunzip, RefusesBytesAfterTheLastMember) {
   const auto member = gzip(sample());
   for (const Bytes& garbage :
-       {Bytes{0}, Bytes{0x1f}, Bytes{0x1f, 0x8c}, Bytes(70'000), Bytes{'x', 'y'}}) {
-    EXPECT_THAT(
-        refusal(joined(member, garbage)),
+      {Bytes{0}, Bytes{0x1f}, Bytes{0x1f, 0x8c}, Bytes(70'000), Bytes{'x', 'y'}}) {
+    EXPECT_THAT(refusal(joined(member, garbage)),
         HasSubstr(concat(
             "FILE: compressed offset ", member.size(), ": bytes that are no gzip member follow")));
   }
@@ -140,8 +137,7 @@ TEST(Gunzip, RefusesBytesAfterAMemberThatEndsJustBeforeTheBuffer) {
   const std::size_t overhead = gzip(sample(60'000), 0).size() - 60'000;
   const auto member = gzip(sample(kBuffer - 1 - overhead), 0);
   ASSERT_EQ(member.size(), kBuffer - 1);
-  EXPECT_THAT(
-      refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
+  EXPECT_THAT(refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
       HasSubstr(
           concat("compressed offset ", member.size(), ": bytes that are no gzip member follow")));
 }

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <stdexcept>
 #include <vector>
-
 #include <zlib.h>
 
 namespace lockstep::testing {

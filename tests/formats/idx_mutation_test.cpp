@@ -1,14 +1,13 @@
-#include <random>
-
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/gzip.h"
+#include <random>
 
 #include "tests/formats/idx_bytes.h"
 #include "tests/formats/idx_reference.h"
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/mutated.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/gzip.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,7 @@ namespace lockstep::testing {
 
 /// Reads plain IDX bytes by the letter of the format, the slow way; nothing if they are not exactly
 /// one array.
-inline std::optional<IdxArray> reference_idx(
-    std::span<const std::uint8_t> bytes, int dimensions,
+inline std::optional<IdxArray> reference_idx(std::span<const std::uint8_t> bytes, int dimensions,
     std::uint64_t maximum_bytes = kMaximumIdxBytes) {
   const std::size_t header = 4 + 4 * static_cast<std::size_t>(dimensions);
   if (bytes.size() < header) return std::nullopt;

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -48,11 +48,9 @@ TEST(Idx, ReadsMoreThanOnePiece) {
 }
 
 TEST(Idx, RefusesAWrongMagic) {
-  EXPECT_EQ(
-      refusal({1, 0, 8, 1, 0, 0, 0, 0}, 1),
+  EXPECT_EQ(refusal({1, 0, 8, 1, 0, 0, 0, 0}, 1),
       "FILE: offset 0: no IDX file: the first byte is 1, not 0");
-  EXPECT_EQ(
-      refusal({0, 9, 8, 1, 0, 0, 0, 0}, 1),
+  EXPECT_EQ(refusal({0, 9, 8, 1, 0, 0, 0, 0}, 1),
       "FILE: offset 1: no IDX file: the second byte is 9, not 0");
 }
 
@@ -75,11 +73,9 @@ TEST(Idx, RefusesOtherNumbersOfDimensions) {
 
 TEST(Idx, RefusesCountsThatLie) {
   const Bytes values(6, 1);
-  EXPECT_EQ(
-      refusal(idx_bytes({7}, values), 1),
+  EXPECT_EQ(refusal(idx_bytes({7}, values), 1),
       "FILE: offset 14: the file ends after 6 of the 7 values that its header promises");
-  EXPECT_EQ(
-      refusal(idx_bytes({5}, values), 1),
+  EXPECT_EQ(refusal(idx_bytes({5}, values), 1),
       "FILE: offset 13: the file goes on after the 5 values that its header promises");
   EXPECT_THAT(
       refusal(idx_bytes({2, 0, 3}, values), 3), HasSubstr("FILE: offset 8: a dimension counts 0"));
@@ -87,14 +83,12 @@ TEST(Idx, RefusesCountsThatLie) {
 
 TEST(Idx, RefusesProductsThatOverflow) {
   constexpr std::uint32_t kMost = 0xffffffff;
-  EXPECT_THAT(
-      refusal(idx_bytes({kMost, kMost, kMost}, {1}), 3),
+  EXPECT_THAT(refusal(idx_bytes({kMost, kMost, kMost}, {1}), 3),
       HasSubstr("FILE: offset 4: the counts promise more"));
   // 2^32 times 2^32 is 0 in 64 bits.
   EXPECT_THAT(
       refusal(idx_bytes({1U << 31, 1U << 31, 4}, {1}), 3), HasSubstr("the counts promise more"));
-  EXPECT_THAT(
-      refusal(idx_bytes({3, 4}, Bytes(12)), 2, 11),
+  EXPECT_THAT(refusal(idx_bytes({3, 4}, Bytes(12)), 2, 11),
       HasSubstr("FILE: offset 8: the counts promise more than the limit of 11"));
   EXPECT_EQ(parse_bytes(idx_bytes({3, 4}, Bytes(12)), 2, 12).values.size(), 12U);
 }
@@ -117,8 +111,7 @@ TEST(Idx, RefusesTrailingBytes) {
 TEST(Idx, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const auto path = directory.write("labels", idx_bytes({3}, {1, 2}));
-  EXPECT_THAT(
-      message_of<DataError>([&] { read_idx(path, 1); }),
+  EXPECT_THAT(message_of<DataError>([&] { read_idx(path, 1); }),
       HasSubstr(path.string() + ": offset 10: the file ends after 2 of the 3"));
 }
 
@@ -150,23 +143,20 @@ TEST_F(LabelledImagesTest, JoinsImagesAndLabels) {
 
 TEST_F(LabelledImagesTest, RefusesCountsThatDiffer) {
   const auto message = refusal(idx_bytes({2, 1, 1}, {1, 2}), idx_bytes({3}, {0, 1, 2}));
-  EXPECT_EQ(
-      message, path("labels") + ": offset 4: image and label counts differ: 2 images in " +
-                   path("images") + ", 3 labels");
+  EXPECT_EQ(message, path("labels") + ": offset 4: image and label counts differ: 2 images in " +
+                         path("images") + ", 3 labels");
 }
 
 TEST_F(LabelledImagesTest, RefusesALabelOutOfRange) {
   for (const int label : {10, 11, 255}) {
     const auto labels = idx_bytes({3}, {0, static_cast<std::uint8_t>(label), 99});
-    EXPECT_EQ(
-        refusal(idx_bytes({3, 1, 1}, {1, 2, 3}), labels),
+    EXPECT_EQ(refusal(idx_bytes({3, 1, 1}, {1, 2, 3}), labels),
         concat(path("labels"), ": offset 9: label out of range (>= 10) at index 1: ", label));
   }
 }
 
 TEST_F(LabelledImagesTest, RefusesFilesThatChangedPlaces) {
-  EXPECT_THAT(
-      refusal(idx_bytes({2}, {0, 1}), idx_bytes({2, 1, 1}, {1, 2})),
+  EXPECT_THAT(refusal(idx_bytes({2}, {0, 1}), idx_bytes({2, 1, 1}, {1, 2})),
       HasSubstr("offset 3: the file has 1 dimensions"));
 }
 

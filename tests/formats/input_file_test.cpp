@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -33,8 +33,7 @@ TEST(InputFile, GivesTheBytesAndThenNothing) {
 TEST(InputFile, RefusesWhatIsMissing) {
   const testing::TemporaryFolder directory;
   const auto path = directory.path() / "absent";
-  EXPECT_EQ(
-      opening_refusal(path),
+  EXPECT_EQ(opening_refusal(path),
       path.string() + ": offset 0: cannot be opened: No such file or directory; check the path");
   const auto file = directory.write("file", Bytes{1});
   EXPECT_THAT(opening_refusal(file / "below"), HasSubstr("Not a directory"));
@@ -42,8 +41,7 @@ TEST(InputFile, RefusesWhatIsMissing) {
 
 TEST(InputFile, RefusesADirectory) {
   const testing::TemporaryFolder directory;
-  EXPECT_THAT(
-      opening_refusal(directory.path()),
+  EXPECT_THAT(opening_refusal(directory.path()),
       HasSubstr(": offset 0: a regular file is needed, this is a directory"));
 }
 

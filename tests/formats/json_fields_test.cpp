@@ -1,14 +1,13 @@
 #include "lockstep/formats/json_fields.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -58,21 +57,18 @@ TEST_F(JsonFieldsTest, NamesFileFieldAndExpectation) {
   EXPECT_EQ(refusal([&] { fields_.text("steps"); }), "run.json: steps must be a text: 7");
   EXPECT_EQ(
       refusal([&] { fields_.count("absent"); }), "run.json: absent must be there: it is missing");
-  EXPECT_EQ(
-      refusal([&] { fields_.objects("rows")[1].count("x"); }),
+  EXPECT_EQ(refusal([&] { fields_.objects("rows")[1].count("x"); }),
       "run.json: rows[1].x must be a whole number of at least 0: \"y\"");
   EXPECT_EQ(
       refusal([&] { fields_.object("name"); }), "run.json: name must be a JSON object: \"toy\"");
-  EXPECT_EQ(
-      refusal([&] { JsonFields(nlohmann::json(3), "run.json"); }),
+  EXPECT_EQ(refusal([&] { JsonFields(nlohmann::json(3), "run.json"); }),
       "run.json: it must be a JSON object: 3");
 }
 
 TEST_F(JsonFieldsTest, KeepsToTheBounds) {
   EXPECT_NE(refusal([&] { fields_.count("below"); }), "");
   EXPECT_EQ(fields_.count("below", -1), -1);
-  EXPECT_EQ(
-      refusal([&] { fields_.count("steps", 0, 6); }),
+  EXPECT_EQ(refusal([&] { fields_.count("steps", 0, 6); }),
       "run.json: steps must be a whole number from 0 to 6: 7");
   EXPECT_NE(refusal([&] { fields_.count("huge"); }), "");
   EXPECT_NE(refusal([&] { fields_.small_count("huge"); }), "");

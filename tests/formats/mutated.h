@@ -11,8 +11,8 @@ namespace lockstep::testing {
 /// are.
 inline std::vector<std::uint8_t> mutated(
     std::vector<std::uint8_t> bytes, std::size_t front, std::mt19937& engine) {
-  constexpr std::uint8_t kTelling[] = {0,    1,    2,    3,    4,    8,    16,  0x1f,
-                                       0x7f, 0x80, 0x8b, 0xd8, 0xd9, 0xda, 0xff};
+  constexpr std::uint8_t kTelling[] = {
+      0, 1, 2, 3, 4, 8, 16, 0x1f, 0x7f, 0x80, 0x8b, 0xd8, 0xd9, 0xda, 0xff};
   const auto below = [&](std::size_t bound) {
     return std::uniform_int_distribution<std::size_t>(0, bound - 1)(engine);
   };

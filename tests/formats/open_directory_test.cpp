@@ -1,15 +1,14 @@
 #include "lockstep/formats/open_directory.h"
 
 #include <fstream>
-#include <system_error>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include "lockstep/core/error.h"
+#include <system_error>
 
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -64,8 +63,8 @@ TEST_F(OpenDirectoryTest, StaysWhereItIsWhenItsPathGoes) {
 TEST_F(OpenDirectoryTest, TakesSingleNamesOnly) {
   const OpenDirectory folder = OpenDirectory::open(path_);
   for (const std::string& name :
-       {std::string(), std::string("."), std::string(".."), std::string("inner/deep"),
-        std::string("/"), std::string("../folder"), std::string("file\0x", 6)}) {
+      {std::string(), std::string("."), std::string(".."), std::string("inner/deep"),
+          std::string("/"), std::string("../folder"), std::string("file\0x", 6)}) {
     EXPECT_THROW(folder.child(name), InvalidArgument) << name;
     EXPECT_THROW(folder.file(name), InvalidArgument) << name;
     EXPECT_THROW(folder.has(name), InvalidArgument) << name;

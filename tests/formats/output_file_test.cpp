@@ -1,17 +1,16 @@
 #include "lockstep/formats/output_file.h"
 
 #include <fstream>
-#include <iterator>
-#include <system_error>
-
 #include <gtest/gtest.h>
+#include <iterator>
 #include <sys/stat.h>
-
-#include "lockstep/core/error.h"
+#include <system_error>
 
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

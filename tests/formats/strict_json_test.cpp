@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -42,7 +42,7 @@ TEST(StrictJson, HasLimits) {
 TEST(StrictJson, IsJsonInUtf8) {
   EXPECT_EQ(refusal("[1,x]"), "f: offset 3: is not JSON in UTF-8");
   for (const char* text :
-       {"", " ", "[1", "[1]]", "{\"a\"}", "[1,]", "nan", "[01]", "['a']", "\"\xff\"", "// a\n1"}) {
+      {"", " ", "[1", "[1]]", "{\"a\"}", "[1,]", "nan", "[01]", "['a']", "\"\xff\"", "// a\n1"}) {
     EXPECT_THAT(refusal(text), HasSubstr("is not JSON")) << text;
   }
   EXPECT_EQ(refusal("[1e999]"), "f: has a number that no double can hold");

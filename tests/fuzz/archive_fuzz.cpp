@@ -1,11 +1,11 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/archive.h"
-
 #include "tests/formats/fetch/archive_bytes.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/fetch/archive.h"
 
 namespace {
 

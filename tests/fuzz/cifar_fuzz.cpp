@@ -1,9 +1,9 @@
 #include <cstdlib>
 
+#include "tests/formats/cifar_reference.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/cifar.h"
-
-#include "tests/formats/cifar_reference.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
 #include <cstdlib>
 
+#include "tests/formats/idx_reference.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/gzip.h"
 #include "lockstep/formats/idx.h"
-
-#include "tests/formats/idx_reference.h"
 
 namespace {
 

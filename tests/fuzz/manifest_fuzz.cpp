@@ -1,12 +1,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/formats/snapshot/manifest_text.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/snapshot/manifest.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-
-#include "tests/formats/snapshot/manifest_text.h"
 
 namespace {
 

@@ -1,8 +1,7 @@
 #include <cmath>
 #include <cstdlib>
-#include <string>
-
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "lockstep/bench/report/run_report.h"
 #include "lockstep/core/error.h"

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/safetensors.h"
-
 #include "tests/formats/weights/safetensors_reference.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/safetensors.h"
 
 namespace {
 

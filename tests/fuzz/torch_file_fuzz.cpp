@@ -2,13 +2,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/formats/weights/zip_bytes.h"
+#include "tests/support/temporary_folder.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/zip_archive.h"
-
-#include "tests/formats/weights/zip_bytes.h"
-#include "tests/support/temporary_folder.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 

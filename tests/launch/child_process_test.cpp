@@ -1,13 +1,12 @@
 #include "lockstep/launch/child_process.h"
 
 #include <cstdio>
-#include <system_error>
-
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"

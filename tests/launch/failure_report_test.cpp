@@ -40,8 +40,7 @@ TEST(FailureReport, HasTheLastLinesAndTheLog) {
   failure.last_lines = {"first", "last"};
   failure.log = "logs/rank-1.log";
   failure.message = "out of luck\ntwice";
-  EXPECT_EQ(
-      failure_report(failure),
+  EXPECT_EQ(failure_report(failure),
       "rank 1 of 4 (host box, pid 17) was killed by SIGKILL (signal 9)\n"
       "lockstep: it said:\n  | out of luck\n  | twice\n"
       "lockstep: its last lines:\n  | first\n  | last\n"

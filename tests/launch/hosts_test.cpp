@@ -1,12 +1,11 @@
 #include <functional>
-
 #include <gmock/gmock.h>
+
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/hosts/host_process.h"
 #include "lockstep/launch/hosts/hosts_options.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::launch {
 namespace {
@@ -32,7 +31,7 @@ TEST(Hosts, ReadRates) {
   EXPECT_EQ(parse_rate("100mbit"), 100'000'000);
   EXPECT_EQ(parse_rate("64kbit"), 64'000);
   for (const char* wrong :
-       {"", "1", "gbit", "1gb", "1 gbit", "-1gbit", "1kbit", "1e9gbit", "nangbit"}) {
+      {"", "1", "gbit", "1gb", "1 gbit", "-1gbit", "1kbit", "1e9gbit", "nangbit"}) {
     EXPECT_THROW(parse_rate(wrong), InvalidArgument) << wrong;
   }
 }
@@ -59,8 +58,7 @@ TEST(Hosts, RefuseWhatCannotWork) {
   EXPECT_THAT(made([](Options& options) { options.names = {"red"}; }), HasSubstr("--names"));
   EXPECT_THAT(
       made([](Options& options) { options.count = 251; }), HasSubstr("--count must be 1 to 250"));
-  EXPECT_THAT(
-      made([](Options& options) { options.drill = Drill{.host = 2, .seconds = 1}; }),
+  EXPECT_THAT(made([](Options& options) { options.drill = Drill{.host = 2, .seconds = 1}; }),
       HasSubstr("there is no such host"));
   EXPECT_THAT(made([](Options& options) { options.program = ""; }), HasSubstr("say what they do"));
   const auto last_port = [](Options& options) {
@@ -69,19 +67,17 @@ TEST(Hosts, RefuseWhatCannotWork) {
   };
   EXPECT_THAT(made(last_port), HasSubstr("each takes the next port"));
   const auto real = [](auto change) { return refusal(two_real(), change); };
-  EXPECT_THAT(
-      real([](Options& options) { options.rate = 1'000'000; }),
+  EXPECT_THAT(real([](Options& options) { options.rate = 1'000'000; }),
       HasSubstr("are for hosts that --count makes"));
-  EXPECT_THAT(
-      real([](Options& options) { options.names = {"-oProxyCommand=x"}; }),
+  EXPECT_THAT(real([](Options& options) { options.names = {"-oProxyCommand=x"}; }),
       HasSubstr("not the name of a host"));
 }
 
 TEST(Hosts, GiveACommandItsPlace) {
   const auto made = host_variables(two_made(), {.restart = 1, .death_ns = 17}, 1);
   for (const char* variable :
-       {"PET_NNODES=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=10.77.77.1", "PET_MASTER_PORT=29501",
-        "TORCHELASTIC_RESTART_COUNT=1", "GLOO_SOCKET_IFNAME=eth0", "LOCKSTEP_DEATH_NS=17"}) {
+      {"PET_NNODES=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=10.77.77.1", "PET_MASTER_PORT=29501",
+          "TORCHELASTIC_RESTART_COUNT=1", "GLOO_SOCKET_IFNAME=eth0", "LOCKSTEP_DEATH_NS=17"}) {
     EXPECT_THAT(made, Contains(variable));
   }
   const auto real = host_variables(two_real(), {.restart = 0, .death_ns = 17}, 0);

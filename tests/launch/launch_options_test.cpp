@@ -4,12 +4,12 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/launch/cgroup.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::launch {
 namespace {

@@ -1,12 +1,11 @@
 #include "lockstep/launch/output/output_plan.h"
 
 #include <fstream>
-
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::launch {
 namespace {

@@ -1,11 +1,10 @@
 #include "lockstep/launch/port.h"
 
-#include <system_error>
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <system_error>
 
 namespace lockstep::launch {
 namespace {

@@ -1,10 +1,9 @@
 #include "lockstep/launch/restart.h"
 
-#include <ostream>
-#include <vector>
-
 #include <gtest/gtest.h>
+#include <ostream>
 #include <signal.h>
+#include <vector>
 
 namespace lockstep::launch {
 namespace {
@@ -59,50 +58,40 @@ TEST(Restart, FollowsAFailureAsOftenAsAllowed) {
 }
 
 TEST(Restart, IsNotGivenBackAfterProgress) {
-  EXPECT_EQ(
-      outcome(kThree, {killed(10), killed(20), killed(30), killed(40)}),
+  EXPECT_EQ(outcome(kThree, {killed(10), killed(20), killed(30), killed(40)}),
       (Outcome{3, 137, "restarts used up: --max-restarts 3"}));
 }
 
 TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
   const RestartRules many{.most = 1000};
-  EXPECT_EQ(
-      outcome(many, {killed(500), killed(500)}),
+  EXPECT_EQ(outcome(many, {killed(500), killed(500)}),
       (Outcome{1, 137, "no progress: died again at step 500, as before"}));
-  EXPECT_EQ(
-      outcome(many, {killed(0), failed({.code = 1}, 0)}),
-      (Outcome{
-          1, 137,
+  EXPECT_EQ(outcome(many, {killed(0), failed({.code = 1}, 0)}),
+      (Outcome{1, 137,
           "no progress: died again before its first step, as before; the first of these deaths "
           "gives the code 137"}));
   EXPECT_EQ(
       outcome(many, {killed(100), failed({.signal = SIGSEGV}, 500), killed(460), killed(500)}),
-      (Outcome{
-          3, 139,
+      (Outcome{3, 139,
           "no progress: died again at step 500, as before; the first of these deaths gives the "
           "code 139"}));
-  EXPECT_EQ(
-      outcome(many, {killed(100), failed({.code = 1}, 500), killed(500)}),
-      (Outcome{
-          2, 1,
+  EXPECT_EQ(outcome(many, {killed(100), failed({.code = 1}, 500), killed(500)}),
+      (Outcome{2, 1,
           "no progress: died again at step 500, as before; the first of these deaths gives the "
           "code 1"}));
 }
 
 TEST(Restart, OnlyCountsAnAttemptThatWasStruckBeforeItWasBackAtItsStep) {
   EXPECT_EQ(outcome(kThree, {killed(500), killed(450), killed(499), kDone}), (Outcome{3, 0, ""}));
-  EXPECT_EQ(
-      outcome({.most = 1}, {killed(500), killed(450)}),
+  EXPECT_EQ(outcome({.most = 1}, {killed(500), killed(450)}),
       (Outcome{1, 137, "restarts used up: --max-restarts 1"}));
 }
 
 TEST(Restart, TakesAnAttemptThatReportedNothingForNoProgressOnceOthersDid) {
-  EXPECT_EQ(
-      outcome(kThree, {killed(500), killed()}),
+  EXPECT_EQ(outcome(kThree, {killed(500), killed()}),
       (Outcome{
           1, 137, "no progress: died before its first step, and had come to step 500 before"}));
-  EXPECT_EQ(
-      outcome(kThree, {killed(), killed(0), killed(0)}),
+  EXPECT_EQ(outcome(kThree, {killed(), killed(0), killed(0)}),
       (Outcome{2, 137, "no progress: died again before its first step, as before"}));
 }
 

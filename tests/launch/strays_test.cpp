@@ -1,11 +1,10 @@
 #include "lockstep/launch/strays.h"
 
 #include <algorithm>
-#include <string>
-
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,13 +20,12 @@ constexpr int kMostMilliseconds = 60000;
   ::dup2(output, STDOUT_FILENO);
   ::close(output);
   const Guardian guardian;
-  const ChildProcess child(
-      {.program = "/bin/sh",
-       .arguments = {"-c", "sleep 600 & echo started; wait"},
-       .environment = {"PATH=/usr/bin:/bin"},
-       .cpus = {},
-       .inherit_output = true,
-       .guardian = &guardian});
+  const ChildProcess child({.program = "/bin/sh",
+      .arguments = {"-c", "sleep 600 & echo started; wait"},
+      .environment = {"PATH=/usr/bin:/bin"},
+      .cpus = {},
+      .inherit_output = true,
+      .guardian = &guardian});
   while (true) ::pause();
 }
 

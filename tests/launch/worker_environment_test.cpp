@@ -11,8 +11,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
-  const WorkerPlace place{
-      .local_rank = 1,
+  const WorkerPlace place{.local_rank = 1,
       .local_size = 4,
       .node_rank = 2,
       .nodes = 3,
@@ -26,28 +25,13 @@ TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
       .progress = "/proc/1/fd/2",
       .error_file = "/tmp/error",
       .signals_to_handle = "SIGTERM"};
-  const std::vector<std::string> expected{
-      "RANK=9",
-      "LOCAL_RANK=1",
-      "GROUP_RANK=2",
-      "ROLE_RANK=9",
-      "ROLE_NAME=trainer",
-      "WORLD_SIZE=12",
-      "LOCAL_WORLD_SIZE=4",
-      "GROUP_WORLD_SIZE=3",
-      "ROLE_WORLD_SIZE=12",
-      "MASTER_ADDR=node0",
-      "MASTER_PORT=29500",
-      "TORCHELASTIC_RESTART_COUNT=2",
-      "TORCHELASTIC_MAX_RESTARTS=5",
-      "TORCHELASTIC_RUN_ID=job",
-      "TORCHELASTIC_USE_AGENT_STORE=False",
-      "TORCHELASTIC_ERROR_FILE=/tmp/error",
-      "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM",
-      "LOCKSTEP_PROGRESS=/proc/1/fd/2",
-      "LOCKSTEP_DEATH_NS=17",
-      "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
-      "OMP_NUM_THREADS=1"};
+  const std::vector<std::string> expected{"RANK=9", "LOCAL_RANK=1", "GROUP_RANK=2", "ROLE_RANK=9",
+      "ROLE_NAME=trainer", "WORLD_SIZE=12", "LOCAL_WORLD_SIZE=4", "GROUP_WORLD_SIZE=3",
+      "ROLE_WORLD_SIZE=12", "MASTER_ADDR=node0", "MASTER_PORT=29500",
+      "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_MAX_RESTARTS=5", "TORCHELASTIC_RUN_ID=job",
+      "TORCHELASTIC_USE_AGENT_STORE=False", "TORCHELASTIC_ERROR_FILE=/tmp/error",
+      "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM", "LOCKSTEP_PROGRESS=/proc/1/fd/2",
+      "LOCKSTEP_DEATH_NS=17", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "OMP_NUM_THREADS=1"};
   EXPECT_THAT(worker_environment({"HOME=/root"}, place), IsSupersetOf(expected));
   EXPECT_THAT(worker_environment({"HOME=/root"}, place), Contains("HOME=/root"));
 }
@@ -83,8 +67,7 @@ TEST(AllocatorTunables, AreAppendedWhereTheyAreMissing) {
   EXPECT_EQ(allocator_tunables(""), all);
   EXPECT_EQ(allocator_tunables(all), all);
   EXPECT_EQ(allocator_tunables("glibc.rtld.nns=4"), "glibc.rtld.nns=4:" + all);
-  EXPECT_EQ(
-      allocator_tunables("glibc.malloc.hugetlb=0:glibc.malloc.top_pad=1"),
+  EXPECT_EQ(allocator_tunables("glibc.malloc.hugetlb=0:glibc.malloc.top_pad=1"),
       "glibc.malloc.hugetlb=0:glibc.malloc.top_pad=1:glibc.malloc.mmap_threshold=4294967296:"
       "glibc.malloc.trim_threshold=8589934592");
 }

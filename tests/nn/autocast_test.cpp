@@ -1,9 +1,8 @@
 #include "lockstep/nn/autocast.h"
 
+#include <gtest/gtest.h>
 #include <stdexcept>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/add.h>

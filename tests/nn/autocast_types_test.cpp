@@ -2,16 +2,14 @@
 // case G12 of the conformance list, and more; types of tests/conformance/autocast.py.
 
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 #include <string>
 
-#include <gtest/gtest.h>
-
+#include "tests/nn/autocast_expected.h"
 #include <ATen/ATen.h>
 
 #include "lockstep/nn/autocast.h"
-
-#include "tests/nn/autocast_expected.h"
 
 namespace lockstep::nn {
 namespace {
@@ -34,22 +32,22 @@ const std::map<std::string, Operation>& operations() {
       {"baddbmm", [](auto& x, auto&) { return at::baddbmm(cube(x), cube(x), cube(x)); }},
       {"linear", [](auto& x, auto&) { return at::linear(x, x); }},
       {"conv1d",
-       [](auto& x, auto&) {
-         return at::conv1d(x.view({2, 1, 4}), x.view({2, 1, 4}));
-       }},
+          [](auto& x, auto&) {
+            return at::conv1d(x.view({2, 1, 4}), x.view({2, 1, 4}));
+          }},
       {"conv2d", [](auto& x, auto&) { return at::conv2d(image(x), image(x)); }},
       {"conv3d",
-       [](auto& x, auto&) {
-         return at::conv3d(x.view({2, 1, 1, 2, 2}), x.view({2, 1, 1, 2, 2}));
-       }},
+          [](auto& x, auto&) {
+            return at::conv3d(x.view({2, 1, 1, 2, 2}), x.view({2, 1, 1, 2, 2}));
+          }},
       {"conv_transpose2d",
-       [](auto& x, auto&) {
-         return at::conv_transpose2d(image(x), x.view({1, 2, 2, 2}));
-       }},
+          [](auto& x, auto&) {
+            return at::conv_transpose2d(image(x), x.view({1, 2, 2, 2}));
+          }},
       {"scaled_dot_product_attention",
-       [](auto& x, auto&) {
-         return at::scaled_dot_product_attention(tokens(x), tokens(x), tokens(x));
-       }},
+          [](auto& x, auto&) {
+            return at::scaled_dot_product_attention(tokens(x), tokens(x), tokens(x));
+          }},
       {"prelu", [](auto& x, auto&) { return at::prelu(x, x[0].narrow(0, 0, 1)); }},
       {"softmax", [](auto& x, auto&) { return at::softmax(x, 1); }},
       {"log_softmax", [](auto& x, auto&) { return at::log_softmax(x, 1); }},
@@ -61,14 +59,14 @@ const std::map<std::string, Operation>& operations() {
       {"nll_loss", [](auto& x, auto&) { return at::nll_loss_nd(x, labels()); }},
       {"binary_cross_entropy", [](auto& x, auto&) { return at::binary_cross_entropy(x, x); }},
       {"binary_cross_entropy_with_logits",
-       [](auto& x, auto&) { return at::binary_cross_entropy_with_logits(x, x); }},
+          [](auto& x, auto&) { return at::binary_cross_entropy_with_logits(x, x); }},
       {"kl_div", [](auto& x, auto&) { return at::kl_div(x, x, at::Reduction::Sum); }},
       {"layer_norm", [](auto& x, auto&) { return at::layer_norm(x, {4}); }},
       {"group_norm", [](auto& x, auto&) { return at::group_norm(image(x), 1); }},
       {"batch_norm",
-       [](auto& x, auto&) {
-         return at::batch_norm(x, {}, {}, at::zeros(4), at::ones(4), true, 0.1, 1e-5, false);
-       }},
+          [](auto& x, auto&) {
+            return at::batch_norm(x, {}, {}, at::zeros(4), at::ones(4), true, 0.1, 1e-5, false);
+          }},
       {"relu", [](auto& x, auto&) { return at::relu(x); }},
       {"gelu", [](auto& x, auto&) { return at::gelu(x); }},
       {"sigmoid", [](auto& x, auto&) { return at::sigmoid(x); }},
@@ -83,22 +81,22 @@ const std::map<std::string, Operation>& operations() {
       {"max_pool2d", [](auto& x, auto&) { return at::max_pool2d(image(x), 2); }},
       {"avg_pool2d", [](auto& x, auto&) { return at::avg_pool2d(image(x), 2); }},
       {"adaptive_avg_pool2d",
-       [](auto& x, auto&) {
-         return at::adaptive_avg_pool2d(image(x), {1, 1});
-       }},
+          [](auto& x, auto&) {
+            return at::adaptive_avg_pool2d(image(x), {1, 1});
+          }},
       {"upsample_bilinear2d",
-       [](auto& x, auto&) {
-         return at::upsample_bilinear2d(image(x), {4, 4}, false);
-       }},
+          [](auto& x, auto&) {
+            return at::upsample_bilinear2d(image(x), {4, 4}, false);
+          }},
       {"mixed add", [](auto& x, auto& z) { return x + z; }},
       {"mixed cat",
-       [](auto& x, auto& z) {
-         return at::cat({x, z});
-       }},
+          [](auto& x, auto& z) {
+            return at::cat({x, z});
+          }},
       {"mixed stack",
-       [](auto& x, auto& z) {
-         return at::stack({x, z});
-       }},
+          [](auto& x, auto& z) {
+            return at::stack({x, z});
+          }},
       {"mixed mm", [](auto& x, auto& z) { return at::mm(x, z.t()); }},
       {"mixed mse_loss", [](auto& x, auto& z) { return at::mse_loss(x, z); }},
   };
@@ -130,9 +128,8 @@ TEST_P(AutocastTypes, AreThoseOfPythonG12) {
   EXPECT_EQ(result_type(name, at::kBFloat16, at::kBFloat16), expected.bfloat16_of_bfloat16);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Operations, AutocastTypes, ::testing::ValuesIn(lockstep::testing::kAutocastTypes),
-    [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Operations, AutocastTypes,
+    ::testing::ValuesIn(lockstep::testing::kAutocastTypes), [](const auto& test) {
       std::string name = test.param.operation;
       for (char& letter : name) letter = letter == ' ' ? '_' : letter;
       return name;

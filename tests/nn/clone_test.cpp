@@ -1,17 +1,15 @@
 #include "lockstep/nn/models/clone.h"
 
+#include <gtest/gtest.h>
 #include <utility>
 
-#include <gtest/gtest.h>
-
+#include "tests/nn/model_inputs.h"
 #include <torch/nn/cloneable.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
-
-#include "tests/nn/model_inputs.h"
 
 namespace lockstep::nn {
 namespace {
@@ -100,8 +98,7 @@ TEST_P(CloneOf, EachLayerComputesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Clone, CloneOf, ::testing::ValuesIn(models_of_each_kind()),
+INSTANTIATE_TEST_SUITE_P(Clone, CloneOf, ::testing::ValuesIn(models_of_each_kind()),
     [](const auto& test) { return test_name(test.param); });
 
 TEST(Clone, KeepsTheType) {

@@ -1,10 +1,9 @@
 #include "lockstep/nn/fused/conv_relu_pool_kernel.h"
 
 #include <cmath>
+#include <gtest/gtest.h>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace lockstep::nn::fused {
 namespace {
@@ -32,28 +31,26 @@ Outcome outcome_of(const ConvReluPoolKernel& kernel) {
   Outcome outcome{
       std::vector<float>(kPooled), std::vector<float>(6 * 10), std::vector<std::uint8_t>(kPooled)};
   std::vector<float> scratch(static_cast<std::size_t>(kernel.forward_scratch(kShape)));
-  kernel.forward(
-      {.shape = kShape,
-       .image_element = Element::kFloat,
-       .pooled_element = Element::kFloat,
-       .image_count = kImages,
-       .images = images.data(),
-       .weight = weight.data(),
-       .bias = bias.data(),
-       .pooled = outcome.pooled.data(),
-       .codes = outcome.codes.data(),
-       .scratch = scratch.data()});
+  kernel.forward({.shape = kShape,
+      .image_element = Element::kFloat,
+      .pooled_element = Element::kFloat,
+      .image_count = kImages,
+      .images = images.data(),
+      .weight = weight.data(),
+      .bias = bias.data(),
+      .pooled = outcome.pooled.data(),
+      .codes = outcome.codes.data(),
+      .scratch = scratch.data()});
   scratch.resize(static_cast<std::size_t>(kernel.backward_scratch(kShape)));
-  kernel.backward(
-      {.shape = kShape,
-       .image_element = Element::kFloat,
-       .pooled_element = Element::kFloat,
-       .image_count = kImages,
-       .images = images.data(),
-       .pooled_gradient = gradient.data(),
-       .codes = outcome.codes.data(),
-       .sums = outcome.sums.data(),
-       .scratch = scratch.data()});
+  kernel.backward({.shape = kShape,
+      .image_element = Element::kFloat,
+      .pooled_element = Element::kFloat,
+      .image_count = kImages,
+      .images = images.data(),
+      .pooled_gradient = gradient.data(),
+      .codes = outcome.codes.data(),
+      .sums = outcome.sums.data(),
+      .scratch = scratch.data()});
   return outcome;
 }
 
@@ -74,9 +71,8 @@ TEST(ConvReluPoolKernel, AllBuildsAgree) {
 }
 
 // Exact arrays with a guard behind what is written; the sanitizers' build also sees what is read.
-void run_inside(
-    const ConvReluPoolKernel& kernel, const ConvReluPoolShape& shape, Element image_element,
-    Element pooled_element) {
+void run_inside(const ConvReluPoolKernel& kernel, const ConvReluPoolShape& shape,
+    Element image_element, Element pooled_element) {
   const auto bytes = [](Element element) { return element == Element::kFloat ? 4U : 2U; };
   const auto pixels = static_cast<std::size_t>(shape.height * shape.width);
   const auto windows =
@@ -87,30 +83,28 @@ void run_inside(
   std::vector<std::uint8_t> pooled(windows * bytes(pooled_element) + 1, 77), codes(windows + 1, 77);
   std::vector<float> sums(channels * 10 + 1, 77);
   std::vector<float> scratch(static_cast<std::size_t>(kernel.forward_scratch(shape)));
-  kernel.forward(
-      {.shape = shape,
-       .image_element = image_element,
-       .pooled_element = pooled_element,
-       .image_count = 1,
-       .images = images.data(),
-       .weight = weight.data(),
-       .bias = bias.data(),
-       .pooled = pooled.data(),
-       .codes = codes.data(),
-       .scratch = scratch.data()});
+  kernel.forward({.shape = shape,
+      .image_element = image_element,
+      .pooled_element = pooled_element,
+      .image_count = 1,
+      .images = images.data(),
+      .weight = weight.data(),
+      .bias = bias.data(),
+      .pooled = pooled.data(),
+      .codes = codes.data(),
+      .scratch = scratch.data()});
   const std::vector<std::uint8_t> gradient(windows * bytes(pooled_element));
   const std::vector<std::uint8_t> exact_codes(codes.begin(), codes.end() - 1);
   scratch = std::vector<float>(static_cast<std::size_t>(kernel.backward_scratch(shape)));
-  kernel.backward(
-      {.shape = shape,
-       .image_element = image_element,
-       .pooled_element = pooled_element,
-       .image_count = 1,
-       .images = images.data(),
-       .pooled_gradient = gradient.data(),
-       .codes = exact_codes.data(),
-       .sums = sums.data(),
-       .scratch = scratch.data()});
+  kernel.backward({.shape = shape,
+      .image_element = image_element,
+      .pooled_element = pooled_element,
+      .image_count = 1,
+      .images = images.data(),
+      .pooled_gradient = gradient.data(),
+      .codes = exact_codes.data(),
+      .sums = sums.data(),
+      .scratch = scratch.data()});
   EXPECT_EQ(pooled.back(), 77);
   EXPECT_EQ(codes.back(), 77);
   EXPECT_EQ(sums.back(), 77);

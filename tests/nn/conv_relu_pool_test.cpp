@@ -1,8 +1,7 @@
 #include "lockstep/nn/fused/conv_relu_pool.h"
 
-#include <limits>
-
 #include <gtest/gtest.h>
+#include <limits>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
@@ -77,8 +76,7 @@ TEST_P(Sizes, AgreesWithAtenInFloat) {
   expect_near(fused_result(images, layer, gradient), expected, 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    ConvReluPool, Sizes,
+INSTANTIATE_TEST_SUITE_P(ConvReluPool, Sizes,
     ::testing::Values(
         std::vector<std::int64_t>{128, 28, 28, 32},  // images, height, width, channels
         std::vector<std::int64_t>{1, 2, 2, 1}, std::vector<std::int64_t>{3, 3, 3, 2},
@@ -135,8 +133,7 @@ TEST(ConvReluPool, IsNearerToFullPrecisionThanAtensAutocast) {
   const auto ours = fused_result(images, layer, gradient);
   expect_near(ours.pooled, theirs.pooled, 0.02, "pooled");
   EXPECT_LT(distance(ours.pooled, full.pooled), distance(theirs.pooled, full.pooled));
-  EXPECT_LT(
-      distance(ours.weight_gradient, full.weight_gradient),
+  EXPECT_LT(distance(ours.weight_gradient, full.weight_gradient),
       distance(theirs.weight_gradient, full.weight_gradient));
 }
 
@@ -165,7 +162,7 @@ TEST(ConvReluPool, SpreadsNaNAsAten) {
   torch::manual_seed(4);
   const Layer layer(3);
   for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const auto images = at::randn({1, 1, 8, 8});
     images[0][0][3][2] = bad;
     const auto gradient = at::randn({1, 3, 4, 4});
@@ -210,9 +207,8 @@ TEST(ConvReluPool, HasTheSlopeThatItClaims) {
   };
   const auto result = fused_result(images, layer, direction);
   const double step = 1e-3;
-  for (const auto& [of, gradient] :
-       {std::pair{layer.weight, result.weight_gradient},
-        std::pair{layer.bias, result.bias_gradient}}) {
+  for (const auto& [of, gradient] : {std::pair{layer.weight, result.weight_gradient},
+           std::pair{layer.bias, result.bias_gradient}}) {
     const auto along = at::randn(of.sizes());
     const double slope = (loss(step, of, along) - loss(-step, of, along)) / (2 * step);
     EXPECT_NEAR(slope, (gradient * along).sum().item<double>(), 0.02 * std::abs(slope) + 0.05);

@@ -16,11 +16,9 @@ TEST(GradScaler, RefusesImpossibleOptionsG9) {
   const auto message = [](const GradScalerOptions& options) {
     return lockstep::testing::message_of<InvalidArgument>([&] { GradScaler scaler(options); });
   };
-  EXPECT_EQ(
-      message(GradScalerOptions().growth_factor(1)),
+  EXPECT_EQ(message(GradScalerOptions().growth_factor(1)),
       "GradScaler: the growth factor must be above 1: 1");
-  EXPECT_EQ(
-      message(GradScalerOptions().backoff_factor(1)),
+  EXPECT_EQ(message(GradScalerOptions().backoff_factor(1)),
       "GradScaler: the backoff factor must be above 0 and below 1: 1");
   EXPECT_THAT(message(GradScalerOptions().backoff_factor(0)), HasSubstr("backoff factor"));
   EXPECT_THAT(message(GradScalerOptions().init_scale(-1)), HasSubstr("scale must be"));
@@ -64,31 +62,26 @@ TEST_F(GradScalerMisuse, UnscaleAfterStepG9) {
 TEST_F(GradScalerMisuse, StepTwiceG9) {
   begin();
   scaler_.step(net_.optimizer);
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
+  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       "GradScaler: step() was called twice for one optimizer since the last update()");
   EXPECT_EQ(net_.moved(), 1.0 / 65536);
 }
 
 TEST_F(GradScalerMisuse, StepOrUpdateBeforeScaleG9) {
   net_.set_gradient(1);
-  EXPECT_THAT(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
+  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       HasSubstr("unscale_() or step() was called before scale()"));
   EXPECT_EQ(net_.moved(), 0);
   EXPECT_EQ(net_.parameter.grad()[0].item<double>(), 1);
-  EXPECT_THAT(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
+  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
       HasSubstr("update() was called before any step()"));
 }
 
 TEST_F(GradScalerMisuse, NoGradientsG9) {
   scale_something(scaler_);
-  EXPECT_THAT(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
+  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       HasSubstr("step() found no gradient of this optimizer's parameters"));
-  EXPECT_THAT(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
+  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
       HasSubstr("update() was called before any step()"));
 }
 
@@ -97,8 +90,7 @@ TEST_F(GradScalerMisuse, HalfGradientsG9) {
   SGD optimizer({net_.parameter, half}, 1.0);
   begin(65536);
   half.mutable_grad() = at::ones({3}, at::kHalf);
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(optimizer); }),
+  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(optimizer); }),
       "GradScaler: unscale_() and step() take no float16 gradients, such as one of [3]; keep the "
       "parameters in float32 and compute under Autocast");
   EXPECT_EQ(net_.parameter.grad()[1].item<double>(), 65536);
@@ -107,8 +99,7 @@ TEST_F(GradScalerMisuse, HalfGradientsG9) {
 TEST_F(GradScalerMisuse, AScaleThatCannotBe) {
   begin();
   scaler_.step(net_.optimizer);
-  EXPECT_THAT(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(0); }),
+  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(0); }),
       HasSubstr("the scale must be"));
   scaler_.update(1024);
   EXPECT_EQ(scaler_.scale_factor(), 1024);

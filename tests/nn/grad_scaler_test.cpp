@@ -4,17 +4,15 @@
 #include "lockstep/nn/grad_scaler.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <ATen/ops/full.h>
-
-#include "lockstep/comm/run_ranks.h"
 
 #include "tests/nn/one_parameter.h"
 #include "tests/support/expected_numbers.h"
 #include "tests/support/message_of.h"
+#include <ATen/ops/full.h>
+
+#include "lockstep/comm/run_ranks.h"
 
 namespace lockstep::nn {
 namespace {
@@ -104,8 +102,7 @@ TEST(GradScaler, RefusesImpossibleStates) {
   EXPECT_THAT(message([](auto& state) { state.growth_interval = 0; }), HasSubstr("interval"));
   EXPECT_THAT(message([](auto& state) { state.growth_tracker = -1; }), HasSubstr("tracker"));
   EXPECT_THAT(message([](auto& state) { state.growth_tracker = 2001; }), HasSubstr("tracker"));
-  EXPECT_THAT(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler.load(std::nullopt); }),
+  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler.load(std::nullopt); }),
       HasSubstr("not enabled"));
   EXPECT_EQ(scaler.scale_factor(), good.scale);
 }
@@ -205,8 +202,7 @@ TEST(GradScaler, AllRanksFailWhenNobodyHasScaledG11) {
     OneParameter net;
     GradScaler scaler({}, world);
     net.set_gradient(1);
-    EXPECT_THAT(
-        lockstep::testing::message_of<InvalidArgument>([&] { scaler.step(net.optimizer); }),
+    EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler.step(net.optimizer); }),
         HasSubstr("called before scale()"));
   });
 }

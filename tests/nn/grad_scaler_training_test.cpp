@@ -1,12 +1,13 @@
 // The cases G6 to G8 of the conformance list; numbers of tests/conformance/grad_scaler.py.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/nn/one_parameter.h"
+#include "tests/support/expected_numbers.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cos.h>
@@ -17,9 +18,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/parallel/optim/clip_grad_norm.h"
-
-#include "tests/nn/one_parameter.h"
-#include "tests/support/expected_numbers.h"
 
 namespace lockstep::nn {
 namespace {
@@ -98,8 +96,7 @@ TEST(GradScaler, LeavesOutTheStepOfOneOptimizerAloneG7) {
     if (scaler.step(second)) ++steps[1];
     scaler.update();
   }
-  EXPECT_THAT(
-      (std::vector<double>{scaler.scale_factor(), steps[0], steps[1]}),
+  EXPECT_THAT((std::vector<double>{scaler.scale_factor(), steps[0], steps[1]}),
       ElementsAreArray(pytorchs("G7ScaleAndSteps")));
 }
 

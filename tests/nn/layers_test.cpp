@@ -2,21 +2,19 @@
 
 #include "lockstep/nn/models/layers.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/nn/model_inputs.h"
+#include "tests/support/message_of.h"
 #include <ATen/ops/randn.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
-
-#include "tests/nn/model_inputs.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -119,18 +117,15 @@ TEST_P(EveryModel, LayersHoldEachParameterAndBufferOnceUnderItsName) {
   EXPECT_EQ(found, expected.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layers, EveryModel, ::testing::ValuesIn(models_of_each_kind()),
+INSTANTIATE_TEST_SUITE_P(Layers, EveryModel, ::testing::ValuesIn(models_of_each_kind()),
     [](const auto& test) { return test_name(test.param); });
 
 TEST(Layers, HaveReadableNames) {
   EXPECT_THAT(make_model("toy", 5)->layers().keys(), ElementsAre("input", "net1", "relu", "net2"));
   EXPECT_THAT(
       make_model("mnist-small", 5)->layers().keys(), ElementsAre("input", "0", "3", "4", "5", "6"));
-  EXPECT_THAT(
-      make_model("resnet18-cifar", 5)->layers().keys(),
-      ElementsAre(
-          "input", "conv1", "bn1", "relu", "layer1.0", "layer1.1", "layer2.0", "layer2.1",
+  EXPECT_THAT(make_model("resnet18-cifar", 5)->layers().keys(),
+      ElementsAre("input", "conv1", "bn1", "relu", "layer1.0", "layer1.1", "layer2.0", "layer2.1",
           "layer3.0", "layer3.1", "layer4.0", "layer4.1", "avgpool", "flatten", "fc"));
   EXPECT_EQ(make_model("resnet50", 5)->layers()[4].key(), "maxpool");
 }
@@ -145,8 +140,7 @@ TEST(Layers, FindsALayerOrTheFirstOneBelowTheName) {
 
 TEST(Layers, ListsTheKeysWhenThereIsNoSuchLayer) {
   const auto layers = make_model("toy", 5)->layers();
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([&] { layer_index(layers, "net"); }),
+  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { layer_index(layers, "net"); }),
       "layer_index: there is no such layer: net; there are input, net1, relu, net2");
 }
 

@@ -1,19 +1,17 @@
 #include "lockstep/nn/models/model.h"
 
 #include <cmath>
-#include <numeric>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 
+#include "tests/support/message_of.h"
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -33,16 +31,12 @@ TEST(Model, HasTheParametersOfTheStudies) {
 }
 
 TEST(Model, NamesParametersAsPython) {
-  EXPECT_THAT(
-      make_model("mnist-small", 10)->named_parameters().keys(),
+  EXPECT_THAT(make_model("mnist-small", 10)->named_parameters().keys(),
       ElementsAre("0.weight", "0.bias", "4.weight", "4.bias", "6.weight", "6.bias"));
-  EXPECT_THAT(
-      make_model("mnist-large", 10)->named_parameters().keys(),
-      ElementsAre(
-          "0.weight", "0.bias", "3.weight", "3.bias", "6.weight", "6.bias", "10.weight", "10.bias",
-          "12.weight", "12.bias", "14.weight", "14.bias"));
-  EXPECT_THAT(
-      make_model("toy", 5)->named_parameters().keys(),
+  EXPECT_THAT(make_model("mnist-large", 10)->named_parameters().keys(),
+      ElementsAre("0.weight", "0.bias", "3.weight", "3.bias", "6.weight", "6.bias", "10.weight",
+          "10.bias", "12.weight", "12.bias", "14.weight", "14.bias"));
+  EXPECT_THAT(make_model("toy", 5)->named_parameters().keys(),
       ElementsAre("net1.weight", "net1.bias", "net2.weight", "net2.bias"));
 }
 
@@ -143,17 +137,15 @@ TEST(Model, ComputesInBFloat16UnderAutocast) {
 
 TEST(Model, RefusesOtherImages) {
   auto model = make_model("mnist-small", 10);
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([&] {
-        model(at::randn({3, 3, 32, 32}));
-      }),
+  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] {
+    model(at::randn({3, 3, 32, 32}));
+  }),
       "mnist net: takes images of [N, 1, 28, 28], not [3, 3, 32, 32]");
   EXPECT_THROW(make_model("toy", 5)(at::randn({3, 11})), InvalidArgument);
 }
 
 TEST(Model, ListsTheNamesWhenThereIsNoSuchNet) {
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([] { make_model("mnist", 10); }),
+  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([] { make_model("mnist", 10); }),
       "make_model: there is no such net: mnist; there are toy, mnist-small, mnist-large, "
       "resnet18, resnet18-cifar, resnet34, resnet50, vgg11, vgg11-bn, vgg13, vgg13-bn, vgg16, "
       "vgg16-bn, vgg19, vgg19-bn");

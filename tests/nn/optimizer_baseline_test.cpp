@@ -2,12 +2,12 @@
 // test/cpp/api/optim.cpp).
 
 #include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/support/expected_numbers.h"
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
@@ -15,8 +15,6 @@
 #include <ATen/ops/sin.h>
 
 #include "lockstep/nn/fused_optimizers.h"
-
-#include "tests/support/expected_numbers.h"
 
 namespace lockstep::nn {
 namespace {

@@ -1,7 +1,6 @@
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sstream>
 
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/ones.h>
@@ -59,8 +58,7 @@ TEST(Adam, GivesPyTorchsValues) {
 }
 
 TEST(AdamW, GivesPyTorchsValues) {
-  expect_values(
-      three_steps<AdamW>(AdamWOptions(0.1).weight_decay(0.1)),
+  expect_values(three_steps<AdamW>(AdamWOptions(0.1).weight_decay(0.1)),
       {0.890000001, 0.784581799, 0.680935859});
 }
 
@@ -68,7 +66,7 @@ std::vector<at::Tensor> random_parameters(at::ScalarType type) {
   torch::manual_seed(5);
   std::vector<at::Tensor> parameters;
   for (const std::vector<std::int64_t>& sizes :
-       {std::vector<std::int64_t>{33, 7}, {1}, {1000}, {4, 3, 3, 3}}) {
+      {std::vector<std::int64_t>{33, 7}, {1}, {1000}, {4, 3, 3, 3}}) {
     parameters.push_back(at::randn(sizes, type).set_requires_grad(true));
   }
   return parameters;

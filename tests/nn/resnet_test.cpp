@@ -3,20 +3,18 @@
 #include "lockstep/nn/models/resnet.h"
 
 #include <cmath>
+#include <gtest/gtest.h>
 #include <vector>
 
-#include <gtest/gtest.h>
-
+#include "tests/nn/model_inputs.h"
+#include "tests/nn/torchvision_reference.h"
+#include "tests/support/message_of.h"
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
-
-#include "tests/nn/model_inputs.h"
-#include "tests/nn/torchvision_reference.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -94,14 +92,13 @@ TEST_P(ResNet, KeepsWeightsAndMapsChannelsLast) {
 
 TEST_P(ResNet, RefusesOtherImages) {
   for (const auto& images : {at::randn({2, 1, 32, 32}), at::randn({3, 32, 32})}) {
-    EXPECT_EQ(
-        lockstep::testing::message_of<InvalidArgument>([&] { model_(images); }),
+    EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { model_(images); }),
         concat(GetParam(), ": takes images of [N, 3, height, width], not ", images.sizes()));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Torchvision, ResNet, ::testing::Values("resnet18", "resnet18-cifar", "resnet34", "resnet50"),
+INSTANTIATE_TEST_SUITE_P(Torchvision, ResNet,
+    ::testing::Values("resnet18", "resnet18-cifar", "resnet34", "resnet50"),
     [](const auto& test) { return test_name(test.param); });
 
 // The stride of a bottleneck is in its 3x3 convolution (v1.5).

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
+#include <sstream>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -27,8 +26,7 @@ constexpr std::uint64_t kImages = 1000, kScores = 1001, kDot = 1002;
 
 // Makes no temporary of the size of a tensor: those of a VGG are large.
 template <typename Element>
-torch::Tensor formula(
-    std::uint64_t tensor, at::IntArrayRef sizes, double factor, double addend,
+torch::Tensor formula(std::uint64_t tensor, at::IntArrayRef sizes, double factor, double addend,
     at::ScalarType type) {
   auto result = at::empty(sizes, type);
   auto* out = result.mutable_data_ptr<Element>();

@@ -1,9 +1,8 @@
 // The cases G3 and G4 of the conformance list.
 
 #include <cmath>
-#include <limits>
-
 #include <gtest/gtest.h>
+#include <limits>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>

@@ -6,16 +6,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/nn/model_inputs.h"
+#include "tests/nn/torchvision_reference.h"
+#include "tests/support/message_of.h"
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
-
-#include "tests/nn/model_inputs.h"
-#include "tests/nn/torchvision_reference.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -40,8 +39,7 @@ TEST_P(Vgg, StartsAndEvaluatesAsTorchvision) {
   EXPECT_LT(distance(model(reference_images().to(at::kFloat)), theirs.evaluated), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Torchvision, Vgg,
+INSTANTIATE_TEST_SUITE_P(Torchvision, Vgg,
     ::testing::Values(
         "vgg11", "vgg11-bn", "vgg13", "vgg13-bn", "vgg16", "vgg16-bn", "vgg19", "vgg19-bn"),
     [](const auto& test) { return test_name(test.param); });
@@ -67,8 +65,7 @@ TEST(VggNet, NamesLayersAsTorchvision) {
   EXPECT_EQ(keys[21], "features.20");
   keys.erase(keys.begin(), keys.begin() + 22);
   EXPECT_THAT(
-      keys, ElementsAre(
-                "avgpool", "flatten", "classifier.0", "classifier.1", "classifier.2",
+      keys, ElementsAre("avgpool", "flatten", "classifier.0", "classifier.1", "classifier.2",
                 "classifier.3", "classifier.4", "classifier.5", "classifier.6"));
 }
 
@@ -107,10 +104,9 @@ TEST(VggNet, DropsHalfOfTheHiddenUnitsInTrainingOnly) {
 
 TEST(VggNet, RefusesOtherImages) {
   auto model = make_model("vgg11", 2);
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([&] {
-        model(at::randn({2, 1, 32, 32}));
-      }),
+  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] {
+    model(at::randn({2, 1, 32, 32}));
+  }),
       "vgg11: takes images of [N, 3, height, width], not [2, 1, 32, 32]");
 }
 

@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/nn/weights_fixture.h"
+#include "tests/support/message_of.h"
 #include <ATen/ops/ones.h>
 
 #include "lockstep/nn/models/model.h"
-
-#include "tests/nn/weights_fixture.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::nn {
 namespace {
@@ -27,8 +26,7 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
   other.insert("net2.bias", at::ones({5}, at::kLong));
   other.insert("net3.bias", at::ones({1}));
   const std::string path = written(other);
-  EXPECT_EQ(
-      lockstep::testing::message_of<DataError>([&] { load_weights(*model, path); }),
+  EXPECT_EQ(lockstep::testing::message_of<DataError>([&] { load_weights(*model, path); }),
       "load_weights: " + path +
           ": the weights do not fit the model; nothing was loaded:\n"
           "  missing in the file: net2.weight\n"
@@ -47,8 +45,7 @@ TEST_F(WeightsThatDiffer, OfANewHeadAreKept) {
   const auto report =
       load_weights(*model, file(), {.resizable = {"net2.weight", "net2.bias"}, .only = {}});
   EXPECT_EQ(report.loaded, 2);
-  EXPECT_EQ(
-      remarks_text(report),
+  EXPECT_EQ(remarks_text(report),
       "  kept the model's net2.weight: here [5, 10] float32, in the file [7, 10] float32\n"
       "  kept the model's net2.bias: here [5] float32, in the file [7] float32\n");
   const auto after = named_state(*model);

@@ -1,16 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <gtest/gtest.h>
 #include <string>
 
-#include <gtest/gtest.h>
-
+#include "tests/support/temporary_folder.h"
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
-
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::nn {
 

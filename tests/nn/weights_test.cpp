@@ -4,10 +4,12 @@
 #include "lockstep/nn/weights.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/nn/model_inputs.h"
+#include "tests/nn/weights_fixture.h"
+#include "tests/support/message_of.h"
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -20,10 +22,6 @@
 #include "lockstep/formats/weights/weight_file.h"
 #include "lockstep/nn/models/model.h"
 
-#include "tests/nn/model_inputs.h"
-#include "tests/nn/weights_fixture.h"
-#include "tests/support/message_of.h"
-
 namespace lockstep::nn {
 namespace {
 
@@ -34,10 +32,8 @@ using ::testing::StartsWith;
 TEST_F(Weights, AreListedInPythonsOrderW9) {
   const auto keys = named_state(*make_model("resnet18", 3)).keys();
   EXPECT_EQ(keys.size(), 122U);
-  EXPECT_THAT(
-      (std::vector<std::string>(keys.begin(), keys.begin() + 8)),
-      ElementsAre(
-          "conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
+  EXPECT_THAT((std::vector<std::string>(keys.begin(), keys.begin() + 8)),
+      ElementsAre("conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
           "bn1.num_batches_tracked", "layer1.0.conv1.weight", "layer1.0.bn1.weight"));
   EXPECT_THAT(
       (std::vector<std::string>(keys.end() - 2, keys.end())), ElementsAre("fc.weight", "fc.bias"));
@@ -134,8 +130,7 @@ TEST_F(Weights, AreConvertedBetweenFloatsAndThisIsSaid) {
   other.insert("net2.weight", at::full({5, 10}, 1.0 / 3, at::kDouble));
   other.insert("net2.bias", at::full({5}, 4, at::kHalf));
   const auto report = load_weights(*model, written(other));
-  EXPECT_EQ(
-      remarks_text(report),
+  EXPECT_EQ(remarks_text(report),
       "  converted 1 tensors from bfloat16 to float32\n"
       "  converted 2 tensors from float16 to float32\n"
       "  converted 1 tensors from float64 to float32\n");
@@ -166,8 +161,7 @@ TEST_F(Weights, WithoutCountersOfBatchesAreTakenAndThisIsSaid) {
   }
   const auto report = load_weights(*model, written(copies(old)));
   EXPECT_EQ(report.kept.size(), 20U);
-  EXPECT_THAT(
-      remarks_text(report),
+  EXPECT_THAT(remarks_text(report),
       StartsWith("  kept the model's bn1.num_batches_tracked: here [] int64, in the file none\n"));
   EXPECT_EQ(named_state(*model)["bn1.num_batches_tracked"].item<std::int64_t>(), 1);
 }

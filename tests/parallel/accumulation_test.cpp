@@ -1,21 +1,19 @@
 // Gradients that accumulate locally and are averaged later: without a backward, over several
 // forwards, for tensors that are no one module's. Case D5 of the conformance list.
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
 
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
+#include "three_layers.h"
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
-#include "three_layers.h"
 
 namespace lockstep {
 namespace {
@@ -164,9 +162,8 @@ TEST(GradientSync, NamesOfSeveralModulesCarryTheirPrefixes) {
     Linear layer(1 + group.rank(), 1);
     ReplicatedState state;
     state.add(*layer, "stage1.");
-    EXPECT_THAT(
-        testing::message_of<InvalidArgument>(
-            [&] { const GradientSync sync(state, group, Options()); }),
+    EXPECT_THAT(testing::message_of<InvalidArgument>(
+                    [&] { const GradientSync sync(state, group, Options()); }),
         HasSubstr("stage1.weight Float [1, 2] on rank 1"));
   });
 }

@@ -3,21 +3,19 @@
 
 #include "lockstep/parallel/ddp/comm_hook.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <memory>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -159,25 +157,22 @@ TEST(CommHook, J7ASecondHookIsAnError) {
   run_ranks(2, [](ProcessGroup group) {
     auto net = wide_layers(1);
     DistributedDataParallel model(net, group, Options().comm_hook(all_reduce_hook));
-    EXPECT_THAT(
-        message_of<std::exception>([&] { model.register_comm_hook(fp16_compress_hook); }),
+    EXPECT_THAT(message_of<std::exception>([&] { model.register_comm_hook(fp16_compress_hook); }),
         HasSubstr("there is a communication hook already"));
     EXPECT_THROW(model.register_comm_hook(nullptr), InvalidArgument);
   });
 }
 
 TEST(CommHook, AnErrorOfAHookReachesTheCallerOfBackward) {
-  EXPECT_THROW(
-      run_ranks(
-          2,
-          [](ProcessGroup group) {
-            Linear net(1, 1);
-            DistributedDataParallel model(
-                net, group, Options().comm_hook([](const GradientBucket&) -> CommStep {
-                  throw std::domain_error("hook");
-                }));
-            model(torch::ones({1, 1})).sum().backward();
-          }),
+  EXPECT_THROW(run_ranks(2,
+                   [](ProcessGroup group) {
+                     Linear net(1, 1);
+                     DistributedDataParallel model(
+                         net, group, Options().comm_hook([](const GradientBucket&) -> CommStep {
+                           throw std::domain_error("hook");
+                         }));
+                     model(torch::ones({1, 1})).sum().backward();
+                   }),
       std::domain_error);
 }
 
@@ -193,8 +188,7 @@ TEST(CommHook, StepsOfAllBucketsComeInOneOrder) {
                 return {bucket.group.all_reduce(bucket.memory, ReduceOp::kMean)};
               }};
     };
-    DistributedDataParallel model(
-        net, group,
+    DistributedDataParallel model(net, group,
         Options().comm_hook(hook).find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(
             1));
     // Rank 1 leaves the last layer out: its first bucket is full only at the end of backward.

@@ -3,12 +3,13 @@
 
 #include "lockstep/parallel/distributed_data_parallel.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <mutex>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -18,9 +19,6 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -160,8 +158,7 @@ TEST(DistributedDataParallel, D3EveryRankTakesRankZerosParametersAndBuffers) {
     model(torch::zeros(
         {2, 4}));  // takes rank 0's 20, then moves a tenth of the way to the batch's mean
     expect_same_on_all_ranks(net->named_buffers()["1.running_mean"], group);
-    EXPECT_EQ(
-        net->named_buffers()["1.num_batches_tracked"].item<std::int64_t>(),
+    EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].item<std::int64_t>(),
         before.item<std::int64_t>() + 1);
   });
 }
@@ -228,15 +225,13 @@ TEST(DistributedDataParallel, D11AnotherNumberOfParametersIsRefusedOnEveryRank) 
 }
 
 TEST(DistributedDataParallel, D14AnExceptionInForwardArrivesAsItIs) {
-  EXPECT_THROW(
-      run_ranks(
-          2,
-          [](ProcessGroup group) {
-            Linear net(2, 1);
-            DistributedDataParallel model(net, group);
-            if (group.rank() == 1) throw std::domain_error("forward");
-            model(torch::ones({1, 2})).sum().backward();
-          }),
+  EXPECT_THROW(run_ranks(2,
+                   [](ProcessGroup group) {
+                     Linear net(2, 1);
+                     DistributedDataParallel model(net, group);
+                     if (group.rank() == 1) throw std::domain_error("forward");
+                     model(torch::ones({1, 2})).sum().backward();
+                   }),
       std::domain_error);
 }
 

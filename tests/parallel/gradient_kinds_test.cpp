@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
@@ -12,9 +14,6 @@
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {

@@ -2,23 +2,21 @@
 // gradients, exceptions. Cases D8 and D14 of the conformance list, restated from PyTorch's
 // distributed_test.py.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <map>
 #include <string>
 #include <tuple>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
+#include "three_layers.h"
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
-#include "three_layers.h"
 
 namespace lockstep {
 namespace {
@@ -195,10 +193,9 @@ TEST(GraphShapes, AnExceptionInBackwardIsToldAtTheNextForward) {
     net->first->weight.register_hook(
         [](const torch::Tensor&) -> torch::Tensor { throw std::domain_error("backward"); });
     EXPECT_THROW(out.sum().backward(), std::exception);
-    EXPECT_THAT(
-        message_of<std::exception>([&] {
-          model(torch::ones({1, 1}), false);
-        }),
+    EXPECT_THAT(message_of<std::exception>([&] {
+      model(torch::ones({1, 1}), false);
+    }),
         HasSubstr("an earlier backward of rank"));
   });
 }

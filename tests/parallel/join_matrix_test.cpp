@@ -1,12 +1,13 @@
 // Ranks with unequal numbers of inputs in every combination: cases J3 and J4 of the conformance
 // list, restated from PyTorch's distributed_test.py.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
@@ -15,9 +16,6 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -110,8 +108,8 @@ struct TasksImpl : torch::nn::Module {
 };
 TORCH_MODULE(Tasks);
 
-const std::vector<Uneven> kMatrix = {{1, 0, 2, 1}, {1, 0, 3, 1}, {2, 0, 10, 1},
-                                     {1, 5, 2, 1}, {1, 5, 3, 2}, {2, 5, 10, 3}};
+const std::vector<Uneven> kMatrix = {
+    {1, 0, 2, 1}, {1, 0, 3, 1}, {2, 0, 10, 1}, {1, 5, 2, 1}, {1, 5, 3, 2}, {2, 5, 10, 3}};
 
 TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
   for (const Uneven& row : kMatrix) {

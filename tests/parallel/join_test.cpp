@@ -3,21 +3,19 @@
 
 #include "lockstep/parallel/ddp/join.h"
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
 
+#include "replica_checks.h"
+#include "tests/support/expected_numbers.h"
+#include "tests/support/message_of.h"
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/expected_numbers.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -108,9 +106,8 @@ TEST(Join, J5CollectivesAreShadowed) {
   for (const int size : {1, 2, 3, 4}) {
     run_ranks(size, [&](ProcessGroup group) {
       Join join(group);
-      const auto all_reduce = join.add("all_reduce", [&](const Join::Participants&) {
-        group.all_reduce(torch::zeros({1})).wait();
-      });
+      const auto all_reduce = join.add("all_reduce",
+          [&](const Join::Participants&) { group.all_reduce(torch::zeros({1})).wait(); });
       float total = 0;
       for (int step = 0; step < 3 + group.rank(); ++step) {
         join.announce(all_reduce);
@@ -151,8 +148,7 @@ TEST(Join, RanksThatDoDifferentThingsAreTold) {
     Join join(group);
     const auto a = join.add("first", [](const Join::Participants&) {});
     const auto b = join.add("second", [](const Join::Participants&) {});
-    EXPECT_THAT(
-        message_of<std::exception>([&] { join.announce(group.rank() == 0 ? a : b); }),
+    EXPECT_THAT(message_of<std::exception>([&] { join.announce(group.rank() == 0 ? a : b); }),
         HasSubstr("rank 0 announces first and rank 1 announces second"));
     EXPECT_THROW(join.announce(2), InvalidArgument);
   });

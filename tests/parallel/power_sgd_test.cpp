@@ -2,10 +2,11 @@
 
 #include "lockstep/parallel/ddp/power_sgd.h"
 
+#include <gtest/gtest.h>
 #include <memory>
 
-#include <gtest/gtest.h>
-
+#include "replica_checks.h"
+#include "tests/support/expected_numbers.h"
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -13,9 +14,6 @@
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/expected_numbers.h"
 
 namespace lockstep {
 namespace {
@@ -208,8 +206,7 @@ TEST(PowerSgd, ItsMemoryOutlivesARebuildOfBuckets) {
           parameter.copy_(formula(0, 0, 0, parameter.numel()).view(parameter.sizes()));
       }
       const PowerSgd hook(PowerSgdOptions().start_step(0));
-      DistributedDataParallel model(
-          net, group,
+      DistributedDataParallel model(net, group,
           Options().comm_hook(hook).first_bucket_bytes(bucket_bytes).bucket_bytes(bucket_bytes));
       torch::optim::SGD optimizer(net->parameters(), 0.01);
       for (int step = 0; step < 6; ++step) {

@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "../comm/group_factory.h"
+#include "replica_checks.h"
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/parallel/ddp/power_sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "../comm/group_factory.h"
-#include "replica_checks.h"
 
 namespace lockstep {
 namespace {
@@ -25,16 +24,14 @@ using torch::nn::LinearOptions;
 
 class ProcessBackends : public ::testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    Backends, ProcessBackends, ::testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessBackends, ::testing::Values("shm", "gloo"),
     [](const ::testing::TestParamInfo<const char*>& backend) {
       return std::string(backend.param);
     });
 
 void expect_average_with(const CommHook& hook, const ProcessGroup& group) {
   Linear net(LinearOptions(30, 20).bias(true));
-  DistributedDataParallel model(
-      net, group,
+  DistributedDataParallel model(net, group,
       DistributedDataParallelOptions().comm_hook(hook).first_bucket_bytes(1).bucket_bytes(1));
   for (int step = 0; step < 3; ++step) {
     net->zero_grad();

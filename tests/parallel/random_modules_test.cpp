@@ -1,10 +1,9 @@
 // A property: whatever the module, the batch, the number of ranks and the options, data-parallel
 // training equals one process on the whole batch.
 
+#include <gtest/gtest.h>
 #include <random>
 #include <string>
-
-#include <gtest/gtest.h>
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>

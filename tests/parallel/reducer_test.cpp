@@ -5,9 +5,8 @@
 #include "lockstep/parallel/ddp/reducer.h"
 
 #include <algorithm>
-#include <numeric>
-
 #include <gtest/gtest.h>
+#include <numeric>
 
 #include <torch/nn/modules/linear.h>
 
@@ -32,9 +31,8 @@ std::pair<Indices, std::vector<std::size_t>> cut(
   std::vector<std::size_t> order(shapes.size());
   std::iota(order.begin(), order.end(), 0);
   auto plans = cut_buckets(shapes, order, limits);
-  std::sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
-    return a.parameters[0] < b.parameters[0];
-  });
+  std::sort(plans.begin(), plans.end(),
+      [](const auto& a, const auto& b) { return a.parameters[0] < b.parameters[0]; });
   std::pair<Indices, std::vector<std::size_t>> result;
   for (const BucketPlan& plan : plans) {
     result.first.push_back(plan.parameters);
@@ -118,8 +116,7 @@ TEST(ReducerReport, TheHiddenShareIsWhatWasNotExposed) {
 
 TEST(ReducerReport, OneLineTellsAll) {
   const ReducerReport report{4, 2, std::size_t{3} << 19, true, true, 0.04, 0.01};
-  EXPECT_EQ(
-      report.to_string(),
+  EXPECT_EQ(report.to_string(),
       "4 passes, 2 buckets, 1.5 MiB a pass, rebuilt, 10.0 ms of communication a pass, 75 % of it "
       "hidden behind backward");
   EXPECT_EQ(ReducerReport{}.to_string(), "0 passes, 0 buckets, 0.0 MiB a pass, as first cut");

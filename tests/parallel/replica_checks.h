@@ -1,8 +1,7 @@
 #pragma once
 
-#include <vector>
-
 #include <gtest/gtest.h>
+#include <vector>
 
 #include <torch/types.h>
 

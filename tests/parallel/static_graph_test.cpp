@@ -1,22 +1,20 @@
 // Checkpointed parts, shared layers, and graphs that are the same in every pass: cases D9 and D10
 // of the conformance list, restated from PyTorch's distributed_test.py.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
+#include "three_layers.h"
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
-#include "three_layers.h"
 
 namespace lockstep {
 namespace {

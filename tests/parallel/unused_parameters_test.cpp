@@ -2,11 +2,13 @@
 // conformance list.
 // Parameters and buffers that each rank keeps to itself: case D12 of the conformance list.
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
 
+#include "replica_checks.h"
+#include "tests/support/message_of.h"
+#include "three_layers.h"
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -15,10 +17,6 @@
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "replica_checks.h"
-#include "tests/support/message_of.h"
-#include "three_layers.h"
 
 namespace lockstep {
 namespace {
@@ -167,8 +165,7 @@ TEST(Ignored, D12EachRankKeepsWhatIsIgnored) {
       net->zero_grad();
       model(constant({1, 1}, group.rank() + 1)).sum().backward();
       const float first = net->fc1->weight.item<float>();
-      EXPECT_FLOAT_EQ(
-          net->fc2->weight.grad().sum().item<float>(),
+      EXPECT_FLOAT_EQ(net->fc2->weight.grad().sum().item<float>(),
           first * static_cast<float>((group.rank() + 1) * (group.rank() + 1)))
           << "its own, not the average";
       EXPECT_EQ(net->fc1->weight.grad().item<float>(), (1 * 1 + 2 * 2) / 2.0f);
@@ -181,9 +178,8 @@ TEST(Ignored, D12EachRankKeepsWhatIsIgnored) {
 TEST(Ignored, D12APatternThatFitsNothingIsAnError) {
   run_ranks(2, [](ProcessGroup group) {
     OwnHead net(1);
-    EXPECT_THAT(
-        message_of<std::exception>(
-            [&] { DistributedDataParallel(net, group, Options().ignored({"fc3.*"})); }),
+    EXPECT_THAT(message_of<std::exception>(
+                    [&] { DistributedDataParallel(net, group, Options().ignored({"fc3.*"})); }),
         HasSubstr("to be ignored is fc3.*, but no parameter or buffer has such a name"));
   });
 }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <stdexcept>
-#include <thread>
-
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdexcept>
+#include <thread>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"

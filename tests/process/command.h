@@ -3,14 +3,13 @@
 #include <chrono>
 #include <functional>
 #include <string>
-#include <vector>
-
 #include <sys/types.h>
-
-#include "lockstep/launch/child_process.h"
+#include <vector>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/support/words.h"
+
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::testing {
 

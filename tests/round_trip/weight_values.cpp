@@ -6,7 +6,6 @@
 // bytes]}.
 #include <bit>
 #include <iostream>
-
 #include <nlohmann/json.hpp>
 #include <zlib.h>
 
@@ -34,9 +33,8 @@ struct Spelling {
   json operator()(const lockstep::TorchDict& dict) const {
     json items = json::array();
     for (const auto& [key, value] : dict.items) {
-      items.push_back(json::array(
-          {std::visit([](const auto& name) { return json(name); }, key),
-           std::visit(*this, value.content)}));
+      items.push_back(json::array({std::visit([](const auto& name) { return json(name); }, key),
+          std::visit(*this, value.content)}));
     }
     return {{"dict", items}};
   }

@@ -1,11 +1,10 @@
 #pragma once
 
 #include <fstream>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace lockstep::testing {
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <string>
-
 #include <gtest/gtest.h>
+#include <string>
 
 namespace lockstep::testing {
 

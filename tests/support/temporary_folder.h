@@ -6,10 +6,9 @@
 #include <fstream>
 #include <span>
 #include <sstream>
+#include <stdlib.h>
 #include <string>
 #include <vector>
-
-#include <stdlib.h>
 
 #include "lockstep/core/file_descriptor.h"
 

@@ -1,8 +1,7 @@
 #include <array>
 #include <chrono>
-#include <thread>
-
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/stopwatch.h"

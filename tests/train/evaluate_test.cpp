@@ -1,10 +1,9 @@
 #include "lockstep/train/evaluate.h"
 
 #include <cmath>
+#include <gtest/gtest.h>
 #include <memory>
 #include <utility>
-
-#include <gtest/gtest.h>
 
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/zeros.h>
@@ -18,12 +17,11 @@ namespace {
 
 // Images of one pixel whose value, 0 to 9, says the class that `forward` answers with.
 data::InMemoryImages answers(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels) {
-  return data::InMemoryImages(
-      {.name = "answers",
-       .shape = {.channels = 1, .height = 1, .width = 1},
-       .classes = 10,
-       .pixels = std::move(pixels),
-       .labels = std::move(labels)});
+  return data::InMemoryImages({.name = "answers",
+      .shape = {.channels = 1, .height = 1, .width = 1},
+      .classes = 10,
+      .pixels = std::move(pixels),
+      .labels = std::move(labels)});
 }
 
 const LoaderOptions kUnscaled = {.normalization = {.mean = {0.0F}, .std = {1.0F / 255}}};

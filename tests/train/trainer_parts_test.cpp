@@ -1,17 +1,16 @@
 // The parts of the trainer, each alone, on one rank.
 
 #include <filesystem>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <vector>
+
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/epoch_loop.h"
 #include "lockstep/train/validator.h"
-
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -9,9 +9,9 @@ namespace lockstep::bench {
 /// A collective that can be measured.
 enum class Collective { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
 
-inline constexpr std::array kCollectives{Collective::kAllReduce,     Collective::kReduce,
-                                         Collective::kBroadcast,     Collective::kAllGather,
-                                         Collective::kReduceScatter, Collective::kAllToAll};
+inline constexpr std::array kCollectives{Collective::kAllReduce, Collective::kReduce,
+    Collective::kBroadcast, Collective::kAllGather, Collective::kReduceScatter,
+    Collective::kAllToAll};
 
 /// Returns the name that ProcessGroup calls it by: `all_reduce`.
 const char* name_of(Collective collective);

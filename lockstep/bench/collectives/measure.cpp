@@ -70,8 +70,7 @@ TimedWay collective_way(
   return {group, [operands] { operands->run(); }};
 }
 
-std::vector<SweepLine> measure_size(
-    const Sweep& sweep, Collective collective, std::int64_t bytes,
+std::vector<SweepLine> measure_size(const Sweep& sweep, Collective collective, std::int64_t bytes,
     const std::vector<ProcessGroup>& groups) {
   std::vector<TimedWay> ways;
   for (const ProcessGroup& group : groups) {
@@ -85,24 +84,22 @@ std::vector<SweepLine> measure_size(
   const std::vector<double> copy_seconds = ways.back().agreed();
   std::vector<SweepLine> lines;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    lines.push_back(
-        {.collective = collective,
-         .backend = groups[i].backend_name(),
-         .group_memory = sweep.group_memory,
-         .ranks = groups[i].size(),
-         .bytes = bytes,
-         .calls = ways[i].calls(),
-         .seconds = ways[i].agreed(),
-         .copy_seconds = copy_seconds,
-         .checked = sweep.check});
+    lines.push_back({.collective = collective,
+        .backend = groups[i].backend_name(),
+        .group_memory = sweep.group_memory,
+        .ranks = groups[i].size(),
+        .bytes = bytes,
+        .calls = ways[i].calls(),
+        .seconds = ways[i].agreed(),
+        .copy_seconds = copy_seconds,
+        .checked = sweep.check});
   }
   return lines;
 }
 
 }  // namespace
 
-std::vector<SweepLine> measure(
-    const Sweep& sweep, const std::vector<ProcessGroup>& groups,
+std::vector<SweepLine> measure(const Sweep& sweep, const std::vector<ProcessGroup>& groups,
     const std::function<void(const SweepLine&)>& tell) {
   // Threads that OpenMP keeps after a loop would spin on the cores that the ranks need.
   at::set_num_threads(1);

@@ -16,8 +16,7 @@ namespace lockstep::bench {
 /// value is the time of one call of the slowest rank. Repeats of the groups, and of copying as many
 /// bytes within memory, take turns, so that whatever disturbs the machine meets all alike. Throws
 /// Error for a wrong result, and what collectives throw.
-std::vector<SweepLine> measure(
-    const Sweep& sweep, const std::vector<ProcessGroup>& groups,
+std::vector<SweepLine> measure(const Sweep& sweep, const std::vector<ProcessGroup>& groups,
     const std::function<void(const SweepLine&)>& tell = {});
 
 }  // namespace lockstep::bench

@@ -92,10 +92,10 @@ void Operands::check() const {
   const float* const results = result().data_ptr<float>();
   for (std::int64_t i = 0; i < result().numel(); ++i) {
     if (results[i] == expected(i)) continue;
-    throw Error(concat(
-        "collectives: a wrong result of ", name_of(collective_), " over ", group_.backend_name(),
-        ", message of ", elements() * static_cast<std::int64_t>(sizeof(float)), " bytes, rank ",
-        group_.rank(), ": element ", i, " is ", results[i], ", not ", expected(i)));
+    throw Error(concat("collectives: a wrong result of ", name_of(collective_), " over ",
+        group_.backend_name(), ", message of ",
+        elements() * static_cast<std::int64_t>(sizeof(float)), " bytes, rank ", group_.rank(),
+        ": element ", i, " is ", results[i], ", not ", expected(i)));
   }
   clear();
 }

@@ -28,23 +28,19 @@ void check_lists(const Sweep& sweep) {
   check(!sweep.backends.empty(), "collectives: --backend names no backend");
   check(!has_twice(sweep.backends), "collectives: --backend names one twice");
   const auto threads = std::find(sweep.backends.begin(), sweep.backends.end(), "threads");
-  check(
-      threads == sweep.backends.end() || sweep.backends.size() == 1,
+  check(threads == sweep.backends.end() || sweep.backends.size() == 1,
       "collectives: --backend threads cannot be measured beside others, for its ranks are threads "
       "of one process; measure it by a command of its own");
 }
 
 void check_sizes(const Sweep& sweep, int ranks) {
-  check(
-      sweep.min_bytes >= kElementBytes * ranks,
+  check(sweep.min_bytes >= kElementBytes * ranks,
       "collectives: --min-bytes must have a number of 4 bytes for each of ", ranks,
       " ranks: ", sweep.min_bytes);
-  check(
-      sweep.max_bytes >= sweep.min_bytes && sweep.max_bytes <= kMostBytes,
+  check(sweep.max_bytes >= sweep.min_bytes && sweep.max_bytes <= kMostBytes,
       "collectives: --max-bytes must be from --min-bytes, ", sweep.min_bytes,
       ", to 64G: ", sweep.max_bytes);
-  check(
-      sweep.factor >= 2 && sweep.factor <= 1024,
+  check(sweep.factor >= 2 && sweep.factor <= 1024,
       "collectives: --factor must be 2 to 1024: ", sweep.factor);
 }
 
@@ -52,15 +48,12 @@ void check_sizes(const Sweep& sweep, int ranks) {
 
 void check_sweep(const Sweep& sweep, int ranks) {
   check_lists(sweep);
-  check(
-      ranks > 1,
+  check(ranks > 1,
       "collectives: one rank alone has nobody to talk to; give --nproc-per-node 2 or more");
   check_sizes(sweep, ranks);
-  check(
-      sweep.warmup >= 1 && sweep.warmup <= kMostRepeats,
+  check(sweep.warmup >= 1 && sweep.warmup <= kMostRepeats,
       "collectives: --warmup must be 1 or more: ", sweep.warmup);
-  check(
-      sweep.iterations >= 1 && sweep.iterations <= kMostRepeats,
+  check(sweep.iterations >= 1 && sweep.iterations <= kMostRepeats,
       "collectives: --iterations must be 1 or more: ", sweep.iterations);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/statistics/median.h"
@@ -47,28 +46,19 @@ double SweepLine::bus_bandwidth() const {
 }
 
 std::string to_json(const SweepLine& line) {
-  const nlohmann::ordered_json object = {
-      {"v", 1},
-      {"op", name_of(line.collective)},
-      {"backend", line.backend},
-      {"memory", line.group_memory ? "group" : "ordinary"},
-      {"ranks", line.ranks},
-      {"bytes", line.bytes},
-      {"calls", line.calls},
-      {"seconds", line.median_seconds()},
-      {"algorithm_bandwidth", line.algorithm_bandwidth()},
-      {"bus_bandwidth", line.bus_bandwidth()},
-      {"repeat_seconds", line.seconds},
-      {"copy_seconds", line.copy_seconds},
-      {"checked", line.checked}};
+  const nlohmann::ordered_json object = {{"v", 1}, {"op", name_of(line.collective)},
+      {"backend", line.backend}, {"memory", line.group_memory ? "group" : "ordinary"},
+      {"ranks", line.ranks}, {"bytes", line.bytes}, {"calls", line.calls},
+      {"seconds", line.median_seconds()}, {"algorithm_bandwidth", line.algorithm_bandwidth()},
+      {"bus_bandwidth", line.bus_bandwidth()}, {"repeat_seconds", line.seconds},
+      {"copy_seconds", line.copy_seconds}, {"checked", line.checked}};
   return object.dump();
 }
 
 SweepLine parse_sweep_line(std::string_view text, const std::string& where) {
   const nlohmann::json object = parse_strict_json(text, where);
   const JsonFields fields(object, where);
-  return {
-      .collective = collective_of(fields),
+  return {.collective = collective_of(fields),
       .backend = fields.text("backend"),
       .group_memory = fields.text("memory") == "group",
       .ranks = fields.small_count("ranks", 1),
@@ -91,18 +81,16 @@ std::vector<SweepLine> read_sweep(const std::filesystem::path& path) {
 }
 
 std::string sweep_table(const std::vector<SweepLine>& lines) {
-  TextTable table(
-      {"op", "backend", "memory", "bytes", "calls", "median [us]", "least [us]", "most [us]",
-       "algorithm [GB/s]", "bus [GB/s]", "copy [us]"},
+  TextTable table({"op", "backend", "memory", "bytes", "calls", "median [us]", "least [us]",
+                      "most [us]", "algorithm [GB/s]", "bus [GB/s]", "copy [us]"},
       {true, true, true, false, false, false, false, false, false, false, false});
   for (const SweepLine& line : lines) {
     const auto [least, most] = std::minmax_element(line.seconds.begin(), line.seconds.end());
-    table.add_row(
-        {name_of(line.collective), line.backend, line.group_memory ? "group" : "ordinary",
-         std::to_string(line.bytes), std::to_string(line.calls),
-         cell(line.median_seconds() * kMicro, 2), cell(*least * kMicro, 2), cell(*most * kMicro, 2),
-         cell(line.algorithm_bandwidth() * kGiga, 3), cell(line.bus_bandwidth() * kGiga, 3),
-         cell(line.median_copy_seconds() * kMicro, 2)});
+    table.add_row({name_of(line.collective), line.backend, line.group_memory ? "group" : "ordinary",
+        std::to_string(line.bytes), std::to_string(line.calls),
+        cell(line.median_seconds() * kMicro, 2), cell(*least * kMicro, 2), cell(*most * kMicro, 2),
+        cell(line.algorithm_bandwidth() * kGiga, 3), cell(line.bus_bandwidth() * kGiga, 3),
+        cell(line.median_copy_seconds() * kMicro, 2)});
   }
   return table.text();
 }

@@ -52,9 +52,8 @@ std::string reason_of(const CellResult& cell) {
 
 CellResult result_of(const StudyCell& cell, std::vector<Sample> samples) {
   CellResult result{.cell = cell, .samples = std::move(samples), .estimates = {}, .reason = {}};
-  std::sort(result.samples.begin(), result.samples.end(), [](const Sample& a, const Sample& b) {
-    return a.round < b.round;
-  });
+  std::sort(result.samples.begin(), result.samples.end(),
+      [](const Sample& a, const Sample& b) { return a.round < b.round; });
   result.estimates = estimates_of(result);
   result.reason = reason_of(result);
   for (const Sample& sample : result.samples) {

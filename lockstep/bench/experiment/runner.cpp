@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <iostream>
-#include <system_error>
-
 #include <signal.h>
+#include <system_error>
 
 #include "lockstep/bench/experiment/cell_order.h"
 #include "lockstep/bench/experiment/sample_log.h"
@@ -41,14 +40,12 @@ std::string replaced(std::string text, const std::string& name, const std::strin
 void check_goes_on(const Study& study, const SampleLog& log, const fs::path& path) {
   for (const Sample& sample : log.samples()) {
     if (sample.study != study.name || !sample.not_measurable.empty()) continue;
-    const auto cell = std::find_if(
-        study.cells.begin(), study.cells.end(),
+    const auto cell = std::find_if(study.cells.begin(), study.cells.end(),
         [&](const StudyCell& each) { return each.id == sample.cell; });
     const char* const what = cell == study.cells.end()           ? ", which is not measured now"
                              : words_of(*cell) != sample.command ? ", made by another command"
                                                                  : nullptr;
-    check(
-        what == nullptr, "bench: ", path.string(), " holds samples of ", study.name, "'s cell ",
+    check(what == nullptr, "bench: ", path.string(), " holds samples of ", study.name, "'s cell ",
         sample.cell, what == nullptr ? "" : what,
         "; go on with the flags of then, or use another --output");
   }
@@ -76,8 +73,7 @@ std::vector<int> cpus_of(const StudyCell& cell) {
 /// Says what is known of a sample before it is taken.
 Sample blank_sample(const Study& study, const StudyCell& cell, int round, int cores) {
   const int own = cell.cores == 0 ? cores : std::min(cores, cell.cores);
-  Sample sample{
-      .study = study.name,
+  Sample sample{.study = study.name,
       .cell = cell.id,
       .round = round,
       .time = utc_now(),
@@ -200,8 +196,7 @@ class Runner {
     std::vector<std::string> arguments;
     for (const std::string& argument : cell.command) arguments.push_back(placed(argument));
     arguments.insert(arguments.end(), {"--output", run.string()});
-    return {
-        .program = program_of(cell),
+    return {.program = program_of(cell),
         .arguments = std::move(arguments),
         .environment = environment_of(cell),
         .cpus = cpus_of(cell),

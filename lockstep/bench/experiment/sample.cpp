@@ -1,7 +1,6 @@
 #include "lockstep/bench/experiment/sample.h"
 
 #include <cmath>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
@@ -33,21 +32,13 @@ double seconds_of(const JsonFields& fields, const char* key) {
 std::string to_json(const Sample& sample) {
   OrderedJson values = OrderedJson::object();
   for (const auto& [name, value] : sample.values) values[name] = number(value);
-  const OrderedJson line = {
-      {"v", kVersion},
-      {"study", sample.study},
-      {"cell", sample.cell},
-      {"round", sample.round},
-      {"time", text_or_null(sample.time)},
-      {"settings", OrderedJson(sample.settings)},
-      {"command", OrderedJson(sample.command)},
-      {"places", sample.places},
-      {"oversubscribed", sample.oversubscribed},
-      {"values", values},
+  const OrderedJson line = {{"v", kVersion}, {"study", sample.study}, {"cell", sample.cell},
+      {"round", sample.round}, {"time", text_or_null(sample.time)},
+      {"settings", OrderedJson(sample.settings)}, {"command", OrderedJson(sample.command)},
+      {"places", sample.places}, {"oversubscribed", sample.oversubscribed}, {"values", values},
       {"seconds", number(sample.seconds)},
       {"calibration_seconds", number(sample.calibration_seconds)},
-      {"other_share", number(sample.other_share)},
-      {"code", sample.code},
+      {"other_share", number(sample.other_share)}, {"code", sample.code},
       {"failure", text_or_null(sample.failure)},
       {"not_measurable", text_or_null(sample.not_measurable)}};
   return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
@@ -58,8 +49,7 @@ Sample parse_sample(std::string_view text, const std::string& where) {
   const JsonFields fields(object, where);
   if (const auto version = fields.count("v"); version != kVersion)
     throw DataError(concat(where, ": v is ", version, "; this program reads ", kVersion));
-  Sample sample{
-      .study = fields.text("study"),
+  Sample sample{.study = fields.text("study"),
       .cell = fields.text("cell"),
       .round = fields.small_count("round", 1),
       .time = fields.text_if("time").value_or(""),

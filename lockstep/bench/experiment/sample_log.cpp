@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <map>
-#include <tuple>
-#include <utility>
-
 #include <fcntl.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <tuple>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/byte_stream.h"

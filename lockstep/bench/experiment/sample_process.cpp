@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -33,12 +32,11 @@ class Watched {
         signals_(signals),
         console_(STDOUT_FILENO, STDERR_FILENO),
         output_(route(command), route(command)),
-        child_(
-            {.program = command.program,
-             .arguments = command.arguments,
-             .environment = command.environment,
-             .cpus = command.cpus,
-             .guardian = &guardian_}) {
+        child_({.program = command.program,
+            .arguments = command.arguments,
+            .environment = command.environment,
+            .cpus = command.cpus,
+            .guardian = &guardian_}) {
     output_.connect(child_.take_output(), child_.take_errors());
   }
 

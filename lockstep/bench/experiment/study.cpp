@@ -19,8 +19,7 @@ bool is_file_name(const std::string& id) {
 }
 
 void check_cell(const StudyCell& cell, const std::string& where) {
-  check(
-      is_file_name(cell.id), where,
+  check(is_file_name(cell.id), where,
       ": an id must be of up to 200 letters, digits, '.', '_' and '-' and not begin with '.'");
   check(!cell.command.empty() || !cell.not_measurable.empty(), where, ": has no command");
   check(cell.places >= 1, where, ": needs at least 1 place, has ", cell.places);

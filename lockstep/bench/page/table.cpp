@@ -23,12 +23,10 @@ void check_table(const Table& table) {
   check(!table.columns.empty(), "table '", table.id, "': no columns");
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const std::vector<std::string>& cells = table.rows[row];
-    check(
-        cells.size() == table.columns.size(), "table '", table.id, "', row ", row, ": ",
+    check(cells.size() == table.columns.size(), "table '", table.id, "', row ", row, ": ",
         cells.size(), " cells under ", table.columns.size(), " columns");
     for (std::size_t column = 0; column < cells.size(); ++column) {
-      check(
-          cells[column].find_first_not_of(" \t\n") != std::string::npos, "table '", table.id,
+      check(cells[column].find_first_not_of(" \t\n") != std::string::npos, "table '", table.id,
           "', row ", row, ", column '", table.columns[column].head,
           "': the cell is empty; write why it has no value");
     }

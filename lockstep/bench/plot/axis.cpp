@@ -104,10 +104,9 @@ void label_categories(const std::vector<std::string>& categories, PlacedAxis& ax
   const auto every = static_cast<std::size_t>(std::ceil(kTickLine / slot));
   for (std::size_t i = 0; i < categories.size(); ++i) {
     if (axis.upright && i % every != 0) continue;
-    axis.ticks.push_back(
-        {axis.scale.place(static_cast<double>(i)),
-         axis.upright ? upright_lines(categories[i], most)
-                      : wrap(categories[i], slot - kGap, {kTickSize})});
+    axis.ticks.push_back({axis.scale.place(static_cast<double>(i)),
+        axis.upright ? upright_lines(categories[i], most)
+                     : wrap(categories[i], slot - kGap, {kTickSize})});
   }
 }
 

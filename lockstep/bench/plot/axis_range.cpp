@@ -35,9 +35,8 @@ std::optional<Range> values_of(const Figure& figure, bool vertical) {
 }
 
 bool has_bars(const Figure& figure) {
-  return std::any_of(figure.series.begin(), figure.series.end(), [](const Series& series) {
-    return series.style == Series::Style::kBars;
-  });
+  return std::any_of(figure.series.begin(), figure.series.end(),
+      [](const Series& series) { return series.style == Series::Style::kBars; });
 }
 
 bool is_one_value(Range range) {

@@ -30,9 +30,8 @@ Bar placed(const Point& point, double left, double width, const Scale& x, const 
 
 bool values_fit(const Figure& figure, const std::vector<Bar>& bars, double width) {
   return std::all_of(figure.series.begin(), figure.series.end(), is_bars) &&
-         std::all_of(bars.begin(), bars.end(), [&](const Bar& bar) {
-           return text_width(bar.value, {kValueSize}) + 2 <= width;
-         });
+         std::all_of(bars.begin(), bars.end(),
+             [&](const Bar& bar) { return text_width(bar.value, {kValueSize}) + 2 <= width; });
 }
 
 }  // namespace

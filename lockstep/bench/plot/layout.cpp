@@ -89,12 +89,8 @@ class Composer {
     layout_.x = x_axis(figure_, layout_.left, layout_.right);
     layout_.bars = place_bars(figure_, layout_.x.scale, layout_.y.scale);
     for (const Tick& tick : layout_.y.ticks) {
-      add_text(
-          {tick.lines.front(),
-           layout_.left - 8,
-           tick.place + kBaseline,
-           Anchor::kEnd,
-           {kTickSize}});
+      add_text({tick.lines.front(), layout_.left - 8, tick.place + kBaseline, Anchor::kEnd,
+          {kTickSize}});
     }
     for (const Bar& bar : layout_.bars) {
       if (bar.value.empty()) continue;
@@ -146,8 +142,7 @@ class Composer {
   }
 
   void add_remark_on_nothing() {
-    const bool nothing = std::all_of(
-        figure_.series.begin(), figure_.series.end(),
+    const bool nothing = std::all_of(figure_.series.begin(), figure_.series.end(),
         [](const Series& series) { return series.points.empty(); });
     if (!nothing) return;
     const double middle = (layout_.left + layout_.right) / 2;

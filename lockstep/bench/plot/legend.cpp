@@ -29,8 +29,7 @@ std::string shown_name(const Series& series) {
 }
 
 const Point* last_point(const Series& series) {
-  const auto furthest = std::max_element(
-      series.points.begin(), series.points.end(),
+  const auto furthest = std::max_element(series.points.begin(), series.points.end(),
       [](const Point& a, const Point& b) { return a.x < b.x; });
   return furthest == series.points.end() ? nullptr : &*furthest;
 }

@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kMinus = "\u2212";
 constexpr const char* kTimes = "\u00d7";
-constexpr std::array kSuperscripts{"\u2070", "\u00b9", "\u00b2", "\u00b3", "\u2074",
-                                   "\u2075", "\u2076", "\u2077", "\u2078", "\u2079"};
+constexpr std::array kSuperscripts{"\u2070", "\u00b9", "\u00b2", "\u00b3", "\u2074", "\u2075",
+    "\u2076", "\u2077", "\u2078", "\u2079"};
 constexpr double kMostPlain = 1e6;
 constexpr double kLeastPlain = 1e-3;
 constexpr int kMostDigits = 15;
@@ -90,9 +90,8 @@ double largest_of(const std::vector<double>& ticks) {
 
 // On a logarithmic axis each tick has digits of its own, but all have powers if one needs them.
 std::vector<std::string> logarithmic_texts(const std::vector<double>& ticks) {
-  const bool plain = std::all_of(ticks.begin(), ticks.end(), [](double tick) {
-    return tick >= kLeastPlain && tick < kMostPlain;
-  });
+  const bool plain = std::all_of(ticks.begin(), ticks.end(),
+      [](double tick) { return tick >= kLeastPlain && tick < kMostPlain; });
   std::vector<std::string> texts;
   for (const double tick : ticks) {
     const int exponent = exponent_of(tick * (1 + 1e-12));

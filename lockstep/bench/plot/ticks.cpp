@@ -111,8 +111,7 @@ Range nice_range(Range range, int most) {
   const Nice step = nice_number(range.high - range.low, most);
   // Half a step will do at the ends: a value just above a tick must not leave a step empty.
   const auto half_steps = [&](double value) { return 2 * value / step.value(); };
-  return {
-      step.times(std::floor(half_steps(range.low) + kSlack) / 2) + 0.0,
+  return {step.times(std::floor(half_steps(range.low) + kSlack) / 2) + 0.0,
       step.times(std::ceil(half_steps(range.high) - kSlack) / 2) + 0.0};
 }
 

@@ -26,16 +26,16 @@ struct Curve {
 
 constexpr Curve kLosses[] = {
     {"training", "train", [](const EpochHistory& epoch) { return epoch.train_loss; },
-     &Scores::loss},
+        &Scores::loss},
     {"validation", "val", [](const EpochHistory& epoch) { return epoch.val.loss; }, &Scores::loss},
     {"validation, averaged weights", "val-ema",
-     [](const EpochHistory& epoch) { return epoch.ema.loss; }, &Scores::loss}};
+        [](const EpochHistory& epoch) { return epoch.ema.loss; }, &Scores::loss}};
 constexpr Curve kAccuracies[] = {
     {"validation", "val", [](const EpochHistory& epoch) { return epoch.val.top1; }, &Scores::top1},
     {"validation, top-5", "val", [](const EpochHistory& epoch) { return epoch.val.top5; },
-     &Scores::top5},
+        &Scores::top5},
     {"validation, averaged weights", "val-ema",
-     [](const EpochHistory& epoch) { return epoch.ema.top1; }, &Scores::top1}};
+        [](const EpochHistory& epoch) { return epoch.ema.top1; }, &Scores::top1}};
 
 template <class Value>
 void add_fact(Facts& facts, const char* name, const std::optional<Value>& value) {
@@ -60,8 +60,7 @@ std::string outcome_of(const RunReport& run) {
   }
   const SummaryFacts& summary = *run.folder.summary;
   const std::string best = best_text(summary);
-  return concat(
-      "Stopped by ", summary.stopped_by, " at step ", summary.steps.value_or(0),
+  return concat("Stopped by ", summary.stopped_by, " at step ", summary.steps.value_or(0),
       best.empty() ? "" : ", best ", best, ".");
 }
 
@@ -75,8 +74,7 @@ Facts facts_of(const RunReport& run) {
   add_fact(facts, "batch size", summary.batch_size);
   add_fact(facts, "precision", summary.precision);
   add_fact(facts, "steps", summary.steps);
-  add_fact(
-      facts, "stopped by",
+  add_fact(facts, "stopped by",
       run.folder.summary ? summary.stopped_by : "still running, or its processes were killed");
   add_fact(facts, "best", best_text(summary));
   const auto test = summary.test.top1 ? summary.test.top1 : run.history.test.top1;
@@ -90,8 +88,7 @@ Facts facts_of(const RunReport& run) {
 }
 
 page::Table facts_table(const RunReport& run) {
-  return {
-      .id = "facts",
+  return {.id = "facts",
       .title = "The run",
       .columns = {{"what", true}, {"value", true}},
       .rows = facts_of(run),
@@ -102,9 +99,8 @@ page::Table epochs_table(const RunReport& run) {
   page::Table table{.id = "epochs", .title = "Epochs", .columns = {}, .rows = {}};
   for (const EpochColumn& column : epoch_columns()) {
     const auto& epochs = run.history.epochs;
-    const bool any = std::any_of(epochs.begin(), epochs.end(), [&](const EpochHistory& epoch) {
-      return column.text(epoch) != "-";
-    });
+    const bool any = std::any_of(epochs.begin(), epochs.end(),
+        [&](const EpochHistory& epoch) { return column.text(epoch) != "-"; });
     if (!any) continue;
     table.columns.push_back({column.head});
     table.rows.resize(epochs.size());
@@ -142,8 +138,7 @@ plot::Series by_step(const RunReport& run, const Curve& curve) {
 template <class Curves>
 plot::Figure figure_of(const RunReport& run, const char* what, const Curves& curves) {
   const bool steps = run.history.epochs.size() == 1;
-  plot::Figure figure{
-      .id = what,
+  plot::Figure figure{.id = what,
       .title = concat(what, " by ", steps ? "step" : "epoch"),
       .x = {.label = steps ? "step" : "epoch"},
       .y = {.label = what}};
@@ -166,11 +161,10 @@ page::Page page_of_run(const RunReport& run) {
       .tables = {facts_table(run)}};
   if (!run.history.epochs.empty()) section.tables.push_back(epochs_table(run));
   for (const plot::Figure& figure :
-       {figure_of(run, "loss", kLosses), figure_of(run, "accuracy", kAccuracies)}) {
+      {figure_of(run, "loss", kLosses), figure_of(run, "accuracy", kAccuracies)}) {
     if (!figure.series.empty()) section.figures.push_back(figure);
   }
-  return {
-      .title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
+  return {.title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
       .sections = {std::move(section)}};
 }
 

@@ -1,5 +1,4 @@
 #include <cmath>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/report/run_report.h"
@@ -40,27 +39,18 @@ Json epoch_json(const EpochHistory& epoch) {
 }
 
 Json restart_json(const Restart& restart) {
-  Json object = {
-      {"restart", restart.restart},
-      {"epoch", restart.epoch},
-      {"step", restart.step},
-      {"made_again", restart.made_again},
-      {"furthest_step", restart.furthest_step}};
+  Json object = {{"restart", restart.restart}, {"epoch", restart.epoch}, {"step", restart.step},
+      {"made_again", restart.made_again}, {"furthest_step", restart.furthest_step}};
   put(object, "gap_seconds", restart.gap);
   return object;
 }
 
 Json summary_json(const std::optional<SummaryFacts>& facts) {
   if (!facts) return nullptr;
-  Json object = {
-      {"model", text(facts->model)},
-      {"data", text(facts->data)},
-      {"parallel", text(facts->parallel)},
-      {"precision", text(facts->precision)},
-      {"world_size", count(facts->world_size)},
-      {"batch_size", count(facts->batch_size)},
-      {"steps", count(facts->steps)},
-      {"eval_metric", text(facts->eval_metric)},
+  Json object = {{"model", text(facts->model)}, {"data", text(facts->data)},
+      {"parallel", text(facts->parallel)}, {"precision", text(facts->precision)},
+      {"world_size", count(facts->world_size)}, {"batch_size", count(facts->batch_size)},
+      {"steps", count(facts->steps)}, {"eval_metric", text(facts->eval_metric)},
       {"best_epoch", count(facts->best_epoch)}};
   put(object, "best_value", facts->best_value);
   put(object, "test_loss", facts->test.loss);

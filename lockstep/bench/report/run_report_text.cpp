@@ -103,20 +103,18 @@ std::optional<double> final_accuracy(const RunReport& run) {
 }
 
 std::string overview(const std::vector<RunReport>& runs) {
-  TextTable table(
-      {"run", "model", "data", "parallel", "world size", "epochs", "step", "test accuracy",
-       "samples/s", "seconds", "restarts", "stopped by"},
+  TextTable table({"run", "model", "data", "parallel", "world size", "epochs", "step",
+                      "test accuracy", "samples/s", "seconds", "restarts", "stopped by"},
       true);
   for (const RunReport& run : runs) {
     const SummaryFacts facts = run.folder.summary.value_or(SummaryFacts());
     const auto& epochs = run.history.epochs;
-    table.add_row(
-        {shown(run.folder.path.string()), shown_or_nothing(facts.model),
-         shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
-         count_cell(facts.world_size), concat(epochs.size()),
-         epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
-         cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
-         concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
+    table.add_row({shown(run.folder.path.string()), shown_or_nothing(facts.model),
+        shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
+        count_cell(facts.world_size), concat(epochs.size()),
+        epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
+        cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
+        concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
   }
   return table.text();
 }
@@ -169,8 +167,7 @@ std::string restart_text(const Restart& restart) {
   if (restart.gap) line += concat(", ", cell(restart.gap, 1), " s after the record before");
   if (restart.made_again == 0) return line + ": nothing that was recorded was lost";
   const char* records = restart.made_again == 1 ? " record" : " records";
-  return line + concat(
-                    ": ", restart.made_again, records, " up to step ", restart.furthest_step,
+  return line + concat(": ", restart.made_again, records, " up to step ", restart.furthest_step,
                     " lost and made again, from step ", restart.step, " on");
 }
 

@@ -5,9 +5,8 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <tuple>
-
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -46,8 +45,7 @@ bool flag_of(const JsonFields& fields, const char* key) {
 }
 
 ResultsLine line_of(const JsonFields& fields) {
-  ResultsLine line{
-      .model = word_of(fields, "model_size", {"small", "large"}),
+  ResultsLine line{.model = word_of(fields, "model_size", {"small", "large"}),
       .repeat = count_of(fields, "n_dataset_repeat"),
       .batch = count_of(fields, "batch_size"),
       .places = count_of(fields, "n_gpus"),
@@ -100,20 +98,15 @@ Json number(const Sample& sample, const char* name) {
 std::string results_line(const Sample& sample) {
   const std::string model = setting(sample, "model");
   const Json share = number(sample, "epoch_share");
-  const nlohmann::ordered_json line = {
-      {"n_dataset_repeat", count(sample, "repeat")},
-      {"batch_size", count(sample, "batch")},
-      {"n_gpus", sample.places},
+  const nlohmann::ordered_json line = {{"n_dataset_repeat", count(sample, "repeat")},
+      {"batch_size", count(sample, "batch")}, {"n_gpus", sample.places},
       {"model_size", model.substr(model.find('-') + 1)},
       {"first epoch time", number(sample, "first_epoch_seconds")},
       {"second epoch time", number(sample, "second_epoch_seconds")},
-      {"parallel", setting(sample, "way")},
-      {"round", sample.round},
-      {"time", sample.time},
+      {"parallel", setting(sample, "way")}, {"round", sample.round}, {"time", sample.time},
       {"train_loss", number(sample, "train_loss")},
       {"test_accuracy", number(sample, "test_accuracy")},
-      {"samples_per_s", number(sample, "samples_per_s")},
-      {"epoch_share", share},
+      {"samples_per_s", number(sample, "samples_per_s")}, {"epoch_share", share},
       {"extrapolated", share.is_number() && share.get<double>() < 1},
       {"oversubscribed", sample.oversubscribed}};
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -20,8 +20,7 @@ Key key_of(const ResultsLine& line) {
 
 std::vector<ResultsLine> lines_of(const ResultsFile& file, const Key& key) {
   std::vector<ResultsLine> lines;
-  std::copy_if(
-      file.lines.begin(), file.lines.end(), std::back_inserter(lines),
+  std::copy_if(file.lines.begin(), file.lines.end(), std::back_inserter(lines),
       [&](const auto& line) { return key_of(line) == key; });
   return lines;
 }
@@ -65,8 +64,7 @@ std::vector<std::string> row_of(const Key& key, const std::vector<ResultsSource>
 }  // namespace
 
 page::Table results_table(const std::vector<ResultsSource>& sources) {
-  page::Table table{
-      .id = "results",
+  page::Table table{.id = "results",
       .title = "Epoch times side by side",
       .columns = {{"model", true}, {"repeat"}, {"batch"}, {"places"}, {"way", true}},
       .rows = {}};

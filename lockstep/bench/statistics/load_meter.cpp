@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <sstream>
-
 #include <sys/resource.h>
 #include <unistd.h>
 

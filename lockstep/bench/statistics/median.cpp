@@ -68,13 +68,11 @@ double deviation(const std::vector<double>& distances) {
 double median(std::span<const double> values) { return middle(sorted(values, "median")); }
 
 Estimate estimate_median(std::span<const double> values, double confidence) {
-  check(
-      confidence > 0 && confidence < 1,
+  check(confidence > 0 && confidence < 1,
       "estimate_median: the confidence must lie between 0 and 1: ", confidence);
   const std::vector<double> ascending = sorted(values, "estimate_median");
   const OrderInterval interval = narrowest_interval(ascending.size(), confidence);
-  return {
-      .median = middle(ascending),
+  return {.median = middle(ascending),
       .low = ascending[interval.left_out],
       .high = ascending[ascending.size() - 1 - interval.left_out],
       .confidence = interval.confidence,
@@ -97,8 +95,7 @@ std::vector<bool> outliers(std::span<const double> values, double limit) {
 
 Estimate estimate_ratio(
     std::span<const double> numerators, std::span<const double> denominators, double confidence) {
-  check(
-      numerators.size() == denominators.size(),
+  check(numerators.size() == denominators.size(),
       "estimate_ratio: values must come in pairs: ", numerators.size(), " and ",
       denominators.size());
   std::vector<double> ratios;

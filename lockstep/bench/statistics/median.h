@@ -41,8 +41,7 @@ std::vector<bool> outliers(std::span<const double> values, double limit = 3.5);
 /// as estimate_median() gives it, widened to hold the ratio of the medians where it lies outside.
 /// Lists of different lengths, empty ones, values that are not finite and a denominator of 0 are an
 /// InvalidArgument.
-Estimate estimate_ratio(
-    std::span<const double> numerators, std::span<const double> denominators,
+Estimate estimate_ratio(std::span<const double> numerators, std::span<const double> denominators,
     double confidence = 0.95);
 
 }  // namespace lockstep::bench

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/experiment/sample_log.h"
@@ -40,8 +39,7 @@ std::string machine_text(const std::filesystem::path& path) {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const nlohmann::json facts = parse_strict_json(text, path.string());
   if (!facts.is_object()) throw DataError(concat(path.string(), ": is not a JSON object"));
-  return concat(
-      "processor: ", field(facts, "processor", "model"),
+  return concat("processor: ", field(facts, "processor", "model"),
       ", cores that may be used: ", field(facts, "processor", "cores_usable"),
       "\nsystem: ", field(facts, "system", "os"), ", ", field(facts, "system", "kernel"),
       "\nLockstep ", field(facts, "build", "lockstep"), ", LibTorch ",
@@ -61,14 +59,13 @@ std::string samples_text(std::span<const Sample> samples) {
   }
   if (calibrations.empty()) return "no sample yet\n";
   const auto [least, most] = std::minmax_element(calibrations.begin(), calibrations.end());
-  std::string text = concat(
-      calibrations.size(), " samples, begun from ", first, " to ", last,
+  std::string text = concat(calibrations.size(), " samples, begun from ", first, " to ", last,
       "\ncalibration before each: ", seconds_text(*least), " to ", seconds_text(*most),
       " ms, median ", seconds_text(median(calibrations)), "\n");
   if (others.empty()) return text + "CPU time of other processes: not known\n";
-  return concat(
-      text, "CPU time of other processes meanwhile: median ", percent_text(median(others)),
-      " of the cores, most ", percent_text(*std::max_element(others.begin(), others.end())), "\n");
+  return concat(text, "CPU time of other processes meanwhile: median ",
+      percent_text(median(others)), " of the cores, most ",
+      percent_text(*std::max_element(others.begin(), others.end())), "\n");
 }
 
 page::Page page_of(const BenchReport& report) {
@@ -99,12 +96,8 @@ page::Section without_samples(page::Section section, const std::string& study) {
 }
 
 Json json_of(const Estimate& estimate) {
-  return {
-      {"median", estimate.median},
-      {"low", estimate.low},
-      {"high", estimate.high},
-      {"confidence", estimate.confidence},
-      {"count", estimate.count}};
+  return {{"median", estimate.median}, {"low", estimate.low}, {"high", estimate.high},
+      {"confidence", estimate.confidence}, {"count", estimate.count}};
 }
 
 Json json_of(const CellResult& result) {
@@ -112,15 +105,10 @@ Json json_of(const CellResult& result) {
   for (const Setting& setting : result.cell.settings) settings[setting.name] = setting.value;
   Json values = Json::object();
   for (const auto& [name, estimate] : result.estimates) values[name] = json_of(estimate);
-  return {
-      {"id", result.cell.id},
-      {"settings", settings},
-      {"places", result.cell.places},
-      {"oversubscribed", result.oversubscribed},
-      {"samples", result.samples.size()},
+  return {{"id", result.cell.id}, {"settings", settings}, {"places", result.cell.places},
+      {"oversubscribed", result.oversubscribed}, {"samples", result.samples.size()},
       {"failures", result.failures},
-      {"reason", result.reason.empty() ? Json(nullptr) : Json(result.reason)},
-      {"values", values}};
+      {"reason", result.reason.empty() ? Json(nullptr) : Json(result.reason)}, {"values", values}};
 }
 
 }  // namespace
@@ -130,9 +118,8 @@ std::string environment_text(const std::filesystem::path& file, std::span<const 
 }
 
 int BenchReport::failures() const {
-  return static_cast<int>(std::count_if(samples.begin(), samples.end(), [](const Sample& sample) {
-    return !sample.failure.empty();
-  }));
+  return static_cast<int>(std::count_if(samples.begin(), samples.end(),
+      [](const Sample& sample) { return !sample.failure.empty(); }));
 }
 
 BenchReport read_bench_report(const fs::path& folder) {
@@ -180,17 +167,11 @@ std::string bench_json(const BenchReport& report) {
       cells.push_back(json_of(result));
     }
     const page::Conclusion& conclusion = report.page.sections[index].conclusion;
-    studies.push_back(
-        {{"study", report.studies[index].name},
-         {"conclusion", conclusion.answer},
-         {"remarks", conclusion.remarks},
-         {"cells", cells}});
+    studies.push_back({{"study", report.studies[index].name}, {"conclusion", conclusion.answer},
+        {"remarks", conclusion.remarks}, {"cells", cells}});
   }
-  const Json object = {
-      {"v", 1},
-      {"output", report.folder.string()},
-      {"failures", report.failures()},
-      {"studies", studies}};
+  const Json object = {{"v", 1}, {"output", report.folder.string()},
+      {"failures", report.failures()}, {"studies", studies}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -2,7 +2,6 @@
 
 #include <fstream>
 #include <iterator>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/report/replace_file.h"
@@ -20,10 +19,8 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
   const int version = object.at("v").get<int>();
   if (version != kVersion)
     throw DataError(concat(file, ": v is ", version, "; this program reads ", kVersion));
-  return {
-      .studies = object.at("studies").get<std::vector<std::string>>(),
-      .options = {
-          .full = object.at("full").get<bool>(),
+  return {.studies = object.at("studies").get<std::vector<std::string>>(),
+      .options = {.full = object.at("full").get<bool>(),
           .cores = object.at("cores").get<int>(),
           .data = object.at("data").get<std::vector<std::string>>(),
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
@@ -33,8 +30,7 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
 
 template <typename Value>
 void check_same(const char* what, const Value& before, const Value& now) {
-  check(
-      before == now, "bench: --output holds a bench with another ", what, ": '", before,
+  check(before == now, "bench: --output holds a bench with another ", what, ": '", before,
       "' there, '", now, "' now; ask for the same to go on with it, or name another folder");
 }
 
@@ -52,17 +48,11 @@ std::vector<Study> BenchRequest::make() const {
 }
 
 void write_request(const std::filesystem::path& folder, const BenchRequest& request) {
-  const nlohmann::ordered_json object = {
-      {"v", kVersion},
-      {"studies", request.studies},
-      {"full", request.options.full},
-      {"data", request.options.data},
-      {"nodes", request.options.nodes},
-      {"cores", request.options.cores},
-      {"rounds", request.options.rounds},
-      {"pretrained", request.options.pretrained}};
-  replace_file(
-      folder / kRequestFile,
+  const nlohmann::ordered_json object = {{"v", kVersion}, {"studies", request.studies},
+      {"full", request.options.full}, {"data", request.options.data},
+      {"nodes", request.options.nodes}, {"cores", request.options.cores},
+      {"rounds", request.options.rounds}, {"pretrained", request.options.pretrained}};
+  replace_file(folder / kRequestFile,
       object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 

@@ -14,39 +14,26 @@ namespace lockstep::bench {
 const std::vector<StudyEntry>& study_catalogue() {
   static const std::vector<StudyEntry> kStudies{
       {"data-parallel",
-       "epoch times of two nets on Fashion-MNIST: 1, 2, 4 places, DataParallel against DDP",
-       {"fashion-mnist", "mnist"},
-       data_parallel::make_study,
-       data_parallel::prepare},
+          "epoch times of two nets on Fashion-MNIST: 1, 2, 4 places, DataParallel against DDP",
+          {"fashion-mnist", "mnist"}, data_parallel::make_study, data_parallel::prepare},
       {"throughput",
-       "seconds a sample of ResNet50: one place, DataParallel, a larger batch, half precision",
-       {},
-       throughput::make_study,
-       nullptr},
+          "seconds a sample of ResNet50: one place, DataParallel, a larger batch, half precision",
+          {}, throughput::make_study, nullptr},
       {"ddp-scaling",
-       "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or "
-       "torchrun",
-       {"cifar100"},
-       ddp_scaling::make_study,
-       ddp_scaling::prepare},
+          "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or "
+          "torchrun",
+          {"cifar100"}, ddp_scaling::make_study, ddp_scaling::prepare},
       {"pipeline",
-       "ResNet50 cut over two places, pipelined by split size and schedule, against one place",
-       {},
-       pipeline::make_study,
-       nullptr},
+          "ResNet50 cut over two places, pipelined by split size and schedule, against one place",
+          {}, pipeline::make_study, nullptr},
       {"scale-out",
-       "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
-       "run",
-       {"images", "mnist"},
-       scale_out::make_study,
-       scale_out::prepare,
-       true},
+          "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
+          "run",
+          {"images", "mnist"}, scale_out::make_study, scale_out::prepare, true},
       {"collectives",
-       "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
-       "Gloo",
-       {},
-       collectives::make_study,
-       nullptr}};
+          "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
+          "Gloo",
+          {}, collectives::make_study, nullptr}};
   return kStudies;
 }
 

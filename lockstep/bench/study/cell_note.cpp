@@ -47,9 +47,8 @@ std::string value_text(const Sample& sample, const std::string& name) {
 
 std::string note_of_sample(const SampleRow& row, const std::vector<SampleColumn>& values) {
   const Sample& sample = *row.sample;
-  std::vector<std::string> parts{
-      sample.oversubscribed ? "oversubscribed" : "", sample.not_measurable,
-      sample.failure.empty() ? "" : "failed: " + sample.failure};
+  std::vector<std::string> parts{sample.oversubscribed ? "oversubscribed" : "",
+      sample.not_measurable, sample.failure.empty() ? "" : "failed: " + sample.failure};
   for (const auto& [name, head] : values) {
     const auto rounds = row.result->outlier_rounds(name);
     const bool is_outlier = std::find(rounds.begin(), rounds.end(), sample.round) != rounds.end();
@@ -121,8 +120,7 @@ std::string note_of_both(const std::string& dp, const std::string& ddp) {
 
 std::string oversubscribed_note(bool any, const std::string& places) {
   if (!any) return "";
-  return concat(
-      "oversubscribed: more ", places,
+  return concat("oversubscribed: more ", places,
       " than cores; they compete for the same cores, so it is "
       "not a fair test of that many ",
       places);
@@ -130,8 +128,7 @@ std::string oversubscribed_note(bool any, const std::string& places) {
 
 std::string sample_table_id(const std::string& study) { return study + "-samples"; }
 
-page::Table sample_table(
-    const std::string& study, const std::vector<CellResult>& results,
+page::Table sample_table(const std::string& study, const std::vector<CellResult>& results,
     const std::vector<SampleColumn>& values) {
   std::vector<SampleRow> rows;
   for (const CellResult& result : results) {

@@ -36,8 +36,7 @@ using SampleColumn = std::pair<std::string, std::string>;
 
 /// Lists every sample of a study with these values, how long it took, the calibration before it,
 /// what share of the cores others used meanwhile, and what was odd about it.
-page::Table sample_table(
-    const std::string& study, const std::vector<CellResult>& results,
+page::Table sample_table(const std::string& study, const std::vector<CellResult>& results,
     const std::vector<SampleColumn>& values);
 
 }  // namespace lockstep::bench

@@ -57,7 +57,10 @@ class BarsOf {
  public:
   template <class Category>
   BarsOf(std::string id, std::string title, std::string x, std::string y, Category category)
-      : figure_{.id = std::move(id), .title = std::move(title), .x = {.label = std::move(x)}, .y = {.label = std::move(y)}},
+      : figure_{.id = std::move(id),
+            .title = std::move(title),
+            .x = {.label = std::move(x)},
+            .y = {.label = std::move(y)}},
         category_([category](const Row& row) { return std::invoke(category, row); }) {}
 
   template <class Value>

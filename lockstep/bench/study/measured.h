@@ -47,9 +47,8 @@ auto select(const Cells& cells, Holds holds) {
 
 /// Estimates how much larger a value is in one cell than in another; nothing if either is missing.
 template <class Point>
-std::optional<Estimate> ratio_of(
-    const Measured<Point>* numerator, const Measured<Point>* denominator,
-    const std::string& value) {
+std::optional<Estimate> ratio_of(const Measured<Point>* numerator,
+    const Measured<Point>* denominator, const std::string& value) {
   if (numerator == nullptr || denominator == nullptr) return std::nullopt;
   return ratio_of(numerator->result, denominator->result, value);
 }

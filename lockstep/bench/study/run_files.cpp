@@ -4,7 +4,6 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
@@ -22,9 +21,9 @@ fs::path folder_of_digits(const std::string& data) {
   for (const std::string start : {"fashion-mnist:", "mnist:"}) {
     if (data.starts_with(start) && data.size() > start.size()) return data.substr(start.size());
   }
-  throw InvalidArgument(concat(
-      "bench: --data must be fashion-mnist, fashion-mnist:DIR or mnist:DIR: ", data,
-      data == "mnist" ? " (name the folder that holds its four files)" : ""));
+  throw InvalidArgument(
+      concat("bench: --data must be fashion-mnist, fashion-mnist:DIR or mnist:DIR: ", data,
+          data == "mnist" ? " (name the folder that holds its four files)" : ""));
 }
 
 }  // namespace
@@ -46,8 +45,7 @@ std::int64_t training_images(const std::string& data) {
   for (const fs::path& path : {folder / name, folder / (name + ".gz")}) {
     if (fs::exists(path)) return read_idx(path, 1).shape.front();
   }
-  throw DataError(concat(
-      (folder / name).string(), "[.gz]: no such file; ",
+  throw DataError(concat((folder / name).string(), "[.gz]: no such file; ",
       data == "fashion-mnist" ? "apt install dataset-fashion-mnist, or --data fashion-mnist:DIR"
                               : "name the folder that holds the four files of the set"));
 }

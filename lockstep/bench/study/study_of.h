@@ -40,8 +40,7 @@ struct StudyOf {
 
 template <class Point>
 Study StudyOf<Point>::make() const {
-  Study study{
-      .name = name,
+  Study study{.name = name,
       .title = title,
       .question = question,
       .cells = {},
@@ -65,8 +64,7 @@ Study StudyOf<Point>::make() const {
     }
     std::vector<page::Table> all = is.tables(cells);
     all.push_back(sample_table(whole.name, results_of(cells), is.sample_columns));
-    return page::Section{
-        .title = whole.title,
+    return page::Section{.title = whole.title,
         .question = whole.question,
         .conclusion = is.conclusion(cells),
         .tables = std::move(all),

@@ -40,17 +40,15 @@ class TableOf {
   /// Adds a column of names or remarks, set to the left.
   template <class Value>
   TableOf& name(std::string head, Value value) {
-    return add({std::move(head), true}, [value](const Row& row) {
-      return cell_text(std::invoke(value, row));
-    });
+    return add({std::move(head), true},
+        [value](const Row& row) { return cell_text(std::invoke(value, row)); });
   }
 
   /// Adds a column of numbers.
   template <class Value>
   TableOf& number(std::string head, Value value, NumberText text = seconds_text) {
-    return add({std::move(head)}, [value, text](const Row& row) {
-      return cell_text(std::invoke(value, row), text);
-    });
+    return add({std::move(head)},
+        [value, text](const Row& row) { return cell_text(std::invoke(value, row), text); });
   }
 
   /// Adds two columns: the median of an estimate, and its interval.

@@ -51,9 +51,8 @@ bool Verdict::has_intervals() const {
 }
 
 std::string Verdict::sure(const std::string& what) const {
-  const bool is_sure = std::all_of(ratios.begin(), ratios.end(), [](const Estimate& ratio) {
-    return ratio.count < 2 || ratio.confidence >= kSure;
-  });
+  const bool is_sure = std::all_of(ratios.begin(), ratios.end(),
+      [](const Estimate& ratio) { return ratio.count < 2 || ratio.confidence >= kSure; });
   return is_sure ? "surely " + what : what + " in every round";
 }
 
@@ -62,19 +61,16 @@ std::string Verdict::explained() const {
   std::vector<Estimate> several = ratios;
   std::erase_if(several, [](const Estimate& ratio) { return ratio.count < 2; });
   if (several.empty()) return "One round was measured: there is no interval, and nothing is sure.";
-  const auto [few, many] = std::minmax_element(
-      several.begin(), several.end(),
+  const auto [few, many] = std::minmax_element(several.begin(), several.end(),
       [](const Estimate& one, const Estimate& other) { return one.count < other.count; });
-  const std::string interval = concat(
-      "An interval over ", range_of(few->count, many->count),
+  const std::string interval = concat("An interval over ", range_of(few->count, many->count),
       " rounds holds the true ratio with a probability of ",
       range_of(percent_text(few->confidence), percent_text(many->confidence)));
   if (few->confidence >= kSure) {
     return interval + "; sure means that the whole interval lies on one side of 1.";
   }
-  return concat(
-      interval, ": what was so in every round is likely, but not sure; that takes ", kSureRounds,
-      " rounds.");
+  return concat(interval, ": what was so in every round is likely, but not sure; that takes ",
+      kSureRounds, " rounds.");
 }
 
 std::string in_one(std::vector<std::string> sentences) {
@@ -94,8 +90,7 @@ std::string about_missing(const std::vector<CellResult>& results) {
 }
 
 std::string about_oversubscribed(const std::string& what) {
-  return concat(
-      what,
+  return concat(what,
       " are more than there are cores: such cells are marked oversubscribed, are not a fair test "
       "and are left out here.");
 }

@@ -73,7 +73,7 @@ std::string about_places(const Cells& cells) {
   const int over = least_oversubscribed(cells, &Cells::value_type::places);
   return in_one(
       {"A place is " + std::to_string(cores) + (cores == 1 ? " core" : " cores") + " here.",
-       over == 0 ? "" : about_oversubscribed(std::to_string(over) + " places")});
+          over == 0 ? "" : about_oversubscribed(std::to_string(over) + " places")});
 }
 
 }  // namespace lockstep::bench

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/experiment/runner.h"
@@ -68,23 +67,20 @@ void take_back(const fs::path& output, bool made) {
 // Before hours of work, not after.
 void prepare_bench(const BenchCommand& command) {
   const fs::path output = command.output;
-  check(
-      !fs::exists(output) || fs::is_directory(output),
+  check(!fs::exists(output) || fs::is_directory(output),
       "bench: --output is not a folder: ", command.output);
   const auto before = bench::read_request(output);
   bool made = false;
   if (before) {
     bench::check_continues(*before, command.request);
   } else {
-    check(
-        !fs::exists(output) || fs::is_empty(output),
+    check(!fs::exists(output) || fs::is_empty(output),
         "bench: --output holds files already, and no bench: ", command.output,
         "; name a new or empty folder, or leave --output out");
     made = fs::create_directories(output);
   }
   bench::write_request(output, command.request);
-  bench::replace_file(
-      output / kEnvironmentFile,
+  bench::replace_file(output / kEnvironmentFile,
       environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
   try {
     prepare_studies(command);
@@ -109,14 +105,14 @@ void check_programs(const std::vector<bench::Study>& studies) {
 int measure_studies(const BenchCommand& command) {
   int code = 0;
   for (const bench::Study& study : command.request.make()) {
-    const bench::RunnerResult result = bench::run_study(
-        study, {.output = command.output,
-                .program = sibling_program("bench", "lockstep"),
-                .seed = command.seed,
-                .cores = command.request.options.cores,
-                .keep_runs = command.keep_runs,
-                .retry_failed = command.retry_failed,
-                .say = {}});
+    const bench::RunnerResult result =
+        bench::run_study(study, {.output = command.output,
+                                    .program = sibling_program("bench", "lockstep"),
+                                    .seed = command.seed,
+                                    .cores = command.request.options.cores,
+                                    .keep_runs = command.keep_runs,
+                                    .retry_failed = command.retry_failed,
+                                    .say = {}});
     if (result.signal != 0) return result.exit_code();
     if (code == 0) code = result.exit_code();
   }

@@ -46,49 +46,44 @@ const FlagTable<BenchTexts>& bench_table() {
   using S = bench::StudyOptions;
   static const FlagTable<T> table(
       {.verb = "bench",
-       .usage = "lockstep bench STUDY [flags], or lockstep bench --list",
-       .description = kBenchDescription,
-       .footer = kBenchExamples},
+          .usage = "lockstep bench STUDY [flags], or lockstep bench --list",
+          .description = kBenchDescription,
+          .footer = kBenchExamples},
       {{"Arguments", {flag("STUDY", "", "a study's name, or all", &T::command, &C::name)}},
-       {"Options",
-        {flag_on("--quick", "a reduced grid, which takes minutes [default]", &T::quick),
-         flag_on(
-             "--full", "the whole grid of the study", &T::command, &C::request, &R::options,
-             &S::full),
-         flag(
-             "--output", "DIR",
-             "folder for samples and report; one that a bench began is continued", &T::command,
-             &C::output)
-             .usually("bench-STUDY-TIME"),
-         flag(
-             "--rounds", "N", "samples of each cell", &T::command, &C::request, &R::options,
-             &S::rounds)
-             .from(1)
-             .to(1000)
-             .usually("3; with --quick fewer of slow cells"),
-         flag(
-             "--data", "NAME[:DIR]", "a set for the studies that take it, may be repeated",
-             &T::command, &C::request, &R::options, &S::data)
-             .repeated()
-             .usually("each its own"),
-         flag(
-             "--nodes", "HOST,HOST,...", "hosts for studies of several", &T::command, &C::request,
-             &R::options, &S::nodes)
-             .usually("network namespaces of this machine"),
-         flag(
-             "--pretrained", "FILE", "weights that scale-out's VGG19 starts from, with --full",
-             &T::command, &C::request, &R::options, &S::pretrained)
-             .usually("fresh ones"),
-         flag("--seed", "N", "of the order of cells within a round", &T::command, &C::seed),
-         flag_on("--keep-runs", "keep the folder of each run", &T::command, &C::keep_runs),
-         flag_on(
-             "--retry-failed", "measure samples that failed before again", &T::command,
-             &C::retry_failed),
-         flag_on(
-             "--list", "list studies, or the cells of one; measure nothing", &T::command, &C::list),
-         flag_on(
-             "--json", "end stdout with all estimates as one JSON object", &T::command,
-             &C::json)}}});
+          {"Options",
+              {flag_on("--quick", "a reduced grid, which takes minutes [default]", &T::quick),
+                  flag_on("--full", "the whole grid of the study", &T::command, &C::request,
+                      &R::options, &S::full),
+                  flag("--output", "DIR",
+                      "folder for samples and report; one that a bench began is continued",
+                      &T::command, &C::output)
+                      .usually("bench-STUDY-TIME"),
+                  flag("--rounds", "N", "samples of each cell", &T::command, &C::request,
+                      &R::options, &S::rounds)
+                      .from(1)
+                      .to(1000)
+                      .usually("3; with --quick fewer of slow cells"),
+                  flag("--data", "NAME[:DIR]",
+                      "a set for the studies that take it, may be repeated", &T::command,
+                      &C::request, &R::options, &S::data)
+                      .repeated()
+                      .usually("each its own"),
+                  flag("--nodes", "HOST,HOST,...", "hosts for studies of several", &T::command,
+                      &C::request, &R::options, &S::nodes)
+                      .usually("network namespaces of this machine"),
+                  flag("--pretrained", "FILE",
+                      "weights that scale-out's VGG19 starts from, with --full", &T::command,
+                      &C::request, &R::options, &S::pretrained)
+                      .usually("fresh ones"),
+                  flag(
+                      "--seed", "N", "of the order of cells within a round", &T::command, &C::seed),
+                  flag_on("--keep-runs", "keep the folder of each run", &T::command, &C::keep_runs),
+                  flag_on("--retry-failed", "measure samples that failed before again", &T::command,
+                      &C::retry_failed),
+                  flag_on("--list", "list studies, or the cells of one; measure nothing",
+                      &T::command, &C::list),
+                  flag_on("--json", "end stdout with all estimates as one JSON object", &T::command,
+                      &C::json)}}});
   return table;
 }
 
@@ -103,8 +98,7 @@ std::vector<std::string> studies_of(const std::string& name) {
   if (name == "all") return known;
   if (bench::find_study(name) != nullptr) return {name};
   known.emplace_back("all");
-  throw InvalidArgument(concat(
-      "bench: there is no study ", name, did_you_mean(name, known),
+  throw InvalidArgument(concat("bench: there is no study ", name, did_you_mean(name, known),
       " (lockstep bench --list lists all)"));
 }
 
@@ -132,8 +126,7 @@ void check_taken(const std::string& data, const std::vector<std::string>& studie
     known.insert(known.end(), names.begin(), names.end());
   }
   const std::string name = bench::data_name(data);
-  check(
-      std::find(known.begin(), known.end(), name) != known.end(), "bench: --data: ", name,
+  check(std::find(known.begin(), known.end(), name) != known.end(), "bench: --data: ", name,
       " is not a set of ", studies.size() == 1 ? studies.front() : "these studies",
       did_you_mean(name, known));
 }
@@ -142,8 +135,7 @@ void check_taken(const std::string& data, const std::vector<std::string>& studie
 void resolve_pretrained(bench::BenchRequest& request) {
   std::string& file = request.options.pretrained;
   if (file.empty()) return;
-  const bool taken = std::any_of(
-      request.studies.begin(), request.studies.end(),
+  const bool taken = std::any_of(request.studies.begin(), request.studies.end(),
       [](const std::string& study) { return bench::find_study(study)->takes_pretrained; });
   check(taken, "bench: --pretrained is for scale-out, not for ", request.studies.front());
   check(request.options.full, "bench: --pretrained is VGG19's, which only --full trains: ", file);
@@ -153,8 +145,7 @@ void resolve_pretrained(bench::BenchRequest& request) {
 void resolve_bench(BenchCommand& command, bool is_quick) {
   auto& options = command.request.options;
   check(!is_quick || !options.full, "bench: --quick and --full exclude each other");
-  check(
-      !command.name.empty() || command.list,
+  check(!command.name.empty() || command.list,
       "bench: name a study, or all (lockstep bench --list lists them)");
   if (!command.name.empty()) command.request.studies = studies_of(command.name);
   options.cores = launch::usable_cpu_count();

@@ -37,17 +37,16 @@ std::int64_t unit_of(std::string suffix) {
 
 Flag<CollectivesCommand> size_flag(
     const char* name, const char* help, std::int64_t bench::Sweep::*member, const char* usual) {
-  const auto read =
-      [member](CollectivesCommand& command, const FlagSpec& flag, const std::string& text) {
-        constexpr std::int64_t kMost = std::int64_t{1} << 40;
-        const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-        const std::int64_t number = parse_number<std::int64_t>(text.substr(0, digits)).value_or(0);
-        const std::int64_t unit = unit_of(text.substr(digits));
-        check(
-            unit > 0 && number > 0 && number <= kMost / unit, "collectives: ", flag.name,
-            " must be a number of bytes, as 4096, 4K, 1M: ", text);
-        command.sweep.*member = number * unit;
-      };
+  const auto read = [member](CollectivesCommand& command, const FlagSpec& flag,
+                        const std::string& text) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 40;
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const std::int64_t number = parse_number<std::int64_t>(text.substr(0, digits)).value_or(0);
+    const std::int64_t unit = unit_of(text.substr(digits));
+    check(unit > 0 && number > 0 && number <= kMost / unit, "collectives: ", flag.name,
+        " must be a number of bytes, as 4096, 4K, 1M: ", text);
+    command.sweep.*member = number * unit;
+  };
   return flag_by<CollectivesCommand>(name, "SIZE", help, read).usually(usual);
 }
 
@@ -72,46 +71,45 @@ std::vector<std::string> collective_words() {
 FlagGroup<CollectivesCommand> collectives_options() {
   using C = CollectivesCommand;
   using S = bench::Sweep;
-  return {
-      "Options",
+  return {"Options",
       {flag_by<C>("--op", "LIST", "one or more, with commas [all_reduce]:\n{}", read_collectives)
-           .one_of(collective_words())
-           .usually(""),
-       flag("--backend", "LIST", "shm and gloo, or threads alone", &C::sweep, &S::backends)
-           .one_of({"shm", "gloo", "threads"}),
-       flag_by<C>(
-           "--memory", "KIND",
-           "of the tensors: group, as DDP's buckets have it, or ordinary, which shm\ncopies "
-           "through its own",
-           [](C& command, const FlagSpec& flag, const std::string& text) {
-             command.sweep.group_memory = flag.word(text) == "group";
-           })
-           .one_of({"group", "ordinary"})
-           .usually("group"),
-       size_flag("--min-bytes", "smallest message: 4096, 4K, 1M", &S::min_bytes, "1K"),
-       size_flag("--max-bytes", "largest message", &S::max_bytes, "64M"),
-       flag("--factor", "N", "from one size to the next", &C::sweep, &S::factor),
-       flag("--warmup", "N", "repeats not counted", &C::sweep, &S::warmup),
-       flag("--iterations", "N", "repeats counted", &C::sweep, &S::iterations),
-       flag_off("--no-check", "do not compare results with the exact ones", &C::sweep, &S::check),
-       flag_by<C>(
-           "--nproc-per-node", "N", "ranks to start",
-           [](C& command, const FlagSpec&, const std::string& text) {
-             command.ranks = launch::worker_count(text);
-           },
-           [](const C& command) { return written_value(command.ranks); }),
-       flag_off("--no-pin", "leave the ranks to all cores", &C::pin),
-       flag("--output", "DIR", "folder for collectives.jsonl, a line for each result", &C::output)
-           .usually("none"),
-       flag_on("--json", "end stdout with all results as one JSON object", &C::json)}};
+              .one_of(collective_words())
+              .usually(""),
+          flag("--backend", "LIST", "shm and gloo, or threads alone", &C::sweep, &S::backends)
+              .one_of({"shm", "gloo", "threads"}),
+          flag_by<C>("--memory", "KIND",
+              "of the tensors: group, as DDP's buckets have it, or ordinary, which shm\ncopies "
+              "through its own",
+              [](C& command, const FlagSpec& flag, const std::string& text) {
+                command.sweep.group_memory = flag.word(text) == "group";
+              })
+              .one_of({"group", "ordinary"})
+              .usually("group"),
+          size_flag("--min-bytes", "smallest message: 4096, 4K, 1M", &S::min_bytes, "1K"),
+          size_flag("--max-bytes", "largest message", &S::max_bytes, "64M"),
+          flag("--factor", "N", "from one size to the next", &C::sweep, &S::factor),
+          flag("--warmup", "N", "repeats not counted", &C::sweep, &S::warmup),
+          flag("--iterations", "N", "repeats counted", &C::sweep, &S::iterations),
+          flag_off(
+              "--no-check", "do not compare results with the exact ones", &C::sweep, &S::check),
+          flag_by<C>(
+              "--nproc-per-node", "N", "ranks to start",
+              [](C& command, const FlagSpec&, const std::string& text) {
+                command.ranks = launch::worker_count(text);
+              },
+              [](const C& command) { return written_value(command.ranks); }),
+          flag_off("--no-pin", "leave the ranks to all cores", &C::pin),
+          flag(
+              "--output", "DIR", "folder for collectives.jsonl, a line for each result", &C::output)
+              .usually("none"),
+          flag_on("--json", "end stdout with all results as one JSON object", &C::json)}};
 }
 
 const FlagTable<CollectivesCommand>& collectives_table() {
-  static const FlagTable<CollectivesCommand> table(
-      {.verb = "collectives",
-       .usage = "lockstep collectives [flags]",
-       .description = kCollectivesDescription,
-       .footer = kCollectivesExamples},
+  static const FlagTable<CollectivesCommand> table({.verb = "collectives",
+                                                       .usage = "lockstep collectives [flags]",
+                                                       .description = kCollectivesDescription,
+                                                       .footer = kCollectivesExamples},
       {collectives_options()});
   return table;
 }

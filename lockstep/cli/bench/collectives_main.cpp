@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -28,8 +27,7 @@ class Results {
   explicit Results(const CollectivesCommand& command) : command_(command) {
     if (command.output.empty()) return;
     const fs::path path = fs::path(command.output) / bench::kSweepFile;
-    check(
-        !fs::exists(path), "collectives: --output holds results already: ", path.string(),
+    check(!fs::exists(path), "collectives: --output holds results already: ", path.string(),
         "; name another folder");
     fs::create_directories(command.output);
     file_.exceptions(std::ios::failbit | std::ios::badbit);
@@ -114,8 +112,7 @@ int body(int count, char** values) {
   if (!command) {
     std::cout << collectives_help();
   } else if (command->ranks_are_threads()) {
-    check(
-        environment_number("WORLD_SIZE").value_or(1) == 1,
+    check(environment_number("WORLD_SIZE").value_or(1) == 1,
         "collectives: --backend threads measures within one process, and a launcher started "
         "several; give --nproc-per-node without a launcher");
     measure_threads(*command);

@@ -45,17 +45,16 @@ struct ReportRequest {
 /// Reads the command line; nothing if it asked for help, which is then printed.
 std::optional<ReportRequest> report_request(const std::vector<std::string>& arguments) {
   using R = ReportRequest;
-  const FlagTable<R> table(
-      {.verb = "report",
-       .usage = "lockstep report RUN... | BENCH | RESULTS... [--json]",
-       .description = kReportDescription,
-       .footer = kReportExamples},
+  const FlagTable<R> table({.verb = "report",
+                               .usage = "lockstep report RUN... | BENCH | RESULTS... [--json]",
+                               .description = kReportDescription,
+                               .footer = kReportExamples},
       {{"Arguments",
-        {flag("PATH", "", "folders of runs, one of a bench, or files of results", &R::paths)
-             .required()
-             .repeated()}},
-       {"Options",
-        {flag_on("--json", "print one JSON object; not of files of results", &R::json)}}});
+           {flag("PATH", "", "folders of runs, one of a bench, or files of results", &R::paths)
+                   .required()
+                   .repeated()}},
+          {"Options",
+              {flag_on("--json", "print one JSON object; not of files of results", &R::json)}}});
   return table.request(arguments, std::cout);
 }
 
@@ -111,8 +110,7 @@ int report(const std::vector<std::string>& arguments) {
   const auto files = count([](const std::string& path) { return fs::is_regular_file(path); });
   const bool several_kinds =
       (benches > 0 && paths.size() > 1) || (files > 0 && files < paths.size());
-  check(
-      !several_kinds,
+  check(!several_kinds,
       "report: takes folders of runs, or one folder of a bench, or files of results; these are ",
       benches, " of a bench, ", files, " files and ", paths.size() - benches - files, " others");
   check(!request->json || files == 0, "report: --json is not for files of results");

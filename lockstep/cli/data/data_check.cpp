@@ -40,23 +40,20 @@ struct CheckRequest {
 /// Reads the command line; nothing if it asked for help, which is then printed.
 std::optional<CheckRequest> check_request(const std::vector<std::string>& arguments) {
   using R = CheckRequest;
-  const FlagTable<R> table(
-      {.verb = "data check",
-       .usage = "lockstep data check NAME DIR [flags]",
-       .description = kCheckDescription,
-       .footer = kCheckExamples},
-      {{"Arguments",
-        {flag("NAME", "", "the set, or NAME:DIR", &R::set).required(),
-         flag("DIR", "", "folder of its files", &R::directory)}},
-       {"Options",
-        {flag("--workers", "N", "threads that decode images", &R::workers)
-             .from(1)
-             .to(1024)
-             .usually("as many as cores"),
-         flag(
-             "--bad-list", "FILE", "write the bad files there: name, tab, reason; a new file",
-             &R::bad_list),
-         flag_on("--json", "print one JSON object", &R::json)}}});
+  const FlagTable<R> table({.verb = "data check",
+                               .usage = "lockstep data check NAME DIR [flags]",
+                               .description = kCheckDescription,
+                               .footer = kCheckExamples},
+      {{"Arguments", {flag("NAME", "", "the set, or NAME:DIR", &R::set).required(),
+                         flag("DIR", "", "folder of its files", &R::directory)}},
+          {"Options",
+              {flag("--workers", "N", "threads that decode images", &R::workers)
+                      .from(1)
+                      .to(1024)
+                      .usually("as many as cores"),
+                  flag("--bad-list", "FILE",
+                      "write the bad files there: name, tab, reason; a new file", &R::bad_list),
+                  flag_on("--json", "print one JSON object", &R::json)}}});
   auto request = table.request(arguments, std::cout);
   if (!request) return std::nullopt;
   request->place = data_place("check", request->set, request->directory);
@@ -83,8 +80,7 @@ int data_check(const std::vector<std::string>& arguments) {
   data::SetReport report;
   {
     DataProgress progress("check " + request->place.name);
-    report = data::check_set(
-        request->place.name, request->place.directory,
+    report = data::check_set(request->place.name, request->place.directory,
         {.workers = request->workers, .progress = [&](std::int64_t done, std::int64_t of) {
            progress.show(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(of));
          }});

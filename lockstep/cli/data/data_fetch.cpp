@@ -1,7 +1,6 @@
 #include <iostream>
-#include <optional>
-
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lockstep/cli/data/data_progress.h"
 #include "lockstep/cli/data/data_verbs.h"
@@ -38,17 +37,14 @@ struct FetchRequest {
 /// Reads the command line; nothing if it asked for help, which is then printed.
 std::optional<FetchRequest> fetch_request(const std::vector<std::string>& arguments) {
   using R = FetchRequest;
-  const FlagTable<R> table(
-      {.verb = "data fetch",
-       .usage = "lockstep data fetch NAME DIR [--mirror URL] [--json]",
-       .description = kFetchDescription,
-       .footer = kFetchExamples},
-      {{"Arguments",
-        {flag("NAME", "", "the set", &R::set).required(),
-         flag("DIR", "", "folder for its files; is made", &R::directory)}},
-       {"Options",
-        {flag("--mirror", "URL", "take the files from this folder only", &R::mirror),
-         flag_on("--json", "print one JSON object", &R::json)}}});
+  const FlagTable<R> table({.verb = "data fetch",
+                               .usage = "lockstep data fetch NAME DIR [--mirror URL] [--json]",
+                               .description = kFetchDescription,
+                               .footer = kFetchExamples},
+      {{"Arguments", {flag("NAME", "", "the set", &R::set).required(),
+                         flag("DIR", "", "folder for its files; is made", &R::directory)}},
+          {"Options", {flag("--mirror", "URL", "take the files from this folder only", &R::mirror),
+                          flag_on("--json", "print one JSON object", &R::json)}}});
   auto request = table.request(arguments, std::cout);
   if (request) request->place = data_place("fetch", request->set, request->directory);
   return request;
@@ -57,9 +53,8 @@ std::optional<FetchRequest> fetch_request(const std::vector<std::string>& argume
 DownloadOptions options_of(DataProgress& progress) {
   DownloadOptions options;
   options.transfer.certificates = environment("SSL_CERT_FILE").value_or("");
-  options.progress = [&progress](std::uint64_t bytes, std::uint64_t of) {
-    progress.show(bytes, of);
-  };
+  options.progress = [&progress](
+                         std::uint64_t bytes, std::uint64_t of) { progress.show(bytes, of); };
   options.notice = [&progress](const std::string& text) { progress.notice(text); };
   return options;
 }
@@ -77,11 +72,8 @@ void print_fetch(const FetchRequest& request, const std::vector<data::FetchedFil
 }
 
 void print_fetch_json(const FetchRequest& request, const std::vector<data::FetchedFile>& files) {
-  nlohmann::ordered_json object{
-      {"v", 1},
-      {"set", request.place.name},
-      {"directory", request.place.directory.string()},
-      {"files", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json object{{"v", 1}, {"set", request.place.name},
+      {"directory", request.place.directory.string()}, {"files", nlohmann::ordered_json::array()}};
   for (const auto& file : files) {
     object["files"].push_back(
         {{"name", file.name}, {"bytes", file.bytes}, {"downloaded", file.downloaded}});

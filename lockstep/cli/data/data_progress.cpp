@@ -1,7 +1,6 @@
 #include "lockstep/cli/data/data_progress.h"
 
 #include <iostream>
-
 #include <unistd.h>
 
 namespace lockstep::cli {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iomanip>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/formats/fetch/archive_path.h"
@@ -71,10 +70,9 @@ Json size_json(const std::optional<ImageSize>& size) {
 }
 
 Json files_json(const data::FilesReport& files) {
-  return {{"jpeg", files.jpeg},         {"png", files.png},
-          {"other", files.other},       {"bad_exif", files.bad_exif},
-          {"repeated", files.repeated}, {"across_parts", files.across_parts},
-          {"bytes", files.bytes}};
+  return {{"jpeg", files.jpeg}, {"png", files.png}, {"other", files.other},
+      {"bad_exif", files.bad_exif}, {"repeated", files.repeated},
+      {"across_parts", files.across_parts}, {"bytes", files.bytes}};
 }
 
 }  // namespace
@@ -92,17 +90,10 @@ void print_report(std::ostream& out, const data::SetReport& report) {
 }
 
 void print_json_report(std::ostream& out, const data::SetReport& report) {
-  Json object{
-      {"v", 1},
-      {"set", report.set},
-      {"directory", report.directory.string()},
-      {"images", images_of(report)},
-      {"parts", Json::array()},
-      {"classes", report.class_names},
-      {"smallest", size_json(report.smallest)},
-      {"largest", size_json(report.largest)},
-      {"files", report.files ? files_json(*report.files) : Json(nullptr)},
-      {"bad", Json::array()}};
+  Json object{{"v", 1}, {"set", report.set}, {"directory", report.directory.string()},
+      {"images", images_of(report)}, {"parts", Json::array()}, {"classes", report.class_names},
+      {"smallest", size_json(report.smallest)}, {"largest", size_json(report.largest)},
+      {"files", report.files ? files_json(*report.files) : Json(nullptr)}, {"bad", Json::array()}};
   for (const auto& part : report.parts) {
     object["parts"].push_back(
         {{"name", part.name}, {"images", part.images}, {"per_class", part.per_class}});

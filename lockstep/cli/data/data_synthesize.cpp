@@ -1,7 +1,6 @@
 #include <iostream>
-#include <optional>
-
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lockstep/cli/data/data_progress.h"
 #include "lockstep/cli/data/data_verbs.h"
@@ -36,8 +35,7 @@ void read_size(SynthesizeRequest& request, const FlagSpec& flag, const std::stri
   const auto sides = split(text, 'x');
   const auto width = parse_number<std::int64_t>(sides.front());
   const auto height = parse_number<std::int64_t>(sides.back());
-  check(
-      sides.size() == 2 && width && height, flag.verb, ": ", flag.name,
+  check(sides.size() == 2 && width && height, flag.verb, ": ", flag.name,
       " must be WIDTHxHEIGHT, such as 224x224: ", text);
   request.options.size = ImageSize{*width, *height};
 }
@@ -46,27 +44,26 @@ void read_size(SynthesizeRequest& request, const FlagSpec& flag, const std::stri
 std::optional<SynthesizeRequest> synthesize_request(const std::vector<std::string>& arguments) {
   using R = SynthesizeRequest;
   using Set = data::SyntheticOptions;
-  const FlagTable<R> table(
-      {.verb = "data synthesize",
-       .usage = "lockstep data synthesize NAME DIR [flags]",
-       .description = kSynthesizeDescription,
-       .footer = kSynthesizeExamples},
-      {{"Arguments",
-        {flag("NAME", "", "the set", &R::set).required(),
-         flag("DIR", "", "folder for its files; is made, or is there and empty", &R::directory)}},
-       {"Options",
-        {flag("--train", "N", "images to train with", &R::options, &Set::train)
-             .usually("as many as the real set has; images: 2000"),
-         flag(
-             "--test", "N", "images to test with, in images the folder val", &R::options,
-             &Set::test)
-             .usually("the real set's; images: 500"),
-         flag("--classes", "C", "of images: 2 to 100", &R::options, &Set::classes).usually(20),
-         flag_by<R>("--size", "WxH", "of images: pixels of each", read_size)
-             .usually("shorter side 160 to 320"),
-         flag("--seed", "S", "draws another set", &R::options, &Set::seed),
-         flag_on("--gzip", "of mnist, fashion-mnist: files with .gz", &R::options, &Set::gzip),
-         flag_on("--json", "print one JSON object", &R::json)}}});
+  const FlagTable<R> table({.verb = "data synthesize",
+                               .usage = "lockstep data synthesize NAME DIR [flags]",
+                               .description = kSynthesizeDescription,
+                               .footer = kSynthesizeExamples},
+      {{"Arguments", {flag("NAME", "", "the set", &R::set).required(),
+                         flag("DIR", "", "folder for its files; is made, or is there and empty",
+                             &R::directory)}},
+          {"Options", {flag("--train", "N", "images to train with", &R::options, &Set::train)
+                              .usually("as many as the real set has; images: 2000"),
+                          flag("--test", "N", "images to test with, in images the folder val",
+                              &R::options, &Set::test)
+                              .usually("the real set's; images: 500"),
+                          flag("--classes", "C", "of images: 2 to 100", &R::options, &Set::classes)
+                              .usually(20),
+                          flag_by<R>("--size", "WxH", "of images: pixels of each", read_size)
+                              .usually("shorter side 160 to 320"),
+                          flag("--seed", "S", "draws another set", &R::options, &Set::seed),
+                          flag_on("--gzip", "of mnist, fashion-mnist: files with .gz", &R::options,
+                              &Set::gzip),
+                          flag_on("--json", "print one JSON object", &R::json)}}});
   auto request = table.request(arguments, std::cout);
   if (request) request->place = data_place("synthesize", request->set, request->directory);
   return request;
@@ -81,16 +78,10 @@ void print_synthesize(const SynthesizeRequest& request, const data::SyntheticSum
 
 void print_synthesize_json(
     const SynthesizeRequest& request, const data::SyntheticSummary& summary) {
-  const nlohmann::ordered_json object{
-      {"v", 1},
-      {"set", request.place.name},
-      {"directory", request.place.directory.string()},
-      {"train", summary.train},
-      {"test", summary.test},
-      {"classes", summary.classes},
-      {"seed", request.options.seed},
-      {"files", summary.files},
-      {"bytes", summary.bytes}};
+  const nlohmann::ordered_json object{{"v", 1}, {"set", request.place.name},
+      {"directory", request.place.directory.string()}, {"train", summary.train},
+      {"test", summary.test}, {"classes", summary.classes}, {"seed", request.options.seed},
+      {"files", summary.files}, {"bytes", summary.bytes}};
   std::cout << object.dump() << '\n';
 }
 

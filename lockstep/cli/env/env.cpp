@@ -1,6 +1,5 @@
 #include <iomanip>
 #include <iostream>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/cli/env/environment_facts.h"
@@ -58,11 +57,10 @@ int env(const std::vector<std::string>& arguments) {
   struct Request {
     bool json = false;
   };
-  const FlagTable<Request> table(
-      {.verb = "env",
-       .usage = "lockstep env [--json]",
-       .description = "Shows what this host and this build are.\n",
-       .footer = kEnvExamples},
+  const FlagTable<Request> table({.verb = "env",
+                                     .usage = "lockstep env [--json]",
+                                     .description = "Shows what this host and this build are.\n",
+                                     .footer = kEnvExamples},
       {{"Options", {flag_on("--json", "print one JSON object", &Request::json)}}});
   const auto request = table.request(arguments, std::cout);
   if (!request) return 0;

@@ -5,15 +5,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-#include <vector>
-
 #include <gnu/libc-version.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include <vector>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/launch/cgroup.h"
@@ -63,11 +62,8 @@ std::string os_name() {
 Facts system_facts() {
   utsname name{};
   ::uname(&name);
-  return {
-      {"os", os_name()},
-      {"kernel", std::string(name.sysname) + " " + name.release},
-      {"architecture", name.machine},
-      {"libc", std::string("glibc ") + ::gnu_get_libc_version()},
+  return {{"os", os_name()}, {"kernel", std::string(name.sysname) + " " + name.release},
+      {"architecture", name.machine}, {"libc", std::string("glibc ") + ::gnu_get_libc_version()},
       {"host", name.nodename}};
 }
 
@@ -76,8 +72,8 @@ Facts vector_extensions(const std::string& flags) {
   Facts found = Facts::array();
   const std::string padded = " " + flags + " ";
   for (const char* name :
-       {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
-        "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16"}) {
+      {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
+          "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16"}) {
     if (padded.find(std::string(" ") + name + " ") != std::string::npos) found.push_back(name);
   }
   return found;
@@ -85,10 +81,8 @@ Facts vector_extensions(const std::string& flags) {
 
 Facts processor_facts() {
   const std::string info = read_text("/proc/cpuinfo");
-  Facts facts{
-      {"model", field_of(info, "model name")},
-      {"cores_online", ::sysconf(_SC_NPROCESSORS_ONLN)},
-      {"affinity", launch::available_cpus()},
+  Facts facts{{"model", field_of(info, "model name")},
+      {"cores_online", ::sysconf(_SC_NPROCESSORS_ONLN)}, {"affinity", launch::available_cpus()},
       {"cores_usable", launch::usable_cpu_count()},
       {"numa_nodes", entries("/sys/devices/system/node", "node").size()},
       {"extensions", vector_extensions(field_of(info, "flags"))}};
@@ -104,13 +98,12 @@ Facts memory_facts() {
   struct statvfs shared {};
   ::statvfs("/dev/shm", &shared);
   const auto limit = launch::cgroup_memory_limit();
-  return {
-      {"total_bytes", kibibytes(field_of(info, "MemTotal"))},
+  return {{"total_bytes", kibibytes(field_of(info, "MemTotal"))},
       {"available_bytes", kibibytes(field_of(info, "MemAvailable"))},
       {"swap_bytes", kibibytes(field_of(info, "SwapTotal"))},
       {"cgroup_limit_bytes", limit ? Facts(static_cast<double>(*limit)) : Facts(nullptr)},
       {"dev_shm_bytes",
-       static_cast<double>(shared.f_blocks) * static_cast<double>(shared.f_frsize)},
+          static_cast<double>(shared.f_blocks) * static_cast<double>(shared.f_frsize)},
       {"transparent_huge_pages", read_line("/sys/kernel/mm/transparent_hugepage/enabled")}};
 }
 
@@ -122,9 +115,9 @@ Facts limit(int resource) {
 }
 
 Facts limit_facts() {
-  return {{"open_files", limit(RLIMIT_NOFILE)},           {"processes", limit(RLIMIT_NPROC)},
-          {"locked_memory_bytes", limit(RLIMIT_MEMLOCK)}, {"address_space_bytes", limit(RLIMIT_AS)},
-          {"stack_bytes", limit(RLIMIT_STACK)},           {"core_bytes", limit(RLIMIT_CORE)}};
+  return {{"open_files", limit(RLIMIT_NOFILE)}, {"processes", limit(RLIMIT_NPROC)},
+      {"locked_memory_bytes", limit(RLIMIT_MEMLOCK)}, {"address_space_bytes", limit(RLIMIT_AS)},
+      {"stack_bytes", limit(RLIMIT_STACK)}, {"core_bytes", limit(RLIMIT_CORE)}};
 }
 
 Facts network_facts() {
@@ -145,20 +138,14 @@ Facts gpu_facts() {
   for (const std::string& name : entries(folder)) {
     devices.push_back(field_of(read_text(folder / name / "information"), "Model"));
   }
-  return {
-      {"driver", read_line("/proc/driver/nvidia/version")},
-      {"devices", devices},
+  return {{"driver", read_line("/proc/driver/nvidia/version")}, {"devices", devices},
       {"usable", launch::gpu_count()}};
 }
 
 Facts scheduler_facts() {
-  const std::vector<std::pair<std::string, const char*>> known{
-      {"Slurm", "SLURM_JOB_ID"},
-      {"Open MPI", "OMPI_COMM_WORLD_SIZE"},
-      {"PMI", "PMI_SIZE"},
-      {"LSF", "LSB_JOBID"},
-      {"Kubernetes", "KUBERNETES_SERVICE_HOST"},
-      {"torchrun or lockstep", "TORCHELASTIC_RUN_ID"}};
+  const std::vector<std::pair<std::string, const char*>> known{{"Slurm", "SLURM_JOB_ID"},
+      {"Open MPI", "OMPI_COMM_WORLD_SIZE"}, {"PMI", "PMI_SIZE"}, {"LSF", "LSB_JOBID"},
+      {"Kubernetes", "KUBERNETES_SERVICE_HOST"}, {"torchrun or lockstep", "TORCHELASTIC_RUN_ID"}};
   Facts found = Facts::array();
   for (const auto& [name, variable] : known) {
     if (environment(variable)) found.push_back(name);
@@ -169,13 +156,8 @@ Facts scheduler_facts() {
 }  // namespace
 
 Facts host_facts() {
-  return {
-      {"system", system_facts()},
-      {"processor", processor_facts()},
-      {"memory", memory_facts()},
-      {"limits", limit_facts()},
-      {"gpu", gpu_facts()},
-      {"network", network_facts()},
+  return {{"system", system_facts()}, {"processor", processor_facts()}, {"memory", memory_facts()},
+      {"limits", limit_facts()}, {"gpu", gpu_facts()}, {"network", network_facts()},
       {"scheduler", {{"found", scheduler_facts()}}}};
 }
 

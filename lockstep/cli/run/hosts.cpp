@@ -48,48 +48,42 @@ struct HostsTexts {
 FlagGroup<HostsTexts> hosts_flags() {
   using T = HostsTexts;
   using Set = launch::HostsOptions;
-  return {
-      "Options",
+  return {"Options",
       {flag("--count", "N", "hosts to make within this machine", &T::options, &Set::count)
-           .usually(""),
-       flag_by<T>(
-           "--rate", "RATE", "of each made host's link, each way, as 1gbit, 100mbit",
-           [](T& texts, const FlagSpec&, const std::string& text) {
-             texts.options.rate = launch::parse_rate(text);
-           })
-           .usually("no limit"),
-       flag("--cores-a-host", "K", "of each made host", &T::options, &Set::cores_a_host)
-           .usually("all, shared evenly"),
-       flag(
-           "--names", "A,B,...", "real hosts, each HOST or USER@HOST; the first is host 0",
-           &T::options, &Set::names),
-       flag(
-           "--by", "PROGRAM", "what runs a command there: PROGRAM NAME COMMAND", &T::options,
-           &Set::by),
-       flag(
-           "--master-port", "PORT", "where host 0's command is to listen", &T::options,
-           &Set::master_port),
-       flag(
-           "--max-restarts", "N", "starts of all again after a failure", &T::options,
-           &Set::max_restarts),
-       flag_by<T>(
-           "--kill", "HOST@SECONDS", "kill all of that made host's command then, once: a drill",
-           [](T& texts, const FlagSpec&, const std::string& text) {
-             texts.options.drill = launch::parse_drill(text);
-           }),
-       flag("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL", &T::grace_seconds)
-           .from(0)
-           .to(1e6),
-       flag_on("--quiet", "print only why it failed", &T::options, &Set::quiet).letter("-q")}};
+              .usually(""),
+          flag_by<T>("--rate", "RATE", "of each made host's link, each way, as 1gbit, 100mbit",
+              [](T& texts, const FlagSpec&, const std::string& text) {
+                texts.options.rate = launch::parse_rate(text);
+              })
+              .usually("no limit"),
+          flag("--cores-a-host", "K", "of each made host", &T::options, &Set::cores_a_host)
+              .usually("all, shared evenly"),
+          flag("--names", "A,B,...", "real hosts, each HOST or USER@HOST; the first is host 0",
+              &T::options, &Set::names),
+          flag("--by", "PROGRAM", "what runs a command there: PROGRAM NAME COMMAND", &T::options,
+              &Set::by),
+          flag("--master-port", "PORT", "where host 0's command is to listen", &T::options,
+              &Set::master_port),
+          flag("--max-restarts", "N", "starts of all again after a failure", &T::options,
+              &Set::max_restarts),
+          flag_by<T>("--kill", "HOST@SECONDS",
+              "kill all of that made host's command then, once: a drill",
+              [](T& texts, const FlagSpec&, const std::string& text) {
+                texts.options.drill = launch::parse_drill(text);
+              }),
+          flag("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL", &T::grace_seconds)
+              .from(0)
+              .to(1e6),
+          flag_on("--quiet", "print only why it failed", &T::options, &Set::quiet).letter("-q")}};
 }
 
 /// Reads the flags; nothing when they ask for help, which is then printed.
 std::optional<launch::HostsOptions> parse_hosts(const std::vector<std::string>& arguments) {
   const FlagTable<HostsTexts> table(
       {.verb = "hosts",
-       .usage = "lockstep hosts --count N | --names A,B [flags] -- COMMAND [ARGUMENTS...]",
-       .description = kHostsDescription,
-       .footer = kHostsExamples},
+          .usage = "lockstep hosts --count N | --names A,B [flags] -- COMMAND [ARGUMENTS...]",
+          .description = kHostsDescription,
+          .footer = kHostsExamples},
       {hosts_flags()});
   const GivenFlags given = table.parse(arguments, AfterFlags::kProgram);
   if (given.asks_help) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-
 #include <stdlib.h>
 
 #include "lockstep/cli/verbs.h"
@@ -77,93 +76,87 @@ using Group = FlagGroup<RunTexts>;
 
 Group process_group_flags() {
   using T = RunTexts;
-  return {
-      "What to start",
-      {flag(
-           "--nproc-per-node", "N", "ranks on this host: a number, cpu, gpu, or auto (also -np)",
+  return {"What to start",
+      {flag("--nproc-per-node", "N", "ranks on this host: a number, cpu, gpu, or auto (also -np)",
            &T::workers)
-           .variable("PET_NPROC_PER_NODE"),
-       flag_off("--no-pin", "let each rank use all cores", &T::pin),
-       flag("--role", "NAME", "ROLE_NAME of the ranks", &T::role).variable("PET_ROLE"),
-       flag_on("--no-python", "changes nothing: PROGRAM is always run as it is", &T::no_python)}};
+              .variable("PET_NPROC_PER_NODE"),
+          flag_off("--no-pin", "let each rank use all cores", &T::pin),
+          flag("--role", "NAME", "ROLE_NAME of the ranks", &T::role).variable("PET_ROLE"),
+          flag_on(
+              "--no-python", "changes nothing: PROGRAM is always run as it is", &T::no_python)}};
 }
 
 Group node_flags() {
   using T = RunTexts;
-  return {
-      "Several hosts (the same command on each, with its own --node-rank)",
+  return {"Several hosts (the same command on each, with its own --node-rank)",
       {flag("--nnodes", "N", "hosts that take part", &T::nodes).variable("PET_NNODES"),
-       flag("--node-rank", "K", "which of them this is, from 0", &T::node_rank)
-           .variable("PET_NODE_RANK"),
-       flag("--master-addr", "HOST", "host 0, as all others reach it", &T::master_address)
-           .usually("127.0.0.1 for one host")
-           .variable("PET_MASTER_ADDR"),
-       flag("--master-port", "PORT", "where rank 0 listens", &T::master_port)
-           .usually(concat(kUsualPort, "; a free one for one host"))
-           .variable("PET_MASTER_PORT"),
-       flag("--rdzv-endpoint", "HOST[:PORT]", "both of these in one", &T::endpoint)
-           .variable("PET_RDZV_ENDPOINT"),
-       flag("--rdzv-backend", "NAME", "static: every host knows its number", &T::rendezvous_backend)
-           .variable("PET_RDZV_BACKEND"),
-       flag("--rdzv-id", "ID", "TORCHELASTIC_RUN_ID of the ranks", &T::run_id)
-           .variable("PET_RDZV_ID"),
-       flag_on(
-           "--standalone", "one host and a free port, whatever the variables say", &T::standalone)
-           .variable("PET_STANDALONE")}};
+          flag("--node-rank", "K", "which of them this is, from 0", &T::node_rank)
+              .variable("PET_NODE_RANK"),
+          flag("--master-addr", "HOST", "host 0, as all others reach it", &T::master_address)
+              .usually("127.0.0.1 for one host")
+              .variable("PET_MASTER_ADDR"),
+          flag("--master-port", "PORT", "where rank 0 listens", &T::master_port)
+              .usually(concat(kUsualPort, "; a free one for one host"))
+              .variable("PET_MASTER_PORT"),
+          flag("--rdzv-endpoint", "HOST[:PORT]", "both of these in one", &T::endpoint)
+              .variable("PET_RDZV_ENDPOINT"),
+          flag("--rdzv-backend", "NAME", "static: every host knows its number",
+              &T::rendezvous_backend)
+              .variable("PET_RDZV_BACKEND"),
+          flag("--rdzv-id", "ID", "TORCHELASTIC_RUN_ID of the ranks", &T::run_id)
+              .variable("PET_RDZV_ID"),
+          flag_on("--standalone", "one host and a free port, whatever the variables say",
+              &T::standalone)
+              .variable("PET_STANDALONE")}};
 }
 
 Group end_flags() {
   using T = RunTexts;
-  return {
-      "How it ends",
-      {flag(
-           "--max-restarts", "N", "starts of all ranks again after a failure, on one host",
+  return {"How it ends",
+      {flag("--max-restarts", "N", "starts of all ranks again after a failure, on one host",
            &T::max_restarts)
-           .variable("PET_MAX_RESTARTS"),
-       flag("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL", &T::grace_seconds)
-           .from(0)
-           .to(1e6),
-       flag("--signals-to-handle", "NAMES", "signals to pass on", &T::signals)
-           .variable("PET_SIGNALS_TO_HANDLE"),
-       flag(
-           "--monitor-interval", "SECONDS", "changes nothing: an end is seen when it happens",
-           &T::monitor_interval)
-           .usually("")
-           .variable("PET_MONITOR_INTERVAL")}};
+              .variable("PET_MAX_RESTARTS"),
+          flag("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL", &T::grace_seconds)
+              .from(0)
+              .to(1e6),
+          flag("--signals-to-handle", "NAMES", "signals to pass on", &T::signals)
+              .variable("PET_SIGNALS_TO_HANDLE"),
+          flag("--monitor-interval", "SECONDS", "changes nothing: an end is seen when it happens",
+              &T::monitor_interval)
+              .usually("")
+              .variable("PET_MONITOR_INTERVAL")}};
 }
 
 Group output_flags() {
   using T = RunTexts;
-  return {
-      "What is shown and kept (MASK: 0 none, 1 stdout, 2 stderr, 3 both; or RANK:MASK,...)",
+  return {"What is shown and kept (MASK: 0 none, 1 stdout, 2 stderr, 3 both; or RANK:MASK,...)",
       {flag("--log-dir", "DIR", "an empty folder for a file of each rank's output", &T::log_dir)
-           .variable("PET_LOG_DIR"),
-       flag(
-           "--redirects", "MASK", "streams that go to a file instead of the terminal",
-           &T::redirects)
-           .letter("-r")
-           .variable("PET_REDIRECTS"),
-       flag("--tee", "MASK", "streams that go to a file and to the terminal", &T::tee)
-           .letter("-t")
-           .variable("PET_TEE"),
-       flag("--local-ranks-filter", "RANKS", "show only these local ranks: 0,2", &T::shown_ranks)
-           .usually("all")
-           .variable("PET_LOCAL_RANKS_FILTER"),
-       flag("--log-line-prefix", "TEXT", "of lines when several ranks are shown", &T::prefix)
-           .may_be_empty()
-           .variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
-       flag_on("--verbose", "name each rank's process id", &T::verbose).letter("-v"),
-       flag_on("--quiet", "print only why a run failed", &T::quiet).letter("-q")}};
+              .variable("PET_LOG_DIR"),
+          flag("--redirects", "MASK", "streams that go to a file instead of the terminal",
+              &T::redirects)
+              .letter("-r")
+              .variable("PET_REDIRECTS"),
+          flag("--tee", "MASK", "streams that go to a file and to the terminal", &T::tee)
+              .letter("-t")
+              .variable("PET_TEE"),
+          flag("--local-ranks-filter", "RANKS", "show only these local ranks: 0,2", &T::shown_ranks)
+              .usually("all")
+              .variable("PET_LOCAL_RANKS_FILTER"),
+          flag("--log-line-prefix", "TEXT", "of lines when several ranks are shown", &T::prefix)
+              .may_be_empty()
+              .variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+          flag_on("--verbose", "name each rank's process id", &T::verbose).letter("-v"),
+          flag_on("--quiet", "print only why a run failed", &T::quiet).letter("-q")}};
 }
 
 const FlagTable<RunTexts>& run_table() {
   static const FlagTable<RunTexts> table(
       {.verb = "run",
-       .usage = "lockstep run [flags] [--] PROGRAM [ARGUMENTS...]",
-       .description =
-           "Starts a program once per rank, waits for all, and ends all when one fails.\n"
-           "Flags mean what they mean for torchrun; PET_* variables are their defaults.\n",
-       .footer = kRunExamples},
+          .usage = "lockstep run [flags] [--] PROGRAM [ARGUMENTS...]",
+          .description =
+              "Starts a program once per rank, waits for all, and ends all when one fails.\n"
+              "Flags mean what they mean for torchrun; PET_* variables are their defaults.\n",
+          .footer = kRunExamples},
       {process_group_flags(), node_flags(), end_flags(), output_flags()});
   return table;
 }
@@ -179,8 +172,7 @@ std::vector<std::string> listed(const std::string& text) {
 }
 
 int node_count(const std::string& text) {
-  check(
-      text.find(':') == std::string::npos, "run: --nnodes: a range (", text,
+  check(text.find(':') == std::string::npos, "run: --nnodes: a range (", text,
       ") comes later; now give the number of hosts that take part");
   return run_number("--nnodes", text);
 }
@@ -189,8 +181,7 @@ std::vector<int> signals_of(const std::string& text) {
   std::vector<int> signals;
   for (const std::string& name : listed(text)) {
     const auto signal = launch::signal_number(name);
-    check(
-        signal && *signal != SIGKILL && *signal != SIGSTOP && *signal != SIGCHLD,
+    check(signal && *signal != SIGKILL && *signal != SIGSTOP && *signal != SIGCHLD,
         "run: --signals-to-handle: cannot pass on ", name);
     signals.push_back(*signal);
   }
@@ -198,8 +189,7 @@ std::vector<int> signals_of(const std::string& text) {
 }
 
 void check_what_comes_later(const RunTexts& texts) {
-  check(
-      texts.rendezvous_backend == "static" || texts.standalone, "run: --rdzv-backend ",
+  check(texts.rendezvous_backend == "static" || texts.standalone, "run: --rdzv-backend ",
       texts.rendezvous_backend,
       " comes later; now every host needs its number: --node-rank, with --rdzv-backend static");
 }
@@ -216,8 +206,7 @@ void place_master(const RunTexts& texts, launch::LaunchOptions& options) {
       port = run_number("--rdzv-endpoint: the port", texts.endpoint.substr(colon + 1));
     }
   }
-  check(
-      options.nodes == 1 || !address.empty(),
+  check(options.nodes == 1 || !address.empty(),
       "run: several hosts need --master-addr, the address of host 0, or --rdzv-endpoint");
   if (!address.empty()) options.master_address = address;
   options.master_port = port == 0 && options.nodes > 1 ? kUsualPort : port;

@@ -12,16 +12,14 @@ void check_ranks_started(const GivenFlags& given, const TrainSurroundings& aroun
   if (!asked || *asked == "auto" || *asked == "cpu") return;
   const int ranks = parse_number<int>(*asked).value_or(0);
   check(ranks > 0, "train: --nproc-per-node must be a number above 0, or auto: ", *asked);
-  check(
-      ranks == around.local_world_size, "train: --nproc-per-node is ", ranks, ", but ",
+  check(ranks == around.local_world_size, "train: --nproc-per-node is ", ranks, ", but ",
       around.local_world_size,
       " were started here; start them with: lockstep train --nproc-per-node ", ranks);
 }
 
 // What one flag means depends on whether another was given, or on the ranks.
 void resolve(TrainOptions& options, const GivenFlags& given, const TrainSurroundings& around) {
-  check(
-      !given.has("--snapshot-interval") || !given.has("--snapshot-overhead"),
+  check(!given.has("--snapshot-interval") || !given.has("--snapshot-overhead"),
       "train: --snapshot-interval and --snapshot-overhead both say when to save; give one");
   const bool is_several = around.world_size > 1 || options.places.value_or(1) > 1;
   if (!given.has("--parallel") && is_several) options.parallel = Parallel::kDdp;
@@ -39,8 +37,7 @@ std::string train_help() { return train_flags().help(); }
 
 TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& surroundings) {
   check_ranks_started(given, surroundings);
-  TrainCommand command{
-      .options = {},
+  TrainCommand command{.options = {},
       .dry_run = given.has("--dry-run"),
       .json = given.has("--json"),
       .names_precision = given.has("--precision")};

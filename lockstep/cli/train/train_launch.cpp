@@ -3,7 +3,6 @@
 #include <ctime>
 #include <filesystem>
 #include <iostream>
-
 #include <signal.h>
 
 #include "lockstep/cli/sibling_program.h"
@@ -39,8 +38,7 @@ void read_launch(launch::LaunchOptions& options, const GivenFlags& given) {
   options.workers = launch::worker_count(given.find("--nproc-per-node").value_or("1"));
   options.pin = !given.has("--no-pin");
   options.output.log_dir = given.find("--log-dir").value_or("");
-  check(
-      options.output.log_dir.empty() || options.workers > 1,
+  check(options.output.log_dir.empty() || options.workers > 1,
       "train: --log-dir keeps the output of ranks above 0, and there is one rank");
   if (const auto seconds = given.find("--grace-period")) {
     const double number = table.spec("--grace-period").real_number(*seconds);
@@ -71,8 +69,7 @@ TrainLaunch parse_train_launch(const std::vector<std::string>& arguments) {
 
 void keep_logs_with_run(TrainLaunch& plan) {
   const int ranks = plan.options.workers;
-  const TrainCommand command = read_train_flags(
-      plan.given,
+  const TrainCommand command = read_train_flags(plan.given,
       {.world_size = ranks, .local_world_size = ranks, .unix_time = std::time(nullptr)});
   if (command.dry_run) return;
   const std::string& output = command.options.output;

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <iostream>
-
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
@@ -34,8 +33,7 @@ int number_or(const char* name, int otherwise) {
 TrainSurroundings surroundings() {
   const int world_size = number_or("WORLD_SIZE", 1);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {
-      .world_size = world_size,
+  return {.world_size = world_size,
       .local_world_size = number_or("LOCAL_WORLD_SIZE", world_size),
       .unix_time = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
       .restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0)};
@@ -62,9 +60,8 @@ void report(const RunSummary& summary, const TrainCommand& command) {
   ::_exit(static_cast<int>(exit_code_of(error)));
 }
 
-int train_rank(
-    const TrainCommand& command, const ProcessGroup& world, const std::vector<std::string>& words,
-    const std::vector<Place>& places) {
+int train_rank(const TrainCommand& command, const ProcessGroup& world,
+    const std::vector<std::string>& words, const std::vector<Place>& places) {
   Trainer trainer(command.options, world, words, places);
   // Before, there is nothing to save.
   handle_stop_signals();
@@ -90,8 +87,7 @@ int train_threads(
 
 PrecisionChoice choose(
     const TrainCommand& command, bool computes_bf16, std::optional<Precision> resumed) {
-  const PrecisionRequest asked{
-      .is_auto = command.options.auto_precision,
+  const PrecisionRequest asked{.is_auto = command.options.auto_precision,
       .is_given = command.names_precision,
       .precision = command.options.precision};
   return choose_precision(asked, computes_bf16, resumed);
@@ -102,9 +98,9 @@ PrecisionChoice choose(
 PrecisionChoice agreed_precision(const TrainCommand& command, const ProcessGroup& world) {
   const auto own = resumed_precision(command.options);
   // The minimum over the ranks; of what is resumed, any rank's that knows it.
-  const torch::Tensor facts = at::tensor(
-      {this_processor_computes_bf16() ? 1 : 0, own ? -1 - static_cast<int>(*own) : 0},
-      torch::kLong);
+  const torch::Tensor facts =
+      at::tensor({this_processor_computes_bf16() ? 1 : 0, own ? -1 - static_cast<int>(*own) : 0},
+          torch::kLong);
   world.all_reduce(facts, ReduceOp::kMin).wait();
   const auto known = facts[1].item<std::int64_t>();
   const auto resumed = known < 0 ? std::optional(static_cast<Precision>(-1 - known)) : std::nullopt;

@@ -1,7 +1,6 @@
 #include "lockstep/comm/host/address_space.h"
 
 #include <sstream>
-
 #include <sys/mman.h>
 #include <unistd.h>
 

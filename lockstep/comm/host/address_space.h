@@ -45,8 +45,7 @@ class SymmetricMemory : public AddressSpace {
 
   std::optional<Exposure> expose(const void* memory, std::size_t bytes) const override;
   std::byte* resolve(int rank, const Exposure& exposure) const override;
-  torch::Tensor empty(
-      std::int64_t elements, const torch::TensorOptions& options,
+  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
       const ExchangeText& exchange) override;
 
  private:

@@ -17,22 +17,19 @@ std::size_t bytes_of(const Collective& collective, std::int64_t elements) {
   return static_cast<std::size_t>(elements) * collective.element_bytes();
 }
 
-void reduce_into(
-    const Collective& collective, std::int64_t elements, const std::vector<std::byte*>& inputs,
-    const std::vector<std::byte*>& outputs) {
+void reduce_into(const Collective& collective, std::int64_t elements,
+    const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs) {
   if (elements == 0) return;
   const std::vector<const void*> from(inputs.begin(), inputs.end());
   const std::vector<void*> to(outputs.begin(), outputs.end());
-  reduce::best_kernel()(
-      {reduce_element(collective.element), collective.op, from.data(),
-       static_cast<int>(from.size()), to.data(), static_cast<int>(to.size()),
-       static_cast<std::size_t>(elements)});
+  reduce::best_kernel()({reduce_element(collective.element), collective.op, from.data(),
+      static_cast<int>(from.size()), to.data(), static_cast<int>(to.size()),
+      static_cast<std::size_t>(elements)});
 }
 
 // Each rank reduces its share once and writes it to all who want it.
-void reduce_in_place(
-    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
-    int rank) {
+void reduce_in_place(const Collective& collective, const Chunk& chunk,
+    const std::vector<ChunkView>& views, int rank) {
   const Chunk share = share_of({0, chunk.count}, rank, static_cast<int>(views.size()));
   const std::size_t offset = bytes_of(collective, share.begin);
   std::vector<std::byte*> everyone;
@@ -43,9 +40,8 @@ void reduce_in_place(
   reduce_into(collective, share.count, everyone, outputs);
 }
 
-void reduce_own_piece(
-    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
-    int rank) {
+void reduce_own_piece(const Collective& collective, const Chunk& chunk,
+    const std::vector<ChunkView>& views, int rank) {
   std::vector<std::byte*> inputs;
   for (const ChunkView& view : views) inputs.push_back(view.piece(rank));
   reduce_into(
@@ -53,8 +49,7 @@ void reduce_own_piece(
 }
 
 // Puts one piece of every rank, in rank order, into the output.
-void collect(
-    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
+void collect(const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int piece) {
   std::byte* to = collective.output + bytes_of(collective, chunk.begin);
   for (const ChunkView& view : views) {
@@ -63,12 +58,10 @@ void collect(
   }
 }
 
-void copy_from_root(
-    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
-    int piece) {
+void copy_from_root(const Collective& collective, const Chunk& chunk,
+    const std::vector<ChunkView>& views, int piece) {
   const ChunkView& root = views[static_cast<std::size_t>(collective.root)];
-  copy_bytes(
-      collective.output + bytes_of(collective, chunk.begin), root.piece(piece),
+  copy_bytes(collective.output + bytes_of(collective, chunk.begin), root.piece(piece),
       bytes_of(collective, chunk.count));
 }
 
@@ -108,8 +101,7 @@ Chunk share_of(const Chunk& chunk, int rank, int size) {
   return {chunk.begin + begin, end - begin};
 }
 
-void exchange(
-    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
+void exchange(const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int rank) {
   switch (collective.kind) {
     case Kind::kAllReduce:
@@ -144,8 +136,7 @@ void copy_in(const Collective& collective, const Chunk& chunk, std::byte* stagin
 }
 
 void copy_out(const Collective& collective, const Chunk& chunk, const std::byte* staging) {
-  copy_bytes(
-      collective.output + bytes_of(collective, chunk.begin), staging,
+  copy_bytes(collective.output + bytes_of(collective, chunk.begin), staging,
       bytes_of(collective, chunk.count));
 }
 

@@ -55,8 +55,7 @@ Chunk share_of(const Chunk& chunk, int rank, int size);
 
 /// Does this rank's work on a chunk: reads the views of all ranks, writes its own output or, in
 /// place, everyone's.
-void exchange(
-    const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
+void exchange(const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
     int rank);
 
 /// Copies the chunk of each piece of the input into the staging buffer, one after the other.

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <thread>
-
 #include <sched.h>
+#include <thread>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
@@ -167,13 +166,8 @@ void Engine::begin_round(Job& job) {
     copy_in(collective, chunk, region_->staging(rank_));
   }
   RankSlot& slot = region_->slot(rank_);
-  slot.descriptor = {
-      collective.kind,
-      static_cast<std::int32_t>(collective.element),
-      static_cast<std::int32_t>(collective.op),
-      collective.root,
-      collective.elements,
-      exposure};
+  slot.descriptor = {collective.kind, static_cast<std::int32_t>(collective.element),
+      static_cast<std::int32_t>(collective.op), collective.root, collective.elements, exposure};
   slot.collective.store(job.number, std::memory_order_relaxed);
   slot.kind.store(static_cast<std::int32_t>(collective.kind), std::memory_order_relaxed);
   slot.arrived.store(++rounds_, std::memory_order_release);
@@ -217,8 +211,7 @@ ChunkView Engine::view_of(const Job& job, const Chunk& chunk, int rank) const {
   if (exposure.segment == Exposure::kStaging) {
     return {region_->staging(rank), static_cast<std::size_t>(chunk.count) * bytes};
   }
-  return {
-      space_->resolve(rank, exposure) + static_cast<std::size_t>(chunk.begin) * bytes,
+  return {space_->resolve(rank, exposure) + static_cast<std::size_t>(chunk.begin) * bytes,
       static_cast<std::size_t>(job.collective.elements) * bytes};
 }
 

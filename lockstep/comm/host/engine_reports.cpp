@@ -9,9 +9,8 @@ namespace {
 
 std::string describe(const Descriptor& descriptor) {
   const auto element = static_cast<at::ScalarType>(descriptor.element);
-  std::string text = concat(
-      kind_name(descriptor.kind), " of ", descriptor.elements, " ", c10::toString(element),
-      " elements");
+  std::string text = concat(kind_name(descriptor.kind), " of ", descriptor.elements, " ",
+      c10::toString(element), " elements");
   if (descriptor.root >= 0) text += concat(", root ", descriptor.root);
   return text;
 }
@@ -25,9 +24,8 @@ bool agree(const Descriptor& a, const Descriptor& b) {
 
 std::string Engine::Job::describe() const {
   if (collective.kind == Kind::kBarrier) return concat("barrier #", number);
-  return concat(
-      kind_name(collective.kind), " #", number, " (", c10::toString(collective.element), ", ",
-      collective.elements, " elements)");
+  return concat(kind_name(collective.kind), " #", number, " (", c10::toString(collective.element),
+      ", ", collective.elements, " elements)");
 }
 
 void Engine::verify(const Job& job) const {
@@ -35,9 +33,9 @@ void Engine::verify(const Job& job) const {
   for (int rank = 0; rank < region_->size(); ++rank) {
     const Descriptor& other = region_->slot(rank).descriptor;
     if (agree(own, other)) continue;
-    throw CommError(concat(
-        "collective #", job.number, ": the ranks do not make the same call: rank ", rank_,
-        " calls ", describe(own), ", rank ", rank, " calls ", describe(other)));
+    throw CommError(
+        concat("collective #", job.number, ": the ranks do not make the same call: rank ", rank_,
+            " calls ", describe(own), ", rank ", rank, " calls ", describe(other)));
   }
 }
 
@@ -72,9 +70,8 @@ void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
         "rank ", rank, " (last seen in ", kind_name(kind), " #", slot.collective.load(), ")"));
   }
   if (waited < timeout() || late.empty()) return;
-  throw TimeoutError(concat(
-      job.describe(), " on rank ", rank_, ": waited ", timeout().count(), " ms for ",
-      joined(late)));
+  throw TimeoutError(concat(job.describe(), " on rank ", rank_, ": waited ", timeout().count(),
+      " ms for ", joined(late)));
 }
 
 void Engine::inspect(const Message& message, std::chrono::milliseconds waited) const {

@@ -21,94 +21,86 @@ HostBackend::HostBackend(
       engine_(std::make_shared<Engine>(region_, std::move(space), rank)) {}
 
 Work HostBackend::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
-  return engine_->begin(
-      {.kind = Kind::kAllReduce,
-       .element = tensor.scalar_type(),
-       .op = op,
-       .elements = tensor.numel(),
-       .input = bytes_of(tensor),
-       .output = bytes_of(tensor),
-       .tensors = {tensor}});
+  return engine_->begin({.kind = Kind::kAllReduce,
+      .element = tensor.scalar_type(),
+      .op = op,
+      .elements = tensor.numel(),
+      .input = bytes_of(tensor),
+      .output = bytes_of(tensor),
+      .tensors = {tensor}});
 }
 
 Work HostBackend::reduce(const torch::Tensor& tensor, int root, ReduceOp op) {
-  return engine_->begin(
-      {.kind = Kind::kReduce,
-       .element = tensor.scalar_type(),
-       .op = op,
-       .root = root,
-       .elements = tensor.numel(),
-       .input = bytes_of(tensor),
-       .output = rank_ == root ? bytes_of(tensor) : nullptr,
-       .tensors = {tensor}});
+  return engine_->begin({.kind = Kind::kReduce,
+      .element = tensor.scalar_type(),
+      .op = op,
+      .root = root,
+      .elements = tensor.numel(),
+      .input = bytes_of(tensor),
+      .output = rank_ == root ? bytes_of(tensor) : nullptr,
+      .tensors = {tensor}});
 }
 
 Work HostBackend::broadcast(const torch::Tensor& tensor, int root) {
-  return engine_->begin(
-      {.kind = Kind::kBroadcast,
-       .element = tensor.scalar_type(),
-       .root = root,
-       .elements = tensor.numel(),
-       .input = rank_ == root ? bytes_of(tensor) : nullptr,
-       .output = rank_ == root ? nullptr : bytes_of(tensor),
-       .tensors = {tensor}});
+  return engine_->begin({.kind = Kind::kBroadcast,
+      .element = tensor.scalar_type(),
+      .root = root,
+      .elements = tensor.numel(),
+      .input = rank_ == root ? bytes_of(tensor) : nullptr,
+      .output = rank_ == root ? nullptr : bytes_of(tensor),
+      .tensors = {tensor}});
 }
 
 Work HostBackend::all_gather(const torch::Tensor& output, const torch::Tensor& input) {
-  return engine_->begin(
-      {.kind = Kind::kAllGather,
-       .element = input.scalar_type(),
-       .elements = input.numel(),
-       .input = bytes_of(input),
-       .output = bytes_of(output),
-       .tensors = {output, input}});
+  return engine_->begin({.kind = Kind::kAllGather,
+      .element = input.scalar_type(),
+      .elements = input.numel(),
+      .input = bytes_of(input),
+      .output = bytes_of(output),
+      .tensors = {output, input}});
 }
 
 Work HostBackend::gather(const torch::Tensor& output, const torch::Tensor& input, int root) {
-  return engine_->begin(
-      {.kind = Kind::kGather,
-       .element = input.scalar_type(),
-       .root = root,
-       .elements = input.numel(),
-       .input = bytes_of(input),
-       .output = rank_ == root ? bytes_of(output) : nullptr,
-       .tensors = {output, input}});
+  return engine_->begin({.kind = Kind::kGather,
+      .element = input.scalar_type(),
+      .root = root,
+      .elements = input.numel(),
+      .input = bytes_of(input),
+      .output = rank_ == root ? bytes_of(output) : nullptr,
+      .tensors = {output, input}});
 }
 
 Work HostBackend::scatter(const torch::Tensor& output, const torch::Tensor& input, int root) {
-  return engine_->begin(
-      {.kind = Kind::kScatter,
-       .element = output.scalar_type(),
-       .root = root,
-       .elements = output.numel(),
-       .pieces = size(),
-       .input = rank_ == root ? bytes_of(input) : nullptr,
-       .output = bytes_of(output),
-       .tensors = {output, input}});
+  return engine_->begin({.kind = Kind::kScatter,
+      .element = output.scalar_type(),
+      .root = root,
+      .elements = output.numel(),
+      .pieces = size(),
+      .input = rank_ == root ? bytes_of(input) : nullptr,
+      .output = bytes_of(output),
+      .tensors = {output, input}});
 }
 
 Work HostBackend::reduce_scatter(
     const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) {
-  return engine_->begin(
-      {.kind = Kind::kReduceScatter,
-       .element = input.scalar_type(),
-       .op = op,
-       .elements = output.numel(),
-       .pieces = size(),
-       .input = bytes_of(input),
-       .output = bytes_of(output),
-       .tensors = {output, input}});
+  return engine_->begin({.kind = Kind::kReduceScatter,
+      .element = input.scalar_type(),
+      .op = op,
+      .elements = output.numel(),
+      .pieces = size(),
+      .input = bytes_of(input),
+      .output = bytes_of(output),
+      .tensors = {output, input}});
 }
 
 Work HostBackend::all_to_all(const torch::Tensor& output, const torch::Tensor& input) {
-  return engine_->begin(
-      {.kind = Kind::kAllToAll,
-       .element = input.scalar_type(),
-       .elements = input.numel() / size(),
-       .pieces = size(),
-       .input = bytes_of(input),
-       .output = bytes_of(output),
-       .tensors = {output, input}});
+  return engine_->begin({.kind = Kind::kAllToAll,
+      .element = input.scalar_type(),
+      .elements = input.numel() / size(),
+      .pieces = size(),
+      .input = bytes_of(input),
+      .output = bytes_of(output),
+      .tensors = {output, input}});
 }
 
 Work HostBackend::barrier() { return engine_->begin({.kind = Kind::kBarrier}); }

@@ -1,11 +1,10 @@
 #include "lockstep/comm/host/mapping.h"
 
-#include <string>
-#include <utility>
-
 #include <fcntl.h>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 

@@ -1,7 +1,6 @@
 #include "lockstep/comm/host/peer_watch.h"
 
 #include <cerrno>
-
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>

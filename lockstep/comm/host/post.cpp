@@ -22,8 +22,7 @@ void move_front(auto& queue, auto move) {
 }  // namespace
 
 std::string Message::describe() const {
-  return concat(
-      outgoing ? "send to rank " : "recv from rank ", peer, ", tag ", tag, " (",
+  return concat(outgoing ? "send to rank " : "recv from rank ", peer, ", tag ", tag, " (",
       describe_tensor(static_cast<std::int32_t>(tensor.scalar_type()), tensor.numel()), ")");
 }
 
@@ -56,9 +55,8 @@ bool Post::write_letter(Message& message) {
   letter.elements = message.tensor.numel();
   const std::size_t bytes = std::min(message.tensor.nbytes() - message.moved, Mailbox::kSlotBytes);
   if (bytes > 0) {
-    std::memcpy(
-        letter.content, static_cast<const std::byte*>(message.tensor.data_ptr()) + message.moved,
-        bytes);
+    std::memcpy(letter.content,
+        static_cast<const std::byte*>(message.tensor.data_ptr()) + message.moved, bytes);
   }
   message.moved += bytes;
   message.complete = message.moved == message.tensor.nbytes();
@@ -74,9 +72,8 @@ bool Post::read_letter(Message& message) {
   const bool fits = letter.tag == message.tag && letter.elements == message.tensor.numel() &&
                     letter.element == static_cast<std::int32_t>(message.tensor.scalar_type());
   if (!fits) {
-    throw InvalidArgument(concat(
-        message.describe(), ": the sender's next message has tag ", letter.tag, " (",
-        describe_tensor(letter.element, letter.elements), ")"));
+    throw InvalidArgument(concat(message.describe(), ": the sender's next message has tag ",
+        letter.tag, " (", describe_tensor(letter.element, letter.elements), ")"));
   }
   const std::size_t bytes = std::min(message.tensor.nbytes() - message.moved, Mailbox::kSlotBytes);
   if (bytes > 0) {

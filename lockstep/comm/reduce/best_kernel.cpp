@@ -25,10 +25,8 @@ std::array<Choice, 3> choices() {
 #else
   const bool avx2 = false, avx512 = false;
 #endif
-  return {
-      {{"plain", reduce_plain, true},
-       {"avx2", reduce_avx2, avx2},
-       {"avx512", reduce_avx512, avx512}}};
+  return {{{"plain", reduce_plain, true}, {"avx2", reduce_avx2, avx2},
+      {"avx512", reduce_avx512, avx512}}};
 }
 
 Choice best_choice() {

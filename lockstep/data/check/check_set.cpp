@@ -148,14 +148,12 @@ void check_parts(SetReport& report, const std::vector<Part>& parts, const CheckO
   report.class_names = parts[0].folder.class_names();
   for (const Part& part : parts) {
     tally.begin(part);
-    for_each_index(part.folder.size(), options.workers, [&](std::int64_t index) {
-      tally.add(part, index, facts_of(part.folder, index));
-    });
+    for_each_index(part.folder.size(), options.workers,
+        [&](std::int64_t index) { tally.add(part, index, facts_of(part.folder, index)); });
   }
   // Workers come in any order.
-  std::sort(report.bad.begin(), report.bad.end(), [](const BadFile& one, const BadFile& other) {
-    return one.name < other.name;
-  });
+  std::sort(report.bad.begin(), report.bad.end(),
+      [](const BadFile& one, const BadFile& other) { return one.name < other.name; });
 }
 
 /// Takes the name out of a message that begins with it.

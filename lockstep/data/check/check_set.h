@@ -58,8 +58,7 @@ struct CheckOptions {
 /// The sets are mnist, fashion-mnist, cifar10, cifar100, images. A bad file is reported and the
 /// others are read; an unknown set is an InvalidArgument, what the system refuses a
 /// std::system_error.
-SetReport check_set(
-    const std::string& set, const std::filesystem::path& directory,
+SetReport check_set(const std::string& set, const std::filesystem::path& directory,
     const CheckOptions& options = {});
 
 /// Lists the sets that can be checked.

@@ -36,8 +36,7 @@ struct FetchedFile {
 /// The folder of an archive has a list of its files, SHA256SUMS, by which a later call knows that
 /// it is whole. With a mirror, an https address of a folder, only that is asked. Errors are
 /// download()'s and extract_archive()'s; a folder of that name that is not whole is a DataError.
-std::vector<FetchedFile> fetch_set(
-    const KnownSet& set, const std::filesystem::path& directory, const std::string& mirror,
-    const DownloadOptions& options);
+std::vector<FetchedFile> fetch_set(const KnownSet& set, const std::filesystem::path& directory,
+    const std::string& mirror, const DownloadOptions& options);
 
 }  // namespace lockstep::data

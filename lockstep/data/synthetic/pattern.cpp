@@ -54,9 +54,9 @@ std::int64_t crescent(Point place) {
   return std::max(length(place) - kUnit, 800 - length({place.x - 500, place.y}));
 }
 
-constexpr Shape kAllShapes[kShapes] = {
-    {"disc", disc},   {"ring", ring}, {"square", square}, {"frame", frame}, {"triangle", triangle},
-    {"cross", cross}, {"star", star}, {"bar", bar},       {"pair", pair},   {"crescent", crescent}};
+constexpr Shape kAllShapes[kShapes] = {{"disc", disc}, {"ring", ring}, {"square", square},
+    {"frame", frame}, {"triangle", triangle}, {"cross", cross}, {"star", star}, {"bar", bar},
+    {"pair", pair}, {"crescent", crescent}};
 
 const Shape& shape_at(std::int64_t shape) {
   check(0 <= shape && shape < kShapes, "shape: must be 0 to 9: ", shape);
@@ -148,10 +148,9 @@ std::int64_t slope(Point place, std::uint64_t) {
   return std::clamp<std::int64_t>(128 + place.x / 40, 0, kBrightest);
 }
 
-constexpr Texture kAllTextures[kTextures] = {
-    {"stripes", stripes}, {"checks", checks},     {"dots", dots},         {"rings", rings},
-    {"waves", waves},     {"blotches", blotches}, {"speckles", speckles}, {"grid", grid},
-    {"bricks", bricks},   {"slope", slope}};
+constexpr Texture kAllTextures[kTextures] = {{"stripes", stripes}, {"checks", checks},
+    {"dots", dots}, {"rings", rings}, {"waves", waves}, {"blotches", blotches},
+    {"speckles", speckles}, {"grid", grid}, {"bricks", bricks}, {"slope", slope}};
 
 const Texture& texture_at(std::int64_t texture) {
   check(0 <= texture && texture < kTextures, "texture: must be 0 to 9: ", texture);

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <new>
-
 #include <zlib.h>
 
 namespace lockstep::data {

@@ -27,9 +27,8 @@ std::int64_t coarse_label(std::int64_t label) {
 /// Returns a record: its labels, then the planes red, green, blue.
 std::vector<std::uint8_t> record_of(std::int64_t index, bool train, const SetPlan& plan) {
   const std::int64_t label = index % plan.classes;
-  const Image image = synthetic_image(
-      synthetic_class(label, plan.classes), {.seed = plan.seed, .train = train, .index = index},
-      {kCifarSide, kCifarSide}, 3);
+  const Image image = synthetic_image(synthetic_class(label, plan.classes),
+      {.seed = plan.seed, .train = train, .index = index}, {kCifarSide, kCifarSide}, 3);
   std::vector<std::uint8_t> record;
   record.reserve(image.pixels.size() + 2);
   if (plan.classes == 100) record.push_back(static_cast<std::uint8_t>(coarse_label(label)));
@@ -70,9 +69,8 @@ std::vector<std::string> coarse_names() {
   std::vector<std::string> names;
   for (std::int64_t shape = 0; shape < kShapes; ++shape) {
     for (const std::int64_t half : {0, 5}) {
-      names.push_back(
-          std::string(shape_name(shape)) + "-" + texture_name(half) + "-to-" +
-          texture_name(half + 4));
+      names.push_back(std::string(shape_name(shape)) + "-" + texture_name(half) + "-to-" +
+                      texture_name(half + 4));
     }
   }
   return names;
@@ -101,10 +99,8 @@ Written write_mnist_part(const fs::path& folder, const SetPlan& plan, bool train
   labels.write(idx_header({count}));
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t label = i % plan.classes;
-    images.write(synthetic_image(
-                     synthetic_class(label, plan.classes),
-                     {.seed = plan.seed, .train = train, .index = i}, {kSideOfMnist, kSideOfMnist},
-                     1)
+    images.write(synthetic_image(synthetic_class(label, plan.classes),
+        {.seed = plan.seed, .train = train, .index = i}, {kSideOfMnist, kSideOfMnist}, 1)
                      .pixels);
     labels.write(std::vector{static_cast<std::uint8_t>(label)});
     plan.drawn();
@@ -173,9 +169,8 @@ Written write_cifar10_files(const fs::path& folder, const SetPlan& plan) {
   fs::create_directory(inner);
   std::uint64_t bytes = write_lines(inner / "batches.meta.txt", class_names(plan.classes));
   for (std::int64_t batch = 0; batch < kBatches; ++batch) {
-    bytes += write_batch(
-        inner / ("data_batch_" + std::to_string(batch + 1) + ".bin"), plan.train * batch / kBatches,
-        plan.train * (batch + 1) / kBatches, true, plan);
+    bytes += write_batch(inner / ("data_batch_" + std::to_string(batch + 1) + ".bin"),
+        plan.train * batch / kBatches, plan.train * (batch + 1) / kBatches, true, plan);
   }
   bytes += write_batch(inner / "test_batch.bin", 0, plan.test, false, plan);
   return {kBatches + 2, bytes};

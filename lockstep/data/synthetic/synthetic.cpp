@@ -69,8 +69,7 @@ struct Scene {
 };
 
 Point draw_place(SyntheticStream& stream, Point extent, std::int64_t margin) {
-  return {
-      stream.between(std::min(margin, extent.x / 2), std::max(extent.x - margin, extent.x / 2)),
+  return {stream.between(std::min(margin, extent.x / 2), std::max(extent.x - margin, extent.x / 2)),
       stream.between(std::min(margin, extent.y / 2), std::max(extent.y - margin, extent.y / 2))};
 }
 
@@ -83,8 +82,7 @@ Colour draw_figure_colour(SyntheticStream& stream, std::int64_t background) {
 }
 
 // One draw a statement, here and below: C++ leaves open in which order arguments are computed.
-Figure draw_figure(
-    SyntheticStream& stream, std::int64_t shape, std::int64_t background,
+Figure draw_figure(SyntheticStream& stream, std::int64_t shape, std::int64_t background,
     std::array<std::int64_t, 2> radii, Point extent) {
   const Colour colour = draw_figure_colour(stream, background);
   const std::int64_t radius = stream.between(radii[0], radii[1]);
@@ -152,8 +150,7 @@ std::string SyntheticClass::name() const {
 }
 
 SyntheticClass synthetic_class(std::int64_t label, std::int64_t classes) {
-  check(
-      1 <= classes && classes <= kMostSyntheticClasses && 0 <= label && label < classes,
+  check(1 <= classes && classes <= kMostSyntheticClasses && 0 <= label && label < classes,
       "synthetic: the label must be less than the classes, and these 1 to 100: ", label, " of ",
       classes);
   const std::int64_t families = (classes + kShapes - 1) / kShapes;

@@ -51,28 +51,23 @@ const Kind& kind_of(const std::string& name) {
 }
 
 void check_count(const Kind& kind, const char* what, std::int64_t count, std::int64_t least) {
-  check(
-      least <= count && count <= kind.most, "synthesize: --", what, " of ", kind.name, " must be ",
-      least, " to ", kind.most, ": ", count);
+  check(least <= count && count <= kind.most, "synthesize: --", what, " of ", kind.name,
+      " must be ", least, " to ", kind.most, ": ", count);
 }
 
 void check_options(const Kind& kind, const SyntheticOptions& options) {
   const bool images = kind.write == write_image_files;
-  check(
-      images || !options.classes, "synthesize: ", kind.name, " has ", kind.classes,
+  check(images || !options.classes, "synthesize: ", kind.name, " has ", kind.classes,
       " classes; --classes is for images");
   check(images || !options.size, "synthesize: --size is for images, not for ", kind.name);
-  check(
-      !options.gzip || kind.write == write_mnist_files,
+  check(!options.gzip || kind.write == write_mnist_files,
       "synthesize: --gzip is for mnist and fashion-mnist, not for ", kind.name);
   const std::int64_t classes = options.classes.value_or(kind.classes);
-  check(
-      2 <= classes && classes <= kMostSyntheticClasses,
+  check(2 <= classes && classes <= kMostSyntheticClasses,
       "synthesize: --classes must be 2 to 100: ", classes);
   if (!options.size) return;
   const auto& size = *options.size;
-  check(
-      std::min(size.width, size.height) >= 8 && std::max(size.width, size.height) <= kLongestSide,
+  check(std::min(size.width, size.height) >= 8 && std::max(size.width, size.height) <= kLongestSide,
       "synthesize: --size must have sides of 8 to 4096 pixels: ", size.width, "x", size.height);
 }
 
@@ -81,8 +76,7 @@ SetPlan plan_of(const Kind& kind, const SyntheticOptions& options) {
   const std::int64_t classes = options.classes.value_or(kind.classes);
   // A class folder without images would be no set.
   const bool images = kind.write == write_image_files;
-  SetPlan plan{
-      .train = options.train.value_or(kind.train),
+  SetPlan plan{.train = options.train.value_or(kind.train),
       .test = options.test.value_or(kind.test),
       .classes = classes,
       .size = options.size,

@@ -41,8 +41,7 @@ const std::vector<std::string>& synthetic_set_names();
 /// the folder of its archive. `images`: train/CLASS and val/CLASS with JPEG files, every eighth a
 /// PNG. The folder appears whole or not at all; one that is there and not empty, a name or a count
 /// that cannot be are an InvalidArgument.
-SyntheticSummary write_synthetic_set(
-    const std::string& name, const std::filesystem::path& directory,
-    const SyntheticOptions& options = {});
+SyntheticSummary write_synthetic_set(const std::string& name,
+    const std::filesystem::path& directory, const SyntheticOptions& options = {});
 
 }  // namespace lockstep::data

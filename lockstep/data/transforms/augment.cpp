@@ -29,15 +29,13 @@ void check_share(const char* what, double share) {
 }
 
 void check_range(const char* what, double least, double most) {
-  check(
-      kLeast <= least && least <= most && most <= kMost, "AugmentOptions: ", what,
+  check(kLeast <= least && least <= most && most <= kMost, "AugmentOptions: ", what,
       " must be a range between ", kLeast, " and ", kMost, ": ", least, " to ", most);
 }
 
 void check_jitter(const ColourJitter& jitter) {
   for (const double bound : {jitter.brightness, jitter.contrast, jitter.saturation}) {
-    check(
-        0 <= bound && std::isfinite(bound),
+    check(0 <= bound && std::isfinite(bound),
         "AugmentOptions: colour jitter must not be negative: ", bound);
   }
 }
@@ -56,8 +54,7 @@ AugmentOptions crop_flip_options(ImageSize output) {
 }
 
 AugmentOptions timm_options(ImageSize output) {
-  return {
-      .output = output,
+  return {.output = output,
       .crop = CropMode::kResized,
       .flip = 0.5,
       .rand_augment = "rand-m9-mstd0.5-inc1",
@@ -89,8 +86,7 @@ std::vector<PixelScale> scales_of(const Normalization& normalization) {
     if (fits(normalization.mean) && fits(normalization.std))
       scales.emplace_back(channels, normalization);
   }
-  check(
-      !scales.empty(), "AugmentOptions: mean and std must have a value for 1 or for 3 channels: ",
+  check(!scales.empty(), "AugmentOptions: mean and std must have a value for 1 or for 3 channels: ",
       normalization.mean.size(), " and ", normalization.std.size());
   return scales;
 }
@@ -105,8 +101,7 @@ class Augmentation : public ImageTransform {
     check_options(options);
     if (!options.rand_augment.empty()) rand_augment_ = parse_rand_augment(options.rand_augment);
     jitters_ = options.colour_jitter.any() && (!rand_augment_ || options.force_colour_jitter);
-    check(
-        !needs_colours() || scales_.back().channels() == 3,
+    check(!needs_colours() || scales_.back().channels() == 3,
         "AugmentOptions: RandAugment and colour jitter need 3 channels, mean and std have 1");
   }
 
@@ -132,22 +127,19 @@ class Augmentation : public ImageTransform {
   bool needs_colours() const { return rand_augment_.has_value() || jitters_; }
 
   const PixelScale& scale_for(std::int64_t channels) const {
-    check(
-        channels == 3 || !needs_colours(),
+    check(channels == 3 || !needs_colours(),
         "augment: RandAugment and colour jitter need an image of 3 channels, this one has ",
         channels, "; take none or crop-flip");
     for (const PixelScale& scale : scales_) {
       if (scale.channels() == channels) return scale;
     }
-    throw InvalidArgument(concat(
-        "augment: the image must have ", scales_.front().channels(),
+    throw InvalidArgument(concat("augment: the image must have ", scales_.front().channels(),
         " channels, as mean and std: ", channels));
   }
 
   void check_output(const ImageView& part, std::span<float> out) const {
     const std::int64_t numbers = options_.output.width * options_.output.height * part.channels;
-    check(
-        std::ssize(out) == numbers, "augment: the output must have room for ", numbers,
+    check(std::ssize(out) == numbers, "augment: the output must have room for ", numbers,
         " numbers: ", out.size());
   }
 
@@ -164,8 +156,7 @@ class Augmentation : public ImageTransform {
   Image padded(const ImageView& image, bool flips, const SampleKey& key) const {
     const std::int64_t padding = options_.padding;
     const ImageSize room{image.size.width + 2 * padding, image.size.height + 2 * padding};
-    check(
-        options_.output.width <= room.width && options_.output.height <= room.height,
+    check(options_.output.width <= room.width && options_.output.height <= room.height,
         "augment: an image of ", image.size.width, " x ", image.size.height,
         " is too small for a padded crop of ", options_.output.width, " x ",
         options_.output.height);
@@ -214,13 +205,11 @@ AugmentOptions augment_options(
 
 void check_options(const AugmentOptions& options) {
   const auto [width, height] = options.output;
-  check(
-      0 < width && width <= kLongestSide && 0 < height && height <= kLongestSide,
+  check(0 < width && width <= kLongestSide && 0 < height && height <= kLongestSide,
       "AugmentOptions: the output must have 1 to ", kLongestSide, " pixels a side: ", width, " x ",
       height);
   check_range("the fraction of the centre", options.centre_fraction, 1);
-  check(
-      0 <= options.padding && options.padding <= kLongestSide,
+  check(0 <= options.padding && options.padding <= kLongestSide,
       "AugmentOptions: padding must be 0 to ", kLongestSide, ": ", options.padding);
   check_range("the area's share", options.area.least_share, options.area.most_share);
   check_range("the area's ratio", options.area.least_ratio, options.area.most_ratio);

@@ -54,8 +54,7 @@ struct AugmentOptions {
 /// * timm: create_transform(is_training=True, color_jitter=0.4, auto_augment=
 ///   "rand-m9-mstd0.5-inc1", interpolation="bicubic", re_prob=0.25, re_mode="pixel") of timm
 ///   1.0.31.
-AugmentOptions augment_options(
-    AugmentKind kind, ImageSize output,
+AugmentOptions augment_options(AugmentKind kind, ImageSize output,
     const Normalization& normalization = imagenet_normalization());
 
 /// Throws InvalidArgument for options that cannot be; what RandAugment's string says is not looked

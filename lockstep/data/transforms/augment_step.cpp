@@ -67,10 +67,8 @@ Image apply_step(Image image, const AugmentStep& step, const AffineOptions& opti
 }
 
 std::vector<AugmentStep> draw_jitter(const ColourJitter& jitter, RandomStream& stream) {
-  std::array<Property, 3> properties{
-      {{AugmentOp::kBrightness, jitter.brightness},
-       {AugmentOp::kContrast, jitter.contrast},
-       {AugmentOp::kSaturation, jitter.saturation}}};
+  std::array<Property, 3> properties{{{AugmentOp::kBrightness, jitter.brightness},
+      {AugmentOp::kContrast, jitter.contrast}, {AugmentOp::kSaturation, jitter.saturation}}};
   shuffle(properties, stream);
   std::vector<AugmentStep> steps;
   for (const auto& [op, bound] : properties) {

@@ -63,11 +63,9 @@ ImageSize size_around(ImageSize image, ImageSize output, double fraction) {
 }
 
 Box centre_box(ImageSize size, ImageSize part) {
-  check(
-      part.width <= size.width && part.height <= size.height, "centre_box: the image of ",
+  check(part.width <= size.width && part.height <= size.height, "centre_box: the image of ",
       size.width, " x ", size.height, " must hold ", part.width, " x ", part.height);
-  return {
-      rounded(as_double(size.width - part.width) / 2),
+  return {rounded(as_double(size.width - part.width) / 2),
       rounded(as_double(size.height - part.height) / 2), part.width, part.height};
 }
 

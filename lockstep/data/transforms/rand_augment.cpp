@@ -14,8 +14,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 template <typename... Parts>
 void check_config(bool condition, std::string_view config, const Parts&... reason) {
-  check(
-      condition, "RandAugment: ", reason..., " in \"", config,
+  check(condition, "RandAugment: ", reason..., " in \"", config,
       "\"; give a string as \"rand-m9-mstd0.5-inc1\"");
 }
 

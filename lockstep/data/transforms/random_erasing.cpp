@@ -28,8 +28,7 @@ std::optional<Box> random_rectangle(
   return std::nullopt;
 }
 
-void fill(
-    std::span<float> image, ImageSize size, const Box& box, ErasingMode mode,
+void fill(std::span<float> image, ImageSize size, const Box& box, ErasingMode mode,
     RandomStream& stream) {
   const std::size_t channels = image.size() / static_cast<std::size_t>(size.width * size.height);
   std::vector<float> colour(channels, 0);

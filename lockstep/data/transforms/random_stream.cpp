@@ -49,8 +49,7 @@ std::array<std::uint32_t, 4> philox(
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t first = std::uint64_t{0xD2511F53} * counter[0];
     const std::uint64_t second = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {
-        high(second) ^ counter[1] ^ key[0], low(second), high(first) ^ counter[3] ^ key[1],
+    counter = {high(second) ^ counter[1] ^ key[0], low(second), high(first) ^ counter[3] ^ key[1],
         low(first)};
     key[0] += 0x9E3779B9;
     key[1] += 0xBB67AE85;
@@ -76,8 +75,7 @@ double RandomStream::uniform() {
 }
 
 std::int64_t RandomStream::integer(std::int64_t lowest, std::int64_t highest) {
-  check(
-      lowest <= highest && highest - lowest < (std::int64_t{1} << 32),
+  check(lowest <= highest && highest - lowest < (std::int64_t{1} << 32),
       "RandomStream: no such range of whole numbers: ", lowest, " to ", highest);
   // The multiplication maps 2^32 words on `range` numbers; the rejected ones would make some of
   // them likelier (Lemire, Fast random integer generation in an interval, 2019).

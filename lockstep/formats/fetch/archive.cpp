@@ -100,11 +100,9 @@ class Extraction {
 
 }  // namespace
 
-Unpacked extract_archive(
-    const fs::path& archive, const fs::path& folder, const ArchiveLimits& limits,
-    const std::string& top) {
-  check(
-      fs::is_directory(folder) && fs::is_empty(folder),
+Unpacked extract_archive(const fs::path& archive, const fs::path& folder,
+    const ArchiveLimits& limits, const std::string& top) {
+  check(fs::is_directory(folder) && fs::is_empty(folder),
       "archive: the folder to unpack into must be empty: ", folder.string());
   return Extraction(archive, folder, limits, top).run();
 }

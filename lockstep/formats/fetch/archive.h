@@ -29,8 +29,7 @@ struct Unpacked {
 /// link, device, FIFO, setuid file, sparse file, a name that is there twice, leaves the folder or
 /// is too long, and whatever passes the limits is a DataError that names archive and entry. What
 /// was written until then stays.
-Unpacked extract_archive(
-    const std::filesystem::path& archive, const std::filesystem::path& folder,
+Unpacked extract_archive(const std::filesystem::path& archive, const std::filesystem::path& folder,
     const ArchiveLimits& limits = {}, const std::string& top = "");
 
 }  // namespace lockstep

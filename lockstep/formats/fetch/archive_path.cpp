@@ -33,8 +33,7 @@ std::filesystem::path path_in_archive(
     at = end + 1;
     if (part.empty() || part == ".") continue;
     require(part != "..", "its name leaves the folder by ..");
-    require(
-        part.size() <= kLongestPart,
+    require(part.size() <= kLongestPart,
         concat("a part of its name is longer than ", kLongestPart, " bytes"));
     require(++depth <= deepest, concat("it lies more than ", deepest, " folders deep"));
     path /= part;

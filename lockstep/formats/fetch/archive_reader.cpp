@@ -1,15 +1,14 @@
 #include "lockstep/formats/fetch/archive_reader.h"
 
 #include <algorithm>
-#include <array>
-#include <exception>
-#include <new>
-#include <vector>
-
 #include <archive.h>
 #include <archive_entry.h>
+#include <array>
+#include <exception>
 #include <locale.h>
+#include <new>
 #include <sys/stat.h>
+#include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/byte_fields.h"
@@ -83,9 +82,8 @@ std::span<const std::uint8_t> TarStream::next() {
   const std::size_t zeros = zeros_at_end(block);
   zeros_ = zeros == block.size() ? zeros_ + zeros : zeros;
   if (!within_ratio(given_, counted_.bytes(), ratio_)) {
-    throw DataError(concat(
-        file_.name(), ": compressed offset ", counted_.bytes(), ": the archive grows to more than ",
-        ratio_, " times its size"));
+    throw DataError(concat(file_.name(), ": compressed offset ", counted_.bytes(),
+        ": the archive grows to more than ", ratio_, " times its size"));
   }
   return block;
 }
@@ -222,8 +220,7 @@ std::optional<ArchiveEntry> ArchiveReader::next() {
   }
   if (status != ARCHIVE_OK) fail();
   offset_ = 0;
-  return ArchiveEntry{
-      .name = name_of(entry),
+  return ArchiveEntry{.name = name_of(entry),
       .is_folder = archive_entry_filetype(entry) == AE_IFDIR,
       .executable = (archive_entry_perm(entry) & S_IXUSR) != 0,
       .refusal = refusal_of(entry)};
@@ -251,8 +248,7 @@ std::span<const std::uint8_t> ArchiveReader::read() {
 void ArchiveReader::fail() {
   if (stream_->failure) std::rethrow_exception(stream_->failure);
   const char* reason = archive_error_string(stream_->handle.get());
-  throw DataError(concat(
-      name_, ": no archive that can be read: ",
+  throw DataError(concat(name_, ": no archive that can be read: ",
       reason == nullptr ? "unknown reason" : shown_name(reason)));
 }
 

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <sys/stat.h>
 #include <system_error>
 #include <thread>
-
-#include <sys/stat.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"
@@ -60,9 +59,8 @@ bool is_there(const Download& wanted, const std::filesystem::path& path) {
   if (!std::filesystem::exists(status)) return false;
   const std::string sha256 = sha256_of_file(path);
   if (sha256 == wanted.sha256) return true;
-  throw DataError(concat(
-      path.string(), ": is there already, but its SHA-256 is ", sha256, " and must be ",
-      wanted.sha256, "; move it away"));
+  throw DataError(concat(path.string(), ": is there already, but its SHA-256 is ", sha256,
+      " and must be ", wanted.sha256, "; move it away"));
 }
 
 void notify(const DownloadOptions& options, const std::string& text) {
@@ -81,8 +79,7 @@ std::string in_words(const std::string& address, const TransferResult& result) {
 }
 
 /// Brings the whole file from one address; throws when that cannot give it.
-void bring(
-    const std::string& address, Arrival& arrival, PartialFile& file, Transfer& transfer,
+void bring(const std::string& address, Arrival& arrival, PartialFile& file, Transfer& transfer,
     const DownloadOptions& options) {
   std::string entity_tag;
   for (int attempt = 1;; ++attempt) {
@@ -135,8 +132,7 @@ void bring_from_any(const Download& wanted, PartialFile& file, const DownloadOpt
 
 }  // namespace
 
-bool download(
-    const Download& wanted, const std::filesystem::path& directory,
+bool download(const Download& wanted, const std::filesystem::path& directory,
     const DownloadOptions& options) {
   check_wanted(wanted);
   std::filesystem::create_directories(directory);

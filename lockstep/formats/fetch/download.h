@@ -35,8 +35,7 @@ struct DownloadOptions {
 /// SHA-256 are right: more bytes than there must be end the transfer at once. Content that is wrong
 /// at every address is a DataError with both hashes, and is removed; a file of that name with other
 /// content is one too, and stays. A server that cannot be reached is a std::system_error.
-bool download(
-    const Download& wanted, const std::filesystem::path& directory,
+bool download(const Download& wanted, const std::filesystem::path& directory,
     const DownloadOptions& options = {});
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "lockstep/formats/fetch/partial_file.h"
 
 #include <cerrno>
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -19,8 +18,7 @@ namespace {
 std::uint64_t size_of_own_file(int descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw_errno("fstat", path);
-  check(
-      S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1, path,
+  check(S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1, path,
       ": must be a regular file of yours with one name; remove it");
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -38,8 +36,7 @@ PartialFile::PartialFile(const std::filesystem::path& directory, const std::stri
       path_((directory / concat(".", name, ".part")).string()),
       name_(name),
       part_name_(concat(".", name, ".part")) {
-  check(
-      !name.empty() && name.find('/') == std::string::npos,
+  check(!name.empty() && name.find('/') == std::string::npos,
       "a download needs the name of a file, without a folder: ", name);
   if (!directory_) throw_errno("open the folder", directory.string());
   // A FIFO must not block, a link must not be followed.

@@ -1,11 +1,10 @@
 #include "lockstep/formats/fetch/transfer.h"
 
+#include <curl/curl.h>
 #include <exception>
 #include <new>
 #include <optional>
 #include <string_view>
-
-#include <curl/curl.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -40,8 +39,7 @@ bool is_loopback(const std::string& host) {
 void check_download_address(const std::string& address, bool plain_on_loopback) {
   const std::unique_ptr<CURLU, FreeUrl> url(curl_url());
   if (!url) throw std::bad_alloc();
-  check(
-      curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) == CURLUE_OK,
+  check(curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) == CURLUE_OK,
       "download: this is no https address: ", address);
   check(
       part_of(url.get(), CURLUPART_USER).empty() && part_of(url.get(), CURLUPART_PASSWORD).empty(),

@@ -54,8 +54,7 @@ class Transfer {
   ///
   /// `entity_tag` may be empty; else a file that changed since is sent from its start. An address
   /// that is not https is an InvalidArgument; what the sink throws comes out here.
-  TransferResult get(
-      const std::string& address, std::uint64_t from, const std::string& entity_tag,
+  TransferResult get(const std::string& address, std::uint64_t from, const std::string& entity_tag,
       BodySink& sink);
 
  private:

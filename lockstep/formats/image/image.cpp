@@ -7,8 +7,7 @@
 namespace lockstep {
 
 Image Image::of_size(ImageSize size, std::int64_t channels) {
-  check(
-      size.width > 0 && size.height > 0 && channels > 0, "Image: must have pixels: ", size.width,
+  check(size.width > 0 && size.height > 0 && channels > 0, "Image: must have pixels: ", size.width,
       " x ", size.height, " x ", channels);
   Image image{size, channels, {}};
   image.pixels.resize(static_cast<std::size_t>(size.width * size.height * channels));
@@ -19,16 +18,14 @@ void check_inside(const Box& box, ImageSize size) {
   const bool has_pixels = box.width > 0 && box.height > 0;
   const bool is_inside = box.left >= 0 && box.top >= 0 && box.width <= size.width - box.left &&
                          box.height <= size.height - box.top;
-  check(
-      has_pixels && is_inside, "crop: the box is empty or leaves the image of ", size.width, " x ",
-      size.height, ": ", box.width, " x ", box.height, " at ", box.left, ", ", box.top);
+  check(has_pixels && is_inside, "crop: the box is empty or leaves the image of ", size.width,
+      " x ", size.height, ": ", box.width, " x ", box.height, " at ", box.left, ", ", box.top);
 }
 
 void check_holds_its_pixels(const ImageView& image) {
   const auto [width, height] = image.size;
-  check(
-      width > 0 && height > 0 && image.channels > 0 &&
-          image.pixels.size() == static_cast<std::size_t>(width * height * image.channels),
+  check(width > 0 && height > 0 && image.channels > 0 &&
+            image.pixels.size() == static_cast<std::size_t>(width * height * image.channels),
       "Image: the bytes must be those of ", width, " x ", height, " x ", image.channels, ": ",
       image.pixels.size());
 }

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdlib>
-
 #include <png.h>
 
 #include "lockstep/core/error.h"
@@ -45,19 +44,15 @@ class Compressor {
 };
 
 void check_options(const ImageView& image, const JpegOptions& options) {
-  check(
-      image.channels == 1 || image.channels == 3,
+  check(image.channels == 1 || image.channels == 3,
       "encode_jpeg: the image must have 1 or 3 channels: ", image.channels);
-  check(
-      1 <= options.quality && options.quality <= 100,
+  check(1 <= options.quality && options.quality <= 100,
       "encode_jpeg: the quality must be 1 to 100: ", options.quality);
   const int horizontal = options.horizontal_subsampling;
   const int vertical = options.vertical_subsampling;
-  check(
-      (horizontal == 1 || horizontal == 2 || horizontal == 4) && (vertical == 1 || vertical == 2),
+  check((horizontal == 1 || horizontal == 2 || horizontal == 4) && (vertical == 1 || vertical == 2),
       "encode_jpeg: the subsampling must be 1, 2 or 4 by 1 or 2: ", horizontal, " by ", vertical);
-  check(
-      options.restart_rows >= 0,
+  check(options.restart_rows >= 0,
       "encode_jpeg: restart rows must not be negative: ", options.restart_rows);
 }
 
@@ -99,8 +94,7 @@ std::vector<std::uint8_t> encode_jpeg(const ImageView& image, const JpegOptions&
 std::vector<std::uint8_t> encode_png(const ImageView& image) {
   constexpr std::array<png_uint_32, 4> kFormats{
       PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
-  check(
-      1 <= image.channels && image.channels <= 4,
+  check(1 <= image.channels && image.channels <= 4,
       "encode_png: the image must have 1 to 4 channels: ", image.channels);
   check_holds_its_pixels(image);
   png_image file{};

@@ -49,9 +49,8 @@ char lower(char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + '
 std::optional<std::string_view> kind_of_text(std::span<const std::uint8_t> bytes) {
   const auto seen = bytes.first(std::min<std::size_t>(bytes.size(), 256));
   std::string front(seen.begin(), seen.end());
-  const bool is_text = std::none_of(front.begin(), front.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 && !is_blank(c);
-  });
+  const bool is_text = std::none_of(front.begin(), front.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 && !is_blank(c); });
   if (!is_text) return std::nullopt;
   front.erase(front.begin(), std::find_if_not(front.begin(), front.end(), is_blank));
   std::transform(front.begin(), front.end(), front.begin(), lower);
@@ -77,8 +76,7 @@ ImageKind image_kind(std::span<const std::uint8_t> bytes, const std::string& nam
   if (starts_with(bytes, kJpeg)) return ImageKind::kJpeg;
   if (starts_with(bytes, kPng)) return ImageKind::kPng;
   if (bytes.empty()) refuse_at(name, 0, "the file is empty");
-  refuse_at(
-      name, 0, "not a JPEG or PNG image: the file is ", kind_of_other(bytes),
+  refuse_at(name, 0, "not a JPEG or PNG image: the file is ", kind_of_other(bytes),
       "; convert or remove it");
 }
 

@@ -13,8 +13,7 @@ namespace {
 ImageInfo info_of(const std::variant<JpegHeader, PngHeader>& any_header) {
   return std::visit(
       [&](const auto& header) {
-        return ImageInfo{
-            .kind = any_header.index() == 0 ? ImageKind::kJpeg : ImageKind::kPng,
+        return ImageInfo{.kind = any_header.index() == 0 ? ImageKind::kJpeg : ImageKind::kPng,
             .size = header.size,
             .channels = header.channels,
             .orientation = header.exif.value,

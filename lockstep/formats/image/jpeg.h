@@ -32,8 +32,7 @@ JpegHeader read_jpeg_header(
 ///
 /// What libjpeg only warns of (damaged codes, missing data) is a DataError, and so are more scans
 /// than the limit.
-void decode_jpeg(
-    std::span<const std::uint8_t> bytes, const std::string& name, const JpegHeader& header,
-    int scan_limit, const Box& box, Image& out);
+void decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
+    const JpegHeader& header, int scan_limit, const Box& box, Image& out);
 
 }  // namespace lockstep

@@ -172,9 +172,8 @@ void read_rows(Decompressor& decompressor, const Box& box, std::int64_t first_co
 
 }  // namespace
 
-void decode_jpeg(
-    std::span<const std::uint8_t> bytes, const std::string& name, const JpegHeader& header,
-    int scan_limit, const Box& box, Image& out) {
+void decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
+    const JpegHeader& header, int scan_limit, const Box& box, Image& out) {
   check_has_end(bytes, header.first_scan, name);
   Decompressor decompressor(bytes, name, scan_limit);
   start(decompressor, header);

@@ -3,11 +3,10 @@
 // jpeglib.h needs FILE and size_t, and does not say so.
 #include <cstddef>
 #include <cstdio>
-#include <new>
-#include <tuple>
-
 #include <jerror.h>
 #include <jpeglib.h>
+#include <new>
+#include <tuple>
 
 #include "lockstep/formats/image/error_jump.h"
 

@@ -159,8 +159,7 @@ class HeaderParser {
   void check_enough_bytes() const {
     const auto rest = static_cast<std::int64_t>(bytes_.size() - at_);
     if (most_blocks() <= 8 * rest) return;
-    fail(
-        "the file ends too early: ", rest, " bytes cannot hold an image of ", header_.size.width,
+    fail("the file ends too early: ", rest, " bytes cannot hold an image of ", header_.size.width,
         " x ", header_.size.height, " pixels");
   }
 

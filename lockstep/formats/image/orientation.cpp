@@ -17,11 +17,9 @@ struct Turn {
 };
 
 Turn turn_of(int orientation) {
-  check(
-      1 <= orientation && orientation <= 8,
+  check(1 <= orientation && orientation <= 8,
       "orientation: must be 1 to 8, as in EXIF: ", orientation);
-  return {
-      .swaps_axes = orientation >= 5,
+  return {.swaps_axes = orientation >= 5,
       .mirrors_columns =
           orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7,
       .mirrors_rows = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8};

@@ -33,8 +33,7 @@ void check_png_checksums(std::span<const std::uint8_t> bytes, const std::string&
 ///
 /// Chunks that say how to show the image (colour profiles, gamma, transparent colours) and texts
 /// are passed over; no memory is given to them. What libpng only warns of is a DataError.
-void decode_png(
-    std::span<const std::uint8_t> bytes, const std::string& name, const PngHeader& header,
-    const Box& box, Image& out);
+void decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
+    const PngHeader& header, const Box& box, Image& out);
 
 }  // namespace lockstep

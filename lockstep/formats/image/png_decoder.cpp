@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <vector>
-
 #include <png.h>
+#include <vector>
 
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/image/error_jump.h"
@@ -80,8 +79,7 @@ void leave_out_other_chunks(png_structp png) {
 void start_png(PngReader& reader, const PngHeader& header) {
   png_structp png = reader.png();
   reader.run([&] {
-    png_set_user_limits(
-        png, static_cast<png_uint_32>(header.size.width),
+    png_set_user_limits(png, static_cast<png_uint_32>(header.size.width),
         static_cast<png_uint_32>(header.size.height));
     // check_png_checksums() has compared them all.
     png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
@@ -142,9 +140,8 @@ class RowConverter {
 };
 
 /// Each pass of an interlaced image touches all rows, so all must be there.
-void read_interlaced(
-    PngReader& reader, const PngHeader& header, const Box& box, const RowConverter& converter,
-    Image& out) {
+void read_interlaced(PngReader& reader, const PngHeader& header, const Box& box,
+    const RowConverter& converter, Image& out) {
   Image whole = Image::of_size(header.size, header.channels);
   std::vector<png_bytep> rows;
   for (std::int64_t y = 0; y < header.size.height; ++y) rows.push_back(whole.row(y));
@@ -155,9 +152,8 @@ void read_interlaced(
   }
 }
 
-void read_plain_rows(
-    PngReader& reader, const PngHeader& header, const Box& box, const RowConverter& converter,
-    Image& out) {
+void read_plain_rows(PngReader& reader, const PngHeader& header, const Box& box,
+    const RowConverter& converter, Image& out) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(header.size.width * header.channels));
   for (std::int64_t y = 0; y < box.top + box.height; ++y) {
     reader.run([&] { png_read_row(reader.png(), row.data(), nullptr); });
@@ -168,9 +164,8 @@ void read_plain_rows(
 
 }  // namespace
 
-void decode_png(
-    std::span<const std::uint8_t> bytes, const std::string& name, const PngHeader& header,
-    const Box& box, Image& out) {
+void decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
+    const PngHeader& header, const Box& box, Image& out) {
   check_png_checksums(bytes, name);
   PngReader reader(bytes, name);
   start_png(reader, header);

@@ -1,7 +1,6 @@
 #include <array>
 #include <limits>
 #include <string_view>
-
 #include <zlib.h>
 
 #include "lockstep/formats/byte_fields.h"
@@ -78,8 +77,7 @@ int channels_of(int colour_type, const std::string& name, std::size_t offset) {
     case 6:
       return 4;
     default:
-      refuse_at(
-          name, offset, "the colour type of the PNG image is ", colour_type,
+      refuse_at(name, offset, "the colour type of the PNG image is ", colour_type,
           ", not 0, 2, 3, 4 or 6");
   }
 }
@@ -97,15 +95,13 @@ PngHeader read_first_chunk(const Chunk& chunk, const std::string& name, const Im
   const auto& content = chunk.content;
   const std::size_t offset = chunk.offset + 8;
   const int colour_type = content[9];
-  PngHeader header{
-      .size = {word_at(content, 0), word_at(content, 4)},
+  PngHeader header{.size = {word_at(content, 0), word_at(content, 4)},
       .channels = channels_of(colour_type, name, offset + 9),
       .bit_depth = content[8],
       .interlaced = content[12] == 1,
       .exif = {}};
   if (!is_depth_allowed(header.bit_depth, colour_type)) {
-    refuse_at(
-        name, offset + 8, "a PNG image of colour type ", colour_type, " cannot have ",
+    refuse_at(name, offset + 8, "a PNG image of colour type ", colour_type, " cannot have ",
         header.bit_depth, " bits a sample");
   }
   if (content[10] != 0 || content[11] != 0 || content[12] > 1) {
@@ -124,8 +120,7 @@ void check_enough_bytes(
   const std::uint64_t needed =
       static_cast<std::uint64_t>(header.size.height) * (1 + (bits + 7) / 8);
   if (needed / kBestRatio <= compressed) return;
-  refuse_at(
-      name, kSignatureBytes, "the IDAT chunks are too short: ", compressed,
+  refuse_at(name, kSignatureBytes, "the IDAT chunks are too short: ", compressed,
       " bytes cannot hold an image of ", header.size.width, " x ", header.size.height, " pixels");
 }
 
@@ -149,8 +144,7 @@ void check_png_checksums(std::span<const std::uint8_t> bytes, const std::string&
   for_each_chunk(bytes, name, [&](const Chunk& chunk) {
     const auto covered = chunk.covered();
     if (crc32_z(0, covered.data(), covered.size()) == chunk.checksum) return;
-    refuse_at(
-        name, chunk.offset, "the checksum of the PNG chunk ", chunk.type,
+    refuse_at(name, chunk.offset, "the checksum of the PNG chunk ", chunk.type,
         " is wrong: the file is damaged");
   });
 }

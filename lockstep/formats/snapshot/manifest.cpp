@@ -1,8 +1,7 @@
 #include "lockstep/formats/snapshot/manifest.h"
 
-#include <unordered_set>
-
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
@@ -38,8 +37,7 @@ template <typename... Parts>
 void require_version(const JsonFields& manifest, const std::string& file) {
   const std::int64_t version = manifest.count("v");
   if (version > kVersion) {
-    refuse(
-        file, "version ", version, " was written by a newer Lockstep; this one reads version ",
+    refuse(file, "version ", version, " was written by a newer Lockstep; this one reads version ",
         kVersion, ": use the newer one");
   }
   if (version != kVersion) refuse(file, "there is no version ", version);
@@ -59,8 +57,7 @@ void require_unchanged(std::string_view text, const std::string& file) {
 }
 
 SnapshotFile file_of(const JsonFields& entry, const std::string& file) {
-  SnapshotFile found{
-      .name = entry.text("name"),
+  SnapshotFile found{.name = entry.text("name"),
       .bytes = static_cast<std::uint64_t>(entry.count("bytes")),
       .sha256 = entry.text("sha256")};
   require_only(entry, 3, file);
@@ -85,8 +82,7 @@ std::vector<SnapshotFile> files_of(const JsonFields& manifest, const std::string
 
 void check_writable(const SnapshotManifest& manifest) {
   check(manifest.step >= 0, "a snapshot's step cannot be negative: ", manifest.step);
-  check(
-      is_utf8(manifest.libtorch) && is_utf8(manifest.lockstep),
+  check(is_utf8(manifest.libtorch) && is_utf8(manifest.lockstep),
       "a snapshot's versions must be UTF-8");
   check(!manifest.files.empty(), "a snapshot needs at least one file");
   std::unordered_set<std::string> names;
@@ -102,21 +98,18 @@ void check_writable(const SnapshotManifest& manifest) {
 
 std::string to_json(const SnapshotManifest& manifest) {
   check_writable(manifest);
-  std::string front = concat(
-      R"({"v":)", kVersion, R"(,"step":)", manifest.step, R"(,"libtorch":)",
+  std::string front = concat(R"({"v":)", kVersion, R"(,"step":)", manifest.step, R"(,"libtorch":)",
       json(manifest.libtorch).dump(), R"(,"lockstep":)", json(manifest.lockstep).dump(),
       R"(,"files":[)");
   const char* separator = "";
   for (const SnapshotFile& file : manifest.files) {
-    front += concat(
-        separator, R"({"name":")", file.name, R"(","bytes":)", file.bytes, R"(,"sha256":")",
-        file.sha256, "\"}");
+    front += concat(separator, R"({"name":")", file.name, R"(","bytes":)", file.bytes,
+        R"(,"sha256":")", file.sha256, "\"}");
     separator = ",";
   }
   front += R"(],"complete":true)";
   const std::string text = front + tail_of(front);
-  check(
-      text.size() <= kMostManifestBytes, "a snapshot's manifest of ", text.size(),
+  check(text.size() <= kMostManifestBytes, "a snapshot's manifest of ", text.size(),
       " bytes; at most ", kMostManifestBytes, " are allowed");
   return text;
 }
@@ -127,8 +120,7 @@ SnapshotManifest parse_manifest(std::string_view text, const std::string& file) 
   require_version(fields, file);
   require_unchanged(text, file);
   if (!fields.flag("complete")) refuse(file, "complete is not true: it was never finished");
-  SnapshotManifest manifest{
-      .step = fields.count("step"),
+  SnapshotManifest manifest{.step = fields.count("step"),
       .libtorch = fields.text("libtorch"),
       .lockstep = fields.text("lockstep"),
       .files = files_of(fields, file)};

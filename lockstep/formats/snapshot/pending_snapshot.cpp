@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
-#include <utility>
-
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
@@ -150,17 +149,15 @@ SnapshotFile PendingSnapshot::write(const std::string& name, std::string_view te
   return write_file(name, [&](ByteSink& sink) { sink.write(text); });
 }
 
-SnapshotFile PendingSnapshot::write_tensors(
-    const std::string& name, std::span<const TensorEntry> entries,
-    const std::map<std::string, std::string>& metadata) {
+SnapshotFile PendingSnapshot::write_tensors(const std::string& name,
+    std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata) {
   check(is_file_name(name), "a file of a snapshot cannot have the name ", printable(name));
   return write_file(name, [&](ByteSink& sink) { write_safetensors(sink, entries, metadata); });
 }
 
 fs::path PendingSnapshot::commit(SnapshotManifest manifest) {
   check(is_mine_, "only the rank that began a snapshot commits it: ", path().string());
-  check(
-      manifest.step == step_, "the manifest is that of step ", manifest.step,
+  check(manifest.step == step_, "the manifest is that of step ", manifest.step,
       ", the snapshot that of step ", step_);
   if (manifest.lockstep.empty()) manifest.lockstep = LOCKSTEP_VERSION;
   write_manifest(manifest);

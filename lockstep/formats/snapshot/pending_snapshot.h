@@ -54,8 +54,7 @@ class PendingSnapshot {
   SnapshotFile write(const std::string& name, std::string_view text);
 
   /// Does the same with a safetensors file; no tensor is copied.
-  SnapshotFile write_tensors(
-      const std::string& name, std::span<const TensorEntry> entries,
+  SnapshotFile write_tensors(const std::string& name, std::span<const TensorEntry> entries,
       const std::map<std::string, std::string>& metadata = {});
 
   /// Makes the snapshot appear and returns its path; for the rank that began it, once all have

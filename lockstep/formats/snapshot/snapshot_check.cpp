@@ -1,12 +1,11 @@
 #include "lockstep/formats/snapshot/snapshot_check.h"
 
 #include <algorithm>
-#include <set>
-#include <vector>
-
 #include <fcntl.h>
+#include <set>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
@@ -40,8 +39,7 @@ void require_listed(const OpenDirectory& snapshot, const SnapshotManifest& manif
   for (const SnapshotFile& file : manifest.files) listed.insert(file.name);
   for (const std::string& name : snapshot.names()) {
     if (listed.contains(name)) continue;
-    throw DataError(concat(
-        snapshot.path().string(), ": holds ", printable(name),
+    throw DataError(concat(snapshot.path().string(), ": holds ", printable(name),
         ", which its manifest does not list"));
   }
 }

@@ -27,9 +27,8 @@ struct Tensor;
 using Text = const std::string*;
 
 /// A value of Python; monostate is None.
-using Value = std::variant<
-    std::monostate, bool, std::int64_t, double, Text, const Tuple*, List*, Dict*, const Name*,
-    const Storage*, const Tensor*>;
+using Value = std::variant<std::monostate, bool, std::int64_t, double, Text, const Tuple*, List*,
+    Dict*, const Name*, const Storage*, const Tensor*>;
 
 struct Tuple {
   std::vector<Value> items;

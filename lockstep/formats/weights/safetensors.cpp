@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"
@@ -31,8 +30,7 @@ std::string_view header_text(std::span<const std::uint8_t> bytes, const std::str
     refuse_at(file, 0, "a header of ", length, " bytes; the format allows ", kMostHeaderBytes);
   }
   if (length > bytes.size() - kLengthBytes) {
-    refuse_at(
-        file, 0, "a header of ", length, " bytes in a file of ", bytes.size(),
+    refuse_at(file, 0, "a header of ", length, " bytes in a file of ", bytes.size(),
         ": it was cut, or is no safetensors file");
   }
   const auto* front = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
@@ -50,9 +48,8 @@ void check_padding(std::string_view text, const std::string& file) {
 
 void check_size(const SafetensorsTensor& tensor, std::uint64_t offset, const std::string& file) {
   const auto bytes = tensor_bytes(tensor.type, tensor.shape);
-  const std::string what = concat(
-      "tensor ", printable(tensor.name), ", ", torch_name(tensor.type), " of shape ",
-      shape_text(tensor.shape));
+  const std::string what = concat("tensor ", printable(tensor.name), ", ", torch_name(tensor.type),
+      " of shape ", shape_text(tensor.shape));
   if (!bytes)
     refuse_at(file, offset, what, ": has more elements or dimensions than a tensor can have");
   if (tensor.end - tensor.begin != *bytes) {
@@ -61,9 +58,8 @@ void check_size(const SafetensorsTensor& tensor, std::uint64_t offset, const std
 }
 
 /// Checks that the tensors cover the data without hole or overlap.
-void check_places(
-    const SafetensorsHeader& header, std::uint64_t data_start, std::uint64_t data_size,
-    const std::string& file) {
+void check_places(const SafetensorsHeader& header, std::uint64_t data_start,
+    std::uint64_t data_size, const std::string& file) {
   std::vector<const SafetensorsTensor*> order;
   for (const SafetensorsTensor& tensor : header.tensors) order.push_back(&tensor);
   std::sort(order.begin(), order.end(), [](const auto* left, const auto* right) {
@@ -88,8 +84,7 @@ void check_places(
   }
 }
 
-TensorFile parse_whole(
-    std::span<const std::uint8_t> bytes, const std::string& name,
+TensorFile parse_whole(std::span<const std::uint8_t> bytes, const std::string& name,
     std::shared_ptr<const void> memory) {
   const std::string_view text = header_text(bytes, name);
   check_padding(text, name);
@@ -98,9 +93,8 @@ TensorFile parse_whole(
   check_places(header, kLengthBytes + text.size(), data.size(), name);
   std::vector<TensorEntry> entries;
   for (SafetensorsTensor& tensor : header.tensors) {
-    entries.push_back(
-        {std::move(tensor.name), tensor.type, std::move(tensor.shape),
-         data.subspan(tensor.begin, tensor.end - tensor.begin)});
+    entries.push_back({std::move(tensor.name), tensor.type, std::move(tensor.shape),
+        data.subspan(tensor.begin, tensor.end - tensor.begin)});
   }
   return TensorFile(std::move(entries), std::move(header.metadata), std::move(memory));
 }
@@ -113,16 +107,13 @@ void check_writable(
     std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata) {
   check_entries("write_safetensors", entries);
   for (const TensorEntry& entry : entries) {
-    check(
-        entry.name != "__metadata__",
+    check(entry.name != "__metadata__",
         "write_safetensors: a tensor cannot be named __metadata__, the format keeps that name");
-    check(
-        safetensors_name(entry.type).has_value(), "write_safetensors: tensor ",
+    check(safetensors_name(entry.type).has_value(), "write_safetensors: tensor ",
         printable(entry.name), " is ", torch_name(entry.type), ", which the format does not have");
   }
   for (const auto& [key, text] : metadata) {
-    check(
-        is_utf8(key) && is_utf8(text), "write_safetensors: metadata ", printable(key),
+    check(is_utf8(key) && is_utf8(text), "write_safetensors: metadata ", printable(key),
         " is not UTF-8");
   }
 }
@@ -140,14 +131,12 @@ std::vector<std::size_t> byte_order(std::span<const TensorEntry> entries) {
 }
 
 std::string tensor_text(const TensorEntry& entry, std::uint64_t begin) {
-  return concat(
-      json(entry.name).dump(), R"(:{"dtype":")", *safetensors_name(entry.type), R"(","shape":)",
-      json(entry.shape).dump(), R"(,"data_offsets":[)", begin, ',', begin + entry.bytes.size(),
-      "]}");
+  return concat(json(entry.name).dump(), R"(:{"dtype":")", *safetensors_name(entry.type),
+      R"(","shape":)", json(entry.shape).dump(), R"(,"data_offsets":[)", begin, ',',
+      begin + entry.bytes.size(), "]}");
 }
 
-std::string header_of(
-    std::span<const TensorEntry> entries, const std::vector<std::size_t>& order,
+std::string header_of(std::span<const TensorEntry> entries, const std::vector<std::size_t>& order,
     const std::map<std::string, std::string>& metadata) {
   std::vector<std::uint64_t> begins(entries.size());
   std::uint64_t end = 0;
@@ -177,14 +166,12 @@ TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::str
   return parse_whole(bytes, name, nullptr);
 }
 
-void write_safetensors(
-    ByteSink& sink, std::span<const TensorEntry> entries,
+void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   check_writable(entries, metadata);
   const auto order = byte_order(entries);
   const std::string header = header_of(entries, order, metadata);
-  check(
-      header.size() <= kMostHeaderBytes, "write_safetensors: a header of ", header.size(),
+  check(header.size() <= kMostHeaderBytes, "write_safetensors: a header of ", header.size(),
       " bytes; the format allows ", kMostHeaderBytes);
   std::string length;
   append_little_endian(length, header.size(), 8);
@@ -193,8 +180,7 @@ void write_safetensors(
   for (const std::size_t place : order) sink.write(entries[place].bytes);
 }
 
-void write_safetensors(
-    const std::filesystem::path& path, std::span<const TensorEntry> entries,
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   AtomicFile file(path);
   write_safetensors(file, entries, metadata);

@@ -28,13 +28,11 @@ TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::str
 /// give that library's file, byte for byte. A tensor whose bytes do not fit type and shape, a type
 /// that the format lacks, a name twice or not UTF-8, or a header above 100 MB is an
 /// InvalidArgument.
-void write_safetensors(
-    const std::filesystem::path& path, std::span<const TensorEntry> entries,
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata = {});
 
 /// Does the same into a sink, piece by piece: no tensor is copied.
-void write_safetensors(
-    ByteSink& sink, std::span<const TensorEntry> entries,
+void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lockstep

@@ -1,11 +1,10 @@
 #include "lockstep/formats/weights/safetensors_header.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/utf8.h"

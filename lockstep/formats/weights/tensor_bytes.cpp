@@ -43,8 +43,7 @@ void check_entries(const char* operation, std::span<const TensorEntry> entries) 
     check(is_utf8(entry.name), operation, ": the name ", name, " is not UTF-8");
     check(names.insert(entry.name).second, operation, ": two tensors have the name ", name);
     const auto bytes = tensor_bytes(entry.type, entry.shape);
-    check(
-        bytes == entry.bytes.size(), operation, ": tensor ", name, " has ", entry.bytes.size(),
+    check(bytes == entry.bytes.size(), operation, ": tensor ", name, " has ", entry.bytes.size(),
         " bytes, which is not what ", torch_name(entry.type), " of shape ", shape_text(entry.shape),
         " needs");
   }
@@ -60,9 +59,9 @@ bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int
   return true;
 }
 
-std::vector<std::uint8_t> strided_copy(
-    std::span<const std::uint8_t> storage, std::span<const std::int64_t> shape,
-    std::span<const std::int64_t> strides, std::size_t element_bytes) {
+std::vector<std::uint8_t> strided_copy(std::span<const std::uint8_t> storage,
+    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
+    std::size_t element_bytes) {
   std::size_t count = 1;
   for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
   std::vector<std::uint8_t> copy(count * element_bytes);

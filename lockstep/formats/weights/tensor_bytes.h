@@ -33,8 +33,8 @@ bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int
 /// Copies the elements of a view row-major without gaps. `storage` begins with the view's first
 /// element; the caller has checked that shape and strides (in elements, none negative) stay within
 /// it.
-std::vector<std::uint8_t> strided_copy(
-    std::span<const std::uint8_t> storage, std::span<const std::int64_t> shape,
-    std::span<const std::int64_t> strides, std::size_t element_bytes);
+std::vector<std::uint8_t> strided_copy(std::span<const std::uint8_t> storage,
+    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
+    std::size_t element_bytes);
 
 }  // namespace lockstep

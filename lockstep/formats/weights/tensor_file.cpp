@@ -20,9 +20,8 @@ std::string first_parts(const std::vector<TensorEntry>& entries) {
 
 }  // namespace
 
-TensorFile::TensorFile(
-    std::vector<TensorEntry> entries, std::map<std::string, std::string> metadata,
-    std::shared_ptr<const void> memory)
+TensorFile::TensorFile(std::vector<TensorEntry> entries,
+    std::map<std::string, std::string> metadata, std::shared_ptr<const void> memory)
     : entries_(std::move(entries)), metadata_(std::move(metadata)), memory_(std::move(memory)) {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const bool is_new = places_.emplace(entries_[i].name, i).second;
@@ -43,8 +42,7 @@ TensorFile TensorFile::part(std::string_view prefix) const {
     chosen.push_back(entry);
     chosen.back().name.erase(0, front.size());
   }
-  check(
-      !chosen.empty(), "no tensor's name begins with ", front,
+  check(!chosen.empty(), "no tensor's name begins with ", front,
       " (names begin with: ", first_parts(entries_), ')');
   return TensorFile(std::move(chosen), metadata_, memory_);
 }

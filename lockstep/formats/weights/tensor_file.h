@@ -33,8 +33,7 @@ class TensorFile {
  public:
   /// Takes entries and what keeps their bytes alive. Two entries of one name are an
   /// InvalidArgument.
-  TensorFile(
-      std::vector<TensorEntry> entries, std::map<std::string, std::string> metadata,
+  TensorFile(std::vector<TensorEntry> entries, std::map<std::string, std::string> metadata,
       std::shared_ptr<const void> memory);
 
   /// Returns the tensors in the order of the file's own list. Their bytes live as long as the

@@ -47,8 +47,7 @@ void refuse_other_formats(std::span<const std::uint8_t> bytes, const std::string
   if (bytes.empty()) refuse_at(file, 0, "the file is empty");
   const std::string_view text = text_of(bytes);
   if (text.starts_with("\x80\x02") || text.starts_with("\x80\x04")) {
-    refuse_at(
-        file, 0,
+    refuse_at(file, 0,
         "a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and torch.save it anew");
   }
   if (!text.starts_with("PK")) {
@@ -96,14 +95,12 @@ void TorchArchive::check_kind(const std::string& file) const {
     return record.first.starts_with("code/") || record.first == "constants.pkl";
   });
   if (has_code) {
-    refuse_at(
-        file, 0,
+    refuse_at(file, 0,
         "TorchScript, which holds code: in Python, torch.save(torch.jit.load(...).state_dict())");
   }
   const TorchRecord* order = find("byteorder");
   if (order != nullptr && text_of(order->bytes) != "little") {
-    refuse_at(
-        file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
+    refuse_at(file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
         "; only little is read: save it anew on such a machine");
   }
 }
@@ -114,9 +111,8 @@ void TorchArchive::check_version(const std::string& file) const {
     refuse_at(file, 0, "the zip archive has no version: no file of torch.save");
   const int version = version_in(text_of(record->bytes));
   if (version < kOldestVersion || version > kNewestVersion) {
-    refuse_at(
-        file, record->offset, "version ", printable(text_of(record->bytes)), "; ", kOldestVersion,
-        " to ", kNewestVersion, " are known");
+    refuse_at(file, record->offset, "version ", printable(text_of(record->bytes)), "; ",
+        kOldestVersion, " to ", kNewestVersion, " are known");
   }
 }
 
@@ -138,8 +134,7 @@ struct TorchMemory {
 /// tensors get bytes.
 class TreeBuilder {
  public:
-  TreeBuilder(
-      const TorchArchive& archive, const TorchRecord& pickle, std::uint64_t file_bytes,
+  TreeBuilder(const TorchArchive& archive, const TorchRecord& pickle, std::uint64_t file_bytes,
       TorchMemory& memory, const std::string& file)
       : archive_(archive),
         memory_(memory),
@@ -217,8 +212,7 @@ class TreeBuilder {
     const std::string name = printable(storage.key);
     if (record == nullptr) refuse_at(file_, offset_, "the file has no storage ", name);
     if (record->bytes.size() != storage.bytes) {
-      refuse_at(
-          file_, record->offset, "storage ", name, " has ", record->bytes.size(),
+      refuse_at(file_, record->offset, "storage ", name, " has ", record->bytes.size(),
           " bytes, not the ", storage.bytes, " that data.pkl says");
     }
     return record->bytes;
@@ -227,8 +221,7 @@ class TreeBuilder {
   std::span<const std::uint8_t> copied(
       const pickle::Tensor& tensor, std::span<const std::uint8_t> bytes, std::uint64_t size) {
     if (size > copies_left_) {
-      refuse_at(
-          file_, offset_, "a tensor of shape ", shape_text(tensor.shape),
+      refuse_at(file_, offset_, "a tensor of shape ", shape_text(tensor.shape),
           " repeats or reorders its storage and is much larger than the file;"
           " in Python, save tensor.contiguous()");
     }
@@ -249,8 +242,7 @@ class TreeBuilder {
   std::uint64_t copies_left_;
 };
 
-TorchFile parse_archive(
-    std::span<const std::uint8_t> bytes, const std::string& name,
+TorchFile parse_archive(std::span<const std::uint8_t> bytes, const std::string& name,
     const std::shared_ptr<TorchMemory>& memory) {
   const TorchArchive archive(bytes, name);
   const TorchRecord& record = *archive.find("data.pkl");

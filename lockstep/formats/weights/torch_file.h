@@ -39,8 +39,8 @@ struct TorchDict {
 
 /// A value that torch.save wrote; monostate is Python's None.
 struct TorchValue {
-  std::variant<
-      std::monostate, bool, std::int64_t, double, std::string, TorchList, TorchDict, TorchTensor>
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, TorchList, TorchDict,
+      TorchTensor>
       content;
 };
 

@@ -63,8 +63,7 @@ class PickleWriter {
   }
 
   void text(const std::string& text) {
-    check(
-        text.size() <= std::numeric_limits<std::uint32_t>::max(), "write_torch_file: a name of ",
+    check(text.size() <= std::numeric_limits<std::uint32_t>::max(), "write_torch_file: a name of ",
         text.size(), " bytes");
     bytes_ += 'X';
     append_little_endian(bytes_, text.size(), 4);

@@ -101,8 +101,7 @@ void check_view(const Tensor& tensor) {
   const std::uint64_t there = tensor.storage->bytes / bytes_of(tensor.type);
   const auto needed = reach(tensor);
   if (!needed || static_cast<std::uint64_t>(*needed) > there) {
-    reject(
-        what, ", reaches beyond the ", there, " elements of its storage ",
+    reject(what, ", reaches beyond the ", there, " elements of its storage ",
         printable(tensor.storage->key));
   }
 }
@@ -165,8 +164,7 @@ void check_name(const std::string& name) {
     if (name == callable) return;
   }
   if (storage_type_named(name) || name == kUntypedStorage || element_type_named(name)) return;
-  reject(
-      "the file asks for ", printable(name),
+  reject("the file asks for ", printable(name),
       ", which is not read, let alone executed; in Python, save only the state_dict()");
 }
 

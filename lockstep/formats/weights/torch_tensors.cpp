@@ -23,8 +23,7 @@ class Collector {
   TensorFile collect() {
     visit("", file_.value);
     refuse_others();
-    check(
-        only_.empty() || !tensors_.empty(), file_.name, ": no tensor's name begins with ", only_,
+    check(only_.empty() || !tensors_.empty(), file_.name, ": no tensor's name begins with ", only_,
         " (at the top are: ", listed(top_names()), ')');
     return TensorFile(std::move(tensors_), {}, file_.memory);
   }
@@ -71,8 +70,8 @@ class Collector {
 
   void refuse_others() const {
     if (others_.empty()) return;
-    throw DataError(concat(
-        file_.name, ": ", others_.size(), " values are no tensors: ", listed(others_),
+    throw DataError(concat(file_.name, ": ", others_.size(),
+        " values are no tensors: ", listed(others_),
         "; name the part that is a state dictionary (at the top are: ", listed(top_names()), ')'));
   }
 

@@ -27,8 +27,7 @@ WeightFormat weight_format_of_extension(const std::filesystem::path& path) {
   for (const char* known : {".pt", ".pth", ".bin"}) {
     if (extension == known) return WeightFormat::kTorch;
   }
-  throw InvalidArgument(concat(
-      path.string(), ": the extension ", printable(extension),
+  throw InvalidArgument(concat(path.string(), ": the extension ", printable(extension),
       " says no format; use .safetensors, .pt, .pth or .bin"));
 }
 
@@ -40,8 +39,7 @@ TensorFile read_weights(const std::filesystem::path& path, std::string_view only
   return only.empty() ? file : file.part(only);
 }
 
-void write_weights(
-    const std::filesystem::path& path, std::span<const TensorEntry> entries,
+void write_weights(const std::filesystem::path& path, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata) {
   if (weight_format_of_extension(path) == WeightFormat::kSafetensors) {
     write_safetensors(path, entries, metadata);

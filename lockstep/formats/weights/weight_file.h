@@ -35,8 +35,7 @@ TensorFile read_weights(const std::filesystem::path& path, std::string_view only
 
 /// Writes the kind of file that the extension says: complete or not there. PyTorch's has no place
 /// for metadata: there it must be empty.
-void write_weights(
-    const std::filesystem::path& path, std::span<const TensorEntry> entries,
+void write_weights(const std::filesystem::path& path, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lockstep

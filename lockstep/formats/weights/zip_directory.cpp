@@ -31,9 +31,8 @@ Extent read_end(std::span<const std::uint8_t> archive, std::uint64_t at, const s
 }
 
 /// Reads the record with 64-bit numbers; the narrow ones must say the same or point here.
-Extent read_end64(
-    std::span<const std::uint8_t> archive, std::uint64_t locator, const Extent& narrow,
-    const std::string& file) {
+Extent read_end64(std::span<const std::uint8_t> archive, std::uint64_t locator,
+    const Extent& narrow, const std::string& file) {
   Fields located(archive, locator + 4, file);
   const bool is_first_disk = located.u32() == 0;
   const std::uint64_t at = located.u64();
@@ -133,14 +132,12 @@ DirectoryEntry read_entry(
   check_name(entry.name, at, file);
   const std::uint64_t extra_offset = fields.offset();
   fields.take(extra_bytes);
-  widen(
-      Fields(directory.first(fields.offset()), extra_offset, file), fields.offset(),
+  widen(Fields(directory.first(fields.offset()), extra_offset, file), fields.offset(),
       {&entry.size, &stored, &entry.header});
   fields.take(comment_bytes);
   const std::string name = printable(entry.name);
   if (method != 0) {
-    refuse_at(
-        file, at, name, " is compressed (method ", method,
+    refuse_at(file, at, name, " is compressed (method ", method,
         "): TorchScript, or packed anew; torch.save a state_dict()");
   }
   if ((entry.flags & ~(kHasDescriptor | kIsUtf8)) != 0 || disk != 0) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include <zlib.h>
 
 #include "lockstep/core/utf8.h"
@@ -36,8 +35,7 @@ std::uint64_t data_offset(
   const std::uint16_t extra_bytes = fields.u16();
   is_same &= fields.text(name_bytes) == entry.name;
   if (!is_same) {
-    refuse_at(
-        file, entry.header, printable(entry.name),
+    refuse_at(file, entry.header, printable(entry.name),
         ": its own header is not what the zip directory says");
   }
   fields.take(extra_bytes);
@@ -46,9 +44,8 @@ std::uint64_t data_offset(
 
 /// Checks what lies between a file's bytes and the next header: nothing, or a descriptor that says
 /// what the directory says, with or without signature, in 32 or 64 bits.
-void check_descriptor(
-    std::span<const std::uint8_t> between, std::uint64_t offset, const DirectoryEntry& entry,
-    const std::string& file) {
+void check_descriptor(std::span<const std::uint8_t> between, std::uint64_t offset,
+    const DirectoryEntry& entry, const std::string& file) {
   bool is_right = between.empty();
   if ((entry.flags & zip::kHasDescriptor) != 0) {
     const std::size_t signature = between.size() % 8 == 0 ? 4 : 0;
@@ -63,32 +60,27 @@ void check_descriptor(
     }
   }
   if (!is_right) {
-    refuse_at(
-        file, offset, printable(entry.name), ": the ", between.size(),
+    refuse_at(file, offset, printable(entry.name), ": the ", between.size(),
         " bytes behind it are not what a zip archive has there");
   }
 }
 
-void check_checksum(
-    std::span<const std::uint8_t> bytes, std::uint64_t offset, const DirectoryEntry& entry,
-    const std::string& file) {
+void check_checksum(std::span<const std::uint8_t> bytes, std::uint64_t offset,
+    const DirectoryEntry& entry, const std::string& file) {
   const auto checksum = static_cast<std::uint32_t>(crc32_z(0, bytes.data(), bytes.size()));
   if (checksum != entry.checksum) {
-    refuse_at(
-        file, offset, printable(entry.name), ": the checksum of its ", bytes.size(),
+    refuse_at(file, offset, printable(entry.name), ": the checksum of its ", bytes.size(),
         " bytes is not the stored one: the file is damaged");
   }
 }
 
 /// Reads the file whose header and bytes lie from where the last one ended up to `end`.
-ZipEntry read_entry(
-    std::span<const std::uint8_t> files, const DirectoryEntry& entry, std::uint64_t end,
-    const std::string& file) {
+ZipEntry read_entry(std::span<const std::uint8_t> files, const DirectoryEntry& entry,
+    std::uint64_t end, const std::string& file) {
   const auto until_end = files.first(end);
   const std::uint64_t offset = data_offset(until_end, entry, file);
   if (entry.size > end - offset) {
-    refuse_at(
-        file, offset, printable(entry.name), ": its ", entry.size,
+    refuse_at(file, offset, printable(entry.name), ": its ", entry.size,
         " bytes reach into what follows at ", end);
   }
   const auto bytes = until_end.subspan(offset, entry.size);
@@ -103,9 +95,8 @@ ZipEntry read_entry(
 std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std::string& file) {
   zip::Directory directory = zip::read_directory(archive, file);
   auto& found = directory.entries;
-  std::sort(found.begin(), found.end(), [](const auto& left, const auto& right) {
-    return left.header < right.header;
-  });
+  std::sort(found.begin(), found.end(),
+      [](const auto& left, const auto& right) { return left.header < right.header; });
   const std::uint64_t first = found.empty() ? directory.offset : found.front().header;
   if (first != 0)
     refuse_at(file, 0, "the first ", first, " bytes belong to no file of the archive");

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include <zlib.h>
 
 #include "lockstep/formats/byte_fields.h"
@@ -80,9 +79,8 @@ void ZipWriter::add(const std::string& name, std::span<const std::uint8_t> bytes
   directory_ += name + wide;
   ++entries_;
 
-  write(
-      signed_with(zip::kLocalSignature) + shared_fields(checksum, size, name.size(), extra.size()) +
-      name + extra);
+  write(signed_with(zip::kLocalSignature) +
+        shared_fields(checksum, size, name.size(), extra.size()) + name + extra);
   file_.write(bytes);
   offset_ += size;
 }

@@ -1,7 +1,6 @@
 #include "lockstep/launch/hosts/available.h"
 
 #include <exception>
-
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

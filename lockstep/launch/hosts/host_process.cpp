@@ -73,14 +73,12 @@ std::vector<int> cores_of(const HostsOptions& options, int host) {
   return cores;
 }
 
-ChildProcess start_here(
-    const HostsOptions& options, const AttemptPlan& plan, const HostNetwork& network,
-    const Guardian& guardian, int host) {
+ChildProcess start_here(const HostsOptions& options, const AttemptPlan& plan,
+    const HostNetwork& network, const Guardian& guardian, int host) {
   std::vector<std::string> arguments{"hosts", "--inside", concat("host-", host)};
   const std::vector<std::string> command = command_of(options);
   arguments.insert(arguments.end(), command.begin(), command.end());
-  const ChildOptions child{
-      .program = this_program(),
+  const ChildOptions child{.program = this_program(),
       .arguments = std::move(arguments),
       .environment = environment_with(host_variables(options, plan, host)),
       .cpus = cores_of(options, host),
@@ -102,13 +100,12 @@ ChildProcess start_there(
   words.push_back(options.names[static_cast<std::size_t>(host)]);
   words.push_back(
       remote_line(std::filesystem::current_path().string(), variables, command_of(options)));
-  return ChildProcess(
-      {.program = find_program(words.front(), search_path()),
-       .arguments = {words.begin() + 1, words.end()},
-       .environment = current_environment(),
-       .cpus = {},
-       .inherit_input = true,
-       .guardian = &guardian});
+  return ChildProcess({.program = find_program(words.front(), search_path()),
+      .arguments = {words.begin() + 1, words.end()},
+      .environment = current_environment(),
+      .cpus = {},
+      .inherit_input = true,
+      .guardian = &guardian});
 }
 
 // What host 0 writes to its standard output are the run's results, and go to ours unchanged.
@@ -133,23 +130,21 @@ std::string shell_words(const std::vector<std::string>& words) {
   return joined(quoted, " ");
 }
 
-std::string remote_line(
-    const std::string& folder, const std::vector<std::string>& variables,
+std::string remote_line(const std::string& folder, const std::vector<std::string>& variables,
     const std::vector<std::string>& command) {
-  const std::string script = concat(
-      "cd ", shell_words({folder}), " || exit 4\n", "exec 3<&0\n", "env ", shell_words(variables),
-      " ", shell_words(command), " 3<&- </dev/null &\n", "child=$!\n",
-      "{ cat <&3; kill -TERM $child; sleep 30; kill -KILL $child; } >/dev/null 2>&1 &\n",
-      "watch=$!\n", "wait $child\n", "code=$?\n", "kill $watch\n", "exit $code\n");
+  const std::string script =
+      concat("cd ", shell_words({folder}), " || exit 4\n", "exec 3<&0\n", "env ",
+          shell_words(variables), " ", shell_words(command), " 3<&- </dev/null &\n", "child=$!\n",
+          "{ cat <&3; kill -TERM $child; sleep 30; kill -KILL $child; } >/dev/null 2>&1 &\n",
+          "watch=$!\n", "wait $child\n", "code=$?\n", "kill $watch\n", "exit $code\n");
   // The user's own shell there may be of any kind.
   return shell_words({"sh", "-c", script});
 }
 
 std::vector<std::string> host_variables(
     const HostsOptions& options, const AttemptPlan& plan, int host) {
-  std::vector<std::string> variables{
-      concat("PET_NNODES=", options.size()), concat("PET_NODE_RANK=", host),
-      concat("PET_MASTER_ADDR=", master_address(options)),
+  std::vector<std::string> variables{concat("PET_NNODES=", options.size()),
+      concat("PET_NODE_RANK=", host), concat("PET_MASTER_ADDR=", master_address(options)),
       // Another with each attempt, so that no process of an earlier one is met.
       concat("PET_MASTER_PORT=", options.master_port + plan.restart),
       concat("TORCHELASTIC_RESTART_COUNT=", plan.restart)};
@@ -160,17 +155,16 @@ std::vector<std::string> host_variables(
   return variables;
 }
 
-std::vector<Worker> start_hosts(
-    const HostsOptions& options, const AttemptPlan& plan, const HostNetwork* network,
-    const Guardian& guardian) {
+std::vector<Worker> start_hosts(const HostsOptions& options, const AttemptPlan& plan,
+    const HostNetwork* network, const Guardian& guardian) {
   std::vector<Worker> hosts;
   for (int host = 0; host < options.size(); ++host) {
     hosts.push_back({.number = host, .output = output_of(host, options.size())});
   }
   for (Worker& each : hosts) {
-    each.process.emplace(
-        network != nullptr ? start_here(options, plan, *network, guardian, each.number)
-                           : start_there(options, plan, guardian, each.number));
+    each.process.emplace(network != nullptr
+                             ? start_here(options, plan, *network, guardian, each.number)
+                             : start_there(options, plan, guardian, each.number));
     each.output.connect(each.process->take_output(), each.process->take_errors());
   }
   return hosts;

@@ -17,9 +17,8 @@ std::vector<std::string> host_variables(
 
 /// Starts the command on each host; none is left if one cannot be started. Without a network the
 /// hosts are real ones. Throws std::system_error, InvalidArgument.
-std::vector<Worker> start_hosts(
-    const HostsOptions& options, const AttemptPlan& plan, const HostNetwork* network,
-    const Guardian& guardian);
+std::vector<Worker> start_hosts(const HostsOptions& options, const AttemptPlan& plan,
+    const HostNetwork* network, const Guardian& guardian);
 
 /// Quotes words so that a shell gives them back unchanged.
 std::string shell_words(const std::vector<std::string>& words);
@@ -27,8 +26,7 @@ std::string shell_words(const std::vector<std::string>& words);
 /// Returns what a shell on another host is to run: the command in that folder, with those variables
 /// (NAME=VALUE). It is ended there, by SIGTERM and half a minute later by SIGKILL, when the
 /// standard input of that shell ends, as it does when ssh is killed here.
-std::string remote_line(
-    const std::string& folder, const std::vector<std::string>& variables,
+std::string remote_line(const std::string& folder, const std::vector<std::string>& variables,
     const std::vector<std::string>& command);
 
 }  // namespace lockstep::launch

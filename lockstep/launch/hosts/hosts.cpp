@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <optional>
 #include <system_error>
-
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
@@ -41,8 +40,7 @@ Moment moment_of(const std::optional<Drill>& drill) {
 
 EndingRules ending_rules_for_hosts(const HostsOptions& options) {
   using std::chrono::milliseconds;
-  return {
-      .members = "hosts' commands",
+  return {.members = "hosts' commands",
       .grace_period = options.grace_period,
       // Commands that lose a peer end by themselves, and say why.
       .for_own_end = milliseconds(1000),
@@ -54,8 +52,7 @@ EndingRules ending_rules_for_hosts(const HostsOptions& options) {
 class HostsAttempt : public Attempt {
  public:
   /// `strike` is when the drill's host is killed; it is reset when that is done.
-  HostsAttempt(
-      Supervisor& supervisor, const HostsOptions& options, const AttemptPlan& plan,
+  HostsAttempt(Supervisor& supervisor, const HostsOptions& options, const AttemptPlan& plan,
       const std::optional<HostNetwork>& network, Moment& strike)
       : Attempt(supervisor, ending_rules_for_hosts(options)), options_(options), strike_(strike) {
     take(start_hosts(options, plan, network ? &*network : nullptr, guardian()));

@@ -1,14 +1,13 @@
 #include "lockstep/launch/hosts/inside.h"
 
 #include <cerrno>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sstream>
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -76,11 +75,11 @@ int be_first_process(const std::vector<std::string>& command, const SignalReader
   mount_own_names();
   const ChildProcess child(
       {.program = find_program(command.front(), environment("PATH").value_or("")),
-       .arguments = {command.begin() + 1, command.end()},
-       .environment = current_environment(),
-       .cpus = {},
-       .inherit_input = true,
-       .inherit_output = true});
+          .arguments = {command.begin() + 1, command.end()},
+          .environment = current_environment(),
+          .cpus = {},
+          .inherit_input = true,
+          .inherit_output = true});
   while (true) {
     if (const auto status = child.status()) return status->result();
     pollfd waited{signals.descriptor(), POLLIN, 0};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -45,17 +44,15 @@ class Return {
 // What waits in the bucket longer than this is dropped, as a switch would.
 void limit(const std::string& interface, std::int64_t rate) {
   if (rate == 0) return;
-  run_tool(
-      {"tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", concat(rate, "bit"), "burst",
-       std::to_string(burst_bytes(rate)), "latency", "20ms"});
+  run_tool({"tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", concat(rate, "bit"),
+      "burst", std::to_string(burst_bytes(rate)), "latency", "20ms"});
 }
 
 }  // namespace
 
 HostNetwork::HostNetwork(const NetworkOptions& options) : home_(current_network()) {
-  check(
-      options.hosts >= 1 && options.hosts <= kMostHosts, "hosts: --count must be 1 to ", kMostHosts,
-      ": ", options.hosts);
+  check(options.hosts >= 1 && options.hosts <= kMostHosts, "hosts: --count must be 1 to ",
+      kMostHosts, ": ", options.hosts);
   enter_new_network();
   const Return home(home_.get());
   bridge_ = current_network();

@@ -1,9 +1,8 @@
 #include "lockstep/launch/hosts/tool.h"
 
 #include <cerrno>
-#include <system_error>
-
 #include <poll.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
@@ -16,8 +15,7 @@ namespace lockstep::launch {
 namespace {
 
 [[noreturn]] void fail(const std::vector<std::string>& command, const std::string& reason) {
-  throw std::system_error(
-      std::make_error_code(std::errc::operation_not_supported),
+  throw std::system_error(std::make_error_code(std::errc::operation_not_supported),
       concat("hosts: ", joined(command, " "), ": ", reason));
 }
 
@@ -50,11 +48,10 @@ std::string find_tool(const std::string& name) {
 void run_tool(const std::vector<std::string>& command) {
   const std::string path = find_tool(command.front());
   if (path.empty()) fail(command, concat("there is no program ", command.front()));
-  ChildProcess child(
-      {.program = path,
-       .arguments = {command.begin() + 1, command.end()},
-       .environment = current_environment(),
-       .cpus = {}});
+  ChildProcess child({.program = path,
+      .arguments = {command.begin() + 1, command.end()},
+      .environment = current_environment(),
+      .cpus = {}});
   const FileDescriptor errors = child.take_errors();
   const ExitStatus status = wait_for(child);
   if (status.succeeded()) return;

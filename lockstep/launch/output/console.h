@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <poll.h>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <poll.h>
 
 #include "lockstep/launch/output/output_plan.h"
 

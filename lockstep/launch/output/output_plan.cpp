@@ -52,8 +52,7 @@ StreamMask StreamMask::parse(const std::string& flag, const std::string& text) {
     mask.all_ = text[0] - '0';
     return mask;
   }
-  check(
-      std::regex_match(text, kForRanks), flag,
+  check(std::regex_match(text, kForRanks), flag,
       ": must be 0 (none), 1 (output), 2 (errors) or 3 (both), or RANK:MASK,RANK:MASK: ", text);
   for (const std::string& entry : split(text, ',')) {
     const auto colon = entry.find(':');
@@ -76,8 +75,7 @@ bool StreamMask::empty() const {
 Route route_of(
     const OutputOptions& options, int local_rank, int rank, int local_size, Stream stream) {
   const bool alone = shown_ranks(options, local_size) <= 1;
-  return {
-      .shown = is_shown(options, local_rank, stream),
+  return {.shown = is_shown(options, local_rank, stream),
       .file = file_of(options, local_rank, rank, stream),
       .prefix = alone ? "" : options.prefix};
 }
@@ -94,8 +92,7 @@ void check_log_dir(const std::string& log_dir, bool append) {
   if (log_dir.empty()) return;
   check(fs::exists(log_dir), "--log-dir: there is no folder ", log_dir, "; make it first");
   check(fs::is_directory(log_dir), "--log-dir: ", log_dir, " is not a folder");
-  check(
-      append || fs::is_empty(log_dir), "--log-dir: ", log_dir,
+  check(append || fs::is_empty(log_dir), "--log-dir: ", log_dir,
       " is not empty; name an empty folder, so that no earlier log is overwritten");
 }
 

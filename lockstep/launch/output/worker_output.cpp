@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -43,8 +42,7 @@ void begin(const FileDescriptor& file, const std::string& heading) {
 }  // namespace
 
 WorkerOutput::WorkerOutput(const Route& output, const Route& errors, const std::string& heading)
-    : channels_{
-          Channel{Stream::kOutput, output, {}, open_log(output.file, !heading.empty())},
+    : channels_{Channel{Stream::kOutput, output, {}, open_log(output.file, !heading.empty())},
           Channel{Stream::kErrors, errors, {}, nullptr}} {
   channels_[1].file =
       errors.file == output.file ? channels_[0].file : open_log(errors.file, !heading.empty());
@@ -101,8 +99,7 @@ void WorkerOutput::log(const Channel& channel, Console& console, std::string_vie
   if (!channel.file || write_all(channel.file->get(), text)) return;
   if (std::exchange(log_failed_, true)) return;
   const std::string reason = std::strerror(errno);
-  console.write(
-      Stream::kErrors,
+  console.write(Stream::kErrors,
       concat("lockstep: the log ", channel.route.file, " is incomplete: ", reason, "\n"));
 }
 

@@ -58,29 +58,26 @@ struct Pooled {
   at::Tensor values, codes;
 };
 
-Pooled run_forward(
-    const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
+Pooled run_forward(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
     at::ScalarType type) {
   const auto shape = shape_of(images, weight.size(0));
   const std::array<std::int64_t, 4> sizes{
       images.size(0), shape.channels, shape.height / 2, shape.width / 2};
-  Pooled pooled{
-      at::empty(sizes, images.options().dtype(type)),
+  Pooled pooled{at::empty(sizes, images.options().dtype(type)),
       at::empty(sizes, images.options().dtype(at::kByte))};
   const auto& kernel = fastest_kernel();
   for_each_part(images.size(0), [&](std::int64_t, std::int64_t first, std::int64_t count) {
     auto scratch = at::empty({kernel.forward_scratch(shape)}, at::kFloat);
-    kernel.forward(
-        {.shape = shape,
-         .image_element = element_of(images),
-         .pooled_element = element_of(pooled.values),
-         .image_count = count,
-         .images = at_image(images, first),
-         .weight = weight.const_data_ptr<float>(),
-         .bias = bias.const_data_ptr<float>(),
-         .pooled = at_image(pooled.values, first),
-         .codes = reinterpret_cast<std::uint8_t*>(at_image(pooled.codes, first)),
-         .scratch = scratch.mutable_data_ptr<float>()});
+    kernel.forward({.shape = shape,
+        .image_element = element_of(images),
+        .pooled_element = element_of(pooled.values),
+        .image_count = count,
+        .images = at_image(images, first),
+        .weight = weight.const_data_ptr<float>(),
+        .bias = bias.const_data_ptr<float>(),
+        .pooled = at_image(pooled.values, first),
+        .codes = reinterpret_cast<std::uint8_t*>(at_image(pooled.codes, first)),
+        .scratch = scratch.mutable_data_ptr<float>()});
   });
   return pooled;
 }
@@ -94,25 +91,23 @@ at::Tensor run_backward(
   const auto& kernel = fastest_kernel();
   for_each_part(images.size(0), [&](std::int64_t part, std::int64_t first, std::int64_t count) {
     auto scratch = at::empty({kernel.backward_scratch(shape)}, at::kFloat);
-    kernel.backward(
-        {.shape = shape,
-         .image_element = element_of(images),
-         .pooled_element = element_of(pooled_gradient),
-         .image_count = count,
-         .images = at_image(images, first),
-         .pooled_gradient = at_image(pooled_gradient, first),
-         .codes = reinterpret_cast<const std::uint8_t*>(at_image(codes, first)),
-         .sums = reinterpret_cast<float*>(at_image(sums, part)),
-         .scratch = scratch.mutable_data_ptr<float>()});
+    kernel.backward({.shape = shape,
+        .image_element = element_of(images),
+        .pooled_element = element_of(pooled_gradient),
+        .image_count = count,
+        .images = at_image(images, first),
+        .pooled_gradient = at_image(pooled_gradient, first),
+        .codes = reinterpret_cast<const std::uint8_t*>(at_image(codes, first)),
+        .sums = reinterpret_cast<float*>(at_image(sums, part)),
+        .scratch = scratch.mutable_data_ptr<float>()});
   });
   return sums.sum(0);
 }
 
 class ConvReluPool : public torch::autograd::Function<ConvReluPool> {
  public:
-  static at::Tensor forward(
-      torch::autograd::AutogradContext* context, const at::Tensor& images, const at::Tensor& weight,
-      const at::Tensor& bias, at::ScalarType type) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
+      const at::Tensor& weight, const at::Tensor& bias, at::ScalarType type) {
     const auto pixels = images.contiguous();
     auto pooled = run_forward(pixels, weight.contiguous(), bias.contiguous(), type);
     context->save_for_backward({pixels, pooled.codes});

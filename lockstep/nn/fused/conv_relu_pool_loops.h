@@ -45,8 +45,7 @@ inline std::int64_t unpacked_floats(const ConvReluPoolShape& shape) {
 
 // Copies one image row to unpacked[c * columns + j] = row[2 * j + c - 1], zero outside the image.
 template <typename Image>
-inline void unpack_row(
-    const Image* row, const ConvReluPoolShape& shape, float* __restrict line,
+inline void unpack_row(const Image* row, const ConvReluPoolShape& shape, float* __restrict line,
     float* __restrict unpacked) {
   const std::int64_t columns = padded_columns(shape);
   for (std::int64_t column = 0; column < shape.width; ++column) {
@@ -182,9 +181,8 @@ inline Ints lane_numbers() {
 }
 
 template <typename Pooled>
-inline Sums channel_sums(
-    const ConvReluPoolShape& shape, const float* unpacked, const Pooled* gradients,
-    const std::uint8_t* codes) {
+inline Sums channel_sums(const ConvReluPoolShape& shape, const float* unpacked,
+    const Pooled* gradients, const std::uint8_t* codes) {
   const Ints lanes = lane_numbers();
   const std::int64_t width = pooled_width(shape);
   Sums sums{};
@@ -195,8 +193,7 @@ inline Sums channel_sums(
       // Lanes beyond the row belong to the next one, which has its own turn.
       const Ints beyond = lanes >= static_cast<std::int32_t>(width - column);
       const Ints code = beyond ? Ints{} + kDead : load(codes + at, room);
-      add_products(
-          sums, load_patch(unpacked + column, row, padded_columns(shape)),
+      add_products(sums, load_patch(unpacked + column, row, padded_columns(shape)),
           load(gradients + at, room), code);
     }
   }

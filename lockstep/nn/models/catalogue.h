@@ -39,10 +39,14 @@ inline constexpr ResNetShape kResNets[] = {
 };
 
 inline constexpr VggShape kVggs[] = {
-    {"vgg11", {1, 1, 2, 2, 2}, false}, {"vgg11-bn", {1, 1, 2, 2, 2}, true},
-    {"vgg13", {2, 2, 2, 2, 2}, false}, {"vgg13-bn", {2, 2, 2, 2, 2}, true},
-    {"vgg16", {2, 2, 3, 3, 3}, false}, {"vgg16-bn", {2, 2, 3, 3, 3}, true},
-    {"vgg19", {2, 2, 4, 4, 4}, false}, {"vgg19-bn", {2, 2, 4, 4, 4}, true},
+    {"vgg11", {1, 1, 2, 2, 2}, false},
+    {"vgg11-bn", {1, 1, 2, 2, 2}, true},
+    {"vgg13", {2, 2, 2, 2, 2}, false},
+    {"vgg13-bn", {2, 2, 2, 2, 2}, true},
+    {"vgg16", {2, 2, 3, 3, 3}, false},
+    {"vgg16-bn", {2, 2, 3, 3, 3}, true},
+    {"vgg19", {2, 2, 4, 4, 4}, false},
+    {"vgg19-bn", {2, 2, 4, 4, 4}, true},
 };
 
 /// The nets of a single shape, whose classes stand in this order in model.cpp.

@@ -14,8 +14,7 @@ using NamedTensors = torch::OrderedDict<std::string, torch::Tensor>;
 
 void check_alike(bool alike, const std::string& what) {
   if (alike) return;
-  throw Error(concat(
-      "clone: the module differs from what its constructor makes: ", what,
+  throw Error(concat("clone: the module differs from what its constructor makes: ", what,
       "; clone it before it is changed"));
 }
 
@@ -45,8 +44,7 @@ void copy_training(const torch::nn::Module& source, torch::nn::Module& target) {
 
 }  // namespace
 
-void copy_state(
-    const torch::nn::Module& source, torch::nn::Module& target,
+void copy_state(const torch::nn::Module& source, torch::nn::Module& target,
     const std::optional<at::Device>& device) {
   const at::NoGradGuard no_grad;
   copy_tensors(source.named_parameters(), target.named_parameters(), device);

@@ -13,8 +13,7 @@ namespace lockstep::nn {
 /// flags of all modules; gradients are not copied. Without a device each tensor stays where it is.
 ///
 /// Throws Error that names the difference if the modules are not built alike.
-void copy_state(
-    const torch::nn::Module& source, torch::nn::Module& target,
+void copy_state(const torch::nn::Module& source, torch::nn::Module& target,
     const std::optional<at::Device>& device);
 
 /// Gives `Derived` a clone() that constructs it anew from `arguments()` and copies the state.

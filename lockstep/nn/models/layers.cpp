@@ -30,8 +30,7 @@ torch::nn::AnyModule layer_of(std::function<torch::Tensor(torch::Tensor)> functi
 
 torch::nn::AnyModule colour_image_layer(const char* net) {
   return layer_of([net](const torch::Tensor& images) {
-    check(
-        images.dim() == 4 && images.size(1) == 3, net,
+    check(images.dim() == 4 && images.size(1) == 3, net,
         ": takes images of [N, 3, height, width], not ", images.sizes());
     return images.contiguous(at::MemoryFormat::ChannelsLast);
   });

@@ -11,8 +11,7 @@ namespace lockstep::nn {
 namespace {
 
 torch::Tensor checked_images(torch::Tensor images) {
-  check(
-      images.dim() == 4 && images.size(1) == 1 && images.size(2) == 28 && images.size(3) == 28,
+  check(images.dim() == 4 && images.size(1) == 1 && images.size(2) == 28 && images.size(3) == 28,
       "mnist net: takes images of [N, 1, 28, 28], not ", images.sizes());
   return images;
 }

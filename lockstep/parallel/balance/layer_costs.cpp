@@ -30,8 +30,7 @@ std::vector<torch::nn::Module*> modules_of(const Layers& layers) {
 void check_no_gradients(const Layers& layers) {
   for (const auto& layer : layers) {
     for (const auto& parameter : layer.value().ptr()->named_parameters()) {
-      check(
-          !parameter.value().grad().defined(),
+      check(!parameter.value().grad().defined(),
           "balance: a parameter has a gradient already: ", layer.key(), ".", parameter.key(),
           "; measure before training, or after zero_grad()");
     }
@@ -123,8 +122,7 @@ std::vector<double> costs_by_time(const Layers& layers, const Tensor& sample, in
   with_preserved_state(modules_of(layers), sample.device(), [&] {
     for (int pass = 0; pass < passes; ++pass) {
       const auto times = measure(layers, sample, seconds_of);
-      std::transform(
-          times.begin(), times.end(), costs.begin(), costs.begin(),
+      std::transform(times.begin(), times.end(), costs.begin(), costs.begin(),
           [](double a, double b) { return std::min(a, b); });
     }
   });
@@ -133,8 +131,7 @@ std::vector<double> costs_by_time(const Layers& layers, const Tensor& sample, in
 
 std::vector<double> costs_by_size(
     const Layers& layers, const Tensor& sample, double copies_of_parameters) {
-  check(
-      copies_of_parameters >= 0,
+  check(copies_of_parameters >= 0,
       "costs_by_size: the copies of the parameters must be 0 or more: ", copies_of_parameters);
   check_no_gradients(layers);
   std::vector<double> costs;

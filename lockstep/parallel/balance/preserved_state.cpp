@@ -81,8 +81,7 @@ class PreservedState {
 
 }  // namespace
 
-void with_preserved_state(
-    const std::vector<torch::nn::Module*>& modules, const c10::Device& device,
+void with_preserved_state(const std::vector<torch::nn::Module*>& modules, const c10::Device& device,
     const std::function<void()>& body) {
   PreservedState state(modules, device);
   try {

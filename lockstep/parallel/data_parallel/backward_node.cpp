@@ -78,9 +78,8 @@ BackwardNode::Task BackwardNode::task_of(
 
 namespace {
 
-variable_list run_engine(
-    const edge_list& roots, const variable_list& gradients, const edge_list& wanted,
-    bool keep_graph) {
+variable_list run_engine(const edge_list& roots, const variable_list& gradients,
+    const edge_list& wanted, bool keep_graph) {
   if (roots.empty() || wanted.empty()) return variable_list(wanted.size());
   return torch::autograd::Engine::get_default_engine().execute(
       roots, gradients, keep_graph, /*create_graph=*/false, /*accumulate_grad=*/false, wanted);
@@ -147,8 +146,7 @@ void BackwardNode::check_may_run() const {
   }
   for (const auto& [counter, version, index] : watched) {
     if (counter.current_version() == version) continue;
-    throw Error(concat(
-        "DataParallel: tensor ", index,
+    throw Error(concat("DataParallel: tensor ", index,
         " of the inputs, which backward needs, has been modified by an inplace operation since "
         "forward; change it after backward, or a clone()"));
   }

@@ -32,9 +32,8 @@ bool is_flat_like(const torch::Tensor& a, const torch::Tensor& b) {
 
 /// Returns whether the elements of total and rest lie in memory in one order, without holes.
 bool is_flat(const Sum& sum) {
-  return std::all_of(sum.rest.begin(), sum.rest.end(), [&](const torch::Tensor& gradient) {
-    return is_flat_like(sum.total, gradient);
-  });
+  return std::all_of(sum.rest.begin(), sum.rest.end(),
+      [&](const torch::Tensor& gradient) { return is_flat_like(sum.total, gradient); });
 }
 
 torch::Tensor flat(const torch::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
@@ -106,9 +105,8 @@ std::vector<std::vector<Stretch>> divide_elements(
   return divided;
 }
 
-std::vector<torch::Tensor> sum_gradients(
-    std::vector<std::vector<torch::Tensor>> gradients, const std::vector<torch::Device>& devices,
-    ReplicaThreads& threads) {
+std::vector<torch::Tensor> sum_gradients(std::vector<std::vector<torch::Tensor>> gradients,
+    const std::vector<torch::Device>& devices, ReplicaThreads& threads) {
   const torch::NoGradGuard no_grad;
   std::vector<Sum> sums;
   for (std::size_t tensor = 0; tensor < devices.size(); ++tensor) {

@@ -25,8 +25,7 @@ std::string form_of(const torch::Tensor& tensor) {
 }
 
 void check_same_form(const ModuleTensor& original, const ModuleTensor& replica) {
-  check(
-      original.name == replica.name && form_of(original.tensor) == form_of(replica.tensor),
+  check(original.name == replica.name && form_of(original.tensor) == form_of(replica.tensor),
       "DataParallel: a replica is not built like the module: the module has ", original.name, ", ",
       form_of(original.tensor), ", where the replica has ", replica.name, ", ",
       form_of(replica.tensor));
@@ -53,8 +52,7 @@ std::size_t first_with(const std::vector<ModuleTensor>& tensors, const torch::Te
 
 void check_on_device(const std::vector<ModuleTensor>& tensors, torch::Device device) {
   for (const auto& [name, tensor, is_buffer] : tensors) {
-    check(
-        !tensor.defined() || tensor.device() == device,
+    check(!tensor.defined() || tensor.device() == device,
         "DataParallel: ", is_buffer ? "buffer " : "parameter ", name, " is on ",
         tensor.defined() ? tensor.device() : device, ", but the first place is on ", device,
         "; move the module there with module->to(...)");
@@ -63,21 +61,19 @@ void check_on_device(const std::vector<ModuleTensor>& tensors, torch::Device dev
 
 void check_replica_is_alike(
     const std::vector<ModuleTensor>& originals, const std::vector<ModuleTensor>& replica) {
-  check(
-      originals.size() == replica.size(),
+  check(originals.size() == replica.size(),
       "DataParallel: a replica is not built like the module: the module has ", originals.size(),
       " parameters and buffers, the replica ", replica.size());
   for (std::size_t i = 0; i < originals.size(); ++i) {
     check_same_form(originals[i], replica[i]);
     if (!replica[i].tensor.defined()) continue;
-    check(
-        !originals[i].tensor.is_same(replica[i].tensor),
+    check(!originals[i].tensor.is_same(replica[i].tensor),
         "DataParallel: the function that makes replicas gave the module itself (", replica[i].name,
         "); it must make another one each time");
     const std::size_t first = first_with(replica, replica[i].tensor);
-    check(
-        originals[first].tensor.is_same(originals[i].tensor), "DataParallel: ", replica[first].name,
-        " and ", replica[i].name, " are one tensor in a replica, but two in the module");
+    check(originals[first].tensor.is_same(originals[i].tensor),
+        "DataParallel: ", replica[first].name, " and ", replica[i].name,
+        " are one tensor in a replica, but two in the module");
   }
 }
 

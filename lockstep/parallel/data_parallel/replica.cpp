@@ -42,12 +42,10 @@ std::string describe_culprit(const torch::nn::Module& module) {
 /// Returns the first line: the rest of LibTorch's messages says where in its sources they arise.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-bool have_equal_modes(
-    const std::vector<std::shared_ptr<torch::nn::Module>>& a,
+bool have_equal_modes(const std::vector<std::shared_ptr<torch::nn::Module>>& a,
     const std::vector<std::shared_ptr<torch::nn::Module>>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x->is_training() == y->is_training();
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+      [](const auto& x, const auto& y) { return x->is_training() == y->is_training(); });
 }
 
 }  // namespace
@@ -56,8 +54,7 @@ std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module)
   try {
     return module.clone();
   } catch (const c10::Error& error) {
-    throw InvalidArgument(concat(
-        "DataParallel: ", describe_culprit(module),
+    throw InvalidArgument(concat("DataParallel: ", describe_culprit(module),
         " cannot be cloned: ", first_line(error.what_without_backtrace()),
         "; derive it from torch::nn::Cloneable, or pass a function that makes another module"));
   }
@@ -74,13 +71,11 @@ void without_drawing(const std::function<void()>& construct) {
   generator.set_state(state);
 }
 
-Replica::Replica(
-    std::shared_ptr<torch::nn::Module> module, const torch::nn::Module& original,
+Replica::Replica(std::shared_ptr<torch::nn::Module> module, const torch::nn::Module& original,
     const Place& place, bool is_first)
     : module_(std::move(module)), device_(place.device), is_first_(is_first) {
   check_replica_is_alike(tensors_of(original), tensors_of(*module_));
-  check(
-      original.modules(false).size() == module_->modules(false).size(),
+  check(original.modules(false).size() == module_->modules(false).size(),
       "DataParallel: a replica is not built like the module: it has ",
       module_->modules(false).size(), " sub-modules, the module ", original.modules(false).size());
   tensors_ = tensors_of(*module_);

@@ -31,8 +31,7 @@ class Replica {
  public:
   /// Takes a module that is built like the original, whatever its values are. Throws
   /// InvalidArgument if it is not.
-  Replica(
-      std::shared_ptr<torch::nn::Module> module, const torch::nn::Module& original,
+  Replica(std::shared_ptr<torch::nn::Module> module, const torch::nn::Module& original,
       const Place& place, bool is_first);
 
   /// Takes over values, what requires gradients, and training or evaluation of each sub-module.

@@ -25,8 +25,7 @@ std::size_t holders_of(const torch::Tensor& tensor) {
 
 }  // namespace
 
-ReplicaSet::ReplicaSet(
-    std::shared_ptr<torch::nn::Module> original,
+ReplicaSet::ReplicaSet(std::shared_ptr<torch::nn::Module> original,
     const std::vector<std::shared_ptr<torch::nn::Module>>& replicas,
     const std::vector<Place>& places, torch::Device output_device)
     : original_(std::move(original)),
@@ -111,8 +110,7 @@ void ForwardPass::note_changes_in_place(const std::vector<Tensors>& shards) {
       return version_of(of_replica[i]) > 0 && of_replica[i].is_alias_of(inputs_[i]);
     });
     if (!changed) continue;
-    check(
-        !is_differentiable_input_[i], "DataParallel: the module changed tensor ", i,
+    check(!is_differentiable_input_[i], "DataParallel: the module changed tensor ", i,
         " of its inputs in place, which requires gradients: let it work on a clone()");
     if (!inputs_[i].is_inference()) torch::autograd::impl::bump_version(inputs_[i]);
   }
@@ -192,9 +190,9 @@ void ForwardPass::attach(const Tensors& outputs) {
     node->outputs.push_back(layout_of_output(i));
     for (std::size_t replica = 0; replica < size(); ++replica) {
       const torch::Tensor& part = outputs_[replica][i];
-      graphs_[replica].outputs.push_back(
-          part.requires_grad() ? torch::autograd::impl::gradient_edge(part)
-                               : torch::autograd::Edge());
+      graphs_[replica].outputs.push_back(part.requires_grad()
+                                             ? torch::autograd::impl::gradient_edge(part)
+                                             : torch::autograd::Edge());
     }
     torch::autograd::set_history(outputs[i], node);
   }

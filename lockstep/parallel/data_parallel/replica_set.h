@@ -21,8 +21,7 @@ namespace lockstep::data_parallel {
 /// The replicas of a module and their threads: what DataParallel does, without its types.
 class ReplicaSet {
  public:
-  ReplicaSet(
-      std::shared_ptr<torch::nn::Module> original,
+  ReplicaSet(std::shared_ptr<torch::nn::Module> original,
       const std::vector<std::shared_ptr<torch::nn::Module>>& replicas,
       const std::vector<Place>& places, torch::Device output_device);
 

@@ -26,8 +26,7 @@ void throw_as_one_of(const std::exception& error, const std::string& text) {
 }
 
 void throw_in_its_type(const std::exception& error, const std::string& text) {
-  throw_as_one_of<
-      InvalidArgument, DataError, CommError, TimeoutError, DivergedError, Error,
+  throw_as_one_of<InvalidArgument, DataError, CommError, TimeoutError, DivergedError, Error,
       std::invalid_argument, std::domain_error, std::length_error, std::out_of_range,
       std::logic_error, std::range_error, std::overflow_error, std::underflow_error,
       std::runtime_error>(error, text);

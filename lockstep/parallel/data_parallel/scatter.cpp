@@ -29,15 +29,13 @@ Division divide_batch(const std::vector<torch::Tensor>& tensors, std::size_t cou
       division.sizes.emplace_back();
       continue;
     }
-    check(
-        tensors[i].dim() > 0, "DataParallel: tensor ", i,
+    check(tensors[i].dim() > 0, "DataParallel: tensor ", i,
         " of the inputs has no dimension to divide over the places; pass a plain number, or expand "
         "it to the batch");
     const auto& sizes = division.sizes.emplace_back(chunk_sizes(tensors[i].size(0), count));
     if (division.pieces == 0) first = i;
     if (division.pieces == 0) division.pieces = sizes.size();
-    check(
-        sizes.size() == division.pieces, "DataParallel: the inputs do not divide alike over ",
+    check(sizes.size() == division.pieces, "DataParallel: the inputs do not divide alike over ",
         count, " places: tensor ", first, " has ", tensors[first].size(0), " samples in ",
         division.pieces, " pieces, tensor ", i, " has ", tensors[i].size(0), " in ", sizes.size(),
         "; give all the same first dimension");
@@ -50,13 +48,11 @@ torch::Tensor gather(const std::vector<torch::Tensor>& parts, torch::Device devi
   const auto defined = std::count_if(
       parts.begin(), parts.end(), [](const torch::Tensor& part) { return part.defined(); });
   if (defined == 0) return {};
-  check(
-      static_cast<std::size_t>(defined) == parts.size(),
+  check(static_cast<std::size_t>(defined) == parts.size(),
       "DataParallel: some replicas gave a tensor where others gave none");
   std::vector<torch::Tensor> here;
   for (const torch::Tensor& part : parts) {
-    check(
-        part.scalar_type() == parts.front().scalar_type(),
+    check(part.scalar_type() == parts.front().scalar_type(),
         "DataParallel: the replicas gave tensors of different types: ", parts.front().scalar_type(),
         ", ", part.scalar_type());
     here.push_back(part.to(device));

@@ -26,9 +26,8 @@ OpenBucket& open_bucket_for(std::vector<OpenBucket>& open, const ParameterShape&
 
 }  // namespace
 
-std::vector<BucketPlan> cut_buckets(
-    const std::vector<ParameterShape>& parameters, const std::vector<std::size_t>& order,
-    const std::vector<std::size_t>& limits) {
+std::vector<BucketPlan> cut_buckets(const std::vector<ParameterShape>& parameters,
+    const std::vector<std::size_t>& order, const std::vector<std::size_t>& limits) {
   check(!limits.empty(), "cut_buckets: at least one limit is needed");
   check(order.size() == parameters.size(), "cut_buckets: the order must name every parameter once");
   std::vector<BucketPlan> closed;

@@ -29,9 +29,8 @@ struct BucketPlan {
 /// The first limit serves once, the last for all later buckets. A sparse gradient makes a separate
 /// bucket at once, with limit 0. Parameters are taken in the given order; the buckets are returned
 /// in the order in which they closed, those that stayed open last.
-std::vector<BucketPlan> cut_buckets(
-    const std::vector<ParameterShape>& parameters, const std::vector<std::size_t>& order,
-    const std::vector<std::size_t>& limits);
+std::vector<BucketPlan> cut_buckets(const std::vector<ParameterShape>& parameters,
+    const std::vector<std::size_t>& order, const std::vector<std::size_t>& limits);
 
 /// Returns the indices size-1 .. 0: backward reaches the last layer first.
 std::vector<std::size_t> reverse_order(std::size_t size);

@@ -46,12 +46,10 @@ NamedTensors agreed_parameters(const ReplicatedState& state, const ProcessGroup&
 
 ReducerOptions reducer_options(
     const ReplicatedState& state, const DistributedDataParallelOptions& options) {
-  check(
-      options.bucket_bytes() > 0 && options.first_bucket_bytes() > 0,
+  check(options.bucket_bytes() > 0 && options.first_bucket_bytes() > 0,
       "DistributedDataParallel: bucket sizes must be positive: ", options.first_bucket_bytes(),
       " and ", options.bucket_bytes());
-  return {
-      .first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_bytes()),
+  return {.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_bytes()),
       .bucket_bytes = static_cast<std::size_t>(options.bucket_bytes()),
       .find_unused_parameters = options.find_unused_parameters(),
       .static_graph = options.static_graph(),
@@ -60,8 +58,7 @@ ReducerOptions reducer_options(
 
 }  // namespace
 
-GradientSync::GradientSync(
-    const torch::nn::Module& module, ProcessGroup group,
+GradientSync::GradientSync(const torch::nn::Module& module, ProcessGroup group,
     const DistributedDataParallelOptions& options)
     : GradientSync(state_of(module), std::move(group), options) {}
 
@@ -114,10 +111,10 @@ void GradientSync::add_to(Join& join, const JoinOptions& options) {
   join.add("forward with buffers", [this](const Join::Participants& active) {
     broadcast_all(buffers_, active.front(), group_);
   });
-  const auto divisor =
-      [this, all = options.divide_by_initial_world_size()](const Join::Participants& active) {
-        return all ? group_.size() : static_cast<int>(active.size());
-      };
+  const auto divisor = [this, all = options.divide_by_initial_world_size()](
+                           const Join::Participants& active) {
+    return all ? group_.size() : static_cast<int>(active.size());
+  };
   const auto add_pass = [&](const char* name, Reducer::Pass pass) {
     return join.add(name, [this, divisor, pass](const Join::Participants& active) {
       reducer_.shadow(pass, divisor(active));
@@ -131,8 +128,7 @@ void GradientSync::add_to(Join& join, const JoinOptions& options) {
 }
 
 void GradientSync::join(const std::function<void(Join&)>& body, const JoinOptions& options) {
-  check(
-      !norm_group_ || options.throw_on_early_termination(),
+  check(!norm_group_ || options.throw_on_early_termination(),
       "DistributedDataParallel: join with sync_batch_norm needs "
       "JoinOptions().throw_on_early_termination(true): a rank that has ended has no batch to "
       "normalise with");

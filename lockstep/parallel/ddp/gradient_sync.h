@@ -52,8 +52,7 @@ class GradientSync {
  public:
   /// Gives every rank rank 0's state. Throws InvalidArgument on every rank if the parameters differ
   /// in number, name, type or shape. A collective.
-  GradientSync(
-      const torch::nn::Module& module, ProcessGroup group,
+  GradientSync(const torch::nn::Module& module, ProcessGroup group,
       const DistributedDataParallelOptions& options);
 
   /// As above, of a state that is not one module's.
@@ -61,8 +60,7 @@ class GradientSync {
   ///     lockstep::ReplicatedState state;
   ///     for (auto& layer : stage) state.add(*layer, layer->name() + ".");
   ///     lockstep::GradientSync sync(state, replicas, options);
-  GradientSync(
-      const ReplicatedState& state, ProcessGroup group,
+  GradientSync(const ReplicatedState& state, ProcessGroup group,
       const DistributedDataParallelOptions& options);
 
   /// Copies rank 0's buffers to all if this is a forward in training. A collective then.
@@ -93,8 +91,7 @@ class GradientSync {
   Reducer& reducer() { return reducer_; }
 
  private:
-  GradientSync(
-      ProcessGroup group, const ReplicatedState& kept,
+  GradientSync(ProcessGroup group, const ReplicatedState& kept,
       const DistributedDataParallelOptions& options);
 
   void add_to(Join& join, const JoinOptions& options);

@@ -21,8 +21,7 @@ std::size_t Join::add(std::string name, Shadow shadow) {
 }
 
 Join::Participants Join::announce(std::size_t collective) {
-  check(
-      collective < kinds_.size(), "Join::announce: there is no collective ", collective, "; ",
+  check(collective < kinds_.size(), "Join::announce: there is no collective ", collective, "; ",
       kinds_.size(), " were added");
   return participants(exchange(static_cast<std::int64_t>(collective)));
 }
@@ -62,8 +61,7 @@ Join::Participants Join::participants(const std::vector<std::int64_t>& announced
     active.push_back(static_cast<int>(rank));
     const auto first = static_cast<std::size_t>(active.front());
     if (announced[rank] == announced[first]) continue;
-    throw Error(concat(
-        "Join: rank ", first, " announces ",
+    throw Error(concat("Join: rank ", first, " announces ",
         kinds_[static_cast<std::size_t>(announced[first])].name, " and rank ", rank, " announces ",
         kinds_[static_cast<std::size_t>(announced[rank])].name,
         "; all ranks that still have inputs must do the same"));

@@ -148,11 +148,9 @@ void PowerSgd::State::decompress(const Pending& pending) const {
 
 PowerSgd::PowerSgd(const PowerSgdOptions& options) {
   check(options.rank() >= 1, "PowerSgd: the rank must be positive: ", options.rank());
-  check(
-      options.start_step() >= 0,
+  check(options.start_step() >= 0,
       "PowerSgd: the start step must not be negative: ", options.start_step());
-  check(
-      options.min_compression_rate() > 0,
+  check(options.min_compression_rate() > 0,
       "PowerSgd: the least compression rate must be positive: ", options.min_compression_rate());
   state_ = std::make_shared<State>(
       State{options, at::make_generator<at::CPUGeneratorImpl>(options.seed())});

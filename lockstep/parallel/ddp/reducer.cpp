@@ -139,8 +139,7 @@ void Reducer::check_no_pass_was_broken_off() {
   const std::lock_guard lock(mutex_);
   end_is_queued_ = false;
   if (!in_pass_) return;
-  fail(concat(
-      "DistributedDataParallel: an earlier backward of rank ", group_.rank(),
+  fail(concat("DistributedDataParallel: an earlier backward of rank ", group_.rank(),
       " ended by an exception, and its gradients with it; make the model anew from a snapshot"));
 }
 
@@ -151,8 +150,7 @@ void Reducer::on_gradient(std::size_t index) {
   const std::lock_guard lock(mutex_);
   Slot& slot = slots_[index];
   if (create_graph) {
-    fail(concat(
-        "DistributedDataParallel: backward with create_graph reached ", slot.name,
+    fail(concat("DistributedDataParallel: backward with create_graph reached ", slot.name,
         ", but what is averaged over ranks cannot be differentiated again; take such gradients by "
         "torch::autograd::grad and call backward without create_graph on the sum"));
   }
@@ -200,8 +198,7 @@ void Reducer::shadow(Pass pass, int divisor) {
 
 void Reducer::register_comm_hook(CommHook hook) {
   check(hook != nullptr, "register_comm_hook: the hook is empty");
-  check(
-      hook_ == nullptr,
+  check(hook_ == nullptr,
       "register_comm_hook: there is a communication hook already; make a new "
       "DistributedDataParallel for another one");
   hook_ = std::move(hook);

@@ -39,9 +39,9 @@ void Reducer::fill(Slot& slot) {
   torch::Tensor& gradient = slot.parameter.mutable_grad();
   const bool sparse = gradient.defined() && gradient.layout() != torch::kStrided;
   if (gradient.defined() && sparse != slot.sparse) {
-    fail(concat(
-        "DistributedDataParallel: the gradient of ", slot.name, sparse ? " is sparse" : " is dense",
-        ", but expected to be ", slot.sparse ? "sparse" : "dense",
+    fail(concat("DistributedDataParallel: the gradient of ", slot.name,
+        sparse ? " is sparse" : " is dense", ", but expected to be ",
+        slot.sparse ? "sparse" : "dense",
         "; those of torch::nn::Embedding(...).sparse(true) are expected to be sparse, others are "
         "named by ReplicatedState::sparse"));
   }
@@ -83,9 +83,8 @@ CommStep Reducer::launch(std::size_t index) {
 
 GradientBucket Reducer::describe(std::size_t index) const {
   const Bucket& bucket = buckets_[index];
-  const bool is_last = std::none_of(
-      buckets_.begin() + static_cast<std::ptrdiff_t>(index) + 1, buckets_.end(),
-      [](const Bucket& later) { return later.memory.defined(); });
+  const bool is_last = std::none_of(buckets_.begin() + static_cast<std::ptrdiff_t>(index) + 1,
+      buckets_.end(), [](const Bucket& later) { return later.memory.defined(); });
   GradientBucket description{index, is_last, bucket.memory, {}, {}, group_};
   for (const std::size_t parameter : bucket.parameters) {
     description.gradients.push_back(slots_[parameter].view);

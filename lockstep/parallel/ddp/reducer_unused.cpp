@@ -13,8 +13,7 @@ void Reducer::count_use(Slot& slot) const {
     // A rank may record later than the others: what none of them used is settled all the same.
     if (slot.never_used || (recorded_ && slot.uses > slot.first_uses)) fail_for_changed_graph(slot);
   } else if (slot.uses > 1) {
-    fail(concat(
-        "DistributedDataParallel: the gradient of ", slot.name,
+    fail(concat("DistributedDataParallel: the gradient of ", slot.name,
         " came twice in one backward on rank ", group_.rank(),
         ", as it does when checkpointed parts share a parameter; if every pass does the same, "
         "construct it with DistributedDataParallelOptions().static_graph(true)"));
@@ -94,18 +93,16 @@ void Reducer::compare_with_first_pass() {
 void Reducer::fail_for_unused(const std::vector<std::size_t>& unused) const {
   std::vector<std::string> names;
   for (const std::size_t index : unused) names.push_back(slots_[index].name);
-  fail(concat(
-      "DistributedDataParallel: backward on rank ", group_.rank(), " gave no gradient to ",
+  fail(concat("DistributedDataParallel: backward on rank ", group_.rank(), " gave no gradient to ",
       joined(names),
       "; if that is meant, construct it with "
       "DistributedDataParallelOptions().find_unused_parameters(true)"));
 }
 
 void Reducer::fail_for_changed_graph(const Slot& slot) const {
-  fail(concat(
-      "DistributedDataParallel: static_graph(true) was given, but the graph changed: ", slot.name,
-      " was used ", slot.uses, " times by this backward of rank ", group_.rank(), " and ",
-      slot.first_uses,
+  fail(concat("DistributedDataParallel: static_graph(true) was given, but the graph changed: ",
+      slot.name, " was used ", slot.uses, " times by this backward of rank ", group_.rank(),
+      " and ", slot.first_uses,
       " times by the first; if that is meant, construct it with find_unused_parameters(true) "
       "instead"));
 }

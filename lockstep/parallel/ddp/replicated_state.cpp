@@ -1,9 +1,8 @@
 #include "lockstep/parallel/ddp/replicated_state.h"
 
 #include <algorithm>
-#include <map>
-
 #include <fnmatch.h>
+#include <map>
 
 #include <torch/nn/modules/embedding.h>
 
@@ -58,9 +57,8 @@ std::string first_difference(const std::string& own, const std::string& other) {
   const auto a = lines_of(own), b = lines_of(other);
   for (std::size_t index = 0; index < std::max(a.size(), b.size()); ++index) {
     if (line_at(a, index) != line_at(b, index)) {
-      return concat(
-          "number ", index, " is ", line_at(a, index), " on rank 0 (", a.size(), " in all) and ",
-          line_at(b, index));
+      return concat("number ", index, " is ", line_at(a, index), " on rank 0 (", a.size(),
+          " in all) and ", line_at(b, index));
     }
   }
   return "";
@@ -93,15 +91,13 @@ bool fits(const std::string& pattern, const std::string& name) {
 }
 
 bool fits_any(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return fits(pattern, name);
-  });
+  return std::any_of(patterns.begin(), patterns.end(),
+      [&](const std::string& pattern) { return fits(pattern, name); });
 }
 
 bool fits_one_of(const std::string& pattern, const NamedTensors& tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
-    return fits(pattern, entry.first);
-  });
+  return std::any_of(tensors.begin(), tensors.end(),
+      [&](const auto& entry) { return fits(pattern, entry.first); });
 }
 
 NamedTensors kept(const NamedTensors& tensors, const std::vector<std::string>& patterns) {
@@ -123,8 +119,7 @@ void check_same_on_all_ranks(
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string difference =
         first_difference(texts[0], texts[static_cast<std::size_t>(rank)]);
-    check(
-        difference.empty(), what, " differ between the ranks: ", difference, " on rank ", rank,
+    check(difference.empty(), what, " differ between the ranks: ", difference, " on rank ", rank,
         " (", lines_of(texts[static_cast<std::size_t>(rank)]).size(),
         " in all); build the same model on every rank");
   }
@@ -154,8 +149,7 @@ void ReplicatedState::add(const torch::nn::Module& module, const std::string& pr
 
 ReplicatedState ReplicatedState::without(const std::vector<std::string>& patterns) const {
   for (const std::string& pattern : patterns) {
-    check(
-        fits_one_of(pattern, parameters) || fits_one_of(pattern, buffers),
+    check(fits_one_of(pattern, parameters) || fits_one_of(pattern, buffers),
         "DistributedDataParallel: to be ignored is ", pattern,
         ", but no parameter or buffer has such a name");
   }

@@ -21,8 +21,7 @@ Rows rows_of(const torch::Tensor& gradient) {
 Rows no_rows(const torch::Tensor& like, std::int64_t dimensions) {
   std::vector<std::int64_t> shape = like.sizes().slice(static_cast<std::size_t>(dimensions)).vec();
   shape.insert(shape.begin(), 0);
-  return {
-      torch::empty({dimensions, 0}, torch::TensorOptions(torch::kLong).device(like.device())),
+  return {torch::empty({dimensions, 0}, torch::TensorOptions(torch::kLong).device(like.device())),
       torch::empty(shape, like.options().requires_grad(false))};
 }
 
@@ -57,10 +56,9 @@ Shape shape_of(const torch::Tensor& headers) {
   shape.dimensions = std::max<std::int64_t>(1, dimensions.max().item<std::int64_t>());
   for (std::int64_t rank = 0; rank < rows.numel(); ++rank) {
     const auto own = dimensions[rank].item<std::int64_t>();
-    check(
-        own == 0 || own == shape.dimensions, "DistributedDataParallel: a sparse gradient indexes ",
-        own, " dimensions on rank ", rank, " and ", shape.dimensions,
-        " on another; it must be computed alike on all ranks");
+    check(own == 0 || own == shape.dimensions,
+        "DistributedDataParallel: a sparse gradient indexes ", own, " dimensions on rank ", rank,
+        " and ", shape.dimensions, " on another; it must be computed alike on all ranks");
   }
   return shape;
 }
@@ -82,9 +80,8 @@ torch::Tensor mean_of(const Rows& all, const Shape& shape, const torch::Tensor& 
 
 }  // namespace
 
-CommStep reduce_sparse(
-    const torch::Tensor& gradient, const torch::Tensor& like, const ProcessGroup& group,
-    int divisor, const std::function<void(torch::Tensor)>& receive) {
+CommStep reduce_sparse(const torch::Tensor& gradient, const torch::Tensor& like,
+    const ProcessGroup& group, int divisor, const std::function<void(torch::Tensor)>& receive) {
   const Rows own = gradient.defined() ? rows_of(gradient) : Rows{};
   const torch::Tensor header =
       gradient.defined() ? torch::tensor({own.indices.size(1), own.indices.size(0)}, torch::kLong)

@@ -15,8 +15,7 @@ namespace lockstep {
 /// The numbers of rows may differ between the ranks; a rank that has none passes an undefined
 /// gradient. `like` has shape, type and device. Three collectives: how many rows each rank has,
 /// their indices, their values.
-CommStep reduce_sparse(
-    const torch::Tensor& gradient, const torch::Tensor& like, const ProcessGroup& group,
-    int divisor, const std::function<void(torch::Tensor)>& receive);
+CommStep reduce_sparse(const torch::Tensor& gradient, const torch::Tensor& like,
+    const ProcessGroup& group, int divisor, const std::function<void(torch::Tensor)>& receive);
 
 }  // namespace lockstep

@@ -12,8 +12,7 @@ namespace {
 
 thread_local BatchNormRule* current_rule = nullptr;
 
-torch::Tensor apply_rule(
-    const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
+torch::Tensor apply_rule(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
     const std::optional<torch::Tensor>& bias, const std::optional<torch::Tensor>& running_mean,
     const std::optional<torch::Tensor>& running_var, bool training, double momentum, double eps,
     bool cudnn_enabled) {

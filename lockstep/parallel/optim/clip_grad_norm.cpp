@@ -43,8 +43,7 @@ double local_squared_norm(const std::vector<Tensor>& gradients) {
   return total;
 }
 
-double norm_over(
-    const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+double norm_over(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
     const ProcessGroup& group) {
   const torch::Device device = parameters.empty() ? torch::kCPU : parameters.front().device();
   const Tensor sum = at::full(
@@ -55,17 +54,16 @@ double norm_over(
 
 }  // namespace
 
-double clip_grad_norm(
-    const std::vector<Tensor>& parameters, double max_norm, const ProcessGroup& group,
-    NonFiniteNorm non_finite) {
+double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm,
+    const ProcessGroup& group, NonFiniteNorm non_finite) {
   check(max_norm > 0, "clip_grad_norm: the largest norm must be positive: ", max_norm);
   const torch::NoGradGuard no_gradients;
   std::vector<Tensor> gradients = gradients_of(parameters);
   const double norm = norm_over(parameters, gradients, group);
   if (non_finite == NonFiniteNorm::kThrow && !std::isfinite(norm)) {
-    throw DivergedError(concat(
-        "clip_grad_norm: the norm of the gradients over ", group.size(), " ranks is ", norm,
-        "; lower the learning rate, or scale the loss if the gradients are half precision"));
+    throw DivergedError(
+        concat("clip_grad_norm: the norm of the gradients over ", group.size(), " ranks is ", norm,
+            "; lower the learning rate, or scale the loss if the gradients are half precision"));
   }
   // PyTorch's small addend: the clipped norm stays just below the bound.
   const double scale = max_norm / (norm + 1e-6);

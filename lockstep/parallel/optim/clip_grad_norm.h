@@ -24,8 +24,7 @@ enum class NonFiniteNorm {
 ///
 ///     auto norm = clip_grad_norm(net->parameters(), 1.0);            // in one process
 ///     auto norm = clip_grad_norm(stage.parameters(), 1.0, stages);
-double clip_grad_norm(
-    const std::vector<torch::Tensor>& parameters, double max_norm,
+double clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm,
     const ProcessGroup& group = ProcessGroup(), NonFiniteNorm non_finite = NonFiniteNorm::kSpread);
 
 }  // namespace lockstep

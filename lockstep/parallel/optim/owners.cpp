@@ -12,9 +12,8 @@ namespace {
 std::vector<std::size_t> largest_first(const std::vector<std::int64_t>& elements) {
   std::vector<std::size_t> order(elements.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return elements[a] > elements[b];
-  });
+  std::stable_sort(order.begin(), order.end(),
+      [&](std::size_t a, std::size_t b) { return elements[a] > elements[b]; });
   return order;
 }
 

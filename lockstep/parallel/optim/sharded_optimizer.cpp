@@ -25,8 +25,7 @@ using torch::optim::OptimizerParamGroup;
 
 std::unique_ptr<torch::optim::OptimizerOptions> defaults_of(const Optimizer* optimizer) {
   check(optimizer != nullptr, "ShardedOptimizer: there is no optimizer");
-  check(
-      dynamic_cast<const torch::optim::LBFGS*>(optimizer) == nullptr,
+  check(dynamic_cast<const torch::optim::LBFGS*>(optimizer) == nullptr,
       "ShardedOptimizer: LBFGS computes one step from all parameters together, which no rank has "
       "alone; use it unsharded on every rank");
   return optimizer->defaults().clone();
@@ -78,8 +77,7 @@ torch::Device device_of(const std::vector<torch::optim::OptimizerParamGroup>& gr
 /// Lends parameters, with the options of their groups, and a state to an optimizer.
 class ShardedOptimizer::Lending {
  public:
-  Lending(
-      torch::optim::Optimizer& borrower,
+  Lending(torch::optim::Optimizer& borrower,
       const std::vector<torch::optim::OptimizerParamGroup>& groups, const Parameters& parameters,
       States& state)
       : borrower_(borrower), state_(state) {
@@ -209,8 +207,7 @@ Tensor ShardedOptimizer::own_state_bytes() {
 
 void ShardedOptimizer::take_state_bytes(const Tensor& bytes, int owner) {
   torch::serialize::InputArchive archive;
-  archive.load_from(
-      reinterpret_cast<const char*>(bytes.const_data_ptr<std::uint8_t>()),
+  archive.load_from(reinterpret_cast<const char*>(bytes.const_data_ptr<std::uint8_t>()),
       static_cast<std::size_t>(bytes.numel()));
   States foreign;
   {
@@ -222,8 +219,7 @@ void ShardedOptimizer::take_state_bytes(const Tensor& bytes, int owner) {
 }
 
 void ShardedOptimizer::consolidate_state(int to) {
-  check(
-      to >= 0 && to < group_.size(), "consolidate_state: there is no rank ", to,
+  check(to >= 0 && to < group_.size(), "consolidate_state: there is no rank ", to,
       "; the ranks are 0 to ", group_.size() - 1);
   check_parameters();
   forget_foreign_state();

@@ -13,8 +13,7 @@ void check_layers_differ(const Layers& layers) {
   std::map<const torch::nn::Module*, std::string> seen;
   for (const auto& layer : layers) {
     const auto [first, fresh] = seen.emplace(layer.value().ptr().get(), layer.key());
-    check(
-        fresh, "pipeline: layer ", layer.key(), " is the same module as layer ", first->second,
+    check(fresh, "pipeline: layer ", layer.key(), " is the same module as layer ", first->second,
         "; make two modules, or one layer that calls it twice");
   }
 }
@@ -27,8 +26,7 @@ void check_parameters_of_one_stage(const std::vector<Layers>& stages) {
         const std::string name = layer.key() + "." + parameter.key();
         const auto [first, fresh] =
             owner.try_emplace(parameter.value().unsafeGetTensorImpl(), stage, name);
-        check(
-            fresh || first->second.first == stage, "pipeline: ", name, " in stage ", stage,
+        check(fresh || first->second.first == stage, "pipeline: ", name, " in stage ", stage,
             " is the same parameter as ", first->second.second, " in stage ", first->second.first,
             "; put both layers into one stage");
       }

@@ -32,9 +32,8 @@ std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossRedu
   return shares;
 }
 
-LossSum::LossSum(
-    LossFunction loss, const torch::Tensor& target, const std::vector<std::int64_t>& sizes,
-    LossReduction reduction)
+LossSum::LossSum(LossFunction loss, const torch::Tensor& target,
+    const std::vector<std::int64_t>& sizes, LossReduction reduction)
     : loss_(std::move(loss)),
       targets_(split_batch(target, sizes)),
       shares_(loss_shares(sizes, reduction)),
@@ -46,8 +45,7 @@ torch::Tensor LossSum::operator()(torch::nn::AnyValue& output, int micro_batch) 
   auto* const scores = output.try_get<torch::Tensor>();
   check(scores != nullptr, "pipeline: a loss needs a last stage that gives one tensor");
   const torch::Tensor loss = loss_(*scores, targets_.at(index).to(scores->device()));
-  check(
-      loss.numel() == 1, "pipeline: the loss function gave ", loss.sizes(),
+  check(loss.numel() == 1, "pipeline: the loss function gave ", loss.sizes(),
       " instead of a scalar; reduce it by mean or sum");
   const torch::Tensor share = shares_[index] == 1 ? loss : loss * shares_[index];
   losses_[index] = share.detach();
@@ -73,21 +71,18 @@ torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches
   std::vector<torch::Tensor> pieces;
   for (std::size_t index = 0; index < micro_batches; ++index) {
     const Payload output = runner.take({Direction::kForward, stages, static_cast<int>(index)});
-    check(
-        output.form == ValueForm::kTensor,
+    check(output.form == ValueForm::kTensor,
         "pipeline: the last stage must give one tensor to be called like a module");
     pieces.push_back(output.values.at(0).detach());
   }
   return at::cat(pieces);
 }
 
-void put_output_gradients(
-    Runner& runner, int stages, const torch::Tensor& gradient,
+void put_output_gradients(Runner& runner, int stages, const torch::Tensor& gradient,
     const std::vector<std::int64_t>& sizes) {
   const auto pieces = split_batch(gradient, sizes);
   for (std::size_t index = 0; index < pieces.size(); ++index) {
-    runner.put(
-        {Direction::kBackward, stages - 1, static_cast<int>(index)},
+    runner.put({Direction::kBackward, stages - 1, static_cast<int>(index)},
         {ValueForm::kTensor, {pieces[index]}, 0});
   }
 }

@@ -24,8 +24,7 @@ std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossRedu
 /// Collects the losses of micro-batches, in the last stage's thread.
 class LossSum {
  public:
-  LossSum(
-      LossFunction loss, const torch::Tensor& target, const std::vector<std::int64_t>& sizes,
+  LossSum(LossFunction loss, const torch::Tensor& target, const std::vector<std::int64_t>& sizes,
       LossReduction reduction);
   /// Computes a micro-batch's share of the loss.
   torch::Tensor operator()(torch::nn::AnyValue& output, int micro_batch);
@@ -46,8 +45,7 @@ void put_inputs(Runner& runner, const torch::Tensor& input, const std::vector<st
 torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches);
 
 /// Passes the gradients of its outputs to the last stage.
-void put_output_gradients(
-    Runner& runner, int stages, const torch::Tensor& gradient,
+void put_output_gradients(Runner& runner, int stages, const torch::Tensor& gradient,
     const std::vector<std::int64_t>& sizes);
 
 /// Returns the gradient of the input, undefined if it has none.

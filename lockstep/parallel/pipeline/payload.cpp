@@ -107,9 +107,8 @@ class Reader {
     if (at_ == numbers_.size()) throw CommError("pipeline: a description from a rank is too short");
     const std::int64_t number = numbers_[at_++];
     if (number < least || number > most) {
-      throw CommError(concat(
-          "pipeline: a description from a rank has ", number, " where ", least, " to ", most,
-          " may stand; do all ranks run the same program?"));
+      throw CommError(concat("pipeline: a description from a rank has ", number, " where ", least,
+          " to ", most, " may stand; do all ranks run the same program?"));
     }
     return number;
   }
@@ -147,8 +146,8 @@ std::vector<Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& form) {
     form = name;
     return true;
   });
-  check(
-      known, "pipeline: a stage returned a value of type ", c10::demangle(value.type_info().name()),
+  check(known, "pipeline: a stage returned a value of type ",
+      c10::demangle(value.type_info().name()),
       "; pass tensors between stages, or a pair, tuple or vector of tensors");
   return tensors;
 }
@@ -164,13 +163,9 @@ torch::nn::AnyValue value_of(ValueForm form, const std::vector<Tensor>& tensors)
 }
 
 std::vector<std::int64_t> describe(const Address& address, const Payload& payload) {
-  std::vector<std::int64_t> numbers = {
-      static_cast<std::int64_t>(address.direction),
-      address.stage,
-      address.micro_batch,
-      static_cast<std::int64_t>(payload.form),
-      static_cast<std::int64_t>(payload.skips),
-      static_cast<std::int64_t>(payload.values.size())};
+  std::vector<std::int64_t> numbers = {static_cast<std::int64_t>(address.direction), address.stage,
+      address.micro_batch, static_cast<std::int64_t>(payload.form),
+      static_cast<std::int64_t>(payload.skips), static_cast<std::int64_t>(payload.values.size())};
   for (const torch::Tensor& tensor : payload.values) describe_tensor(numbers, tensor);
   return numbers;
 }

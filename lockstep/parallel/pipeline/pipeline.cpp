@@ -17,9 +17,8 @@
 
 namespace lockstep {
 
-Pipeline::Pipeline(
-    const Layers& layers, const std::vector<int>& balance, const std::vector<Place>& places,
-    PipelineOptions options, ProcessGroup replicas)
+Pipeline::Pipeline(const Layers& layers, const std::vector<int>& balance,
+    const std::vector<Place>& places, PipelineOptions options, ProcessGroup replicas)
     : layers_(layers),
       options_(options),
       stages_(static_cast<int>(balance.size())),
@@ -43,8 +42,7 @@ Pipeline::~Pipeline() = default;
 const Schedule& Pipeline::schedule_for(std::size_t micro_batches) {
   const auto found = schedules_.find(micro_batches);
   if (found != schedules_.end()) return found->second;
-  const auto made = make_schedule(
-      options_.schedule(), static_cast<int>(runners_.size()), stages_,
+  const auto made = make_schedule(options_.schedule(), static_cast<int>(runners_.size()), stages_,
       static_cast<int>(micro_batches));
   return schedules_.emplace(micro_batches, made).first->second;
 }
@@ -143,9 +141,8 @@ struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
   };
 
   // `anchor` requires a gradient, so that the output does, though the input need not.
-  static torch::Tensor forward(
-      torch::autograd::AutogradContext* context, const torch::Tensor& input,
-      const torch::Tensor& anchor, c10::intrusive_ptr<Call> call) {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+      const torch::Tensor& input, const torch::Tensor& anchor, c10::intrusive_ptr<Call> call) {
     torch::Tensor output = std::move(call->output);
     context->saved_data["call"] = c10::IValue::make_capsule(std::move(call));
     (void)input, (void)anchor;
@@ -154,8 +151,7 @@ struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
-    check(
-        !torch::GradMode::is_enabled(),
+    check(!torch::GradMode::is_enabled(),
         "pipeline: a second derivative (create_graph) cannot be computed through a pipeline");
     const auto capsule = context->saved_data["call"].toCapsule();
     const auto* call = static_cast<Call*>(capsule.get());

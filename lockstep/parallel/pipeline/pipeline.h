@@ -41,8 +41,7 @@ class Pipeline {
   ///
   /// With a group, its ranks are replicas of the whole pipeline: step() averages the gradients over
   /// them. Throws InvalidArgument that says what to do if the numbers do not fit.
-  Pipeline(
-      const Layers& layers, const std::vector<int>& balance, const std::vector<Place>& places,
+  Pipeline(const Layers& layers, const std::vector<int>& balance, const std::vector<Place>& places,
       PipelineOptions options = {}, ProcessGroup replicas = ProcessGroup());
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;

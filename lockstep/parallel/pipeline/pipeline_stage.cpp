@@ -20,8 +20,7 @@ void check_agreement(
   NamedTensors agreed;
   for (std::size_t stage = 0; stage < balance.size(); ++stage)
     agreed.emplace_back(concat("stage ", stage), torch::empty({balance[stage]}));
-  agreed.emplace_back(
-      concat("schedule ", name_of(options.schedule()), " chunks"),
+  agreed.emplace_back(concat("schedule ", name_of(options.schedule()), " chunks"),
       torch::empty({options.chunks()}));
   check_same_on_all_ranks("PipelineStage: balance and options", agreed, group);
 }
@@ -35,9 +34,8 @@ Layers own_layers(const std::vector<StageSettings>& settings, const ProcessGroup
   return layers;
 }
 
-std::vector<StageSettings> checked_plan(
-    const Layers& layers, const std::vector<int>& balance, const PipelineOptions& options,
-    const ProcessGroup& group) {
+std::vector<StageSettings> checked_plan(const Layers& layers, const std::vector<int>& balance,
+    const PipelineOptions& options, const ProcessGroup& group) {
   check_places(static_cast<std::size_t>(group.size()), balance.size(), options);
   return plan_stages(layers, balance, options);
 }
@@ -45,16 +43,14 @@ std::vector<StageSettings> checked_plan(
 }  // namespace
 
 PipelineGrid make_pipeline_grid(const ProcessGroup& world, int ranks) {
-  check(
-      ranks >= 1 && world.size() % ranks == 0, "make_pipeline_grid: ", world.size(),
+  check(ranks >= 1 && world.size() % ranks == 0, "make_pipeline_grid: ", world.size(),
       " ranks cannot be divided into pipelines of ", ranks, "; start a multiple of it");
   const int replica = world.rank() / ranks, stage = world.rank() % ranks;
   return {world.split(replica, stage), world.split(stage, replica)};
 }
 
-PipelineStage::PipelineStage(
-    const Layers& layers, const std::vector<int>& balance, ProcessGroup group,
-    PipelineOptions options, ProcessGroup replicas, torch::Device device)
+PipelineStage::PipelineStage(const Layers& layers, const std::vector<int>& balance,
+    ProcessGroup group, PipelineOptions options, ProcessGroup replicas, torch::Device device)
     : group_((check_agreement(balance, options, group), std::move(group))),
       options_(options),
       device_(device),
@@ -62,9 +58,8 @@ PipelineStage::PipelineStage(
       last_rank_((stages_ - 1) % group_.size()),
       own_layers_(own_layers(checked_plan(layers, balance, options, group_), group_)),
       links_(group_),
-      runner_(
-          stages_of_rank(
-              plan_stages(layers, balance, options), group_.rank(), group_.size(), device),
+      runner_(stages_of_rank(
+                  plan_stages(layers, balance, options), group_.rank(), group_.size(), device),
           stages_, group_.size(), links_),
       replicas_(own_layers_, std::move(replicas)) {}
 

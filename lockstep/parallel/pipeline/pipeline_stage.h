@@ -47,8 +47,7 @@ class PipelineStage {
   /// `replicas` are the ranks that hold the same stage of other pipelines; step() averages the
   /// gradients over them. A collective. Throws InvalidArgument on every rank if the numbers do not
   /// fit, or if ranks differ in balance, schedule or chunks.
-  PipelineStage(
-      const Layers& layers, const std::vector<int>& balance, ProcessGroup group,
+  PipelineStage(const Layers& layers, const std::vector<int>& balance, ProcessGroup group,
       PipelineOptions options = {}, ProcessGroup replicas = ProcessGroup(),
       torch::Device device = torch::kCPU);
 

@@ -62,10 +62,8 @@ void Runner::run(const Action& action) {
   Stage& own = stage(action.stage);
   switch (action.kind) {
     case ActionKind::kForward:
-      hand_on(
-          {Direction::kForward, action.stage + 1, action.micro_batch},
-          own.forward(
-              action.micro_batch,
+      hand_on({Direction::kForward, action.stage + 1, action.micro_batch},
+          own.forward(action.micro_batch,
               arriving({Direction::kForward, action.stage, action.micro_batch})));
       return;
     case ActionKind::kBackward:

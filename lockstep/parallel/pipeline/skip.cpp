@@ -36,8 +36,7 @@ class SkipReader {
     open_.insert(name);
   }
   void remove(const std::string& name) {
-    check(
-        open_.erase(name) == 1, "pipeline: the Pop ", name,
+    check(open_.erase(name) == 1, "pipeline: the Pop ", name,
         " has no Stash before it that no other Pop took");
   }
 
@@ -68,8 +67,7 @@ std::vector<std::vector<std::string>> skips_across(const std::vector<Layers>& st
     visit_modules(stage, [&](const auto& module) { reader.read(module); });
     crossing.emplace_back(reader.open().begin(), reader.open().end());
   }
-  check(
-      reader.open().empty(), "pipeline: the Stash ",
+  check(reader.open().empty(), "pipeline: the Stash ",
       reader.open().empty() ? "" : *reader.open().begin(), " has no Pop after it");
   crossing.pop_back();
   return crossing;

@@ -82,9 +82,8 @@ bool Stage::keeps_inputs_only(int micro_batch) const {
 Stage::Output Stage::compute(int micro_batch, const Payload& input, BatchNormRule* rule) {
   // A stream for each stage and micro-batch: neither the schedule nor a second forward changes what
   // they draw.
-  const RandomStream stream(make_stream_generator(
-      plan_.seed, static_cast<std::size_t>(settings_.index),
-      static_cast<std::size_t>(micro_batch)));
+  const RandomStream stream(make_stream_generator(plan_.seed,
+      static_cast<std::size_t>(settings_.index), static_cast<std::size_t>(micro_batch)));
   std::optional<BatchNormScope> scope;
   if (rule != nullptr) scope.emplace(*rule);
   SkipTable skips;
@@ -150,9 +149,8 @@ void Stage::compute_again(int micro_batch, Pass& pass) {
 Stage::Pass& Stage::prepared(int micro_batch) {
   const auto found = passes_.find(micro_batch);
   if (found == passes_.end()) {
-    throw Error(concat(
-        "pipeline: stage ", settings_.index, " has nothing kept for the backward of micro-batch ",
-        micro_batch));
+    throw Error(concat("pipeline: stage ", settings_.index,
+        " has nothing kept for the backward of micro-batch ", micro_batch));
   }
   if (found->second->unchanged) compute_again(micro_batch, *found->second);
   return *found->second;

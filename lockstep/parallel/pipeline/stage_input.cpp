@@ -58,8 +58,8 @@ Unchanged::Unchanged(std::vector<torch::Tensor> tensors) : tensors_(std::move(te
 void Unchanged::verify() const {
   for (std::size_t index = 0; index < tensors_.size(); ++index) {
     if (tensors_[index]._version() == versions_[index]) continue;
-    throw Error(concat(
-        "pipeline: input ", index, " of a checkpointed stage, ", tensors_[index].sizes(),
+    throw Error(concat("pipeline: input ", index, " of a checkpointed stage, ",
+        tensors_[index].sizes(),
         ", was changed in place; its activations cannot be computed again. Let the stage's first "
         "layer work out of place, or set checkpoint to never"));
   }

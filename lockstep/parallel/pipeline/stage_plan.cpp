@@ -22,8 +22,7 @@ std::vector<std::vector<Action>> those_that(const Schedule& schedule, bool forwa
 // Made here, so that a refusal does not wait for the first step.
 void check_places(std::size_t places, std::size_t stages, const PipelineOptions& options) {
   check(places >= 1, "pipeline: at least one place is needed");
-  check(
-      places <= stages, "pipeline: ", places, " places cannot share ", stages,
+  check(places <= stages, "pipeline: ", places, " places cannot share ", stages,
       stages == 1 ? " stage" : " stages", "; give each place a stage, or fewer places");
   check(options.chunks() >= 1, "pipeline: chunks must be at least 1, not ", options.chunks());
   make_schedule(
@@ -32,8 +31,7 @@ void check_places(std::size_t places, std::size_t stages, const PipelineOptions&
 
 void check_step(const torch::Tensor& input, const torch::Tensor& target) {
   check(torch::GradMode::is_enabled(), "pipeline: a step needs gradients, and they are off");
-  check(
-      input.dim() > 0 && target.dim() > 0 && input.size(0) == target.size(0), "pipeline: input ",
+  check(input.dim() > 0 && target.dim() > 0 && input.size(0) == target.size(0), "pipeline: input ",
       input.sizes(), " and target ", target.sizes(), " must have the same batch size");
 }
 
@@ -43,13 +41,12 @@ std::vector<StageSettings> plan_stages(
   const auto crossing = skips_across(stages);
   std::vector<StageSettings> settings;
   for (std::size_t index = 0; index < stages.size(); ++index) {
-    settings.push_back(
-        {.index = static_cast<int>(index),
-         .layers = stages[index],
-         .skips_in = index > 0 ? crossing[index - 1] : std::vector<std::string>(),
-         .skips_out = index < crossing.size() ? crossing[index] : std::vector<std::string>(),
-         .checkpoint = options.checkpoint(),
-         .deferred_batch_norm = options.deferred_batch_norm()});
+    settings.push_back({.index = static_cast<int>(index),
+        .layers = stages[index],
+        .skips_in = index > 0 ? crossing[index - 1] : std::vector<std::string>(),
+        .skips_out = index < crossing.size() ? crossing[index] : std::vector<std::string>(),
+        .checkpoint = options.checkpoint(),
+        .deferred_batch_norm = options.deferred_batch_norm()});
   }
   return settings;
 }

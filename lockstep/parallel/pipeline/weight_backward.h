@@ -24,9 +24,8 @@ class WeightBackward {
   void run();
 
  private:
-  friend WeightBackward backward_inputs(
-      const std::vector<torch::Tensor>& roots, const std::vector<torch::Tensor>& gradients,
-      const std::vector<torch::Tensor>& inputs);
+  friend WeightBackward backward_inputs(const std::vector<torch::Tensor>& roots,
+      const std::vector<torch::Tensor>& gradients, const std::vector<torch::Tensor>& inputs);
 
   struct Part {
     torch::autograd::edge_list from;
@@ -41,8 +40,7 @@ class WeightBackward {
 ///
 /// A graph in which a parameter is used at several places, one above the other, is not cut:
 /// everything is done here. Without inputs that require gradients the second part does everything.
-WeightBackward backward_inputs(
-    const std::vector<torch::Tensor>& roots, const std::vector<torch::Tensor>& gradients,
-    const std::vector<torch::Tensor>& inputs);
+WeightBackward backward_inputs(const std::vector<torch::Tensor>& roots,
+    const std::vector<torch::Tensor>& gradients, const std::vector<torch::Tensor>& inputs);
 
 }  // namespace lockstep

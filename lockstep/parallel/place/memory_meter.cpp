@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
-#include <unordered_map>
-
 #include <pthread.h>
+#include <unordered_map>
 
 #include <c10/core/Allocator.h>
 
@@ -28,8 +27,7 @@ void add(MemoryUse& use, std::int64_t bytes) {
 
 class MemoryMeter::Reports : public c10::MemoryReportingInfoBase {
  public:
-  void reportMemoryUsage(
-      void* pointer, std::int64_t size, std::size_t /*total_allocated*/,
+  void reportMemoryUsage(void* pointer, std::int64_t size, std::size_t /*total_allocated*/,
       std::size_t /*total_reserved*/, c10::Device /*device*/) override {
     const std::lock_guard lock(mutex_);
     // An address that is allocated again was freed where nobody reported it.

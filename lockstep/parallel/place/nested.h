@@ -39,8 +39,7 @@ struct Traits {
   static void visit(const T&, const Visitor&) {}
 
   static bool alike(const T& a, const T& b) {
-    static_assert(
-        std::equality_comparable<T>,
+    static_assert(std::equality_comparable<T>,
         "a plain value that several computations return must be comparable, to see whether they "
         "agree: give it an operator==, or return tensors");
     return a == b;
@@ -98,8 +97,7 @@ T unflatten(T structure, const std::vector<torch::Tensor>& tensors) {
     if (next < tensors.size()) tensor = tensors[next];
     ++next;
   });
-  check(
-      next == tensors.size(), "unflatten: the structure has ", next, " tensors, but these are ",
+  check(next == tensors.size(), "unflatten: the structure has ", next, " tensors, but these are ",
       tensors.size());
   return structure;
 }
@@ -148,9 +146,8 @@ struct SequenceTraits {
   }
 
   static bool alike(const Sequence& a, const Sequence& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-      return same_structure<Element>(x, y);
-    });
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+        [](const auto& x, const auto& y) { return same_structure<Element>(x, y); });
   }
 };
 
@@ -196,9 +193,8 @@ struct MapTraits {
   static bool alike(const Map& a, const Map& b) {
     const auto keys = sorted_keys(a);
     if (keys != sorted_keys(b)) return false;
-    return std::all_of(keys.begin(), keys.end(), [&](const Key& key) {
-      return same_structure<Mapped>(a.at(key), b.at(key));
-    });
+    return std::all_of(keys.begin(), keys.end(),
+        [&](const Key& key) { return same_structure<Mapped>(a.at(key), b.at(key)); });
   }
 };
 

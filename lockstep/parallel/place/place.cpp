@@ -4,12 +4,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <fstream>
+#include <sched.h>
 #include <set>
 #include <system_error>
 #include <tuple>
 #include <utility>
-
-#include <sched.h>
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -90,13 +89,11 @@ std::vector<Place> cpu_places(int count) {
 }
 
 std::vector<Place> device_places(torch::DeviceType type) {
-  check(
-      type != torch::kCPU,
+  check(type != torch::kCPU,
       "device_places: the CPU is one device; cut its cores into places with cpu_places(count)");
   const bool known = c10::impl::hasDeviceGuardImpl(type);
   const int count = known ? c10::impl::getDeviceGuardImpl(type)->deviceCount() : 0;
-  check(
-      count > 0, "device_places: there is no device of type ",
+  check(count > 0, "device_places: there is no device of type ",
       c10::DeviceTypeName(type, /*lower_case=*/true), known ? "" : " in this build of LibTorch",
       "; use cpu_places(count)");
   std::vector<Place> places;

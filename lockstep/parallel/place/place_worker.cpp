@@ -2,11 +2,10 @@
 
 #include <cstddef>
 #include <mutex>
-#include <system_error>
-#include <utility>
-
 #include <pthread.h>
 #include <sched.h>
+#include <system_error>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -106,8 +105,7 @@ void PlaceWorker::start(const std::string& name) {
 }
 
 void PlaceWorker::begin(std::function<void()> task) {
-  check(
-      state_.load(std::memory_order_acquire) == State::kIdle,
+  check(state_.load(std::memory_order_acquire) == State::kIdle,
       "PlaceWorker: the task before has not been waited for");
   task_ = std::move(task);
   set(State::kWorking);

@@ -23,9 +23,9 @@ constexpr std::array<std::pair<std::string_view, ActionKind>, 8> kTexts{{
 }};
 
 std::string_view text_of(ActionKind kind) {
-  return std::find_if(
-             kTexts.begin(), kTexts.end(), [&](const auto& entry) { return entry.second == kind; })
-      ->first;
+  return std::find_if(kTexts.begin(), kTexts.end(), [&](const auto& entry) {
+    return entry.second == kind;
+  })->first;
 }
 
 std::optional<ActionKind> kind_of(std::string_view text) {
@@ -51,8 +51,7 @@ Action parse_action(std::string_view text) {
   const auto stage = parse_number<int>(text.substr(0, kind_at));
   const auto kind = kind_of(text.substr(kind_at, kind_size));
   const auto micro_batch = parse_number<int>(text.substr(kind_at + kind_size));
-  check(
-      stage && kind && micro_batch, "parse_action: not an action: '", text,
+  check(stage && kind && micro_batch, "parse_action: not an action: '", text,
       "'; write stage, kind (F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B) and micro-batch, as 1F0");
   return {*stage, *kind, *micro_batch};
 }

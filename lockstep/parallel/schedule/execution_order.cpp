@@ -57,9 +57,8 @@ class Execution {
     for (std::size_t rank = 0; rank < next_.size(); ++rank) {
       if (next_[rank] == schedule_.actions[rank].size()) continue;
       const Action& action = schedule_.actions[rank][next_[rank]];
-      throw InvalidArgument(concat(
-          "schedule: rank ", rank, " waits forever in ", to_string(action), ": ",
-          to_string(missing_for(action).front()), " never comes before it"));
+      throw InvalidArgument(concat("schedule: rank ", rank, " waits forever in ", to_string(action),
+          ": ", to_string(missing_for(action).front()), " never comes before it"));
     }
   }
 

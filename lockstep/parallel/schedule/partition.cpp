@@ -109,8 +109,7 @@ class Partition {
 
 void check_parts(std::size_t layers, int parts) {
   check(parts >= 1, "partition: at least 1 part is needed: ", parts);
-  check(
-      static_cast<std::size_t>(parts) <= layers, "partition: more parts than layers: ", parts,
+  check(static_cast<std::size_t>(parts) <= layers, "partition: more parts than layers: ", parts,
       " > ", layers, "; take at most ", layers, " stages or split a layer into several");
 }
 
@@ -127,8 +126,7 @@ constexpr const char* kAdvice = "; balance_by_time or balance_by_size find a bal
 std::vector<int> partition(const std::vector<double>& costs, int parts) {
   check_parts(costs.size(), parts);
   for (std::size_t layer = 0; layer < costs.size(); ++layer) {
-    check(
-        costs[layer] >= 0 && std::isfinite(costs[layer]), "partition: the cost of layer ", layer,
+    check(costs[layer] >= 0 && std::isfinite(costs[layer]), "partition: the cost of layer ", layer,
         " must be a number of 0 or more: ", costs[layer]);
   }
   return Partition(costs, static_cast<std::size_t>(parts)).cut();
@@ -152,8 +150,7 @@ void check_balance(const std::vector<int>& balance, std::size_t layers, int plac
   }
   const auto sum = std::accumulate(balance.begin(), balance.end(), std::size_t{0}, std::plus<>());
   check(sum == layers, text, "adds up to ", sum, " layers, the model has ", layers, kAdvice);
-  check(
-      balance.size() <= static_cast<std::size_t>(std::max(places, 0)), text,
+  check(balance.size() <= static_cast<std::size_t>(std::max(places, 0)), text,
       "more stages than places: ", balance.size(), " > ", places,
       "; take more places or fewer stages", kAdvice);
 }

@@ -119,15 +119,12 @@ bool takes_several_stages(ScheduleKind kind) {
 }
 
 void check_places(ScheduleKind kind, int ranks, int stages) {
-  check(
-      stages >= ranks, name_of(kind), ": ", ranks, " places but only ", stages,
+  check(stages >= ranks, name_of(kind), ": ", ranks, " places but only ", stages,
       " stages: cut the model into ", ranks, " stages or take ", stages, " places");
-  check(
-      stages == ranks || takes_several_stages(kind), name_of(kind),
+  check(stages == ranks || takes_several_stages(kind), name_of(kind),
       ": fewer places than stages: ", ranks, " < ", stages, "; take ", stages,
       " places, cut the model into ", ranks, " stages, or take the schedule interleaved");
-  check(
-      stages % ranks == 0, name_of(kind),
+  check(stages % ranks == 0, name_of(kind),
       ": the number of stages must be a multiple of the places: ", stages, " stages, ", ranks,
       " places; cut the model into ", stages - stages % ranks, " or ",
       stages - stages % ranks + ranks, " stages");
@@ -136,8 +133,7 @@ void check_places(ScheduleKind kind, int ranks, int stages) {
 void check_numbers(ScheduleKind kind, int ranks, int stages, int micro_batches) {
   check(ranks >= 1, name_of(kind), ": at least one place is needed: ", ranks);
   check(stages >= 1, name_of(kind), ": at least one stage is needed: ", stages);
-  check(
-      micro_batches >= 1, name_of(kind),
+  check(micro_batches >= 1, name_of(kind),
       ": the batch must be cut into at least 1 micro-batch: ", micro_batches,
       "; 1 leaves it whole");
   check_places(kind, ranks, stages);

@@ -13,9 +13,8 @@ namespace {
 using enum ActionKind;
 
 void check_costs(const ActionCosts& costs) {
-  for (const double cost :
-       {costs.forward, costs.backward_input, costs.backward_weight, costs.backward,
-        costs.transfer}) {
+  for (const double cost : {costs.forward, costs.backward_input, costs.backward_weight,
+           costs.backward, costs.transfer}) {
     check(cost >= 0 && std::isfinite(cost), "simulate: a cost must be a time of 0 or more: ", cost);
   }
 }
@@ -39,9 +38,8 @@ double cost_of(const ActionCosts& costs, ActionKind kind) {
 bool is_receive(ActionKind kind) { return kind == kReceiveForward || kind == kReceiveBackward; }
 
 // When the input of an action is there.
-double ready_at(
-    const Schedule& schedule, bool transfers, const ActionCosts& costs, const Action& action,
-    const std::vector<TimedAction>& events) {
+double ready_at(const Schedule& schedule, bool transfers, const ActionCosts& costs,
+    const Action& action, const std::vector<TimedAction>& events) {
   double ready = 0;
   for (const Action& need : needs_of(schedule, transfers, action)) {
     const TimedAction& event = events[event_of(schedule, need)];
@@ -63,8 +61,7 @@ int most_live(const std::vector<Action>& actions) {
 
 int whole(double time) {
   const double rounded = std::round(time);
-  check(
-      std::abs(time - rounded) < 1e-9, "to_table: a time is not a whole number of units: ", time,
+  check(std::abs(time - rounded) < 1e-9, "to_table: a time is not a whole number of units: ", time,
       "; simulate with costs that are");
   return static_cast<int>(rounded);
 }
@@ -72,8 +69,7 @@ int whole(double time) {
 using Cells = std::vector<std::vector<std::string>>;
 
 Cells cells_of(const Timetable& timetable) {
-  Cells rows(
-      static_cast<std::size_t>(timetable.stages),
+  Cells rows(static_cast<std::size_t>(timetable.stages),
       std::vector<std::string>(static_cast<std::size_t>(whole(timetable.length)), "."));
   for (const auto& actions : timetable.ranks) {
     for (const auto& [action, start, end] : actions) {

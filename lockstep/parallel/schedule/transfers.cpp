@@ -74,9 +74,8 @@ class TransferInsertion {
 
   bool can_start(const Action& action) const {
     const auto needs = needs_of(schedule_, true, action);
-    return std::ranges::all_of(needs, [&](const Action& need) {
-      return happened_in_[event_of(schedule_, need)] < round_;
-    });
+    return std::ranges::all_of(needs,
+        [&](const Action& need) { return happened_in_[event_of(schedule_, need)] < round_; });
   }
 
   void add(const Action& action) {
@@ -101,8 +100,7 @@ std::vector<Action> with_late_receives(
   for (const Action& action : actions) {
     if (receives(action)) continue;
     if (is_compute(action.kind)) {
-      std::ranges::copy_if(
-          needs_of(schedule, true, action), std::back_inserter(result), receives);
+      std::ranges::copy_if(needs_of(schedule, true, action), std::back_inserter(result), receives);
     }
     result.push_back(action);
   }

@@ -11,12 +11,10 @@ namespace {
 using enum ActionKind;
 
 void check_shape(const Schedule& schedule) {
-  check(
-      schedule.ranks >= 1 && schedule.stages >= 1 && schedule.micro_batches >= 1,
+  check(schedule.ranks >= 1 && schedule.stages >= 1 && schedule.micro_batches >= 1,
       "schedule: ranks, stages and micro-batches must be at least 1: ", schedule.ranks, ", ",
       schedule.stages, ", ", schedule.micro_batches);
-  check(
-      schedule.actions.size() == static_cast<std::size_t>(schedule.ranks),
+  check(schedule.actions.size() == static_cast<std::size_t>(schedule.ranks),
       "schedule: there must be one list of actions a rank: ", schedule.actions.size(), " for ",
       schedule.ranks, " ranks");
 }
@@ -36,16 +34,13 @@ bool has_edge(const Schedule& schedule, const Action& transfer) {
 
 void check_action(const Schedule& schedule, int rank, const Action& action) {
   const auto text = [&] { return concat("schedule: rank ", rank, ", ", to_string(action), ": "); };
-  check(
-      is_between(action.stage, schedule.stages) &&
-          is_between(action.micro_batch, schedule.micro_batches),
+  check(is_between(action.stage, schedule.stages) &&
+            is_between(action.micro_batch, schedule.micro_batches),
       text(), "there are ", schedule.stages, " stages and ", schedule.micro_batches,
       " micro-batches");
-  check(
-      schedule.rank_of(action.stage) == rank, text(), "the stage is on rank ",
+  check(schedule.rank_of(action.stage) == rank, text(), "the stage is on rank ",
       schedule.rank_of(action.stage));
-  check(
-      is_compute(action.kind) || has_edge(schedule, action), text(),
+  check(is_compute(action.kind) || has_edge(schedule, action), text(),
       "there is no stage on another rank to exchange with");
 }
 
@@ -68,8 +63,7 @@ void check_counts(const Schedule& schedule) {
   const std::vector<int> counts = count_events(schedule);
   const auto check_count = [&](const Action& action, bool wanted) {
     const int count = counts[event_of(schedule, action)];
-    check(
-        count == (wanted ? 1 : 0), "schedule: ", to_string(action),
+    check(count == (wanted ? 1 : 0), "schedule: ", to_string(action),
         " must happen once but happens ", count, " times (B is both I and W)");
   };
   for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -78,7 +72,7 @@ void check_counts(const Schedule& schedule) {
         check_count({stage, kind, micro_batch}, true);
       }
       for (const ActionKind kind :
-           {kSendForward, kReceiveForward, kSendBackward, kReceiveBackward}) {
+          {kSendForward, kReceiveForward, kSendBackward, kReceiveBackward}) {
         const Action transfer{stage, kind, micro_batch};
         check_count(transfer, transfers && has_edge(schedule, transfer));
       }

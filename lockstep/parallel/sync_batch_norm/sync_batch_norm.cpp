@@ -107,8 +107,7 @@ ChannelStatistics of_all_ranks(const Tensor& input, const ProcessGroup& group) {
   group.all_gather(rows.view({-1}), own).wait();
   const auto all = merge_rows(rows);
   // With two values there is no need to ask, and to wait for an accelerator.
-  check(
-      values_per_channel(input) > 1 || all.count.item<double>() > 1,
+  check(values_per_channel(input) > 1 || all.count.item<double>() > 1,
       "sync_batch_norm: all ranks together need more than one value a channel, input ",
       input.sizes(), " on ", group.size(), " ranks");
   return all;
@@ -126,8 +125,7 @@ Tensor along_channels(const Tensor& values, const Tensor& like) {
 }
 
 /// Normalises by given statistics, as batch norm in evaluation does.
-Tensor normalise(
-    const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+Tensor normalise(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
     const Tensor& variance, double eps) {
   if (values_per_channel(input) == 0) return at::empty_like(input);  // LibTorch divides by it
   const auto in_type = [&](const Tensor& tensor) {
@@ -138,9 +136,9 @@ Tensor normalise(
 }
 
 /// Returns s w g, this rank's dw and its db, in the terms of the note below.
-std::tuple<Tensor, Tensor, Tensor> gradients_by_given_statistics(
-    const Tensor& gradient, const Tensor& input, const Tensor& weight, const Tensor& mean,
-    const Tensor& variance, double eps) {
+std::tuple<Tensor, Tensor, Tensor> gradients_by_given_statistics(const Tensor& gradient,
+    const Tensor& input, const Tensor& weight, const Tensor& mean, const Tensor& variance,
+    double eps) {
   if (values_per_channel(input) == 0) {
     return {at::empty_like(input), at::zeros_like(mean), at::zeros_like(mean)};
   }
@@ -157,9 +155,8 @@ std::tuple<Tensor, Tensor, Tensor> gradients_by_given_statistics(
 //
 // LibTorch's backward in evaluation gives s w g, dw and db in one pass.
 struct SyncBatchNormFunction : torch::autograd::Function<SyncBatchNormFunction> {
-  static Tensor forward(
-      AutogradContext* context, const Tensor& input, const std::optional<Tensor>& weight,
-      const std::optional<Tensor>& bias, const Layer& layer) {
+  static Tensor forward(AutogradContext* context, const Tensor& input,
+      const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, const Layer& layer) {
     const auto all = of_all_ranks(input, layer.group);
     update(layer.running_mean, all.mean, layer.momentum);
     update(layer.running_var, all.squares / (all.count - 1), layer.momentum);
@@ -206,19 +203,16 @@ variable_list SyncBatchNormFunction::backward(AutogradContext* context, variable
   const auto of_weight = [&](const Tensor& gradient) {
     return weight.defined() ? gradient.to(weight.scalar_type()) : Tensor();
   };
-  return {
-      input_gradient.to(saved[0].scalar_type()), of_weight(weight_gradient),
+  return {input_gradient.to(saved[0].scalar_type()), of_weight(weight_gradient),
       of_weight(bias_gradient), Tensor()};
 }
 
 }  // namespace
 
-torch::Tensor sync_batch_norm(
-    const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
-    const torch::Tensor& running_mean, const torch::Tensor& running_var, double momentum,
-    double eps, const ProcessGroup& group) {
-  check(
-      input.dim() >= 2,
+torch::Tensor sync_batch_norm(const torch::Tensor& input, const torch::Tensor& weight,
+    const torch::Tensor& bias, const torch::Tensor& running_mean, const torch::Tensor& running_var,
+    double momentum, double eps, const ProcessGroup& group) {
+  check(input.dim() >= 2,
       "sync_batch_norm: the input must have the dimensions [N, C, ...]: ", input.sizes());
   const auto given = [](const Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
@@ -228,9 +222,8 @@ torch::Tensor sync_batch_norm(
 }
 
 torch::Tensor SyncBatchNormScope::Rule::batch_norm(const BatchNormCall& call) {
-  return sync_batch_norm(
-      call.input, call.weight, call.bias, call.running_mean, call.running_var, call.momentum,
-      call.eps, group_);
+  return sync_batch_norm(call.input, call.weight, call.bias, call.running_mean, call.running_var,
+      call.momentum, call.eps, group_);
 }
 
 }  // namespace lockstep

@@ -20,10 +20,9 @@ namespace lockstep {
 /// As with any gradient of data parallel training, those of weight and bias are this rank's part.
 /// Throws InvalidArgument if all ranks together have but one value a channel, and Error for a
 /// second derivative.
-torch::Tensor sync_batch_norm(
-    const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
-    const torch::Tensor& running_mean, const torch::Tensor& running_var, double momentum,
-    double eps, const ProcessGroup& group);
+torch::Tensor sync_batch_norm(const torch::Tensor& input, const torch::Tensor& weight,
+    const torch::Tensor& bias, const torch::Tensor& running_mean, const torch::Tensor& running_var,
+    double momentum, double eps, const ProcessGroup& group);
 
 /// Computes the batch norm layers of unmodified modules by sync_batch_norm(), in this thread while
 /// it exists: C++ modules hold their layers by type, so it is the operator that is replaced.

@@ -28,8 +28,7 @@ double SyncBatchNormImpl::next_momentum() {
 }
 
 void SyncBatchNormImpl::_check_input_dim(const torch::Tensor& input) {
-  check(
-      input.dim() >= 2 && input.size(1) == options.num_features(),
+  check(input.dim() >= 2 && input.size(1) == options.num_features(),
       "SyncBatchNorm: expected an input [N, ", options.num_features(), ", ...], got ",
       input.sizes());
 }

@@ -93,8 +93,7 @@ std::vector<std::int64_t> labels_of(const data::InMemoryImages& images) {
 }
 
 void check_augmentable(const TrainOptions& options, const data::InMemoryImages& images) {
-  check(
-      options.loading.augment != Augment::kTimm || images.shape().channels == 3,
+  check(options.loading.augment != Augment::kTimm || images.shape().channels == 3,
       "train: --augment timm changes colours, but the images of ", options.data.name,
       " are grey; use crop-flip or none");
 }
@@ -105,18 +104,16 @@ DatasetSource open_stored(const TrainOptions& options) {
   const LoadingSettings& loading = options.loading;
   const ImageSize size = loading.image_size ? ImageSize{*loading.image_size, *loading.image_size}
                                             : size_of(stored.train);
-  DatasetSource source{
-      .unaugmented = samples_of(stored.train, stored.normalization, size),
+  DatasetSource source{.unaugmented = samples_of(stored.train, stored.normalization, size),
       .labels = labels_of(stored.train),
       .test = samples_of(stored.test, stored.normalization, size),
       .is_mere_copy = loading.augment == Augment::kNone && size == size_of(stored.train),
       .bytes_in_memory = (stored.train.stored_images() + stored.test.stored_images()) *
                          stored.train.shape().elements()};
-  source.train =
-      loading.augment == Augment::kNone
-          ? source.unaugmented
-          : std::make_shared<data::TransformedSamples>(
-                stored.train, train_transform(loading.augment, size, stored.normalization));
+  source.train = loading.augment == Augment::kNone
+                     ? source.unaugmented
+                     : std::make_shared<data::TransformedSamples>(stored.train,
+                           train_transform(loading.augment, size, stored.normalization));
   return source;
 }
 
@@ -131,8 +128,7 @@ class FolderOpener {
   }
 
   data::SamplesPointer for_training(const data::ImageFolder& folder) {
-    return open(
-        folder, train_transform(loading_.augment, size_, data::imagenet_normalization()),
+    return open(folder, train_transform(loading_.augment, size_, data::imagenet_normalization()),
         data::OnBadImage::kReplace);
   }
 
@@ -173,9 +169,8 @@ DatasetSource open_folders(const TrainOptions& options) {
 DatasetSource open_source(const TrainOptions& options) {
   const std::string& name = options.data.name;
   if (name == "images") return open_folders(options);
-  check(
-      name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
-          name == "mock",
+  check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
+            name == "mock",
       "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock: ", name);
   return open_stored(options);
 }

@@ -21,14 +21,12 @@ namespace {
 void hold_out(DatasetSource& source, const TrainOptions& options) {
   const double share = options.loading.val_split;
   if (share == 0) return;
-  check(
-      source.validation == nullptr,
+  check(source.validation == nullptr,
       "train: --val-split is for a set without images to validate on, but ", options.data.directory,
       " has them");
   auto parts = data::stratified_split_by_seed(
       source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
-  check(
-      !parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
+  check(!parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
       " leaves nothing on one side of ", source.labels.size(), " images");
   auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
   (source.test == nullptr ? source.test : source.validation) = std::move(held);
@@ -38,8 +36,7 @@ void hold_out(DatasetSource& source, const TrainOptions& options) {
 // Two parts suffice: what is validated on then is the test, too.
 void need_a_test(DatasetSource& source, const TrainOptions& options) {
   if (source.test == nullptr) source.test = std::exchange(source.validation, nullptr);
-  check(
-      source.test != nullptr, "train: ", options.data.directory,
+  check(source.test != nullptr, "train: ", options.data.directory,
       " has no images to test on: make a folder val or test beside train, or hold some out by ",
       "--val-split 0.1");
 }
@@ -52,9 +49,8 @@ Datasets load_datasets(const TrainOptions& options) {
   hold_out(source, options);
   need_a_test(source, options);
   const bool once = options.repeat == 1;
-  return {
-      .train = once ? source.train
-                    : std::make_shared<data::RepeatedSamples>(source.train, options.repeat),
+  return {.train = once ? source.train
+                        : std::make_shared<data::RepeatedSamples>(source.train, options.repeat),
       .validation = source.validation,
       .test = source.test,
       .folders = std::move(source.folders),
@@ -65,9 +61,8 @@ Datasets load_datasets(const TrainOptions& options) {
 
 std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
   const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
-  check(
-      asked >= needed, "train: --num-classes ", asked, " is less than the ", needed, " classes of ",
-      options.data.name);
+  check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
+      " classes of ", options.data.name);
   return asked;
 }
 

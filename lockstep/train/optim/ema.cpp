@@ -68,12 +68,10 @@ void ModelEma::with_averages(const std::function<void()>& body) {
 }
 
 void ModelEma::restore(const std::vector<torch::Tensor>& averages, std::int64_t updates) {
-  check(
-      averages.size() == averages_.size() && updates >= 0, "ema: there are ", averages_.size(),
+  check(averages.size() == averages_.size() && updates >= 0, "ema: there are ", averages_.size(),
       " averages, not ", averages.size());
   for (std::size_t i = 0; i < averages.size(); ++i)
-    check(
-        averages[i].sizes() == averages_[i].sizes(), "ema: average ", i, " has the shape ",
+    check(averages[i].sizes() == averages_[i].sizes(), "ema: average ", i, " has the shape ",
         averages_[i].sizes(), ", not ", averages[i].sizes());
   for (std::size_t i = 0; i < averages.size(); ++i) averages_[i].copy_(averages[i]);
   updates_ = updates;

@@ -9,8 +9,8 @@ namespace lockstep {
 
 const char* name_of(LrScheduleKind kind) {
   // In the order of the enumerators.
-  static constexpr const char* kNames[] = {"constant", "step", "multistep", "exponential",
-                                           "cosine",   "poly", "onecycle",  "plateau"};
+  static constexpr const char* kNames[] = {
+      "constant", "step", "multistep", "exponential", "cosine", "poly", "onecycle", "plateau"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

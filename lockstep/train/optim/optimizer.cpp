@@ -10,9 +10,8 @@ constexpr double kAdamEpsilon = 1e-7;
 // LibTorch takes a group's option that has its usual value for one that was not said, and puts the
 // optimizer's in its place: so the decay is set once the groups are there.
 template <typename Optimizer, typename Options>
-std::unique_ptr<torch::optim::Optimizer> make(
-    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters,
-    const Options& options) {
+std::unique_ptr<torch::optim::Optimizer> make(const OptimizerSettings& settings,
+    const std::vector<torch::Tensor>& parameters, const Options& options) {
   std::vector<torch::Tensor> kept, decaying;
   for (const auto& parameter : parameters) {
     const bool decays = settings.weight_decay_on == DecayOn::kAll || parameter.dim() > 1;

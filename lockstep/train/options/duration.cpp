@@ -25,9 +25,8 @@ double seconds_of(char unit) {
 }
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw InvalidArgument(
-      "duration: not a time span above zero: \"" + text +
-      "\"; write 90s, 30m, 2h, 1h30m or seconds");
+  throw InvalidArgument("duration: not a time span above zero: \"" + text +
+                        "\"; write 90s, 30m, 2h, 1h30m or seconds");
 }
 
 }  // namespace

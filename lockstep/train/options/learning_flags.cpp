@@ -6,9 +6,9 @@ namespace lockstep {
 static auto names_of(LrScheduleKind) {
   using Kind = LrScheduleKind;
   const auto named = [](Kind kind) { return EnumName{kind, name_of(kind)}; };
-  return std::array{named(Kind::kConstant),    named(Kind::kStep),   named(Kind::kMultistep),
-                    named(Kind::kExponential), named(Kind::kCosine), named(Kind::kPolynomial),
-                    named(Kind::kOneCycle),    named(Kind::kPlateau)};
+  return std::array{named(Kind::kConstant), named(Kind::kStep), named(Kind::kMultistep),
+      named(Kind::kExponential), named(Kind::kCosine), named(Kind::kPolynomial),
+      named(Kind::kOneCycle), named(Kind::kPlateau)};
 }
 
 namespace {
@@ -21,8 +21,7 @@ void read_milestones(Options& options, const FlagSpec& flag, Text text) {
   milestones.clear();
   for (const std::string& piece : split(text, ',')) {
     const auto epoch = parse_number<std::int64_t>(piece);
-    check(
-        epoch.has_value(), flag.verb, ": ", flag.name,
+    check(epoch.has_value(), flag.verb, ": ", flag.name,
         " must be epochs with commas between them: ", text);
     milestones.push_back(*epoch);
   }
@@ -57,38 +56,33 @@ FlagGroup<TrainOptions> optimizer_group() {
   };
   const auto sgd = default_settings(OptimizerKind::kSgd);
   const auto adamw = default_settings(OptimizerKind::kAdamW);
-  return {
-      "Optimizer",
+  return {"Optimizer",
       {// Before its settings: it brings their defaults.
-       flag_by<Options>(
-           "--opt", "NAME", "{}", read_kind,
-           [](const Options& options) { return written_value(options.optimizer.kind); })
-           .one_of(all_names<OptimizerKind>()),
-       flag("--momentum", "X", "for sgd", kPath, &Set::momentum)
-           .from(0)
-           .below(1)
-           .usually(sgd.momentum),
-       flag("--weight-decay", "X", "how fast weights decay", kPath, &Set::weight_decay)
-           .from(0)
-           .usually(concat("adam, sgd ", sgd.weight_decay, "; adamw ", adamw.weight_decay)),
-       flag(
-           "--weight-decay-on", "WHAT", "{}, which leaves out biases and norm layers", kPath,
-           &Set::weight_decay_on),
-       flag("--clip-grad", "X", "largest norm of all gradients together", kPath, &Set::clip_grad)
-           .above(0)
-           .usually("no limit"),
-       flag_on(
-           "--shard-optimizer",
-           "divide the optimizer's state and work among the replicas (ZeRO stage 1)", kPath,
-           &Set::sharded)
-           .may_change(),
-       flag(
-           "--grad-accum-steps", "N", "batches of each replica that make one optimizer step",
-           &Options::grad_accum_steps)
-           .from(1),
-       flag("--smoothing", "X", "label smoothing of the training loss", &Options::smoothing)
-           .from(0)
-           .below(1)}};
+          flag_by<Options>("--opt", "NAME", "{}", read_kind,
+              [](const Options& options) { return written_value(options.optimizer.kind); })
+              .one_of(all_names<OptimizerKind>()),
+          flag("--momentum", "X", "for sgd", kPath, &Set::momentum)
+              .from(0)
+              .below(1)
+              .usually(sgd.momentum),
+          flag("--weight-decay", "X", "how fast weights decay", kPath, &Set::weight_decay)
+              .from(0)
+              .usually(concat("adam, sgd ", sgd.weight_decay, "; adamw ", adamw.weight_decay)),
+          flag("--weight-decay-on", "WHAT", "{}, which leaves out biases and norm layers", kPath,
+              &Set::weight_decay_on),
+          flag("--clip-grad", "X", "largest norm of all gradients together", kPath, &Set::clip_grad)
+              .above(0)
+              .usually("no limit"),
+          flag_on("--shard-optimizer",
+              "divide the optimizer's state and work among the replicas (ZeRO stage 1)", kPath,
+              &Set::sharded)
+              .may_change(),
+          flag("--grad-accum-steps", "N", "batches of each replica that make one optimizer step",
+              &Options::grad_accum_steps)
+              .from(1),
+          flag("--smoothing", "X", "label smoothing of the training loss", &Options::smoothing)
+              .from(0)
+              .below(1)}};
 }
 
 FlagGroup<TrainOptions> rate_group() {
@@ -98,100 +92,91 @@ FlagGroup<TrainOptions> rate_group() {
   const auto sgd = default_settings(OptimizerKind::kSgd).lr;
   const LrSchedule schedule;
   const PlateauRule plateau;
-  return {
-      "Learning rate",
+  return {"Learning rate",
       {flag("--lr", "X", "the rate that the schedule starts from", &Options::optimizer, &Set::lr)
-           .above(0)
-           .usually(concat("adam, adamw ", adam, "; sgd ", sgd)),
-       flag(
-           "--lr-scale", "RULE", "times 1, global batch / --batch-size, or its root: {}",
-           &Options::optimizer, &Set::lr_scale),
-       rate_flag("--sched", "NAME", "{}", &Lr::kind),
-       rate_flag(
-           "--sched-on-updates", "", "change the rate at every step instead of every epoch",
-           &Lr::on_updates),
-       rate_flag(
-           "--warmup-epochs", "N",
-           "epochs in which the rate rises to --lr, before the schedule begins", &Lr::warmup_epochs)
-           .from(0)
-           .usually(0),
-       rate_flag(
-           "--warmup-steps", "N", "the same in steps; the schedule then goes by steps too",
-           &Lr::warmup_steps)
-           .from(0),
-       rate_flag("--warmup-lr", "X", "where the warm-up starts", &Lr::warmup_lr)
-           .from(0)
-           .usually(text_of(Lr::kWarmupLr)),
-       rate_flag("--min-lr", "X", "below which the schedule does not fall", &Lr::min_lr)
-           .from(0)
-           .usually(schedule.min_lr),
-       rate_flag("--decay-epochs", "N", "for step: epochs that each rate lasts", &Lr::decay_epochs)
-           .from(1),
-       flag_by<Options>(
-           "--decay-milestones", "N,N", "for multistep: epochs after which it falls",
-           read_milestones, written_milestones),
-       rate_flag("--decay-rate", "X", "factor of each fall", &Lr::decay_rate)
-           .above(0)
-           .to(1)
-           .usually(concat(Lr::kDecayRate, "; exponential ", Lr::kExponentialRate)),
-       rate_flag("--poly-power", "X", "for poly: exponent of what is left", &Lr::power)
-           .above(0)
-           .usually(schedule.power),
-       rate_flag(
-           "--patience-epochs", "N", "for plateau: evaluations without improvement to wait for",
-           &Lr::patience_epochs)
-           .from(0)
-           .usually(plateau.patience),
-       rate_flag(
-           "--cooldown-epochs", "N", "for plateau: evaluations not counted after a fall",
-           &Lr::cooldown_epochs)
-           .from(0)
-           .usually(plateau.cooldown),
-       rate_flag(
-           "--pct-start", "X", "for onecycle: share of the training in which it rises",
-           &Lr::pct_start)
-           .from(0)
-           .to(1)
-           .usually(schedule.pct_start),
-       rate_flag("--div-factor", "X", "for onecycle: --lr / the first rate", &Lr::div_factor)
-           .above(0)
-           .usually(schedule.div_factor),
-       rate_flag(
-           "--final-div-factor", "X", "for onecycle: the first rate / the last",
-           &Lr::final_div_factor)
-           .above(0)
-           .usually(schedule.final_div_factor)}};
+              .above(0)
+              .usually(concat("adam, adamw ", adam, "; sgd ", sgd)),
+          flag("--lr-scale", "RULE", "times 1, global batch / --batch-size, or its root: {}",
+              &Options::optimizer, &Set::lr_scale),
+          rate_flag("--sched", "NAME", "{}", &Lr::kind),
+          rate_flag("--sched-on-updates", "",
+              "change the rate at every step instead of every epoch", &Lr::on_updates),
+          rate_flag("--warmup-epochs", "N",
+              "epochs in which the rate rises to --lr, before the schedule begins",
+              &Lr::warmup_epochs)
+              .from(0)
+              .usually(0),
+          rate_flag("--warmup-steps", "N", "the same in steps; the schedule then goes by steps too",
+              &Lr::warmup_steps)
+              .from(0),
+          rate_flag("--warmup-lr", "X", "where the warm-up starts", &Lr::warmup_lr)
+              .from(0)
+              .usually(text_of(Lr::kWarmupLr)),
+          rate_flag("--min-lr", "X", "below which the schedule does not fall", &Lr::min_lr)
+              .from(0)
+              .usually(schedule.min_lr),
+          rate_flag(
+              "--decay-epochs", "N", "for step: epochs that each rate lasts", &Lr::decay_epochs)
+              .from(1),
+          flag_by<Options>("--decay-milestones", "N,N",
+              "for multistep: epochs after which it falls", read_milestones, written_milestones),
+          rate_flag("--decay-rate", "X", "factor of each fall", &Lr::decay_rate)
+              .above(0)
+              .to(1)
+              .usually(concat(Lr::kDecayRate, "; exponential ", Lr::kExponentialRate)),
+          rate_flag("--poly-power", "X", "for poly: exponent of what is left", &Lr::power)
+              .above(0)
+              .usually(schedule.power),
+          rate_flag("--patience-epochs", "N",
+              "for plateau: evaluations without improvement to wait for", &Lr::patience_epochs)
+              .from(0)
+              .usually(plateau.patience),
+          rate_flag("--cooldown-epochs", "N", "for plateau: evaluations not counted after a fall",
+              &Lr::cooldown_epochs)
+              .from(0)
+              .usually(plateau.cooldown),
+          rate_flag("--pct-start", "X", "for onecycle: share of the training in which it rises",
+              &Lr::pct_start)
+              .from(0)
+              .to(1)
+              .usually(schedule.pct_start),
+          rate_flag("--div-factor", "X", "for onecycle: --lr / the first rate", &Lr::div_factor)
+              .above(0)
+              .usually(schedule.div_factor),
+          rate_flag("--final-div-factor", "X", "for onecycle: the first rate / the last",
+              &Lr::final_div_factor)
+              .above(0)
+              .usually(schedule.final_div_factor)}};
 }
 
 FlagGroup<TrainOptions> average_group() {
-  return {
-      "Averaged and best weights",
+  return {"Averaged and best weights",
       {flag_by<Options>(
            "--model-ema", "", "keep a moving average of the weights, and evaluate it too",
            [](Options& options, const FlagSpec&, Text) { options.ema.emplace(); },
            [](const Options& options) { return written_value(options.ema.has_value()); }),
-       flag_by<Options>(
-           "--model-ema-decay", "X", "share of the average that a step keeps",
-           [](Options& options, const FlagSpec& flag, Text text) {
-             read_value(flag, text, ema_of(options, flag).decay);
-           },
-           [](const Options& options) {
-             return options.ema ? FlagValue(options.ema->decay) : FlagValue();
-           })
-           .real()
-           .from(0)
-           .below(1)
-           .usually(EmaSettings{}.decay),
-       flag_by<Options>(
-           "--model-ema-warmup", "", "start with a small decay, which grows up to that one",
-           [](Options& options, const FlagSpec& flag, Text) {
-             ema_of(options, flag).warmup = true;
-           },
-           [](const Options& options) {
-             return written_value(options.ema && options.ema->warmup);
-           }),
-       flag(
-           "--eval-metric", "NAME", "{}: decides which epoch is the best", &Options::eval_metric)}};
+          flag_by<Options>(
+              "--model-ema-decay", "X", "share of the average that a step keeps",
+              [](Options& options, const FlagSpec& flag, Text text) {
+                read_value(flag, text, ema_of(options, flag).decay);
+              },
+              [](const Options& options) {
+                return options.ema ? FlagValue(options.ema->decay) : FlagValue();
+              })
+              .real()
+              .from(0)
+              .below(1)
+              .usually(EmaSettings{}.decay),
+          flag_by<Options>(
+              "--model-ema-warmup", "", "start with a small decay, which grows up to that one",
+              [](Options& options, const FlagSpec& flag, Text) {
+                ema_of(options, flag).warmup = true;
+              },
+              [](const Options& options) {
+                return written_value(options.ema && options.ema->warmup);
+              }),
+          flag("--eval-metric", "NAME", "{}: decides which epoch is the best",
+              &Options::eval_metric)}};
 }
 
 }  // namespace lockstep

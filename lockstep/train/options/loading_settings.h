@@ -8,8 +8,7 @@ namespace lockstep {
 
 enum class Augment { kNone, kCropFlip, kTimm };
 constexpr auto names_of(Augment) {
-  return std::array{
-      EnumName{Augment::kNone, "none"}, EnumName{Augment::kCropFlip, "crop-flip"},
+  return std::array{EnumName{Augment::kNone, "none"}, EnumName{Augment::kCropFlip, "crop-flip"},
       EnumName{Augment::kTimm, "timm"}};
 }
 

@@ -24,8 +24,7 @@ std::int64_t ticks_of(std::int64_t epochs, std::int64_t ticks_an_epoch) {
 }
 
 std::int64_t length_after(std::int64_t warmup, std::int64_t all) {
-  check(
-      all > warmup, "train: the warm-up of the learning rate takes ", warmup, " of ", all,
+  check(all > warmup, "train: the warm-up of the learning rate takes ", warmup, " of ", all,
       " epochs or steps and leaves none for --sched; shorten it or train longer");
   return all - warmup;
 }
@@ -87,13 +86,11 @@ void check_all_belong(const LrSettings& set) {
   };
   check_flag("--decay-epochs", set.decay_epochs.has_value(), {Kind::kStep});
   check_flag("--decay-milestones", !set.decay_milestones.empty(), {Kind::kMultistep});
-  check_flag(
-      "--decay-rate", set.decay_rate.has_value(),
+  check_flag("--decay-rate", set.decay_rate.has_value(),
       {Kind::kStep, Kind::kMultistep, Kind::kExponential, Kind::kPlateau});
-  check_flag(
-      "--min-lr", set.min_lr.has_value(),
+  check_flag("--min-lr", set.min_lr.has_value(),
       {Kind::kStep, Kind::kMultistep, Kind::kExponential, Kind::kCosine, Kind::kPolynomial,
-       Kind::kPlateau});
+          Kind::kPlateau});
   check_flag("--poly-power", set.power.has_value(), {Kind::kPolynomial});
   check_flag("--patience-epochs", set.patience_epochs.has_value(), {Kind::kPlateau});
   check_flag("--cooldown-epochs", set.cooldown_epochs.has_value(), {Kind::kPlateau});
@@ -103,27 +100,23 @@ void check_all_belong(const LrSettings& set) {
 }
 
 void check_at_most_lr(const char* flag, const std::optional<double>& value, double lr) {
-  check(
-      value.value_or(0) <= lr, "train: ", flag, " must be at most --lr, ", lr, ": ",
+  check(value.value_or(0) <= lr, "train: ", flag, " must be at most --lr, ", lr, ": ",
       value.value_or(0));
 }
 
 void check_milestones(const std::vector<std::int64_t>& milestones) {
   std::int64_t before = 0;
   for (const std::int64_t milestone : milestones) {
-    check(
-        milestone > before, "train: --decay-milestones must be above 0 and ascend: ", milestone,
+    check(milestone > before, "train: --decay-milestones must be above 0 and ascend: ", milestone,
         " comes after ", before);
     before = milestone;
   }
 }
 
 void check_needs(const LrSettings& set) {
-  check(
-      set.kind != Kind::kStep || set.decay_epochs,
+  check(set.kind != Kind::kStep || set.decay_epochs,
       "train: --sched step needs --decay-epochs: how many epochs each rate lasts");
-  check(
-      set.kind != Kind::kMultistep || !set.decay_milestones.empty(),
+  check(set.kind != Kind::kMultistep || !set.decay_milestones.empty(),
       "train: --sched multistep needs --decay-milestones: the epochs after which the rate falls");
 }
 
@@ -135,18 +128,14 @@ void check_lr_settings(const LrSettings& settings, double lr, const TrainLimits&
   check_at_most_lr("--min-lr", settings.min_lr, lr);
   check_milestones(settings.decay_milestones);
   check_needs(settings);
-  check(
-      !settings.warmup_epochs || !settings.warmup_steps,
+  check(!settings.warmup_epochs || !settings.warmup_steps,
       "train: --warmup-epochs and --warmup-steps mean the same; give one of them");
   const bool warms_up = settings.warmup_epochs || settings.warmup_steps;
-  check(
-      !settings.warmup_lr || warms_up,
+  check(!settings.warmup_lr || warms_up,
       "train: --warmup-lr needs --warmup-epochs or --warmup-steps");
-  check(
-      settings.kind != Kind::kOneCycle || !warms_up,
+  check(settings.kind != Kind::kOneCycle || !warms_up,
       "train: --sched onecycle warms up by itself; see --pct-start");
-  check(
-      !has_length(settings.kind) || limits.epochs || limits.steps, "train: --sched ",
+  check(!has_length(settings.kind) || limits.epochs || limits.steps, "train: --sched ",
       name_of(settings.kind), " must know when it ends; give --epochs or --max-steps");
 }
 

@@ -25,8 +25,7 @@ double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step)
 }
 
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits) {
-  check(
-      settings.momentum == 0 || settings.kind == OptimizerKind::kSgd,
+  check(settings.momentum == 0 || settings.kind == OptimizerKind::kSgd,
       "train: --momentum is for --opt sgd; ", name_of(settings.kind), " has its own");
   check_lr_settings(settings.schedule, settings.lr, limits);
 }

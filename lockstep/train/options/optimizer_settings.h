@@ -11,15 +11,13 @@ namespace lockstep {
 
 enum class OptimizerKind { kAdam, kSgd, kAdamW };
 constexpr auto names_of(OptimizerKind) {
-  return std::array{
-      EnumName{OptimizerKind::kAdam, "adam"}, EnumName{OptimizerKind::kSgd, "sgd"},
+  return std::array{EnumName{OptimizerKind::kAdam, "adam"}, EnumName{OptimizerKind::kSgd, "sgd"},
       EnumName{OptimizerKind::kAdamW, "adamw"}};
 }
 
 enum class LrScale { kNone, kLinear, kSqrt };
 constexpr auto names_of(LrScale) {
-  return std::array{
-      EnumName{LrScale::kNone, "none"}, EnumName{LrScale::kLinear, "linear"},
+  return std::array{EnumName{LrScale::kNone, "none"}, EnumName{LrScale::kLinear, "linear"},
       EnumName{LrScale::kSqrt, "sqrt"}};
 }
 

@@ -21,25 +21,22 @@ enum class Parallel { kSerial, kDp, kDdp, kMp, kPp, kDdpMp, kDdpPp };
 constexpr auto names_of(Parallel) {
   using P = Parallel;
   return std::array{EnumName{P::kSerial, "serial"}, EnumName{P::kDp, "dp"},
-                    EnumName{P::kDdp, "ddp"},       EnumName{P::kMp, "mp"},
-                    EnumName{P::kPp, "pp"},         EnumName{P::kDdpMp, "ddp+mp"},
-                    EnumName{P::kDdpPp, "ddp+pp"}};
+      EnumName{P::kDdp, "ddp"}, EnumName{P::kMp, "mp"}, EnumName{P::kPp, "pp"},
+      EnumName{P::kDdpMp, "ddp+mp"}, EnumName{P::kDdpPp, "ddp+pp"}};
 }
 
 /// What the stages of a model are equal by.
 enum class Balance { kCount, kSize, kTime };
 constexpr auto names_of(Balance) {
-  return std::array{
-      EnumName{Balance::kTime, "time"}, EnumName{Balance::kSize, "size"},
+  return std::array{EnumName{Balance::kTime, "time"}, EnumName{Balance::kSize, "size"},
       EnumName{Balance::kCount, "count"}};
 }
 
 enum class ProgressStyle { kAuto, kBar, kLine, kNone };
 constexpr auto names_of(ProgressStyle) {
   using Style = ProgressStyle;
-  return std::array{
-      EnumName{Style::kAuto, "auto"}, EnumName{Style::kBar, "bar"}, EnumName{Style::kLine, "line"},
-      EnumName{Style::kNone, "none"}};
+  return std::array{EnumName{Style::kAuto, "auto"}, EnumName{Style::kBar, "bar"},
+      EnumName{Style::kLine, "line"}, EnumName{Style::kNone, "none"}};
 }
 
 /// A data set and the folder that holds it; an empty folder means the set's usual place.

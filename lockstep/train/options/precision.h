@@ -14,8 +14,7 @@ enum class Precision {
   k16Mixed     ///< autocast to float16, with a GradScaler
 };
 constexpr auto names_of(Precision) {
-  return std::array{
-      EnumName{Precision::k32, "32"}, EnumName{Precision::kBf16Mixed, "bf16-mixed"},
+  return std::array{EnumName{Precision::k32, "32"}, EnumName{Precision::kBf16Mixed, "bf16-mixed"},
       EnumName{Precision::k16Mixed, "16-mixed"}};
 }
 

@@ -1,7 +1,6 @@
 #include "lockstep/train/options/run_configuration.h"
 
 #include <sstream>
-
 #include <toml++/toml.h>
 
 #include "lockstep/core/error.h"

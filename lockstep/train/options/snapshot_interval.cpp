@@ -12,9 +12,8 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void refuse_interval(const std::string& text) {
-  throw InvalidArgument(
-      "snapshot interval: neither steps, epochs nor time above zero: \"" + text +
-      "\"; write 500steps, 2epochs, 600s, 10m, none or never");
+  throw InvalidArgument("snapshot interval: neither steps, epochs nor time above zero: \"" + text +
+                        "\"; write 500steps, 2epochs, 600s, 10m, none or never");
 }
 
 // Gives the whole number above zero before the unit; nothing if the text does not end in the unit.
@@ -61,8 +60,7 @@ double parse_snapshot_overhead(const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, percent);
   const bool is_share = error == std::errc() && stop != end && std::string_view(stop) == "%";
-  check(
-      is_share && percent > 0 && percent <= 100,
+  check(is_share && percent > 0 && percent <= 100,
       "snapshot overhead: no share of the time above 0 % and at most 100 %: \"", text,
       "\"; write 1% or 0.5%");
   return percent / 100;
@@ -92,9 +90,8 @@ double seconds_between_snapshots(double share, const std::optional<SnapshotCost>
   return std::max(kLeastSnapshotSeconds, seconds / share);
 }
 
-bool is_snapshot_due(
-    const SnapshotInterval& interval, const TrainingProgress& last, const TrainingProgress& now,
-    const std::optional<SnapshotCost>& cost) {
+bool is_snapshot_due(const SnapshotInterval& interval, const TrainingProgress& last,
+    const TrainingProgress& now, const std::optional<SnapshotCost>& cost) {
   switch (interval.unit) {
     case SnapshotUnit::kNever:
     case SnapshotUnit::kNone:

@@ -49,8 +49,7 @@ double seconds_between_snapshots(double share, const std::optional<SnapshotCost>
 /// Says whether a snapshot is due `now`, if the last one (or the start) was at `last`.
 ///
 /// Steps and epochs are due at multiples of their number, so a restart does not shift them.
-bool is_snapshot_due(
-    const SnapshotInterval& interval, const TrainingProgress& last, const TrainingProgress& now,
-    const std::optional<SnapshotCost>& cost = std::nullopt);
+bool is_snapshot_due(const SnapshotInterval& interval, const TrainingProgress& last,
+    const TrainingProgress& now, const std::optional<SnapshotCost>& cost = std::nullopt);
 
 }  // namespace lockstep

@@ -12,9 +12,8 @@ namespace lockstep {
 static auto names_of(ScheduleKind) {
   using Kind = ScheduleKind;
   const auto named = [](Kind kind) { return EnumName{kind, name_of(kind)}; };
-  return std::array{
-      named(Kind::kSequential), named(Kind::kGPipe), named(Kind::k1F1B), named(Kind::kInterleaved),
-      named(Kind::kZeroBubble)};
+  return std::array{named(Kind::kSequential), named(Kind::kGPipe), named(Kind::k1F1B),
+      named(Kind::kInterleaved), named(Kind::kZeroBubble)};
 }
 
 static auto names_of(Checkpoint) {
@@ -48,8 +47,7 @@ Exit codes: 0 done, 2 bad flags, 3 bad data or snapshot, 4 disk or memory, 5 pee
 
 void read_data(Options& options, const FlagSpec& flag, Text text) {
   const auto colon = text.find(':');
-  check(
-      colon + 1 != text.size(), flag.verb, ": ", flag.name,
+  check(colon + 1 != text.size(), flag.verb, ": ", flag.name,
       " has no folder after the colon: ", text);
   options.data = {.name = text.substr(0, colon)};
   if (colon != std::string::npos) options.data.directory = text.substr(colon + 1);
@@ -61,28 +59,25 @@ FlagValue written_data(const Options& options) {
 }
 
 Group model_group() {
-  return {
-      "What to train",
-      {flag(
-           "--model", "NAME",
+  return {"What to train",
+      {flag("--model", "NAME",
            "toy, mnist-small, mnist-large, resnet18-cifar, resnet18/34/50, vgg11/13/16/19[-bn]",
            &Options::model),
-       flag(
-           "--pretrained", "FILE", "start from these weights: .safetensors, or Python's .pt, .pth",
-           &Options::pretrained)
-           .may_change(),
-       flag(
-           "--freeze", "PATTERN[,PATTERN]", "do not train parameters of these names: features.*",
-           &Options::freeze),
-       flag_by<Options>(
-           "--data", "NAME[:DIR]", "fashion-mnist, mnist, cifar10, cifar100, images, mock; in DIR",
-           read_data, written_data),
-       flag("--num-classes", "N", "classes of the model", &Options::classes)
-           .from(1)
-           .usually("those of the data"),
-       flag("--repeat", "N", "go through the training set N times an epoch", &Options::repeat)
-           .from(1),
-       flag("--seed", "N", "for the initial weights and for shuffling", &Options::seed).from(0)}};
+          flag("--pretrained", "FILE",
+              "start from these weights: .safetensors, or Python's .pt, .pth", &Options::pretrained)
+              .may_change(),
+          flag("--freeze", "PATTERN[,PATTERN]",
+              "do not train parameters of these names: features.*", &Options::freeze),
+          flag_by<Options>("--data", "NAME[:DIR]",
+              "fashion-mnist, mnist, cifar10, cifar100, images, mock; in DIR", read_data,
+              written_data),
+          flag("--num-classes", "N", "classes of the model", &Options::classes)
+              .from(1)
+              .usually("those of the data"),
+          flag("--repeat", "N", "go through the training set N times an epoch", &Options::repeat)
+              .from(1),
+          flag("--seed", "N", "for the initial weights and for shuffling", &Options::seed)
+              .from(0)}};
 }
 
 void read_workers(Options& options, const FlagSpec& flag, Text text) {
@@ -92,35 +87,31 @@ void read_workers(Options& options, const FlagSpec& flag, Text text) {
 
 Group image_group() {
   using Set = LoadingSettings;
-  return {
-      "How images are read",
+  return {"How images are read",
       {flag("--augment", "HOW", "of training images: {}", &Options::loading, &Set::augment),
-       flag(
-           "--image-size", "N", "height and width that the model sees", &Options::loading,
-           &Set::image_size)
-           .from(1)
-           .to(16384)
-           .usually("images 224; others as they are"),
-       flag(
-           "--val-split", "X", "share of the training set to validate on, drawn by the seed",
-           &Options::loading, &Set::val_split)
-           .from(0)
-           .below(1),
-       flag(
-           "--bad-images", "WHAT",
-           "what to do about files that cannot be decoded: {}, which takes others",
-           &Options::loading, &Set::bad_images)
-           .may_change(),
-       flag_by<Options>(
-           "--workers", "N", "threads of each rank that prepare batches", read_workers,
-           [](const Options& options) { return written_value(options.loading.workers); })
-           .may_change()
-           .letter("-j")
-           .whole()
-           .from(0)
-           .to(256)
-           .or_word("auto")
-           .usually("auto: half of its cores, 0 for one core")}};
+          flag("--image-size", "N", "height and width that the model sees", &Options::loading,
+              &Set::image_size)
+              .from(1)
+              .to(16384)
+              .usually("images 224; others as they are"),
+          flag("--val-split", "X", "share of the training set to validate on, drawn by the seed",
+              &Options::loading, &Set::val_split)
+              .from(0)
+              .below(1),
+          flag("--bad-images", "WHAT",
+              "what to do about files that cannot be decoded: {}, which takes others",
+              &Options::loading, &Set::bad_images)
+              .may_change(),
+          flag_by<Options>("--workers", "N", "threads of each rank that prepare batches",
+              read_workers,
+              [](const Options& options) { return written_value(options.loading.workers); })
+              .may_change()
+              .letter("-j")
+              .whole()
+              .from(0)
+              .to(256)
+              .or_word("auto")
+              .usually("auto: half of its cores, 0 for one core")}};
 }
 
 void read_precision(Options& options, const FlagSpec& flag, Text text) {
@@ -136,102 +127,92 @@ std::vector<std::string> precision_words() {
 }
 
 Group spreading_group() {
-  return {
-      "How to spread it",
+  return {"How to spread it",
       {flag("--parallel", "HOW", "{}", &Options::parallel)
-           .may_change()
-           .usually("serial; ddp if there is more than one rank"),
-       flag(
-           "--places", "N", "compute in N places of this process: equal sets of its cores",
-           &Options::places)
-           .may_change()
-           .from(1)
-           .usually("2 if HOW needs it"),
-       flag_by<Options>(
-           "--nproc-per-node", "N", "start N ranks on this machine; auto: as many as cores")
-           .for_launcher()
-           .usually(1),
-       flag_on(
-           "--sync-batch-norm", "batch norm layers see the batches of all ranks, for ddp",
-           &Options::sync_batch_norm),
-       flag("--batch-size", "N", "samples a step on each replica", &Options::batch_size)
-           .letter("-b")
-           .from(1),
-       flag_by<Options>(
-           "--precision", "P", "{}: bf16-mixed where the processor has it", read_precision,
-           [](const Options& options) { return written_value(options.precision); })
-           .one_of(precision_words()),
-       flag("--backend", "NAME", "{}", &Options::backend)
-           .may_change()
-           .one_of({"auto", "shm", "gloo"})}};
+              .may_change()
+              .usually("serial; ddp if there is more than one rank"),
+          flag("--places", "N", "compute in N places of this process: equal sets of its cores",
+              &Options::places)
+              .may_change()
+              .from(1)
+              .usually("2 if HOW needs it"),
+          flag_by<Options>(
+              "--nproc-per-node", "N", "start N ranks on this machine; auto: as many as cores")
+              .for_launcher()
+              .usually(1),
+          flag_on("--sync-batch-norm", "batch norm layers see the batches of all ranks, for ddp",
+              &Options::sync_batch_norm),
+          flag("--batch-size", "N", "samples a step on each replica", &Options::batch_size)
+              .letter("-b")
+              .from(1),
+          flag_by<Options>("--precision", "P", "{}: bf16-mixed where the processor has it",
+              read_precision,
+              [](const Options& options) { return written_value(options.precision); })
+              .one_of(precision_words()),
+          flag("--backend", "NAME", "{}", &Options::backend)
+              .may_change()
+              .one_of({"auto", "shm", "gloo"})}};
 }
 
 Group stages_group() {
   using Set = PipelineSettings;
   TrainOptions piped;
   piped.parallel = Parallel::kPp;
-  return {
-      "How to cut the model (mp, pp, ddp+mp, ddp+pp)",
+  return {"How to cut the model (mp, pp, ddp+mp, ddp+pp)",
       {flag("--stages", "N", "stages of each replica", &Options::pipeline, &Set::stages)
-           .may_change()
-           .from(1)
-           .usually("one on each rank or in each place"),
-       flag(
-           "--chunks", "N", "micro-batches of a batch, for pp and ddp+pp", &Options::pipeline,
-           &Set::chunks)
-           .may_change()
-           .from(1)
-           .usually(chunks_of(piped)),
-       flag("--schedule", "NAME", "{}", &Options::pipeline, &Set::schedule)
-           .may_change()
-           .usually(name_of(schedule_of(piped))),
-       flag(
-           "--stages-per-place", "N", "for interleaved and zero-bubble", &Options::pipeline,
-           &Set::stages_a_worker)
-           .may_change()
-           .from(1)
-           .usually("interleaved 2, else 1"),
-       flag(
-           "--balance", "BY", "what stages are made equal by: {}", &Options::pipeline,
-           &Set::balance)
-           .may_change()
-           .unless_usual(),
-       flag(
-           "--checkpoint", "WHEN", "compute activations again: {}", &Options::pipeline,
-           &Set::checkpoint)
-           .may_change()
-           .unless_usual(),
-       flag_on(
-           "--deferred-batch-norm", "running statistics follow the whole batch, not its parts",
-           &Options::pipeline, &Set::deferred_batch_norm)}};
+              .may_change()
+              .from(1)
+              .usually("one on each rank or in each place"),
+          flag("--chunks", "N", "micro-batches of a batch, for pp and ddp+pp", &Options::pipeline,
+              &Set::chunks)
+              .may_change()
+              .from(1)
+              .usually(chunks_of(piped)),
+          flag("--schedule", "NAME", "{}", &Options::pipeline, &Set::schedule)
+              .may_change()
+              .usually(name_of(schedule_of(piped))),
+          flag("--stages-per-place", "N", "for interleaved and zero-bubble", &Options::pipeline,
+              &Set::stages_a_worker)
+              .may_change()
+              .from(1)
+              .usually("interleaved 2, else 1"),
+          flag("--balance", "BY", "what stages are made equal by: {}", &Options::pipeline,
+              &Set::balance)
+              .may_change()
+              .unless_usual(),
+          flag("--checkpoint", "WHEN", "compute activations again: {}", &Options::pipeline,
+              &Set::checkpoint)
+              .may_change()
+              .unless_usual(),
+          flag_on("--deferred-batch-norm",
+              "running statistics follow the whole batch, not its parts", &Options::pipeline,
+              &Set::deferred_batch_norm)}};
 }
 
 Group limit_group() {
   using Set = TrainLimits;
   const TrainOptions usual;
-  return {
-      "How long (the first that is reached ends it)",
+  return {"How long (the first that is reached ends it)",
       {flag("--epochs", "N", "passes over the data", &Options::limits, &Set::epochs)
-           .may_change()
-           .from(1)
-           .usually(concat(*usual.limits.epochs, ", unless another limit is given")),
-       flag("--max-steps", "N", "optimizer steps", &Options::limits, &Set::steps)
-           .may_change()
-           .from(1),
-       flag_by<Options>(
-           "--max-time", "TIME", "of training, restarts included: 90s, 30m, 2h, 1h30m",
-           [](Options& options, const FlagSpec&, Text text) {
-             options.limits.seconds = parse_duration(text);
-           },
-           [](const Options& options) {
-             const auto& seconds = options.limits.seconds;
-             return seconds ? FlagValue(text_of(*seconds) + "s") : FlagValue();
-           })
-           .may_change(),
-       flag(
-           "--limit-train-batches", "N", "batches of an epoch, at most",
-           &Options::limit_train_batches)
-           .from(1)}};
+              .may_change()
+              .from(1)
+              .usually(concat(*usual.limits.epochs, ", unless another limit is given")),
+          flag("--max-steps", "N", "optimizer steps", &Options::limits, &Set::steps)
+              .may_change()
+              .from(1),
+          flag_by<Options>(
+              "--max-time", "TIME", "of training, restarts included: 90s, 30m, 2h, 1h30m",
+              [](Options& options, const FlagSpec&, Text text) {
+                options.limits.seconds = parse_duration(text);
+              },
+              [](const Options& options) {
+                const auto& seconds = options.limits.seconds;
+                return seconds ? FlagValue(text_of(*seconds) + "s") : FlagValue();
+              })
+              .may_change(),
+          flag("--limit-train-batches", "N", "batches of an epoch, at most",
+              &Options::limit_train_batches)
+              .from(1)}};
 }
 
 void read_resume(Options& options, const FlagSpec&, Text text) {
@@ -269,33 +250,29 @@ FlagValue written_overhead(const Options& options) {
 
 Group snapshot_group() {
   using Set = SnapshotSettings;
-  return {
-      "Snapshots",
-      {flag_by<Options>(
-           "--resume", "WHEN",
+  return {"Snapshots",
+      {flag_by<Options>("--resume", "WHEN",
            "auto: continue from the newest snapshot in --output; never; DIR: from that run or "
            "snapshot",
            read_resume, written_resume)
-           .may_change(),
-       flag_by<Options>(
-           "--snapshot-interval", "TIME", "500steps, 2epochs, 600s; none: only the last; never",
-           read_interval, written_interval)
-           .may_change()
-           .usually("chosen by the overhead"),
-       flag_by<Options>(
-           "--snapshot-overhead", "PERCENT",
-           "of the time; it chooses the interval, which is 30 s at least", read_overhead,
-           written_overhead)
-           .may_change(),
-       flag(
-           "--keep", "N", "newest snapshots to keep; the best one is kept as well",
-           &Options::snapshots, &Set::keep)
-           .may_change()
-           .from(1),
-       flag_on(
-           "--snapshot-required", "end the run, instead of a warning, when one cannot be written",
-           &Options::snapshots, &Set::required)
-           .may_change()}};
+              .may_change(),
+          flag_by<Options>("--snapshot-interval", "TIME",
+              "500steps, 2epochs, 600s; none: only the last; never", read_interval,
+              written_interval)
+              .may_change()
+              .usually("chosen by the overhead"),
+          flag_by<Options>("--snapshot-overhead", "PERCENT",
+              "of the time; it chooses the interval, which is 30 s at least", read_overhead,
+              written_overhead)
+              .may_change(),
+          flag("--keep", "N", "newest snapshots to keep; the best one is kept as well",
+              &Options::snapshots, &Set::keep)
+              .may_change()
+              .from(1),
+          flag_on("--snapshot-required",
+              "end the run, instead of a warning, when one cannot be written", &Options::snapshots,
+              &Set::required)
+              .may_change()}};
 }
 
 void read_val_interval(Options& options, const FlagSpec& flag, Text text) {
@@ -309,49 +286,47 @@ FlagValue written_val_interval(const Options& options) {
 }
 
 Group output_group() {
-  return {
-      "What it writes and shows",
-      {flag(
-           "--output", "DIR", "the run's folder: new, empty, or with --resume auto that of a run",
+  return {"What it writes and shows",
+      {flag("--output", "DIR", "the run's folder: new, empty, or with --resume auto that of a run",
            &Options::output)
-           .may_change()
-           .usually("runs/TIME-MODEL-HOW"),
-       flag_by<Options>(
-           "--val-interval", "N", "epochs between evaluations; 0: only at the end; or never",
-           read_val_interval, written_val_interval)
-           .may_change()
-           .whole()
-           .from(0)
-           .or_word("never"),
-       flag("--log-interval", "N", "steps between lines of metrics.jsonl", &Options::log_interval)
-           .may_change()
-           .from(1),
-       flag("--progress", "STYLE", "{}; auto: bar on a terminal", &Options::progress).may_change(),
-       flag_by<Options>("--dry-run", "", "check everything, print the plan, write nothing"),
-       flag_by<Options>("--json", "", "end stdout with the summary as one JSON object")}};
+              .may_change()
+              .usually("runs/TIME-MODEL-HOW"),
+          flag_by<Options>("--val-interval", "N",
+              "epochs between evaluations; 0: only at the end; or never", read_val_interval,
+              written_val_interval)
+              .may_change()
+              .whole()
+              .from(0)
+              .or_word("never"),
+          flag(
+              "--log-interval", "N", "steps between lines of metrics.jsonl", &Options::log_interval)
+              .may_change()
+              .from(1),
+          flag("--progress", "STYLE", "{}; auto: bar on a terminal", &Options::progress)
+              .may_change(),
+          flag_by<Options>("--dry-run", "", "check everything, print the plan, write nothing"),
+          flag_by<Options>("--json", "", "end stdout with the summary as one JSON object")}};
 }
 
 // The launcher takes these out before a rank sees them.
 Group launch_group() {
-  return {
-      "How ranks are started",
+  return {"How ranks are started",
       {flag_by<Options>("--log-dir", "DIR", "an empty folder for the other ranks' output")
-           .for_launcher(),
-       flag_by<Options>(
-           "--max-restarts", "N",
-           "starts of all ranks again, from the newest snapshot, when one dies")
-           .whole()
-           .from(0)
-           .to(1'000'000)
-           .usually("3; one rank: 0")
-           .for_launcher(),
-       flag_by<Options>("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL")
-           .real()
-           .from(0)
-           .to(1e6)
-           .usually(30)
-           .for_launcher(),
-       flag_by<Options>("--no-pin", "", "let each rank use all cores").for_launcher()}};
+              .for_launcher(),
+          flag_by<Options>("--max-restarts", "N",
+              "starts of all ranks again, from the newest snapshot, when one dies")
+              .whole()
+              .from(0)
+              .to(1'000'000)
+              .usually("3; one rank: 0")
+              .for_launcher(),
+          flag_by<Options>("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL")
+              .real()
+              .from(0)
+              .to(1e6)
+              .usually(30)
+              .for_launcher(),
+          flag_by<Options>("--no-pin", "", "let each rank use all cores").for_launcher()}};
 }
 
 }  // namespace
@@ -359,12 +334,12 @@ Group launch_group() {
 const FlagTable<TrainOptions>& train_flags() {
   static const FlagTable<TrainOptions> table(
       {.verb = "train",
-       .usage = "lockstep train [flags]",
-       .description = "Trains a model on labelled images, on one rank or on several.\n",
-       .footer = kExamples},
+          .usage = "lockstep train [flags]",
+          .description = "Trains a model on labelled images, on one rank or on several.\n",
+          .footer = kExamples},
       {model_group(), image_group(), spreading_group(), stages_group(), launch_group(),
-       optimizer_group(), rate_group(), average_group(), limit_group(), snapshot_group(),
-       output_group()});
+          optimizer_group(), rate_group(), average_group(), limit_group(), snapshot_group(),
+          output_group()});
   return table;
 }
 

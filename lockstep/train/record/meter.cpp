@@ -24,8 +24,7 @@ void Meter::restart() {
 }
 
 MeterReading Meter::part() const {
-  return {
-      .steps = steps_,
+  return {.steps = steps_,
       .samples = samples_,
       .loss_sum = loss_sum_.item<double>(),
       .seconds = seconds_before_ + watch_.seconds(),
@@ -51,8 +50,7 @@ MeterReading Meter::read(double comm_seconds) {
   sums[0].copy_(loss_sum_);
   sums[1].fill_(samples_);
   world_.all_reduce(sums).wait();
-  const MeterReading reading{
-      .steps = steps_,
+  const MeterReading reading{.steps = steps_,
       .samples = sums[1].item<std::int64_t>(),
       .loss_sum = sums[0].item<double>(),
       .seconds = seconds_before_ + watch_.seconds(),
@@ -64,9 +62,8 @@ MeterReading Meter::read(double comm_seconds) {
 }
 
 torch::Tensor packed(const MeterReading& part) {
-  return at::tensor(
-      {static_cast<double>(part.steps), static_cast<double>(part.samples), part.loss_sum,
-       part.seconds, part.data_seconds},
+  return at::tensor({static_cast<double>(part.steps), static_cast<double>(part.samples),
+                        part.loss_sum, part.seconds, part.data_seconds},
       torch::kDouble);
 }
 
@@ -76,8 +73,7 @@ MeterReading unpacked(const torch::Tensor& numbers) {
   std::array<double, 5> values{};
   std::copy_n(numbers.const_data_ptr<double>(), values.size(), values.begin());
   const auto [steps, samples, loss_sum, seconds, data_seconds] = values;
-  return {
-      .steps = static_cast<std::int64_t>(steps),
+  return {.steps = static_cast<std::int64_t>(steps),
       .samples = static_cast<std::int64_t>(samples),
       .loss_sum = loss_sum,
       .seconds = seconds,

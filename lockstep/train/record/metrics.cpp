@@ -6,12 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <system_error>
-#include <utility>
-
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -105,9 +104,8 @@ int last_restart(const std::string& text) {
 
 MetricsLog::MetricsLog(const std::string& path, bool goes_on)
     : path_(path),
-      file_(::open(
-          path.c_str(), (goes_on ? O_RDWR : O_WRONLY | O_EXCL) | O_CREAT | O_APPEND | O_CLOEXEC,
-          0644)) {
+      file_(::open(path.c_str(),
+          (goes_on ? O_RDWR : O_WRONLY | O_EXCL) | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (!file_) throw_errno("metrics: cannot create", path_);
   if (!goes_on) return;
   const std::string tail = tail_of(file_);
@@ -121,8 +119,7 @@ void MetricsLog::append(const MetricRecord& record) {
   waiting_ += json_line(record, utc_now()) + "\n";
   const int error = write_waiting();
   if (error == 0 || waited) return;
-  warning_ = concat(
-      path_, ": ", std::generic_category().message(error),
+  warning_ = concat(path_, ": ", std::generic_category().message(error),
       "; training goes on, and the lines wait in memory until the disk takes them");
 }
 

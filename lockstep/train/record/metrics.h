@@ -27,10 +27,8 @@ struct ScoreName {
 
 /// All members of Scores, in the order of the files. Writers and readers of metrics.jsonl,
 /// summary.json and state.json, and the tables of a run, go through them.
-inline constexpr ScoreName kScores[] = {
-    {"loss", "loss", &Scores::loss},
-    {"accuracy", "accuracy", &Scores::top1},
-    {"accuracy5", "top-5", &Scores::top5}};
+inline constexpr ScoreName kScores[] = {{"loss", "loss", &Scores::loss},
+    {"accuracy", "accuracy", &Scores::top1}, {"accuracy5", "top-5", &Scores::top5}};
 
 /// A line of metrics.jsonl; what was not measured is absent here and `null` there.
 struct MetricRecord {
@@ -56,10 +54,10 @@ struct RateName {
   bool is_null_if_absent = true;
 };
 
-inline constexpr RateName kRates[] = {
-    {"lr", &MetricRecord::lr},           {"samples_per_s", &MetricRecord::samples_per_s},
-    {"step_ms", &MetricRecord::step_ms}, {"data_ms", &MetricRecord::data_ms},
-    {"comm_ms", &MetricRecord::comm_ms}, {"loss_scale", &MetricRecord::loss_scale, false}};
+inline constexpr RateName kRates[] = {{"lr", &MetricRecord::lr},
+    {"samples_per_s", &MetricRecord::samples_per_s}, {"step_ms", &MetricRecord::step_ms},
+    {"data_ms", &MetricRecord::data_ms}, {"comm_ms", &MetricRecord::comm_ms},
+    {"loss_scale", &MetricRecord::loss_scale, false}};
 
 /// Writes a record as one JSON object; a value that JSON cannot hold is `null` and named in
 /// `nonfinite`.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-
 #include <sys/ioctl.h>
 #include <unistd.h>
 

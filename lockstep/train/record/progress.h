@@ -66,8 +66,7 @@ class Progress {
   void warn(const std::string& text);
 
   /// Begins an epoch of this many steps, of which some were made before the run was resumed.
-  void begin_epoch(
-      std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps,
+  void begin_epoch(std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps,
       std::int64_t made = 0);
 
   /// Sets how much training is left after this epoch's steps, for the remaining time.

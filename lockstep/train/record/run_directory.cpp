@@ -1,9 +1,8 @@
 #include "lockstep/train/record/run_directory.h"
 
 #include <cerrno>
-#include <filesystem>
-
 #include <fcntl.h>
+#include <filesystem>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
@@ -45,8 +44,7 @@ void check_run_directory(const std::string& path, const ResumeSettings& resume) 
   check(std::filesystem::is_directory(path), "train: --output is not a folder: ", path);
   if (holds_run(path) && continues(path, resume)) return;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    check(
-        entry.path().filename() == "logs", "train: --output holds files already: ", path, " (",
+    check(entry.path().filename() == "logs", "train: --output holds files already: ", path, " (",
         entry.path().filename().string(),
         "); name a new or empty folder, or leave --output out; --resume auto goes on with a run");
   }
@@ -88,8 +86,7 @@ std::string shell_text(const std::vector<std::string>& arguments) {
   return line;
 }
 
-RunRecorder::RunRecorder(
-    const TrainOptions& options, const std::vector<std::string>& command,
+RunRecorder::RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
     const std::string& environment_json)
     : directory_(options.output, options.resume),
       metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {

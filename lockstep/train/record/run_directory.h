@@ -53,8 +53,7 @@ class RunRecorder {
  public:
   /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
   /// metrics.jsonl; or goes on with the run that it holds, if the options say so.
-  RunRecorder(
-      const TrainOptions& options, const std::vector<std::string>& command,
+  RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
       const std::string& environment_json);
 
   /// Returns the path of a file in the folder.

@@ -2,9 +2,8 @@
 
 #include <cmath>
 #include <fstream>
-#include <thread>
-
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
@@ -28,9 +27,8 @@ std::optional<ProgressPage> page_of(const ProcessGroup& world) {
 
 }  // namespace
 
-RunLog::RunLog(
-    const TrainOptions& options, const ProcessGroup& world, const std::vector<std::string>& command,
-    const Datasets& data)
+RunLog::RunLog(const TrainOptions& options, const ProcessGroup& world,
+    const std::vector<std::string>& command, const Datasets& data)
     : page_(page_of(world)),
       bad_images_(data.folders),
       progress_(world.rank() == 0 ? options.progress : ProgressStyle::kNone) {
@@ -71,8 +69,7 @@ std::optional<std::string> slow_loader_warning(const MeterReading& reading, int 
   const double share = reading.data_seconds / reading.seconds;
   const double wait = reading.data_seconds / static_cast<double>(reading.steps);
   if (!(share >= kWorthAWarning) || wait < kShortestWaitSeconds) return std::nullopt;
-  return concat(
-      "steps wait for images: ", std::lround(100 * share), " % of their time (data_ms ",
+  return concat("steps wait for images: ", std::lround(100 * share), " % of their time (data_ms ",
       std::lround(1e3 * wait), "), with --workers ", workers,
       "; more of them help if cores are idle, else a cheaper --augment or smaller images");
 }
@@ -122,16 +119,10 @@ std::string host_name() {
 }  // namespace
 
 std::string environment_report(const ProcessGroup& world) {
-  const nlohmann::ordered_json report = {
-      {"v", 1},
-      {"lockstep", LOCKSTEP_VERSION},
-      {"libtorch", TORCH_VERSION},
-      {"compiler", __VERSION__},
-      {"host", host_name()},
-      {"cpu", processor_name()},
-      {"cores", std::thread::hardware_concurrency()},
-      {"world_size", world.size()},
-      {"backend", world.backend_name()},
+  const nlohmann::ordered_json report = {{"v", 1}, {"lockstep", LOCKSTEP_VERSION},
+      {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()},
+      {"cpu", processor_name()}, {"cores", std::thread::hardware_concurrency()},
+      {"world_size", world.size()}, {"backend", world.backend_name()},
       {"threads", at::get_num_threads()}};
   return report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -38,8 +38,7 @@ class BadImageWatch {
 class RunLog {
  public:
   /// Makes the run's folder on rank 0; `command` is what command.txt shall say.
-  RunLog(
-      const TrainOptions& options, const ProcessGroup& world,
+  RunLog(const TrainOptions& options, const ProcessGroup& world,
       const std::vector<std::string>& command, const Datasets& data);
 
   Progress& progress() { return progress_; }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
@@ -47,10 +46,9 @@ void add_scores(
     std::vector<Column>& columns, const std::string& set, Scores EpochSummary::*scores) {
   for (const ScoreName& score : kScores) {
     const bool always = scores == &EpochSummary::val && score.value != &Scores::top5;
-    columns.push_back(
-        {set + " " + score.title, "%.4f",
-         [=, value = score.value](const EpochSummary& epoch) { return epoch.*scores.*value; },
-         always});
+    columns.push_back({set + " " + score.title, "%.4f",
+        [=, value = score.value](const EpochSummary& epoch) { return epoch.*scores.*value; },
+        always});
   }
 }
 
@@ -81,9 +79,7 @@ Json json_number(const std::optional<double>& value) {
 }
 
 Json json_of(const EpochSummary& epoch) {
-  Json object = {
-      {"epoch", epoch.epoch},
-      {"train_seconds", json_number(epoch.train_seconds)},
+  Json object = {{"epoch", epoch.epoch}, {"train_seconds", json_number(epoch.train_seconds)},
       {"train_loss", json_number(epoch.train_loss)}};
   put_scores(object, "val_", epoch.val);
   put_scores(object, "ema_", epoch.ema);
@@ -100,34 +96,22 @@ Scores read_scores(const JsonFields& fields, const std::string& prefix) {
 }
 
 std::string to_json(const RunSummary& summary) {
-  Json object = {
-      {"v", 1},
-      {"model", summary.model},
-      {"data", summary.data},
-      {"parallel", summary.parallel},
-      {"world_size", summary.world_size},
-      {"stages", summary.stages},
-      {"chunks", summary.chunks},
-      {"batch_size", summary.batch_size},
-      {"precision", summary.precision},
-      {"epochs", Json::array()},
-      {"eval_metric", summary.eval_metric},
-      {"best", best_json(summary.best)}};
+  Json object = {{"v", 1}, {"model", summary.model}, {"data", summary.data},
+      {"parallel", summary.parallel}, {"world_size", summary.world_size},
+      {"stages", summary.stages}, {"chunks", summary.chunks}, {"batch_size", summary.batch_size},
+      {"precision", summary.precision}, {"epochs", Json::array()},
+      {"eval_metric", summary.eval_metric}, {"best", best_json(summary.best)}};
   for (const auto& epoch : summary.epochs) object["epochs"].push_back(json_of(epoch));
   put_scores(object, "test_", summary.test);
-  object.update(
-      {{"steps", summary.steps},
-       {"skipped_steps", summary.skipped_steps},
-       {"bad_images", summary.bad_images},
-       {"stopped_by", summary.stopped_by},
-       {"parameters_hash", summary.parameters_hash},
-       {"resumed_from", text_or_null(summary.resumed_from)},
-       {"restarts", summary.restarts},
-       {"recovery_seconds", json_number(summary.recovery_seconds)},
-       {"snapshot", text_or_null(summary.snapshot)},
-       {"peak_memory_bytes",
-        summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
-       {"exit", summary.exit}});
+  object.update({{"steps", summary.steps}, {"skipped_steps", summary.skipped_steps},
+      {"bad_images", summary.bad_images}, {"stopped_by", summary.stopped_by},
+      {"parameters_hash", summary.parameters_hash},
+      {"resumed_from", text_or_null(summary.resumed_from)}, {"restarts", summary.restarts},
+      {"recovery_seconds", json_number(summary.recovery_seconds)},
+      {"snapshot", text_or_null(summary.snapshot)},
+      {"peak_memory_bytes",
+          summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
+      {"exit", summary.exit}});
   if (!summary.precision_asked.empty()) object["precision_asked"] = summary.precision_asked;
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -1,12 +1,11 @@
 #include "lockstep/train/snapshot/background_thread.h"
 
 #include <ctime>
-#include <utility>
-
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utility>
 
 namespace lockstep {
 namespace {

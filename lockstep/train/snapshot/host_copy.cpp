@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
-#include <utility>
-#include <vector>
-
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -59,8 +58,7 @@ void HostCopy::lay_out(const std::vector<nn::NamedTensors>& lists) {
   for (std::size_t list = 0; list < lists.size(); ++list) {
     for (const auto& item : lists[list]) {
       const auto type = nn::element_type_of(item.value().scalar_type());
-      check(
-          type && safetensors_name(*type) && item.value().layout() == torch::kStrided,
+      check(type && safetensors_name(*type) && item.value().layout() == torch::kStrided,
           "HostCopy: ", item.key(), " has a type that files of tensors do not have: ",
           c10::toString(item.value().scalar_type()));
       torch::Tensor source = item.value().detach();
@@ -126,8 +124,7 @@ void HostCopy::copy_from_devices() {
   auto* const base = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr());
   for (const Piece& piece : pieces_) {
     if (piece.source.is_cpu()) continue;
-    const auto target = at::from_blob(
-        base + piece.offset, piece.shape, piece.strides,
+    const auto target = at::from_blob(base + piece.offset, piece.shape, piece.strides,
         torch::dtype(piece.source.scalar_type()).pinned_memory(true));
     target.copy_(piece.source, /*non_blocking=*/true);
     devices.emplace(piece.source.device().type(), piece.source.device().index());
@@ -212,8 +209,7 @@ void copy_all(std::uint8_t*& to, const std::uint8_t* from, std::span<const Dimen
 
 }  // namespace
 
-void copy_row_major(
-    std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
+void copy_row_major(std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
     std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
     std::size_t element_bytes) {
   if (to.empty()) return;

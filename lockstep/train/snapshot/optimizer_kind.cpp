@@ -3,9 +3,8 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
-#include <utility>
-
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include <ATen/ops/full.h>
 #include <torch/optim/adagrad.h>
@@ -161,8 +160,7 @@ class KindOf final : public OptimizerStateKind {
 
   Values values(const OptimizerParamState& state) const override {
     const auto* const own = dynamic_cast<const State*>(&state);
-    check(
-        own != nullptr, "optimizer_state: the optimizer has the options of ", name(),
+    check(own != nullptr, "optimizer_state: the optimizer has the options of ", name(),
         " and a state of its own; it cannot be saved by name");
     Values values;
     Fields::each_tensor(*own, [&](const char* value_name, const Tensor& value) {
@@ -214,9 +212,9 @@ const OptimizerStateKind* kind_if(const OptimizerOptions& options) {
 
 const OptimizerStateKind& optimizer_kind(const torch::optim::Optimizer& optimizer) {
   const OptimizerOptions& options = optimizer.defaults();
-  const std::array kinds{
-      kind_if<SgdFields>(options), kind_if<PlainAdamFields>(options), kind_if<AdamWFields>(options),
-      kind_if<AdagradFields>(options), kind_if<RmspropFields>(options)};
+  const std::array kinds{kind_if<SgdFields>(options), kind_if<PlainAdamFields>(options),
+      kind_if<AdamWFields>(options), kind_if<AdagradFields>(options),
+      kind_if<RmspropFields>(options)};
   for (const OptimizerStateKind* kind : kinds) {
     if (kind != nullptr) return *kind;
   }

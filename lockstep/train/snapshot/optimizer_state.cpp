@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
@@ -40,8 +39,7 @@ struct Parameter {
 std::string name_of(
     const Tensor& tensor, const std::unordered_map<const void*, std::string>& names) {
   const auto found = names.find(tensor.unsafeGetTensorImpl());
-  check(
-      found != names.end(), "optimizer_state: the optimizer has a parameter ",
+  check(found != names.end(), "optimizer_state: the optimizer has a parameter ",
       type_and_shape(tensor),
       " that the module does not have; pass the module that the optimizer was made for");
   return found->second;
@@ -63,8 +61,7 @@ std::vector<Parameter> parameters_of(const Optimizer& optimizer, const nn::Named
   return parameters;
 }
 
-std::string options_text(
-    const OptimizerStateKind& kind, const Optimizer& optimizer,
+std::string options_text(const OptimizerStateKind& kind, const Optimizer& optimizer,
     const std::vector<Parameter>& parameters) {
   json groups = json::array();
   for (const auto& group : optimizer.param_groups()) {
@@ -104,8 +101,7 @@ SavedOptions read_saved_options(const std::string& text) {
 /// Compares a saved state with an optimizer, and holds what this would be given.
 class Restoring {
  public:
-  Restoring(
-      Optimizer& optimizer, const nn::NamedTensors& named, const OptimizerState& state,
+  Restoring(Optimizer& optimizer, const nn::NamedTensors& named, const OptimizerState& state,
       Others others)
       : optimizer_(optimizer),
         kind_(optimizer_kind(optimizer)),
@@ -236,8 +232,7 @@ OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensor
     const auto found = optimizer.state().find(parameter.tensor.unsafeGetTensorImpl());
     if (!parameter.is_own || found == optimizer.state().end()) continue;
     for (const auto& [name, value] : kind.values(*found->second)) {
-      check(
-          value.layout() == torch::kStrided, "optimizer_state: ", parameter.name, "/", name,
+      check(value.layout() == torch::kStrided, "optimizer_state: ", parameter.name, "/", name,
           " is sparse, which files of tensors are not; use an optimizer without momentum for it");
       state.tensors.insert(parameter.name + "/" + name, value);
     }
@@ -245,9 +240,8 @@ OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensor
   return state;
 }
 
-void restore_optimizer(
-    Optimizer& optimizer, const nn::NamedTensors& named, const OptimizerState& state,
-    Others others) {
+void restore_optimizer(Optimizer& optimizer, const nn::NamedTensors& named,
+    const OptimizerState& state, Others others) {
   const torch::NoGradGuard no_gradients;
   Restoring restoring(optimizer, named, state, others);
   if (!restoring.differences().empty()) {

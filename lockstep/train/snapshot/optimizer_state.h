@@ -37,9 +37,8 @@ OptimizerState optimizer_state(
 ///
 /// Nothing is left out: what is missing, unexpected or of another type or shape is a DataError that
 /// lists all of it, and the optimizer is as it was. Not a collective.
-void restore_optimizer(
-    torch::optim::Optimizer& optimizer, const nn::NamedTensors& named, const OptimizerState& state,
-    Others others = Others::kRefused);
+void restore_optimizer(torch::optim::Optimizer& optimizer, const nn::NamedTensors& named,
+    const OptimizerState& state, Others others = Others::kRefused);
 
 /// Joins what several owners wrote.
 OptimizerState joined(const std::vector<OptimizerState>& parts);

@@ -53,8 +53,7 @@ std::vector<torch::Device> restore_random_state(
     try {
       generator.set_state(saved->clone());
     } catch (const c10::Error& error) {
-      throw DataError(concat(
-          "restore_random_state: ", name_of(device),
+      throw DataError(concat("restore_random_state: ", name_of(device),
           " is no state of this LibTorch's generator: ", error.what_without_backtrace()));
     }
   }

@@ -16,9 +16,8 @@ enum class Others {
 ///
 /// What is missing, unexpected or of another type or shape is a DataError that begins with `what`
 /// and lists all of it; nothing was changed then.
-void restore_tensors(
-    const nn::NamedTensors& target, const nn::NamedTensors& saved, const std::string& what,
-    Others others = Others::kRefused);
+void restore_tensors(const nn::NamedTensors& target, const nn::NamedTensors& saved,
+    const std::string& what, Others others = Others::kRefused);
 
 /// Returns `float32 (2, 3)`.
 std::string type_and_shape(const torch::Tensor& tensor);

@@ -1,11 +1,10 @@
 #include "lockstep/train/snapshot/snapshot.h"
 
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
@@ -27,14 +26,8 @@ constexpr const char* kKind = "library";  // as opposed to those of `lockstep tr
 
 std::string state_text(const SnapshotMoment& moment, std::int64_t step, int ranks) {
   const auto scaler = moment.scaler ? moment.scaler->state() : std::nullopt;
-  const json state{
-      {"v", 1},
-      {"kind", kKind},
-      {"epoch", moment.epoch},
-      {"step", step},
-      {"world_size", ranks},
-      {"scaler", json(json_of(scaler))},
-      {"values", moment.values}};
+  const json state{{"v", 1}, {"kind", kKind}, {"epoch", moment.epoch}, {"step", step},
+      {"world_size", ranks}, {"scaler", json(json_of(scaler))}, {"values", moment.values}};
   try {
     return state.dump(2) + "\n";
   } catch (const json::type_error&) {
@@ -58,20 +51,18 @@ State read_state(const SnapshotReader& reader) {
         file +
         ": another program saved this, such as `lockstep train`, which continues it with "
         "--resume; choose another folder for this run");
-  return {
-      .position = {fields.count("epoch"), fields.count("step")},
+  return {.position = {fields.count("epoch"), fields.count("step")},
       .scaler = read_scaler(fields),
       .values = fields.text_map("values")};
 }
 
-void restore_scaler(
-    const std::optional<nn::GradScalerState>& saved, nn::GradScaler* scaler,
+void restore_scaler(const std::optional<nn::GradScalerState>& saved, nn::GradScaler* scaler,
     const std::string& path) {
   const bool is_wanted = scaler != nullptr && scaler->is_enabled();
   if (saved.has_value() != is_wanted) {
-    throw DataError(concat(
-        path, saved ? ": was saved with a GradScaler: pass it to load()"
-                    : ": was saved without a GradScaler: do not pass one to load()"));
+    throw DataError(
+        concat(path, saved ? ": was saved with a GradScaler: pass it to load()"
+                           : ": was saved without a GradScaler: do not pass one to load()"));
   }
   if (saved) scaler->load(saved);
 }
@@ -128,30 +119,25 @@ SnapshotPosition Snapshot::load(
     restore_random_state(own, devices_of(module));
   values_ = state.values;
   last_step_ = state.position.step;
-  say(world_, concat(
-                  choice.path.string(), ": goes on with epoch ", state.position.epoch, ", step ",
+  say(world_, concat(choice.path.string(), ": goes on with epoch ", state.position.epoch, ", step ",
                   state.position.step));
   return state.position;
 }
 
-void Snapshot::save(
-    const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
+void Snapshot::save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
     const SnapshotMoment& moment) {
-  check(
-      last_step_.has_value(),
+  check(last_step_.has_value(),
       "Snapshot::save: call load() first, or this run could be mixed up with an earlier one in ",
       run_.string());
   const std::int64_t step = moment.step.value_or(*last_step_ + 1);
-  check(
-      step >= *last_step_, "Snapshot::save: steps cannot fall, the highest is the newest: ", step,
+  check(step >= *last_step_, "Snapshot::save: steps cannot fall, the highest is the newest: ", step,
       " after ", *last_step_);
   const auto named = nn::named_state(module);
   const bool is_sharded = dynamic_cast<const ShardedOptimizer*>(&optimizer) != nullptr;
-  const auto names = snapshot_file_names(
-      {.rank = world_.rank(),
-       .replica = world_.rank(),
-       .ranks = world_.size(),
-       .sharded_optimizer = is_sharded});
+  const auto names = snapshot_file_names({.rank = world_.rank(),
+      .replica = world_.rank(),
+      .ranks = world_.size(),
+      .sharded_optimizer = is_sharded});
   SnapshotPart part{.best = moment.best};
   if (!names.model.empty()) part.files[names.model] = {.tensors = named};
   if (!names.optimizer.empty())

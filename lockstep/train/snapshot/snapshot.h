@@ -65,8 +65,7 @@ class Snapshot {
   /// A snapshot of another model or optimizer is a DataError that lists the differences. Ranks
   /// beyond those that saved keep the generators that they have. A scaler must be passed if, and
   /// only if, one was saved.
-  SnapshotPosition load(
-      torch::nn::Module& module, torch::optim::Optimizer& optimizer,
+  SnapshotPosition load(torch::nn::Module& module, torch::optim::Optimizer& optimizer,
       nn::GradScaler* scaler = nullptr);
 
   /// Returns SnapshotMoment::values of the snapshot that load() took.
@@ -74,8 +73,7 @@ class Snapshot {
 
   /// Copies everything and returns; training may go on while it is written. Waits for the one
   /// before first. Between optimizer steps, a collective.
-  void save(
-      const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
+  void save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
       const SnapshotMoment& moment);
 
   /// Waits until the last one is durable, and warns if it is not. A collective. The destructor

@@ -1,10 +1,9 @@
 #include "lockstep/train/snapshot/snapshot_choice.h"
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
-
-#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"

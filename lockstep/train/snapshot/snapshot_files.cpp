@@ -4,10 +4,9 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -33,8 +32,7 @@ std::optional<int> number_of(std::string_view digits) {
 }  // namespace
 
 std::string snapshot_file_name(const std::string& group, int part, int parts) {
-  check(
-      part >= 0 && part < parts, "snapshot_file_name: there is no part ", part, " of ", parts,
+  check(part >= 0 && part < parts, "snapshot_file_name: there is no part ", part, " of ", parts,
       " of ", group);
   if (parts == 1) return concat(group, kEnding);
   return concat(group, '-', five_digits(part + 1), "-of-", five_digits(parts), kEnding);
@@ -97,12 +95,8 @@ WrittenFile written_file(SnapshotFile file, std::span<const TensorEntry> entries
 std::string to_json(std::span<const WrittenFile> files) {
   json list = json::array();
   for (const auto& [file, tensors, tensor_bytes] : files) {
-    list.push_back(
-        {{"name", file.name},
-         {"bytes", file.bytes},
-         {"sha256", file.sha256},
-         {"tensors", tensors},
-         {"tensor_bytes", tensor_bytes}});
+    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256},
+        {"tensors", tensors}, {"tensor_bytes", tensor_bytes}});
   }
   return list.dump();
 }
@@ -115,14 +109,12 @@ std::optional<std::vector<WrittenFile>> read_written_files(const std::filesystem
   if (entries.is_discarded()) return std::nullopt;  // its writer is in the middle of it
   std::vector<WrittenFile> files;
   for (const json& entry : entries) {
-    SnapshotFile file{
-        .name = entry.at("name").get<std::string>(),
+    SnapshotFile file{.name = entry.at("name").get<std::string>(),
         .bytes = entry.at("bytes").get<std::uint64_t>(),
         .sha256 = entry.at("sha256").get<std::string>()};
-    files.push_back(
-        {.file = std::move(file),
-         .tensors = entry.at("tensors").get<std::vector<std::string>>(),
-         .tensor_bytes = entry.at("tensor_bytes").get<std::uint64_t>()});
+    files.push_back({.file = std::move(file),
+        .tensors = entry.at("tensors").get<std::vector<std::string>>(),
+        .tensor_bytes = entry.at("tensor_bytes").get<std::uint64_t>()});
   }
   return files;
 }

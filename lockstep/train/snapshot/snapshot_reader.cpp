@@ -40,8 +40,7 @@ void add_tensors(const TensorFile& file, const std::string& name, nn::NamedTenso
     if (tensors.contains(entry.name))
       throw DataError(concat(name, ": the tensor ", entry.name, " is in another part, too"));
     if (!nn::scalar_type_of(entry.type)) {
-      throw DataError(concat(
-          name, ": the tensor ", entry.name,
+      throw DataError(concat(name, ": the tensor ", entry.name,
           " has a type that LibTorch lacks: ", torch_name(entry.type)));
     }
     tensors.insert(entry.name, tensor_of(entry, file));
@@ -74,9 +73,8 @@ std::vector<std::string> SnapshotReader::parts_of(const std::string& group) cons
     parts.push_back(file);
   }
   if (number && std::ssize(parts) != *number) {
-    throw DataError(concat(
-        path_.string(), ": ", group, " has ", *number, " parts, of which ", parts.size(),
-        " are there"));
+    throw DataError(concat(path_.string(), ": ", group, " has ", *number, " parts, of which ",
+        parts.size(), " are there"));
   }
   std::ranges::sort(parts);
   return parts;

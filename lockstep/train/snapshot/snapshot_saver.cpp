@@ -211,8 +211,7 @@ SnapshotReport SnapshotSaver::report() {
     if (const auto failure = thread_.take_failure()) note_failure(failure);
   }
   const double seconds = is_busy ? 0 : thread_.job_seconds();
-  return {
-      .busy = is_busy ? 1.0 : 0.0,
+  return {.busy = is_busy ? 1.0 : 0.0,
       .failed = failure_ ? 1.0 : 0.0,
       .stall_seconds = stall_seconds_,
       .background_seconds = seconds};

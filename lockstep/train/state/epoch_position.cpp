@@ -27,8 +27,7 @@ EpochBatches batches_left(const EpochRule& rule, const EpochPosition& position) 
       position.epoch_samples > 0 ? position.epoch_samples : epoch_samples(rule);
   const std::int64_t left = std::max<std::int64_t>(rule.samples - position.samples, 0);
   const std::int64_t to_take = std::max<std::int64_t>(taken - position.samples, 0);
-  return {
-      .samples = rounded_up(left, rule.replicas),
+  return {.samples = rounded_up(left, rule.replicas),
       .batch_size = rule.batch_size,
       .batches = rounded_up(to_take, rule.batch_size * rule.replicas),
       .batches_a_step = rule.batches_a_step};
@@ -55,8 +54,7 @@ StepPart step_part(const EpochBatches& epoch, std::int64_t number) {
   const std::int64_t end = first + std::min(epoch.batches_a_step, epoch.batches - first);
   const std::int64_t own = samples_before(epoch, number + 1) - samples_before(epoch, number);
   const std::int64_t all = samples_before(epoch, end) - samples_before(epoch, first);
-  return {
-      .share = static_cast<double>(own) / static_cast<double>(all),
+  return {.share = static_cast<double>(own) / static_cast<double>(all),
       .is_first = number == first,
       .is_last = number + 1 == end};
 }

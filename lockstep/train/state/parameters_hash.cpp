@@ -65,9 +65,8 @@ std::uint64_t hash_of_stages(
 
 }  // namespace
 
-std::string agreed_parameters_hash(
-    const std::vector<torch::Tensor>& parameters, const ProcessGroup& world,
-    const ProcessGroup& stages) {
+std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
+    const ProcessGroup& world, const ProcessGroup& stages) {
   const torch::Tensor own = at::empty({1}, torch::kLong);
   own.fill_(static_cast<std::int64_t>(hash_of_stages(parameters, stages)));
   const torch::Tensor all = at::empty({world.size()}, torch::kLong);
@@ -75,9 +74,8 @@ std::string agreed_parameters_hash(
   const auto* hashes = reinterpret_cast<const std::uint64_t*>(all.const_data_ptr<std::int64_t>());
   for (int rank = 1; rank < world.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;
-    throw Error(concat(
-        "train: the parameters of the ranks differ: hash ", hexadecimal(hashes[0]), " on rank 0, ",
-        hexadecimal(hashes[rank]), " on rank ", rank,
+    throw Error(concat("train: the parameters of the ranks differ: hash ", hexadecimal(hashes[0]),
+        " on rank 0, ", hexadecimal(hashes[rank]), " on rank ", rank,
         "; the results of this run cannot be trusted"));
   }
   return hexadecimal(hashes[0]);

@@ -24,8 +24,7 @@ std::string hexadecimal(std::uint64_t hash);
 /// Returns the hash of a model in hexadecimal once all replicas have shown the same; a difference
 /// is an Error that names ranks. Where the model is in stages, one after the other on the ranks of
 /// `stages`, the hash is that of the whole. A collective of both groups.
-std::string agreed_parameters_hash(
-    const std::vector<torch::Tensor>& parameters, const ProcessGroup& replicas,
-    const ProcessGroup& stages);
+std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
+    const ProcessGroup& replicas, const ProcessGroup& stages);
 
 }  // namespace lockstep

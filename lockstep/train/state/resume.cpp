@@ -78,11 +78,9 @@ void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
   for (const auto& entry : fs::directory_iterator(choice.path.parent_path())) {
     const auto step = step_of(entry.path().filename().string());
     const bool is_later = step && *step > choice.manifest.step;
-    const bool is_refused = std::ranges::any_of(choice.refused, [&](const auto& refusal) {
-      return refusal.name == entry.path().filename();
-    });
-    check(
-        !is_later || is_refused, "train: --resume: this run has a later snapshot, ",
+    const bool is_refused = std::ranges::any_of(choice.refused,
+        [&](const auto& refusal) { return refusal.name == entry.path().filename(); });
+    check(!is_later || is_refused, "train: --resume: this run has a later snapshot, ",
         entry.path().filename().string(),
         "; go on from that by --resume auto, or name another --output");
   }

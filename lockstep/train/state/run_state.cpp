@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <map>
-
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
@@ -27,29 +26,20 @@ Json epochs_json(const std::vector<EpochSummary>& epochs) {
 }
 
 Json plateau_json(const PlateauState& plateau) {
-  return {
-      {"lr", plateau.lr},
-      {"best", json_number(plateau.best)},
-      {"bad", plateau.bad},
+  return {{"lr", plateau.lr}, {"best", json_number(plateau.best)}, {"bad", plateau.bad},
       {"cooldown_left", plateau.cooldown_left}};
 }
 
 Json best_json_of(const RunState& state) {
   if (!state.best) return nullptr;
-  return {
-      {"epoch", state.best->epoch},
-      {"value", state.best->value},
+  return {{"epoch", state.best->epoch}, {"value", state.best->value},
       {"snapshot", state.best_snapshot}};
 }
 
 Json reading_json(const MeterReading& reading) {
-  return {
-      {"steps", reading.steps},
-      {"samples", reading.samples},
-      {"loss_sum", json_number(reading.loss_sum)},
-      {"seconds", reading.seconds},
-      {"data_seconds", reading.data_seconds},
-      {"comm_seconds", reading.comm_seconds}};
+  return {{"steps", reading.steps}, {"samples", reading.samples},
+      {"loss_sum", json_number(reading.loss_sum)}, {"seconds", reading.seconds},
+      {"data_seconds", reading.data_seconds}, {"comm_seconds", reading.comm_seconds}};
 }
 
 Json configuration_json(const Configuration& configuration) {
@@ -59,10 +49,7 @@ Json configuration_json(const Configuration& configuration) {
 }
 
 Json data_json(const DataIdentity& data) {
-  return {
-      {"name", data.name},
-      {"samples", data.samples},
-      {"classes", data.classes},
+  return {{"name", data.name}, {"samples", data.samples}, {"classes", data.classes},
       {"fingerprint", data.fingerprint}};
 }
 
@@ -74,29 +61,26 @@ std::optional<JsonFields> object_or_null(const JsonFields& fields, const char* k
 std::vector<EpochSummary> read_epochs(const JsonFields& fields) {
   std::vector<EpochSummary> epochs;
   for (const JsonFields& epoch : fields.objects("epochs"))
-    epochs.push_back(
-        {.epoch = epoch.count("epoch"),
-         .train_seconds = epoch.seconds("train_seconds"),
-         .train_loss = epoch.number_or_nan("train_loss"),
-         .val = read_scores(epoch, "val_"),
-         .ema = read_scores(epoch, "ema_"),
-         .validated = epoch.flag("validated"),
-         .samples = epoch.count("samples"),
-         .samples_per_s = epoch.number_or_nan("samples_per_s")});
+    epochs.push_back({.epoch = epoch.count("epoch"),
+        .train_seconds = epoch.seconds("train_seconds"),
+        .train_loss = epoch.number_or_nan("train_loss"),
+        .val = read_scores(epoch, "val_"),
+        .ema = read_scores(epoch, "ema_"),
+        .validated = epoch.flag("validated"),
+        .samples = epoch.count("samples"),
+        .samples_per_s = epoch.number_or_nan("samples_per_s")});
   return epochs;
 }
 
 PlateauState read_plateau(const JsonFields& fields) {
-  return {
-      .lr = fields.number("lr"),
+  return {.lr = fields.number("lr"),
       .best = fields.number_if("best"),
       .bad = fields.count("bad"),
       .cooldown_left = fields.count("cooldown_left")};
 }
 
 MeterReading read_meter(const JsonFields& fields) {
-  return {
-      .steps = fields.count("steps"),
+  return {.steps = fields.count("steps"),
       .samples = fields.count("samples"),
       .loss_sum = fields.number_or_nan("loss_sum"),
       .seconds = fields.seconds("seconds"),
@@ -112,8 +96,7 @@ Configuration read_configuration(const JsonFields& fields) {
 }
 
 DataIdentity read_data(const JsonFields& fields) {
-  return {
-      .name = fields.text("name"),
+  return {.name = fields.text("name"),
       .samples = fields.count("samples"),
       .classes = fields.count("classes"),
       .fingerprint = fields.text("fingerprint")};
@@ -130,8 +113,7 @@ std::vector<int> read_balance(const JsonFields& fields) {
 }
 
 RunSetup read_setup(const JsonFields& fields) {
-  return {
-      .seed = fields.count("seed"),
+  return {.seed = fields.count("seed"),
       .world_size = fields.small_count("world_size"),
       .replicas = fields.small_count("replicas"),
       .stages = fields.small_count("stages"),
@@ -144,31 +126,17 @@ RunSetup read_setup(const JsonFields& fields) {
 
 std::string to_json(const RunState& state) {
   const RunSetup& setup = state.setup;
-  const Json object = {
-      {"v", 1},
-      {"step", state.step},
-      {"epoch", state.position.epoch},
-      {"samples", state.position.samples},
-      {"epoch_samples", state.position.epoch_samples},
-      {"schedule_step", state.schedule_step},
-      {"seed", setup.seed},
-      {"world_size", setup.world_size},
-      {"replicas", setup.replicas},
-      {"stages", setup.stages},
-      {"balance", setup.balance},
-      {"config", configuration_json(setup.configuration)},
-      {"data", data_json(setup.data)},
-      {"scaler", json_of(state.scaler)},
-      {"plateau", plateau_json(state.plateau)},
-      {"ema_updates", state.ema_updates},
-      {"skipped_steps", state.skipped_steps},
-      {"elapsed", state.seconds.elapsed},
-      {"training_seconds", state.seconds.training},
-      {"epoch_seconds", state.seconds.epoch},
-      {"restarts", state.restarts},
-      {"best", best_json_of(state)},
-      {"epochs", epochs_json(state.epochs)},
-      {"epoch_total", reading_json(state.epoch_total)}};
+  const Json object = {{"v", 1}, {"step", state.step}, {"epoch", state.position.epoch},
+      {"samples", state.position.samples}, {"epoch_samples", state.position.epoch_samples},
+      {"schedule_step", state.schedule_step}, {"seed", setup.seed},
+      {"world_size", setup.world_size}, {"replicas", setup.replicas}, {"stages", setup.stages},
+      {"balance", setup.balance}, {"config", configuration_json(setup.configuration)},
+      {"data", data_json(setup.data)}, {"scaler", json_of(state.scaler)},
+      {"plateau", plateau_json(state.plateau)}, {"ema_updates", state.ema_updates},
+      {"skipped_steps", state.skipped_steps}, {"elapsed", state.seconds.elapsed},
+      {"training_seconds", state.seconds.training}, {"epoch_seconds", state.seconds.epoch},
+      {"restarts", state.restarts}, {"best", best_json_of(state)},
+      {"epochs", epochs_json(state.epochs)}, {"epoch_total", reading_json(state.epoch_total)}};
   // A folder's name may hold bytes that are not UTF-8.
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -177,22 +145,19 @@ RunState parse_run_state(std::string_view json, const std::string& file) {
   const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
   const JsonFields fields(object, file);
   if (fields.count("v") != 1) fields.refuse("v", "be 1, the version that this program reads");
-  RunState state{
-      .setup = read_setup(fields),
+  RunState state{.setup = read_setup(fields),
       .step = fields.count("step"),
-      .position =
-          {.epoch = fields.count("epoch", 1),
-           .samples = fields.count("samples"),
-           .epoch_samples = fields.count("epoch_samples")},
+      .position = {.epoch = fields.count("epoch", 1),
+          .samples = fields.count("samples"),
+          .epoch_samples = fields.count("epoch_samples")},
       .schedule_step = fields.count("schedule_step"),
       .scaler = read_scaler(fields),
       .plateau = read_plateau(fields.object("plateau")),
       .ema_updates = fields.count("ema_updates"),
       .skipped_steps = fields.count("skipped_steps"),
-      .seconds =
-          {.elapsed = fields.seconds("elapsed"),
-           .training = fields.seconds("training_seconds"),
-           .epoch = fields.seconds("epoch_seconds")},
+      .seconds = {.elapsed = fields.seconds("elapsed"),
+          .training = fields.seconds("training_seconds"),
+          .epoch = fields.seconds("epoch_seconds")},
       .restarts = fields.small_count("restarts"),
       .epochs = read_epochs(fields),
       .epoch_total = read_meter(fields.object("epoch_total"))};
@@ -205,19 +170,15 @@ RunState parse_run_state(std::string_view json, const std::string& file) {
 
 Json json_of(const std::optional<nn::GradScalerState>& scaler) {
   if (!scaler) return nullptr;
-  return {
-      {"scale", scaler->scale},
-      {"growth_factor", scaler->growth_factor},
-      {"backoff_factor", scaler->backoff_factor},
-      {"growth_interval", scaler->growth_interval},
+  return {{"scale", scaler->scale}, {"growth_factor", scaler->growth_factor},
+      {"backoff_factor", scaler->backoff_factor}, {"growth_interval", scaler->growth_interval},
       {"growth_tracker", scaler->growth_tracker}};
 }
 
 std::optional<nn::GradScalerState> read_scaler(const JsonFields& fields) {
   const auto scaler = object_or_null(fields, "scaler");
   if (!scaler) return std::nullopt;
-  return nn::GradScalerState{
-      .scale = scaler->number("scale"),
+  return nn::GradScalerState{.scale = scaler->number("scale"),
       .growth_factor = scaler->number("growth_factor"),
       .backoff_factor = scaler->number("backoff_factor"),
       .growth_interval = scaler->count("growth_interval"),

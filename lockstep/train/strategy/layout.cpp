@@ -16,18 +16,15 @@ bool is_staged(Parallel way) {
 // Flags that mean nothing for the way are refused: who gives them expects something of them.
 void check_flags_fit(const TrainOptions& options) {
   const std::string way = name_of(options.parallel);
-  check(
-      is_staged(options.parallel) || !options.pipeline.stages,
+  check(is_staged(options.parallel) || !options.pipeline.stages,
       "train: --stages cuts a model, and --parallel ", way,
       " does not; use mp, pp, ddp+mp or ddp+pp");
   const bool piped = options.parallel == Parallel::kPp || options.parallel == Parallel::kDdpPp;
-  check(
-      piped || (!options.pipeline.chunks && !options.pipeline.schedule),
+  check(piped || (!options.pipeline.chunks && !options.pipeline.schedule),
       "train: --chunks and --schedule are for --parallel pp and ddp+pp, not for ", way);
-  check(
-      is_staged(options.parallel) || (options.pipeline.balance == Balance::kTime &&
-                                      options.pipeline.checkpoint == Checkpoint::kNever &&
-                                      !options.pipeline.deferred_batch_norm),
+  check(is_staged(options.parallel) || (options.pipeline.balance == Balance::kTime &&
+                                           options.pipeline.checkpoint == Checkpoint::kNever &&
+                                           !options.pipeline.deferred_batch_norm),
       "train: --balance, --checkpoint and --deferred-batch-norm are for models that are cut into "
       "stages, not for --parallel ",
       way);
@@ -39,8 +36,7 @@ int stages_a_worker(const TrainOptions& options) {
 }
 
 void check_one_process(const TrainOptions& options, int world_size) {
-  check(
-      world_size == 1, "train: --parallel ", name_of(options.parallel),
+  check(world_size == 1, "train: --parallel ", name_of(options.parallel),
       " works in one process, but there are ", world_size,
       " ranks; use --parallel ddp, or --places instead of --nproc-per-node");
 }
@@ -52,8 +48,7 @@ Layout replicas_layout(const TrainOptions& options, int world_size) {
     layout.replicas = layout.places = options.places.value_or(2);
     return layout;
   }
-  check(
-      world_size == 1 || !options.places,
+  check(world_size == 1 || !options.places,
       "train: --parallel ddp has one replica a rank; with --nproc-per-node leave --places out");
   layout.thread_ranks = options.places.value_or(1);
   layout.replicas = world_size * layout.thread_ranks;
@@ -65,15 +60,13 @@ Layout one_pipeline(const TrainOptions& options, int world_size) {
   const int each = stages_a_worker(options);
   Layout layout;
   layout.stages_over_ranks = world_size > 1;
-  check(
-      world_size == 1 || !options.places, "train: --parallel ", name_of(options.parallel),
+  check(world_size == 1 || !options.places, "train: --parallel ", name_of(options.parallel),
       " has one stage a rank or one a place, not both: give --nproc-per-node or --places");
   const int asked = options.pipeline.stages.value_or(2 * each) / each;
   layout.workers = world_size > 1 ? world_size : options.places.value_or(asked);
   layout.stages = options.pipeline.stages.value_or(layout.workers * each);
   layout.places = layout.stages_over_ranks ? 1 : layout.workers;
-  check(
-      layout.workers >= 2, "train: --parallel ", name_of(options.parallel),
+  check(layout.workers >= 2, "train: --parallel ", name_of(options.parallel),
       " needs at least 2 places or ranks");
   return layout;
 }
@@ -87,28 +80,24 @@ Layout many_pipelines(const TrainOptions& options, int world_size) {
   check(layout.workers >= 2, "train: --stages must be at least 2 a replica: ", layout.stages);
   layout.stages_over_ranks = world_size > 1 && !options.places;
   if (layout.stages_over_ranks) {
-    check(
-        world_size % layout.workers == 0, "train: ", world_size,
+    check(world_size % layout.workers == 0, "train: ", world_size,
         " ranks cannot be divided into pipelines of ", layout.workers,
         "; start a multiple of it, or change --stages");
     layout.replicas = world_size / layout.workers;
   } else if (world_size > 1) {
     layout.places = *options.places;
     layout.replicas = world_size;
-    check(
-        layout.places == layout.workers, "train: each of the ", world_size,
+    check(layout.places == layout.workers, "train: each of the ", world_size,
         " ranks has a pipeline of ", layout.workers, " places; --places is ", layout.places);
   } else {
     const int places = options.places.value_or(2 * layout.workers);
-    check(
-        places % layout.workers == 0, "train: ", places,
+    check(places % layout.workers == 0, "train: ", places,
         " places cannot be divided into pipelines of ", layout.workers,
         "; give a multiple of it, or change --stages");
     layout.replicas = layout.thread_ranks = places / layout.workers;
     layout.places = layout.workers;
   }
-  check(
-      layout.replicas >= 2, "train: --parallel ", name_of(options.parallel),
+  check(layout.replicas >= 2, "train: --parallel ", name_of(options.parallel),
       " needs two replicas at least, there is one; start more ranks or places, or leave ddp+ out");
   return layout;
 }
@@ -155,19 +144,15 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
   check(options.places.value_or(1) >= 1, "train: --places must be at least 1: ", *options.places);
   const bool replicated =
       options.parallel == Parallel::kDdp || is_replicated_stages(options.parallel);
-  check(
-      replicated || !options.optimizer.sharded,
+  check(replicated || !options.optimizer.sharded,
       "train: --shard-optimizer divides the optimizer among replicas that are ranks; --parallel ",
       name_of(options.parallel), " has none");
-  check(
-      options.parallel == Parallel::kDdp || !options.sync_batch_norm,
+  check(options.parallel == Parallel::kDdp || !options.sync_batch_norm,
       "train: --sync-batch-norm is for --parallel ddp, not for ", name_of(options.parallel));
   if (options.parallel == Parallel::kSerial) {
-    check(
-        world_size == 1, "train: --parallel serial trains on one rank, but there are ", world_size,
-        "; use --parallel ddp");
-    check(
-        options.places.value_or(1) == 1,
+    check(world_size == 1, "train: --parallel serial trains on one rank, but there are ",
+        world_size, "; use --parallel ddp");
+    check(options.places.value_or(1) == 1,
         "train: --parallel serial computes in one place, but --places is ", *options.places,
         "; use --parallel ddp or dp");
     return {};
@@ -197,17 +182,14 @@ std::string describe(const TrainOptions& options, const Layout& layout) {
   text = layout.replicas == 1 ? "" : text + " x ";
   text += counted(layout.stages, "stage");
   if (layout.stages > layout.workers)
-    text += concat(
-        layout.stages_over_ranks ? " on " : " in ", layout.workers,
+    text += concat(layout.stages_over_ranks ? " on " : " in ", layout.workers,
         layout.stages_over_ranks ? " ranks" : " places");
   // Of the schedule itself: closed forms hold only where chunks come out even.
-  const double bubble =
-      simulate(
-          make_schedule(kind, layout.workers, layout.stages, layout.micro_batches), ActionCosts())
-          .idle_share();
-  return text + concat(
-                    ", ", title_of(kind), ", ", counted(layout.micro_batches, "chunk"), ", bubble ",
-                    std::lround(bubble * 100), " %");
+  const double bubble = simulate(
+      make_schedule(kind, layout.workers, layout.stages, layout.micro_batches), ActionCosts())
+                            .idle_share();
+  return text + concat(", ", title_of(kind), ", ", counted(layout.micro_batches, "chunk"),
+                    ", bubble ", std::lround(bubble * 100), " %");
 }
 
 }  // namespace lockstep

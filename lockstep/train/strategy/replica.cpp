@@ -23,9 +23,8 @@ nn::Model seeded_model(const TrainOptions& options, std::int64_t classes) {
   return nn::make_model(options.model, classes);
 }
 
-std::unique_ptr<Replica> spread(
-    const PreparedModel& prepared, const TrainOptions& options, const Layout& layout,
-    const RankGroups& groups, const std::vector<Place>& places) {
+std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOptions& options,
+    const Layout& layout, const RankGroups& groups, const std::vector<Place>& places) {
   if (layout.stages > 1 && layout.stages_over_ranks)
     return std::make_unique<StageReplica>(options, groups, prepared);
   if (layout.stages > 1)
@@ -107,9 +106,8 @@ bool Replica::update(double lr) {
   return is_taken;
 }
 
-std::unique_ptr<Replica> make_replica(
-    const TrainOptions& options, const Layout& layout, const Task& task, const RankGroups& groups,
-    const std::vector<Place>& places) {
+std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
+    const Task& task, const RankGroups& groups, const std::vector<Place>& places) {
   PreparedModel prepared{.model = seeded_model(options, task.classes), .start = {}};
   prepared.start = start_with(prepared.model, options);
   if (layout.stages > 1)

@@ -115,8 +115,7 @@ class Replica {
 };
 
 /// Makes what this rank trains, from the options' seed, computing in `places`. A collective.
-std::unique_ptr<Replica> make_replica(
-    const TrainOptions& options, const Layout& layout, const Task& task, const RankGroups& groups,
-    const std::vector<Place>& places);
+std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
+    const Task& task, const RankGroups& groups, const std::vector<Place>& places);
 
 }  // namespace lockstep

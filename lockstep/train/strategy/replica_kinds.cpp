@@ -19,8 +19,7 @@ ModuleReplica::ModuleReplica(
     const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
     : Replica(options, groups, prepared), model_(prepared.model) {
   if (options.parallel == Parallel::kDdp) {
-    parallel_.emplace(
-        model_, groups.replicas,
+    parallel_.emplace(model_, groups.replicas,
         DistributedDataParallelOptions().sync_batch_norm(options.sync_batch_norm));
   }
   make_optimizer();
@@ -40,9 +39,8 @@ double ModuleReplica::communication_seconds() const {
   return parallel_ ? parallel_->communication_seconds() : 0;
 }
 
-DataParallelReplica::DataParallelReplica(
-    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
-    const std::vector<Place>& places)
+DataParallelReplica::DataParallelReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, const std::vector<Place>& places)
     : Replica(options, groups, prepared), model_(prepared.model), parallel_(model_, places) {
   make_optimizer();
 }
@@ -54,9 +52,8 @@ torch::Tensor DataParallelReplica::forward_and_backward(
   return value.detach();
 }
 
-PipelineReplica::PipelineReplica(
-    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
-    const std::vector<Place>& places)
+PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, const std::vector<Place>& places)
     : Replica(options, groups, prepared),
       layers_(prepared.model->layers()),
       pipeline_(layers_, prepared.balance, places, pipeline_options(options), groups.replicas) {
@@ -73,8 +70,7 @@ torch::Tensor PipelineReplica::forward_and_backward(
 StageReplica::StageReplica(
     const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
     : Replica(options, groups, prepared),
-      stage_(
-          prepared.model->layers(), prepared.balance, groups.stages, pipeline_options(options),
+      stage_(prepared.model->layers(), prepared.balance, groups.stages, pipeline_options(options),
           groups.replicas) {
   make_optimizer();
 }

@@ -36,9 +36,8 @@ class ModuleReplica final : public Replica {
 /// A model whose replicas are threads of this process.
 class DataParallelReplica final : public Replica {
  public:
-  DataParallelReplica(
-      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
-      const std::vector<Place>& places);
+  DataParallelReplica(const TrainOptions& options, const RankGroups& groups,
+      const PreparedModel& prepared, const std::vector<Place>& places);
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
 
@@ -55,9 +54,8 @@ class DataParallelReplica final : public Replica {
 /// A model whose stages are threads of this process; other ranks may hold replicas of it.
 class PipelineReplica final : public Replica {
  public:
-  PipelineReplica(
-      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
-      const std::vector<Place>& places);
+  PipelineReplica(const TrainOptions& options, const RankGroups& groups,
+      const PreparedModel& prepared, const std::vector<Place>& places);
   std::vector<torch::Tensor> parameters() const override { return pipeline_.parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(layers_); }
 

@@ -28,8 +28,7 @@ torch::Tensor sample_of(
   return at::rand(sizes);
 }
 
-std::vector<int> measured(
-    const TrainOptions& options, const Layout& layout, const nn::Model& model,
+std::vector<int> measured(const TrainOptions& options, const Layout& layout, const nn::Model& model,
     const std::vector<std::int64_t>& image) {
   const nn::Autocast autocast = autocast_of(options.precision);
   const auto layers = model->layers();
@@ -57,11 +56,9 @@ std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
 
 }  // namespace
 
-std::vector<int> stage_balance(
-    const TrainOptions& options, const Layout& layout, const nn::Model& model,
-    const std::vector<std::int64_t>& image, const ProcessGroup& world) {
-  check(
-      static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
+std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
+    const nn::Model& model, const std::vector<std::int64_t>& image, const ProcessGroup& world) {
+  check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
       " has ", model->layers().size(), " layers and cannot be cut into ", layout.stages,
       " stages; lower --stages");
   const torch::Tensor balance = torch::zeros({layout.stages}, torch::kInt);

@@ -18,8 +18,7 @@ inline nn::Autocast autocast_of(Precision precision) {
 
 /// Returns how many layers of a model each stage takes, by the options' rule; `image` is [channels,
 /// height, width]. Rank 0 measures for all. A collective.
-std::vector<int> stage_balance(
-    const TrainOptions& options, const Layout& layout, const nn::Model& model,
-    const std::vector<std::int64_t>& image, const ProcessGroup& world);
+std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
+    const nn::Model& model, const std::vector<std::int64_t>& image, const ProcessGroup& world);
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "lockstep/train/strategy/start_weights.h"
 
 #include <algorithm>
-
 #include <fnmatch.h>
 
 #include <torch/nn/modules/batchnorm.h>
@@ -40,9 +39,8 @@ StartWeights start_with(nn::Model& model, const TrainOptions& options) {
   if (!options.pretrained.empty()) load_pretrained(model, options.pretrained, start);
   if (options.freeze.empty()) return start;
   start.frozen = freeze(*model, options.freeze);
-  start.remark += concat(
-      start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters, " of ",
-      model->parameters().size(), " parameters (", start.frozen.elements,
+  start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
+      " of ", model->parameters().size(), " parameters (", start.frozen.elements,
       " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
   return start;
 }
@@ -82,8 +80,7 @@ void check_all_match(const torch::nn::Module& module, const std::vector<std::str
   const auto names = module.named_parameters().keys();
   for (const auto& pattern : patterns) {
     const auto is_meant = [&](const std::string& name) { return matches(pattern, name); };
-    check(
-        std::ranges::any_of(names, is_meant), "train: --freeze matches no parameter: ", pattern,
+    check(std::ranges::any_of(names, is_meant), "train: --freeze matches no parameter: ", pattern,
         "; their names are ", beginnings(module), ", such as ", names.front());
   }
 }

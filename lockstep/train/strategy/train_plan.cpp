@@ -19,9 +19,8 @@ std::string megabytes(std::int64_t bytes) { return concat((bytes + 999999) / 100
 std::string duration_of(const TrainPlan& plan) {
   const TrainLimits& limits = plan.options.limits;
   std::string text;
-  const auto add = [&text](const std::string& limit) {
-    text += (text.empty() ? "" : " or ") + limit;
-  };
+  const auto add = [&text](
+                       const std::string& limit) { text += (text.empty() ? "" : " or ") + limit; };
   if (limits.epochs) add(concat(*limits.epochs, *limits.epochs == 1 ? " epoch" : " epochs"));
   if (limits.steps) add(concat(*limits.steps, *limits.steps == 1 ? " step" : " steps"));
   if (limits.seconds) add(format_duration(*limits.seconds));
@@ -48,8 +47,7 @@ std::string rate_of(const TrainPlan& plan) {
   std::string text = concat(lr);
   if (schedule.kind != LrScheduleKind::kConstant) text += concat(", ", name_of(schedule.kind));
   if (schedule.warmup > 0)
-    text += concat(
-        " after ", schedule.warmup, schedule.steps_a_tick == 1 ? " steps" : " epochs",
+    text += concat(" after ", schedule.warmup, schedule.steps_a_tick == 1 ? " steps" : " epochs",
         " of warm-up");
   return text;
 }
@@ -57,9 +55,9 @@ std::string rate_of(const TrainPlan& plan) {
 std::string batch_of(const TrainPlan& plan) {
   const std::int64_t batch = plan.options.batch_size;
   const std::int64_t accumulated = plan.options.grad_accum_steps;
-  return concat(
-      batch, " on each replica, ", accumulated == 1 ? "" : concat(accumulated, " times a step, "),
-      batch * batches_a_step(plan), " in all");
+  return concat(batch, " on each replica, ",
+      accumulated == 1 ? "" : concat(accumulated, " times a step, "), batch * batches_a_step(plan),
+      " in all");
 }
 
 std::string optimizer_of(const TrainPlan& plan) {
@@ -101,8 +99,7 @@ std::string row(const char* name, std::string value) {
 }  // namespace
 
 std::int64_t steps_an_epoch(const TrainPlan& plan) {
-  const EpochRule rule{
-      .samples = plan.train_samples,
+  const EpochRule rule{.samples = plan.train_samples,
       .replicas = layout_of(plan).replicas,
       .batch_size = plan.options.batch_size,
       .limit_batches = plan.options.limit_train_batches,
@@ -122,14 +119,12 @@ std::int64_t bytes_a_rank(const TrainPlan& plan) {
 std::string plan_text(const TrainPlan& plan) {
   const TrainOptions& options = plan.options;
   const Layout layout = layout_of(plan);
-  return concat(
-      "Would train ", options.model, " on ", options.data.name, ", ", name_of(options.parallel),
-      " ", where(plan, layout), ", for ", duration_of(plan), ".\n",
+  return concat("Would train ", options.model, " on ", options.data.name, ", ",
+      name_of(options.parallel), " ", where(plan, layout), ", for ", duration_of(plan), ".\n",
       row("model", concat(options.model, ", ", plan.parameters, " parameters")),
       plan.start.empty() ? "" : row("start", plan.start),
-      row("data",
-          concat(
-              plan.train_samples, " images to train with, ", plan.test_samples, " to test with")),
+      row("data", concat(plan.train_samples, " images to train with, ", plan.test_samples,
+                      " to test with")),
       row("batch", batch_of(plan)), row("spread", describe(options, layout)),
       row("steps", steps_of(plan)), row("optimizer", optimizer_of(plan)),
       row("precision", precision_text(options)), row("memory", memory_of(plan)),

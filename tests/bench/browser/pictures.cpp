@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/browser/study_sections.h"
+
 #include "lockstep/bench/page/html_page.h"
 #include "lockstep/bench/plot/svg.h"
-
-#include "tests/bench/browser/study_sections.h"
 
 namespace lockstep::bench {
 namespace {
@@ -19,27 +19,23 @@ using plot::Series;
 using Style = plot::Series::Style;
 
 Figure lines() {
-  return {
-      .id = "lines",
+  return {.id = "lines",
       .title = "Epoch time over places",
       .x = {.label = "places"},
       .y = {.label = "second epoch [s]"},
-      .series =
-          {{"dp", {{1, 10.1, 9.9, 10.4}, {2, 6.6, 6.4, 6.9}, {4, 7.9, 7.0, 8.1, true}}},
-           {"ddp", {{1, 10.0, 9.8, 10.3}, {2, 5.6, 5.4, 5.9}, {4, 6.2, 5.9, 6.6, true}}},
-           {"ideal", {{1, 10}, {2, 5}, {4, 2.5}}, Style::kDashed}},
+      .series = {{"dp", {{1, 10.1, 9.9, 10.4}, {2, 6.6, 6.4, 6.9}, {4, 7.9, 7.0, 8.1, true}}},
+          {"ddp", {{1, 10.0, 9.8, 10.3}, {2, 5.6, 5.4, 5.9}, {4, 6.2, 5.9, 6.6, true}}},
+          {"ideal", {{1, 10}, {2, 5}, {4, 2.5}}, Style::kDashed}},
       .note =
           "Median of 5 rounds with the interval that holds it with 94 %. Hollow: more places "
           "than cores."};
 }
 
 Figure grouped_bars() {
-  return {
-      .id = "grouped_bars",
+  return {.id = "grouped_bars",
       .title = "DataParallel or DistributedDataParallel",
-      .x =
-          {.label = "batch size on each replica, places",
-           .categories = {"128, 1", "128, 2", "512, 1", "512, 2"}},
+      .x = {.label = "batch size on each replica, places",
+          .categories = {"128, 1", "128, 2", "512, 1", "512, 2"}},
       .y = {.label = "second epoch [s]"},
       .series = {
           {"dp", {{0, 10.1, 9.9, 10.4}, {1, 6.6, 6.4, 6.9}, {2, 9.9}, {3, 5.2}}, Style::kBars},
@@ -48,19 +44,16 @@ Figure grouped_bars() {
 }
 
 Figure negative_bars() {
-  return {
-      .id = "negative_bars",
+  return {.id = "negative_bars",
       .title = "Bars below zero",
       .x = {.label = "cell", .categories = {"a", "b", "c"}},
       .y = {.label = "change [%]"},
-      .series = {
-          {"first", {{0, -5, -6, -4}, {1, 3, 2, 4}, {2, -0.04}}, Style::kBars},
+      .series = {{"first", {{0, -5, -6, -4}, {1, 3, 2, 4}, {2, -0.04}}, Style::kBars},
           {"second", {{0, -1}, {1, 12}, {2, 8}}, Style::kBars}}};
 }
 
 Figure logarithmic() {
-  Figure figure{
-      .id = "logarithmic",
+  Figure figure{.id = "logarithmic",
       .title = "All-reduce bandwidth over message size",
       .x = {.label = "message", .logarithmic = true, .bytes = true},
       .y = {.label = "bus bandwidth [GB/s]", .logarithmic = true}};
@@ -76,8 +69,7 @@ Figure logarithmic() {
 }
 
 Figure many_series() {
-  Figure figure{
-      .id = "many_series",
+  Figure figure{.id = "many_series",
       .title =
           "Many series with long names, whose legend is set in rows above the picture because "
           "there is no place beside the ends of their lines",
@@ -93,13 +85,11 @@ Figure many_series() {
 }
 
 Figure long_categories() {
-  Series series{
-      .name =
-          "a series whose name is longer than a line of the legend can be, because "
-          "all settings of the run have been put into it",
+  Series series{.name =
+                    "a series whose name is longer than a line of the legend can be, because "
+                    "all settings of the run have been put into it",
       .style = Style::kBars};
-  Figure figure{
-      .id = "long_categories",
+  Figure figure{.id = "long_categories",
       .title = "Long names",
       .x = {.label = "cell"},
       .y = {.label = "time [s]"}};
@@ -117,37 +107,27 @@ Figure of(const std::string& id, const std::vector<Series>& series) {
 }
 
 std::vector<Figure> figures() {
-  return {
-      lines(),
-      grouped_bars(),
-      negative_bars(),
-      logarithmic(),
-      many_series(),
-      long_categories(),
-      of("one_point", {{"dp", {{2, 1.7, 1.6, 1.8}}}}),
-      of("no_point", {{"dp", {}}, {"ddp", {}}}),
+  return {lines(), grouped_bars(), negative_bars(), logarithmic(), many_series(), long_categories(),
+      of("one_point", {{"dp", {{2, 1.7, 1.6, 1.8}}}}), of("no_point", {{"dp", {}}, {"ddp", {}}}),
       of("huge", {{"a", {{1e30, 1e12}, {2e30, 3.5e12}, {3e30, -2e12}}}}),
       of("tiny", {{"a", {{1e-30, 1e-12}, {2e-30, 3.5e-12}, {3e-30, 2e-12}}}}),
       of("equal", {{"a", {{1, 7}, {2, 7}, {3, 7}}}}),
-      of("close_ends", {{"one", {{1, 1}, {2, 0.51}}},
-                        {"two", {{1, 0.9}, {2, 0.50}}},
-                        {"three", {{1, 1.1}, {2, 0.52}}}}),
+      of("close_ends", {{"one", {{1, 1}, {2, 0.51}}}, {"two", {{1, 0.9}, {2, 0.50}}},
+                           {"three", {{1, 1.1}, {2, 0.52}}}}),
       of("markup", {{"</text><script>alert(2)</script>", {{1, 7}, {2, 8}}},
-                    {"a && b < c", {{1, 4}, {2, 5}}}})};
+                       {"a && b < c", {{1, 4}, {2, 5}}}})};
 }
 
 page::Page report() {
-  page::Section section{
-      .title = "DataParallel or DistributedDataParallel",
+  page::Section section{.title = "DataParallel or DistributedDataParallel",
       .question = "Which of the two pays?",
       .conclusion = {
           .answer = "DDP paid: it needed 0.85 times the time (0.82 to 0.89, surely less).",
           .remarks = {"A place is 1 core here.", "The time of an epoch is that of its steps."}}};
-  section.tables = {
-      {.id = "times",
-       .title = "Epoch times",
-       .columns = {{"cell", true}, {"published [s]"}, {"here [s]"}},
-       .rows = {{"dp x 2", "5.3", "6.6"}, {"ddp x 4", "2.9", "oversubscribed"}}}};
+  section.tables = {{.id = "times",
+      .title = "Epoch times",
+      .columns = {{"cell", true}, {"published [s]"}, {"here [s]"}},
+      .rows = {{"dp x 2", "5.3", "6.6"}, {"ddp x 4", "2.9", "oversubscribed"}}}};
   section.figures = figures();
   page::Page page{.title = "The studies", .sections = {section}, .environment = "2 cores\ng++ 12"};
   for (const page::Section& each : testing::study_sections()) page.sections.push_back(each);

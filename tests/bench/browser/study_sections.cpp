@@ -22,15 +22,9 @@ page::Section ddp_scaling_section() {
 // The whole grid, whose figures have the most in them.
 page::Section pipeline_section() {
   const Study study = pipeline::make_study({.full = true, .cores = 2});
-  const auto samples = pipeline::made_runs(
-      study, 5,
-      {{"single", 60},
-       {"single-both", 33},
-       {"mp", 62},
-       {"gpipe", 33},
-       {"1f1b", 32},
-       {"interleaved", 31},
-       {"zero-bubble", 30}});
+  const auto samples = pipeline::made_runs(study, 5,
+      {{"single", 60}, {"single-both", 33}, {"mp", 62}, {"gpipe", 33}, {"1f1b", 32},
+          {"interleaved", 31}, {"zero-bubble", 30}});
   return study.report(study, samples);
 }
 
@@ -50,8 +44,7 @@ page::Section collectives_section() {
 }  // namespace
 
 std::vector<page::Section> study_sections() {
-  return {
-      throughput_section(), ddp_scaling_section(), pipeline_section(), scale_out_section(),
+  return {throughput_section(), ddp_scaling_section(), pipeline_section(), scale_out_section(),
       collectives_section()};
 }
 

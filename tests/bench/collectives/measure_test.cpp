@@ -1,9 +1,8 @@
 #include "lockstep/bench/collectives/measure.h"
 
-#include <mutex>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <mutex>
 
 #include "lockstep/bench/collectives/operands.h"
 #include "lockstep/comm/host_backends.h"
@@ -88,8 +87,7 @@ TEST(Operands, AWrongNumberIsFoundInEveryCollective) {
 }
 
 TEST(Measure, GivesALineForEachCollectiveSizeAndGroup) {
-  const Sweep sweep{
-      .collectives = {Collective::kAllReduce, Collective::kAllGather},
+  const Sweep sweep{.collectives = {Collective::kAllReduce, Collective::kAllGather},
       .backends = {"threads"},
       .min_bytes = 1024,
       .max_bytes = 4096,

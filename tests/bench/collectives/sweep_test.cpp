@@ -1,7 +1,6 @@
 #include "lockstep/bench/collectives/sweep.h"
 
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,8 +24,7 @@ std::string refusal(Call call) {
 }
 
 SweepLine line() {
-  return {
-      .collective = Collective::kAllReduce,
+  return {.collective = Collective::kAllReduce,
       .backend = "shm",
       .group_memory = true,
       .ranks = 4,

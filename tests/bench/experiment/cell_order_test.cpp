@@ -1,10 +1,9 @@
 #include "lockstep/bench/experiment/cell_order.h"
 
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <numeric>
 #include <random>
-
-#include <gmock/gmock.h>
 
 #include "lockstep/core/error.h"
 
@@ -93,9 +92,8 @@ TEST(MissingTurns, LeaveOutWhatIsNotWanted) {
   study.cells[1].rounds = 1;
   const auto turns = missing_turns(study, {}, 42, false);
   EXPECT_EQ(turns.size(), 4U) << "one of cell 1, three of cell 2";
-  EXPECT_TRUE(std::none_of(turns.begin(), turns.end(), [](const Turn& turn) {
-    return turn.cell == 0 || (turn.cell == 1 && turn.round > 1);
-  }));
+  EXPECT_TRUE(std::none_of(turns.begin(), turns.end(),
+      [](const Turn& turn) { return turn.cell == 0 || (turn.cell == 1 && turn.round > 1); }));
 }
 
 TEST(MissingTurns, TakeFailedSamplesAgainWhenAsked) {

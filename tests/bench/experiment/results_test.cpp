@@ -1,7 +1,6 @@
 #include "lockstep/bench/experiment/results.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
 
 #include "tests/bench/experiment/shell_study.h"
@@ -109,8 +108,8 @@ TEST(CellResults, ShowOutliers) {
 }
 
 TEST(RatioOf, PairsTheRoundsThatBothHave) {
-  const std::vector<Sample> samples{of("a", 1, 2),  of("a", 2, 30), of("a", 3, 40),
-                                    of("b", 2, 10), of("b", 1, 1),  failed("b", 3, "was killed")};
+  const std::vector<Sample> samples{of("a", 1, 2), of("a", 2, 30), of("a", 3, 40), of("b", 2, 10),
+      of("b", 1, 1), failed("b", 3, "was killed")};
   const auto results = cell_results(two_cells(), samples);
   const auto ratio = ratio_of(results[0], results[1], "seconds");
   ASSERT_TRUE(ratio);

@@ -1,13 +1,12 @@
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "lockstep/bench/experiment/sample_process.h"
-#include "lockstep/core/error.h"
-
 #include "tests/bench/experiment/shell_study.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/bench/experiment/sample_process.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {
@@ -63,7 +62,7 @@ TEST(FailedSample, RanOutOfTime) {
   const TemporaryFolder folder;
   Study study = shell_study(
       {shell_cell("a", concat("echo $$ > ", folder.path().string(), "/pid; echo begun; sleep 600")),
-       value_cell("b", 1)},
+          value_cell("b", 1)},
       1);
   study.limit_seconds = 1;
   ShellRunner runner(folder.path());
@@ -151,8 +150,7 @@ TEST(FailureReason, NamesTheWantOfMemory) {
   end.status.signal = SIGKILL;
   end.last_lines = {"epoch 1", " "};
   end.oom.on_host = 1;
-  EXPECT_EQ(
-      failure_reason(end, 10),
+  EXPECT_EQ(failure_reason(end, 10),
       "was killed by SIGKILL (signal 9), probably for want of memory (the host killed a process): "
       "epoch 1");
   end.oom.in_cgroup = 1;

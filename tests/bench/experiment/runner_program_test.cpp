@@ -1,13 +1,12 @@
 // Cells that another program than ours starts.
 
 #include <filesystem>
-
 #include <gmock/gmock.h>
-
-#include "lockstep/bench/experiment/runner.h"
 
 #include "tests/bench/experiment/shell_study.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/bench/experiment/runner.h"
 
 namespace lockstep::bench {
 namespace {
@@ -37,8 +36,7 @@ TEST(RunStudyByAProgram, StartsItFromPathAndPutsOursInItsPlace) {
   EXPECT_EQ(sample.values.at("seconds"), 3);
   EXPECT_EQ(sample.command.front(), "env") << "the sample says who started it";
   EXPECT_THAT(sample.command, Contains(kThisProgram));
-  EXPECT_EQ(
-      text_of(folder.path() / "runs" / "shell" / "a-1.log"),
+  EXPECT_EQ(text_of(folder.path() / "runs" / "shell" / "a-1.log"),
       std::filesystem::absolute(folder.path()).string() + "\n");
   EXPECT_EQ(runner.run(study).samples.size(), 1U) << "and goes on with it";
 }

@@ -1,19 +1,18 @@
 // A bench that was stopped, in any way, goes on where it was.
 
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/bench/experiment/shell_study.h"
+#include "tests/support/temporary_folder.h"
+
 #include "lockstep/bench/experiment/sample_log.h"
 #include "lockstep/core/error.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/strays.h"
-
-#include "tests/bench/experiment/shell_study.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -36,10 +35,9 @@ Study striking_study(
     const std::filesystem::path& folder, int strike_at, const std::string& signal) {
   const std::string count = (folder / "count").string();
   const std::string pid = (folder / "pid").string();
-  const std::string script = concat(
-      "printf x >> ", count, "; echo 1 > \"$RUN/value\"; ", "if test $(wc -c < ", count,
-      ") = ", strike_at, "; then sleep 600 & echo $! > ", pid, "; kill -", signal,
-      " $PPID; wait; fi");
+  const std::string script = concat("printf x >> ", count, "; echo 1 > \"$RUN/value\"; ",
+      "if test $(wc -c < ", count, ") = ", strike_at, "; then sleep 600 & echo $! > ", pid,
+      "; kill -", signal, " $PPID; wait; fi");
   return shell_study(
       {shell_cell("a", script), shell_cell("b", script), shell_cell("c", script)}, kRounds);
 }
@@ -87,8 +85,7 @@ TEST(StoppedBench, GoesOnAfterAKillAtAnySample) {
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
     EXPECT_TRUE(is_gone(folder.path() / "pid")) << "the sample dies with the bench";
     ShellRunner runner(folder.path() / "out");
-    EXPECT_EQ(
-        read_samples(folder.path() / "out/samples.jsonl").samples.size(),
+    EXPECT_EQ(read_samples(folder.path() / "out/samples.jsonl").samples.size(),
         static_cast<std::size_t>(strike_at - 1));
     const RunnerResult result = runner.run(study);
     EXPECT_EQ(result.exit_code(), 0);
@@ -107,7 +104,7 @@ TEST(StoppedBench, EndsCleanlyAtASignalAndGoesOn) {
     EXPECT_NE(::kill(std::stoi(text_of(folder.path() / "pid")), 0), 0) << "gone before the bench";
     EXPECT_EQ(read_samples(folder.path() / "out/samples.jsonl").samples.size(), 3U);
     for (const auto& entry :
-         std::filesystem::directory_iterator(folder.path() / "out/runs/shell")) {
+        std::filesystem::directory_iterator(folder.path() / "out/runs/shell")) {
       EXPECT_FALSE(entry.is_directory()) << entry.path();
     }
     ShellRunner runner(folder.path() / "out");

@@ -1,16 +1,15 @@
 #include "lockstep/bench/experiment/runner.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
+
+#include "tests/bench/experiment/shell_study.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/experiment/cell_order.h"
 #include "lockstep/bench/experiment/sample_log.h"
 #include "lockstep/core/error.h"
 #include "lockstep/launch/cpu_share.h"
-
-#include "tests/bench/experiment/shell_study.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
@@ -106,8 +105,7 @@ TEST(RunStudy, BeginsWithoutWhatAStoppedBenchLeft) {
 
 TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   const TemporaryFolder folder;
-  StudyCell cell = shell_cell(
-      "a",
+  StudyCell cell = shell_cell("a",
       "echo 1 > \"$RUN/value\"; echo \"PATH=$PATH. NEW=$NEW. HOME=$HOME.\"; "
       "env -u OMP_NUM_THREADS nproc; "
       "tr '\\0' '\\n' < /proc/$$/environ | grep -c ^PATH=");
@@ -116,16 +114,14 @@ TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   ::setenv("HOME", "/inherited", 1);
   ShellRunner runner(folder.path());
   ASSERT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
-  EXPECT_EQ(
-      text_of(folder.path() / "runs/shell/a-1.log"),
+  EXPECT_EQ(text_of(folder.path() / "runs/shell/a-1.log"),
       "PATH=/usr/bin:/bin. NEW=a=b. HOME=/inherited.\n1\n1\n")
       << "one core, one PATH";
   cell.id = "b";
   cell.cores = 100000;
   ShellRunner more(folder.path() / "more");
   more.run(shell_study({cell}, 1));
-  EXPECT_THAT(
-      text_of(folder.path() / "more/runs/shell/b-1.log"),
+  EXPECT_THAT(text_of(folder.path() / "more/runs/shell/b-1.log"),
       HasSubstr(concat(".\n", launch::available_cpus().size(), "\n")));
 }
 
@@ -167,11 +163,9 @@ TEST(RunStudy, RefusesSamplesOfOtherWork) {
       return std::string(error.what());
     }
   };
-  EXPECT_THAT(
-      complaint(shell_study({value_cell("a", 2)}, 1)),
+  EXPECT_THAT(complaint(shell_study({value_cell("a", 2)}, 1)),
       HasSubstr("samples.jsonl holds samples of shell's cell a, made by another command; go on"));
-  EXPECT_THAT(
-      complaint(shell_study({value_cell("b", 1)}, 1)),
+  EXPECT_THAT(complaint(shell_study({value_cell("b", 1)}, 1)),
       HasSubstr("cell a, which is not measured now"));
   Study other = shell_study({value_cell("b", 1)}, 1);
   other.name = "other";

@@ -1,16 +1,15 @@
 #include "lockstep/bench/experiment/sample_log.h"
 
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/bench/experiment/shell_study.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {
@@ -100,8 +99,7 @@ TEST(SampleLog, RefusesDamageThatNoKillMakes) {
   EXPECT_THAT(complaint("{\n" + good), HasSubstr("s.jsonl: line 1: offset"));
   EXPECT_THAT(complaint(good + "\n" + good), HasSubstr("s.jsonl: line 2: "));
   EXPECT_THAT(complaint(good + "{\"v\":2}"), HasSubstr("s.jsonl: line 2: ")) << "whole, but wrong";
-  EXPECT_THAT(
-      complaint(std::string(2 << 20, ' ')),
+  EXPECT_THAT(complaint(std::string(2 << 20, ' ')),
       HasSubstr("s.jsonl: line 1: 2097152 bytes are too many"));
   const TemporaryFolder folder;
   EXPECT_THROW(read_samples(folder.path() / "none.jsonl"), DataError);

@@ -1,7 +1,6 @@
 #include "lockstep/bench/experiment/sample.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
 
 #include "lockstep/core/error.h"
@@ -12,8 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Sample full_sample() {
-  return {
-      .study = "data-parallel",
+  return {.study = "data-parallel",
       .cell = "small-b128-p2",
       .round = 3,
       .time = "2026-01-31T12:00:00.123Z",
@@ -88,8 +86,7 @@ TEST(SampleJson, RefusesWhatIsNotAsTheFormatSays) {
   expect(R"({"v":1,"study":null,"cell":"c","round":1})", "study must be a text");
   expect(R"({"v":2,"study":"s","cell":"c","round":1})", "v is 2; this program reads 1");
   for (const char* round : {"0", "-1", "1.5", "2147483648", "\"1\"", "true"}) {
-    expect(
-        concat(R"({"v":1,"study":"s","cell":"c","round":)", round, "}"),
+    expect(concat(R"({"v":1,"study":"s","cell":"c","round":)", round, "}"),
         "round must be a whole number from 1 to 2147483647");
   }
   const std::pair<const char*, const char*> kCases[] = {

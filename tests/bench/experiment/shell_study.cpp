@@ -9,8 +9,7 @@ namespace lockstep::bench::testing {
 
 StudyCell shell_cell(const std::string& id, const std::string& script) {
   // What the runner adds, `--output FOLDER`, becomes $1 and $2.
-  return {
-      .id = id,
+  return {.id = id,
       .settings = {{"name", id}},
       .command = {"-c", "RUN=$2; mkdir -p \"$RUN\"; " + script, "sh"},
       .environment = {},

@@ -1,7 +1,6 @@
 #include "lockstep/bench/experiment/study_progress.h"
 
 #include <cmath>
-
 #include <gtest/gtest.h>
 
 #include "tests/bench/experiment/shell_study.h"
@@ -41,19 +40,16 @@ TEST(SecondsLeft, OverlooksSamplesThatFailedEarlyAndOthersStudies) {
 
 TEST(ProgressLines, SayWhatPeopleWantToKnow) {
   const Study study = three_cells();
-  EXPECT_EQ(
-      turn_line(study, {1, 2}, {.number = 5, .all = 6}, 200.0),
+  EXPECT_EQ(turn_line(study, {1, 2}, {.number = 5, .all = 6}, 200.0),
       "shell: sample 5 of 6, round 2: b; about 3:20 left");
-  EXPECT_EQ(
-      turn_line(study, {1, 1}, {.number = 1, .all = 6}, std::nullopt),
+  EXPECT_EQ(turn_line(study, {1, 1}, {.number = 1, .all = 6}, std::nullopt),
       "shell: sample 1 of 6, round 1: b");
   Sample sample = taken("b", 1, 12.34);
   sample.other_share = 0.042;
   EXPECT_EQ(sample_line(sample, "b-1.log"), "b: 12.3 s; others used 4 % of the cores");
   sample.other_share = std::nan("");
   sample.failure = "exited with code 3";
-  EXPECT_EQ(
-      sample_line(sample, "b-1.log"),
+  EXPECT_EQ(sample_line(sample, "b-1.log"),
       "b: 12.3 s; FAILED: exited with code 3 (all output: b-1.log)");
 }
 

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/bench/experiment/shell_study.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {
@@ -31,18 +31,16 @@ std::string complaint_about(const std::function<void(StudyCell&)>& spoil) {
 TEST(CheckStudy, TakesWhatCanBe) {
   EXPECT_EQ(complaint(good()), "");
   EXPECT_EQ(complaint_about([](StudyCell& cell) { cell.id = "a.B_9-c"; }), "");
-  EXPECT_EQ(
-      complaint_about([](StudyCell& cell) {
-        cell.command.clear();
-        cell.not_measurable = "needs root";
-      }),
+  EXPECT_EQ(complaint_about([](StudyCell& cell) {
+    cell.command.clear();
+    cell.not_measurable = "needs root";
+  }),
       "");
 }
 
 TEST(CheckStudy, RefusesWhatNamesNoFile) {
-  for (const std::string& id :
-       {std::string(), std::string(".."), std::string("a/b"), std::string("a b"),
-        std::string(201, 'a')}) {
+  for (const std::string& id : {std::string(), std::string(".."), std::string("a/b"),
+           std::string("a b"), std::string(201, 'a')}) {
     EXPECT_THAT(complaint_about([&](StudyCell& cell) { cell.id = id; }), HasSubstr("an id must"));
   }
 }
@@ -67,14 +65,12 @@ TEST(CheckStudy, RefusesCellsThatCannotBe) {
   EXPECT_THAT(complaint_about([](auto& cell) { cell.places = 0; }), HasSubstr("1 place, has 0"));
   EXPECT_THAT(complaint_about([](auto& cell) { cell.cores = -1; }), HasSubstr("less than 0"));
   EXPECT_THAT(complaint_about([](auto& cell) { cell.rounds = -1; }), HasSubstr("less than 0"));
-  EXPECT_THAT(
-      complaint_about([](auto& cell) {
-        cell.settings = {{"n", "1"}, {"n", "2"}};
-      }),
+  EXPECT_THAT(complaint_about([](auto& cell) {
+    cell.settings = {{"n", "1"}, {"n", "2"}};
+  }),
       HasSubstr("has the setting n twice"));
   for (const char* variable : {"NAME", "=1"}) {
-    EXPECT_THAT(
-        complaint_about([&](auto& cell) { cell.environment = {variable}; }),
+    EXPECT_THAT(complaint_about([&](auto& cell) { cell.environment = {variable}; }),
         HasSubstr("must be NAME=VALUE"));
   }
 }

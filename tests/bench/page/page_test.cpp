@@ -1,9 +1,8 @@
 #include "lockstep/bench/page/page.h"
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
 
 #include "lockstep/bench/page/html_page.h"
 #include "lockstep/bench/page/markdown.h"
@@ -17,8 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Table table_of(const std::string& value) {
-  return {
-      .id = "times",
+  return {.id = "times",
       .title = "Times",
       .columns = {{"cell", true}, {"here [s]"}},
       .rows = {{"dp x 2", value}, {"ddp | <b>", "killed by SIGKILL"}},
@@ -26,13 +24,11 @@ Table table_of(const std::string& value) {
 }
 
 Page page_of(const Table& table) {
-  return {
-      .title = "Report",
-      .sections = {
-          {.title = "Study",
-           .question = "Which?",
-           .conclusion = {.answer = "This one.", .remarks = {"Of <three>.", "By chance."}},
-           .tables = {table}}}};
+  return {.title = "Report",
+      .sections = {{.title = "Study",
+          .question = "Which?",
+          .conclusion = {.answer = "This one.", .remarks = {"Of <three>.", "By chance."}},
+          .tables = {table}}}};
 }
 
 TEST(Page, ShowsTheSameNumberEverywhere) {

@@ -1,10 +1,9 @@
 #include "lockstep/bench/plot/figure.h"
 
 #include <cmath>
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
 
 #include "lockstep/bench/plot/legend.h"
 #include "lockstep/bench/plot/palette.h"
@@ -50,8 +49,7 @@ double contrast(const std::string& a, const std::string& b) {
 
 TEST(Figure, RefusesWhatCannotBeDrawnAndSaysWhere) {
   EXPECT_THAT(
-      refusal(figure_of({2, NAN})), AllOf(
-                                        HasSubstr("'f'"), HasSubstr("series 'a', point 1"),
+      refusal(figure_of({2, NAN})), AllOf(HasSubstr("'f'"), HasSubstr("series 'a', point 1"),
                                         HasSubstr("y is nan; leave out points")));
   EXPECT_THAT(refusal(figure_of({INFINITY, 2})), HasSubstr("x is inf"));
   EXPECT_THAT(refusal(figure_of({2, 5, 6, 7})), HasSubstr("outside of its interval"));

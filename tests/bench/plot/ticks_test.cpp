@@ -1,8 +1,7 @@
 #include "lockstep/bench/plot/ticks.h"
 
-#include <vector>
-
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "lockstep/bench/plot/axis.h"
 #include "lockstep/bench/plot/number_text.h"

@@ -2,17 +2,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <limits>
 #include <system_error>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "lockstep/train/record/summary.h"
-
 #include "tests/bench/metric_lines.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/train/record/summary.h"
 
 namespace lockstep::bench {
 namespace {
@@ -56,9 +55,8 @@ TEST_F(RunPage, PlotsLossAndAccuracyByEpoch) {
 }
 
 TEST_F(RunPage, PlotsOneEpochByStep) {
-  const auto section = section_of(
-      train_line(0, 1, 10, 0.5, 1) + train_line(0, 1, 20, 0.25, 2) +
-      evaluation_line(0, 1, 20, "val", 0.125, 0.9375));
+  const auto section = section_of(train_line(0, 1, 10, 0.5, 1) + train_line(0, 1, 20, 0.25, 2) +
+                                  evaluation_line(0, 1, 20, "val", 0.125, 0.9375));
   const plot::Figure& loss = section.figures.at(0);
   EXPECT_EQ(loss.x.label, "step");
   ASSERT_EQ(loss.series.at(0).points.size(), 2U);

@@ -2,18 +2,17 @@
 
 #include <filesystem>
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/bench/text_table.h"
-#include "lockstep/core/error.h"
-#include "lockstep/train/record/summary.h"
-
 #include "tests/bench/metric_lines.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/bench/text_table.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/record/summary.h"
 
 namespace lockstep::bench {
 namespace {
@@ -34,12 +33,11 @@ class Report : public ::testing::Test {
 
   // Two epochs; killed in the second.
   std::filesystem::path killed() {
-    return run(
-        "killed", train_line(0, 1, 4, 0.5, 1) + evaluation_line(0, 1, 4, "val", 0.25, 0.875) +
-                      train_line(0, 2, 6, 0.4, 2) + train_line(1, 2, 6, 0.4, 12) +
-                      train_line(1, 2, 8, 0.3, 13) +
-                      evaluation_line(1, 2, 8, "val", 0.125, 0.9375) +
-                      train_line(1, 3, 12, 0.2, 14).substr(0, 30));
+    return run("killed",
+        train_line(0, 1, 4, 0.5, 1) + evaluation_line(0, 1, 4, "val", 0.25, 0.875) +
+            train_line(0, 2, 6, 0.4, 2) + train_line(1, 2, 6, 0.4, 12) +
+            train_line(1, 2, 8, 0.3, 13) + evaluation_line(1, 2, 8, "val", 0.125, 0.9375) +
+            train_line(1, 3, 12, 0.2, 14).substr(0, 30));
   }
 
   static std::string refusal(const std::filesystem::path& path) {
@@ -58,9 +56,8 @@ TEST_F(Report, SetsARunAsATable) {
   std::ofstream(path / "snapshots/step-00000004/manifest.json") << "{}";
   std::ofstream(path / "snapshots/step-00000008/manifest.json") << "{}";
   std::ofstream(path / "snapshots/best") << "step-00000004\n";
-  EXPECT_EQ(
-      report_text({read_run_report(path)}), path.string() +
-                                                R"(
+  EXPECT_EQ(report_text({read_run_report(path)}), path.string() +
+                                                      R"(
 epoch  step  train loss  val loss  val accuracy   lr  samples/s  seconds
     1     4      0.5000    0.2500        0.8750  0.1        100     2.00
   restart 1 in epoch 2, 10.0 s after the record before: 1 record up to step 6 lost and made again, from step 6 on
@@ -85,9 +82,8 @@ TEST_F(Report, TellsHowTheRunEnded) {
   summary.parameters_hash = "abc";
   summary.peak_memory_bytes = 3000000000;
   std::ofstream(path / "summary.json") << to_json(summary);
-  EXPECT_EQ(
-      nlohmann::json::parse(
-          report_json({read_run_report(path)}))["runs"][0]["summary"]["peak_memory_bytes"],
+  EXPECT_EQ(nlohmann::json::parse(
+                report_json({read_run_report(path)}))["runs"][0]["summary"]["peak_memory_bytes"],
       3000000000);
   const std::string text = report_text({read_run_report(path)});
   EXPECT_THAT(text, HasSubstr("\n  toy on mock, ddp, world size 2, 16 a batch, precision 32\n"));
@@ -95,8 +91,7 @@ TEST_F(Report, TellsHowTheRunEnded) {
   EXPECT_THAT(text, HasSubstr("best loss 0.1250 in epoch 2\nparameters abc\n"));
   summary.steps = 6;
   std::ofstream(path / "summary.json") << to_json(summary);
-  EXPECT_THAT(
-      report_text({read_run_report(path)}),
+  EXPECT_THAT(report_text({read_run_report(path)}),
       HasSubstr("at step 6, code 0; that was before the last records, at step 8\n"));
 }
 
@@ -144,8 +139,7 @@ TEST_F(Report, WritesNanAsNullAndNamesIt) {
 TEST_F(Report, RefusesWhatIsNoRun) {
   const auto none = folder_.path() / "none";
   EXPECT_EQ(refusal(none), none.string() + ": there is no such folder");
-  EXPECT_EQ(
-      refusal(folder_.path()),
+  EXPECT_EQ(refusal(folder_.path()),
       folder_.path().string() + ": holds no metrics.jsonl, so it is no run's folder");
 }
 
@@ -165,8 +159,7 @@ TEST_F(Report, RefusesASummaryThatIsNotAsTheFormatSays) {
   EXPECT_EQ(why(R"({"v":1,"v":1})"), "s: a key comes twice: \"v\"");
   EXPECT_EQ(why("{}"), "s: v must be 1, the version that this program reads: it is missing");
   EXPECT_EQ(why(R"({"v":2})"), "s: v must be 1, the version that this program reads: 2");
-  EXPECT_EQ(
-      why(R"({"v":1,"peak_memory_bytes":"1 GB"})"),
+  EXPECT_EQ(why(R"({"v":1,"peak_memory_bytes":"1 GB"})"),
       "s: peak_memory_bytes must be a whole number of at least 0: \"1 GB\"");
   EXPECT_EQ(parse_summary(R"({"v":1,"peak_memory_bytes":5})", "s").peak_memory_bytes, 5);
   EXPECT_FALSE(parse_summary(R"({"v":1,"peak_memory_bytes":null})", "s").peak_memory_bytes);
@@ -176,13 +169,11 @@ TEST_F(Report, RefusesASummaryThatIsNotAsTheFormatSays) {
   EXPECT_EQ(why(R"({"v":1,"test_loss":"x"})"), "s: test_loss must be a finite number: \"x\"");
   EXPECT_EQ(why(R"({"v":1,"epochs":7})"), "s: epochs must be a list of objects: 7");
   EXPECT_EQ(why(R"({"v":1,"epochs":[7]})"), "s: epochs[0] must be a JSON object: 7");
-  EXPECT_EQ(
-      why(R"({"v":1,"epochs":[{"epoch":-1}]})"),
+  EXPECT_EQ(why(R"({"v":1,"epochs":[{"epoch":-1}]})"),
       "s: epochs[0].epoch must be a whole number of at least 0: -1");
   EXPECT_EQ(why(R"({"v":1,"best":7})"), "s: best must be a JSON object: 7");
   EXPECT_EQ(why(R"({"v":1,"best":{"value":""}})"), "s: best.value must be a finite number: \"\"");
-  EXPECT_EQ(
-      why(R"({"v":1,"x":)" + std::string(40, '[') + std::string(40, ']') + "}"),
+  EXPECT_EQ(why(R"({"v":1,"x":)" + std::string(40, '[') + std::string(40, ']') + "}"),
       "s: more than 16 objects and lists within each other");
 }
 

@@ -1,5 +1,4 @@
 #include <cmath>
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,15 +1,14 @@
 #include "lockstep/bench/statistics/median.h"
 
 #include <cmath>
+#include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
 #include <random>
 
-#include <gtest/gtest.h>
+#include "tests/bench/statistics/coverage.h"
 
 #include "lockstep/core/error.h"
-
-#include "tests/bench/statistics/coverage.h"
 
 namespace lockstep::bench {
 namespace {
@@ -43,8 +42,8 @@ TEST(Median, RefusesWhatHasNone) {
 
 // Which of the ordered values bound the interval at 95 %: the tables of the sign test.
 TEST(EstimateMedian, IsTheTablesInterval) {
-  const std::vector<std::pair<int, int>> first_of{{6, 1},  {8, 1},  {9, 2},  {11, 2},  {12, 3},
-                                                  {15, 4}, {20, 6}, {25, 8}, {30, 10}, {50, 18}};
+  const std::vector<std::pair<int, int>> first_of{
+      {6, 1}, {8, 1}, {9, 2}, {11, 2}, {12, 3}, {15, 4}, {20, 6}, {25, 8}, {30, 10}, {50, 18}};
   for (const auto& [count, first] : first_of) {
     const Estimate estimate = estimate_median(one_to(count));
     EXPECT_EQ(estimate.low, first) << count;

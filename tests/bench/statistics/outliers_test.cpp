@@ -1,5 +1,4 @@
 #include <cmath>
-
 #include <gmock/gmock.h>
 
 #include "lockstep/bench/statistics/median.h"
@@ -14,20 +13,17 @@ using ::testing::IsEmpty;
 
 TEST(Outliers, AreFarFromTheMiddleInMedianDeviations) {
   // Median 10, deviations 1 0 1 0 7: MAD 1, so z is 0.6745 times the distance.
-  EXPECT_THAT(
-      outliers(std::vector{9.0, 10.0, 11.0, 10.0, 17.0}),
+  EXPECT_THAT(outliers(std::vector{9.0, 10.0, 11.0, 10.0, 17.0}),
       ElementsAre(false, false, false, false, true));
   EXPECT_THAT(outliers(std::vector{9.0, 10.0, 11.0, 10.0, 17.0}, 4.8), Each(false))
       << "0.6745 * 7 = 4.72";
-  EXPECT_THAT(
-      outliers(std::vector{9.0, 10.0, 11.0, 10.0, 3.0}, 4.7),
+  EXPECT_THAT(outliers(std::vector{9.0, 10.0, 11.0, 10.0, 3.0}, 4.7),
       ElementsAre(false, false, false, false, true))
       << "those below, too";
 }
 
 TEST(Outliers, AreFoundWhereMostValuesAreEqual) {
-  EXPECT_THAT(
-      outliers(std::vector{1.0, 1.0, 1.0, 1.0, 1.0, 2.0}),
+  EXPECT_THAT(outliers(std::vector{1.0, 1.0, 1.0, 1.0, 1.0, 2.0}),
       ElementsAre(false, false, false, false, false, true));
 }
 
@@ -39,8 +35,7 @@ TEST(Outliers, FewOrEqualValuesHaveNone) {
 }
 
 TEST(Outliers, MayBeAsFarAsDoublesGo) {
-  EXPECT_THAT(
-      outliers(std::vector{-1.7e308, -1.7e308, -1.6e308, -1.6e308, 1.7e308}),
+  EXPECT_THAT(outliers(std::vector{-1.7e308, -1.7e308, -1.6e308, -1.6e308, 1.7e308}),
       ElementsAre(false, false, false, false, true));
 }
 

@@ -1,12 +1,11 @@
 #include <cmath>
+#include <gtest/gtest.h>
 #include <random>
 
-#include <gtest/gtest.h>
+#include "tests/bench/statistics/coverage.h"
 
 #include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"
-
-#include "tests/bench/statistics/coverage.h"
 
 namespace lockstep::bench {
 namespace {

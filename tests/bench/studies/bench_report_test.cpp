@@ -1,17 +1,16 @@
 #include "lockstep/bench/studies/bench_report.h"
 
 #include <fstream>
-#include <iterator>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <nlohmann/json.hpp>
-
-#include "lockstep/bench/studies/bench_report.h"
-#include "lockstep/core/error.h"
 
 #include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/bench/studies/bench_report.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,12 +1,11 @@
 // Holds docs/benchmarks.md to the command: its lines can be given.
 
 #include <fstream>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/cli/bench/bench_flags.h"

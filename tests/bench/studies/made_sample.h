@@ -10,8 +10,7 @@
 namespace lockstep::bench::testing {
 
 /// Makes a sample of a study's cell with these values.
-inline Sample made_sample(
-    const std::string& study, const StudyCell& cell, int round,
+inline Sample made_sample(const std::string& study, const StudyCell& cell, int round,
     std::map<std::string, double> values) {
   Sample sample{.study = study, .cell = cell.id, .round = round, .command = cell.command};
   sample.time = "2026-01-31T12:00:00.000Z";

@@ -1,11 +1,10 @@
 #pragma once
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "lockstep/bench/page/page.h"
 #include "lockstep/bench/plot/svg.h"

@@ -1,9 +1,8 @@
 #include "lockstep/bench/study/verdict.h"
 
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "lockstep/bench/statistics/median.h"
 
@@ -63,11 +62,9 @@ TEST(Verdict, NamesTheSide) {
 TEST(Verdict, ExplainsItsWords) {
   EXPECT_EQ(Verdict().explained(), "");
   EXPECT_THAT(of({twice(1)}).explained(), HasSubstr("nothing is sure"));
-  EXPECT_THAT(
-      of({twice(1), twice(2)}).explained(),
+  EXPECT_THAT(of({twice(1), twice(2)}).explained(),
       ContainsRegex("over 2 rounds .* 50 %: .*every round.* not sure.* 5 rounds"));
-  EXPECT_THAT(
-      of({twice(5)}).explained(),
+  EXPECT_THAT(of({twice(5)}).explained(),
       ContainsRegex("over 5 rounds .* 94 %; sure means .* one side of 1"));
   const std::string both = of({twice(6), twice(3)}).explained();
   EXPECT_THAT(both, HasSubstr("over 3 to 6 rounds"));

@@ -1,12 +1,11 @@
 #include "lockstep/cli/bench/collectives_flags.h"
 
+#include <gmock/gmock.h>
 #include <sstream>
 
-#include <gmock/gmock.h>
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::cli {
 namespace {
@@ -35,10 +34,9 @@ TEST(CollectivesFlags, MeasureAllReduceOfTwoRanksByDefault) {
 }
 
 TEST(CollectivesFlags, TakeListsAndSizes) {
-  const auto command = parse_collectives(
-      {"--op", "reduce,all_to_all", "--backend", "threads", "--memory", "ordinary",
-       "--min-bytes=4096", "--max_bytes", "16M", "--factor", "2", "--nproc_per_node", "3",
-       "--warmup", "5", "--iterations", "7", "--no-check", "--no-pin"});
+  const auto command = parse_collectives({"--op", "reduce,all_to_all", "--backend", "threads",
+      "--memory", "ordinary", "--min-bytes=4096", "--max_bytes", "16M", "--factor", "2",
+      "--nproc_per_node", "3", "--warmup", "5", "--iterations", "7", "--no-check", "--no-pin"});
   ASSERT_TRUE(command);
   EXPECT_THAT(command->sweep.collectives, ElementsAre(Collective::kReduce, Collective::kAllToAll));
   EXPECT_TRUE(command->ranks_are_threads());

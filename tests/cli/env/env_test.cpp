@@ -12,7 +12,7 @@ namespace {
 TEST(HostFacts, HaveEverySection) {
   const Facts facts = host_facts();
   for (const char* section :
-       {"system", "processor", "memory", "limits", "gpu", "network", "scheduler"}) {
+      {"system", "processor", "memory", "limits", "gpu", "network", "scheduler"}) {
     EXPECT_TRUE(facts.contains(section)) << section;
   }
   EXPECT_GE(facts["processor"]["cores_usable"], 1);
@@ -21,9 +21,8 @@ TEST(HostFacts, HaveEverySection) {
 
 TEST(BuildFacts, NameEveryVersion) {
   const Facts facts = build_facts();
-  for (const char* part :
-       {"lockstep", "libtorch", "cmake", "zlib", "libpng", "openssl", "curl", "libarchive",
-        "tomlplusplus"}) {
+  for (const char* part : {"lockstep", "libtorch", "cmake", "zlib", "libpng", "openssl", "curl",
+           "libarchive", "tomlplusplus"}) {
     ASSERT_TRUE(facts.contains(part)) << part;
     EXPECT_FALSE(facts[part].get<std::string>().empty()) << part;
   }

@@ -1,14 +1,13 @@
 #include "lockstep/cli/run/run_flags.h"
 
-#include <sstream>
-
 #include <gmock/gmock.h>
+#include <sstream>
 #include <stdlib.h>
+
+#include "tests/support/message_of.h"
 
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::cli {
 namespace {
@@ -48,13 +47,9 @@ TEST(RunFlags, DefaultsAreTorchruns) {
 }
 
 TEST(RunFlags, TakesDashesUnderscoresAndEqualSigns) {
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"--nproc-per-node", "4"},
-        {"--nproc_per_node", "4"},
-        {"--nproc_per_node=4"},
-        {"--nproc-per-node=4"},
-        {"-np", "4"},
-        {"--nproc-per-node", "2", "--nproc-per-node", "4"}}) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--nproc-per-node", "4"},
+           {"--nproc_per_node", "4"}, {"--nproc_per_node=4"}, {"--nproc-per-node=4"}, {"-np", "4"},
+           {"--nproc-per-node", "2", "--nproc-per-node", "4"}}) {
     auto arguments = words;
     arguments.push_back("x");
     EXPECT_EQ(parse_run(arguments)->workers, 4) << words[0];
@@ -123,8 +118,7 @@ TEST(TrainLaunch, TakesOutWhatConcernsTheStart) {
   EXPECT_TRUE(plan.options.output.first_inherits);
   EXPECT_THAT(plan.options.output.shown_ranks, ElementsAre(0));
   EXPECT_THAT(plan.rest, ElementsAre("--model", "toy", "--json"));
-  EXPECT_THAT(
-      parse_train_launch({"--lr_scale=none", "-np", "2", "-b", "8"}).rest,
+  EXPECT_THAT(parse_train_launch({"--lr_scale=none", "-np", "2", "-b", "8"}).rest,
       ElementsAre("--lr_scale=none", "-b", "8"));
 }
 

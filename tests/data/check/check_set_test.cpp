@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_folder.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/data/synthetic/synthetic_set.h"
-
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

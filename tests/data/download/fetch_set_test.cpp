@@ -1,19 +1,18 @@
 #include "lockstep/data/download/fetch_set.h"
 
 #include <fstream>
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/checksum.h"
+#include <set>
 
 #include "tests/formats/fetch/archive_bytes.h"
 #include "tests/formats/fetch/file_server.h"
 #include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/checksum.h"
 
 namespace lockstep::data {
 namespace {
@@ -47,8 +46,7 @@ TEST(KnownSets, SaysWhatCannotBeFetched) {
     return lockstep::testing::message_of<InvalidArgument>([&] { known_set(name); });
   };
   EXPECT_THAT(refusal("imagenet"), HasSubstr("DIR/train/CLASS and DIR/val/CLASS"));
-  EXPECT_EQ(
-      refusal("svhn"),
+  EXPECT_EQ(refusal("svhn"),
       "data fetch: there is no set svhn; there are mnist, fashion-mnist, cifar10, cifar100");
 }
 
@@ -59,19 +57,17 @@ class FetchSet : public ::testing::Test {
     options_.transfer.plain_on_loopback = true;
     options_.attempts = 1;
     const auto content = directory_.path() / "content";
-    set_ = {
-        .name = "small",
+    set_ = {.name = "small",
         .files = {{"good", {}, fs::file_size(content), sha256_of_file(content)}},
         .archive_folder = "small-bin"};
   }
 
   /// Makes what the server gives, before it starts.
   static fs::path with_archive(const TemporaryFolder& directory) {
-    directory.write(
-        "content", lockstep::testing::gzip(lockstep::testing::tar_bytes(
-                       {{.name = "small-bin/", .type = '5'},
-                        {.name = "small-bin/a.bin", .data = "aaa"},
-                        {.name = "small-bin/b.bin", .data = "bbb"}})));
+    directory.write("content",
+        lockstep::testing::gzip(lockstep::testing::tar_bytes(
+            {{.name = "small-bin/", .type = '5'}, {.name = "small-bin/a.bin", .data = "aaa"},
+                {.name = "small-bin/b.bin", .data = "bbb"}})));
     return directory.path();
   }
 
@@ -115,8 +111,7 @@ TEST_F(FetchSet, TakesAnArchiveThatIsThereAndLeavesIt) {
 TEST_F(FetchSet, RefusesAFolderThatIsNotWhole) {
   fetch();
   std::ofstream(target() / "small-bin" / "a.bin") << "other";
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { fetch(); }),
+  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { fetch(); }),
       HasSubstr("small-bin: is there already, but a.bin has the SHA-256"));
 }
 

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <set>
 #include <span>
 #include <system_error>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/file_size_limit.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"
@@ -16,10 +19,6 @@
 #include "lockstep/data/synthetic/synthetic.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/image/image_reader.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/train/file_size_limit.h"
 
 namespace lockstep::data {
 namespace {
@@ -53,9 +52,8 @@ std::vector<std::string> lines_of(const fs::path& path) {
 /// Compares a sample with the image that it must be.
 void expect_drawn(const InMemoryImages& set, std::int64_t index, std::int64_t classes, bool train) {
   const auto& shape = set.shape();
-  const Image image = synthetic_image(
-      synthetic_class(index % classes, classes), {.seed = 4, .train = train, .index = index},
-      {shape.width, shape.height}, shape.channels);
+  const Image image = synthetic_image(synthetic_class(index % classes, classes),
+      {.seed = 4, .train = train, .index = index}, {shape.width, shape.height}, shape.channels);
   EXPECT_EQ(set.label(index), index % classes);
   EXPECT_TRUE(std::equal(image.pixels.begin(), image.pixels.end(), set.pixels(index)));
 }
@@ -137,8 +135,7 @@ TEST_F(SyntheticSet, IsReadAsFoldersOfImages) {
 }
 
 TEST_F(SyntheticSet, HasImagesOfTheSizeThatIsAskedFor) {
-  write_synthetic_set(
-      "images", at("set"),
+  write_synthetic_set("images", at("set"),
       {.train = 16, .test = 2, .classes = 2, .size = ImageSize{40, 30}, .seed = 4});
   const ImageFolder train(at("set") / "train");
   for (std::int64_t i = 0; i < train.size(); ++i) {
@@ -148,8 +145,7 @@ TEST_F(SyntheticSet, HasImagesOfTheSizeThatIsAskedFor) {
   // A PNG keeps every bit: the eighth of its class.
   std::ifstream file(at("set") / "train" / "disc" / "000014.png", std::ios::binary);
   const std::vector<std::uint8_t> bytes(std::istreambuf_iterator<char>(file), {});
-  EXPECT_EQ(
-      decode_image(bytes, "000014.png").pixels,
+  EXPECT_EQ(decode_image(bytes, "000014.png").pixels,
       synthetic_image(synthetic_class(0, 2), {.seed = 4, .index = 14}, {40, 30}, 3).pixels);
 }
 
@@ -176,8 +172,7 @@ TEST_F(SyntheticSet, TellsHowFarItIs) {
 }
 
 TEST_F(SyntheticSet, RefusesWhatCannotBe) {
-  EXPECT_EQ(
-      refusal("imagenet", {}),
+  EXPECT_EQ(refusal("imagenet", {}),
       "synthesize: there is no set imagenet; there are mnist, fashion-mnist, cifar10, cifar100, "
       "images");
   EXPECT_THAT(

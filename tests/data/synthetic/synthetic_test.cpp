@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <numbers>
 #include <set>
-
-#include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/synthetic/pattern.h"
@@ -171,9 +170,8 @@ TEST(Synthetic, TellsNothingByItsMeanColour) {
   for (std::int64_t index = 0; index < 1000; ++index) {
     const auto colour =
         mean_colour(draw(index % kClasses, kClasses, {.train = false, .index = index}));
-    const auto nearest = std::min_element(means.begin(), means.end(), [&](auto& a, auto& b) {
-      return distance(a, colour) < distance(b, colour);
-    });
+    const auto nearest = std::min_element(means.begin(), means.end(),
+        [&](auto& a, auto& b) { return distance(a, colour) < distance(b, colour); });
     right += nearest - means.begin() == index % kClasses ? 1 : 0;
   }
   EXPECT_LT(right, 200);  // by chance 100

@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/augment.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::data {
 namespace {
@@ -57,28 +57,23 @@ TEST(AugmentOptions, OfNoneAreThoseOfEvaluation) {
 }
 
 TEST(AugmentOptions, RefuseWhatCannotBe) {
-  EXPECT_THAT(
-      refusal({.output = {0, 5}}),
+  EXPECT_THAT(refusal({.output = {0, 5}}),
       HasSubstr("the output must have 1 to 16384 pixels a side: 0 x 5"));
   EXPECT_THAT(refusal({.output = {5, 16'385}}), HasSubstr("pixels a side: 5 x 16385"));
-  EXPECT_THAT(
-      refusal({.normalization = {.mean = {0.5F, 0.5F}}}),
+  EXPECT_THAT(refusal({.normalization = {.mean = {0.5F, 0.5F}}}),
       HasSubstr("mean and std must have a value for 1 or for 3 channels: 2 and 0"));
-  EXPECT_THAT(
-      refusal({.normalization = {.mean = {0.5F}, .std = {1, 1, 1}}}),
+  EXPECT_THAT(refusal({.normalization = {.mean = {0.5F}, .std = {1, 1, 1}}}),
       HasSubstr("mean and std must have a value for 1 or for 3 channels: 1 and 3"));
   EXPECT_THAT(refusal({.centre_fraction = 0}), HasSubstr("the fraction of the centre"));
   EXPECT_THAT(refusal({.centre_fraction = 1.5}), HasSubstr("the fraction of the centre"));
   EXPECT_THAT(refusal({.padding = -1}), HasSubstr("padding must be 0 to 16384: -1"));
   EXPECT_THAT(refusal({.area = {.least_share = 0}}), HasSubstr("the area's share"));
-  EXPECT_THAT(
-      refusal({.area = {.least_ratio = 2}}),
+  EXPECT_THAT(refusal({.area = {.least_ratio = 2}}),
       HasSubstr("the area's ratio must be a range between 0.001 and 1000: 2 to 1.33333"));
   EXPECT_THAT(refusal({.area = {.most_ratio = 1e9}}), HasSubstr("the area's ratio"));
   EXPECT_THAT(refusal({.flip = 1.5}), HasSubstr("a flip must be from 0 to 1: 1.5"));
   EXPECT_THAT(refusal({.rand_augment = "rand-x9"}), HasSubstr("an unknown section: \"x9\""));
-  EXPECT_THAT(
-      refusal({.colour_jitter = {.contrast = -0.1}}),
+  EXPECT_THAT(refusal({.colour_jitter = {.contrast = -0.1}}),
       HasSubstr("colour jitter must not be negative: -0.1"));
   EXPECT_THAT(refusal({.erasing = {.probability = 2}}), HasSubstr("erasing must be from 0 to 1"));
   EXPECT_THAT(refusal({.erasing = {.count = 0}}), HasSubstr("rectangles must be counted: 0"));
@@ -87,8 +82,7 @@ TEST(AugmentOptions, RefuseWhatCannotBe) {
 
 TEST(AugmentOptions, OfTimmNeedThreeChannels) {
   const Normalization grey{.mean = {0.5F}, .std = {0.5F}};
-  EXPECT_THAT(
-      refusal(augment_options(AugmentKind::kTimm, {28, 28}, grey)),
+  EXPECT_THAT(refusal(augment_options(AugmentKind::kTimm, {28, 28}, grey)),
       HasSubstr("RandAugment and colour jitter need 3 channels, mean and std have 1"));
   EXPECT_NE(make_train_transform(augment_options(AugmentKind::kCropFlip, {28, 28}, grey)), nullptr);
 }

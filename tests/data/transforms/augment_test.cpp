@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <map>
 #include <thread>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/data/transforms/test_images.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/crop.h"
@@ -14,9 +16,6 @@
 #include "lockstep/data/transforms/rand_augment.h"
 #include "lockstep/formats/image/image_encoder.h"
 #include "lockstep/formats/image/image_reader.h"
-
-#include "tests/data/transforms/test_images.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::data {
 namespace {
@@ -197,8 +196,7 @@ TEST(Augment, FlipsPaddedCrops) {
   AugmentOptions options = augment_options(AugmentKind::kCropFlip, {8, 8}, {});
   options.padding = 0;
   options.flip = 1;
-  EXPECT_EQ(
-      applied(options, image, key_of(0)),
+  EXPECT_EQ(applied(options, image, key_of(0)),
       applied(AugmentOptions{.output = {8, 8}, .normalization = {}}, flip(image.view()), {}));
 }
 
@@ -220,12 +218,10 @@ TEST(Augment, TakesGreyImagesUnlessColoursAreNeeded) {
     EXPECT_EQ(applied(augment_options(kind, {28, 28}, {}), grey, {}).size(), 784U);
     EXPECT_EQ(applied(augment_options(kind, {96, 96}, scale), grey, {}).size(), 9216U);
   }
-  EXPECT_EQ(
-      refusal(augment_options(AugmentKind::kTimm, {28, 28}, {}), grey),
+  EXPECT_EQ(refusal(augment_options(AugmentKind::kTimm, {28, 28}, {}), grey),
       "augment: RandAugment and colour jitter need an image of 3 channels, this one has 1; take "
       "none or crop-flip");
-  EXPECT_EQ(
-      refusal(augment_options(AugmentKind::kNone, {28, 28}), grey),
+  EXPECT_EQ(refusal(augment_options(AugmentKind::kNone, {28, 28}), grey),
       "augment: the image must have 3 channels, as mean and std: 1");
   EXPECT_EQ(
       refusal(augment_options(AugmentKind::kNone, {28, 28}, scale), image_of("photo", {28, 28})),
@@ -241,8 +237,7 @@ TEST(Augment, FillsGreyImagesWithOneNumberAPixel) {
 
 TEST(Augment, RefusesImagesThatDoNotFit) {
   const AugmentOptions padded = augment_options(AugmentKind::kCropFlip, {32, 32});
-  EXPECT_THAT(
-      refusal(padded, image_of("flat", {23, 40})),
+  EXPECT_THAT(refusal(padded, image_of("flat", {23, 40})),
       HasSubstr("an image of 23 x 40 is too small for a padded crop of 32 x 32"));
   EXPECT_NO_THROW(applied(padded, image_of("flat", {24, 24}), {}));
   const auto transform = make_eval_transform({4, 4});

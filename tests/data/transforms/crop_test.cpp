@@ -1,9 +1,8 @@
 #include "lockstep/data/transforms/crop.h"
 
 #include <cmath>
-#include <set>
-
 #include <gtest/gtest.h>
+#include <set>
 
 #include "lockstep/core/error.h"
 

@@ -4,9 +4,8 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
-#include <map>
-
 #include <gtest/gtest.h>
+#include <map>
 
 #include "lockstep/data/transforms/augment_step.h"
 #include "lockstep/data/transforms/crop.h"
@@ -84,10 +83,9 @@ TEST(Draws, OfCropsAreThoseOfTimm) {
 }
 
 TEST(Draws, OfStepsAreThoseOfTimm) {
-  const std::array<std::string, kAugmentOps> names{
-      "auto_contrast", "equalize",     "invert",     "rotate",      "posterize",
-      "solarize",      "solarize_add", "saturation", "contrast",    "brightness",
-      "sharpness",     "shear_x",      "shear_y",    "translate_x", "translate_y"};
+  const std::array<std::string, kAugmentOps> names{"auto_contrast", "equalize", "invert", "rotate",
+      "posterize", "solarize", "solarize_add", "saturation", "contrast", "brightness", "sharpness",
+      "shear_x", "shear_y", "translate_x", "translate_y"};
   Draws draws;
   for (std::int64_t index = 0; index < kDraws; ++index) {
     RandomStream stream({7, 0, index}, Draw::kColour);

@@ -2,20 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/data/transforms/test_images.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/crop.h"
 #include "lockstep/data/transforms/ops/affine.h"
 #include "lockstep/data/transforms/ops/resample_kernel.h"
-
-#include "tests/data/transforms/test_images.h"
 
 namespace lockstep::data {
 namespace {
 
 using testing::image_of;
 
-Image resized(
-    const ResampleKernel& kernel, const Image& image, ImageSize size,
+Image resized(const ResampleKernel& kernel, const Image& image, ImageSize size,
     const ResizeOptions& options) {
   return resize_by(kernel, image.view(), size, {0, 0, size.width, size.height}, options);
 }
@@ -82,8 +81,7 @@ TEST(AffineKernels, GiveTheSameBytes) {
         const Image image = image_of("noise", size);
         const AffineMap map{.xx = 0.9, .xy = 0.2, .x0 = -0.3, .yx = -0.1, .yy = 1.2, .y0 = 0.7};
         const AffineOptions options{kind, {1, 2, 3}};
-        EXPECT_EQ(
-            transform_affine_by(*kernel, image.view(), map, options).pixels,
+        EXPECT_EQ(transform_affine_by(*kernel, image.view(), map, options).pixels,
             transform_affine_by(plain_affine_kernel(), image.view(), map, options).pixels)
             << kernel->name << " " << size.width;
       }

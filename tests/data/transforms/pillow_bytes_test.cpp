@@ -4,10 +4,11 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 #include <sstream>
 
-#include <gtest/gtest.h>
+#include "tests/data/transforms/test_images.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/augment.h"
@@ -15,8 +16,6 @@
 #include "lockstep/data/transforms/ops/colour.h"
 #include "lockstep/data/transforms/ops/levels.h"
 #include "lockstep/data/transforms/rand_augment.h"
-
-#include "tests/data/transforms/test_images.h"
 
 namespace lockstep::data {
 namespace {
@@ -83,9 +82,8 @@ Operation resized_crop(Interpolation interpolation) {
 
 Image padded_crop(const Image& image, const Arguments& numbers) {
   const std::int64_t padding = whole(numbers[0]);
-  return crop_padded(
-      image.view(), {whole(numbers[1]) - padding, whole(numbers[2]) - padding, whole(numbers[3]),
-                     whole(numbers[4])});
+  return crop_padded(image.view(), {whole(numbers[1]) - padding, whole(numbers[2]) - padding,
+                                       whole(numbers[3]), whole(numbers[4])});
 }
 
 // The transform of evaluation scales levels to [0, 1] when there is neither mean nor deviation.
@@ -102,24 +100,17 @@ Image evaluation(const Image& image, const Arguments& numbers) {
 }
 
 std::map<std::string, Operation> operations() {
-  std::map<std::string, Operation> all{
-      {"auto_contrast", step(AugmentOp::kAutoContrast)},
-      {"equalize", step(AugmentOp::kEqualize)},
-      {"invert", step(AugmentOp::kInvert)},
-      {"posterize", step(AugmentOp::kPosterize)},
-      {"solarize", step(AugmentOp::kSolarize)},
-      {"solarize_add", step(AugmentOp::kSolarizeAdd)},
-      {"saturation", step(AugmentOp::kSaturation)},
-      {"contrast", step(AugmentOp::kContrast)},
-      {"brightness", step(AugmentOp::kBrightness)},
+  std::map<std::string, Operation> all{{"auto_contrast", step(AugmentOp::kAutoContrast)},
+      {"equalize", step(AugmentOp::kEqualize)}, {"invert", step(AugmentOp::kInvert)},
+      {"posterize", step(AugmentOp::kPosterize)}, {"solarize", step(AugmentOp::kSolarize)},
+      {"solarize_add", step(AugmentOp::kSolarizeAdd)}, {"saturation", step(AugmentOp::kSaturation)},
+      {"contrast", step(AugmentOp::kContrast)}, {"brightness", step(AugmentOp::kBrightness)},
       {"sharpness", step(AugmentOp::kSharpness)},
       {"grey", [](const Image& image, const Arguments&) { return grey(image.view()); }},
       {"flip", [](const Image& image, const Arguments&) { return flip(image.view()); }},
-      {"padded_crop", padded_crop},
-      {"evaluation", evaluation}};
-  for (const auto& [name, kind] :
-       {std::pair{"_bilinear", Interpolation::kBilinear},
-        std::pair{"_bicubic", Interpolation::kBicubic}}) {
+      {"padded_crop", padded_crop}, {"evaluation", evaluation}};
+  for (const auto& [name, kind] : {std::pair{"_bilinear", Interpolation::kBilinear},
+           std::pair{"_bicubic", Interpolation::kBicubic}}) {
     all[concat("resize", name)] = resize_to(kind);
     all[concat("resized_crop", name)] = resized_crop(kind);
     all[concat("rotate", name)] = step(AugmentOp::kRotate, kind);

@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <limits>
 #include <map>
 #include <set>
 #include <sstream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/data/transforms/test_images.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms/augment_step.h"
-
-#include "tests/data/transforms/test_images.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::data {
 namespace {
@@ -27,11 +26,9 @@ std::string refusal(const std::string& config) {
 
 TEST(ParseRandAugment, ReadsWhatTimmReads) {
   EXPECT_EQ(parse_rand_augment("rand"), RandAugmentOptions{});
-  EXPECT_EQ(
-      parse_rand_augment("rand-m9-mstd0.5-inc1"),
+  EXPECT_EQ(parse_rand_augment("rand-m9-mstd0.5-inc1"),
       (RandAugmentOptions{.magnitude = 9, .deviation = 0.5, .increasing = true}));
-  EXPECT_EQ(
-      parse_rand_augment("rand-n3-p0.25-mmax15-m12-inc0"),
+  EXPECT_EQ(parse_rand_augment("rand-n3-p0.25-mmax15-m12-inc0"),
       (RandAugmentOptions{.magnitude = 12, .maximum = 15, .probability = 0.25, .layers = 3}));
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(parse_rand_augment("rand-mstd101").deviation, infinity);
@@ -40,8 +37,7 @@ TEST(ParseRandAugment, ReadsWhatTimmReads) {
 }
 
 TEST(ParseRandAugment, RefusesTheRest) {
-  EXPECT_EQ(
-      refusal("rnd-m9"),
+  EXPECT_EQ(refusal("rnd-m9"),
       "RandAugment: no \"rand\" at the start in \"rnd-m9\"; give a string as "
       "\"rand-m9-mstd0.5-inc1\"");
   EXPECT_THAT(refusal(""), HasSubstr("no \"rand\" at the start"));
@@ -59,12 +55,12 @@ TEST(ParseRandAugment, RefusesTheRest) {
 }
 
 std::map<std::string, AugmentOp> ops_by_name() {
-  return {{"rotate", AugmentOp::kRotate},          {"posterize", AugmentOp::kPosterize},
-          {"solarize", AugmentOp::kSolarize},      {"solarize_add", AugmentOp::kSolarizeAdd},
-          {"saturation", AugmentOp::kSaturation},  {"contrast", AugmentOp::kContrast},
-          {"brightness", AugmentOp::kBrightness},  {"sharpness", AugmentOp::kSharpness},
-          {"shear_x", AugmentOp::kShearX},         {"shear_y", AugmentOp::kShearY},
-          {"translate_x", AugmentOp::kTranslateX}, {"translate_y", AugmentOp::kTranslateY}};
+  return {{"rotate", AugmentOp::kRotate}, {"posterize", AugmentOp::kPosterize},
+      {"solarize", AugmentOp::kSolarize}, {"solarize_add", AugmentOp::kSolarizeAdd},
+      {"saturation", AugmentOp::kSaturation}, {"contrast", AugmentOp::kContrast},
+      {"brightness", AugmentOp::kBrightness}, {"sharpness", AugmentOp::kSharpness},
+      {"shear_x", AugmentOp::kShearX}, {"shear_y", AugmentOp::kShearY},
+      {"translate_x", AugmentOp::kTranslateX}, {"translate_y", AugmentOp::kTranslateY}};
 }
 
 TEST(RandAugment, GivesOperationsTheArgumentsOfTimm) {

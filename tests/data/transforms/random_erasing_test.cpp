@@ -1,10 +1,9 @@
 #include "lockstep/data/transforms/random_erasing.h"
 
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <set>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace lockstep::data {
 namespace {

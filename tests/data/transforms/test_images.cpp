@@ -16,8 +16,7 @@ std::int64_t noise(std::int64_t element) {
 // Goes up to 255 and down again.
 std::int64_t folded(std::int64_t x) { return x % 511 > 255 ? 510 - x % 511 : x % 511; }
 
-std::int64_t level(
-    const std::string& content, std::int64_t element, std::int64_t x, std::int64_t y,
+std::int64_t level(const std::string& content, std::int64_t element, std::int64_t x, std::int64_t y,
     std::int64_t channel) {
   if (content == "noise") return noise(element);
   if (content == "ramps") return folded(7 * x + 3 * y + 85 * channel);

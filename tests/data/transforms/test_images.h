@@ -10,8 +10,8 @@
 namespace lockstep::testing {
 
 /// What images can show, in the order of tests/conformance/transforms.py.
-inline constexpr std::array<const char*, 6> kContents{"noise", "ramps",  "flat",
-                                                      "dull",  "checks", "photo"};
+inline constexpr std::array<const char*, 6> kContents{
+    "noise", "ramps", "flat", "dull", "checks", "photo"};
 
 /// Makes the image that the script makes by the same formula.
 Image image_of(const std::string& content, ImageSize size, std::int64_t channels = 3);

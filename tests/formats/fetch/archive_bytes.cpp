@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-
 #include <zlib.h>
 
 #include "tests/formats/idx_bytes.h"

@@ -29,8 +29,7 @@ TEST_F(ArchiveDamage, RefusesBombs) {
   // Zeros that belong to no entry cost time, too.
   auto padded = tar_bytes({{.name = "a"}});
   padded.resize(20'000'000);
-  EXPECT_THAT(
-      refusal(testing::gzip(padded, 9)),
+  EXPECT_THAT(refusal(testing::gzip(padded, 9)),
       HasSubstr("the archive grows to more than 100 times its size"));
 }
 
@@ -60,8 +59,7 @@ TEST_F(ArchiveDamage, RefusesTruncationAtEveryBlockAndMore) {
     const Bytes cut(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_NE(refusal(cut), "") << size;
   }
-  EXPECT_EQ(
-      refusal(Bytes(whole.begin(), whole.begin() + 2048)),
+  EXPECT_EQ(refusal(Bytes(whole.begin(), whole.begin() + 2048)),
       "offset 2048: the archive ends too early, without its end mark");
 }
 

@@ -2,17 +2,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <string>
-
-#include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/fetch/archive.h"
 
 #include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/fetch/archive.h"
 
 namespace lockstep::testing {
 

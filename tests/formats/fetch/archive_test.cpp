@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/formats/fetch/archive_bytes.h"
 #include "tests/formats/fetch/archive_fixture.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -21,12 +21,10 @@ using testing::zip_bytes;
 using Archive = testing::ArchiveTest;
 
 TEST_F(Archive, GivesFilesAndFoldersOfATarFile) {
-  const auto bytes = tar_bytes(
-      {{.name = "./", .type = '5'},
-       {.name = "set/", .type = '5', .mode = 02775},
-       {.name = "set/a.bin", .data = std::string(70'000, 'a')},
-       {.name = "./set//deep/er/b", .data = "b", .mode = 0700},
-       {.name = "set/empty"}});
+  const auto bytes =
+      tar_bytes({{.name = "./", .type = '5'}, {.name = "set/", .type = '5', .mode = 02775},
+          {.name = "set/a.bin", .data = std::string(70'000, 'a')},
+          {.name = "./set//deep/er/b", .data = "b", .mode = 0700}, {.name = "set/empty"}});
   for (const Bytes& archive : {bytes, testing::gzip(bytes)}) {
     const auto unpacked = extract(archive);
     EXPECT_EQ(unpacked.files, 3U);
@@ -46,10 +44,8 @@ TEST_F(Archive, GivesFilesAndFoldersOfAZipFile) {
 }
 
 TEST_F(Archive, GivesNoOtherModesThanOurs) {
-  extract(tar_bytes(
-      {{.name = "plain", .mode = 0666},
-       {.name = "program", .mode = 0777},
-       {.name = "secret", .mode = 0}}));
+  extract(tar_bytes({{.name = "plain", .mode = 0666}, {.name = "program", .mode = 0777},
+      {.name = "secret", .mode = 0}}));
   EXPECT_EQ(fs::status(root() / "plain").permissions() & fs::perms(0022), fs::perms::none);
   EXPECT_EQ(fs::status(root() / "program").permissions(), fs::perms(0755));
   EXPECT_EQ(fs::status(root() / "secret").permissions() & fs::perms(0400), fs::perms(0400));
@@ -79,33 +75,26 @@ TEST_F(Archive, LeavesOutTheTopFolder) {
 }
 
 TEST_F(Archive, RefusesNamesThatLeaveTheFolder) {
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a"}, {.name = "../x", .data = "x"}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a"}, {.name = "../x", .data = "x"}})),
       "entry 2 (../x): its name leaves the folder by ..");
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a/../../x"}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a/../../x"}})),
       "entry 1 (a/../../x): its name leaves the folder by ..");
   EXPECT_EQ(
       refusal(zip_bytes({{.name = "a/.."}})), "entry 1 (a/..): its name leaves the folder by ..");
   const std::string absolute = (directory_.path() / "x").string();
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = absolute}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = absolute}})),
       "entry 1 (" + absolute + "): its name is an absolute path");
-  EXPECT_EQ(
-      refusal(zip_bytes({{.name = absolute}})),
+  EXPECT_EQ(refusal(zip_bytes({{.name = absolute}})),
       "entry 1 (" + absolute + "): its name is an absolute path");
 }
 
 TEST_F(Archive, RefusesLinks) {
-  EXPECT_EQ(
-      refusal(tar_bytes(
-          {{.name = "a", .type = '2', .link = ".."}, {.name = "a/x", .data = "through it"}})),
+  EXPECT_EQ(refusal(tar_bytes(
+                {{.name = "a", .type = '2', .link = ".."}, {.name = "a/x", .data = "through it"}})),
       "entry 1 (a): it is a symbolic link");
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a"}, {.name = "b", .type = '1', .link = "/etc/passwd"}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a"}, {.name = "b", .type = '1', .link = "/etc/passwd"}})),
       "entry 2 (b): it is a hard link");
-  EXPECT_EQ(
-      refusal(zip_bytes({{.name = "a", .data = "/etc/passwd", .mode = 0120777}})),
+  EXPECT_EQ(refusal(zip_bytes({{.name = "a", .data = "/etc/passwd", .mode = 0120777}})),
       "entry 1 (a): it is a symbolic link");
 }
 
@@ -113,15 +102,13 @@ TEST_F(Archive, RefusesWhatIsNeitherFileNorFolder) {
   EXPECT_EQ(refusal(tar_bytes({{.name = "a", .type = '3'}})), "entry 1 (a): it is a device");
   EXPECT_EQ(refusal(tar_bytes({{.name = "a", .type = '4'}})), "entry 1 (a): it is a device");
   EXPECT_EQ(refusal(tar_bytes({{.name = "a", .type = '6'}})), "entry 1 (a): it is a FIFO");
-  EXPECT_EQ(
-      refusal(zip_bytes({{.name = "a", .mode = 0140644}})),
+  EXPECT_EQ(refusal(zip_bytes({{.name = "a", .mode = 0140644}})),
       "entry 1 (a): it is neither file nor folder");
 }
 
 TEST_F(Archive, RefusesSetuidFiles) {
   for (const unsigned mode : {04755U, 02755U}) {
-    EXPECT_EQ(
-        refusal(tar_bytes({{.name = "a", .mode = mode}})),
+    EXPECT_EQ(refusal(tar_bytes({{.name = "a", .mode = mode}})),
         "entry 1 (a): it is a setuid or setgid file");
   }
 }
@@ -132,18 +119,14 @@ TEST_F(Archive, RefusesASparseFile) {
 }
 
 TEST_F(Archive, RefusesANameThatIsThereTwice) {
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a", .data = "1"}, {.name = "./a", .data = "2"}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a", .data = "1"}, {.name = "./a", .data = "2"}})),
       "entry 2 (./a): its name is there twice");
   EXPECT_EQ(text_of("a"), "1");
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a", .type = '5'}, {.name = "a"}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a", .type = '5'}, {.name = "a"}})),
       "entry 2 (a): its name is there twice");
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a"}, {.name = "a/b"}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a"}, {.name = "a/b"}})),
       "entry 2 (a/b): a file has the name of its folder");
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a"}, {.name = "a", .type = '5'}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a"}, {.name = "a", .type = '5'}})),
       "entry 2 (a): a file has the name of its folder");
 }
 
@@ -166,20 +149,16 @@ TEST_F(Archive, RefusesLongNames) {
   const std::string longest = std::string(255, 'a') + "/" + std::string(200, 'b');
   extract(tar_bytes({{.name = longest}}));
   EXPECT_TRUE(fs::exists(root() / longest));
-  EXPECT_THAT(
-      refusal(tar_bytes({{.name = std::string(256, 'a')}})),
+  EXPECT_THAT(refusal(tar_bytes({{.name = std::string(256, 'a')}})),
       HasSubstr("...): a part of its name is longer than 255 bytes"));
-  EXPECT_THAT(
-      refusal(tar_bytes({{.name = longest}}), {.path_bytes = 455}),
+  EXPECT_THAT(refusal(tar_bytes({{.name = longest}}), {.path_bytes = 455}),
       HasSubstr("its name is longer than 455 bytes"));
-  EXPECT_THAT(
-      refusal(tar_bytes({{.name = "a/b/c/d"}}), {.depth = 3}),
+  EXPECT_THAT(refusal(tar_bytes({{.name = "a/b/c/d"}}), {.depth = 3}),
       HasSubstr("it lies more than 3 folders deep"));
 }
 
 TEST_F(Archive, RefusesAndShowsControlCharacters) {
-  EXPECT_EQ(
-      refusal(tar_bytes({{.name = "a\nb\x1b[2J"}})),
+  EXPECT_EQ(refusal(tar_bytes({{.name = "a\nb\x1b[2J"}})),
       "entry 1 (a\\nb\\x1b[2J): its name holds a control character");
 }
 

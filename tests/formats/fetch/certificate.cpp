@@ -2,13 +2,12 @@
 
 #include <cstdio>
 #include <memory>
-#include <stdexcept>
-#include <string>
-
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#include <stdexcept>
+#include <string>
 
 namespace lockstep::testing {
 namespace {
@@ -60,9 +59,8 @@ Certificate make_certificate(const std::filesystem::path& folder, const std::str
   require(X509_sign(certificate.get(), key.get(), EVP_sha256()) > 0);
   const Certificate files{folder / (name + ".pem"), folder / (name + ".key")};
   require(PEM_write_X509(open(files.certificate).get(), certificate.get()) == 1);
-  require(
-      PEM_write_PrivateKey(
-          open(files.key).get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) == 1);
+  require(PEM_write_PrivateKey(
+              open(files.key).get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) == 1);
   return files;
 }
 

@@ -1,7 +1,6 @@
 #include "lockstep/formats/fetch/checksum_list.h"
 
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,8 +33,7 @@ class ChecksumList : public ::testing::Test {
 TEST_F(ChecksumList, IsWhatSha256sumWrites) {
   std::ifstream file(folder_.path() / "SHA256SUMS");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(
-      text,
+  EXPECT_EQ(text,
       "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n"
       "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  inner/a\n");
 }

@@ -4,10 +4,10 @@
 #include <iterator>
 #include <random>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::testing {
 namespace {
@@ -53,8 +53,7 @@ DownloadTest::DownloadTest()
 }
 
 Download DownloadTest::wanted(const std::vector<std::string>& behaviours) const {
-  Download wanted{
-      .name = "set.bin",
+  Download wanted{.name = "set.bin",
       .addresses = {},
       .bytes = content_.size(),
       .sha256 = sha256_of_file(origin().directory.path() / "content")};

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/formats/fetch/download.h"
-
 #include "tests/formats/fetch/file_server.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/formats/fetch/download.h"
 
 namespace lockstep::testing {
 

@@ -1,15 +1,14 @@
 #include "lockstep/formats/fetch/download.h"
 
-#include <fstream>
-#include <system_error>
-
 #include <fcntl.h>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <sys/file.h>
-
-#include "lockstep/core/error.h"
+#include <system_error>
 
 #include "tests/formats/fetch/download_fixture.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -55,8 +54,7 @@ TEST_F(DownloadTest, GoesOnWhereTheConnectionBroke) {
   EXPECT_TRUE(bring({"cut/100000"}));
   EXPECT_TRUE(is_complete());
   EXPECT_THAT(
-      server_.requests(), ElementsAre(
-                              "/cut/100000 - -", "/cut/100000 bytes=100000- \"first\"",
+      server_.requests(), ElementsAre("/cut/100000 - -", "/cut/100000 bytes=100000- \"first\"",
                               "/cut/100000 bytes=200000- \"first\""));
   EXPECT_THAT(notices_, SizeIs(2));
 }
@@ -220,7 +218,7 @@ TEST_F(DownloadTest, AsksOnlyByHttps) {
   EXPECT_THAT(refusal({"good"}), HasSubstr("only https is taken: http://127.0.0.1"));
   options_.transfer.plain_on_loopback = true;
   for (const char* address :
-       {"http://192.0.2.1/x", "ftp://127.0.0.1/x", "file:///etc/passwd", "no address"}) {
+      {"http://192.0.2.1/x", "ftp://127.0.0.1/x", "file:///etc/passwd", "no address"}) {
     EXPECT_THROW(download_from(address), InvalidArgument) << address;
   }
   EXPECT_THAT(refusal({"https://user:secret@127.0.0.1/x"}), HasSubstr("must hold no password"));

@@ -65,8 +65,7 @@ TEST_F(DownloadTls, FollowsFiveRedirectsAndNoMore) {
 }
 
 TEST_F(DownloadTls, NeverFollowsToPlainHttp) {
-  EXPECT_THAT(
-      refusal({secure("redirect_to/" + server_.address("good"))}),
+  EXPECT_THAT(refusal({secure("redirect_to/" + server_.address("good"))}),
       HasSubstr("Protocol \"http\" not supported or disabled"));
   EXPECT_TRUE(server_.requests().empty());
 }

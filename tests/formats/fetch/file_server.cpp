@@ -1,10 +1,9 @@
 #include "tests/formats/fetch/file_server.h"
 
 #include <chrono>
+#include <poll.h>
 #include <sstream>
 #include <stdexcept>
-
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,9 +14,8 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
 
-launch::ChildOptions options_for(
-    const std::filesystem::path& folder, const std::filesystem::path& certificate,
-    const std::filesystem::path& key) {
+launch::ChildOptions options_for(const std::filesystem::path& folder,
+    const std::filesystem::path& certificate, const std::filesystem::path& key) {
   launch::ChildOptions options;
   options.program = "/usr/bin/env";
   options.arguments = {"python3", LOCKSTEP_FILE_SERVER, folder};
@@ -31,9 +29,8 @@ launch::ChildOptions options_for(
 
 }  // namespace
 
-FileServer::FileServer(
-    const std::filesystem::path& folder, const std::filesystem::path& certificate,
-    const std::filesystem::path& key)
+FileServer::FileServer(const std::filesystem::path& folder,
+    const std::filesystem::path& certificate, const std::filesystem::path& key)
     : process_(options_for(folder, certificate, key)),
       output_(process_.take_output()),
       scheme_(certificate.empty() ? "http" : "https") {

@@ -12,9 +12,8 @@ namespace lockstep::testing {
 class FileServer {
  public:
   /// Serves by http, or by https with a certificate and its key.
-  explicit FileServer(
-      const std::filesystem::path& folder, const std::filesystem::path& certificate = {},
-      const std::filesystem::path& key = {});
+  explicit FileServer(const std::filesystem::path& folder,
+      const std::filesystem::path& certificate = {}, const std::filesystem::path& key = {});
 
   /// Returns the address of a file, or of a behaviour of FOLDER/content: `good`, `cut/1000`, ...
   std::string address(const std::string& behaviour) const;

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/formats/image/image_reader.h"
-
 #include "tests/formats/image/image_bytes.h"
 #include "tests/formats/largest_allocation.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
 namespace {
@@ -43,8 +43,7 @@ TEST(ImageBomb, JpegWithTheLargestSidesIsRefused) {
 
 TEST(ImageBomb, JpegTooShortForItsBlocksIsRefused) {
   for (const int marker : {0xc0, 0xc1, 0xc2}) {
-    EXPECT_EQ(
-        bomb_refusal(tiny_jpeg(marker, 8192, 8192)),
+    EXPECT_EQ(bomb_refusal(tiny_jpeg(marker, 8192, 8192)),
         "FILE: offset 21: the file ends too early: 15 bytes cannot hold an image of 8192 x 8192 "
         "pixels");
   }
@@ -75,9 +74,8 @@ TEST(ImageBomb, PngTooShortForItsPixelsIsRefused) {
 TEST(ImageBomb, PngIsMeasuredByDeflatesBestRatio) {
   // A row of 1031 grey pixels and its filter: 1032 bytes, which take one byte at least.
   const auto file = [](std::uint32_t rows) {
-    return testing::png_of_chunks(
-        {testing::png_header(1031, rows, 8, 0), testing::chunk("IDAT", Bytes(40)),
-         testing::chunk("IEND", {})});
+    return testing::png_of_chunks({testing::png_header(1031, rows, 8, 0),
+        testing::chunk("IDAT", Bytes(40)), testing::chunk("IEND", {})});
   };
   EXPECT_THAT(bomb_refusal(file(40)), HasSubstr("the PNG image is damaged"));
   EXPECT_THAT(

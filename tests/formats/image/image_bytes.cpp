@@ -4,7 +4,6 @@
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
-
 #include <zlib.h>
 
 namespace lockstep::testing {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/formats/idx_bytes.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/image/image_encoder.h"
-
-#include "tests/formats/idx_bytes.h"
 
 namespace lockstep::testing {
 
@@ -40,8 +40,7 @@ Bytes with_segment(const Bytes& jpeg, int marker, const Bytes& content);
 Bytes chunk(const std::string& type, const Bytes& content);
 
 /// Makes the header chunk of a PNG file.
-Bytes png_header(
-    std::uint32_t width, std::uint32_t height, int depth = 8, int colour_type = 2,
+Bytes png_header(std::uint32_t width, std::uint32_t height, int depth = 8, int colour_type = 2,
     int interlace = 0);
 
 /// Makes a PNG file of a header chunk, others, the rows with their filter bytes.

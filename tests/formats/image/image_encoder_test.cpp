@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/formats/image/image_reader.h"
-
 #include "tests/formats/image/image_bytes.h"
+
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
 namespace {

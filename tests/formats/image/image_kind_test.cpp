@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "lockstep/formats/image/image_file.h"
-#include "lockstep/formats/image/image_reader.h"
-
 #include "tests/formats/image/image_bytes.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/formats/image/image_file.h"
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
 namespace {
@@ -34,11 +34,9 @@ TEST(ImageKind, AnEmptyFileIsRefused) {
 TEST(ImageKind, OtherKindsAreNamed) {
   EXPECT_EQ(refusal("GIF89a..."), is_no_image("a GIF image"));
   EXPECT_EQ(refusal(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), is_no_image("a WebP image"));
-  EXPECT_EQ(
-      refusal(std::string(
-          "\0\0\0\x1c"
-          "ftypavif",
-          12)),
+  EXPECT_EQ(refusal(std::string("\0\0\0\x1c"
+                                "ftypavif",
+                12)),
       is_no_image("an AVIF image"));
   EXPECT_EQ(refusal(std::string("II*\0....", 8)), is_no_image("a TIFF image"));
   EXPECT_EQ(refusal(std::string("BM\x10\0\0\0", 6)), is_no_image("a BMP image"));

@@ -1,13 +1,12 @@
 #include <functional>
-#include <optional>
-
 #include <gtest/gtest.h>
-
-#include "lockstep/formats/image/image_reader.h"
+#include <optional>
 
 #include "tests/formats/image/image_bytes.h"
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/mutated.h"
+
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
 namespace {
@@ -60,8 +59,7 @@ void expect_some_are_read(
 }
 
 TEST(ImageMutation, JpegFilesAreReadOrRefused) {
-  const std::vector<Bytes> samples{
-      testing::jpeg({40, 32}),
+  const std::vector<Bytes> samples{testing::jpeg({40, 32}),
       testing::jpeg({40, 32}, {.horizontal_subsampling = 1, .vertical_subsampling = 1}),
       testing::jpeg({40, 32}, {.progressive = true}), testing::jpeg({40, 32}, {.restart_rows = 1}),
       encode_jpeg(testing::picture({40, 32}, 1).view())};

@@ -1,15 +1,14 @@
 #include "lockstep/formats/image/image.h"
 
 #include <filesystem>
-#include <random>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <random>
+
+#include "tests/formats/image/image_bytes.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/image/image_reader.h"
-
-#include "tests/formats/image/image_bytes.h"
 
 // A part of an image is the same part of the whole image, bit by bit.
 
@@ -38,7 +37,7 @@ TEST(Image, IsCroppedPixelByPixel) {
 
 TEST(Image, IsNotCroppedBeyondItsEdges) {
   for (const Box& box :
-       {Box{0, 0, 4, 1}, {2, 0, 2, 1}, {0, 1, 1, 2}, {-1, 0, 1, 1}, {0, -1, 1, 1}, {0, 0, 0, 1}}) {
+      {Box{0, 0, 4, 1}, {2, 0, 2, 1}, {0, 1, 1, 2}, {-1, 0, 1, 1}, {0, -1, 1, 1}, {0, 0, 0, 1}}) {
     EXPECT_THROW(crop(kImage.view(), box), InvalidArgument);
   }
 }
@@ -138,10 +137,9 @@ TEST(ImageRegion, OfEveryFileThatPillowMade) {
 TEST(ImageRegion, ThatLeavesTheImageIsRefused) {
   const Bytes bytes = testing::png({10, 8});
   const ImageReader reader(bytes, "FILE");
-  for (const Box& box :
-       {Box{0, 0, 11, 1}, Box{0, 0, 1, 9}, Box{-1, 0, 2, 2}, Box{0, -1, 2, 2}, Box{9, 7, 2, 1},
-        Box{9, 7, 1, 2}, Box{0, 0, 0, 1}, Box{0, 0, 1, 0}, Box{INT64_MAX, 0, 1, 1},
-        Box{0, 0, INT64_MAX, 1}}) {
+  for (const Box& box : {Box{0, 0, 11, 1}, Box{0, 0, 1, 9}, Box{-1, 0, 2, 2}, Box{0, -1, 2, 2},
+           Box{9, 7, 2, 1}, Box{9, 7, 1, 2}, Box{0, 0, 0, 1}, Box{0, 0, 1, 0},
+           Box{INT64_MAX, 0, 1, 1}, Box{0, 0, INT64_MAX, 1}}) {
     EXPECT_THROW(reader.read(box), InvalidArgument) << box.left << ", " << box.top;
   }
 }

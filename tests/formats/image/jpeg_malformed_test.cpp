@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/formats/image/image_reader.h"
-
 #include "tests/formats/image/jpeg_scans.h"
+
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
 namespace {
@@ -41,8 +41,7 @@ Bytes with_frame(const Bytes& frame) {
   Bytes bytes = jpeg({24, 16});
   const std::size_t at = find_segment(bytes, 0xc0);
   const std::size_t size = 2 + static_cast<std::size_t>(bytes[at + 2] << 8 | bytes[at + 3]);
-  bytes.erase(
-      bytes.begin() + static_cast<std::ptrdiff_t>(at),
+  bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at),
       bytes.begin() + static_cast<std::ptrdiff_t>(at + size));
   return testing::inserted(bytes, at, frame);
 }
@@ -63,19 +62,16 @@ TEST(JpegMalformed, CutInASegmentNamesIt) {
   const std::size_t table = find_segment(whole, 0xdb);
   const std::size_t end =
       table + 2 + static_cast<std::size_t>(whole[table + 2] << 8 | whole[table + 3]);
-  EXPECT_EQ(
-      refusal(cut(whole, end - 1)),
+  EXPECT_EQ(refusal(cut(whole, end - 1)),
       concat("FILE: offset ", table, ": the file ends inside a JPEG segment of 67 bytes"));
-  EXPECT_EQ(
-      refusal(cut(whole, end)),
+  EXPECT_EQ(refusal(cut(whole, end)),
       concat("FILE: offset ", end, ": the file ends inside its JPEG header"));
 }
 
 TEST(JpegMalformed, CutInItsScanNamesTheEnd) {
   const Bytes whole = jpeg();
   const std::size_t size = whole.size() - 300;
-  EXPECT_EQ(
-      refusal(cut(whole, size)),
+  EXPECT_EQ(refusal(cut(whole, size)),
       concat("FILE: offset ", size, ": the file ends before its JPEG image does: it was cut"));
   EXPECT_THAT(
       refusal(with_end(cut(whole, size))), HasSubstr("Corrupt JPEG data: premature end of data"));
@@ -83,31 +79,27 @@ TEST(JpegMalformed, CutInItsScanNamesTheEnd) {
 
 TEST(JpegMalformed, SamplesOf12BitsAreRefusedByName) {
   for (const int bits : {12, 16, 2, 0}) {
-    EXPECT_THAT(
-        refusal(with_frame(jpeg_frame(0xc1, 24, 16, bits))),
+    EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc1, 24, 16, bits))),
         HasSubstr(concat(": JPEG with ", bits, " bits a sample is not read, only 8")));
   }
 }
 
 TEST(JpegMalformed, OtherCodingsAreRefusedByName) {
   for (const int marker : {0xc9, 0xca}) {
-    EXPECT_THAT(
-        refusal(with_frame(jpeg_frame(marker, 24, 16))),
+    EXPECT_THAT(refusal(with_frame(jpeg_frame(marker, 24, 16))),
         HasSubstr(": JPEG with arithmetic coding is not read; convert the file"));
   }
   EXPECT_THAT(
       refusal(with_frame(jpeg_frame(0xc3, 24, 16))), HasSubstr("JPEG with lossless coding"));
   for (const int marker : {0xc5, 0xc6, 0xc7, 0xcb, 0xcd, 0xce, 0xcf}) {
-    EXPECT_THAT(
-        refusal(with_frame(jpeg_frame(marker, 24, 16))),
+    EXPECT_THAT(refusal(with_frame(jpeg_frame(marker, 24, 16))),
         HasSubstr("JPEG with lossless, hierarchical or arithmetic coding is not read"));
   }
 }
 
 TEST(JpegMalformed, OtherNumbersOfComponentsAreRefused) {
   for (const int count : {0, 2, 5, 255}) {
-    EXPECT_THAT(
-        refusal(with_frame(jpeg_frame(0xc0, 24, 16, 8, count))),
+    EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc0, 24, 16, 8, count))),
         HasSubstr(concat("JPEG with ", count, " components is not read, only 1, 3 or 4")));
   }
 }
@@ -130,11 +122,9 @@ TEST(JpegMalformed, FramesThatDoNotFitTheirLengthAreRefused) {
 }
 
 TEST(JpegMalformed, SidesOf0AreRefused) {
-  EXPECT_THAT(
-      refusal(with_frame(jpeg_frame(0xc0, 0, 16))),
+  EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc0, 0, 16))),
       HasSubstr(": the image of 0 x 16 pixels is empty"));
-  EXPECT_THAT(
-      refusal(with_frame(jpeg_frame(0xc0, 24, 0))),
+  EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc0, 24, 0))),
       HasSubstr(": the image of 24 x 0 pixels is empty"));
 }
 
@@ -147,8 +137,7 @@ TEST(JpegMalformed, SidesBeyondTheLimitAreRefused) {
   const ImageOptions wider{.limits = {.side = 65'500}};
   EXPECT_EQ(decode_image(tall, "FILE", wider).size, (ImageSize{1, 65'500}));
   EXPECT_EQ(decode_image(wide, "FILE", wider).size, (ImageSize{65'500, 1}));
-  EXPECT_THAT(
-      refusal(with_frame(jpeg_frame(0xc0, 16'384, 4'097))),
+  EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc0, 16'384, 4'097))),
       HasSubstr("16384 x 4097 pixels has more pixels than the limit of 67108864"));
 }
 
@@ -162,25 +151,20 @@ TEST(JpegMalformed, MarkersOutOfOrderAreRefused) {
       refusal(with_end(testing::inserted({0xff, 0xd8}, 2, segment(0xda, {1, 1, 0, 0, 63, 0})))),
       HasSubstr("offset 2: the first scan comes before the frame"));
   const std::size_t table = find_segment(whole, 0xdb);
-  EXPECT_THAT(
-      refusal(testing::inserted(whole, table, {7})),
+  EXPECT_THAT(refusal(testing::inserted(whole, table, {7})),
       HasSubstr(concat("offset ", table, ": a JPEG marker is expected, the byte is 7")));
-  EXPECT_THAT(
-      refusal(testing::inserted(whole, 2, {0xff, 0})),
+  EXPECT_THAT(refusal(testing::inserted(whole, 2, {0xff, 0})),
       HasSubstr("offset 2: a JPEG marker is expected, its code is 0"));
-  EXPECT_THAT(
-      refusal(testing::inserted(whole, 2, {0xff, 0xe5, 0, 1})),
+  EXPECT_THAT(refusal(testing::inserted(whole, 2, {0xff, 0xe5, 0, 1})),
       HasSubstr("offset 2: the JPEG segment has a length of 1, less than 2"));
-  EXPECT_THAT(
-      refusal(testing::inserted(cut(whole, 100), 2, {0xff, 0xe5, 0xff, 0xff})),
+  EXPECT_THAT(refusal(testing::inserted(cut(whole, 100), 2, {0xff, 0xe5, 0xff, 0xff})),
       HasSubstr("offset 2: the file ends inside a JPEG segment of 65535 bytes"));
 }
 
 TEST(JpegMalformed, FillBytesAndLoneMarkersAreSound) {
   const Bytes whole = jpeg({24, 16});
   for (const Bytes& more : {Bytes{0xff, 0xff, 0xff}, Bytes{0xff, 0x01}, Bytes{0xff, 0xd3}}) {
-    EXPECT_EQ(
-        decode_image(testing::inserted(whole, 2, more), "FILE").pixels,
+    EXPECT_EQ(decode_image(testing::inserted(whole, 2, more), "FILE").pixels,
         decode_image(whole, "FILE").pixels);
   }
 }
@@ -188,8 +172,7 @@ TEST(JpegMalformed, FillBytesAndLoneMarkersAreSound) {
 TEST(JpegMalformed, MissingQuantizationTablesAreRefused) {
   Bytes bytes = jpeg({24, 16});
   bytes[find_segment(bytes, 0xdb) + 1] = 0xe9;
-  EXPECT_THAT(
-      refusal(bytes),
+  EXPECT_THAT(refusal(bytes),
       HasSubstr(": the JPEG image is damaged or cut: Quantization table 0x00 was not defined"));
 }
 
@@ -202,11 +185,9 @@ TEST(JpegMalformed, MissingHuffmanTablesAreTheStandards) {
 
 TEST(JpegMalformed, DamagedScansAreRefused) {
   const Bytes whole = jpeg({200, 160});
-  EXPECT_THAT(
-      refusal(testing::inserted(whole, find_scan(whole, 0) + 300, {0xff, 0xd9})),
+  EXPECT_THAT(refusal(testing::inserted(whole, find_scan(whole, 0) + 300, {0xff, 0xd9})),
       HasSubstr("Corrupt JPEG data: premature end of data segment"));
-  EXPECT_THAT(
-      refusal(testing::inserted(whole, whole.size() - 2, Bytes(100, 1))),
+  EXPECT_THAT(refusal(testing::inserted(whole, whole.size() - 2, Bytes(100, 1))),
       HasSubstr("extraneous bytes before marker 0xd9"));
   Bytes zeros = whole;
   for (std::size_t at = find_scan(whole, 0) + 200; at < zeros.size() - 2; ++at) zeros[at] = 0;
@@ -237,8 +218,7 @@ TEST(JpegMalformed, ComponentsWithoutAScanAreRefused) {
   EXPECT_EQ(decode_image(whole, "FILE").size, (ImageSize{24, 16}));
   EXPECT_THAT(
       refusal(with_end(cut(whole, find_scan(whole, 2)))), HasSubstr("component 2 is missing"));
-  EXPECT_THAT(
-      refusal_of_part(with_end(cut(whole, find_scan(whole, 1)))),
+  EXPECT_THAT(refusal_of_part(with_end(cut(whole, find_scan(whole, 1)))),
       HasSubstr("component 1 is missing"));
 }
 

@@ -2,9 +2,8 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <vector>
-
 #include <jpeglib.h>
+#include <vector>
 
 #include "tests/formats/image/image_bytes.h"
 
@@ -55,9 +54,7 @@ inline std::vector<jpeg_scan_info> many_scans(int bits) {
 
 /// Lists one scan for each component, of all its coefficients.
 inline std::vector<jpeg_scan_info> scan_of_each_component() {
-  return {
-      {1, {0, 0, 0, 0}, 0, 63, 0, 0},
-      {1, {1, 0, 0, 0}, 0, 63, 0, 0},
+  return {{1, {0, 0, 0, 0}, 0, 63, 0, 0}, {1, {1, 0, 0, 0}, 0, 63, 0, 0},
       {1, {2, 0, 0, 0}, 0, 63, 0, 0}};
 }
 

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/formats/image/image_bytes.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/image/image_reader.h"
-
-#include "tests/formats/image/image_bytes.h"
 
 namespace lockstep {
 namespace {
@@ -48,8 +48,7 @@ TEST(Orientation, FindsTheStoredPartOfEveryTurnedPart) {
       for (std::int64_t top = 0; top < whole.size.height; ++top) {
         const Box box{left, top, whole.size.width - left, (whole.size.height - top + 1) / 2};
         const Box part = stored_box(box, stored.size, orientation);
-        EXPECT_EQ(
-            turned(crop(stored.view(), part).view(), orientation).pixels,
+        EXPECT_EQ(turned(crop(stored.view(), part).view(), orientation).pixels,
             crop(whole.view(), box).pixels);
       }
     }

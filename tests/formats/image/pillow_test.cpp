@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
+#include <sstream>
 #include <zlib.h>
 
-#include "lockstep/formats/image/image_reader.h"
-
 #include "tests/formats/image/image_bytes.h"
+
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/formats/image/image_reader.h"
-
 #include "tests/formats/image/image_bytes.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
 namespace {
@@ -59,14 +59,12 @@ TEST(PngMalformed, AWrongChecksumNamesItsChunk) {
   const Bytes whole = with_chunk(png({24, 16}), "tEXt", bytes_of(std::string("Author\0me", 9)));
   for (std::size_t at = 8; at < whole.size();) {
     const std::size_t length = static_cast<std::size_t>(whole[at + 2] << 8 | whole[at + 3]);
-    const std::string type(
-        whole.begin() + static_cast<std::ptrdiff_t>(at) + 4,
+    const std::string type(whole.begin() + static_cast<std::ptrdiff_t>(at) + 4,
         whole.begin() + static_cast<std::ptrdiff_t>(at) + 8);
     Bytes bytes = whole;
     bytes[at + 8 + length] ^= 1;
-    const std::string expected = concat(
-        "FILE: offset ", at, ": the checksum of the PNG chunk ", type,
-        " is wrong: the file is damaged");
+    const std::string expected = concat("FILE: offset ", at, ": the checksum of the PNG chunk ",
+        type, " is wrong: the file is damaged");
     EXPECT_EQ(fault(bytes), expected);
     EXPECT_EQ(fault_of_part(bytes), expected);
     at += 12 + length;
@@ -91,27 +89,21 @@ TEST(PngMalformed, HeadersThatCannotBeAreRefused) {
       fault(with_header(png_header(0, 2))), "FILE: offset 16: the image of 0 x 2 pixels is empty");
   EXPECT_EQ(
       fault(with_header(png_header(2, 0))), "FILE: offset 16: the image of 2 x 0 pixels is empty");
-  EXPECT_THAT(
-      fault(with_header(png_header(16'385, 1, 1, 0))),
+  EXPECT_THAT(fault(with_header(png_header(16'385, 1, 1, 0))),
       HasSubstr("offset 16: the image of 16385 x 1 pixels has a side above the limit of 16384"));
-  EXPECT_THAT(
-      fault(with_header(png_header(16'384, 16'384, 1, 0))),
+  EXPECT_THAT(fault(with_header(png_header(16'384, 16'384, 1, 0))),
       HasSubstr("has more pixels than the limit of 67108864"));
   EXPECT_THAT(
       fault(with_header(png_header(0xffffffff, 0xffffffff))), HasSubstr("has a side above"));
-  EXPECT_THAT(
-      fault(with_header(png_header(2, 2, 8, 5))),
+  EXPECT_THAT(fault(with_header(png_header(2, 2, 8, 5))),
       HasSubstr("offset 25: the colour type of the PNG image is 5"));
-  EXPECT_THAT(
-      fault(with_header(png_header(2, 2, 16, 3))),
+  EXPECT_THAT(fault(with_header(png_header(2, 2, 16, 3))),
       HasSubstr("offset 24: a PNG image of colour type 3 cannot have 16 bits a sample"));
   EXPECT_THAT(fault(with_header(png_header(2, 2, 4, 2))), HasSubstr("cannot have 4 bits a sample"));
   EXPECT_THAT(fault(with_header(png_header(2, 2, 3, 0))), HasSubstr("cannot have 3 bits a sample"));
-  EXPECT_THAT(
-      fault(with_header(png_header(2, 2, 8, 0, 2))),
+  EXPECT_THAT(fault(with_header(png_header(2, 2, 8, 0, 2))),
       HasSubstr("compressed, filtered or interlaced in an unknown way"));
-  EXPECT_THAT(
-      fault(with_header(chunk("IDAT", {}))),
+  EXPECT_THAT(fault(with_header(chunk("IDAT", {}))),
       HasSubstr("offset 8: the first chunk of the PNG image is no IHDR of 13 bytes"));
 }
 
@@ -119,8 +111,7 @@ TEST(PngMalformed, UnknownMethodsAreRefused) {
   for (const std::size_t method : {26U, 27U}) {  // of compression and of filtering
     Bytes bytes = png({24, 16});
     bytes[method] = 1;
-    EXPECT_THAT(
-        fault(testing::with_true_checksums(bytes)),
+    EXPECT_THAT(fault(testing::with_true_checksums(bytes)),
         HasSubstr("offset 26: the PNG image is compressed, filtered or interlaced in an unknown"));
   }
 }
@@ -149,8 +140,7 @@ TEST(PngMalformed, PalettesThatDoNotFitAreRefused) {
   const Bytes palette = chunk("PLTE", {1, 2, 3, 4, 5, 6});
   const Image image = decode_image(png_file(header, palette, {0, 1, 0}), "FILE");
   EXPECT_THAT(image.pixels, ::testing::ElementsAre(4, 5, 6, 1, 2, 3));
-  EXPECT_THAT(
-      fault(png_file(header, palette, {0, 0, 2})),
+  EXPECT_THAT(fault(png_file(header, palette, {0, 0, 2})),
       HasSubstr("a pixel has colour 2 of a palette of 2"));
   EXPECT_THAT(fault(png_file(header, {}, {0, 0, 0})), HasSubstr("the PNG image is damaged: "));
   EXPECT_THAT(
@@ -171,8 +161,7 @@ TEST(PngMalformed, ChunksOutOfPlaceAreRefused) {
 }
 
 TEST(PngMalformed, UnknownCriticalChunksAreRefused) {
-  EXPECT_THAT(
-      fault(with_chunk(png({24, 16}), "CgBI", {0, 0, 0, 0})),
+  EXPECT_THAT(fault(with_chunk(png({24, 16}), "CgBI", {0, 0, 0, 0})),
       HasSubstr("unhandled critical chunk"));
 }
 
@@ -184,12 +173,8 @@ TEST(PngMalformed, ChunksThatAreNoPixelsAreLeftOut) {
   Bytes profile = bytes_of(std::string("profile\0\0", 9));
   append(profile, testing::deflated(Bytes(20 * kMebibyte, 0)));
   for (const auto& [type, content] :
-       {std::pair{"zTXt", compressed},
-        {"iCCP", profile},
-        {"tRNS", Bytes(1)},
-        {"gAMA", Bytes(2)},
-        {"tEXt", Bytes(5 * kMebibyte, 'x')},
-        {"prVt", Bytes(70)}}) {
+      {std::pair{"zTXt", compressed}, {"iCCP", profile}, {"tRNS", Bytes(1)}, {"gAMA", Bytes(2)},
+          {"tEXt", Bytes(5 * kMebibyte, 'x')}, {"prVt", Bytes(70)}}) {
     EXPECT_EQ(decode_image(with_chunk(whole, type, content), "FILE").pixels, image.pixels) << type;
   }
 }

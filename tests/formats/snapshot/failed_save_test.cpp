@@ -1,18 +1,17 @@
 #include <array>
 #include <cerrno>
-#include <optional>
-#include <system_error>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/pending_snapshot.h"
-#include "lockstep/formats/snapshot/snapshot_check.h"
+#include <optional>
+#include <system_error>
 
 #include "tests/formats/snapshot/run_under_fault.h"
 #include "tests/formats/snapshot/saved_snapshot.h"
 #include "tests/formats/snapshot/system_calls.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/snapshot/pending_snapshot.h"
+#include "lockstep/formats/snapshot/snapshot_check.h"
 
 namespace lockstep {
 namespace {
@@ -80,8 +79,7 @@ TEST_P(FailedSave, SaysSoAndTheOldSnapshotStays) {
       const int code = kCodes[static_cast<std::size_t>(at + (forever ? 2 : 0)) % kCodes.size()];
       const Outcome outcome = save_with_fault(run, at, code, forever);
       if (!outcome.had_fault) break;
-      SCOPED_TRACE(concat(
-          "errno ", code, forever ? " from " : " at ", outcome.fault.name, ' ',
+      SCOPED_TRACE(concat("errno ", code, forever ? " from " : " at ", outcome.fault.name, ' ',
           outcome.fault.path));
       failed += outcome.error.has_value() ? 1 : 0;
       expect_honesty(run, outcome, code, forever);
@@ -174,8 +172,7 @@ class ForeignOwnerTest : public ::testing::Test {
 
 TEST_F(ForeignOwnerTest, OfASnapshotOrItsFilesIsRefused) {
   for (const fs::path& path :
-       {newest_, newest_ / "manifest.json", newest_ / "model.safetensors",
-        newest_ / "state.json"}) {
+      {newest_, newest_ / "manifest.json", newest_ / "model.safetensors", newest_ / "state.json"}) {
     const testing::ForeignOwner foreign(path);
     const SnapshotChoice choice = folder_.newest();
     EXPECT_EQ(choice.path.filename(), "step-00000018") << "the older one serves";

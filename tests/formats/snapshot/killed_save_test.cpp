@@ -1,10 +1,9 @@
 #include <csignal>
 #include <fstream>
-#include <iterator>
-#include <map>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <map>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>

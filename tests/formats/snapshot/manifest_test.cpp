@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/formats/snapshot/manifest_text.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -17,8 +17,7 @@ using ::testing::StartsWith;
 const std::string kHash(64, 'a');
 
 SnapshotManifest example() {
-  return {
-      .step = 1200,
+  return {.step = 1200,
       .libtorch = "2.15.0",
       .lockstep = "0.1.0",
       .files = {{"model.safetensors", 104, kHash}, {"state.json", 0, std::string(64, '0')}}};
@@ -74,7 +73,7 @@ TEST(Manifest, NeedsWholeNumbersAndTexts) {
 
 TEST(Manifest, ListsFilesOfTheFolderOnly) {
   for (const char* name :
-       {"../x", "a/b", "/x", "", ".", "..", "manifest.json", ".x", "a\\u0000b"}) {
+      {"../x", "a/b", "/x", "", ".", "..", "manifest.json", ".x", "a\\u0000b"}) {
     EXPECT_THAT(refusal("state.json", name), HasSubstr("not one that a snapshot")) << name;
   }
   EXPECT_THAT(refusal("state.json", "model.safetensors"), HasSubstr("listed twice"));

@@ -2,18 +2,17 @@
 
 #include <fstream>
 #include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <system_error>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/formats/snapshot/saved_snapshot.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
 #include "lockstep/formats/weights/safetensors.h"
-
-#include "tests/formats/snapshot/saved_snapshot.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -95,8 +94,7 @@ TEST_F(PendingSnapshotTest, DoesNotCommitWhatIsNotOnTheDisk) {
       [](const fs::path&, SnapshotManifest& manifest) { manifest.files[0].sha256[0] ^= 1; },
       [](const fs::path&, SnapshotManifest& manifest) { ++manifest.files[0].bytes; }};
   for (const auto& change : changes) EXPECT_THROW(commit(change), std::system_error);
-  EXPECT_THROW(
-      commit([](const fs::path&, SnapshotManifest& manifest) { manifest.step = 7; }),
+  EXPECT_THROW(commit([](const fs::path&, SnapshotManifest& manifest) { manifest.step = 7; }),
       InvalidArgument);
   EXPECT_THAT(names(), ElementsAre("LATEST", "step-00000005"));
 }
@@ -104,7 +102,7 @@ TEST_F(PendingSnapshotTest, DoesNotCommitWhatIsNotOnTheDisk) {
 TEST_F(PendingSnapshotTest, RefusesNamesThatLeaveTheFolder) {
   auto pending = PendingSnapshot::begin(folder_, 3);
   for (const std::string name :
-       {"", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "manifest.json", "a b", "a\nb"}) {
+      {"", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "manifest.json", "a b", "a\nb"}) {
     EXPECT_THROW(pending.write(name, "x"), InvalidArgument) << name;
     EXPECT_THROW(pending.write_tensors(name, {}), InvalidArgument) << name;
   }

@@ -2,11 +2,11 @@
 
 #include <fstream>
 
-#include "lockstep/formats/snapshot/snapshot_check.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
-
 #include "tests/formats/snapshot/saved_snapshot.h"
 #include "tests/formats/snapshot/system_calls.h"
+
+#include "lockstep/formats/snapshot/snapshot_check.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 
 namespace lockstep::testing {
 namespace {

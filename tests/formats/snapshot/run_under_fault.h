@@ -3,9 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <string>
-
 #include <gtest/gtest.h>
+#include <string>
 
 #include "tests/support/temporary_folder.h"
 

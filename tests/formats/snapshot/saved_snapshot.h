@@ -27,8 +27,7 @@ inline std::filesystem::path save_snapshot(
     const std::filesystem::path& run, std::int64_t step, std::uint8_t seed) {
   const std::vector<std::uint8_t> weight(4 * 6, seed);
   const std::vector<std::uint8_t> bias(4, static_cast<std::uint8_t>(seed + 1));
-  const std::vector<TensorEntry> model{
-      {"weight", ElementType::kFloat32, {2, 3}, weight},
+  const std::vector<TensorEntry> model{{"weight", ElementType::kFloat32, {2, 3}, weight},
       {"bias", ElementType::kFloat32, {1}, bias}};
   auto pending = PendingSnapshot::begin(SnapshotFolder(run), step);
   SnapshotManifest manifest{.step = step, .libtorch = "2.15.0", .lockstep = {}, .files = {}};

@@ -2,19 +2,18 @@
 
 #include <fstream>
 #include <functional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/formats/snapshot/manifest_text.h"
 #include "tests/formats/snapshot/saved_snapshot.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,19 +1,18 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <map>
-
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/snapshot_folder.h"
 
 #include "tests/formats/snapshot/manifest_text.h"
 #include "tests/formats/snapshot/saved_snapshot.h"
 #include "tests/formats/weights/mutation.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/snapshot/snapshot_folder.h"
 
 namespace lockstep {
 namespace {
@@ -131,15 +130,12 @@ void forge_manifest(Image& image, const Image& other, Dice& dice) {
   auto& second = files[dice.below(files.size())];
   const std::vector<std::function<void()>> changes{
       [&] { std::swap(file["sha256"], second["sha256"]); },
-      [&] { std::swap(file["name"], second["name"]); },
-      [&] { std::swap(file, second); },
-      [&] { files.erase(dice.below(files.size())); },
-      [&] { files.push_back(file); },
+      [&] { std::swap(file["name"], second["name"]); }, [&] { std::swap(file, second); },
+      [&] { files.erase(dice.below(files.size())); }, [&] { files.push_back(file); },
       [&] { file["bytes"] = dice.below(300); },
       [&] { file["sha256"] = kOther["files"][dice.below(3)]["sha256"]; },
       [&] { file["name"] = "../step-00000001/" + file["name"].get<std::string>(); },
-      [&] { manifest["step"] = dice.below(4); },
-      [&] { manifest["v"] = dice.below(4); },
+      [&] { manifest["step"] = dice.below(4); }, [&] { manifest["v"] = dice.below(4); },
       [&] { manifest["libtorch"] = "2.1" + std::to_string(dice.below(10)); },
       [&] { manifest["complete"] = dice.below(2) == 0; },
       [&] { manifest.erase(dice.below(2) == 0 ? "complete" : "files"); }};
@@ -152,19 +148,11 @@ struct Damage {
   void (*apply)(Image&, const Image&, Dice&);
 };
 
-constexpr Damage kDamages[] = {
-    {"flip_bit", flip_bit},
-    {"truncate", truncate},
-    {"extend", extend},
-    {"swap_files", swap_files},
-    {"take_file_of_other", take_file_of_other},
-    {"rename_file", rename_file},
-    {"drop_file", drop_file},
-    {"add_file", add_file},
-    {"swap_sections", swap_sections},
-    {"turn_section", turn_section},
-    {"clear_section", clear_section},
-    {"mutate_manifest", mutate_manifest},
+constexpr Damage kDamages[] = {{"flip_bit", flip_bit}, {"truncate", truncate}, {"extend", extend},
+    {"swap_files", swap_files}, {"take_file_of_other", take_file_of_other},
+    {"rename_file", rename_file}, {"drop_file", drop_file}, {"add_file", add_file},
+    {"swap_sections", swap_sections}, {"turn_section", turn_section},
+    {"clear_section", clear_section}, {"mutate_manifest", mutate_manifest},
     {"forge_manifest", forge_manifest}};
 
 class SnapshotDamageTest : public ::testing::Test {

@@ -1,15 +1,14 @@
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 
 #include <fstream>
-#include <system_error>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
+#include <system_error>
 
 #include "tests/formats/snapshot/saved_snapshot.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -108,9 +107,8 @@ TEST_F(SnapshotFolderTest, KnowsTheBest) {
 TEST_F(SnapshotFolderTest, RefusesABestThatIsNone) {
   save({5, 6});
   const fs::path best = folder_.path() / "best";
-  for (const char* text :
-       {"", "step-00000005", "step-5\n", "../step-00000005\n", "/etc\n",
-        "step-00000005\nstep-00000006\n"}) {
+  for (const char* text : {"", "step-00000005", "step-5\n", "../step-00000005\n", "/etc\n",
+           "step-00000005\nstep-00000006\n"}) {
     std::ofstream(best) << text;
     EXPECT_THROW(folder_.best(), DataError) << text;
   }
@@ -141,8 +139,7 @@ TEST_F(SnapshotFolderTest, CountsNoBrokenOnesAndNoLaterOnesWhenItPrunes) {
   save({1, 2, 3, 4, 9});
   fs::resize_file(folder_.path() / "step-00000003" / "state.json", 1);
   folder_.prune(2, 4);
-  EXPECT_THAT(
-      names(),
+  EXPECT_THAT(names(),
       ElementsAre("LATEST", "step-00000002", "step-00000003", "step-00000004", "step-00000009"));
   folder_.prune(1, 4);
   EXPECT_THAT(names(), ElementsAre("LATEST", "step-00000004", "step-00000009"));

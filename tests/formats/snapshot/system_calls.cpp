@@ -8,12 +8,11 @@
 #include <climits>
 #include <csignal>
 #include <cstdarg>
-#include <utility>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 namespace lockstep::testing {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/formats/weights/element_type.h"
-
 #include "tests/formats/idx_bytes.h"
+
+#include "lockstep/formats/weights/element_type.h"
 
 namespace lockstep::testing {
 

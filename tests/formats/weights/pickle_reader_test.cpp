@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/pickle.h"
-
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/torch_bytes.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/pickle.h"
 
 namespace lockstep::pickle {
 namespace {
@@ -43,8 +43,7 @@ TEST(PickleReader, ReadsIntegersOfEveryForm) {
   EXPECT_EQ(integer_in("\x8a\x05\xff\xff\xff\xff\xff"), -1);
   EXPECT_EQ(integer_in("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"), INT64_MAX);
   EXPECT_EQ(integer_in("\x8a\x08\0\0\0\0\0\0\0\x80"s), INT64_MIN);
-  EXPECT_THAT(
-      flaw(pickle_of("\x8a\x09\0\0\0\0\0\0\0\0\x01"s)),
+  EXPECT_THAT(flaw(pickle_of("\x8a\x09\0\0\0\0\0\0\0\0\x01"s)),
       HasSubstr("FILE: offset 102: an integer of 9 bytes; 64 bits are read"));
 }
 
@@ -57,14 +56,11 @@ TEST(PickleReader, ReadsFloatsAndTexts) {
 }
 
 TEST(PickleReader, LengthsAreNotBelieved) {
-  EXPECT_THAT(
-      flaw(pickle_of("X\xff\xff\xff\xff")),
+  EXPECT_THAT(flaw(pickle_of("X\xff\xff\xff\xff")),
       HasSubstr("FILE: offset 102: the pickle ends: 4294967295 bytes are needed, 1 are left"));
-  EXPECT_THAT(
-      flaw(pickle_of("\x8d\xff\xff\xff\xff\xff\xff\xff\xff")),
+  EXPECT_THAT(flaw(pickle_of("\x8d\xff\xff\xff\xff\xff\xff\xff\xff")),
       HasSubstr("18446744073709551615 bytes are needed, 1 are left"));
-  EXPECT_THAT(
-      flaw(pickle_of("\x95\xff\xff\xff\xff\xff\xff\xff\xff")),
+  EXPECT_THAT(flaw(pickle_of("\x95\xff\xff\xff\xff\xff\xff\xff\xff")),
       HasSubstr("a frame of 18446744073709551615 bytes, 1 are left"));
   EXPECT_THAT(flaw("\x80\x02\x8c"), HasSubstr("1 bytes are needed, 0 are left"));
 }
@@ -79,8 +75,7 @@ TEST(PickleReader, TheProtocolComesFirstAndOnce) {
 }
 
 TEST(PickleReader, RefusesOpcodesThatNoStateDictNeeds) {
-  EXPECT_THAT(
-      flaw(pickle_of("N0N")),
+  EXPECT_THAT(flaw(pickle_of("N0N")),
       HasSubstr("FILE: offset 103: the opcode POP is not read; no state dict needs it"));
   EXPECT_THAT(flaw(pickle_of("\x81")), HasSubstr("the opcode NEWOBJ is not read"));
   EXPECT_THAT(flaw(pickle_of("(i")), HasSubstr("the opcode INST is not read"));
@@ -99,9 +94,8 @@ TEST(PickleReader, RefusesOpcodesThatNoStateDictNeeds) {
 
 TEST(PickleReader, TheStackCannotRunEmpty) {
   const auto nothing = HasSubstr("a value is taken where none is");
-  for (const char* opcodes :
-       {"", "s", "a", "\x85", "N\x86", "NN\x87", "R", "NR", "b", "Q", "q\x01", "\x94", "\x93",
-        "(\x85", "](a", "N(R"}) {
+  for (const char* opcodes : {"", "s", "a", "\x85", "N\x86", "NN\x87", "R", "NR", "b", "Q", "q\x01",
+           "\x94", "\x93", "(\x85", "](a", "N(R"}) {
     EXPECT_NE(flaw(pickle_of(opcodes)), "") << opcodes;
   }
   EXPECT_THAT(flaw(pickle_of("N(\x85")), nothing);
@@ -136,8 +130,7 @@ TEST(PickleReader, AttributesAreThoseOfAnOrderedDict) {
   EXPECT_NO_THROW(read(pickle_of(testing::empty_ordered_dict() + "}b")));
   EXPECT_THAT(flaw(pickle_of("}}b")), HasSubstr("attributes (a dict) are set on a dict"));
   EXPECT_THAT(flaw(pickle_of("]}b")), HasSubstr("attributes (a dict) are set on a list"));
-  EXPECT_THAT(
-      flaw(pickle_of(testing::empty_ordered_dict() + "Nb")),
+  EXPECT_THAT(flaw(pickle_of(testing::empty_ordered_dict() + "Nb")),
       HasSubstr("attributes (None) are set on a dict"));
 }
 

@@ -1,14 +1,13 @@
 #include <algorithm>
-
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/safetensors.h"
 
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/mutation.h"
 #include "tests/formats/weights/safetensors_bytes.h"
 #include "tests/formats/weights/safetensors_reference.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/safetensors.h"
 
 namespace lockstep {
 namespace {
@@ -28,11 +27,8 @@ std::optional<std::map<std::string, ReferenceTensor>> contents(const Bytes& byte
     const TensorFile file = parse_safetensors(bytes, "FILE");
     result.emplace();
     for (const TensorEntry& entry : file.entries()) {
-      result->emplace(
-          entry.name, ReferenceTensor{
-                          std::string(*safetensors_name(entry.type)),
-                          entry.shape,
-                          {entry.bytes.begin(), entry.bytes.end()}});
+      result->emplace(entry.name, ReferenceTensor{std::string(*safetensors_name(entry.type)),
+                                      entry.shape, {entry.bytes.begin(), entry.bytes.end()}});
     }
   } catch (const DataError&) {
   }
@@ -50,45 +46,11 @@ std::string sample_header() {
 
 /// Replaces one of the words of the format by another, so that the JSON stays whole.
 void mutate_words(std::string& header, Dice& dice) {
-  static const std::vector<std::string> kWords{
-      "0",
-      "2",
-      "3",
-      "24",
-      "28",
-      "36",
-      "-1",
-      "1.5",
-      "1e1",
-      "18446744073709551615",
-      "99999999999999999999",
-      "4611686018427387904",
-      "\"F32\"",
-      "\"U8\"",
-      "\"I64\"",
-      "\"F16\"",
-      "\"F4\"",
-      "\"a\"",
-      "\"b\"",
-      "\"dtype\"",
-      "\"shape\"",
-      "\"data_offsets\"",
-      "\"__metadata__\"",
-      "[]",
-      "[0,24]",
-      "[24,28]",
-      "[28,36]",
-      "{}",
-      "null",
-      "true",
-      "\"\"",
-      ",",
-      "}",
-      "{",
-      "[",
-      "]",
-      ":",
-      " "};
+  static const std::vector<std::string> kWords{"0", "2", "3", "24", "28", "36", "-1", "1.5", "1e1",
+      "18446744073709551615", "99999999999999999999", "4611686018427387904", "\"F32\"", "\"U8\"",
+      "\"I64\"", "\"F16\"", "\"F4\"", "\"a\"", "\"b\"", "\"dtype\"", "\"shape\"",
+      "\"data_offsets\"", "\"__metadata__\"", "[]", "[0,24]", "[24,28]", "[28,36]", "{}", "null",
+      "true", "\"\"", ",", "}", "{", "[", "]", ":", " "};
   const std::string& from = dice.one_of(kWords);
   std::vector<std::size_t> places;
   for (std::size_t at = header.find(from); at != std::string::npos;

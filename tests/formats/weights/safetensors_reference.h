@@ -4,13 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 namespace lockstep::testing {
 
@@ -43,11 +42,10 @@ inline std::optional<nlohmann::json> json_without_repeated_keys(const std::strin
 
 /// Returns the bytes of an element; 0 if the type is unknown.
 inline int reference_width(const std::string& dtype) {
-  static const std::map<std::string, int> kWidths{
-      {"BOOL", 1},    {"U8", 1},          {"I8", 1},          {"F8_E5M2", 1}, {"F8_E4M3", 1},
-      {"F8_E8M0", 1}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}, {"I16", 2},     {"U16", 2},
-      {"F16", 2},     {"BF16", 2},        {"I32", 4},         {"U32", 4},     {"F32", 4},
-      {"C64", 8},     {"F64", 8},         {"I64", 8},         {"U64", 8}};
+  static const std::map<std::string, int> kWidths{{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"F8_E5M2", 1},
+      {"F8_E4M3", 1}, {"F8_E8M0", 1}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}, {"I16", 2},
+      {"U16", 2}, {"F16", 2}, {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4}, {"C64", 8},
+      {"F64", 8}, {"I64", 8}, {"U64", 8}};
   const auto found = kWidths.find(dtype);
   return found == kWidths.end() ? 0 : found->second;
 }
@@ -82,8 +80,7 @@ inline std::optional<ReferenceTensor> reference_tensor(
     return std::nullopt;
   }
   for (std::uint64_t i = begin; i < end; ++i) ++owners[i];
-  tensor.bytes.assign(
-      data.begin() + static_cast<std::ptrdiff_t>(begin),
+  tensor.bytes.assign(data.begin() + static_cast<std::ptrdiff_t>(begin),
       data.begin() + static_cast<std::ptrdiff_t>(end));
   return tensor;
 }

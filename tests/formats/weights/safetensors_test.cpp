@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/formats/weights/safetensors_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -34,11 +34,11 @@ std::string one(const std::string& dtype, const std::string& shape, const std::s
 }
 
 TEST(Safetensors, GivesNamesTypesShapesAndBytesInTheHeadersOrder) {
-  const auto bytes = safetensors_bytes(
-      R"({"z":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},)"
-      R"("__metadata__":{"format":"pt","k":""},)"
-      R"("a":{"data_offsets":[0,4],"shape":[1,1],"dtype":"F32"}}   )",
-      6);
+  const auto bytes =
+      safetensors_bytes(R"({"z":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},)"
+                        R"("__metadata__":{"format":"pt","k":""},)"
+                        R"("a":{"data_offsets":[0,4],"shape":[1,1],"dtype":"F32"}}   )",
+          6);
   const TensorFile file = parse_safetensors(bytes, "FILE");
   ASSERT_EQ(file.entries().size(), 2U);
   EXPECT_EQ(file.entries()[0].name, "z");
@@ -75,11 +75,9 @@ TEST(Safetensors, ReadsScalarsEmptyTensorsAndFilesWithoutAny) {
 }
 
 TEST(Safetensors, RefusesLengthsThatLie) {
-  EXPECT_EQ(
-      fault(std::vector<std::uint8_t>{}),
+  EXPECT_EQ(fault(std::vector<std::uint8_t>{}),
       "FILE: offset 0: the file ends within the 8 bytes of its header's length");
-  EXPECT_THAT(
-      fault(std::vector<std::uint8_t>{2, 0, 0, 0, 0, 0, 0}),
+  EXPECT_THAT(fault(std::vector<std::uint8_t>{2, 0, 0, 0, 0, 0, 0}),
       HasSubstr("FILE: offset 7: the file ends within"));
   EXPECT_EQ(fault(""), "FILE: offset 8: the header does not begin with {");
   const auto with_length = [](std::uint64_t length) {
@@ -88,12 +86,10 @@ TEST(Safetensors, RefusesLengthsThatLie) {
     bytes.insert(bytes.end(), {'{', '}', ' ', ' '});
     return bytes;
   };
-  EXPECT_EQ(
-      fault(with_length(7)),
+  EXPECT_EQ(fault(with_length(7)),
       "FILE: offset 0: a header of 7 bytes in a file of 12: it was cut, or is no safetensors file");
   EXPECT_THAT(fault(with_length(100'000'000)), HasSubstr("in a file of 12: it was cut"));
-  EXPECT_EQ(
-      fault(with_length(100'000'001)),
+  EXPECT_EQ(fault(with_length(100'000'001)),
       "FILE: offset 0: a header of 100000001 bytes; the format allows 100000000");
   for (const std::uint64_t length : {1ULL << 63, ~0ULL, ~0ULL - 7}) {
     EXPECT_THAT(fault(with_length(length)), HasSubstr("the format allows 100000000")) << length;
@@ -116,16 +112,13 @@ TEST(Safetensors, RefusesWhatIsNotJson) {
 
 TEST(Safetensors, RefusesKeysThatComeTwice) {
   const std::string empty = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  EXPECT_EQ(
-      fault(R"({"a":)" + empty + R"(,"a":)" + empty + "}"),
+  EXPECT_EQ(fault(R"({"a":)" + empty + R"(,"a":)" + empty + "}"),
       "FILE: offset 8: header at \"a\": the key \"a\" comes twice");
-  EXPECT_THAT(
-      fault(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})"),
+  EXPECT_THAT(fault(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})"),
       HasSubstr("at \"a\": the key \"dtype\" comes twice"));
   EXPECT_THAT(
       fault(R"({"__metadata__":{"k":"1","k":"1"}})"), HasSubstr("the key \"k\" comes twice"));
-  EXPECT_THAT(
-      fault(R"({"__metadata__":{},"__metadata__":{}})"),
+  EXPECT_THAT(fault(R"({"__metadata__":{},"__metadata__":{}})"),
       HasSubstr("the key \"__metadata__\" comes twice"));
 }
 
@@ -151,19 +144,15 @@ TEST(Safetensors, RefusesValuesOfAnotherKind) {
 }
 
 TEST(Safetensors, RefusesUnknownTypesAndKeys) {
-  EXPECT_EQ(
-      fault(one(R"("F33")", "[1]", "[0,4]"), 4),
+  EXPECT_EQ(fault(one(R"("F33")", "[1]", "[0,4]"), 4),
       "FILE: offset 8: header at \"a\": the type \"F33\" is not known here");
   for (const char* type : {"", "f32", "F4", "F6_E2M3"}) {
-    EXPECT_THAT(
-        fault(one('"' + std::string(type) + '"', "[1]", "[0,4]"), 4),
+    EXPECT_THAT(fault(one('"' + std::string(type) + '"', "[1]", "[0,4]"), 4),
         HasSubstr("is not known here"));
   }
-  EXPECT_THAT(
-      fault(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":"y"}})"),
+  EXPECT_THAT(fault(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":"y"}})"),
       HasSubstr("the key \"x\" is none of dtype, shape, data_offsets"));
-  EXPECT_THAT(
-      fault(R"({"a":{"dtype":"U8","shape":[0]}})"),
+  EXPECT_THAT(fault(R"({"a":{"dtype":"U8","shape":[0]}})"),
       HasSubstr("the key \"data_offsets\" is missing"));
   EXPECT_THAT(
       fault(R"({"a":{"dtype":"U8","data_offsets":[0,0]}})"), HasSubstr("\"shape\" is missing"));
@@ -174,18 +163,16 @@ TEST(Safetensors, RefusesUnknownTypesAndKeys) {
 
 TEST(Safetensors, RefusesShapesThatCannotBe) {
   EXPECT_THAT(fault(one(R"("U8")", "[-1]", "[0,1]"), 1), HasSubstr("the negative number -1"));
-  EXPECT_THAT(
-      fault(one(R"("U8")", "[1.5]", "[0,1]"), 1),
+  EXPECT_THAT(fault(one(R"("U8")", "[1.5]", "[0,1]"), 1),
       HasSubstr("the number \"1.5\", which is no whole number of 64 bits"));
   EXPECT_THAT(fault(one(R"("U8")", "[1e0]", "[0,1]"), 1), HasSubstr("no whole number"));
   EXPECT_THAT(
       fault(one(R"("U8")", "[18446744073709551616]", "[0,1]"), 1), HasSubstr("no whole number"));
-  EXPECT_THAT(
-      fault(one(R"("U8")", "[9223372036854775808]", "[0,1]"), 1),
+  EXPECT_THAT(fault(one(R"("U8")", "[9223372036854775808]", "[0,1]"), 1),
       HasSubstr("a size of 9223372036854775808"));
   // 2^32 times 2^32 is 0 in 64 bits, 2^61 times 8 bytes too.
   for (const char* shape :
-       {"[4294967296,4294967296]", "[2305843009213693952]", "[0,4294967296,4294967296]"}) {
+      {"[4294967296,4294967296]", "[2305843009213693952]", "[0,4294967296,4294967296]"}) {
     EXPECT_THAT(
         fault(one(R"("F64")", shape, "[0,0]")), HasSubstr("has more elements or dimensions"))
         << shape;
@@ -197,27 +184,24 @@ TEST(Safetensors, RefusesShapesThatCannotBe) {
 }
 
 TEST(Safetensors, RefusesPlacesThatDoNotCoverTheData) {
-  EXPECT_EQ(
-      fault(one(R"("U8")", "[4]", "[4,0]"), 4),
+  EXPECT_EQ(fault(one(R"("U8")", "[4]", "[4,0]"), 4),
       "FILE: offset 61: tensor \"a\" ends before it begins");
   EXPECT_THAT(
       fault(one(R"("U8")", "[4]", "[0,4]"), 3), HasSubstr("\"a\" ends behind the file's end"));
   EXPECT_THAT(
       fault(one(R"("U8")", "[4]", "[0,18446744073709551615]"), 4), HasSubstr("ends behind"));
-  EXPECT_EQ(
-      fault(one(R"("U8")", "[4]", "[0,4]"), 6),
+  EXPECT_EQ(fault(one(R"("U8")", "[4]", "[0,4]"), 6),
       "FILE: offset 65: 2 bytes that belong to no tensor");
-  EXPECT_THAT(
-      fault(one(R"("U8")", "[3]", "[0,4]"), 4),
+  EXPECT_THAT(fault(one(R"("U8")", "[3]", "[0,4]"), 4),
       HasSubstr("tensor \"a\", uint8 of shape (3): needs 3 bytes, not 4"));
   EXPECT_THAT(
       fault(one(R"("U8")", "[4]", "[0]"), 4), HasSubstr("data_offsets has 1 numbers, not 2"));
   EXPECT_THAT(fault(one(R"("U8")", "[4]", "[0,4,4]"), 4), HasSubstr("has 3 numbers, not 2"));
   EXPECT_THAT(fault("{}", 1), HasSubstr("FILE: offset 10: 1 bytes that belong to no tensor"));
   const auto bytes_of_two = [](const std::string& first, const std::string& second) {
-    return safetensors_bytes(
-        R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + first +
-            R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + second + "}}",
+    return safetensors_bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + first +
+                                 R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + second +
+                                 "}}",
         4);
   };
   const auto two = [&](const std::string& first, const std::string& second) {
@@ -262,8 +246,7 @@ TEST(Safetensors, KeepsTheFileInMemoryAsLongAsTheTensors) {
 TEST(Safetensors, NamesTheFileThatItRefuses) {
   const testing::TemporaryFolder directory;
   const auto path = directory.write("empty.safetensors", {});
-  EXPECT_THAT(
-      testing::message_of<DataError>([&] { read_safetensors(path); }),
+  EXPECT_THAT(testing::message_of<DataError>([&] { read_safetensors(path); }),
       HasSubstr(path.string() + ": offset 0: "));
   EXPECT_THROW(read_safetensors(directory.path()), DataError);
   EXPECT_THROW(read_safetensors(directory.path() / "none"), DataError);

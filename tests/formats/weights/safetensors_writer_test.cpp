@@ -1,14 +1,13 @@
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/safetensors.h"
 
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/safetensors.h"
 
 namespace lockstep {
 namespace {
@@ -30,16 +29,13 @@ class SafetensorsWriter : public ::testing::Test {
 };
 
 TEST_F(SafetensorsWriter, PutsTheWidestFirstAndKeepsTheOrderOfTheHeader) {
-  write_safetensors(
-      path_,
-      std::vector{
-          entry("b", ElementType::kUint8, {3}, 3), entry("z", ElementType::kInt64, {}, 8),
+  write_safetensors(path_,
+      std::vector{entry("b", ElementType::kUint8, {3}, 3), entry("z", ElementType::kInt64, {}, 8),
           entry("a", ElementType::kUint8, {1, 1}, 1)},
       {{"k", "\"\n"}});
   const auto bytes = testing::file_bytes(path_);
   const std::string text(bytes.begin() + 8, bytes.end());
-  EXPECT_THAT(
-      text,
+  EXPECT_THAT(text,
       ::testing::StartsWith(
           R"({"__metadata__":{"k":"\"\n"},"b":{"dtype":"U8","shape":[3],"data_offsets":[9,12]},)"
           R"("z":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
@@ -73,32 +69,26 @@ TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
     return message_of<InvalidArgument>(
         [&] { write_safetensors(path_, std::vector{bad}, metadata); });
   };
-  EXPECT_EQ(
-      writing(entry("a", ElementType::kFloat32, {3}, 8)),
+  EXPECT_EQ(writing(entry("a", ElementType::kFloat32, {3}, 8)),
       "write_safetensors: tensor \"a\" has 8 bytes, which is not what float32 of shape (3) needs");
   EXPECT_THAT(writing(entry("a", ElementType::kUint8, {-1}, 1)), HasSubstr("is not what uint8"));
-  EXPECT_THAT(
-      writing(entry("a", ElementType::kComplex128, {0}, 0)),
+  EXPECT_THAT(writing(entry("a", ElementType::kComplex128, {0}, 0)),
       HasSubstr("tensor \"a\" is complex128, which the format does not have"));
   EXPECT_THAT(
       writing(entry("\xff", ElementType::kUint8, {1}, 1)), HasSubstr("\"\\xff\" is not UTF-8"));
-  EXPECT_THAT(
-      writing(entry("__metadata__", ElementType::kUint8, {1}, 1)),
+  EXPECT_THAT(writing(entry("__metadata__", ElementType::kUint8, {1}, 1)),
       HasSubstr("cannot be named __metadata__"));
-  EXPECT_THAT(
-      writing(entry("a", ElementType::kUint8, {1}, 1), {{"k", "\xff"}}),
+  EXPECT_THAT(writing(entry("a", ElementType::kUint8, {1}, 1), {{"k", "\xff"}}),
       HasSubstr("metadata \"k\" is not UTF-8"));
-  EXPECT_THAT(
-      message_of<InvalidArgument>([&] {
-        const auto same = entry("a", ElementType::kUint8, {1}, 1);
-        write_safetensors(path_, std::vector{same, same});
-      }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+    const auto same = entry("a", ElementType::kUint8, {1}, 1);
+    write_safetensors(path_, std::vector{same, same});
+  }),
       HasSubstr("two tensors have the name \"a\""));
   // JSON needs six bytes for each of these.
   std::string long_name;
   long_name.resize(17'000'000, '\1');
-  EXPECT_THAT(
-      writing(entry(long_name, ElementType::kUint8, {1}, 1)),
+  EXPECT_THAT(writing(entry(long_name, ElementType::kUint8, {1}, 1)),
       HasSubstr("the format allows 100000000"));
   EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }

@@ -59,18 +59,15 @@ TEST(StridedCopy, GivesTheElementsRowMajor) {
       strided_copy(kStorage, Numbers{3, 2}, Numbers{1, 3}, 1), ElementsAre(0, 3, 1, 4, 2, 5));
   EXPECT_THAT(
       strided_copy(kStorage, Numbers{2, 2}, Numbers{2, 1}, 2), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_THAT(
-      strided_copy(kStorage, Numbers{2, 2}, Numbers{0, 5}, 2),
+  EXPECT_THAT(strided_copy(kStorage, Numbers{2, 2}, Numbers{0, 5}, 2),
       ElementsAre(0, 1, 10, 11, 0, 1, 10, 11));
-  EXPECT_THAT(
-      strided_copy(kStorage, Numbers{2, 2, 2}, Numbers{1, 4, 2}, 1),
+  EXPECT_THAT(strided_copy(kStorage, Numbers{2, 2, 2}, Numbers{1, 4, 2}, 1),
       ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
   EXPECT_THAT(strided_copy(kStorage, Numbers{}, Numbers{}, 4), ElementsAre(0, 1, 2, 3));
 }
 
 TEST(StridedCopy, StridesThatNoElementUsesMayBeHuge) {
-  EXPECT_THAT(
-      strided_copy(kStorage, Numbers{1, 2, 1}, Numbers{INT64_MAX, 3, INT64_MAX}, 1),
+  EXPECT_THAT(strided_copy(kStorage, Numbers{1, 2, 1}, Numbers{INT64_MAX, 3, INT64_MAX}, 1),
       ElementsAre(0, 3));
 }
 

@@ -1,18 +1,16 @@
 #include "tests/formats/weights/torch_bytes.h"
 
+#include "tests/formats/weights/zip_bytes.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/formats/byte_fields.h"
-
-#include "tests/formats/weights/zip_bytes.h"
 
 namespace lockstep::testing {
 
 std::vector<std::uint8_t> torch_bytes(const std::string& pickle, const std::string& storage) {
   return zip_bytes(
-      {{.name = "x/data.pkl", .content = pickle},
-       {.name = "x/byteorder", .content = "little"},
-       {.name = "x/data/0", .content = storage},
-       {.name = "x/version", .content = "3\n"}});
+      {{.name = "x/data.pkl", .content = pickle}, {.name = "x/byteorder", .content = "little"},
+          {.name = "x/data/0", .content = storage}, {.name = "x/version", .content = "3\n"}});
 }
 
 std::string pickle_of(const std::string& opcodes) { return concat("\x80\x02", opcodes, '.'); }

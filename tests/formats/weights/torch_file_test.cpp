@@ -1,14 +1,13 @@
 #include "lockstep/formats/weights/torch_file.h"
 
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -41,11 +40,9 @@ TEST_P(WhatPythonSaved, GivesTheSameTensorsInTheSameOrder) {
       tensors_of(read_torch_file(python_file(GetParam()))), testing::expected_tensors(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    TorchFile, WhatPythonSaved,
-    ::testing::Values(
-        "types.pt", "complex128.pt", "single.pt", "parameter.pt", "views.pt", "nested.pt",
-        "protocol5.pt"));
+INSTANTIATE_TEST_SUITE_P(TorchFile, WhatPythonSaved,
+    ::testing::Values("types.pt", "complex128.pt", "single.pt", "parameter.pt", "views.pt",
+        "nested.pt", "protocol5.pt"));
 
 template <typename T>
 const T& at(const TorchValue& dict, const TorchKey& key) {
@@ -68,8 +65,7 @@ TEST_P(Checkpoint, GivesEveryKindOfValue) {
   at<std::monostate>(file.value, "none");
   EXPECT_EQ(at<std::int64_t>(file.value, "far"), -(std::int64_t{1} << 40));
   const auto state = wrap(at<TorchDict>(wrap(at<TorchDict>(file.value, "optimizer")), "state"));
-  EXPECT_THAT(
-      at<TorchTensor>(wrap(at<TorchDict>(state, std::int64_t{0})), "exp_avg").shape,
+  EXPECT_THAT(at<TorchTensor>(wrap(at<TorchDict>(state, std::int64_t{0})), "exp_avg").shape,
       ElementsAre(3, 2));
   const auto groups = at<TorchList>(wrap(at<TorchDict>(file.value, "optimizer")), "param_groups");
   const auto& betas = at<TorchList>(groups.items.at(0), "betas");
@@ -93,8 +89,7 @@ TEST_P(Checkpoint, RefusesToLeaveOutWhatIsNoTensor) {
       message, HasSubstr("values are no tensors: \"optimizer.param_groups.0.lr\" (a float), "));
   EXPECT_THAT(message, HasSubstr("at the top are: \"model\", \"optimizer\", \"epoch\", "));
   const TorchFile file = read_torch_file(python_file(GetParam()));
-  EXPECT_THAT(
-      message_of<DataError>([&] { tensors_of(file, "optimizer"); }),
+  EXPECT_THAT(message_of<DataError>([&] { tensors_of(file, "optimizer"); }),
       HasSubstr("\"optimizer.param_groups.0.weight_decay\" (an integer)"));
   EXPECT_THROW(tensors_of(file, "mode"), InvalidArgument);
   EXPECT_THROW(tensors_of(file, "epoch"), InvalidArgument);
@@ -122,8 +117,7 @@ TEST(TorchFile, ReadsAnEmptyDict) {
 }
 
 TEST(TorchFile, RefusesLegacyFiles) {
-  EXPECT_EQ(
-      python_refusal("legacy.pt"),
+  EXPECT_EQ(python_refusal("legacy.pt"),
       python_file("legacy.pt").string() +
           ": offset 0: a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and "
           "torch.save it anew");
@@ -137,16 +131,14 @@ TEST(TorchFile, RefusesTorchScript) {
 // Conformance W9, and fact 3's relatives: nothing is executed, the name is said.
 TEST(TorchFile, RefusesCallablesByNameAndExecutesNothing) {
   std::filesystem::remove("lockstep-was-executed");
-  EXPECT_THAT(
-      python_refusal("hostile.pt"),
+  EXPECT_THAT(python_refusal("hostile.pt"),
       HasSubstr("the file asks for \"posix system\", which is not read, let alone executed; in "
                 "Python, save only the state_dict()"));
   EXPECT_FALSE(std::filesystem::exists("lockstep-was-executed"));
 }
 
 TEST(TorchFile, RefusesATensorWithoutAName) {
-  EXPECT_THAT(
-      python_refusal("tensor.pt"),
+  EXPECT_THAT(python_refusal("tensor.pt"),
       HasSubstr("holds a tensor without a name; in Python, save a dict"));
 }
 
@@ -166,8 +158,7 @@ TEST(TorchFile, RefusesAFlippedBitInAnyStorage) {
   for (const TensorEntry& entry : tensors.entries()) {
     auto damaged = whole;
     damaged[static_cast<std::size_t>(entry.bytes.data() - whole.data())] ^= 0x10;
-    EXPECT_THAT(
-        message_of<DataError>([&] { parse_torch_file(damaged, "FILE"); }),
+    EXPECT_THAT(message_of<DataError>([&] { parse_torch_file(damaged, "FILE"); }),
         HasSubstr("is not the stored one"))
         << entry.name;
   }

@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/zip_archive.h"
-
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
 namespace {
@@ -22,7 +22,7 @@ class TorchFileWriter : public ::testing::Test {
 
 TEST_F(TorchFileWriter, WritesWhatItReads) {
   for (const char* name :
-       {"types.pt", "views.pt", "nested.pt", "parameter.pt", "complex128.pt", "empty.pt"}) {
+      {"types.pt", "views.pt", "nested.pt", "parameter.pt", "complex128.pt", "empty.pt"}) {
     const TensorFile original = tensors_of(read_torch_file(testing::python_file(name)));
     write_torch_file(path_, original.entries());
     const TensorFile again = tensors_of(read_torch_file(path_));
@@ -51,11 +51,8 @@ TEST_F(TorchFileWriter, NumbersOfEverySizeComeBack) {
   std::vector<TensorEntry> entries;
   const std::vector<std::uint8_t> zeros(70'000);
   for (const std::int64_t size : {0, 1, 255, 256, 65'535, 65'536}) {
-    entries.push_back(
-        {std::to_string(size),
-         ElementType::kUint8,
-         {size},
-         std::span(zeros).first(static_cast<std::size_t>(size))});
+    entries.push_back({std::to_string(size), ElementType::kUint8, {size},
+        std::span(zeros).first(static_cast<std::size_t>(size))});
   }
   entries.push_back({"wide", ElementType::kUint8, {0, 1LL << 40, 1LL << 20}, {}});
   write_torch_file(path_, entries);
@@ -75,8 +72,7 @@ TEST_F(TorchFileWriter, MoreFilesThanANarrowCountHolds) {
 TEST_F(TorchFileWriter, RefusesEntriesThatLie) {
   const std::vector<std::uint8_t> bytes(4);
   const std::vector<TensorEntry> wrong{{"a", ElementType::kFloat32, {2}, bytes}};
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([&] { write_torch_file(path_, wrong); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { write_torch_file(path_, wrong); }),
       HasSubstr("write_torch_file: tensor \"a\" has 4 bytes, which is not"));
   const TensorEntry twice{"a", ElementType::kFloat32, {1}, bytes};
   EXPECT_THROW(write_torch_file(path_, std::vector{twice, twice}), InvalidArgument);

@@ -1,17 +1,16 @@
 #include <algorithm>
-#include <map>
-
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/tensor_bytes.h"
-#include "lockstep/formats/weights/torch_file.h"
-#include "lockstep/formats/weights/zip_archive.h"
+#include <map>
 
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/formats/weights/mutation.h"
 #include "tests/formats/weights/zip_bytes.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
 namespace {
@@ -20,8 +19,8 @@ using testing::Dice;
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr int kTorchMutations = 5'000;
-const std::vector<std::string> kSeeds{"views.pt",     "checkpoint.pt", "nested.pt",
-                                      "parameter.pt", "protocol5.pt",  "types.pt"};
+const std::vector<std::string> kSeeds{
+    "views.pt", "checkpoint.pt", "nested.pt", "parameter.pt", "protocol5.pt", "types.pt"};
 
 /// Spells a tree of values with every byte of its tensors.
 struct Spelling {
@@ -31,8 +30,7 @@ struct Spelling {
   std::string operator()(double value) const { return concat('f', value); }
   std::string operator()(const std::string& value) const { return concat('"', value, '"'); }
   std::string operator()(const TorchTensor& tensor) const {
-    return concat(
-        torch_name(tensor.type), shape_text(tensor.shape),
+    return concat(torch_name(tensor.type), shape_text(tensor.shape),
         std::string(tensor.bytes.begin(), tensor.bytes.end()));
   }
   std::string operator()(const TorchList& list) const {

@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/torch_file.h"
-
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/torch_bytes.h"
 #include "tests/formats/weights/zip_bytes.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/torch_file.h"
 
 namespace lockstep {
 namespace {
@@ -63,14 +63,12 @@ TEST(TorchRefusal, StorageSizesMustBeThoseOfTheFile) {
   for (const std::int64_t size : {5LL, 7LL, 2'000'000LL}) {
     const auto wrong = refusal_of_tensor(
         {.storage_size = integer(size), .shape = tuple({1}), .strides = tuple({1})});
-    EXPECT_THAT(
-        wrong,
+    EXPECT_THAT(wrong,
         HasSubstr(concat("storage \"0\" has 24 bytes, not the ", 4 * size, " that data.pkl says")));
   }
   EXPECT_THAT(
       refusal_of_tensor({.storage_size = integer(-1)}), HasSubstr("a storage's size is -1"));
-  EXPECT_THAT(
-      refusal_of_tensor({.storage_size = integer(1LL << 62)}),
+  EXPECT_THAT(refusal_of_tensor({.storage_size = integer(1LL << 62)}),
       HasSubstr("a storage's size is 4611686018427387904"));
   EXPECT_THAT(
       refusal_of_tensor({.storage_size = text("6")}), HasSubstr("a storage's size is a text"));
@@ -81,8 +79,7 @@ TEST(TorchRefusal, ViewsMustStayWithinTheirStorage) {
   EXPECT_THAT(refusal_of_tensor({.offset = integer(1)}), beyond);
   EXPECT_THAT(refusal_of_tensor({.strides = tuple({4, 1})}), beyond);
   EXPECT_THAT(refusal_of_tensor({.shape = tuple({7}), .strides = tuple({1})}), beyond);
-  EXPECT_THAT(
-      refusal_of_tensor({.offset = integer(7), .shape = tuple({0}), .strides = tuple({1})}),
+  EXPECT_THAT(refusal_of_tensor({.offset = integer(7), .shape = tuple({0}), .strides = tuple({1})}),
       beyond);
   EXPECT_THAT(
       refusal_of_tensor({.offset = integer(INT64_MAX), .shape = tuple({1}), .strides = tuple({1})}),
@@ -98,32 +95,24 @@ TEST(TorchRefusal, ViewsMustStayWithinTheirStorage) {
 }
 
 TEST(TorchRefusal, OffsetsShapesAndStridesCannotBeNegative) {
-  EXPECT_THAT(
-      refusal_of_tensor({.offset = integer(-1)}),
+  EXPECT_THAT(refusal_of_tensor({.offset = integer(-1)}),
       HasSubstr("a tensor's offset is the negative number -1"));
-  EXPECT_THAT(
-      refusal_of_tensor({.shape = tuple({-2, 3})}),
+  EXPECT_THAT(refusal_of_tensor({.shape = tuple({-2, 3})}),
       HasSubstr("a tensor's shape has the negative number -2"));
-  EXPECT_THAT(
-      refusal_of_tensor({.strides = tuple({-3, 1})}),
+  EXPECT_THAT(refusal_of_tensor({.strides = tuple({-3, 1})}),
       HasSubstr("a tensor's strides has the negative number -3"));
 }
 
 TEST(TorchRefusal, ShapesMustFitStridesAndMemory) {
-  EXPECT_THAT(
-      refusal_of_tensor({.strides = tuple({1})}),
+  EXPECT_THAT(refusal_of_tensor({.strides = tuple({1})}),
       HasSubstr("float32 of shape (2, 3), has 1 strides"));
-  EXPECT_THAT(
-      refusal_of_tensor({.shape = tuple({1LL << 32, 1LL << 32}), .strides = tuple({0, 0})}),
+  EXPECT_THAT(refusal_of_tensor({.shape = tuple({1LL << 32, 1LL << 32}), .strides = tuple({0, 0})}),
       HasSubstr("has too many elements"));
-  EXPECT_THAT(
-      refusal_of_tensor(
-          {.shape = tuple(std::vector<std::int64_t>(65, 1)),
-           .strides = tuple(std::vector<std::int64_t>(65, 1))}),
+  EXPECT_THAT(refusal_of_tensor({.shape = tuple(std::vector<std::int64_t>(65, 1)),
+                  .strides = tuple(std::vector<std::int64_t>(65, 1))}),
       HasSubstr("float32 of shape (65 dimensions), has too many elements"));
   // Four bytes that stand for 4 TB.
-  EXPECT_THAT(
-      refusal_of_tensor({.shape = tuple({1LL << 40}), .strides = tuple({0})}),
+  EXPECT_THAT(refusal_of_tensor({.shape = tuple({1LL << 40}), .strides = tuple({0})}),
       HasSubstr("repeats or reorders its storage and is much larger than the file; in Python, save "
                 "tensor.contiguous()"));
 }
@@ -132,8 +121,7 @@ TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
   // 48 MiB each; what the copies may need beyond the file is 64 MiB.
   const std::string copy = tensor({.shape = tuple({12 << 20}), .strides = tuple({0})});
   const auto bytes = torch_bytes(pickle_of("](" + copy + copy + "e"), kElements);
-  EXPECT_THAT(
-      testing::message_of<DataError>([&] { parse_torch_file(bytes, "FILE"); }),
+  EXPECT_THAT(testing::message_of<DataError>([&] { parse_torch_file(bytes, "FILE"); }),
       HasSubstr("is much larger than the file"));
   EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle_of(copy), kElements), "FILE"));
 }
@@ -141,63 +129,47 @@ TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
 TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
   EXPECT_THAT(refusal_of_tensor({.offset = "N"}), HasSubstr("a tensor's offset is None"));
   EXPECT_THAT(refusal_of_tensor({.shape = "]"}), HasSubstr("a tensor's shape is a list"));
-  EXPECT_THAT(
-      refusal_of_tensor({.strides = "(" + text("1") + "\x85t"}),
+  EXPECT_THAT(refusal_of_tensor({.strides = "(" + text("1") + "\x85t"}),
       HasSubstr("a tensor's strides is a tuple"));
   EXPECT_THAT(
       refusal_of_tensor({.requires_grad = "K\x01"}), HasSubstr("requires_grad is an integer"));
   EXPECT_THAT(refusal_of_tensor({.hooks = "N"}), HasSubstr("a tensor's hooks is None"));
-  EXPECT_THAT(
-      refusal_of_tensor({.hooks = "}" + text("k") + "Ns"}),
+  EXPECT_THAT(refusal_of_tensor({.hooks = "}" + text("k") + "Ns"}),
       HasSubstr("a tensor has backward hooks"));
-  EXPECT_THAT(
-      refusal_of_tensor({.more = "}" + text("conj") + "\x88s"}),
+  EXPECT_THAT(refusal_of_tensor({.more = "}" + text("conj") + "\x88s"}),
       HasSubstr("a tensor has metadata (conj, neg)"));
   expect_read(dict_of(tensor({.more = "N"})));
   EXPECT_THAT(refusal_of_tensor({.more = "NN"}), HasSubstr("_rebuild_tensor_v2 is given 8 values"));
   EXPECT_THAT(refusal_of_tensor({.hooks = ""}), HasSubstr("_rebuild_tensor_v2 is given 5 values"));
-  EXPECT_THAT(
-      refusal_of_tensor({.storage_type = name("torch", "float32")}),
+  EXPECT_THAT(refusal_of_tensor({.storage_type = name("torch", "float32")}),
       HasSubstr("\"torch float32\" is no type of storage"));
-  EXPECT_THAT(
-      refusal_of_tensor(
-          {.storage_type = name("torch.storage", "UntypedStorage"), .storage_size = integer(24)}),
+  EXPECT_THAT(refusal_of_tensor({.storage_type = name("torch.storage", "UntypedStorage"),
+                  .storage_size = integer(24)}),
       HasSubstr("a tensor's type is not said"));
   EXPECT_THAT(refusal(dict_of(text("x") + "Q")), HasSubstr("what a callable is given is a text"));
-  EXPECT_THAT(
-      refusal(dict_of("(" + text("module") + "NNNNtQ")),
+  EXPECT_THAT(refusal(dict_of("(" + text("module") + "NNNNtQ")),
       HasSubstr("a persistent id is of the kind \"module\""));
 }
 
 TEST(TorchRefusal, OtherCallablesAreNamed) {
-  for (const auto& [module, function] : std::vector<std::pair<std::string, std::string>>{
-           {"os", "system"},
-           {"builtins", "eval"},
-           {"torch._utils", "_rebuild_qtensor"},
-           {"torch._utils", "_rebuild_sparse_tensor"},
-           {"torch._utils", "_rebuild_parameter_with_state"},
-           {"torch", "device"},
-           {"torch", "Size"},
-           {"__builtin__", "set"},
-           {"collections", "Counter"},
-           {"collections", "OrderedDict.fromkeys"},
-           {"torch", "QInt8Storage"},
-           {"torch", "float33"}}) {
-    EXPECT_THAT(
-        refusal(dict_of(name(module, function))),
+  for (const auto& [module, function] :
+      std::vector<std::pair<std::string, std::string>>{{"os", "system"}, {"builtins", "eval"},
+          {"torch._utils", "_rebuild_qtensor"}, {"torch._utils", "_rebuild_sparse_tensor"},
+          {"torch._utils", "_rebuild_parameter_with_state"}, {"torch", "device"}, {"torch", "Size"},
+          {"__builtin__", "set"}, {"collections", "Counter"},
+          {"collections", "OrderedDict.fromkeys"}, {"torch", "QInt8Storage"},
+          {"torch", "float33"}}) {
+    EXPECT_THAT(refusal(dict_of(name(module, function))),
         HasSubstr("the file asks for \"" + module + ' ' + function + '"'));
     EXPECT_THAT(
         refusal(dict_of(text(module) + text(function) + "\x93")), HasSubstr("the file asks for"));
   }
-  EXPECT_THAT(
-      refusal(dict_of(name("torch", "float32") + ")R")),
+  EXPECT_THAT(refusal(dict_of(name("torch", "float32") + ")R")),
       HasSubstr("\"torch float32\" is called, and is no function"));
   EXPECT_THAT(refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
-  EXPECT_THAT(
-      refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
+  EXPECT_THAT(refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
       HasSubstr("OrderedDict is given 1 values"));
-  EXPECT_THAT(
-      refusal(dict_of(name("torch", "float32"))),
+  EXPECT_THAT(refusal(dict_of(name("torch", "float32"))),
       HasSubstr("data.pkl holds the name \"torch float32\", which is no value"));
   EXPECT_THAT(
       refusal(dict_of("N" + text("x") + "\x93")), HasSubstr("a name is made of None and a text"));
@@ -205,9 +177,8 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
 
 TEST(TorchRefusal, StoragesMustBeThere) {
   EXPECT_THAT(
-      refusal_of_bytes(testing::zip_bytes(
-          {{.name = "x/data.pkl", .content = dict_of(tensor())},
-           {.name = "x/version", .content = "3\n"}})),
+      refusal_of_bytes(testing::zip_bytes({{.name = "x/data.pkl", .content = dict_of(tensor())},
+          {.name = "x/version", .content = "3\n"}})),
       HasSubstr("the file has no storage \"0\""));
 }
 
@@ -223,8 +194,7 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
       with({.name = "x/constants.pkl"}), HasSubstr("TorchScript, which holds code: in Python, "
                                                    "torch.save(torch.jit.load(...).state_dict())"));
   EXPECT_THAT(with({.name = "x/code/a.py"}), HasSubstr("TorchScript"));
-  EXPECT_THAT(
-      with({.name = "x/byteorder", .content = "big"}),
+  EXPECT_THAT(with({.name = "x/byteorder", .content = "big"}),
       HasSubstr("the byte order is \"big\"; only little is read"));
   EXPECT_THAT(with({.name = "y/data/0"}), HasSubstr("\"y/data/0\" is not in the folder x/"));
   EXPECT_THAT(refusal_of_bytes(testing::zip_bytes({pickle})), HasSubstr("has no version"));
@@ -240,8 +210,7 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
 }
 
 TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
-  EXPECT_THAT(
-      refusal(pickle_of("}(" + text("a") + "N" + text("a") + "Nu")),
+  EXPECT_THAT(refusal(pickle_of("}(" + text("a") + "N" + text("a") + "Nu")),
       HasSubstr("a dict has a key twice"));
   EXPECT_THAT(refusal(pickle_of("}(K\x01NK\x01Nu")), HasSubstr("a dict has a key twice"));
   EXPECT_THAT(
@@ -255,8 +224,7 @@ TEST(TorchRefusal, KeysComeOnceAndAreTextsOrIntegers) {
 }
 
 TEST(TorchRefusal, PicklesThatNoStateDictNeeds) {
-  EXPECT_THAT(
-      refusal(std::string((16 << 20) + 1, 'N')),
+  EXPECT_THAT(refusal(std::string((16 << 20) + 1, 'N')),
       HasSubstr("data.pkl has more than 16777216 bytes"));
 }
 
@@ -265,23 +233,19 @@ TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
   std::string doubling = "]q\x01";
   for (char i = 2; i < 62; ++i)
     doubling += std::string("h") + char(i - 1) + "h" + char(i - 1) + "\x86q" + i;
-  EXPECT_THAT(
-      refusal(pickle_of("](" + doubling + "e")),
+  EXPECT_THAT(refusal(pickle_of("](" + doubling + "e")),
       HasSubstr("a small pickle stands for too many values"));
-  EXPECT_THAT(
-      refusal(pickle_of("]q\x01h\x01"
-                        "a")),
+  EXPECT_THAT(refusal(pickle_of("]q\x01h\x01"
+                                "a")),
       HasSubstr("a small pickle stands for too many values"));
   const auto nested = [](std::size_t depth) {
     // The blanks of a text make the pickle long enough for its values.
-    return pickle_of(
-        "](" + text(std::string(1000, ' ')) + std::string(depth, ']') +
-        std::string(depth - 1, 'a') + "e");
+    return pickle_of("](" + text(std::string(1000, ' ')) + std::string(depth, ']') +
+                     std::string(depth - 1, 'a') + "e");
   };
   expect_read(nested(100));
   EXPECT_THAT(refusal(nested(101)), HasSubstr("values lie deeper than 100 levels"));
-  EXPECT_THAT(
-      refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
+  EXPECT_THAT(refusal(pickle_of(std::string(1'000'000, ']') + std::string(999'999, 'a'))),
       HasSubstr("values lie deeper than 100 levels"));
   std::string repeated = "](" + text(std::string(100'000, 'x')) + "q\x01";
   for (int i = 0; i < 1000; ++i) repeated += "h\x01";

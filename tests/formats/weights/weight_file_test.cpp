@@ -1,15 +1,14 @@
 #include "lockstep/formats/weights/weight_file.h"
 
-#include <utility>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
+#include <utility>
 
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -62,8 +61,7 @@ TEST(WeightFile, GivesAPartOfEitherKind) {
     EXPECT_THROW(read_weights(file, "lis"), InvalidArgument);
     EXPECT_THROW(read_weights(file, "7"), InvalidArgument);
   }
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([&] { read_weights(path, "none"); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { read_weights(path, "none"); }),
       HasSubstr("no tensor's name begins with none. (names begin with: a, list)"));
 }
 

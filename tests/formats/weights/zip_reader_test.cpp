@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/formats/weights/zip_archive.h"
-
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/zip_bytes.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
 namespace {
@@ -34,8 +34,7 @@ ZipPart described(
   std::string descriptor = has_signature ? numbers(4, {0x08074b50}) : "";
   descriptor +=
       numbers(4, {checksum_of(content)}) + numbers(width, {content.size(), content.size()});
-  return {
-      .name = name,
+  return {.name = name,
       .content = content,
       .flags = kDescriptor,
       .local_size = 0,
@@ -77,8 +76,7 @@ TEST(ZipReader, ReadsDescriptorsOfAllFourForms) {
 
 TEST(ZipReader, Reads64BitFields) {
   const std::string content = "content";
-  ZipPart part{
-      .name = "a",
+  ZipPart part{.name = "a",
       .content = content,
       .size = 0xffffffff,
       .header = 0xffffffff,
@@ -99,15 +97,13 @@ TEST(ZipReader, Reads64BitFields) {
 
 TEST(ZipReader, RefusesAWrongChecksum) {
   const ZipPart part{.name = "x/a", .content = "one", .checksum = checksum_of("one") ^ 1};
-  EXPECT_EQ(
-      zip_flaw(part),
+  EXPECT_EQ(zip_flaw(part),
       "FILE: offset 33: \"x/a\": the checksum of its 3 bytes is not the stored one: the file is "
       "damaged");
 }
 
 TEST(ZipReader, RefusesCompressedAndEncryptedFiles) {
-  EXPECT_THAT(
-      zip_flaw({.name = "a", .content = "x", .method = 8}),
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .method = 8}),
       HasSubstr("FILE: offset 32: \"a\" is compressed (method 8): TorchScript, or packed anew"));
   for (const int bit : {0, 1, 2, 4, 5, 6, 13}) {
     EXPECT_THAT(
@@ -130,8 +126,7 @@ TEST(ZipReader, RefusesDuplicateAndOverlappingFiles) {
   const ZipPart part{.name = "a", .content = "one"};
   EXPECT_THAT(zip_flaw(zip_bytes({part, part})), HasSubstr("\"a\" is there twice"));
   // Two names for the same bytes: how a small archive unpacks to a huge one.
-  EXPECT_THAT(
-      zip_flaw(zip_bytes({part, {.name = "b", .content = "one", .header = 0}})),
+  EXPECT_THAT(zip_flaw(zip_bytes({part, {.name = "b", .content = "one", .header = 0}})),
       HasSubstr("two files of the zip archive lie at the same place"));
   const ZipPart inner{.name = "b", .content = "two"};
   const auto bytes = zip_bytes({inner});
@@ -139,14 +134,11 @@ TEST(ZipReader, RefusesDuplicateAndOverlappingFiles) {
   ZipPart outer{.name = "a", .content = nested};
   ZipPart within = inner;
   within.header = 31;
-  EXPECT_THAT(
-      zip_flaw(zip_bytes({outer, within})),
+  EXPECT_THAT(zip_flaw(zip_bytes({outer, within})),
       HasSubstr("\"a\": its 34 bytes reach into what follows at 31"));
-  EXPECT_THAT(
-      zip_flaw({.name = "a", .content = "one", .size = 4, .local_size = 4}),
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "one", .size = 4, .local_size = 4}),
       HasSubstr("reach into what follows"));
-  EXPECT_THAT(
-      zip_flaw({.name = "a", .content = "one", .size = 2, .local_size = 2}),
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "one", .size = 2, .local_size = 2}),
       HasSubstr("the 1 bytes behind it"));
 }
 
@@ -166,8 +158,7 @@ TEST(ZipReader, RefusesBytesThatBelongToNoFile) {
   auto bytes = zip_bytes({{.name = "a", .content = "x"}});
   bytes.insert(bytes.begin(), 0);
   EXPECT_THAT(zip_flaw(bytes), HasSubstr("directory does not lie before its end"));
-  EXPECT_THAT(
-      zip_flaw({.name = "a", .content = "x", .header = 1}),
+  EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .header = 1}),
       HasSubstr("the first 1 bytes belong to no file"));
 }
 
@@ -232,8 +223,7 @@ TEST(ZipReader, RefusesTruncationAtEveryByte) {
   const auto whole =
       zip_bytes({described("x/a", "one", true, 4), {.name = "x/b", .content = "two"}}, true);
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_THAT(
-        zip_flaw(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))),
+    EXPECT_THAT(zip_flaw(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))),
         HasSubstr(concat("FILE: offset ", size, ": no zip archive's end")));
   }
 }

@@ -5,19 +5,17 @@
 #include "lockstep/parallel/balance/layer_costs.h"
 
 #include <cstdint>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/parallel/balance/test_layers.h"
+#include "tests/support/message_of.h"
 #include <ATen/ops/rand.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/core/error.h"
-
-#include "tests/parallel/balance/test_layers.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -96,12 +94,10 @@ TEST(Balance, CopiesOfParametersWeighAgainstActivations) {
 // 2 samples, 4 features to 8, float: the output alone is allocated; ReLU in place allocates
 // nothing.
 TEST(LayerCosts, SizesAreBytes) {
-  const auto layers = chain(
-      Linear(4, 8), torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)),
+  const auto layers = chain(Linear(4, 8), torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)),
       std::make_shared<Expand>(2));
   const double parameters = (4 * 8 + 8) * 4, activations = 2 * 8 * 4;
-  EXPECT_THAT(
-      costs_by_size(layers, at::rand({2, 4}), 3),
+  EXPECT_THAT(costs_by_size(layers, at::rand({2, 4}), 3),
       ElementsAre(activations + 3 * parameters, 0, 3 * activations));
 }
 
@@ -127,14 +123,13 @@ TEST(LayerCosts, P12RefusedIfGradientsExist) {
   Linear linear(2, 2);
   linear->forward(at::rand({1, 2})).sum().backward();
   for (const bool time : {true, false}) {
-    EXPECT_THAT(
-        testing::message_of<InvalidArgument>([&] {
-          if (time) {
-            costs_by_time(chain(linear), at::rand({1, 2}), 1);
-          } else {
-            costs_by_size(chain(linear), at::rand({1, 2}), 1);
-          }
-        }),
+    EXPECT_THAT(testing::message_of<InvalidArgument>([&] {
+      if (time) {
+        costs_by_time(chain(linear), at::rand({1, 2}), 1);
+      } else {
+        costs_by_size(chain(linear), at::rand({1, 2}), 1);
+      }
+    }),
         AllOf(HasSubstr("a parameter has a gradient already: 0.weight"), HasSubstr("zero_grad")));
   }
 }
@@ -143,24 +138,20 @@ TEST(LayerCosts, ALayerThatGivesNoTensorIsNamed) {
   struct Number : torch::nn::Module {
     std::int64_t forward(const torch::Tensor& x) { return x.numel(); }
   };
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] {
-        costs_by_time(chain(Linear(2, 2), std::make_shared<Number>()), at::rand({1, 2}), 1);
-      }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] {
+    costs_by_time(chain(Linear(2, 2), std::make_shared<Number>()), at::rand({1, 2}), 1);
+  }),
       HasSubstr("layer 1 must give a tensor"));
 }
 
 TEST(LayerCosts, NumbersThatMeanNothingAreRefused) {
   const auto layers = chain(Linear(2, 2));
   const torch::Tensor sample = at::rand({1, 2});
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([&] { costs_by_time(layers, sample, 0); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { costs_by_time(layers, sample, 0); }),
       HasSubstr("1 pass is needed"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([&] { costs_by_size(layers, sample, -1); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { costs_by_size(layers, sample, -1); }),
       HasSubstr("0 or more: -1"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([&] { balance_by_size(layers, sample, 2, 1); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { balance_by_size(layers, sample, 2, 1); }),
       HasSubstr("more parts than"));
 }
 

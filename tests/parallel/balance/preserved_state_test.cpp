@@ -1,11 +1,11 @@
 // What measuring must leave as it was: P12 (torchgpipe's test_layerwise_sandbox,
 // test_sandbox_during_profiling, test_not_training).
 
+#include <gtest/gtest.h>
 #include <map>
 #include <stdexcept>
 
-#include <gtest/gtest.h>
-
+#include "tests/parallel/balance/test_layers.h"
 #include <ATen/Context.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/rand.h>
@@ -14,8 +14,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/parallel/balance/layer_costs.h"
-
-#include "tests/parallel/balance/test_layers.h"
 
 namespace lockstep {
 namespace {

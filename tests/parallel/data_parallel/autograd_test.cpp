@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "training.h"
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -14,8 +15,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/data_parallel.h"
-
-#include "training.h"
 
 namespace lockstep {
 namespace {
@@ -86,8 +85,7 @@ TEST_F(OneNode, IsRetainedOrFreed) {
 TEST_F(OneNode, SaysThatItHasBeenFreed) {
   const auto output = (*model_)(random(5, 4));
   output.backward(at::ones_like(output));
-  EXPECT_THAT(
-      [&] { output.backward(at::ones_like(output)); },
+  EXPECT_THAT([&] { output.backward(at::ones_like(output)); },
       ThrowsMessage<Error>(HasSubstr("a second time through a graph that has been freed")));
 }
 
@@ -109,8 +107,7 @@ TEST_F(OneNode, CallsTheHooksOfTheUsersParameters) {
 
 TEST_F(OneNode, RefusesASecondDerivative) {
   const auto loss = (*model_)(random(5, 4)).square().sum();
-  EXPECT_THAT(
-      [&] { torch::autograd::grad({loss}, {net_->parameters()[0]}, {}, true, true); },
+  EXPECT_THAT([&] { torch::autograd::grad({loss}, {net_->parameters()[0]}, {}, true, true); },
       ThrowsMessage<Error>(HasSubstr("a second derivative (create_graph)")));
 }
 
@@ -120,8 +117,7 @@ TEST_F(OneNode, NoticesParametersThatChangeBeforeBackward) {
     const torch::NoGradGuard no_grad;
     net_->parameters()[2].add_(1);
   }
-  EXPECT_THAT(
-      [&] { loss.backward(); },
+  EXPECT_THAT([&] { loss.backward(); },
       ThrowsMessage<c10::Error>(HasSubstr("modified by an inplace operation")));
 }
 
@@ -129,14 +125,12 @@ TEST_F(OneNode, NoticesSavedInputsThatChangeBeforeBackward) {
   auto input = random(5, 4);
   const auto loss = (*model_)(input).square().sum();
   input.add_(1);
-  EXPECT_THAT(
-      [&] { loss.backward(); },
+  EXPECT_THAT([&] { loss.backward(); },
       ThrowsMessage<Error>(HasSubstr("tensor 0 of the inputs, which backward needs, has been")));
 }
 
 TEST_F(OneNode, AllowsOtherInputsToChangeBeforeBackward) {
-  torch::nn::Sequential net(
-      torch::nn::Functional([](const Tensor& input) { return input + 1; }),
+  torch::nn::Sequential net(torch::nn::Functional([](const Tensor& input) { return input + 1; }),
       torch::nn::Linear(4, 1));
   DataParallel model(net, cpu_places(2));
   auto input = at::randn({4, 4});
@@ -177,8 +171,7 @@ TEST_F(OneNode, LetsReplicasWorkInPlaceOnWhatNeedsNoGradient) {
   EXPECT_EQ(input._version(), version + 20);
   EXPECT_GE(input.min().item<float>(), 0);  // as the module itself would have left it
   const auto differentiable = at::randn({4, 4}).requires_grad_() * 1;
-  EXPECT_THAT(
-      [&] { model(differentiable); },
+  EXPECT_THAT([&] { model(differentiable); },
       ThrowsMessage<InvalidArgument>(HasSubstr("changed tensor 0 of its inputs in place")));
 }
 

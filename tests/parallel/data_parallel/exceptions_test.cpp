@@ -4,12 +4,11 @@
 #include <cerrno>
 #include <chrono>
 #include <functional>
+#include <gmock/gmock.h>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
-
-#include <gmock/gmock.h>
 
 #include <ATen/ops/ones.h>
 #include <torch/nn/cloneable.h>
@@ -38,8 +37,7 @@ struct ThrowingImpl : torch::nn::Cloneable<ThrowingImpl<Thrown>> {
 
 template <typename Thrown>
 void throw_in_the_second(const std::function<Thrown()>& make) {
-  DataParallel model(
-      std::make_shared<ThrowingImpl<Thrown>>(),
+  DataParallel model(std::make_shared<ThrowingImpl<Thrown>>(),
       {Place{}, Place{torch::kCPU, cpu_places(1)[0].cores}});
   EXPECT_NO_THROW(model(torch::tensor({0, 0}), make));
   model(torch::tensor({0, 1}), make);
@@ -50,8 +48,7 @@ TEST(Exceptions, OfReplicasHaveTheirNumberPlaceAndTypeR5) {
   EXPECT_THAT(
       [] { throw_in_the_second<std::out_of_range>([] { return std::out_of_range("layer 3"); }); },
       ThrowsMessage<std::out_of_range>(who + "layer 3"));
-  EXPECT_THAT(
-      [] { throw_in_the_second<DataError>([] { return DataError("bad image"); }); },
+  EXPECT_THAT([] { throw_in_the_second<DataError>([] { return DataError("bad image"); }); },
       ThrowsMessage<DataError>(who + "bad image"));
   EXPECT_THAT(
       [] {

@@ -2,13 +2,13 @@
 // DataParallel within ranks, and DistributedDataParallel around it.
 
 #include <array>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <memory>
 #include <tuple>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "training.h"
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -26,8 +26,6 @@
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
-#include "training.h"
-
 namespace lockstep {
 namespace {
 
@@ -41,9 +39,8 @@ constexpr int kSteps = 5;
 
 /// Trains a module on places and its twin serially, and compares all that they leave.
 template <typename Holder>
-void expect_parity(
-    Holder net, const std::vector<Place>& places, const Tensor& inputs, const Tensor& targets,
-    double rate = 0.1) {
+void expect_parity(Holder net, const std::vector<Place>& places, const Tensor& inputs,
+    const Tensor& targets, double rate = 0.1) {
   auto serial = twin(net);
   DataParallel model(net, places);
   const auto losses = train(
@@ -69,8 +66,7 @@ TEST_P(Parity, OfLinearLayersR1R6) {
   torch::manual_seed(1);
   torch::nn::Sequential net(torch::nn::Linear(10, 7), torch::nn::Tanh(), torch::nn::Linear(7, 5));
   net->to(torch::kDouble);
-  expect_parity(
-      net, places(), at::randn({batch(), 10}, torch::kDouble),
+  expect_parity(net, places(), at::randn({batch(), 10}, torch::kDouble),
       at::randn({batch(), 5}, torch::kDouble));
 }
 
@@ -115,8 +111,7 @@ class RecurrentImpl : public torch::nn::Cloneable<RecurrentImpl> {
  public:
   RecurrentImpl() { reset(); }
   void reset() override {
-    lstm_ = register_module(
-        "lstm",
+    lstm_ = register_module("lstm",
         torch::nn::LSTM(torch::nn::LSTMOptions(6, 8).batch_first(true).bidirectional(true)));
   }
   Tensor forward(const Tensor& input) { return std::get<0>(lstm_->forward(input)); }
@@ -129,8 +124,7 @@ TEST(ParityOfAnLstm, WithARateOfTenR1) {
   torch::manual_seed(5);
   const auto net = std::make_shared<RecurrentImpl>();
   net->to(torch::kDouble);
-  expect_parity(
-      net, cpu_places(2), at::ones({4, 4, 6}, torch::kDouble),
+  expect_parity(net, cpu_places(2), at::ones({4, 4, 6}, torch::kDouble),
       torch::zeros({4, 4, 16}, torch::kDouble), 10);
 }
 
@@ -158,8 +152,7 @@ TEST(ParityOfTiedParameters, AreOneInTheModuleAndTwoInItsClones) {
   expect_close(gradient, net->first->weight.grad(), "gradient of the tied weight");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    PlacesAndBatches, Parity,
+INSTANTIATE_TEST_SUITE_P(PlacesAndBatches, Parity,
     testing::Combine(testing::Values(1, 2, 3), testing::Values(1, 2, 7, 20)));
 
 /// A module whose own forward is divided over places.

@@ -1,10 +1,10 @@
 // What replicas have of the module, and what becomes of it.
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <malloc.h>
+#include <string>
 
+#include "training.h"
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -18,8 +18,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/data_parallel.h"
-
-#include "training.h"
 
 namespace lockstep {
 namespace {
@@ -134,17 +132,14 @@ TEST(Replicas, AreMadeByAFunctionWhereThereIsNoClone) {
     torch::nn::Linear linear;
   };
   const auto net = std::make_shared<PlainImpl>();
-  EXPECT_THAT(
-      [&] { DataParallel<std::shared_ptr<PlainImpl>>(net, cpu_places(2)); },
-      ThrowsMessage<InvalidArgument>(AllOf(
-          HasSubstr("DataParallel: the module ("), HasSubstr("PlainImpl"),
-          HasSubstr("Cloneable"))));
+  EXPECT_THAT([&] { DataParallel<std::shared_ptr<PlainImpl>>(net, cpu_places(2)); },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("DataParallel: the module ("),
+          HasSubstr("PlainImpl"), HasSubstr("Cloneable"))));
   const auto made = std::function([] { return std::make_shared<PlainImpl>(); });
   DataParallel model(net, cpu_places(2), made);
   const auto input = at::randn({4, 3});
   expect_close(model(input), net->forward(input), "output");
-  EXPECT_THAT(
-      [&] { DataParallel(net, cpu_places(2), std::function([&] { return net; })); },
+  EXPECT_THAT([&] { DataParallel(net, cpu_places(2), std::function([&] { return net; })); },
       ThrowsMessage<InvalidArgument>(HasSubstr("gave the module itself")));
 }
 
@@ -197,16 +192,14 @@ TEST(Replicas, RefuseAModuleElsewhereThanTheFirstPlaceR3) {
       ThrowsMessage<InvalidArgument>(
           HasSubstr("parameter elsewhere is on meta, but the first place is on cpu")));
   torch::nn::Linear net(2, 2);
-  EXPECT_THAT(
-      [&] { DataParallel<torch::nn::Linear>(net, {}); },
+  EXPECT_THAT([&] { DataParallel<torch::nn::Linear>(net, {}); },
       ThrowsMessage<InvalidArgument>(HasSubstr("at least one place")));
 }
 
 struct ModesImpl : torch::nn::Cloneable<ModesImpl> {
   void reset() override {}
   std::tuple<bool, bool, at::ScalarType> forward(const Tensor& input) {
-    return {
-        torch::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
+    return {torch::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
         at::mm(input, input).scalar_type()};
   }
 };

@@ -1,13 +1,12 @@
 #include "lockstep/parallel/data_parallel/scatter.h"
 
+#include <gmock/gmock.h>
 #include <map>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include <gmock/gmock.h>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -43,11 +42,9 @@ TEST(ChunkSizes, AreThoseOfTorchChunkR2) {
 
 TEST(DivideElements, CutsTensorsWhereSharesEnd) {
   using data_parallel::Stretch;
-  EXPECT_THAT(
-      data_parallel::divide_elements({3, 5}, 2),
+  EXPECT_THAT(data_parallel::divide_elements({3, 5}, 2),
       ElementsAre(ElementsAre(Stretch{0, 0, 3}, Stretch{1, 0, 1}), ElementsAre(Stretch{1, 1, 4})));
-  EXPECT_THAT(
-      data_parallel::divide_elements({1}, 2),
+  EXPECT_THAT(data_parallel::divide_elements({1}, 2),
       ElementsAre(ElementsAre(), ElementsAre(Stretch{0, 0, 1})));
 }
 
@@ -82,16 +79,11 @@ TEST(Scatter, GivesEachReplicaItsPieceAndGatherIsTheInverseR2) {
 }
 
 TEST(Scatter, KeepsTheStructureOfNestedValuesR2) {
-  using Value = std::tuple<
-      std::vector<Tensor>, std::map<std::string, std::pair<Tensor, int>>,
+  using Value = std::tuple<std::vector<Tensor>, std::map<std::string, std::pair<Tensor, int>>,
       std::unordered_map<std::string, Tensor>, std::optional<Tensor>, std::string>;
   const auto numbers = at::arange(10);
-  const Value value{
-      {numbers, numbers * 2},
-      {{"a", {numbers * 3, 4}}},
-      {{"x", numbers * 5}},
-      std::nullopt,
-      "kept"};
+  const Value value{{numbers, numbers * 2}, {{"a", {numbers * 3, 4}}}, {{"x", numbers * 5}},
+      std::nullopt, "kept"};
   const Value back = echo(value);
   EXPECT_TRUE(same_structure(back, value));
   const auto actual = lockstep::flatten(back), expected = lockstep::flatten(value);
@@ -135,8 +127,7 @@ TEST(Scatter, GivesPlainValuesToAllAndChecksThatResultsAgree) {
   DataParallel model(std::make_shared<PlainImpl>(), cpu_places(2));
   EXPECT_EQ(model(at::ones({3}), false).second, 7);
   EXPECT_EQ(model(at::ones({4}), true).second, 2);
-  EXPECT_THAT(
-      [&] { model(at::ones({3}), true); },
+  EXPECT_THAT([&] { model(at::ones({3}), true); },
       ThrowsMessage<InvalidArgument>(HasSubstr("different structures or plain values")));
 }
 

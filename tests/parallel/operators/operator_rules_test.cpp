@@ -1,6 +1,5 @@
-#include <thread>
-
 #include <gtest/gtest.h>
+#include <thread>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/nn/modules/batchnorm.h>

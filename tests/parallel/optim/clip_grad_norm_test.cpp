@@ -3,11 +3,13 @@
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 
 #include <cmath>
-#include <limits>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 
+#include "tests/parallel/optim/twin.h"
+#include "tests/parallel/replica_checks.h"
+#include "tests/support/message_of.h"
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -15,10 +17,6 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
-
-#include "tests/parallel/optim/twin.h"
-#include "tests/parallel/replica_checks.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -129,9 +127,8 @@ TEST(ClipGradNorm, SparseGradientsAreSummedBeforeTheyAreSquared) {
 TEST(ClipGradNorm, HalfGradientsAreSquaredInDouble) {
   const Tensor parameter = at::zeros({2}, torch::kHalf).requires_grad_();
   parameter.mutable_grad() = torch::full({2}, 60000.0, torch::kHalf);
-  EXPECT_NEAR(
-      clip_grad_norm({parameter}, 1, ProcessGroup(), NonFiniteNorm::kThrow), 60000 * std::sqrt(2.0),
-      100);
+  EXPECT_NEAR(clip_grad_norm({parameter}, 1, ProcessGroup(), NonFiniteNorm::kThrow),
+      60000 * std::sqrt(2.0), 100);
 }
 
 TEST(ClipGradNorm, ANormThatIsNoneIsThrownOnAllRanksBeforeAnyChange) {
@@ -156,8 +153,7 @@ TEST(ClipGradNorm, ANormThatIsNoneMaySpread) {
 }
 
 TEST(ClipGradNorm, ABoundOfNothingIsRefused) {
-  EXPECT_THAT(
-      testing::message_of<std::exception>([] { clip_grad_norm({}, 0); }),
+  EXPECT_THAT(testing::message_of<std::exception>([] { clip_grad_norm({}, 0); }),
       AllOf(HasSubstr("must be positive"), HasSubstr("0")));
 }
 

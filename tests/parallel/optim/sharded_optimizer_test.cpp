@@ -8,6 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/parallel/optim/twin.h"
+#include "tests/parallel/replica_checks.h"
+#include "tests/support/message_of.h"
 #include <torch/optim/adagrad.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
@@ -15,10 +18,6 @@
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/optim/owners.h"
-
-#include "tests/parallel/optim/twin.h"
-#include "tests/parallel/replica_checks.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -176,11 +175,9 @@ TEST(ShardedOptimizer, AFailedStepLeavesGroupsAndState) {
 }
 
 TEST(ShardedOptimizer, LbfgsIsRefusedWithTheReason) {
-  EXPECT_THAT(
-      testing::message_of<std::exception>([] {
-        ShardedOptimizer(
-            std::make_unique<torch::optim::LBFGS>(some_parameters(), 1.0), ProcessGroup());
-      }),
+  EXPECT_THAT(testing::message_of<std::exception>([] {
+    ShardedOptimizer(std::make_unique<torch::optim::LBFGS>(some_parameters(), 1.0), ProcessGroup());
+  }),
       AllOf(HasSubstr("LBFGS"), HasSubstr("all parameters together"), HasSubstr("unsharded")));
   EXPECT_THAT(
       testing::message_of<std::exception>([] { ShardedOptimizer(nullptr, ProcessGroup()); }),
@@ -203,8 +200,7 @@ TEST(ShardedOptimizer, AnotherGroupOnARankIsRefusedOnAll) {
     const std::int64_t size = 3 + world.rank();
     optimizer.add_param_group(
         torch::optim::OptimizerParamGroup({wave({size}, 1).requires_grad_()}));
-    EXPECT_THAT(
-        testing::message_of<std::exception>([&] { optimizer.step(); }),
+    EXPECT_THAT(testing::message_of<std::exception>([&] { optimizer.step(); }),
         HasSubstr("group 1 parameter 0 Float [3]"));
   });
 }

@@ -1,10 +1,11 @@
 // The sharded optimizer equals the plain one step by step, bit for bit: W3, ZERO
 // test_local_optimizer_parity, test_step, test_multiple_param_groups, test_lr_scheduler.
 
+#include <gtest/gtest.h>
 #include <string>
 
-#include <gtest/gtest.h>
-
+#include "tests/parallel/optim/twin.h"
+#include "tests/parallel/replica_checks.h"
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -15,9 +16,6 @@
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-
-#include "tests/parallel/optim/twin.h"
-#include "tests/parallel/replica_checks.h"
 
 namespace lockstep {
 namespace {
@@ -78,8 +76,7 @@ TEST(ShardedParity, W3OurFusedAdam) { expect_parity(making<nn::Adam>(AdamOptions
 std::unique_ptr<torch::optim::Optimizer> with_two_groups(const std::vector<Tensor>& parameters) {
   std::vector<OptimizerParamGroup> groups;
   groups.emplace_back(std::vector<Tensor>(parameters.begin(), parameters.begin() + 3));
-  groups.emplace_back(
-      std::vector<Tensor>(parameters.begin() + 3, parameters.end()),
+  groups.emplace_back(std::vector<Tensor>(parameters.begin() + 3, parameters.end()),
       std::make_unique<AdamWOptions>(AdamWOptions(0.5).weight_decay(0.3)));
   return std::make_unique<torch::optim::AdamW>(groups, AdamWOptions(0.01));
 }

@@ -1,22 +1,20 @@
 // Saving, loading and gathering of the state: W3 (save on some ranks, load on others), ZERO
 // test_collect_shards, test_state_dict.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/parallel/optim/twin.h"
+#include "tests/parallel/replica_checks.h"
+#include "tests/support/message_of.h"
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
-
-#include "tests/parallel/optim/twin.h"
-#include "tests/parallel/replica_checks.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -170,8 +168,7 @@ TEST(ShardedState, OptimizersWithoutStateHaveNothingToGather) {
 
 TEST(ShardedState, AReceiverThatIsNoRankIsRefused) {
   ShardedOptimizer optimizer(adam(some_parameters()), ProcessGroup());
-  EXPECT_THAT(
-      testing::message_of<std::exception>([&] { optimizer.consolidate_state(1); }),
+  EXPECT_THAT(testing::message_of<std::exception>([&] { optimizer.consolidate_state(1); }),
       HasSubstr("there is no rank 1; the ranks are 0 to 0"));
 }
 

@@ -28,7 +28,7 @@ inline torch::Tensor wave(const std::vector<std::int64_t>& shape, double seed) {
 inline std::vector<torch::Tensor> some_parameters() {
   std::vector<torch::Tensor> parameters;
   for (const std::vector<std::int64_t>& shape :
-       std::vector<std::vector<std::int64_t>>{{7, 5}, {7}, {3, 7}, {3}, {1}, {2, 2, 3}}) {
+      std::vector<std::vector<std::int64_t>>{{7, 5}, {7}, {3, 7}, {3}, {1}, {2, 2, 3}}) {
     parameters.push_back(wave(shape, static_cast<double>(parameters.size())).requires_grad_());
   }
   return parameters;

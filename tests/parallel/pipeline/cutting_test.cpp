@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "serial_reference.h"
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
-
-#include "serial_reference.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {

@@ -1,16 +1,14 @@
 #include "lockstep/parallel/place/memory_meter.h"
 
 #include <functional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "serial_reference.h"
 #include <c10/core/Allocator.h>
 
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/place/thread_modes.h"
-
-#include "serial_reference.h"
 
 namespace lockstep {
 namespace {
@@ -81,8 +79,7 @@ TEST(MemoryMeter, ATensorCountsForTheThreadThatAllocatedIt) {
     const auto own = some_bytes(1);
     kept.reset();
   });
-  EXPECT_THAT(
-      meter.by_thread(),
+  EXPECT_THAT(meter.by_thread(),
       ElementsAre(Pair("maker", MemoryUse{0, 3 * kBytes}), Pair("user", MemoryUse{0, kBytes})));
   EXPECT_EQ(meter.total(), (MemoryUse{0, 4 * kBytes}));
 }

@@ -2,19 +2,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <gtest/gtest.h>
 #include <mutex>
 #include <thread>
 
-#include <gtest/gtest.h>
-
+#include "serial_reference.h"
+#include "tests/support/message_of.h"
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/dropout.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
-
-#include "serial_reference.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -42,11 +40,10 @@ struct Thrown : std::runtime_error {
 // P5: the last of four stages throws, the third takes 0.1 s a micro-batch.
 TEST(PipelineFaults, P5AStageThatThrowsEndsAll) {
   std::atomic<int> third = 0;
-  torch::nn::Sequential net(
-      torch::nn::Linear(2, 2), torch::nn::Linear(2, 2), Spy([&] {
-        ++third;
-        std::this_thread::sleep_for(100ms);
-      }),
+  torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2), Spy([&] {
+    ++third;
+    std::this_thread::sleep_for(100ms);
+  }),
       Spy([] { throw Thrown(); }));
   Pipeline pipeline(layers_of(net), {1, 1, 1, 1}, cpu_places(4), PipelineOptions().chunks(3));
   const auto input = torch::randn({3, 2});
@@ -57,8 +54,8 @@ TEST(PipelineFaults, P5AStageThatThrowsEndsAll) {
 TEST(PipelineFaults, P7AStepAfterAFailureWorks) {
   bool fails = true;
   torch::nn::Sequential net(torch::nn::Linear(2, 2), Spy([&] {
-                              if (fails) throw Thrown();
-                            }));
+    if (fails) throw Thrown();
+  }));
   torch::nn::Linear serial(2, 2);
   {
     const torch::NoGradGuard no_grad;
@@ -89,8 +86,7 @@ TEST(PipelineFaults, P6SlowSecondStage) {
     if (stage == 1) std::this_thread::sleep_for(100ms);
   };
   torch::nn::Sequential net(Spy([&] { note(0); }), torch::nn::Linear(2, 2), Spy([&] { note(1); }));
-  Pipeline pipeline(
-      layers_of(net), {2, 1}, cpu_places(2),
+  Pipeline pipeline(layers_of(net), {2, 1}, cpu_places(2),
       PipelineOptions().chunks(3).schedule(ScheduleKind::kGPipe));
   const auto input = torch::randn({3, 2});
   pipeline.step(input, input, testing::mean_loss);
@@ -129,8 +125,7 @@ TEST(PipelineFaults, P3GradientsAreTheSameWithRecomputation) {
     auto serial = testing::copy_of(net);
     const auto input = torch::randn({5, 3}, torch::kDouble);
     const auto target = torch::randn({5, 2}, torch::kDouble);
-    Pipeline pipeline(
-        layers_of(net), {2, 3}, cpu_places(2),
+    Pipeline pipeline(layers_of(net), {2, 3}, cpu_places(2),
         PipelineOptions().schedule(kind).checkpoint(Checkpoint::kAlways));
     pipeline.step(input, target, testing::mean_loss);
     testing::mean_loss(serial->forward(input), target).backward();
@@ -160,8 +155,7 @@ TEST(PipelineFaults, P4DropoutOfARecomputedForward) {
   for (const auto checkpoint : {Checkpoint::kAlways, Checkpoint::kNever}) {
     torch::nn::Sequential net;
     for (int layer = 0; layer < 100; ++layer) net->push_back(torch::nn::Dropout(0.001));
-    Pipeline pipeline(
-        layers_of(net), {50, 50}, cpu_places(2),
+    Pipeline pipeline(layers_of(net), {50, 50}, cpu_places(2),
         PipelineOptions().chunks(10).checkpoint(checkpoint));
     const auto input = torch::ones({10, 100}).requires_grad_();
     const auto output = pipeline(input);
@@ -192,8 +186,7 @@ void expect_deferred_statistics(Checkpoint checkpoint, std::optional<double> mom
   const auto options = torch::nn::BatchNorm1dOptions(3).momentum(momentum);
   torch::nn::Sequential net(torch::nn::BatchNorm1d(options), torch::nn::Linear(3, 2));
   torch::nn::BatchNorm1d whole(options);
-  Pipeline pipeline(
-      layers_of(net), {1, 1}, cpu_places(2),
+  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2),
       PipelineOptions().deferred_batch_norm(true).checkpoint(checkpoint));
   for (int step = 0; step < 3; ++step) {
     const auto input = torch::randn({16, 3}) * 2 + 1;
@@ -216,8 +209,7 @@ TEST(PipelineFaults, P10DeferredBatchNorm) {
 TEST(PipelineFaults, StatisticsAreUpdatedOnceThoughAForwardIsComputedTwice) {
   torch::nn::Sequential net(torch::nn::BatchNorm1d(3), torch::nn::Linear(3, 2));
   auto serial = testing::copy_of(net);
-  Pipeline pipeline(
-      layers_of(net), {1, 1}, cpu_places(2),
+  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2),
       PipelineOptions().chunks(2).checkpoint(Checkpoint::kAlways));
   const auto input = torch::randn({8, 3});
   pipeline.step(input, torch::zeros({8, 2}), testing::mean_loss);

@@ -5,15 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "serial_reference.h"
+#include "tests/support/message_of.h"
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/pipeline/skip.h"
-
-#include "serial_reference.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -71,9 +70,8 @@ void expect_stages_train_as_serially(
 }
 
 TEST(PipelineStage, TrainsAsTheSerialModel) {
-  for (const auto kind :
-       {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-        ScheduleKind::kZeroBubble}) {
+  for (const auto kind : {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+           ScheduleKind::kZeroBubble}) {
     for (const int chunks : {1, 3, 4}) {
       const auto options = PipelineOptions().chunks(chunks).schedule(kind);
       expect_stages_train_as_serially({3, 4}, 2, 1, options);
@@ -136,8 +134,7 @@ TEST(PipelineStage, P9SkipsPassFromRankToRank) {
 TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
   std::vector<std::string> errors(2);
   EXPECT_THROW(
-      run_ranks(
-          2,
+      run_ranks(2,
           [&](const ProcessGroup& world) {
             const auto net = testing::make_chain({3, 4, 2});
             PipelineStage stage(layers_of(net), {1, 2}, world);
@@ -145,8 +142,7 @@ TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
               throw InvalidArgument("the loss fails");
             };
             try {
-              stage.step(
-                  torch::ones({4, 3}, torch::kDouble), torch::ones({4, 2}, torch::kDouble),
+              stage.step(torch::ones({4, 3}, torch::kDouble), torch::ones({4, 2}, torch::kDouble),
                   failing);
             } catch (const std::exception& error) {
               errors[static_cast<std::size_t>(world.rank())] = error.what();
@@ -243,9 +239,8 @@ TEST(PipelineAccumulation, OverRanksGivesTheGradientsOfAllPartsTogether) {
     accumulate(stage, problem, grid.replicas);
     for (const auto& layer : stage.layers())
       for (const auto& parameter : layer.value().ptr()->named_parameters())
-        testing::expect_close(
-            parameter.value().grad(), expected[layer.key() + "." + parameter.key()].grad(), 1e-10,
-            parameter.key());
+        testing::expect_close(parameter.value().grad(),
+            expected[layer.key() + "." + parameter.key()].grad(), 1e-10, parameter.key());
   });
 }
 

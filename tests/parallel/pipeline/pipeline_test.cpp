@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "serial_reference.h"
+#include "tests/support/message_of.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/optim/sgd.h>
 
 #include "lockstep/core/error.h"
-
-#include "serial_reference.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -18,9 +17,8 @@ using ::testing::HasSubstr;
 using testing::make_problem;
 using testing::Problem;
 
-constexpr ScheduleKind kPlain[] = {
-    ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-    ScheduleKind::kZeroBubble};
+constexpr ScheduleKind kPlain[] = {ScheduleKind::kSequential, ScheduleKind::kGPipe,
+    ScheduleKind::k1F1B, ScheduleKind::kZeroBubble};
 
 // P1: Linear 1-2-4-2-1, batch 8, 4 chunks, mean loss.
 TEST(Pipeline, P1Transparency) {
@@ -155,8 +153,7 @@ TEST(Pipeline, FrozenFirstStageIsLegal) {
 
 // A layer that works in place right after the cut changes what the stage before handed over.
 TEST(Pipeline, LayersMayWorkInPlaceAfterACut) {
-  torch::nn::Sequential net(
-      torch::nn::Linear(3, 4), torch::nn::ReLU(torch::nn::ReLUOptions(true)),
+  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::ReLU(torch::nn::ReLUOptions(true)),
       torch::nn::Linear(4, 2));
   auto serial = testing::copy_of(net);
   const auto input = torch::randn({6, 3}), target = torch::randn({6, 2});
@@ -194,8 +191,7 @@ TEST(Pipeline, ChunksBelowOneAreRefused) {
 TEST(Pipeline, BatchAndTargetMustFit) {
   auto problem = make_problem({3, 4, 2}, 5);
   Pipeline pipeline(layers_of(problem.net), {1, 2}, cpu_places(2));
-  EXPECT_THROW(
-      pipeline.step(problem.input, problem.target.slice(0, 1), testing::mean_loss),
+  EXPECT_THROW(pipeline.step(problem.input, problem.target.slice(0, 1), testing::mean_loss),
       InvalidArgument);
   const auto unreduced = [](const torch::Tensor& output, const torch::Tensor& target) {
     return output - target;

@@ -17,8 +17,7 @@ torch::nn::Sequential make_chain(const std::vector<std::int64_t>& widths) {
 Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch) {
   torch::manual_seed(11);
   const auto net = make_chain(widths);
-  return {
-      net, copy_of(net), torch::randn({batch, widths.front()}, torch::kDouble),
+  return {net, copy_of(net), torch::randn({batch, widths.front()}, torch::kDouble),
       torch::randn({batch, widths.back()}, torch::kDouble)};
 }
 

@@ -1,9 +1,8 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -26,9 +25,8 @@ inline torch::nn::Sequential copy_of(const torch::nn::Sequential& net) {
   return torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
 }
 
-inline void expect_close(
-    const torch::Tensor& actual, const torch::Tensor& expected, double tolerance,
-    const std::string& what) {
+inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected,
+    double tolerance, const std::string& what) {
   ASSERT_EQ(actual.defined(), expected.defined()) << what;
   if (!expected.defined()) return;
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;

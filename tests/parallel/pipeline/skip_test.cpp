@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "serial_reference.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
-
-#include "serial_reference.h"
 
 namespace lockstep {
 namespace {
@@ -18,9 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 torch::nn::Sequential with_skips() {
-  torch::nn::Sequential net(
-      torch::nn::Linear(4, 4), Stash("far"), torch::nn::Linear(4, 4), Stash("near"),
-      torch::nn::Tanh(), Pop("near"), torch::nn::Linear(4, 4),
+  torch::nn::Sequential net(torch::nn::Linear(4, 4), Stash("far"), torch::nn::Linear(4, 4),
+      Stash("near"), torch::nn::Tanh(), Pop("near"), torch::nn::Linear(4, 4),
       Pop("far",
           [](const torch::Tensor& input, const torch::Tensor& kept) {
             return torch::cat({input, kept}, 1);
@@ -55,8 +53,7 @@ TEST(Skip, P9AcrossStages) {
   for (const auto kind : {ScheduleKind::kGPipe, ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
     for (const auto checkpoint : {Checkpoint::kNever, Checkpoint::kAlways}) {
       net->zero_grad();
-      Pipeline pipeline(
-          layers_of(net), {2, 2, 2, 3}, cpu_places(4),
+      Pipeline pipeline(layers_of(net), {2, 2, 2, 3}, cpu_places(4),
           PipelineOptions().chunks(3).schedule(kind).checkpoint(checkpoint));
       pipeline.step(input, target, testing::mean_loss);
       testing::expect_same_gradients(*net, *copy);
@@ -66,8 +63,7 @@ TEST(Skip, P9AcrossStages) {
 
 TEST(Skip, CrossesTheBoundariesBetweenItsEnds) {
   const auto stages = cut(layers_of(with_skips()), {2, 3, 1, 3});
-  EXPECT_THAT(
-      skips_across(stages),
+  EXPECT_THAT(skips_across(stages),
       ElementsAre(ElementsAre("far"), ElementsAre("far", "near"), ElementsAre("far")));
 }
 
@@ -77,8 +73,7 @@ TEST(Skip, EndsThatDoNotMatchAreRefused) {
   };
   EXPECT_THROW(refused(torch::nn::Sequential(Pop("a"), Stash("a")))(), InvalidArgument);
   EXPECT_THROW(refused(torch::nn::Sequential(Stash("a")))(), InvalidArgument);
-  EXPECT_THROW(
-      refused(torch::nn::Sequential(Stash("a"), Pop("a"), Stash("a"), Pop("a")))(),
+  EXPECT_THROW(refused(torch::nn::Sequential(Stash("a"), Pop("a"), Stash("a"), Pop("a")))(),
       InvalidArgument);
   EXPECT_THROW(refused(torch::nn::Sequential(Stash("a"), Pop("a"), Pop("a")))(), InvalidArgument);
 }

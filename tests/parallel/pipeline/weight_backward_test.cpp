@@ -2,14 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "serial_reference.h"
 #include <ATen/ops/conv2d.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
-
-#include "serial_reference.h"
 
 namespace lockstep {
 namespace {
@@ -41,8 +40,7 @@ TEST(WeightBackward, LinearChain) {
 }
 
 TEST(WeightBackward, ConvolutionsAndBatchNorm) {
-  torch::nn::Sequential net(
-      torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4),
+  torch::nn::Sequential net(torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4),
       torch::nn::ReLU(torch::nn::ReLUOptions(true)),
       torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 2, 3).bias(false)), torch::nn::BatchNorm2d(2));
   net->to(torch::kDouble);

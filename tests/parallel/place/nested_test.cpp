@@ -1,12 +1,11 @@
 #include "lockstep/parallel/place/nested.h"
 
+#include <gmock/gmock.h>
 #include <map>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
-
-#include <gmock/gmock.h>
 
 #include <ATen/ops/full.h>
 
@@ -20,21 +19,16 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using torch::Tensor;
 
-using Everything = std::tuple<
-    Tensor, std::pair<int, Tensor>, std::vector<std::array<Tensor, 2>>,
+using Everything = std::tuple<Tensor, std::pair<int, Tensor>, std::vector<std::array<Tensor, 2>>,
     std::map<std::string, Tensor>, std::unordered_map<std::string, std::optional<Tensor>>,
     std::string, torch::OrderedDict<std::string, Tensor>>;
 
 Tensor number(double value) { return at::full({}, value); }
 
 Everything everything() {
-  Everything value{
-      number(0),
-      {17, number(1)},
-      {{number(2), number(3)}, {number(4), number(5)}},
+  Everything value{number(0), {17, number(1)}, {{number(2), number(3)}, {number(4), number(5)}},
       {{"b", number(7)}, {"a", number(6)}},
-      {{"z", number(9)}, {"y", std::nullopt}, {"x", number(8)}},
-      "plain",
+      {{"z", number(9)}, {"y", std::nullopt}, {"x", number(8)}}, "plain",
       torch::OrderedDict<std::string, Tensor>()};
   std::get<6>(value).insert("second", number(10));
   std::get<6>(value).insert("first", number(11));
@@ -73,8 +67,7 @@ TEST(Nested, UnflattenIsTheInverseAndKeepsWhatIsPlain) {
 
 TEST(Nested, UnflattenRefusesAnotherNumberOfTensors) {
   const std::vector<Tensor> structure(3);
-  EXPECT_THAT(
-      [&] { unflatten(structure, {number(1)}); },
+  EXPECT_THAT([&] { unflatten(structure, {number(1)}); },
       ThrowsMessage<InvalidArgument>(HasSubstr("the structure has 3 tensors, but these are 1")));
 }
 

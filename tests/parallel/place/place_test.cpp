@@ -2,17 +2,16 @@
 
 #include <chrono>
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <memory>
+#include <pthread.h>
+#include <sched.h>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <pthread.h>
-#include <sched.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
@@ -28,8 +27,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(Cores, AreDividedInContiguousSetsTheFirstOnesLarger) {
-  EXPECT_THAT(
-      place::divide_cores({4, 5, 6, 7, 8}, 2),
+  EXPECT_THAT(place::divide_cores({4, 5, 6, 7, 8}, 2),
       ElementsAre(ElementsAre(4, 5, 6), ElementsAre(7, 8)));
 }
 
@@ -66,17 +64,15 @@ TEST(CpuPlaces, SayThatTheyShareCores) {
 }
 
 TEST(CpuPlaces, RefuseAnImpossibleNumber) {
-  EXPECT_THAT(
-      [] { cpu_places(0); },
+  EXPECT_THAT([] { cpu_places(0); },
       ThrowsMessage<InvalidArgument>(HasSubstr("the number of places must be at least 1: 0")));
 }
 
 TEST(DevicePlaces, RefuseTheCpuAndWhatIsNotThere) {
-  EXPECT_THAT(
-      [] { device_places(torch::kCPU); }, ThrowsMessage<InvalidArgument>(HasSubstr(
-                                              "cut its cores into places with cpu_places(count)")));
-  EXPECT_THAT(
-      [] { device_places(torch::kXPU); },
+  EXPECT_THAT([] { device_places(torch::kCPU); },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("cut its cores into places with cpu_places(count)")));
+  EXPECT_THAT([] { device_places(torch::kXPU); },
       ThrowsMessage<InvalidArgument>(HasSubstr("there is no device of type xpu")));
 }
 
@@ -167,13 +163,12 @@ TEST(PlaceWorker, IsOneThreadForItsWholeLife) {
 
 TEST(PlaceWorker, ShowsItsName) {
   PlaceWorker worker(all_cores(), "replica 3 of very many");
-  EXPECT_EQ(
-      in(worker,
-         [] {
-           char name[16];
-           ::pthread_getname_np(::pthread_self(), name, sizeof(name));
-           return std::string(name);
-         }),
+  EXPECT_EQ(in(worker,
+                [] {
+                  char name[16];
+                  ::pthread_getname_np(::pthread_self(), name, sizeof(name));
+                  return std::string(name);
+                }),
       "replica 3 of ve");
 }
 
@@ -187,8 +182,7 @@ TEST(PlaceWorker, ThrowsFromWaitWhatATaskThrewAndGoesOn) {
 TEST(PlaceWorker, RefusesATaskBeforeTheLastIsWaitedFor) {
   PlaceWorker worker(all_cores(), "replica");
   worker.begin([] {});
-  EXPECT_THAT(
-      [&] { worker.begin([] {}); },
+  EXPECT_THAT([&] { worker.begin([] {}); },
       ThrowsMessage<InvalidArgument>(HasSubstr("has not been waited for")));
   worker.wait();
   worker.wait();  // nothing is under way

@@ -4,9 +4,8 @@
 
 #include <cfenv>
 #include <functional>
-#include <thread>
-
 #include <gtest/gtest.h>
+#include <thread>
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>

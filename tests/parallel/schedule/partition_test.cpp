@@ -3,17 +3,16 @@
 #include "lockstep/parallel/schedule/partition.h"
 
 #include <algorithm>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -30,17 +29,13 @@ TEST(Partition, P11OneToSixInTwo) {
 TEST(Partition, P11NoCostInTwo) { EXPECT_THAT(partition({0, 0}, 2), ElementsAre(1, 1)); }
 
 TEST(Partition, P11NoPartsOrMorePartsThanItems) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { partition({42}, 0); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({42}, 0); }),
       HasSubstr("at least 1 part is needed: 0"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { partition({42}, -1); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({42}, -1); }),
       HasSubstr("at least 1 part is needed: -1"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { partition({1}, 2); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({1}, 2); }),
       HasSubstr("more parts than layers: 2 > 1"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { partition({}, 1); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({}, 1); }),
       HasSubstr("more parts than layers: 1 > 0"));
 }
 
@@ -74,14 +69,12 @@ TEST(Partition, TheUnitOfCostsDoesNotMatter) {
 }
 
 TEST(Partition, CostsThatAreNoneAreRefused) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] {
-        partition({1, -2}, 1);
-      }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] {
+    partition({1, -2}, 1);
+  }),
       HasSubstr("layer 1 must be"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>(
-          [] { partition({std::numeric_limits<double>::quiet_NaN()}, 1); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>(
+                  [] { partition({std::numeric_limits<double>::quiet_NaN()}, 1); }),
       HasSubstr("layer 0 must be"));
 }
 
@@ -134,33 +127,28 @@ TEST(Partition, ByCountIsThatOfEqualCosts) {
 }
 
 TEST(Balance, P8SumIsNotTheLayers) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] {
-        check_balance({1, 2}, 4, 2);
-      }),
-      AllOf(
-          HasSubstr("balance [1, 2]: adds up to 3 layers, the model has 4"),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] {
+    check_balance({1, 2}, 4, 2);
+  }),
+      AllOf(HasSubstr("balance [1, 2]: adds up to 3 layers, the model has 4"),
           HasSubstr("balance_by_time")));
 }
 
 TEST(Balance, P8EntryBelowOne) {
   for (const int entry : {0, -1}) {
-    EXPECT_THAT(
-        testing::message_of<InvalidArgument>([&] {
-          check_balance({entry, 2 - entry}, 2, 2);
-        }),
+    EXPECT_THAT(testing::message_of<InvalidArgument>([&] {
+      check_balance({entry, 2 - entry}, 2, 2);
+    }),
         AllOf(HasSubstr(concat("one has ", entry)), HasSubstr("balance_by_time")));
   }
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { check_balance({}, 0, 2); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { check_balance({}, 0, 2); }),
       HasSubstr("there is no stage"));
 }
 
 TEST(Balance, P8MoreStagesThanPlaces) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] {
-        check_balance({1, 1, 1}, 3, 2);
-      }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] {
+    check_balance({1, 1, 1}, 3, 2);
+  }),
       AllOf(HasSubstr("more stages than places: 3 > 2"), HasSubstr("balance_by_time")));
   EXPECT_NO_THROW(check_balance({1, 1}, 2, 2));
   EXPECT_NO_THROW(check_balance({1, 1}, 2, 3));

@@ -10,19 +10,18 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/parallel/schedule/schedule_text.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/action.h"
 #include "lockstep/parallel/schedule/timetable.h"
-
-#include "tests/parallel/schedule/schedule_text.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -34,7 +33,7 @@ using enum ScheduleKind;
 
 TEST(Action, H3TextsParseAndPrintUnchanged) {
   for (const char* text :
-       {"1F0", "2I1", "0W3", "0B3", "2SEND_B2", "1RECV_F1", "10SEND_F127", "3RECV_B0"}) {
+      {"1F0", "2I1", "0W3", "0B3", "2SEND_B2", "1RECV_F1", "10SEND_F127", "3RECV_B0"}) {
     EXPECT_EQ(to_string(parse_action(text)), text);
   }
 }
@@ -51,11 +50,9 @@ TEST(Action, H3TextsMeanStageKindAndMicroBatch) {
 }
 
 TEST(Action, OtherTextsAreRefusedAndRepeated) {
-  for (const char* text :
-       {"", "F", "1F", "F0", "1X0", "-1F0", "1F-1", "1F0 ", "1 F0", "1SEND0", "17",
-        "99999999999F0"}) {
-    EXPECT_THAT(
-        testing::message_of<InvalidArgument>([&] { parse_action(text); }),
+  for (const char* text : {"", "F", "1F", "F0", "1X0", "-1F0", "1F-1", "1F0 ", "1 F0", "1SEND0",
+           "17", "99999999999F0"}) {
+    EXPECT_THAT(testing::message_of<InvalidArgument>([&] { parse_action(text); }),
         HasSubstr(concat("'", text, "'")));
   }
 }
@@ -67,8 +64,7 @@ TEST(Schedule, NamesAreThoseOfTheCommandLine) {
 }
 
 TEST(Schedule, H6UnknownNameIsRepeatedWithThoseThatExist) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { schedule_kind("2f2b"); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { schedule_kind("2f2b"); }),
       AllOf(HasSubstr("'2f2b'"), HasSubstr("sequential, gpipe, 1f1b, interleaved, zero-bubble")));
 }
 
@@ -94,8 +90,7 @@ TEST(Schedule, OneForwardOneBackwardIsDefinedForFewMicroBatches) {
 
 TEST(Schedule, InterleavedPassesAllStagesOfARankBeforeTheNextRound) {
   const Schedule schedule = make_schedule(kInterleaved, 2, 4, 4);
-  EXPECT_EQ(
-      text_of(schedule.actions[1]),
+  EXPECT_EQ(text_of(schedule.actions[1]),
       "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3");
 }
 
@@ -112,32 +107,25 @@ TEST(Schedule, OneStageRunsAlone) {
 }
 
 TEST(Schedule, P8FewerPlacesThanStagesIsRefusedWithAdvice) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { make_schedule(k1F1B, 2, 3, 4); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(k1F1B, 2, 3, 4); }),
       AllOf(HasSubstr("1f1b: fewer places than stages: 2 < 3"), HasSubstr("take 3 places")));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 2, 3, 4); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 2, 3, 4); }),
       AllOf(HasSubstr("multiple of the places: 3 stages, 2 places"), HasSubstr("2 or 4 stages")));
 }
 
 TEST(Schedule, PlacesWithoutAStageAreRefused) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 4, 2, 4); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 4, 2, 4); }),
       HasSubstr("4 places but only 2 stages"));
 }
 
 TEST(Schedule, NumbersBelowOneAreRefused) {
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, 0); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, 0); }),
       HasSubstr("1 micro-batch: 0"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, -3); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, -3); }),
       HasSubstr("1 micro-batch: -3"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 0, 2, 1); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 0, 2, 1); }),
       HasSubstr("one place"));
-  EXPECT_THAT(
-      testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 1, 0, 1); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 1, 0, 1); }),
       HasSubstr("one stage"));
 }
 
@@ -150,8 +138,7 @@ void for_each_shape(Body body) {
       for (int micro_batches = 1; micro_batches <= 15; ++micro_batches) {
         for (const ScheduleKind kind : kAll) {
           if (per_rank > 1 && kind != kInterleaved && kind != kZeroBubble) continue;
-          SCOPED_TRACE(concat(
-              name_of(kind), ", ", ranks, " ranks, ", per_rank,
+          SCOPED_TRACE(concat(name_of(kind), ", ", ranks, " ranks, ", per_rank,
               " stages each, m = ", micro_batches));
           body(kind, ranks, per_rank * ranks, micro_batches);
         }
@@ -174,12 +161,11 @@ struct Grid {
 };
 
 TEST(ScheduleGrid, H2InterleavedAndZeroBubbleAreValidOnPyTorchsGrid) {
-  constexpr std::array kGrid{Grid{2, 2, 2},   Grid{2, 4, 4},    Grid{2, 8, 2},  Grid{2, 8, 4},
-                             Grid{2, 8, 8},   Grid{4, 4, 4},    Grid{4, 8, 4},  Grid{4, 8, 8},
-                             Grid{4, 16, 4},  Grid{4, 32, 4},   Grid{4, 64, 4}, Grid{4, 16, 16},
-                             Grid{4, 32, 32}, Grid{4, 128, 64}, Grid{3, 2, 2},  Grid{3, 8, 2},
-                             Grid{3, 12, 4},  Grid{4, 6, 3},    Grid{4, 10, 5}, Grid{2, 3, 4},
-                             Grid{2, 10, 4},  Grid{2, 15, 4}};
+  constexpr std::array kGrid{Grid{2, 2, 2}, Grid{2, 4, 4}, Grid{2, 8, 2}, Grid{2, 8, 4},
+      Grid{2, 8, 8}, Grid{4, 4, 4}, Grid{4, 8, 4}, Grid{4, 8, 8}, Grid{4, 16, 4}, Grid{4, 32, 4},
+      Grid{4, 64, 4}, Grid{4, 16, 16}, Grid{4, 32, 32}, Grid{4, 128, 64}, Grid{3, 2, 2},
+      Grid{3, 8, 2}, Grid{3, 12, 4}, Grid{4, 6, 3}, Grid{4, 10, 5}, Grid{2, 3, 4}, Grid{2, 10, 4},
+      Grid{2, 15, 4}};
   for (const auto& [per_rank, micro_batches, ranks] : kGrid) {
     SCOPED_TRACE(concat("(", per_rank, ", ", micro_batches, ", ", ranks, ")"));
     for (const ScheduleKind kind : {kInterleaved, kZeroBubble}) {
@@ -271,9 +257,8 @@ bool is_receive(const Action& action) {
 std::string with_receives_last(std::vector<Action> actions) {
   const auto receives = std::stable_partition(
       actions.begin(), actions.end(), [](const Action& action) { return !is_receive(action); });
-  std::sort(receives, actions.end(), [](const Action& a, const Action& b) {
-    return to_string(a) < to_string(b);
-  });
+  std::sort(receives, actions.end(),
+      [](const Action& a, const Action& b) { return to_string(a) < to_string(b); });
   return text_of(actions);
 }
 
@@ -284,8 +269,7 @@ TEST(ScheduleGolden, H4TransfersArePyTorchsButForThePlacesOfReceives) {
   ASSERT_EQ(lines.size(), 2U);
   const Schedule schedule = with_transfers(with_merged_backward(schedule_of(lines[0])));
   for (const Line& line : lines) {
-    EXPECT_EQ(
-        with_receives_last(schedule.actions[static_cast<std::size_t>(line.rank)]),
+    EXPECT_EQ(with_receives_last(schedule.actions[static_cast<std::size_t>(line.rank)]),
         with_receives_last(parse_all(line.actions)));
   }
 }

@@ -4,14 +4,13 @@
 #include "lockstep/parallel/schedule/timetable.h"
 
 #include <algorithm>
-#include <limits>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
+#include <limits>
 
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

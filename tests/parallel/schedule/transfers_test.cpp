@@ -1,15 +1,14 @@
 // The transfers of a schedule: case H5 (PyTorch's test_schedule.py, test_send_recv).
 
 #include <cstddef>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/parallel/schedule/schedule_text.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/parallel/schedule/timetable.h"
-
-#include "tests/parallel/schedule/schedule_text.h"
 
 namespace lockstep {
 namespace {
@@ -100,8 +99,7 @@ TEST(Transfers, BlockingReceivesStandBeforeWhatNeedsThem) {
 TEST(Transfers, BlockingReceivesCostNoTime) {
   for (const auto kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
     const Schedule schedule = make_schedule(kind, 3, 3, 7);
-    EXPECT_EQ(
-        simulate(with_transfers(schedule, Receives::kBlocking), {}).length,
+    EXPECT_EQ(simulate(with_transfers(schedule, Receives::kBlocking), {}).length,
         simulate(schedule, {}).length)
         << name_of(kind);
   }

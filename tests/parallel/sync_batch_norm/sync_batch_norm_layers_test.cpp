@@ -1,9 +1,8 @@
 // Layers: unmodified ones within a scope, and our own. The cases Y2 and Y5.
 
+#include <gmock/gmock.h>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>

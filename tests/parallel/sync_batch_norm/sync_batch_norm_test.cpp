@@ -5,11 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <gmock/gmock.h>
 #include <numeric>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
@@ -110,8 +109,7 @@ void expect_parity(const Problem& problem, const std::vector<std::int64_t>& samp
   const auto whole = train_whole(problem);
   run_ranks(static_cast<int>(samples.size()), [&](ProcessGroup world) {
     const int rank = world.rank();
-    const auto own = train(
-        share_of(problem, samples, rank),
+    const auto own = train(share_of(problem, samples, rank),
         [&](const auto& input, const auto& weight, const auto& bias, auto& mean, auto& var) {
           return sync_batch_norm(input, weight, bias, mean, var, kMomentum, kEps, world);
         });
@@ -120,8 +118,7 @@ void expect_parity(const Problem& problem, const std::vector<std::int64_t>& samp
       expect_close(own.outputs[step], expected.inputs[step], "output");
       expect_close(own.input_gradients[step], expected.factors[step], "gradient of the input");
     }
-    expect_close(
-        sum_over_ranks(own.weight_gradient, world), whole.weight_gradient,
+    expect_close(sum_over_ranks(own.weight_gradient, world), whole.weight_gradient,
         "gradient of the weight");
     expect_close(
         sum_over_ranks(own.bias_gradient, world), whole.bias_gradient, "gradient of the bias");
@@ -183,8 +180,7 @@ TEST_P(Ranks, KeepHalfTypesY1) {
 }
 
 TEST_P(Ranks, MayHaveOneSampleEachY2) {
-  expect_parity(
-      random_problem({GetParam(), 2}, torch::kDouble, 5),
+  expect_parity(random_problem({GetParam(), 2}, torch::kDouble, 5),
       std::vector<std::int64_t>(static_cast<std::size_t>(GetParam()), 1));
 }
 
@@ -240,8 +236,7 @@ TEST(SyncBatchNorm, RefusesOneValueInAll) {
 TEST(SyncBatchNorm, RefusesASecondDerivative) {
   auto input = at::randn({4, 3}).requires_grad_();
   const auto loss = sync_batch_norm(input, {}, {}, {}, {}, 0, kEps, ProcessGroup()).square().sum();
-  EXPECT_THAT(
-      [&] { torch::autograd::grad({loss}, {input}, {}, true, true); },
+  EXPECT_THAT([&] { torch::autograd::grad({loss}, {input}, {}, true, true); },
       ThrowsMessage<Error>(HasSubstr("a second derivative")));
 }
 

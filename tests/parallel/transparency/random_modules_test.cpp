@@ -1,9 +1,8 @@
 // Random chains of layers, batch sizes, ranks, places, stages, chunks, schedules and bucket sizes:
 // the serial model's gradients and parameters in 500 cases.
 
-#include <random>
-
 #include <gtest/gtest.h>
+#include <random>
 
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/activation.h>
@@ -164,9 +163,8 @@ struct Cut {
 Cut random_cut(Draw& draw, const Case& now) {
   const int layers = static_cast<int>(now.net->size());
   Cut cut;
-  const auto kind = draw.one_of<ScheduleKind>(
-      {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-       ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble});
+  const auto kind = draw.one_of<ScheduleKind>({ScheduleKind::kSequential, ScheduleKind::kGPipe,
+      ScheduleKind::k1F1B, ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble});
   const bool several = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubble;
   cut.workers = draw.from(1, std::min(4, layers));
   cut.stages = several ? cut.workers * draw.from(1, layers / cut.workers) : cut.workers;
@@ -175,9 +173,8 @@ Cut random_cut(Draw& draw, const Case& now) {
       {Checkpoint::kNever, Checkpoint::kNever, Checkpoint::kExceptLast, Checkpoint::kAlways});
   const int chunks = draw.from(1, 10);
   cut.options = PipelineOptions().schedule(kind).chunks(chunks).checkpoint(checkpoint);
-  cut.text = concat(
-      ", ", name_of(kind), " of ", cut.stages, " stages, ", chunks, " chunks, checkpoint ",
-      name_of(checkpoint));
+  cut.text = concat(", ", name_of(kind), " of ", cut.stages, " stages, ", chunks,
+      " chunks, checkpoint ", name_of(checkpoint));
   return cut;
 }
 

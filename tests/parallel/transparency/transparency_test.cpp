@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "ways.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/partition.h"
-
-#include "ways.h"
 
 namespace lockstep {
 namespace {
@@ -14,9 +14,8 @@ namespace {
 using testing::Problem;
 using testing::Trained;
 
-constexpr ScheduleKind kOneStageAPlace[] = {
-    ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-    ScheduleKind::kZeroBubble};
+constexpr ScheduleKind kOneStageAPlace[] = {ScheduleKind::kSequential, ScheduleKind::kGPipe,
+    ScheduleKind::k1F1B, ScheduleKind::kZeroBubble};
 
 std::vector<int> halves(const Problem& problem) {
   return partition_by_count(problem.model->layers().size(), 2);
@@ -105,7 +104,7 @@ TEST(Transparency, ResNetByMicroBatches) {
   const Trained serial = testing::train_serially(problem, 3);
   const std::vector<int> balance = halves(problem);
   for (const ScheduleKind kind :
-       {ScheduleKind::kGPipe, ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
+      {ScheduleKind::kGPipe, ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
     for (const Checkpoint checkpoint : {Checkpoint::kNever, Checkpoint::kAlways}) {
       SCOPED_TRACE(concat(name_of(kind), ", checkpoint ", name_of(checkpoint)));
       const auto options = PipelineOptions().chunks(3).schedule(kind).checkpoint(checkpoint);

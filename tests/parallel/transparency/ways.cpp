@@ -1,8 +1,7 @@
 #include "ways.h"
 
-#include <mutex>
-
 #include <gtest/gtest.h>
+#include <mutex>
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
@@ -47,8 +46,7 @@ torch::Tensor evaluated(nn::Model model, const torch::Tensor& images) {
   return model(images);
 }
 
-void expect_close(
-    const torch::Tensor& ours, const torch::Tensor& serial, double tolerance,
+void expect_close(const torch::Tensor& ours, const torch::Tensor& serial, double tolerance,
     const std::string& what) {
   ASSERT_EQ(ours.defined(), serial.defined()) << what;
   if (!serial.defined()) return;
@@ -69,9 +67,8 @@ double mean_over(const ProcessGroup& group, const torch::Tensor& loss) {
 
 }  // namespace
 
-Problem make_problem(
-    const std::string& model, const std::vector<std::int64_t>& images, torch::ScalarType type,
-    std::uint64_t seed) {
+Problem make_problem(const std::string& model, const std::vector<std::int64_t>& images,
+    torch::ScalarType type, std::uint64_t seed) {
   torch::manual_seed(seed);
   Problem problem;
   problem.model = nn::make_model(model, 10);
@@ -126,8 +123,7 @@ Trained train_distributed(
   Trained trained;
   run_ranks(ranks, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
-    DistributedDataParallel<nn::Model> parallel(
-        model, world,
+    DistributedDataParallel<nn::Model> parallel(model, world,
         DistributedDataParallelOptions()
             .first_bucket_bytes(bucket_bytes)
             .bucket_bytes(bucket_bytes)
@@ -135,8 +131,7 @@ Trained train_distributed(
     auto optimizer = make_optimizer(model->parameters());
     for (int step = 0; step < problem.steps; ++step) {
       optimizer.zero_grad();
-      const auto loss = loss_of(
-          parallel(share(problem.images, ranks, world.rank())),
+      const auto loss = loss_of(parallel(share(problem.images, ranks, world.rank())),
           share(problem.labels, ranks, world.rank()));
       loss.backward();
       optimizer.step();
@@ -168,9 +163,8 @@ Trained train_pipeline(
   return trained;
 }
 
-Trained train_stages(
-    const Problem& problem, const std::vector<int>& balance, int ranks, int replicas,
-    PipelineOptions options) {
+Trained train_stages(const Problem& problem, const std::vector<int>& balance, int ranks,
+    int replicas, PipelineOptions options) {
   Trained trained;
   std::mutex mutex;
   run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
@@ -182,9 +176,8 @@ Trained train_stages(
     std::vector<double> losses;
     for (int step = 0; step < problem.steps; ++step) {
       optimizer.zero_grad();
-      const auto loss = stage.step(
-          share(problem.images, replicas, replica), share(problem.labels, replicas, replica),
-          loss_of);
+      const auto loss = stage.step(share(problem.images, replicas, replica),
+          share(problem.labels, replicas, replica), loss_of);
       optimizer.step();
       losses.push_back(mean_over(grid.replicas, loss));
     }
@@ -197,9 +190,8 @@ Trained train_stages(
   return trained;
 }
 
-Trained train_replicated_pipelines(
-    const Problem& problem, const std::vector<int>& balance, int places, int replicas,
-    PipelineOptions options) {
+Trained train_replicated_pipelines(const Problem& problem, const std::vector<int>& balance,
+    int places, int replicas, PipelineOptions options) {
   Trained trained;
   const auto all = cpu_places(places * replicas);
   run_ranks(replicas, [&](const ProcessGroup& world) {
@@ -209,8 +201,7 @@ Trained train_replicated_pipelines(
     auto optimizer = make_optimizer(pipeline.parameters());
     for (int step = 0; step < problem.steps; ++step) {
       optimizer.zero_grad();
-      const auto loss = pipeline.step(
-          share(problem.images, replicas, world.rank()),
+      const auto loss = pipeline.step(share(problem.images, replicas, world.rank()),
           share(problem.labels, replicas, world.rank()), loss_of);
       optimizer.step();
       const double mean = mean_over(world, loss);

@@ -27,9 +27,8 @@ struct Trained {
 };
 
 /// Makes a model with its images and labels; everything follows from the seed.
-Problem make_problem(
-    const std::string& model, const std::vector<std::int64_t>& images, torch::ScalarType type,
-    std::uint64_t seed = 1);
+Problem make_problem(const std::string& model, const std::vector<std::int64_t>& images,
+    torch::ScalarType type, std::uint64_t seed = 1);
 
 /// Trains a copy of the model alone: the reference. With micro-batches, their gradients add up in
 /// order before each step, each normalised by its own statistics.
@@ -41,13 +40,11 @@ Trained train_distributed(
     const Problem& problem, int ranks, std::int64_t bucket_bytes, bool sync_batch_norm = false);
 Trained train_pipeline(
     const Problem& problem, const std::vector<int>& balance, int places, PipelineOptions options);
-Trained train_stages(
-    const Problem& problem, const std::vector<int>& balance, int ranks, int replicas,
-    PipelineOptions options);
+Trained train_stages(const Problem& problem, const std::vector<int>& balance, int ranks,
+    int replicas, PipelineOptions options);
 /// Replicas as ranks, each with a pipeline in one process.
-Trained train_replicated_pipelines(
-    const Problem& problem, const std::vector<int>& balance, int places, int replicas,
-    PipelineOptions options);
+Trained train_replicated_pipelines(const Problem& problem, const std::vector<int>& balance,
+    int places, int replicas, PipelineOptions options);
 
 /// Expects losses, output, gradients and parameters to agree, relative to the largest value of each
 /// tensor.

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
@@ -151,8 +150,7 @@ TEST_F(Bench, ListsAndRefusesWithoutMeasuring) {
   EXPECT_EQ(bench("bench data-parallel --data mnist:/nowhere --output " + failed).code(), 3);
   EXPECT_FALSE(std::filesystem::exists(failed)) << "the next try may take the name";
   folder_.write("mine", {});
-  EXPECT_THAT(
-      refusal("bench data-parallel " + set_.flag() + " --output " + folder_.str()),
+  EXPECT_THAT(refusal("bench data-parallel " + set_.flag() + " --output " + folder_.str()),
       HasSubstr("holds files already"));
   EXPECT_FALSE(std::filesystem::exists(output()));
 }

@@ -2,15 +2,14 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "lockstep/bench/collectives/sweep_line.h"
+#include <set>
 
 #include "tests/process/command.h"
+
+#include "lockstep/bench/collectives/sweep_line.h"
 
 namespace lockstep::testing {
 namespace {

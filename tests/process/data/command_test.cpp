@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -31,9 +30,8 @@ class DataCommand : public ::testing::Test {
 };
 
 TEST_F(DataCommand, SynthesizesAndChecks) {
-  const auto drawn = data(
-      "synthesize images:" + folder_.file("set") +
-      " --classes 3 --train 12 --test 3 --size 40x30 --seed 7 --json");
+  const auto drawn = data("synthesize images:" + folder_.file("set") +
+                          " --classes 3 --train 12 --test 3 --size 40x30 --seed 7 --json");
   ASSERT_EQ(drawn.code(), 0) << drawn.err;
   EXPECT_THAT(drawn.err, IsEmpty());  // no bar: stderr is no terminal
   const auto summary = nlohmann::json::parse(drawn.out);
@@ -56,8 +54,7 @@ TEST_F(DataCommand, EndsWith3AndListsWhatIsBad) {
   EXPECT_EQ(checked.code(), 3);
   EXPECT_THAT(checked.out, HasSubstr("test              10 images in 10 classes, 1 in each"));
   EXPECT_THAT(checked.out, HasSubstr("1 bad\n    " + set + "/train-images-idx3-ubyte: offset"));
-  EXPECT_THAT(
-      contents(folder_.file("bad.txt")),
+  EXPECT_THAT(contents(folder_.file("bad.txt")),
       ::testing::StartsWith(set + "/train-images-idx3-ubyte\toffset 5000: the file ends after"));
 }
 

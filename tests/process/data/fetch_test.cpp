@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -69,8 +68,7 @@ TEST_F(DataFetch, BringsTheRealFilesAndKnowsThem) {
   const auto first = fetch();
   ASSERT_EQ(first.code(), 0) << first.err;
   EXPECT_THAT(first.err, IsEmpty());
-  EXPECT_THAT(
-      first.out,
+  EXPECT_THAT(first.out,
       HasSubstr("train-images-idx3-ubyte.gz: 26421880 bytes, downloaded, SHA-256 is right\n"));
   EXPECT_THAT(server_.requests(), SizeIs(4));
   const auto second = fetch("--json");
@@ -94,8 +92,7 @@ TEST_F(DataFetch, EndsWith3AtOtherBytes) {
   const auto ended = fetch();
   EXPECT_EQ(ended.code(), 3);
   EXPECT_THAT(ended.err, HasSubstr("t10k-labels-idx1-ubyte.gz: sends bytes of SHA-256 "));
-  EXPECT_THAT(
-      ended.err,
+  EXPECT_THAT(ended.err,
       EndsWith("must be 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5\n"));
   EXPECT_FALSE(fs::exists(folder_.file("set/t10k-labels-idx1-ubyte.gz")));
   EXPECT_TRUE(fs::exists(folder_.file("set/train-images-idx3-ubyte.gz")));

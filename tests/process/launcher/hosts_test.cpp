@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "lockstep/launch/hosts/available.h"
-
 #include "tests/process/command.h"
+
+#include "lockstep/launch/hosts/available.h"
 
 namespace lockstep::testing {
 namespace {
@@ -33,15 +33,14 @@ class MadeHosts : public ::testing::Test {
 
   /// Trains with one rank on each of two hosts.
   static Ended train(const std::string& hosts, const std::string& flags) {
-    return run_command(words(
-        "hosts --count 2 " + hosts + " -- lockstep run --nproc-per-node 1 -- lockstep train " +
-        "--model toy --data mock " + flags));
+    return run_command(words("hosts --count 2 " + hosts +
+                             " -- lockstep run --nproc-per-node 1 -- lockstep train " +
+                             "--model toy --data mock " + flags));
   }
 };
 
 TEST_F(MadeHosts, KnowTheirPlaceAndHaveTheirOwnNames) {
-  const auto run = run_command(shell_on(
-      "--count 3 --",
+  const auto run = run_command(shell_on("--count 3 --",
       "echo $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT named $(cat "
       "/proc/sys/kernel/hostname)"));
   EXPECT_EQ(run.code(), 0) << run.err;
@@ -97,9 +96,9 @@ TEST_F(MadeHosts, TheFirstFailureEndsAll) {
 TEST_F(MadeHosts, AHostThatLostTheOthersIsNotTheCause) {
   const TemporaryFolder folder;
   const std::string lost = folder.file("lost");
-  const auto run = run_command(
-      two("if [ $PET_NODE_RANK = 0 ]; then touch " + lost + "; exit 5; fi; while [ ! -e " + lost +
-          " ]; do sleep 0.01; done; exit 9"));
+  const auto run =
+      run_command(two("if [ $PET_NODE_RANK = 0 ]; then touch " + lost +
+                      "; exit 5; fi; while [ ! -e " + lost + " ]; do sleep 0.01; done; exit 9"));
   EXPECT_EQ(run.code(), 9) << run.err;
 }
 
@@ -150,10 +149,10 @@ TEST_F(MadeHosts, ARunThatFailsAgainIsGivenUp) {
 }
 
 TEST_F(MadeHosts, ALauncherInsideCountsOn) {
-  const auto run = run_command(shell_on(
-      "--count 2 --max-restarts 1 --kill 0@0.2 -- lockstep run --nproc-per-node 1 --",
-      "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 600; echo rank $RANK of $WORLD_SIZE "
-      "restart $TORCHELASTIC_RESTART_COUNT after ${LOCKSTEP_DEATH_NS:+a death}"));
+  const auto run = run_command(
+      shell_on("--count 2 --max-restarts 1 --kill 0@0.2 -- lockstep run --nproc-per-node 1 --",
+          "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 600; echo rank $RANK of $WORLD_SIZE "
+          "restart $TORCHELASTIC_RESTART_COUNT after ${LOCKSTEP_DEATH_NS:+a death}"));
   EXPECT_EQ(run.code(), 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("rank 0 of 2 restart 1 after a death\n"));
   EXPECT_THAT(run.out, HasSubstr("rank 1 of 2 restart 1 after a death\n"));

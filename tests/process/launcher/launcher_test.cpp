@@ -1,12 +1,11 @@
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "lockstep/launch/port.h"
-
 #include "tests/process/launcher/shell_ranks.h"
+
+#include "lockstep/launch/port.h"
 
 namespace lockstep::testing {
 namespace {
@@ -44,9 +43,9 @@ TEST(Launcher, GivesEachRankItsPlaceAndKeepsTheUsersOwn) {
 }
 
 TEST(Launcher, NumbersTheRanksOfTheSecondNode) {
-  const auto run = run_command(shell_ranks(
-      "echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT",
-      "--nnodes 3 --node-rank 2 --rdzv-endpoint localhost:4321 --local-ranks-filter 1"));
+  const auto run = run_command(
+      shell_ranks("echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT",
+          "--nnodes 3 --node-rank 2 --rdzv-endpoint localhost:4321 --local-ranks-filter 1"));
   EXPECT_EQ(run.out, "5 1 2 6 localhost:4321\n") << run.err;
 }
 
@@ -54,8 +53,7 @@ TEST(Launcher, TwoOfThemMakeOneWorld) {
   const TemporaryFolder folder;
   const std::string port = std::to_string(launch::ReservedPort().number());
   const auto arguments = [&](const std::string& node) {
-    return shell_ranks(
-        "touch " + folder.file("$RANK-of-$WORLD_SIZE-$MASTER_PORT"),
+    return shell_ranks("touch " + folder.file("$RANK-of-$WORLD_SIZE-$MASTER_PORT"),
         "--nnodes 2 --node-rank " + node + " --master-addr 127.0.0.1 --master-port " + port, "4");
   };
   Command first(arguments("0"));
@@ -151,8 +149,7 @@ TEST(Launcher, RefusesBeforeAnythingStarts) {
   refused(shell_ranks(touch, "--tee 0:1,"), "--tee");
   refused(shell_ranks(touch, "", "two"), "--nproc-per-node");
   refused(shell_ranks(touch, "--max-restarts -1"), "--max-restarts");
-  refused(
-      shell_ranks(touch, "--nnodes 2 --master-addr 127.0.0.1 --max-restarts 1"),
+  refused(shell_ranks(touch, "--nnodes 2 --master-addr 127.0.0.1 --max-restarts 1"),
       "--max-restarts: a group on 2 nodes");
   refused(shell_ranks(touch, "--nproc-per-nod 1"), "did you mean --nproc-per-node?");
   refused({"rnu"}, "did you mean run?");

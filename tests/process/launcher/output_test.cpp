@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include <gmock/gmock.h>
 
 #include "tests/process/launcher/shell_ranks.h"

@@ -1,7 +1,6 @@
 // Hosts by name, with a program in place of ssh that starts the command on this machine.
 
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/stat.h>

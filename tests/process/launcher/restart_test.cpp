@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <signal.h>
-
-#include "lockstep/core/environment.h"
+#include <thread>
 
 #include "tests/process/launcher/shell_ranks.h"
+
+#include "lockstep/core/environment.h"
 
 namespace lockstep::testing {
 namespace {
@@ -32,8 +31,7 @@ std::string report(const std::string& step) {
 }
 
 TEST(LauncherRestart, StartsAllRanksAgainWhenOneDies) {
-  const auto run = run_command(restarting(
-      "3",
+  const auto run = run_command(restarting("3",
       "[ $RANK$n = 10 ] && { echo why >&2; kill -9 $$; }; [ $n = 0 ] && exec sleep 600; "
       "echo rank $RANK, $n of $TORCHELASTIC_MAX_RESTARTS"));
   EXPECT_EQ(run.code(), 0) << run.err;
@@ -81,8 +79,7 @@ TEST(LauncherRestart, IsGivenUpWhenNoStepIsGained) {
   EXPECT_EQ(run.status.code, 139) << "the first of these deaths decides";
   EXPECT_THAT(run.err, HasSubstr("restart 1 of 9: "));
   EXPECT_THAT(run.err, Not(HasSubstr("restart 2 of 9: ")));
-  EXPECT_THAT(
-      run.err,
+  EXPECT_THAT(run.err,
       HasSubstr("lockstep: no progress: died again at step 500, as before; the first of these "
                 "deaths gives the code 139\n"));
   const auto early =
@@ -116,8 +113,8 @@ std::string meet(const TemporaryFolder& folder) {
 
 TEST(LauncherRestart, ContinuesTheLogs) {
   const TemporaryFolder folder, meeting;
-  const auto run = run_command(restarting(
-      "1", "echo out $n; printf err$n >&2; " + meet(meeting) + "[ $RANK = 0 ] || [ $n = 1 ]",
+  const auto run = run_command(restarting("1",
+      "echo out $n; printf err$n >&2; " + meet(meeting) + "[ $RANK = 0 ] || [ $n = 1 ]",
       "--log-dir " + folder.str() + " --tee 0:3,1:1"));
   EXPECT_EQ(run.code(), 0) << run.err;
   EXPECT_EQ(contents(folder.file("rank-0.stderr.log")), "err0\nlockstep: restart 1 of 1\nerr1");
@@ -134,9 +131,9 @@ TEST(LauncherRestart, ContinuesTheLogs) {
 
 TEST(LauncherRestart, LosesNoLine) {
   // Rank 1 fails when it has written all; rank 0 is perhaps ended before.
-  const auto run = run_command(restarting(
-      "2", "seq 1 20000; [ $n = 2 ] || { [ $RANK = 0 ] && exec sleep 600; exit 1; }",
-      "--log-line-prefix ${rank}:"));
+  const auto run = run_command(
+      restarting("2", "seq 1 20000; [ $n = 2 ] || { [ $RANK = 0 ] && exec sleep 600; exit 1; }",
+          "--log-line-prefix ${rank}:"));
   EXPECT_EQ(run.code(), 0) << run.err;
   EXPECT_EQ(count_of("1:20000\n", run.out), 3);
   EXPECT_EQ(count_of("\n1:", "\n" + run.out), 60000);
@@ -146,14 +143,14 @@ TEST(LauncherRestart, DoesNotWaitForTheReaderOfTheOutputAndLosesNoneOfIt) {
   // Nobody reads, so rank 0 soon waits for room, and a pipe full of its lines waits with it.
   const TemporaryFolder folder;
   const std::string written = folder.file("written");
-  Command running(restarting(
-      "1", "[ $n = 1 ] && { touch " + folder.file("again-$RANK") +
-               "; exit 0; }; [ $RANK = 0 ] && "
-               "while :; do echo line 1 " +
-               std::string(1000, 'x') + "; echo >> " + written +
-               "; done; "
-               "until [ 0$(wc -l < " +
-               written + ") -ge 1110 ]; do sleep 0.05; done; sleep 0.3; exit 9"));
+  Command running(
+      restarting("1", "[ $n = 1 ] && { touch " + folder.file("again-$RANK") +
+                          "; exit 0; }; [ $RANK = 0 ] && "
+                          "while :; do echo line 1 " +
+                          std::string(1000, 'x') + "; echo >> " + written +
+                          "; done; "
+                          "until [ 0$(wc -l < " +
+                          written + ") -ge 1110 ]; do sleep 0.05; done; sleep 0.3; exit 9"));
   eventually([&] { return folder.names().size() >= 3; });
   EXPECT_THAT(folder.names(), ElementsAre("again-0", "again-1", "written"));
   const auto run = running.wait();
@@ -175,9 +172,9 @@ TEST(LauncherRestart, EndsWhatTheFailedAttemptHadStarted) {
 /// Runs two ranks of which 0 does this while it is being ended because 1 has failed.
 Ended while_ending(const std::string& act) {
   const TemporaryFolder meeting;
-  return run_command(restarting(
-      "3", "echo pid $$; [ $n = 1 ] && exit 0; trap '" + act + "; exec sleep 600' TERM; " +
-               meet(meeting) + "[ $RANK = 1 ] && exit 7; while :; do sleep 0.01; done"));
+  return run_command(restarting("3", "echo pid $$; [ $n = 1 ] && exit 0; trap '" + act +
+                                         "; exec sleep 600' TERM; " + meet(meeting) +
+                                         "[ $RANK = 1 ] && exit 7; while :; do sleep 0.01; done"));
 }
 
 TEST(LauncherRestart, IsCalledOffByASignal) {
@@ -204,8 +201,7 @@ TEST(LauncherRestart, StaysOneWhenASecondRankFailsMeanwhile) {
 }
 
 TEST(LauncherRestart, ASignalToTheNextAttemptIsPassedOn) {
-  Command running(restarting(
-      "3",
+  Command running(restarting("3",
       "[ $n$RANK = 01 ] && exit 1; trap 'exit 75' TERM; [ $n = 1 ] && echo ready; "
       "while :; do sleep 0.01; done"));
   running.wait_for_lines(2);
@@ -218,9 +214,9 @@ TEST(LauncherRestart, ASignalToTheNextAttemptIsPassedOn) {
 TEST(LauncherRestart, ThatCannotBeMadeComesAfterTheReport) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.file("logs"));
-  const auto run = run_command(restarting(
-      "1", "[ $RANK = 0 ] && exec sleep 600; rm -r " + folder.file("logs") + "; exit 7",
-      "--log-dir " + folder.file("logs")));
+  const auto run = run_command(
+      restarting("1", "[ $RANK = 0 ] && exec sleep 600; rm -r " + folder.file("logs") + "; exit 7",
+          "--log-dir " + folder.file("logs")));
   EXPECT_EQ(run.status.code, 4) << run.err;
   EXPECT_THAT(run.err, HasSubstr("restart 1 of 1: rank 1 of 2"));
   EXPECT_THAT(run.err, HasSubstr("open the log"));

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <signal.h>
 

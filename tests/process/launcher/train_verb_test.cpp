@@ -1,13 +1,12 @@
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-
 #include <gmock/gmock.h>
+#include <sstream>
 #include <sys/stat.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/process/command.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::testing {
 namespace {
@@ -134,8 +133,7 @@ TEST(TrainRestart, UsesOneFolderAndContinuesItsLogs) {
   const auto run = installed.train("--nproc-per-node 2");
   EXPECT_EQ(run.code(), 0) << run.err;
   const std::string said = "1: --output " + installed.output() + "\n";
-  EXPECT_EQ(
-      contents(installed.output() + "/logs/rank-1.log"),
+  EXPECT_EQ(contents(installed.output() + "/logs/rank-1.log"),
       said + "lockstep: restart 1 of 3\n" + said);
 }
 

@@ -2,10 +2,9 @@
 
 #include <csignal>
 #include <filesystem>
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "tests/process/train/resumable_run.h"
 

@@ -3,12 +3,11 @@
 
 #include <csignal>
 #include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <optional>
 #include <random>
 #include <set>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/process/train/idx_files.h"
 #include "tests/process/train/resumable_run.h"
@@ -151,16 +150,13 @@ TEST_P(TrainKill, AtARandomMomentChangesNothing) {
   EXPECT_EQ(kills, GetParam().kills) << "too many runs ended before they were killed";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Every, TrainKill,
-    ::testing::Values(
-        Kind{"serial", "--sched cosine --sched-on-updates", 1, 4},
+INSTANTIATE_TEST_SUITE_P(Every, TrainKill,
+    ::testing::Values(Kind{"serial", "--sched cosine --sched-on-updates", 1, 4},
         Kind{"dp", "--parallel dp --places 2 --opt sgd", 1, 3},
         Kind{"ddp", "--shard-optimizer --model-ema", 2, 4},
         Kind{"pp", "--parallel pp --chunks 4 --balance count", 2, 4},
         // Few processors compute convolutions in bfloat16 themselves.
-        Kind{
-            "bf16",
+        Kind{"bf16",
             "--precision bf16-mixed --grad-accum-steps 2 --model toy --data mock "
             "--limit-train-batches 20",
             2, 3},

@@ -2,7 +2,6 @@
 // a step does: the same whatever the way of spreading the model.
 
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,10 +71,9 @@ TEST_F(TrainLearning, AllSettingsDoTheSameWhateverTheWay) {
       "--model-ema-decay 0.5";
   const TrainedRun alone = run(common, "--batch-size 32");
   EXPECT_LT(alone.losses().back(), alone.losses().front());
-  for (const std::string way :
-       {"--nproc-per-node 2 --batch-size 16 --shard-optimizer",
-        "--parallel dp --places 2 --batch-size 16", "--parallel pp --batch-size 32",
-        "--parallel ddp+pp --nproc-per-node 4 --batch-size 16"}) {
+  for (const std::string way : {"--nproc-per-node 2 --batch-size 16 --shard-optimizer",
+           "--parallel dp --places 2 --batch-size 16", "--parallel pp --batch-size 32",
+           "--parallel ddp+pp --nproc-per-node 4 --batch-size 16"}) {
     const TrainedRun spread = run(common, way);
     expect_near(spread.losses(), alone.losses(), 6);
     expect_near(spread.values("val", "loss"), alone.values("val", "loss"), 3);
@@ -88,13 +86,11 @@ TEST_F(TrainLearning, AllSettingsDoTheSameWhateverTheWay) {
 TEST_F(TrainLearning, EachStepReportsTheRateThatItUsed) {
   const std::string common = "--epochs 4 --limit-train-batches 2 --batch-size 32 --lr 0.1";
   const TrainedRun epochs = run(common, "--sched step --decay-epochs 1 --decay-rate 0.5");
-  EXPECT_THAT(
-      epochs.values("train", "lr"),
+  EXPECT_THAT(epochs.values("train", "lr"),
       ElementsAre(0.1, 0.1, 0.05, 0.05, 0.025, 0.025, 0.0125, 0.0125));
-  const TrainedRun updates =
-      run(common,
-          "--sched poly --sched-on-updates --warmup-epochs 1 --warmup-lr 0.05 --lr-scale linear "
-          "--nproc-per-node 2");
+  const TrainedRun updates = run(common,
+      "--sched poly --sched-on-updates --warmup-epochs 1 --warmup-lr 0.05 --lr-scale linear "
+      "--nproc-per-node 2");
   const auto rates = updates.values("train", "lr");
   ASSERT_EQ(rates.size(), 8U);
   EXPECT_DOUBLE_EQ(rates[0], 0.05);
@@ -106,9 +102,8 @@ TEST_F(TrainLearning, EachStepReportsTheRateThatItUsed) {
 }
 
 TEST_F(TrainLearning, ARateFallsWhereNothingImproves) {
-  const TrainedRun stuck =
-      run("--epochs 4 --limit-train-batches 1 --lr 1e-6",
-          "--sched plateau --patience-epochs 0 --eval-metric top1");
+  const TrainedRun stuck = run("--epochs 4 --limit-train-batches 1 --lr 1e-6",
+      "--sched plateau --patience-epochs 0 --eval-metric top1");
   const auto rates = stuck.values("train", "lr");
   ASSERT_EQ(rates.size(), 4U);
   EXPECT_DOUBLE_EQ(rates[1], 1e-6);
@@ -174,9 +169,8 @@ TEST_F(TrainLearning, WithAValidationSetTheTestComesAtTheEnd) {
 
 TEST_F(TrainLearning, AWarmupThatTakesAllEpochsIsRefused) {
   const TemporaryFolder folder;
-  const Ended refused = train(
-      data_.flag() + " --output " + folder.file("run") +
-      " --epochs 2 --sched cosine --warmup-epochs 2");
+  const Ended refused = train(data_.flag() + " --output " + folder.file("run") +
+                              " --epochs 2 --sched cosine --warmup-epochs 2");
   EXPECT_EQ(refused.code(), 2);
   EXPECT_THAT(refused.err, HasSubstr("leaves none for --sched"));
 }

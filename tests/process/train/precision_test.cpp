@@ -1,11 +1,10 @@
 // Trains in float16 by every way of spreading a model.
 
 #include <filesystem>
-#include <numeric>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <stdlib.h>
 
 #include "tests/process/train/trained_run.h"
@@ -43,10 +42,8 @@ TEST_P(TrainPrecision, Float16LearnsAsFloat32) {
   for (const auto& record : full.records) EXPECT_FALSE(record.contains("loss_scale"));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, TrainPrecision,
-    ::testing::Values(
-        TrainWay{"Serial", "--batch-size 128"},
+INSTANTIATE_TEST_SUITE_P(Ways, TrainPrecision,
+    ::testing::Values(TrainWay{"Serial", "--batch-size 128"},
         TrainWay{"DataParallel", "--parallel dp --places 2 --batch-size 64"},
         TrainWay{"Ddp", "--parallel ddp --nproc-per-node 2 --batch-size 64"},
         TrainWay{"Pipeline", "--parallel pp --places 2 --batch-size 128"},

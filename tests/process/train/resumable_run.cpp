@@ -4,9 +4,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
-
 #include <gtest/gtest.h>
+#include <stdexcept>
 
 namespace lockstep::testing {
 namespace {
@@ -37,9 +36,8 @@ void add_summary(Json summary, Outcome& outcome) {
     epoch.erase("train_seconds");
     epoch.erase("samples_per_s");
   }
-  for (const char* field :
-       {"epochs", "best", "steps", "skipped_steps", "test_loss", "test_accuracy", "test_accuracy5",
-        "parameters_hash", "stopped_by", "exit"}) {
+  for (const char* field : {"epochs", "best", "steps", "skipped_steps", "test_loss",
+           "test_accuracy", "test_accuracy5", "parameters_hash", "stopped_by", "exit"}) {
     outcome[std::string("summary ") + field] = summary[field].dump();
   }
 }

@@ -1,17 +1,16 @@
 #pragma once
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <sys/types.h>
-
-#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include <vector>
 
 #include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
+
+#include "lockstep/formats/snapshot/snapshot_folder.h"
 
 namespace lockstep::testing {
 

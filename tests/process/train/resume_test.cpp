@@ -1,9 +1,8 @@
 // Kills `lockstep train` in the middle and goes on: the end has the same bits as without.
 
 #include <csignal>
-#include <ostream>
-
 #include <gmock/gmock.h>
+#include <ostream>
 
 #include "tests/process/train/resumable_run.h"
 
@@ -46,10 +45,9 @@ TEST_P(TrainResume, EndsWithTheBitsOfARunThatWasNotKilled) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, TrainResume,
-    ::testing::Values(
-        Way{"Serial", ""}, Way{"Accumulation", "--grad-accum-steps 2 --clip-grad 0.5"},
+INSTANTIATE_TEST_SUITE_P(Ways, TrainResume,
+    ::testing::Values(Way{"Serial", ""},
+        Way{"Accumulation", "--grad-accum-steps 2 --clip-grad 0.5"},
         Way{"Bfloat16", half_precision("--precision bf16-mixed")},
         // The first gradients overflow, so the scale that is restored is not the one to begin with.
         Way{"Float16", half_precision("--precision 16-mixed --lr 1"), 0, true},

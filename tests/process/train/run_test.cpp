@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <filesystem>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -44,7 +43,7 @@ TEST_F(TrainRun, LeavesEveryFileAndATable) {
   const auto ended = run("--batch-size 32 --epochs 4 --log-interval 5 --json");
   ASSERT_EQ(ended.code(), 0) << ended.err;
   for (const char* name :
-       {"config.toml", "command.txt", "env.json", "metrics.jsonl", "summary.json", "logs"}) {
+      {"config.toml", "command.txt", "env.json", "metrics.jsonl", "summary.json", "logs"}) {
     EXPECT_TRUE(std::filesystem::exists(output() + "/" + name)) << name;
   }
   EXPECT_THAT(

@@ -4,11 +4,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <optional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sys/resource.h>
 
 #include "tests/process/train/idx_files.h"
@@ -58,9 +57,8 @@ class TrainSnapshot : public ::testing::Test {
     Command command = run.start();
     const auto has_two = [&] {
       const auto names = run.snapshot_names();
-      return std::count_if(names.begin(), names.end(), [](const auto& name) {
-               return name.starts_with("step-");
-             }) == 2;
+      return std::count_if(names.begin(), names.end(),
+                 [](const auto& name) { return name.starts_with("step-"); }) == 2;
     };
     ASSERT_TRUE(command.wait_until(has_two));
     for (const pid_t process : run.processes()) ::kill(process, SIGKILL);
@@ -91,10 +89,8 @@ TEST_P(TrainSignal, StopsARunThatThenGoesOn) {
   EXPECT_TRUE(run.processes().empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EachWay, TrainSignal,
-    ::testing::Values(
-        std::string(), "--parallel dp --places 2", "--parallel ddp --places 2",
+INSTANTIATE_TEST_SUITE_P(EachWay, TrainSignal,
+    ::testing::Values(std::string(), "--parallel dp --places 2", "--parallel ddp --places 2",
         "--nproc-per-node 2", "--nproc-per-node 2 --parallel pp --balance count"));
 
 TEST_F(TrainSnapshot, Usr1StopsARunAsWell) {

@@ -2,16 +2,15 @@
 // way of spreading a model.
 
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/formats/weights/weight_file.h"
-
 #include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
 #include "tests/process/train/trained_run.h"
+
+#include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep::testing {
 namespace {
@@ -105,19 +104,16 @@ TEST_P(TrainStartBy, FrozenLastLayersPassGradientsOn) {
   EXPECT_FALSE(are_equal(before, after, "0.weight"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, TrainStartBy, ::testing::ValuesIn(kStartWays), [](const auto& test) {
-  return test.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(Ways, TrainStartBy, ::testing::ValuesIn(kStartWays),
+    [](const auto& test) { return test.param.name; });
 
 TEST_F(TrainStart, AHeadOfOtherClassesIsFreshAndThisIsSaid) {
   const auto first = trained_file();
   const Ended ended =
       train_into("more", "--pretrained " + first + " --num-classes 12 --batch-size 32");
   ASSERT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(
-      ended.err,
-      AllOf(
-          HasSubstr("kept the model's 6.weight: here [12, 64] float32, in the file [10, 64]"),
+  EXPECT_THAT(ended.err,
+      AllOf(HasSubstr("kept the model's 6.weight: here [12, 64] float32, in the file [10, 64]"),
           HasSubstr("kept the model's 6.bias: here [12] float32, in the file [10]")));
 }
 
@@ -127,10 +123,8 @@ TEST_F(TrainStart, WeightsOfAnotherModelEndWithCodeThreeAndAList) {
     const Ended ended =
         train_into("other", "--pretrained " + first + " --model mnist-large " + way);
     EXPECT_EQ(ended.code(), 3);
-    EXPECT_THAT(
-        ended.err,
-        AllOf(
-            HasSubstr("missing in the file: 3.weight"), HasSubstr("not in the model: 4.weight"),
+    EXPECT_THAT(ended.err,
+        AllOf(HasSubstr("missing in the file: 3.weight"), HasSubstr("not in the model: 4.weight"),
             HasSubstr("other: 0.weight: here [128, 1, 3, 3] float32, in the file [32, 1, 3, 3]")));
   }
 }

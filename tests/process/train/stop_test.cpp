@@ -3,7 +3,6 @@
 
 #include <csignal>
 #include <filesystem>
-
 #include <gmock/gmock.h>
 
 #include "tests/process/train/resumable_run.h"
@@ -47,7 +46,7 @@ TEST_F(TrainStop, AFinishedRunIsNotTrainedAgain) {
   const Json before = run.summary();
   run.complete();
   for (const char* field :
-       {"parameters_hash", "steps", "best", "epochs", "test_accuracy", "snapshot"})
+      {"parameters_hash", "steps", "best", "epochs", "test_accuracy", "snapshot"})
     EXPECT_EQ(run.summary()[field], before[field]) << field;
 }
 

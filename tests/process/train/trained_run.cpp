@@ -4,9 +4,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
-
 #include <gtest/gtest.h>
+#include <stdexcept>
 
 namespace lockstep::testing {
 namespace {

@@ -25,9 +25,8 @@ class TrainWays : public ::testing::Test {
     EXPECT_THAT(spread.ended.err, HasSubstr(announced));
     expect_near(spread.losses(), alone.losses(), 6);
     EXPECT_LT(alone.losses().back(), alone.losses().front());
-    EXPECT_NEAR(
-        spread.summary["test_accuracy"].get<double>(), alone.summary["test_accuracy"].get<double>(),
-        0.02);
+    EXPECT_NEAR(spread.summary["test_accuracy"].get<double>(),
+        alone.summary["test_accuracy"].get<double>(), 0.02);
   }
 
   IdxFiles data_{256, 64};
@@ -50,14 +49,12 @@ TEST_F(TrainWays, ModelParallelOverRanks) {
 }
 
 TEST_F(TrainWays, PipelineInOneProcess) {
-  expect_as_alone(
-      "--parallel pp --batch-size 32 --chunks 4 --schedule zero-bubble",
+  expect_as_alone("--parallel pp --batch-size 32 --chunks 4 --schedule zero-bubble",
       "pp: 2 stages, zero-bubble, 4 chunks, bubble 8 %");
 }
 
 TEST_F(TrainWays, PipelineOverRanks) {
-  expect_as_alone(
-      "--parallel pp --batch-size 32 --chunks 4 --nproc-per-node 2",
+  expect_as_alone("--parallel pp --batch-size 32 --chunks 4 --nproc-per-node 2",
       "pp: 2 stages, 1F1B, 4 chunks, bubble 20 %");
 }
 
@@ -68,8 +65,7 @@ TEST_F(TrainWays, InterleavedPipelineOverRanks) {
 }
 
 TEST_F(TrainWays, PipelinesOverRanks) {
-  expect_as_alone(
-      "--parallel ddp+pp --batch-size 16 --stages 2 --nproc-per-node 4",
+  expect_as_alone("--parallel ddp+pp --batch-size 16 --stages 2 --nproc-per-node 4",
       "ddp+pp: 2 replicas x 2 stages, 1F1B, 8 chunks, bubble 11 %");
 }
 
@@ -79,8 +75,7 @@ TEST_F(TrainWays, PipelinesInOneProcess) {
 }
 
 TEST_F(TrainWays, ModelParallelReplicasWithTheirStagesInPlaces) {
-  expect_as_alone(
-      "--parallel ddp+mp --batch-size 16 --nproc-per-node 2 --places 2",
+  expect_as_alone("--parallel ddp+mp --batch-size 16 --nproc-per-node 2 --places 2",
       "ddp+mp: 2 replicas x 2 stages, one after the other");
 }
 
@@ -122,9 +117,8 @@ TEST_F(TrainWays, AModelInStagesHasTheHashOfTheWholeModel) {
 TEST_F(TrainWays, ImpossibleCombinationsAreRefusedWithCodeTwo) {
   const TemporaryFolder folder;
   const std::string common = data_.flag() + " --output " + folder.file("run") + " --parallel ";
-  for (const std::string flags :
-       {"dp --nproc-per-node 2", "ddp+pp --nproc-per-node 3", "pp --stages 99 --places 99",
-        "pp --chunks 0", "mp --schedule gpipe"}) {
+  for (const std::string flags : {"dp --nproc-per-node 2", "ddp+pp --nproc-per-node 3",
+           "pp --stages 99 --places 99", "pp --chunks 0", "mp --schedule gpipe"}) {
     EXPECT_EQ(train(common + flags).code(), 2) << flags;
   }
   const Ended unknown = train(common + "pp --schedule 1f2b");

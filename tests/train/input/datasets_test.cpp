@@ -1,15 +1,14 @@
 #include "lockstep/train/input/datasets.h"
 
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lockstep/core/error.h"
-#include "lockstep/data/loader.h"
+#include <set>
 
 #include "tests/data/image_files.h"
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/loader.h"
 
 namespace lockstep {
 namespace {

@@ -2,19 +2,17 @@
 
 #include "lockstep/train/optim/ema.h"
 
-#include <stdexcept>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdexcept>
 
+#include "tests/train/training_expected.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "lockstep/core/error.h"
-
-#include "tests/train/training_expected.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +25,7 @@ class ChangingState {
  public:
   ChangingState() {
     for (const std::vector<std::int64_t>& sizes :
-         {std::vector<std::int64_t>{2, 3}, {2}, {2}, {2}, {2}, {2}})
+        {std::vector<std::int64_t>{2, 3}, {2}, {2}, {2}, {2}, {2}})
       tensors.push_back(at::zeros(sizes, torch::kDouble));
     tensors.push_back(at::zeros({}, torch::kLong));
     for (std::size_t parameter = 0; parameter < 4; ++parameter)
@@ -78,8 +76,7 @@ TEST(ModelEma, DecaysAreThoseOfTimm) {
     std::vector<double> decays;
     for (const std::int64_t number : {1, 2, 3, 10, 31, 32, 33, 1000})
       decays.push_back(ema_decay({.decay = 0.9, .warmup = warmup}, number));
-    EXPECT_THAT(
-        decays,
+    EXPECT_THAT(decays,
         Pointwise(DoubleNear(1e-15), warmup ? testing::kEmaDecaysWarmup : testing::kEmaDecays));
   }
 }

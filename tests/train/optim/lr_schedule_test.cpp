@@ -4,10 +4,9 @@
 #include "lockstep/train/optim/lr_schedule.h"
 
 #include <cmath>
-#include <limits>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 
 #include "tests/train/optim/lr_schedule_expected.h"
 
@@ -61,10 +60,9 @@ TEST(LrSchedule, O7CosineWithAndWithoutWarmup) {
 TEST(LrSchedule, O8OneCycle) {
   const LrSchedule cycle{.kind = LrScheduleKind::kOneCycle, .lr = 1, .length = 8};
   expect_rates(cycle, testing::kOneCycleShort);
-  EXPECT_THAT(
-      rates(cycle, 8), Pointwise(
-                           DoubleNear(1e-6), {0.04, 0.819275, 0.971942, 0.811746, 0.555984,
-                                              0.283061, 0.076642, 0.000004}));
+  EXPECT_THAT(rates(cycle, 8),
+      Pointwise(DoubleNear(1e-6),
+          {0.04, 0.819275, 0.971942, 0.811746, 0.555984, 0.283061, 0.076642, 0.000004}));
 }
 
 TEST(LrSchedule, LongSequencesAreThoseOfPyTorch) {
@@ -75,38 +73,33 @@ TEST(LrSchedule, LongSequencesAreThoseOfPyTorch) {
       testing::kMultistepLong);
   expect_rates(
       {.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.93}, testing::kExponentialLong);
-  expect_rates(
-      {.kind = LrScheduleKind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50},
+  expect_rates({.kind = LrScheduleKind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50},
       testing::kCosineLong);
-  expect_rates(
-      {.kind = LrScheduleKind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7},
+  expect_rates({.kind = LrScheduleKind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7},
       testing::kPolynomialLong);
-  expect_rates(
-      {.kind = LrScheduleKind::kOneCycle,
-       .lr = 0.6,
-       .length = 57,
-       .pct_start = 0.4,
-       .div_factor = 10,
-       .final_div_factor = 200},
+  expect_rates({.kind = LrScheduleKind::kOneCycle,
+                   .lr = 0.6,
+                   .length = 57,
+                   .pct_start = 0.4,
+                   .div_factor = 10,
+                   .final_div_factor = 200},
       testing::kOneCycleLong);
 }
 
 TEST(LrSchedule, AScheduleBeginsWhenTheWarmupEnds) {
-  expect_rates(
-      {.kind = LrScheduleKind::kStep,
-       .lr = 0.1,
-       .warmup = 11,
-       .warmup_lr = 0.001,
-       .interval = 7,
-       .rate = 0.3},
+  expect_rates({.kind = LrScheduleKind::kStep,
+                   .lr = 0.1,
+                   .warmup = 11,
+                   .warmup_lr = 0.001,
+                   .interval = 7,
+                   .rate = 0.3},
       testing::kWarmupStepLong);
-  expect_rates(
-      {.kind = LrScheduleKind::kPolynomial,
-       .lr = 0.1,
-       .warmup = 5,
-       .warmup_lr = 0.01,
-       .length = 40,
-       .power = 0.5},
+  expect_rates({.kind = LrScheduleKind::kPolynomial,
+                   .lr = 0.1,
+                   .warmup = 5,
+                   .warmup_lr = 0.01,
+                   .length = 40,
+                   .power = 0.5},
       testing::kWarmupPolynomialLong);
 }
 
@@ -122,8 +115,7 @@ TEST(LrSchedule, StaysAtItsLastRateAfterItsEnd) {
 }
 
 TEST(LrSchedule, NothingButTheWarmupGoesBelowTheLeastRate) {
-  const LrSchedule exponential{
-      .kind = LrScheduleKind::kExponential,
+  const LrSchedule exponential{.kind = LrScheduleKind::kExponential,
       .lr = 0.1,
       .min_lr = 0.03,
       .warmup = 1,
@@ -173,16 +165,15 @@ void expect_plateau(
 TEST(LrPlateau, FallsWhenLossesStopFalling) {
   expect_plateau(
       testing::kPlateauLosses, {.factor = 0.5, .patience = 3}, testing::kPlateauOfLosses);
-  expect_plateau(
-      testing::kPlateauLosses, {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
+  expect_plateau(testing::kPlateauLosses,
+      {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
       testing::kPlateauWithCooldown);
 }
 
 TEST(LrPlateau, FallsWhenAccuraciesStopRising) {
   std::vector<double> accuracies;
   for (const double loss : testing::kPlateauLosses) accuracies.push_back(1 - loss);
-  expect_plateau(
-      accuracies, {.factor = 0.5, .patience = 1, .larger_is_better = true},
+  expect_plateau(accuracies, {.factor = 0.5, .patience = 1, .larger_is_better = true},
       testing::kPlateauOfAccuracies);
 }
 

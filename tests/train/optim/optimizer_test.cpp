@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/train/training_expected.h"
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <torch/optim/adam.h>
@@ -11,8 +12,6 @@
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
-
-#include "tests/train/training_expected.h"
 
 namespace lockstep {
 namespace {
@@ -35,7 +34,7 @@ OptimizerSettings settings_of(OptimizerKind kind, DecayOn decay_on) {
 std::vector<torch::Tensor> parameters() {
   std::vector<torch::Tensor> all;
   for (const std::vector<std::int64_t>& sizes :
-       {std::vector<std::int64_t>{4, 3, 3, 3}, {4}, {4}, {4}, {5, 16}, {5}})
+      {std::vector<std::int64_t>{4, 3, 3, 3}, {4}, {4}, {4}, {5, 16}, {5}})
     all.push_back(at::ones(sizes, torch::kDouble).set_requires_grad(true));
   return all;
 }

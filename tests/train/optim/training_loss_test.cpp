@@ -5,12 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/train/training_expected.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/tensor.h>
-
-#include "tests/train/training_expected.h"
 
 namespace lockstep {
 namespace {

@@ -18,9 +18,8 @@ TEST(Duration, ReadsUnitsAndTheirSums) {
 }
 
 TEST(Duration, RefusesWhatIsNone) {
-  for (const char* bad :
-       {"", "h", "2x", "2 h", "-5s", "0", "0s", "1h5", "30m2h", "1m1m", "nan", "inf", "1e999s",
-        "2hh", "s5"}) {
+  for (const char* bad : {"", "h", "2x", "2 h", "-5s", "0", "0s", "1h5", "30m2h", "1m1m", "nan",
+           "inf", "1e999s", "2hh", "s5"}) {
     EXPECT_THROW(parse_duration(bad), InvalidArgument) << bad;
   }
 }

@@ -1,7 +1,6 @@
 #include "lockstep/train/options/eval_metric.h"
 
 #include <cmath>
-
 #include <gtest/gtest.h>
 
 namespace lockstep {

@@ -1,12 +1,11 @@
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
+
+#include "parsed_flags.h"
 
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/options/train_flags.h"
-
-#include "parsed_flags.h"
 
 namespace lockstep {
 namespace {
@@ -63,10 +62,12 @@ TEST(TrainFlags, AllAreRead) {
 // What one flag writes, the flag itself reads.
 TEST(TrainFlags, ReadWhatTheyWrite) {
   for (const std::string more :
-       {"--snapshot-interval 10m --resume auto --keep 7 --snapshot-required --val-interval never",
-        "--freeze a.*,b --augment timm --image-size 160 -j 3 --val-split 0.25 --bad-images skip",
-        "--sched multistep --decay-milestones 3,5 --warmup-lr 0.25 --warmup-steps 4 --clip-grad 1",
-        "--model-ema --model-ema-decay 0.99 --model-ema-warmup --resume runs/a --num-classes 12"}) {
+      {"--snapshot-interval 10m --resume auto --keep 7 --snapshot-required --val-interval never",
+          "--freeze a.*,b --augment timm --image-size 160 -j 3 --val-split 0.25 --bad-images skip",
+          "--sched multistep --decay-milestones 3,5 --warmup-lr 0.25 --warmup-steps 4 --clip-grad "
+          "1",
+          "--model-ema --model-ema-decay 0.99 --model-ema-warmup --resume runs/a --num-classes "
+          "12"}) {
     const TrainOptions options = parsed(kMany + (" " + more), 2);
     std::vector<std::string> words;
     for (const auto& flag : train_flags().flags()) {
@@ -84,8 +85,7 @@ TEST(TrainFlags, TheFileOfOptionsIsTheOldOne) {
     const auto all = split(text, '\n');
     return std::set<std::string>(all.begin(), all.end());
   };
-  EXPECT_EQ(
-      lines(config_toml(parsed(kMany, 2))),
+  EXPECT_EQ(lines(config_toml(parsed(kMany, 2))),
       lines("model = \"toy\"\ndata = \"mnist:/d:x\"\nrepeat = 2\naugment = \"none\"\n"
             "bad-images = \"fail\"\nval-split = 0.0\nparallel = \"ddp\"\nbackend = \"gloo\"\n"
             "batch-size = 64\nepochs = 5\nmax-steps = 7\nmax-time = \"90s\"\n"
@@ -144,16 +144,14 @@ TEST(TrainFlags, OptimizersHaveTheirOwnDefaults) {
 
 TEST(TrainFlags, UnknownOnesAreAnsweredWithTheNearest) {
   EXPECT_EQ(refusal("--epoch 2"), "train: there is no flag --epoch; did you mean --epochs?");
-  EXPECT_THAT(
-      refusal("--bach-size=2"),
+  EXPECT_THAT(refusal("--bach-size=2"),
       AllOf(HasSubstr("there is no flag --bach-size"), HasSubstr("--batch-size")));
   EXPECT_THAT(refusal("surplus"), HasSubstr("there is no flag surplus"));
 }
 
 TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
   EXPECT_THAT(refusal("--opt adma"), HasSubstr("--opt must be one of adam, sgd, adamw: adma"));
-  EXPECT_THAT(
-      refusal("--precision 64"),
+  EXPECT_THAT(refusal("--precision 64"),
       HasSubstr("--precision must be one of 32, bf16-mixed, 16-mixed, auto: 64"));
   EXPECT_THAT(
       refusal("--backend nccl"), HasSubstr("--backend must be one of auto, shm, gloo: nccl"));
@@ -176,16 +174,14 @@ TEST(TrainFlags, EveryWayIsRead) {
   EXPECT_EQ(
       parsed("--parallel ddp+mp --checkpoint always", 4).pipeline.checkpoint, Checkpoint::kAlways);
   EXPECT_THAT(refusal("--parallel ppp"), HasSubstr("--parallel must be one of serial, dp"));
-  EXPECT_THAT(
-      refusal("--parallel pp --balance luck"),
+  EXPECT_THAT(refusal("--parallel pp --balance luck"),
       HasSubstr("--balance must be one of time, size, count: luck"));
 }
 
 TEST(TrainFlags, RanksMustBeThoseThatWereStarted) {
   EXPECT_NO_THROW(parsed("--nproc-per-node 2", 2));
   EXPECT_NO_THROW(parsed("--nproc-per-node auto", 2));
-  EXPECT_THAT(
-      refusal("--nproc-per-node 4"),
+  EXPECT_THAT(refusal("--nproc-per-node 4"),
       HasSubstr("start them with: lockstep train --nproc-per-node 4"));
   for (const char* bad : {"0", "-1", "x", "1x", "99999999999"})
     EXPECT_THAT(refusal(concat("--nproc-per-node ", bad)), HasSubstr("--nproc-per-node must be"));
@@ -194,10 +190,8 @@ TEST(TrainFlags, RanksMustBeThoseThatWereStarted) {
 TEST(TrainFlags, HelpIsAskedForByFlag) {
   EXPECT_FALSE(cli::parse_train_flags({"--model", "x", "--help"}, {}).has_value());
   EXPECT_FALSE(cli::parse_train_flags({"-h"}, {}).has_value());
-  EXPECT_THAT(
-      cli::train_help(),
-      AllOf(
-          HasSubstr("-b,--batch-size N               samples a step on each replica [128]\n"),
+  EXPECT_THAT(cli::train_help(),
+      AllOf(HasSubstr("-b,--batch-size N               samples a step on each replica [128]\n"),
           HasSubstr("adam, sgd, adamw [adam]\n"), HasSubstr("Examples:")));
 }
 

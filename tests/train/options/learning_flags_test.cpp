@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/train/options/run_configuration.h"
-
 #include "parsed_flags.h"
+
+#include "lockstep/train/options/run_configuration.h"
 
 namespace lockstep {
 namespace {
@@ -75,8 +75,7 @@ TEST(LearningFlags, TheRestIsRead) {
 }
 
 TEST(LearningFlags, UnknownWordsAreRefusedWithTheNearest) {
-  EXPECT_THAT(
-      refusal("--sched cosin"),
+  EXPECT_THAT(refusal("--sched cosin"),
       AllOf(HasSubstr("--sched must be one of constant, step"), HasSubstr("did you mean cosine")));
   EXPECT_THAT(refusal("--weight-decay-on bias"), HasSubstr("--weight-decay-on must be one of"));
   EXPECT_THAT(refusal("--eval-metric top3"), HasSubstr("--eval-metric must be one of"));
@@ -84,25 +83,21 @@ TEST(LearningFlags, UnknownWordsAreRefusedWithTheNearest) {
 
 TEST(LearningFlags, MilestonesMustBeAListOfEpochs) {
   for (const char* text : {"30,", ",30", "30;60", "a", "30,,60", "99999999999999999999", "3_4"})
-    EXPECT_THAT(
-        refusal(concat("--sched multistep --decay-milestones ", text)),
+    EXPECT_THAT(refusal(concat("--sched multistep --decay-milestones ", text)),
         HasSubstr("--decay-milestones must be epochs with commas between them"))
         << text;
 }
 
 TEST(LearningFlags, ImpossibleValuesAreRefused) {
-  EXPECT_EQ(
-      refusal("--grad-accum-steps 0"),
+  EXPECT_EQ(refusal("--grad-accum-steps 0"),
       "train: --grad-accum-steps must be a whole number of at least 1: 0");
   EXPECT_EQ(
       refusal("--smoothing 1"), "train: --smoothing must be a number of at least 0 and below 1: 1");
-  EXPECT_THAT(
-      refusal("--model-ema --model-ema-decay 1.5"),
+  EXPECT_THAT(refusal("--model-ema --model-ema-decay 1.5"),
       HasSubstr("--model-ema-decay must be a number of at least 0 and below 1"));
   EXPECT_EQ(refusal("--model-ema-decay 0.9"), "train: --model-ema-decay needs --model-ema");
   EXPECT_EQ(refusal("--model-ema-warmup"), "train: --model-ema-warmup needs --model-ema");
-  EXPECT_THAT(
-      refusal("--sched plateau --val-interval 0"),
+  EXPECT_THAT(refusal("--sched plateau --val-interval 0"),
       HasSubstr("--sched plateau follows the evaluations"));
   EXPECT_THAT(refusal("--sched step"), HasSubstr("needs --decay-epochs"));
 }
@@ -112,8 +107,7 @@ TEST(LearningFlags, StandInTheRunsConfiguration) {
       config_toml(parsed("--sched multistep --decay-milestones 3,5 --warmup-epochs 2 --smoothing "
                          "0.1 --model-ema --grad-accum-steps 2"));
   EXPECT_THAT(
-      toml, AllOf(
-                HasSubstr("sched = \"multistep\"\n"), HasSubstr("decay-milestones = \"3,5\"\n"),
+      toml, AllOf(HasSubstr("sched = \"multistep\"\n"), HasSubstr("decay-milestones = \"3,5\"\n"),
                 HasSubstr("warmup-epochs = 2\n"), HasSubstr("weight-decay-on = \"all\"\n"),
                 HasSubstr("smoothing = 0.1\n"), HasSubstr("grad-accum-steps = 2\n"),
                 HasSubstr("model-ema = true\nmodel-ema-decay = 0.9998\n"),

@@ -32,20 +32,16 @@ TEST(LoadingFlags, AreRead) {
 }
 
 TEST(LoadingFlags, ThatCannotBeAreRefusedByName) {
-  EXPECT_EQ(
-      refusal("--augment tim"),
+  EXPECT_EQ(refusal("--augment tim"),
       "train: --augment must be one of none, crop-flip, timm: tim; did you mean timm?");
   EXPECT_THAT(refusal("--bad-images hide"), HasSubstr("--bad-images must be one of fail, skip"));
-  EXPECT_EQ(
-      refusal("--workers many"),
+  EXPECT_EQ(refusal("--workers many"),
       "train: --workers must be a whole number from 0 to 256, or auto: many");
-  EXPECT_EQ(
-      refusal("--workers 257"),
+  EXPECT_EQ(refusal("--workers 257"),
       "train: --workers must be a whole number from 0 to 256, or auto: 257");
   EXPECT_EQ(
       refusal("--image-size 0"), "train: --image-size must be a whole number from 1 to 16384: 0");
-  EXPECT_THAT(
-      refusal("--val-split 1"),
+  EXPECT_THAT(refusal("--val-split 1"),
       HasSubstr("--val-split must be a number of at least 0 and below 1"));
   EXPECT_THAT(refusal("--val-split nan"), HasSubstr("--val-split must be a number of at least 0"));
 }

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/options.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -37,8 +37,7 @@ std::vector<double> epoch_rates(const LrSettings& settings, std::int64_t epochs)
 }
 
 TEST(LrSettings, RatesChangeByEpochs) {
-  EXPECT_THAT(
-      epoch_rates({.kind = Kind::kStep, .decay_epochs = 2}, 5),
+  EXPECT_THAT(epoch_rates({.kind = Kind::kStep, .decay_epochs = 2}, 5),
       ElementsAre(0.1, 0.1, 0.1 * 0.1, 0.1 * 0.1, 0.1 * (0.1 * 0.1)));
   EXPECT_DOUBLE_EQ(epoch_rates({.kind = Kind::kExponential}, 3)[1], 0.09);
   EXPECT_DOUBLE_EQ(epoch_rates({.kind = Kind::kCosine}, 4)[2], 0.05);
@@ -124,11 +123,9 @@ TEST(LrSettings, APlateauHasItsRuleFromTheFlags) {
 }
 
 TEST(LrSettings, FlagsOfAnotherScheduleAreRefused) {
-  EXPECT_EQ(
-      lr_refusal({.kind = Kind::kCosine, .decay_epochs = 2}),
+  EXPECT_EQ(lr_refusal({.kind = Kind::kCosine, .decay_epochs = 2}),
       "train: --decay-epochs is for --sched step; it is cosine");
-  EXPECT_EQ(
-      lr_refusal({.decay_rate = 0.5}),
+  EXPECT_EQ(lr_refusal({.decay_rate = 0.5}),
       "train: --decay-rate is for --sched step, multistep, exponential, plateau; it is constant");
   EXPECT_THAT(lr_refusal({.decay_milestones = {1}}), HasSubstr("--decay-milestones is for"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .min_lr = 0}), HasSubstr("--min-lr is for"));
@@ -141,23 +138,17 @@ TEST(LrSettings, FlagsOfAnotherScheduleAreRefused) {
 }
 
 TEST(LrSettings, ImpossibleNumbersNameTheirFlag) {
-  EXPECT_EQ(
-      lr_refusal({.warmup_epochs = -1}),
+  EXPECT_EQ(lr_refusal({.warmup_epochs = -1}),
       "train: --warmup-epochs must be a whole number of at least 0: -1");
-  EXPECT_EQ(
-      lr_refusal({.warmup_steps = -1}),
+  EXPECT_EQ(lr_refusal({.warmup_steps = -1}),
       "train: --warmup-steps must be a whole number of at least 0: -1");
-  EXPECT_EQ(
-      lr_refusal({.warmup_epochs = 1, .warmup_lr = 0.2}),
+  EXPECT_EQ(lr_refusal({.warmup_epochs = 1, .warmup_lr = 0.2}),
       "train: --warmup-lr must be at most --lr, 0.1: 0.2");
-  EXPECT_THAT(
-      lr_refusal({.kind = Kind::kCosine, .min_lr = 0.2}),
+  EXPECT_THAT(lr_refusal({.kind = Kind::kCosine, .min_lr = 0.2}),
       HasSubstr("--min-lr must be at most --lr, 0.1"));
-  EXPECT_THAT(
-      lr_refusal({.kind = Kind::kExponential, .decay_rate = 0}),
+  EXPECT_THAT(lr_refusal({.kind = Kind::kExponential, .decay_rate = 0}),
       HasSubstr("--decay-rate must be a number above 0"));
-  EXPECT_THAT(
-      lr_refusal({.kind = Kind::kExponential, .decay_rate = 1.5}),
+  EXPECT_THAT(lr_refusal({.kind = Kind::kExponential, .decay_rate = 1.5}),
       HasSubstr("--decay-rate must be a number above 0 and of at most 1"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kStep, .decay_epochs = 0}), HasSubstr("--decay-epochs"));
   EXPECT_THAT(
@@ -167,14 +158,11 @@ TEST(LrSettings, ImpossibleNumbersNameTheirFlag) {
   EXPECT_THAT(lr_refusal({.kind = Kind::kPolynomial, .power = 0}), HasSubstr("--poly-power"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .pct_start = 1.1}), HasSubstr("--pct-start"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .div_factor = 0}), HasSubstr("--div-factor"));
-  EXPECT_THAT(
-      lr_refusal({.kind = Kind::kOneCycle, .final_div_factor = -1}),
+  EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .final_div_factor = -1}),
       HasSubstr("--final-div-factor"));
-  EXPECT_EQ(
-      lr_refusal({.kind = Kind::kMultistep, .decay_milestones = {3, 3}}),
+  EXPECT_EQ(lr_refusal({.kind = Kind::kMultistep, .decay_milestones = {3, 3}}),
       "train: --decay-milestones must be above 0 and ascend: 3 comes after 3");
-  EXPECT_THAT(
-      lr_refusal({.kind = Kind::kMultistep, .decay_milestones = {0}}),
+  EXPECT_THAT(lr_refusal({.kind = Kind::kMultistep, .decay_milestones = {0}}),
       HasSubstr("must be above 0"));
 }
 
@@ -186,8 +174,7 @@ TEST(LrSettings, WhatIsMissingIsSaid) {
       lr_refusal({.warmup_epochs = 1, .warmup_steps = 1}), HasSubstr("mean the same; give one"));
   EXPECT_THAT(
       lr_refusal({.kind = Kind::kOneCycle, .warmup_epochs = 1}), HasSubstr("warms up by itself"));
-  EXPECT_EQ(
-      lr_refusal({.kind = Kind::kCosine}, {.seconds = 60}),
+  EXPECT_EQ(lr_refusal({.kind = Kind::kCosine}, {.seconds = 60}),
       "train: --sched cosine must know when it ends; give --epochs or --max-steps");
   EXPECT_NO_THROW(check_lr_settings({.kind = Kind::kCosine}, 0.1, {.steps = 60}));
 }

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -17,8 +17,7 @@ std::string options_refusal(const TrainOptions& options, int world_size = 1) {
 TEST(Options, DefaultsAreAccepted) { EXPECT_NO_THROW(check_options(TrainOptions{}, 1)); }
 
 TEST(Options, SerialOnSeveralRanksIsRefusedWithAdvice) {
-  EXPECT_EQ(
-      options_refusal(TrainOptions{}, 2),
+  EXPECT_EQ(options_refusal(TrainOptions{}, 2),
       "train: --parallel serial trains on one rank, but there are 2; use --parallel ddp");
 }
 

@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep::testing {
 

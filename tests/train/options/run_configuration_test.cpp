@@ -1,7 +1,6 @@
 #include "lockstep/train/options/run_configuration.h"
 
 #include <functional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,21 +18,16 @@ std::vector<std::string> after(const Change& change) {
 }
 
 TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
-  EXPECT_THAT(
-      after([](auto& options) { options.batch_size = 32; }),
+  EXPECT_THAT(after([](auto& options) { options.batch_size = 32; }),
       ElementsAre("--batch-size: the snapshot has 128, now 32"));
-  EXPECT_THAT(
-      after([](auto& options) {
-        options.model = "toy";
-        options.optimizer.lr = 0.5;
-      }),
-      ElementsAre(
-          "--model: the snapshot has \"mnist-small\", now \"toy\"",
+  EXPECT_THAT(after([](auto& options) {
+    options.model = "toy";
+    options.optimizer.lr = 0.5;
+  }),
+      ElementsAre("--model: the snapshot has \"mnist-small\", now \"toy\"",
           "--lr: the snapshot has 0.001, now 0.5"));
-  const Change changes[] = {
-      [](auto& options) { options.freeze = {"a"}; },
-      [](auto& options) { options.data.name = "mnist"; },
-      [](auto& options) { options.repeat = 2; },
+  const Change changes[] = {[](auto& options) { options.freeze = {"a"}; },
+      [](auto& options) { options.data.name = "mnist"; }, [](auto& options) { options.repeat = 2; },
       [](auto& options) { options.classes = 11; },
       [](auto& options) { options.loading.augment = Augment::kCropFlip; },
       [](auto& options) { options.loading.image_size = 32; },
@@ -57,12 +51,10 @@ TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
 }
 
 TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
-  const Change changes[] = {
-      [](auto& options) { options.data.directory = "/elsewhere"; },
+  const Change changes[] = {[](auto& options) { options.data.directory = "/elsewhere"; },
       [](auto& options) { options.pretrained = "w.pth"; },
       [](auto& options) { options.parallel = Parallel::kDdp; },
-      [](auto& options) { options.places = 2; },
-      [](auto& options) { options.pipeline.chunks = 2; },
+      [](auto& options) { options.places = 2; }, [](auto& options) { options.pipeline.chunks = 2; },
       [](auto& options) { options.optimizer.sharded = true; },
       [](auto& options) { options.backend = "gloo"; },
       [](auto& options) { options.limits = {.epochs = 9, .steps = 5, .seconds = 60}; },
@@ -78,19 +70,15 @@ TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
 
 // Versions before this one wrote strings and numbers in their own way.
 TEST(RunConfiguration, TheSameValueInAnotherFormIsNoDifference) {
-  EXPECT_THAT(
-      differences(
-          {{"lr", "1e-05"}, {"model", "\"a\\\\b\\u000A\""}, {"seed", "42"}},
-          {{"lr", "0.00001"}, {"model", "\"a\\\\b\\n\""}, {"seed", "42"}}),
+  EXPECT_THAT(differences({{"lr", "1e-05"}, {"model", "\"a\\\\b\\u000A\""}, {"seed", "42"}},
+                  {{"lr", "0.00001"}, {"model", "\"a\\\\b\\n\""}, {"seed", "42"}}),
       IsEmpty());
   EXPECT_THAT(differences({{"lr", "1.0"}}, {{"lr", "1"}}), ::testing::SizeIs(1));
 }
 
 TEST(RunConfiguration, WhatOneSideLacksIsADifference) {
-  EXPECT_THAT(
-      differences({{"clip-grad", "1.0"}}, {{"smoothing", "0.1"}}),
-      ElementsAre(
-          "--smoothing: the snapshot has no value, now 0.1",
+  EXPECT_THAT(differences({{"clip-grad", "1.0"}}, {{"smoothing", "0.1"}}),
+      ElementsAre("--smoothing: the snapshot has no value, now 0.1",
           "--clip-grad: the snapshot has 1.0, now no value"));
 }
 

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/train/options/run_configuration.h"
-
 #include "parsed_flags.h"
+
+#include "lockstep/train/options/run_configuration.h"
 
 namespace lockstep {
 namespace {
@@ -58,10 +58,8 @@ TEST(SnapshotFlags, RanksThatWereStartedAgainAlwaysGoOn) {
 }
 
 TEST(SnapshotFlags, AreInTheConfigurationAsTheyCanBeGiven) {
-  EXPECT_THAT(
-      config_toml(parsed("--snapshot-interval 500steps --keep 3 --resume auto")),
-      AllOf(
-          HasSubstr("snapshot-interval = \"500steps\"\n"), HasSubstr("keep = 3\n"),
+  EXPECT_THAT(config_toml(parsed("--snapshot-interval 500steps --keep 3 --resume auto")),
+      AllOf(HasSubstr("snapshot-interval = \"500steps\"\n"), HasSubstr("keep = 3\n"),
           HasSubstr("resume = \"auto\"\n")));
   EXPECT_THAT(config_toml(parsed("")), HasSubstr("snapshot-overhead = \"1%\"\n"));
 }

@@ -4,17 +4,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "parsed_flags.h"
 
 #include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/train_flags.h"
-
-#include "parsed_flags.h"
 
 namespace lockstep {
 namespace {

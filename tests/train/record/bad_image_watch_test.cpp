@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/data/image_files.h"
+
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/train/record/run_log.h"
-
-#include "tests/data/image_files.h"
 
 namespace lockstep {
 namespace {
@@ -16,9 +16,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::shared_ptr<data::FolderSamples> open(const testing::TemporaryFolder& root) {
-  return std::make_shared<data::FolderSamples>(
-      data::ImageFolder(root.path()), data::make_eval_transform({8, 8}),
-      data::OnBadImage::kReplace);
+  return std::make_shared<data::FolderSamples>(data::ImageFolder(root.path()),
+      data::make_eval_transform({8, 8}), data::OnBadImage::kReplace);
 }
 
 void read(const data::SamplesPointer& set, std::vector<std::int64_t> indices) {
@@ -40,8 +39,7 @@ TEST(BadImageWatch, TellsEachFileOnce) {
   EXPECT_THAT(watch.news(), ElementsAre());
   read(set, {0, 1});
   // Number 2 was met while 1 was replaced.
-  EXPECT_THAT(
-      watch.news(),
+  EXPECT_THAT(watch.news(),
       ElementsAre(AllOf(HasSubstr("skipped: "), HasSubstr("a/1.png")), HasSubstr("b/2.png")));
   read(set, {0, 1, 2, 3});
   EXPECT_THAT(watch.news(), ElementsAre());

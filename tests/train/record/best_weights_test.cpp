@@ -1,16 +1,14 @@
 #include "lockstep/train/record/best_weights.h"
 
 #include <filesystem>
-#include <system_error>
-
 #include <gmock/gmock.h>
-
-#include <torch/nn/modules/linear.h>
-
-#include "lockstep/nn/weights.h"
+#include <system_error>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/nn/weights.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,6 @@
 #include "lockstep/train/record/meter.h"
 
 #include <cmath>
-
 #include <gtest/gtest.h>
 
 #include <ATen/ops/full.h>
@@ -66,20 +65,18 @@ TEST(Meter, LateSmallLossesAreNotRoundedAway) {
 }
 
 TEST(MeterReading, AddsUp) {
-  MeterReading total{
-      .steps = 1,
+  MeterReading total{.steps = 1,
       .samples = 10,
       .loss_sum = 5,
       .seconds = 1,
       .data_seconds = 0.1,
       .comm_seconds = 0.2};
-  total +=
-      {.steps = 3,
-       .samples = 30,
-       .loss_sum = 7,
-       .seconds = 3,
-       .data_seconds = 0.3,
-       .comm_seconds = 0.6};
+  total += {.steps = 3,
+      .samples = 30,
+      .loss_sum = 7,
+      .seconds = 3,
+      .data_seconds = 0.3,
+      .comm_seconds = 0.6};
   EXPECT_EQ(total.samples, 40);
   EXPECT_DOUBLE_EQ(total.loss(), 0.3);
   EXPECT_DOUBLE_EQ(total.samples_per_second(), 10);

@@ -3,12 +3,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
@@ -20,8 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 MetricRecord record() {
-  return {
-      .elapsed = 1.5,
+  return {.elapsed = 1.5,
       .rank = 0,
       .restart = 0,
       .epoch = 2,
@@ -36,8 +34,7 @@ MetricRecord record() {
 }
 
 TEST(Metrics, LineHasExactlyTheKeysOfTheFormat) {
-  EXPECT_EQ(
-      json_line(record(), "2026-01-31T12:00:00.000Z"),
+  EXPECT_EQ(json_line(record(), "2026-01-31T12:00:00.000Z"),
       R"({"v":1,"time":"2026-01-31T12:00:00.000Z","elapsed":1.5,"rank":0,"restart":0,"epoch":2,"step":300,)"
       R"("split":"train","loss":0.25,"accuracy":null,"accuracy5":null,"lr":0.001,"samples_per_s":50000.0,)"
       R"("step_ms":2.5,"data_ms":0.5,"comm_ms":0.25})");

@@ -6,8 +6,7 @@ namespace lockstep {
 namespace {
 
 ProgressState half() {
-  return {
-      .epoch = 2,
+  return {.epoch = 2,
       .epochs = 3,
       .step = 50,
       .steps = 100,
@@ -17,8 +16,7 @@ ProgressState half() {
 }
 
 TEST(Progress, BarFillsTheColumnsItHas) {
-  EXPECT_EQ(
-      bar_text(half(), 76),
+  EXPECT_EQ(bar_text(half(), 76),
       "epoch 2/3 [#####.....]  50%  50/100  loss 0.5000  41203 samples/s  1:05 left");
   EXPECT_EQ(bar_text(half(), 90).size(), 90u);
   EXPECT_EQ(bar_text(half(), 500).size(), 106u) << "a bar longer than 40 tells no more";

@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <system_error>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/run_configuration.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

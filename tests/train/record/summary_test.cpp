@@ -1,7 +1,6 @@
 #include "lockstep/train/record/summary.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -19,18 +18,17 @@ RunSummary summary() {
   result.world_size = 2;
   result.batch_size = 128;
   result.precision = "32";
-  result.epochs = {
-      {.epoch = 1,
-       .train_seconds = 2.5,
-       .train_loss = 0.5,
-       .samples = 60000,
-       .samples_per_s = 24000},
+  result.epochs = {{.epoch = 1,
+                       .train_seconds = 2.5,
+                       .train_loss = 0.5,
+                       .samples = 60000,
+                       .samples_per_s = 24000},
       {.epoch = 2,
-       .train_seconds = 2,
-       .train_loss = 0.25,
-       .val = {.loss = 0.375, .top1 = 0.875},
-       .samples = 60000,
-       .samples_per_s = 30000}};
+          .train_seconds = 2,
+          .train_loss = 0.25,
+          .val = {.loss = 0.375, .top1 = 0.875},
+          .samples = 60000,
+          .samples_per_s = 30000}};
   result.test.top1 = 0.875;
   result.stopped_by = "epochs";
   result.peak_memory_bytes = 3000000000;
@@ -45,19 +43,15 @@ std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
 
 TEST(Summary, HasTheKeysOfTheFormatInTheirOrder) {
   const auto object = nlohmann::ordered_json::parse(to_json(summary()));
-  EXPECT_THAT(
-      keys_of(object),
-      ElementsAre(
-          "v", "model", "data", "parallel", "world_size", "stages", "chunks", "batch_size",
+  EXPECT_THAT(keys_of(object),
+      ElementsAre("v", "model", "data", "parallel", "world_size", "stages", "chunks", "batch_size",
           "precision", "epochs", "eval_metric", "best", "test_loss", "test_accuracy",
           "test_accuracy5", "steps", "skipped_steps", "bad_images", "stopped_by", "parameters_hash",
           "resumed_from", "restarts", "recovery_seconds", "snapshot", "peak_memory_bytes", "exit"));
   const auto& epoch = object["epochs"][1];
-  EXPECT_THAT(
-      keys_of(epoch),
-      ElementsAre(
-          "epoch", "train_seconds", "train_loss", "val_loss", "val_accuracy", "val_accuracy5",
-          "ema_loss", "ema_accuracy", "ema_accuracy5", "samples", "samples_per_s"));
+  EXPECT_THAT(keys_of(epoch), ElementsAre("epoch", "train_seconds", "train_loss", "val_loss",
+                                  "val_accuracy", "val_accuracy5", "ema_loss", "ema_accuracy",
+                                  "ema_accuracy5", "samples", "samples_per_s"));
   EXPECT_EQ(epoch["val_accuracy"], 0.875);
   EXPECT_TRUE(object["epochs"][0]["val_loss"].is_null());
   EXPECT_EQ(object["peak_memory_bytes"], 3000000000);
@@ -89,8 +83,7 @@ TEST(Summary, TableShowsWhatElseWasMeasured) {
   more.epochs[1].val.top5 = 0.96875;
   more.epochs[1].ema.loss = 0.25;
   more.epochs[1].ema.top1 = 0.9;
-  EXPECT_EQ(
-      epoch_table(more),
+  EXPECT_EQ(epoch_table(more),
       "epoch   seconds   samples/s  train loss  val loss  val accuracy  val top-5  EMA loss"
       "  EMA accuracy\n"
       "    1      2.50       24000      0.5000         -             -          -         -"
@@ -101,8 +94,7 @@ TEST(Summary, TableShowsWhatElseWasMeasured) {
 }
 
 TEST(Summary, TableHasARowForEachEpoch) {
-  EXPECT_EQ(
-      epoch_table(summary()),
+  EXPECT_EQ(epoch_table(summary()),
       "epoch   seconds   samples/s  train loss  test loss  test accuracy\n"
       "    1      2.50       24000      0.5000          -              -\n"
       "    2      2.00       30000      0.2500     0.3750         0.8750\n");

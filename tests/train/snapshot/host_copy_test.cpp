@@ -1,7 +1,6 @@
 #include "lockstep/train/snapshot/host_copy.h"
 
 #include <cstring>
-
 #include <gtest/gtest.h>
 
 #include <torch/torch.h>
@@ -30,23 +29,17 @@ void expect_same(const TensorEntry& entry, const torch::Tensor& tensor) {
 
 TEST(HostCopy, BringsEveryOrderIntoRows) {
   const auto image = torch::randn({3, 4, 5, 6});
-  const std::vector<torch::Tensor> tensors{
-      image,
-      image.clone(torch::MemoryFormat::ChannelsLast),
+  const std::vector<torch::Tensor> tensors{image, image.clone(torch::MemoryFormat::ChannelsLast),
       image.to(torch::kDouble).clone(torch::MemoryFormat::ChannelsLast),
       image.to(torch::kBFloat16).clone(torch::MemoryFormat::ChannelsLast),
       (image > 0).clone(torch::MemoryFormat::ChannelsLast),
       torch::randn({2, 3, 4, 5, 6}).clone(torch::MemoryFormat::ChannelsLast3d),
-      torch::randn({1, 4, 1, 6}).clone(torch::MemoryFormat::ChannelsLast),
-      torch::randn({7, 9}).t(),
+      torch::randn({1, 4, 1, 6}).clone(torch::MemoryFormat::ChannelsLast), torch::randn({7, 9}).t(),
       torch::randn({4, 5, 6}).permute({2, 0, 1}),
       torch::randn({8, 8}).slice(1, 0, 8, 2),  // with gaps
       torch::randn({1, 5}).expand({3, 5}),     // repeated
-      torch::randn({6}).to(torch::kComplexFloat),
-      torch::randn({}),
-      torch::zeros({0, 3}),
-      torch::arange(10),
-      torch::randn({3, 3}, torch::requires_grad())};
+      torch::randn({6}).to(torch::kComplexFloat), torch::randn({}), torch::zeros({0, 3}),
+      torch::arange(10), torch::randn({3, 3}, torch::requires_grad())};
   HostCopy copy;
   copy.take({numbered(tensors)});
   const auto lists = copy.row_major();

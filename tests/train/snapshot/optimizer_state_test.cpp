@@ -1,18 +1,16 @@
 #include "lockstep/train/snapshot/optimizer_state.h"
 
 #include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <memory>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused_optimizers.h"
-
-#include "tests/train/snapshot/training_steps.h"
 
 namespace lockstep {
 namespace {
@@ -42,8 +40,7 @@ Kind kind(std::string name, const Options& options, int values) {
 
 const std::vector<Kind>& kinds() {
   using namespace torch::optim;
-  static const std::vector<Kind> all{
-      kind<SGD>("sgd", SGDOptions(0.1), 0),
+  static const std::vector<Kind> all{kind<SGD>("sgd", SGDOptions(0.1), 0),
       kind<SGD>("sgd_momentum", SGDOptions(0.1).momentum(0.9).dampening(0.1).weight_decay(0.01), 1),
       kind<nn::SGD>("fused_nesterov", SGDOptions(0.1).momentum(0.9).nesterov(true), 1),
       kind<Adam>("adam", AdamOptions(0.01), 3),
@@ -98,9 +95,8 @@ TEST_P(EveryOptimizer, GoesOnBitForBit) {
   EXPECT_EQ(last.options, expected.options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer, ::testing::ValuesIn(kinds()), [](const auto& of) {
-  return of.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer, ::testing::ValuesIn(kinds()),
+    [](const auto& of) { return of.param.name; });
 
 struct Adam {
   SmallNet net;
@@ -186,12 +182,11 @@ TEST(OptimizerState, ListsAllThatDoesNotFitAndChangesNothing) {
   state.tensors["conv.weight/exp_avg_sq"] = torch::zeros({3, 2, 2, 2}, torch::kDouble);
   adam.optimizer.param_groups()[0].options().set_lr(0.5);
   const std::string text = refusal(adam, state);
-  for (const char* part :
-       {"missing: fc.bias/exp_avg\n", "missing: norm.bias/step\n",
-        "unexpected: other.weight/exp_avg\n", "unexpected: fc.weight/momentum_buffer\n",
-        "conv.bias/exp_avg: float32 (4) was saved, float32 (3) is needed\n",
-        "conv.weight/exp_avg_sq: float64 (3, 2, 2, 2) was saved, float32 (3, 2, 2, 2) is "
-        "needed\n"}) {
+  for (const char* part : {"missing: fc.bias/exp_avg\n", "missing: norm.bias/step\n",
+           "unexpected: other.weight/exp_avg\n", "unexpected: fc.weight/momentum_buffer\n",
+           "conv.bias/exp_avg: float32 (4) was saved, float32 (3) is needed\n",
+           "conv.weight/exp_avg_sq: float64 (3, 2, 2, 2) was saved, float32 (3, 2, 2, 2) is "
+           "needed\n"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }
@@ -213,8 +208,7 @@ TEST(OptimizerState, AmsgradNeedsItsLargestValues) {
   train_steps(from, plain, 0, 1);
   static_cast<torch::optim::AdamOptions&>(plain.param_groups()[0].options()).amsgrad(true);
   Adam to;
-  EXPECT_THAT(
-      refusal(to, optimizer_state(plain, nn::named_state(*from))),
+  EXPECT_THAT(refusal(to, optimizer_state(plain, nn::named_state(*from))),
       HasSubstr("missing: fc.bias/max_exp_avg_sq"));
 }
 
@@ -231,22 +225,15 @@ TEST(OptimizerState, RefusesAnotherKindAndOptionsThatAreNotWhole) {
   Adam adam;
   SmallNet net;
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1));
-  EXPECT_THAT(
-      refusal(adam, optimizer_state(sgd, nn::named_state(*net))),
+  EXPECT_THAT(refusal(adam, optimizer_state(sgd, nn::named_state(*net))),
       HasSubstr("the state of SGD was saved, this is Adam"));
   auto state = optimizer_state(adam.optimizer, adam.named);
   const std::string whole = state.options;
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {R"("lr":0.01)", R"("lr":"0.01")"},
-           {R"("lr":0.01)", R"("lr":null)"},
-           {R"("lr":0.01,)", ""},
-           {R"("lr":0.01)", R"("lr":0.01,"nesterov":true)"},
-           {R"("amsgrad":false)", R"("amsgrad":0)"},
-           {R"("betas":[0.9,0.999])", R"("betas":[0.9])"},
-           {R"("kind")", R"("kinds")"},
-           {R"(,"fc.bias")", ""},
-           {R"("fc.bias")", "7"},
-           {"}", ""}}) {
+           {R"("lr":0.01)", R"("lr":"0.01")"}, {R"("lr":0.01)", R"("lr":null)"},
+           {R"("lr":0.01,)", ""}, {R"("lr":0.01)", R"("lr":0.01,"nesterov":true)"},
+           {R"("amsgrad":false)", R"("amsgrad":0)"}, {R"("betas":[0.9,0.999])", R"("betas":[0.9])"},
+           {R"("kind")", R"("kinds")"}, {R"(,"fc.bias")", ""}, {R"("fc.bias")", "7"}, {"}", ""}}) {
     state.options = whole;
     const auto place = state.options.find(from);
     ASSERT_NE(place, std::string::npos) << from << " in " << whole;

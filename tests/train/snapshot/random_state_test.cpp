@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
 
 #include "lockstep/core/error.h"
-
-#include "tests/train/snapshot/training_steps.h"
 
 namespace lockstep {
 namespace {
@@ -39,7 +38,7 @@ TEST(RandomState, NamesWhatWasNotSavedAndLeavesItAlone) {
 
 TEST(RandomState, RefusesWhatIsNoState) {
   for (const auto& bad :
-       {torch::zeros({10}, torch::kByte), torch::zeros({5056}), torch::zeros({0}, torch::kByte)}) {
+      {torch::zeros({10}, torch::kByte), torch::zeros({5056}), torch::zeros({0}, torch::kByte)}) {
     nn::NamedTensors state("Tensor");
     state.insert("generator/cpu", bad);
     EXPECT_THROW((void)restore_random_state(state), DataError);

@@ -1,16 +1,14 @@
 #include "lockstep/train/snapshot/restore_tensors.h"
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <torch/torch.h>
-
-#include "lockstep/core/error.h"
+#include <string>
 
 #include "tests/support/message_of.h"
 #include "tests/train/snapshot/training_steps.h"
+#include <torch/torch.h>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -31,9 +29,8 @@ TEST(RestoreTensors, ListsAllAndChangesNothing) {
   saved.insert("more", torch::ones({1}));
   const auto before = copy_of(target);
   const auto text = testing::message_of<DataError>([&] { restore_tensors(target, saved, "here"); });
-  for (const char* part :
-       {"here: ", "missing: fc.bias", "fc.weight: float32 (2, 26) was saved",
-        "norm.bias: float64 (3)", "unexpected: more"}) {
+  for (const char* part : {"here: ", "missing: fc.bias", "fc.weight: float32 (2, 26) was saved",
+           "norm.bias: float64 (3)", "unexpected: more"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   expect_same_bits(target, before);

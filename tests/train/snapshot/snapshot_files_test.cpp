@@ -2,14 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +23,7 @@ TEST(SnapshotFiles, NamesPartsAsPythonDoes) {
 
 TEST(SnapshotFiles, TakesNamesApart) {
   for (const auto& [group, part, parts] :
-       {SnapshotPartName{"model", 0, 1}, {"model-ema", 1, 2}, {"optimizer", 0, 12}, {"m", 0, 1}}) {
+      {SnapshotPartName{"model", 0, 1}, {"model-ema", 1, 2}, {"optimizer", 0, 12}, {"m", 0, 1}}) {
     const auto name = parse_snapshot_file_name(snapshot_file_name(group, part, parts));
     ASSERT_TRUE(name);
     EXPECT_EQ(name->group, group);
@@ -36,7 +35,7 @@ TEST(SnapshotFiles, TakesNamesApart) {
   EXPECT_FALSE(parse_snapshot_file_name(".safetensors"));
   // Not parts of anything: the names stay whole.
   for (const char* stem :
-       {"m-00003-of-00002", "m-00000-of-00002", "m-00001-of-00001", "m-0001-of-00002"})
+      {"m-00003-of-00002", "m-00000-of-00002", "m-00001-of-00001", "m-0001-of-00002"})
     EXPECT_EQ(parse_snapshot_file_name(std::string(stem) + ".safetensors")->group, stem);
 }
 
@@ -82,16 +81,14 @@ TEST(SnapshotFiles, AnIndexSaysWhichPartHasATensor) {
     file.name = name;
     return WrittenFile{.file = file, .tensors = tensors, .tensor_bytes = 4 * tensors.size()};
   };
-  const std::vector<WrittenFile> files{
-      written(snapshot_file_name("model", 0, 2), {"a", "b"}),
+  const std::vector<WrittenFile> files{written(snapshot_file_name("model", 0, 2), {"a", "b"}),
       written(snapshot_file_name("model", 1, 2), {"c"}),
       written(snapshot_file_name("optimizer", 0, 2), {}),
       written(snapshot_file_name("model-ema"), {})};
   const auto made = index_files(files);
   ASSERT_EQ(made.size(), 1);
   EXPECT_EQ(made[0].name, "model.safetensors.index.json");
-  EXPECT_EQ(
-      made[0].text,
+  EXPECT_EQ(made[0].text,
       "{\n  \"metadata\": {\n    \"total_size\": 12\n  },\n  \"weight_map\": {\n"
       "    \"a\": \"model-00001-of-00002.safetensors\",\n"
       "    \"b\": \"model-00001-of-00002.safetensors\",\n"

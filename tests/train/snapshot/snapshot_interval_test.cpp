@@ -25,8 +25,8 @@ TEST(SnapshotInterval, ReadsStepsEpochsTimeAndNone) {
 
 TEST(SnapshotInterval, RefusesWhatCouldMeanTwoThings) {
   for (const char* text :
-       {"", "500", "1.5", "0steps", "-3steps", "1.5epochs", "steps", "epochs", "5 steps", "0s",
-        "-1s", "infs", "nan", "99999999999999999999steps", "1step", "5stepsx", "None"}) {
+      {"", "500", "1.5", "0steps", "-3steps", "1.5epochs", "steps", "epochs", "5 steps", "0s",
+          "-1s", "infs", "nan", "99999999999999999999steps", "1step", "5stepsx", "None"}) {
     EXPECT_THROW((void)parse_snapshot_interval(text), InvalidArgument) << text;
   }
 }

@@ -1,20 +1,18 @@
 #include "lockstep/train/snapshot/snapshot_reader.h"
 
 #include <filesystem>
+#include <gtest/gtest.h>
 #include <string>
 #include <system_error>
 
-#include <gtest/gtest.h>
-
+#include "tests/support/temporary_folder.h"
+#include "tests/train/snapshot/snapshot_parts.h"
+#include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/snapshot/snapshot_choice.h"
-
-#include "tests/support/temporary_folder.h"
-#include "tests/train/snapshot/snapshot_parts.h"
-#include "tests/train/snapshot/training_steps.h"
 
 namespace lockstep {
 namespace {

@@ -5,23 +5,21 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <memory>
 #include <string>
 #include <system_error>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <torch/torch.h>
-
-#include "lockstep/comm/run_ranks.h"
-#include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/snapshot_reader.h"
 
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
+#include <torch/torch.h>
+
+#include "lockstep/comm/run_ranks.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/snapshot/snapshot_reader.h"
 
 namespace lockstep {
 namespace {
@@ -101,8 +99,7 @@ TEST(SnapshotSaver, SavesOftenAndKeepsTheNewestAndTheBest) {
   });
   expect_snapshot(run.path(), 5, 2, 10);
   const fs::path snapshots = fs::path(run.path()) / "snapshots";
-  EXPECT_THAT(
-      names_in(snapshots),
+  EXPECT_THAT(names_in(snapshots),
       ElementsAre("LATEST", "best", "step-00000002", "step-00000004", "step-00000005"));
   EXPECT_EQ(SnapshotFolder(run.path()).best(), snapshots / "step-00000002");
 }

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/support/temporary_folder.h"
+#include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
 
 #include "lockstep/comm/run_ranks.h"
@@ -17,9 +18,6 @@
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
-
-#include "tests/support/temporary_folder.h"
-#include "tests/train/snapshot/training_steps.h"
 
 namespace lockstep {
 namespace {
@@ -147,16 +145,14 @@ TEST(Snapshot, RefusesToSaveOverAnUnreadRunOrBackwards) {
   (void)snapshot.load(*training.net, training.optimizer);
   snapshot.save(*training.net, training.optimizer, {.step = 5});
   EXPECT_THROW(snapshot.save(*training.net, training.optimizer, {.step = 4}), InvalidArgument);
-  EXPECT_THROW(
-      snapshot.save(*training.net, training.optimizer, {.values = {{"a", "\xff"}}}),
+  EXPECT_THROW(snapshot.save(*training.net, training.optimizer, {.values = {{"a", "\xff"}}}),
       InvalidArgument);
 }
 
 TEST(Snapshot, KeepsTheScaler) {
   const TemporaryFolder run;
   Training training;
-  const nn::GradScalerState state{
-      .scale = 1024,
+  const nn::GradScalerState state{.scale = 1024,
       .growth_factor = 4,
       .backoff_factor = 0.25,
       .growth_interval = 7,
@@ -230,8 +226,7 @@ TEST(Snapshot, SharesOfAnOptimizerFitAnyNumberOfRanks) {
   nn::Adam plain(last->parameters(), AdamOptions(0.5));
   EXPECT_EQ(Snapshot(run.path(), ProcessGroup()).load(*last, plain).step, 8);
   expect_same_bits(nn::named_state(*last), nn::named_state(*expected));
-  expect_same_bits(
-      optimizer_state(plain, nn::named_state(*last)).tensors,
+  expect_same_bits(optimizer_state(plain, nn::named_state(*last)).tensors,
       optimizer_state(optimizer, nn::named_state(*expected)).tensors);
   EXPECT_EQ(plain.param_groups()[0].options().get_lr(), 0.01);
 }

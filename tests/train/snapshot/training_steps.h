@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstring>
-#include <vector>
-
 #include <gtest/gtest.h>
+#include <vector>
 
 #include <torch/torch.h>
 

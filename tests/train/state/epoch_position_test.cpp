@@ -1,10 +1,9 @@
 #include "lockstep/train/state/epoch_position.h"
 
+#include <gtest/gtest.h>
 #include <map>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "lockstep/data/distributed_sampler.h"
 
@@ -92,9 +91,8 @@ class EpochWalk {
 
 TEST(EpochPosition, OtherNumbersOfRanksTrainEachSampleOnce) {
   std::mt19937 random(5);
-  const auto below = [&random](unsigned limit) {
-    return static_cast<std::int64_t>(random() % limit);
-  };
+  const auto below = [&random](
+                         unsigned limit) { return static_cast<std::int64_t>(random() % limit); };
   for (int round = 0; round < 300; ++round) {
     EpochWalk walk(1 + below(400), 1 + below(9), 1 + below(3));
     std::int64_t ranks = 2, most = ranks;

@@ -1,17 +1,15 @@
 #include "lockstep/train/state/parameters_hash.h"
 
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
+#include "tests/support/message_of.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
 #include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
-
-#include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -39,8 +37,7 @@ TEST(ParametersHash, OrderAndBordersCount) {
 
 TEST(ParametersHash, MemoryOrderDoesNotCount) {
   const torch::Tensor plain = at::arange(2 * 3 * 4 * 5, torch::kFloat).reshape({2, 3, 4, 5});
-  EXPECT_EQ(
-      parameters_hash({plain}),
+  EXPECT_EQ(parameters_hash({plain}),
       parameters_hash({plain.contiguous(at::MemoryFormat::ChannelsLast)}));
 }
 

@@ -2,16 +2,15 @@
 
 #include <cmath>
 #include <fstream>
-#include <iterator>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <nlohmann/json.hpp>
-
-#include "lockstep/core/error.h"
+#include <vector>
 
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -26,8 +25,7 @@ RunState state() {
   result.step = 1234567890123;
   result.position = {.epoch = 3, .samples = 640, .epoch_samples = 60000};
   result.schedule_step = 77;
-  result.setup = {
-      .seed = 42,
+  result.setup = {.seed = 42,
       .world_size = 4,
       .replicas = 2,
       .stages = 2,
@@ -42,18 +40,16 @@ RunState state() {
   result.restarts = 2;
   result.best = BestEpoch{.epoch = 2, .value = std::nextafter(0.5, 1)};
   result.best_snapshot = "step-00000002";
-  result.epochs = {
-      {.epoch = 1, .train_seconds = 2.5, .train_loss = 0.1 + 0.7, .samples = 60000},
+  result.epochs = {{.epoch = 1, .train_seconds = 2.5, .train_loss = 0.1 + 0.7, .samples = 60000},
       {.epoch = 2,
-       .train_seconds = 2.5,
-       .train_loss = 0.5,
-       .val = {.loss = 2.0 / 3},
-       .ema = {.top1 = 0.875},
-       .validated = true,
-       .samples = 60000,
-       .samples_per_s = 24000}};
-  result.epoch_total = {
-      .steps = 20,
+          .train_seconds = 2.5,
+          .train_loss = 0.5,
+          .val = {.loss = 2.0 / 3},
+          .ema = {.top1 = 0.875},
+          .validated = true,
+          .samples = 60000,
+          .samples_per_s = 24000}};
+  result.epoch_total = {.steps = 20,
       .samples = 640,
       .loss_sum = 640 * (1.0 / 7),
       .seconds = 1.5,

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -38,14 +38,11 @@ TEST(Layout, IsSaidInOneLine) {
   EXPECT_EQ(text(way(Parallel::kSerial), 1), "1 replica");
   EXPECT_EQ(text(way(Parallel::kDdp), 4), "4 replicas");
   EXPECT_EQ(text(way(Parallel::kMp), 2), "2 stages, one after the other, 1 chunk, bubble 50 %");
-  EXPECT_EQ(
-      text(staged(Parallel::kDdpPp, 2, ScheduleKind::k1F1B, 8), 4),
+  EXPECT_EQ(text(staged(Parallel::kDdpPp, 2, ScheduleKind::k1F1B, 8), 4),
       "2 replicas x 2 stages, 1F1B, 8 chunks, bubble 11 %");
-  EXPECT_EQ(
-      text(staged(Parallel::kPp, 4, ScheduleKind::kInterleaved, 8), 2),
+  EXPECT_EQ(text(staged(Parallel::kPp, 4, ScheduleKind::kInterleaved, 8), 2),
       "4 stages on 2 ranks, interleaved 1F1B, 8 chunks, bubble 6 %");
-  EXPECT_EQ(
-      text(staged(Parallel::kPp, 2, ScheduleKind::kZeroBubble, 8), 2),
+  EXPECT_EQ(text(staged(Parallel::kPp, 2, ScheduleKind::kZeroBubble, 8), 2),
       "2 stages, zero-bubble, 8 chunks, bubble 4 %");
 }
 
@@ -102,8 +99,7 @@ TEST(Layout, ThreadsOfOneProcessFindTheirLayout) {
 }
 
 TEST(Layout, WhatDoesNotComeOutEvenIsRefusedWithAdvice) {
-  EXPECT_THAT(
-      layout_refusal(way(Parallel::kDdpPp), 3),
+  EXPECT_THAT(layout_refusal(way(Parallel::kDdpPp), 3),
       HasSubstr("3 ranks cannot be divided into pipelines of 2"));
   TrainOptions options = way(Parallel::kDdpMp);
   options.places = 5;
@@ -113,8 +109,7 @@ TEST(Layout, WhatDoesNotComeOutEvenIsRefusedWithAdvice) {
 }
 
 TEST(Layout, FewerPlacesThanStagesIsRefused) {
-  EXPECT_THAT(
-      layout_refusal(staged(Parallel::kPp, 4, ScheduleKind::k1F1B, 8), 2),
+  EXPECT_THAT(layout_refusal(staged(Parallel::kPp, 4, ScheduleKind::k1F1B, 8), 2),
       HasSubstr("fewer places than stages"));
   TrainOptions options = staged(Parallel::kPp, 5, ScheduleKind::kInterleaved, 8);
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("multiple of the places"));

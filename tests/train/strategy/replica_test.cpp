@@ -3,15 +3,13 @@
 #include "lockstep/train/strategy/replica.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/train/random_batch.h"
 #include <ATen/ops/full.h>
 
 #include "lockstep/comm/run_ranks.h"
-
-#include "tests/train/random_batch.h"
 
 namespace lockstep {
 namespace {
@@ -118,8 +116,8 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, FrozenBatchNorms, ::testing::Values(Parallel::kSerial, Parallel::kDp, Parallel::kPp),
+INSTANTIATE_TEST_SUITE_P(Ways, FrozenBatchNorms,
+    ::testing::Values(Parallel::kSerial, Parallel::kDp, Parallel::kPp),
     [](const auto& test) { return name_of(test.param); });
 
 // What an optimizer step does with its parts and its learning rate.

@@ -3,14 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -46,8 +45,7 @@ TEST_F(StartWeightsTest, OfOtherClassesLeaveTheHeadFreshAndSaySo) {
   const auto fresh = nn::named_state(*model)["fc.weight"].detach().clone();
   nn::save_weights(*saved, options_.pretrained);
   const StartWeights start = start_with(model, options_);
-  EXPECT_EQ(
-      start.warning,
+  EXPECT_EQ(start.warning,
       "weights of " + options_.pretrained +
           ":\n"
           "  kept the model's fc.weight: here [20, 512] float32, in the file [10, 512] float32\n"
@@ -70,8 +68,7 @@ TEST_F(StartWeightsTest, AreFrozenAfterTheyAreRead) {
   nn::save_weights(*model, options_.pretrained);
   options_.freeze = {"bn1.*", "conv1.*"};
   const StartWeights start = start_with(model, options_);
-  EXPECT_THAT(
-      start.remark,
+  EXPECT_THAT(start.remark,
       HasSubstr("; frozen: 3 of 62 parameters (1856 numbers) and the statistics of 1 batch norms"));
   EXPECT_FALSE(model->parameters()[0].requires_grad());
 }
@@ -112,10 +109,9 @@ TEST(Freeze, LetsAStarStandForDots) {
 
 TEST(Freeze, RefusesAPatternThatMatchesNothing) {
   auto model = nn::make_model("resnet18-cifar", 10);
-  EXPECT_EQ(
-      message_of<InvalidArgument>([&] {
-        freeze(*model, {"fc.*", "layer5.*"});
-      }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+    freeze(*model, {"fc.*", "layer5.*"});
+  }),
       "train: --freeze matches no parameter: layer5.*; their names are conv1.*, bn1.*, layer1.*, "
       "layer2.*, layer3.*, layer4.*, fc.*, such as conv1.weight");
   EXPECT_EQ(trained_names(model).size(), model->parameters().size());
@@ -123,8 +119,7 @@ TEST(Freeze, RefusesAPatternThatMatchesNothing) {
 
 TEST(Freeze, RefusesToLeaveNothing) {
   auto model = nn::make_model("toy", 5);
-  EXPECT_THAT(
-      message_of<InvalidArgument>([&] { freeze(*model, {"*"}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { freeze(*model, {"*"}); }),
       HasSubstr("leaves no parameter"));
 }
 

@@ -22,8 +22,7 @@ TrainPlan plan() {
 }
 
 TEST(TrainPlan, SaysWhatTheRunWouldDo) {
-  EXPECT_EQ(
-      plan_text(plan()),
+  EXPECT_EQ(plan_text(plan()),
       "Would train mnist-small on fashion-mnist, ddp on 2 ranks, for 3 epochs.\n"
       "  model      mnist-small, 402442 parameters\n"
       "  data       60000 images to train with, 10000 to test with\n"
@@ -41,8 +40,7 @@ TEST(TrainPlan, SaysWhatItBeginsWith) {
   TrainPlan tuned = plan();
   EXPECT_THAT(plan_text(tuned), ::testing::Not(::testing::HasSubstr("start")));
   tuned.start = "38 tensors from F\nweights of F:\n  fc.weight";
-  EXPECT_THAT(
-      plan_text(tuned),
+  EXPECT_THAT(plan_text(tuned),
       ::testing::HasSubstr(
           "\n  start      38 tensors from F\n             weights of F:\n             "
           "  fc.weight\n"));
@@ -71,8 +69,7 @@ TEST(TrainPlan, AccumulatedBatchesMakeFewerAndLargerSteps) {
   accumulated.options.batch_size = 20;
   accumulated.options.grad_accum_steps = 3;
   EXPECT_EQ(steps_an_epoch(accumulated), 3) << "7 batches of 129 samples on each of 2 ranks";
-  EXPECT_THAT(
-      plan_text(accumulated),
+  EXPECT_THAT(plan_text(accumulated),
       ::testing::HasSubstr("20 on each replica, 3 times a step, 120 in all"));
   accumulated.options.limit_train_batches = 4;
   EXPECT_EQ(steps_an_epoch(accumulated), 2);
@@ -83,8 +80,7 @@ TEST(TrainPlan, SaysHowTheLearningRateRuns) {
   scheduled.options.grad_accum_steps = 2;
   scheduled.options.optimizer.lr_scale = LrScale::kLinear;
   scheduled.options.optimizer.schedule = {.kind = LrScheduleKind::kCosine, .warmup_epochs = 1};
-  EXPECT_THAT(
-      plan_text(scheduled),
+  EXPECT_THAT(plan_text(scheduled),
       ::testing::HasSubstr("learning rate 0.004, cosine after 1 epochs of warm-up\n"));
   scheduled.options.optimizer.schedule.warmup_epochs = 3;
   EXPECT_THROW(plan_text(scheduled), InvalidArgument) << "the warm-up takes all epochs";

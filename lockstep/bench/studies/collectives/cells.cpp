@@ -43,8 +43,7 @@ SampleValues values_of(const Point& point, const std::filesystem::path& run) {
 const std::vector<Way>& ways() {
   // Gloo's thread shares the core of a rank that is pinned, which makes it slower: it is not
   // pinned.
-  static const std::vector<Way> kWays{
-      {"shm", "shm", {"--backend", "shm", "--memory", "group"}},
+  static const std::vector<Way> kWays{{"shm", "shm", {"--backend", "shm", "--memory", "group"}},
       {"shm-staged", "shm staged", {"--backend", "shm", "--memory", "ordinary"}},
       {"threads", "threads", {"--backend", "threads", "--memory", "group"}},
       {kGloo, "Gloo", {"--backend", "gloo", "--memory", "ordinary", "--no-pin"}}};
@@ -75,16 +74,11 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   const std::string op = name_of(point.collective);
   const Way* way = first_where(ways(), [&](const Way& each) { return each.name == point.way; });
   check(way != nullptr, "collectives: no way ", point.way);
-  return {
-      .id = concat(op, "-n", point.ranks, "-", point.way, "-", point.largest >> 20, "MiB"),
-      .settings =
-          {{"op", op},
-           {"ranks", concat(point.ranks)},
-           {"way", point.way},
-           {"largest", concat(point.largest)}},
-      .command = words_of(
-          "collectives", "--op", op, way->flags, "--nproc-per-node", point.ranks, "--min-bytes",
-          kSmallest, "--max-bytes", point.largest, "--factor", kFactor),
+  return {.id = concat(op, "-n", point.ranks, "-", point.way, "-", point.largest >> 20, "MiB"),
+      .settings = {{"op", op}, {"ranks", concat(point.ranks)}, {"way", point.way},
+          {"largest", concat(point.largest)}},
+      .command = words_of("collectives", "--op", op, way->flags, "--nproc-per-node", point.ranks,
+          "--min-bytes", kSmallest, "--max-bytes", point.largest, "--factor", kFactor),
       .places = point.ranks,
       // Gloo has a thread beside each rank, so no way is kept from cores that are free.
       .cores = options.cores,
@@ -94,8 +88,7 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
 }
 
 Study make_study(const StudyOptions& options) {
-  return StudyOf<Point>{
-      .name = "collectives",
+  return StudyOf<Point>{.name = "collectives",
       .title = "Collectives: shared memory and threads against Gloo",
       .question =
           "At which sizes of a message are collectives over shared memory faster than over Gloo, "
@@ -108,8 +101,8 @@ Study make_study(const StudyOptions& options) {
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,
-      .sample_columns =
-          {{"smallest_microseconds", "smallest [µs]"}, {"largest_milliseconds", "largest [ms]"}}}
+      .sample_columns = {{"smallest_microseconds", "smallest [µs]"},
+          {"largest_milliseconds", "largest [ms]"}}}
       .make();
 }
 

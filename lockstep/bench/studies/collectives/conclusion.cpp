@@ -40,8 +40,7 @@ AgainstGloo against_gloo(const Panel& panel, const std::string& way) {
 std::string sizes_text(const std::string& what, const Sizes& sizes, const std::string& of_all) {
   std::vector<std::string> list;
   for (const std::int64_t bytes : sizes) list.push_back(size_text(bytes));
-  return concat(
-      ", ", what, " at ", sizes.size(), of_all,
+  return concat(", ", what, " at ", sizes.size(), of_all,
       sizes.empty() ? "" : concat(" (", joined(list), ")"));
 }
 
@@ -61,8 +60,7 @@ std::string verdict_by_size(const AgainstGloo& against) {
 std::string way_text(const Panel& panel, const Way& way) {
   const AgainstGloo against = against_gloo(panel, way.name);
   if (against.sizes.empty()) return "";
-  return concat(
-      panel.name(), ": ", way.title, " is ", range_text(against.verdict.ratios),
+  return concat(panel.name(), ": ", way.title, " is ", range_text(against.verdict.ratios),
       " times as fast as Gloo", verdict_by_size(against), ".");
 }
 
@@ -79,14 +77,12 @@ std::string ends_text(const Panel& panel) {
     return seconds_text(seconds.median * 1e6);
   };
   const auto predicted = panel.predicted_seconds(large);
-  return concat(
-      panel.name(), ": ", size_text(small), " takes shm ", microseconds(*first), " µs and Gloo ",
-      microseconds(*gloo_first), " µs; ", size_text(large), " goes at a bus bandwidth of ",
-      rate(*last), " and ", rate(*gloo_last), " GB/s",
-      predicted
-          ? concat(
-                ", shm in ", ratio_text(last->median / *predicted), " times what a copy predicts")
-          : "",
+  return concat(panel.name(), ": ", size_text(small), " takes shm ", microseconds(*first),
+      " µs and Gloo ", microseconds(*gloo_first), " µs; ", size_text(large),
+      " goes at a bus bandwidth of ", rate(*last), " and ", rate(*gloo_last), " GB/s",
+      predicted ? concat(", shm in ", ratio_text(last->median / *predicted),
+                      " times what a copy predicts")
+                : "",
       ".");
 }
 
@@ -124,8 +120,7 @@ std::string about_load(const Cells& cells) {
     }
   }
   if (shares.empty() || median(shares) < kQuiet) return "";
-  return concat(
-      "Others used ", percent_text(median(shares)),
+  return concat("Others used ", percent_text(median(shares)),
       " of the cores meanwhile (median), which affects these times more than the ways do: measure "
       "again on a quiet machine.");
 }
@@ -145,8 +140,7 @@ page::Conclusion conclusion(const Cells& cells) {
   }
   const std::string answer = in_one(answers);
   for (const auto& remark :
-       {how_sure(panels), about_load(cells), about_ranks(cells),
-        about_missing(results_of(cells))}) {
+      {how_sure(panels), about_load(cells), about_ranks(cells), about_missing(results_of(cells))}) {
     remarks.push_back(remark);
   }
   remarks.emplace_back(

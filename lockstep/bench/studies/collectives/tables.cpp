@@ -77,9 +77,8 @@ double bus_bandwidth(const Row& row, double seconds) {
 }
 
 // A row for each size, a column for each way and for what a copy predicts.
-page::Table table_by_ways(
-    const Panels& panels, TableOf<Row> table, const std::string& unit, Shown shown,
-    const std::vector<std::string>& notes) {
+page::Table table_by_ways(const Panels& panels, TableOf<Row> table, const std::string& unit,
+    Shown shown, const std::vector<std::string>& notes) {
   const auto value = [shown](const Row& row, const std::optional<double>& seconds) {
     return seconds ? number_text(shown(row, *seconds)) : kNone;
   };
@@ -90,8 +89,7 @@ page::Table table_by_ways(
     });
   }
   return table
-      .number(
-          concat("predicted ", unit),
+      .number(concat("predicted ", unit),
           [value](const Row& row) { return value(row, row.panel->predicted_seconds(row.bytes)); })
       .name("note", &Row::note)
       .notes(notes)
@@ -157,8 +155,7 @@ page::Table latency_table(const Panels& panels) {
       .of(rows);
 }
 
-plot::Figure figure_of(
-    const Panel& panel, const std::string& what, const std::string& title,
+plot::Figure figure_of(const Panel& panel, const std::string& what, const std::string& title,
     const std::string& label) {
   int rounds = 0;
   for (const auto& each : panel.ways) {
@@ -166,8 +163,7 @@ plot::Figure figure_of(
     rounds = std::max(rounds, seconds ? seconds->count : 0);
   }
   const char* over = panel.oversubscribed() ? " Oversubscribed: more ranks than cores." : "";
-  return {
-      .id = concat("collectives-", what, "-", name_of(panel.collective), "-n", panel.ranks),
+  return {.id = concat("collectives-", what, "-", name_of(panel.collective), "-n", panel.ranks),
       .title = concat(panel.name(), ": ", title),
       .x = {.label = "message", .logarithmic = true, .categories = {}, .bytes = true},
       .y = {.label = label, .logarithmic = true},
@@ -180,19 +176,17 @@ template <class PointOf>
 void add_ways(plot::Figure& figure, const Panel& panel, PointOf point) {
   for (const Way& way : ways()) {
     add_if_any(figure, series_of(way.title, Style::kLine, panel.sizes, [&](std::int64_t bytes) {
-                 return point(way.name, bytes, static_cast<double>(bytes));
-               }));
+      return point(way.name, bytes, static_cast<double>(bytes));
+    }));
   }
 }
 
 template <class Value>
 void add_predicted(plot::Figure& figure, const Panel& panel, Value value) {
-  add_if_any(
-      figure,
+  add_if_any(figure,
       series_of("predicted by a copy", Style::kDashed, panel.sizes, [&](std::int64_t bytes) {
         const auto seconds = panel.predicted_seconds(bytes);
-        return point_of(
-            static_cast<double>(bytes),
+        return point_of(static_cast<double>(bytes),
             seconds ? std::optional<double>(value(bytes, *seconds)) : std::nullopt);
       }));
 }
@@ -221,9 +215,8 @@ plot::Figure bus_figure(const Panel& panel) {
     return point;
   };
   add_ways(figure, panel, rate);
-  add_predicted(figure, panel, [&](std::int64_t bytes, double seconds) {
-    return panel.bus_gigabytes(bytes) / seconds;
-  });
+  add_predicted(figure, panel,
+      [&](std::int64_t bytes, double seconds) { return panel.bus_gigabytes(bytes) / seconds; });
   return figure;
 }
 
@@ -244,17 +237,13 @@ plot::Figure gloo_figure(const Panel& panel) {
 
 std::vector<page::Table> tables(const Cells& cells) {
   const Panels panels = panels_of(cells);
-  return {
-      table_by_ways(
-          panels, table_of("time", "Time of a call"), "[µs]", shown_microseconds,
-          explanations(panels)),
+  return {table_by_ways(panels, table_of("time", "Time of a call"), "[µs]", shown_microseconds,
+              explanations(panels)),
       ratio_table(panels), latency_table(panels),
-      table_by_ways(
-          panels, table_of("algorithm-bandwidth", "Algorithm bandwidth: message / time"), "[GB/s]",
-          algorithm_bandwidth, {}),
-      table_by_ways(
-          panels, table_of("bus-bandwidth", "Bus bandwidth, as nccl-tests defines it"), "[GB/s]",
-          bus_bandwidth,
+      table_by_ways(panels, table_of("algorithm-bandwidth", "Algorithm bandwidth: message / time"),
+          "[GB/s]", algorithm_bandwidth, {}),
+      table_by_ways(panels, table_of("bus-bandwidth", "Bus bandwidth, as nccl-tests defines it"),
+          "[GB/s]", bus_bandwidth,
           {"algorithm bandwidth times 2 (n - 1) / n for all_reduce of n ranks, (n - 1) / n for "
            "all_gather and reduce_scatter, 1 for broadcast"})};
 }

@@ -53,9 +53,8 @@ std::string training_set(const StudyOptions& options) {
 }
 
 Words command_of(const Point& point, const StudyOptions& options) {
-  Words command = train_command(
-      "--model", point.model, "--data", training_set(options), "--repeat", point.repeat,
-      "--batch-size", point.batch, "--opt", "adam", "--lr", "0.001", "--epochs", 2,
+  Words command = train_command("--model", point.model, "--data", training_set(options), "--repeat",
+      point.repeat, "--batch-size", point.batch, "--opt", "adam", "--lr", "0.001", "--epochs", 2,
       // Once, after both epochs: an evaluation between them would leave a snapshot of the best
       // epoch to be written while the second is timed.
       "--val-interval", is_tested(point) ? "0" : "never", "--snapshot-interval", "never",
@@ -103,14 +102,9 @@ std::vector<Point> grid(bool full) {
 
 StudyCell cell_of(const Point& point, const StudyOptions& options) {
   const int cores = cores_a_place(options.cores);
-  return {
-      .id = id_of(point),
-      .settings =
-          {{"model", point.model},
-           {"repeat", concat(point.repeat)},
-           {"batch", concat(point.batch)},
-           {"places", concat(point.places)},
-           {"way", point.way}},
+  return {.id = id_of(point),
+      .settings = {{"model", point.model}, {"repeat", concat(point.repeat)},
+          {"batch", concat(point.batch)}, {"places", concat(point.places)}, {"way", point.way}},
       .command = command_of(point, options),
       .places = point.places,
       // Each place has the same number of cores: one place must not have those of four.
@@ -130,18 +124,13 @@ SampleValues values_of(const std::filesystem::path& run, std::int64_t images) {
   const double share = std::min(1.0, samples / static_cast<double>(images));
   const double second_seconds = *second.train_seconds / share;
   const double starting = *first.train_seconds - *second.train_seconds;
-  return {
-      {"epoch_share", share},
-      {kFirstEpoch, second_seconds + starting},
-      {kSecondEpoch, second_seconds},
-      {"samples_per_s", samples / *second.train_seconds},
-      {"train_loss", or_nan(second.train_loss)},
-      {"test_accuracy", or_nan(facts.test.top1)}};
+  return {{"epoch_share", share}, {kFirstEpoch, second_seconds + starting},
+      {kSecondEpoch, second_seconds}, {"samples_per_s", samples / *second.train_seconds},
+      {"train_loss", or_nan(second.train_loss)}, {"test_accuracy", or_nan(facts.test.top1)}};
 }
 
 Study make_study(const StudyOptions& options) {
-  return StudyOf<Point>{
-      .name = "data-parallel",
+  return StudyOf<Point>{.name = "data-parallel",
       .title = "Data parallel: MNIST's two nets over places",
       .question =
           "Does a second, a fourth place make an epoch shorter, and which way of spreading it is "
@@ -168,12 +157,12 @@ void prepare(const StudyOptions& options, const std::filesystem::path&) {
 const PublishedEpochs* find_published(const std::string& model, int repeat, int batch, int places) {
   // Rounded to a millisecond. The study's notebook names the model of a line by the order of its
   // loop: small before large.
-  static const std::vector<PublishedEpochs> kEpochs{
-      {kSmall, 1, 128, 1, 9.390, 9.452},   {kLarge, 1, 128, 1, 26.721, 26.691},
-      {kSmall, 1, 256, 1, 8.530, 8.714},   {kLarge, 1, 256, 1, 24.031, 23.861},
-      {kSmall, 1, 512, 1, 8.180, 8.380},   {kLarge, 1, 512, 1, 23.048, 22.975},
-      {kSmall, 4, 128, 1, 37.702, 37.855}, {kSmall, 1, 128, 2, 10.923, 8.288},
-      {kLarge, 1, 128, 2, 20.003, 19.970}, {kSmall, 1, 256, 2, 7.675, {}}};
+  static const std::vector<PublishedEpochs> kEpochs{{kSmall, 1, 128, 1, 9.390, 9.452},
+      {kLarge, 1, 128, 1, 26.721, 26.691}, {kSmall, 1, 256, 1, 8.530, 8.714},
+      {kLarge, 1, 256, 1, 24.031, 23.861}, {kSmall, 1, 512, 1, 8.180, 8.380},
+      {kLarge, 1, 512, 1, 23.048, 22.975}, {kSmall, 4, 128, 1, 37.702, 37.855},
+      {kSmall, 1, 128, 2, 10.923, 8.288}, {kLarge, 1, 128, 2, 20.003, 19.970},
+      {kSmall, 1, 256, 2, 7.675, {}}};
   return first_where(kEpochs, [&](const PublishedEpochs& each) {
     return each.model == model && each.repeat == repeat && each.batch == batch &&
            each.places == places;
@@ -193,8 +182,7 @@ std::optional<Estimate> speed_up(const Cells& cells, const Cell& cell) {
 }
 
 std::optional<Estimate> dp_over_ddp(const Cells& cells, const Cell& cell) {
-  return ratio_of(
-      sibling(cells, cell, cell.places, "dp"), sibling(cells, cell, cell.places, "ddp"),
+  return ratio_of(sibling(cells, cell, cell.places, "dp"), sibling(cells, cell, cell.places, "ddp"),
       kSecondEpoch);
 }
 

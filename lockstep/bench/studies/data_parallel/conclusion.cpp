@@ -28,8 +28,7 @@ int most_fair_places(const Cells& cells, const std::string& model) {
 }
 
 // The verdict on the cells of a way; with `dp_over_ddp` on the choice between both.
-Verdict verdict_of(
-    const Cells& cells, const std::string& model, const std::string& way,
+Verdict verdict_of(const Cells& cells, const std::string& model, const std::string& way,
     std::optional<Estimate> (*ratio)(const Cells&, const Cell&)) {
   const int places = most_fair_places(cells, model);
   return verdict_of_fair(cells, [&](const Cell& cell) {
@@ -66,16 +65,14 @@ std::string answer_of(const Cells& cells, const std::string& model) {
   if (places == 1) {
     return model + ": no cell with several places has a number and cores of its own.";
   }
-  return concat(
-      model, " on ", places, " places: ", paid_text(cells, model, "ddp"), "; ",
+  return concat(model, " on ", places, " places: ", paid_text(cells, model, "ddp"), "; ",
       paid_text(cells, model, "dp"), advice(verdict_of(cells, model, "dp", dp_over_ddp)), ".");
 }
 
 std::string about_choice(const Cells& cells, const std::string& model) {
   const Verdict choice = verdict_of(cells, model, "dp", dp_over_ddp);
   if (choice.ratios.empty()) return "";
-  return concat(
-      model, ": an epoch of dp took ", range_text(choice.ratios),
+  return concat(model, ": an epoch of dp took ", range_text(choice.ratios),
       " times as long as one of ddp; a significant difference in ", choice.above + choice.below,
       " of ", choice.ratios.size(), choice.ratios.size() == 1 ? " cell." : " cells.");
 }
@@ -97,9 +94,8 @@ std::string about_published(const Cells& cells) {
   for (const Cell& cell : cells) {
     const auto published = published_speed_up(cell);
     if (!published) continue;
-    list.push_back(concat(
-        ratio_text(*published), " (", cell.model, ", ", cell.places, " GPUs, batch ", cell.batch,
-        ")"));
+    list.push_back(concat(ratio_text(*published), " (", cell.model, ", ", cell.places,
+        " GPUs, batch ", cell.batch, ")"));
   }
   return list.empty() ? "" : concat("Published speed-ups of dp on Tesla K80s: ", joined(list), ".");
 }
@@ -114,9 +110,8 @@ page::Conclusion conclusion(const Cells& cells) {
     remarks.push_back(about_choice(cells, model));
   }
   const auto faster = [&](const Cell& cell) { return speed_up(cells, cell); };
-  for (const auto& remark :
-       {verdict_of_fair(cells, faster).explained(), about_places(cells), about_extrapolation(cells),
-        about_missing(results_of(cells)), about_published(cells)}) {
+  for (const auto& remark : {verdict_of_fair(cells, faster).explained(), about_places(cells),
+           about_extrapolation(cells), about_missing(results_of(cells)), about_published(cells)}) {
     remarks.push_back(remark);
   }
   return {.answer = in_one(answers), .remarks = said(remarks)};

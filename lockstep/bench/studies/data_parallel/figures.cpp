@@ -26,8 +26,7 @@ struct Panel {
   }
 
   Figure figure(const std::string& what, const std::string& title, const std::string& y) const {
-    return {
-        .id = concat("data-parallel-", what, "-", model, "-r", repeat),
+    return {.id = concat("data-parallel-", what, "-", model, "-r", repeat),
         .title = concat(model, repeat == 1 ? "" : concat(", set x ", repeat), ": ", title),
         .x = {.label = "places"},
         .y = {.label = y}};
@@ -36,8 +35,7 @@ struct Panel {
   // What a reader must know who sees nothing but the picture.
   std::string note(const std::string& beginning = "") const {
     const int over = least_oversubscribed(cells, &Cell::places);
-    return concat(
-        beginning, medians_note(most_rounds(cells, kSecondEpoch)),
+    return concat(beginning, medians_note(most_rounds(cells, kSecondEpoch)),
         over == 0 ? "" : concat(" From ", over, " places on oversubscribed."),
         extrapolated_text(least_epoch_share(cells)));
   }
@@ -62,9 +60,8 @@ std::string series_name(const std::string& what, int batch) {
 // A line needs two points.
 void add_published(Figure& figure, const Panel& panel, bool second) {
   for (const int batch : panel.batches()) {
-    const auto series = series_of(
-        series_name("published", batch), Style::kDashed, std::vector{1, 2, 4},
-        [&](int places) -> std::optional<plot::Point> {
+    const auto series = series_of(series_name("published", batch), Style::kDashed,
+        std::vector{1, 2, 4}, [&](int places) -> std::optional<plot::Point> {
           const auto* found = find_published(panel.model, panel.repeat, batch, places);
           if (found == nullptr) return std::nullopt;
           return point_of(places, second ? found->second_seconds : found->first_seconds);
@@ -101,9 +98,8 @@ Figure speed_up_figure(const Panel& panel) {
     for (const std::string way : kWays) {
       const auto shown = select(
           panel.cells, [&](const Cell& cell) { return cell.batch == batch && cell.way == way; });
-      auto series = series_of(series_name(way, batch), Style::kLine, shown, [&](const Cell* cell) {
-        return point_of(cell->places, speed_up(panel.cells, *cell));
-      });
+      auto series = series_of(series_name(way, batch), Style::kLine, shown,
+          [&](const Cell* cell) { return point_of(cell->places, speed_up(panel.cells, *cell)); });
       if (!series.points.empty()) series.points.insert(series.points.begin(), plot::Point{1, 1});
       add_if_any(figure, series);
     }
@@ -113,10 +109,8 @@ Figure speed_up_figure(const Panel& panel) {
     const auto published = published_speed_up(cell);
     most = std::max(most, static_cast<double>(cell.places));
     if (!published) continue;
-    figure.series.push_back(
-        {series_name("published", cell.batch),
-         {{1, 1}, {static_cast<double>(cell.places), *published}},
-         Style::kDashed});
+    figure.series.push_back({series_name("published", cell.batch),
+        {{1, 1}, {static_cast<double>(cell.places), *published}}, Style::kDashed});
   }
   if (most > 1)
     figure.series.push_back({"as many as places", {{1, 1}, {most, most}}, Style::kDashed});

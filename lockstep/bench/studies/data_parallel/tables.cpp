@@ -40,15 +40,14 @@ page::Table epoch_table(const Cells& cells) {
       .number("published first", [](const Cell& cell) { return published(cell, false); })
       .number("published second", [](const Cell& cell) { return published(cell, true); })
       .name("note", note_of)
-      .notes(
-          {"batch is that of each place; medians over the rounds, intervals as explained in the "
-           "conclusion",
-           oversubscribed_note(any_oversubscribed(cells)),
-           least_epoch_share(cells) < 1 ? "extrapolated: epochs were cut to that part; the second "
-                                          "epoch follows its rate, the first also has what its "
-                                          "start took longer"
-                                        : "",
-           std::string("interval: of the second epoch; published: ") + kPublishedWith})
+      .notes({"batch is that of each place; medians over the rounds, intervals as explained in the "
+              "conclusion",
+          oversubscribed_note(any_oversubscribed(cells)),
+          least_epoch_share(cells) < 1 ? "extrapolated: epochs were cut to that part; the second "
+                                         "epoch follows its rate, the first also has what its "
+                                         "start took longer"
+                                       : "",
+          std::string("interval: of the second epoch; published: ") + kPublishedWith})
       .notes(whole_reasons(results_of(cells)))
       .of(cells);
 }

@@ -19,8 +19,7 @@ std::string times_text(const Estimate& ratio) {
 std::string paid(const Cells& cells, const Cell* cell) {
   const auto faster = cell == nullptr ? std::nullopt : speed_up(cells, *cell);
   if (!faster) return "";
-  return concat(
-      cell->name(), ", started by ", cell->launcher(), ", were ", times_text(*faster),
+  return concat(cell->name(), ", started by ", cell->launcher(), ", were ", times_text(*faster),
       " as fast as one place: ", verdict_on(*faster, "faster", "slower"), ".");
 }
 
@@ -28,8 +27,7 @@ std::string about_launchers(const Cells& cells) {
   const auto ratio =
       ratio_of(fair_cell(cells, 1, 2, "torchrun"), fair_cell(cells, 1, 2, "run"), kRunSeconds);
   if (!ratio) return "";
-  return concat(
-      "The training took ", times_text(*ratio),
+  return concat("The training took ", times_text(*ratio),
       " as long under torchrun as under lockstep run: ", verdict_on(*ratio, "longer", "shorter"),
       "; the table of epochs has the overhead of starting.");
 }
@@ -38,8 +36,7 @@ std::string about_network(const Cells& cells) {
   const auto ratio =
       ratio_of(fair_cell(cells, 2, 2, "hosts"), fair_cell(cells, 1, 2, "run"), kRunSeconds);
   if (!ratio) return "";
-  return concat(
-      "The same two places took ", times_text(*ratio),
+  return concat("The same two places took ", times_text(*ratio),
       " as long on two nodes as on one: ", verdict_on(*ratio, "longer", "shorter"), ".");
 }
 
@@ -53,8 +50,7 @@ std::string about_four(const Cells& cells) {
   const char* advice = above_one(ratio)   ? ": stay on one node."
                        : below_one(ratio) ? ": the second node pays."
                                           : ".";
-  return concat(
-      "Four places on two nodes took ", times_text(*ratio), " as long as two on one, ",
+  return concat("Four places on two nodes took ", times_text(*ratio), " as long as two on one, ",
       verdict_on(*ratio, "longer", "shorter"), advice);
 }
 
@@ -68,9 +64,9 @@ std::string about_share(const Cells& cells) {
 std::string about_the_study() {
   constexpr double kRate = 1e9;
   const double one = *published_seconds(1, 1, "train"), bytes = seconds_on_link(4, kRate);
-  return concat(
-      "The study's four GPUs on two nodes took ", seconds_text(*published_seconds(2, 4, "hosts")),
-      " s where one took ", seconds_text(one), " s. Gradients alone take ", seconds_text(bytes),
+  return concat("The study's four GPUs on two nodes took ",
+      seconds_text(*published_seconds(2, 4, "hosts")), " s where one took ", seconds_text(one),
+      " s. Gradients alone take ", seconds_text(bytes),
       " s at 1 Gbit/s, and a quarter of the computing ", seconds_text(one / 4),
       " s: a network of that rate would explain it. A larger set would change nothing: computing "
       "and bytes both grow with it.");
@@ -82,13 +78,12 @@ page::Conclusion conclusion(const Cells& cells) {
   const std::string answer = in_one(
       {paid(cells, fair_cell(cells, 1, 2, "run")), paid(cells, fair_cell(cells, 2, 2, "hosts"))});
   const auto faster = [&](const Cell& cell) { return speed_up(cells, cell); };
-  return {
-      .answer = answer.empty() ? "No cell with several places has a number and cores of its own."
-                               : answer,
-      .remarks = said(
-          {about_launchers(cells), about_network(cells), about_four(cells),
-           verdict_of_fair(cells, faster).explained(), about_share(cells),
-           about_missing(results_of(cells)), about_the_study()})};
+  return {.answer = answer.empty()
+                        ? "No cell with several places has a number and cores of its own."
+                        : answer,
+      .remarks = said({about_launchers(cells), about_network(cells), about_four(cells),
+          verdict_of_fair(cells, faster).explained(), about_share(cells),
+          about_missing(results_of(cells)), about_the_study()})};
 }
 
 }  // namespace lockstep::bench::ddp_scaling

@@ -24,11 +24,10 @@ constexpr double kFullLimit = 48.0 * 60 * 60;  // ten epochs at 224 pixels on on
 
 // The study's own settings. One evaluation, at the end: it is no part of the times.
 Words training(const Point& point, const StudyOptions& options) {
-  Words words = train_command(
-      "--model", "resnet18", "--data", training_set(options), "--augment", "timm", "--image-size",
-      point.pixels, "--batch-size", kStudyBatch, "--opt", "adam", "--lr", "0.001", "--sched",
-      "cosine", "--epochs", options.full ? kStudyEpochs : 2, "--val-interval", 0,
-      "--snapshot-interval", "never", "--progress", "none");
+  Words words = train_command("--model", "resnet18", "--data", training_set(options), "--augment",
+      "timm", "--image-size", point.pixels, "--batch-size", kStudyBatch, "--opt", "adam", "--lr",
+      "0.001", "--sched", "cosine", "--epochs", options.full ? kStudyEpochs : 2, "--val-interval",
+      0, "--snapshot-interval", "never", "--progress", "none");
   if (!options.full) add_words(words, words_of("--limit-train-batches", kQuickSteps));
   return words;
 }
@@ -103,11 +102,8 @@ TrainedEpochs epochs_of(const SummaryFacts& facts, const std::string& file) {
 }  // namespace
 
 std::vector<Point> grid(const StudyOptions& options) {
-  std::vector<Point> points{
-      {},
-      {.places = 2, .started_by = "run"},
-      {.places = 2, .started_by = "torchrun"},
-      {.nodes = 2, .places = 2, .started_by = "hosts"},
+  std::vector<Point> points{{}, {.places = 2, .started_by = "run"},
+      {.places = 2, .started_by = "torchrun"}, {.nodes = 2, .places = 2, .started_by = "hosts"},
       {.nodes = 2, .places = 4, .started_by = "hosts"}};
   for (Point& point : points) {
     if (point.nodes > 1) point.link = options.nodes.empty() ? kLinkRate : "real";
@@ -125,14 +121,9 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   // Places on other machines take nothing of this one.
   const int here = point.link == "real" ? point.places / point.nodes : point.places;
   const bool once = !options.full && options.rounds == 0 && oversubscribed(here, options.cores);
-  return {
-      .id = id_of(point, options.full),
-      .settings =
-          {{"nodes", concat(point.nodes)},
-           {"places", concat(point.places)},
-           {"started by", point.started_by},
-           {"link", point.link},
-           {"pixels", concat(point.pixels)}},
+  return {.id = id_of(point, options.full),
+      .settings = {{"nodes", concat(point.nodes)}, {"places", concat(point.places)},
+          {"started by", point.started_by}, {"link", point.link}, {"pixels", concat(point.pixels)}},
       .command = words_of(starting(point, options), training(point, options)),
       .program = point.started_by == "torchrun" ? "torchrun" : "",
       .places = here,
@@ -149,19 +140,14 @@ SampleValues values_of(const fs::path& run) {
   const double share = std::min(1.0, trained.images / kStudyImages);
   const double later = trained.later / share;
   const double first = later + trained.first - trained.later;
-  return {
-      {kRunSeconds, first + (kStudyEpochs - 1) * later},
-      {"first_epoch_seconds", first},
-      {kLaterEpoch, later},
-      {"epoch_share", share},
-      {"trained_seconds", trained.all},
+  return {{kRunSeconds, first + (kStudyEpochs - 1) * later}, {"first_epoch_seconds", first},
+      {kLaterEpoch, later}, {"epoch_share", share}, {"trained_seconds", trained.all},
       {"samples_per_s", trained.images / trained.later},
       {"train_loss", or_nan(facts.epochs.rbegin()->second.train_loss)}};
 }
 
 Study make_study(const StudyOptions& options) {
-  return StudyOf<Point>{
-      .name = "ddp-scaling",
+  return StudyOf<Point>{.name = "ddp-scaling",
       .title = "DDP over places and nodes: ResNet18 on CIFAR-100",
       .question =
           "How much shorter does DistributedDataParallel make a training on two places of one "
@@ -181,8 +167,7 @@ Study make_study(const StudyOptions& options) {
 void prepare(const StudyOptions& options, const fs::path& output) {
   const std::string data = training_set(options);
   const std::string folder = data.substr(std::min(data.find(':'), data.size() - 1) + 1);
-  check(
-      data.find(':') != std::string::npos && !folder.empty(),
+  check(data.find(':') != std::string::npos && !folder.empty(),
       "bench: --data cifar100 needs the folder that holds the set, as cifar100:DIR");
   if (options.data_of({"cifar100"}, "").empty()) {
     return draw_set(output / "data" / "cifar100", options.full);

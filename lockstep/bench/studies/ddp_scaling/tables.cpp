@@ -23,11 +23,8 @@ struct PublishedTime {
 
 // The study "Pytorch-DDP-Analysis" (Js2Hou), section Results. Its older launcher,
 // torch.distributed.launch, stands beside ours.
-constexpr PublishedTime kPublished[] = {
-    {1, 1, "train", 555.0834},
-    {1, 2, "run", 301.9986},
-    {1, 2, "torchrun", 324.2550},
-    {2, 4, "hosts", 549.2544}};
+constexpr PublishedTime kPublished[] = {{1, 1, "train", 555.0834}, {1, 2, "run", 301.9986},
+    {1, 2, "torchrun", 324.2550}, {2, 4, "hosts", 549.2544}};
 
 std::optional<Estimate> run_seconds(const Cell& cell) { return cell.estimate(kRunSeconds); }
 
@@ -70,41 +67,36 @@ std::string note_of(const Cell& cell) {
 std::string note_with_gaps(const Cells& cells, const Cell& cell) {
   const bool several = cell.places > 1, real = cell.link == "real";
   const auto run = run_seconds(cell);
-  return noted(
-      {note_of(cell), published(cell) ? "" : "not in the study",
-       several ? "" : "the baseline of the others",
-       real ? "link's rate not known: no prediction" : "",
-       several && !real && !predicted_seconds(cells, cell) ? "one place has no number" : "",
-       run && run->count < 2 ? "one round: no interval" : ""});
+  return noted({note_of(cell), published(cell) ? "" : "not in the study",
+      several ? "" : "the baseline of the others",
+      real ? "link's rate not known: no prediction" : "",
+      several && !real && !predicted_seconds(cells, cell) ? "one place has no number" : "",
+      run && run->count < 2 ? "one round: no interval" : ""});
 }
 
 std::string link_note(const Cells& cells) {
   const Cell* made =
       first_where(cells, [](const Cell& each) { return each.nodes > 1 && each.link != "real"; });
   if (made == nullptr) return "nodes: the real hosts that were named";
-  return concat(
-      "nodes: hosts made within this machine, each with a link of ", made->link,
+  return concat("nodes: hosts made within this machine, each with a link of ", made->link,
       " each way; the study does not say what its network was");
 }
 
 std::vector<std::string> notes_of(const Cells& cells) {
   const int pixels = cells.front().pixels;
-  return {
-      concat("published: ", kPublishedWith),
+  return {concat("published: ", kPublishedWith),
       "published beside lockstep run: PyTorch's older launcher, torch.distributed.launch",
       "predicted: one place's time here / places; with several nodes also the gradients of all "
       "steps over the link, 2 (n - 1) / n x 44.9 MB a step for n places, hidden behind nothing: "
       "DDP hides a part behind the backward pass, so it can be faster",
-      link_note(cells),
-      oversubscribed_note(any_oversubscribed(cells)),
+      link_note(cells), oversubscribed_note(any_oversubscribed(cells)),
       any_oversubscribed(cells) ? "the prediction does not hold for oversubscribed cells" : "",
       least_epoch_share(cells) < 1
           ? "extrapolated: two epochs cut to that part; ten whole ones follow the second one's "
             "rate, and the first's longer start"
           : "",
       pixels < kStudyPixels
-          ? concat(
-                "images of ", pixels, " x ", pixels, " pixels in place of the study's ",
+          ? concat("images of ", pixels, " x ", pixels, " pixels in place of the study's ",
                 kStudyPixels, ": less computing for the same gradients, so a network weighs more")
           : ""};
 }
@@ -123,8 +115,7 @@ std::string category_of(const Cell& cell) {
 
 // What a reader must know who sees nothing but the picture.
 std::string picture_note(const Cells& cells, const std::string& beginning) {
-  return concat(
-      beginning, medians_note(most_rounds(cells, kRunSeconds)),
+  return concat(beginning, medians_note(most_rounds(cells, kRunSeconds)),
       extrapolated_text(least_epoch_share(cells)));
 }
 
@@ -194,15 +185,14 @@ std::vector<page::Table> tables(const Cells& cells) {
   const auto value = [](const char* name) {
     return [name](const Cell& cell) { return cell.estimate(name); };
   };
-  return {
-      table_of("ddp-scaling-run-times", "Seconds of ten epochs")
-          .number("published [s]", published)
-          .estimate("here [s]", "interval [s]", run_seconds)
-          .number("predicted [s]", predicted)
-          .name("note", note)
-          .notes(notes_of(cells))
-          .notes(whole_reasons(results_of(cells)))
-          .of(cells),
+  return {table_of("ddp-scaling-run-times", "Seconds of ten epochs")
+              .number("published [s]", published)
+              .estimate("here [s]", "interval [s]", run_seconds)
+              .number("predicted [s]", predicted)
+              .name("note", note)
+              .notes(notes_of(cells))
+              .notes(whole_reasons(results_of(cells)))
+              .of(cells),
       table_of("ddp-scaling-speed-up", "How many times as fast as one place")
           .number("published", published_speed_up, ratio_text)
           .estimate("here", "interval", faster, ratio_text)
@@ -230,16 +220,13 @@ std::vector<page::Table> tables(const Cells& cells) {
 
 std::vector<plot::Figure> figures(const Cells& cells) {
   const std::string x = "places, nodes, launcher";
-  return {
-      BarsOf<Cell>(
-          "ddp-scaling-run-times", "Ten epochs of ResNet18 on CIFAR-100", x, "ten epochs [s]",
-          category_of)
-          .bars("here", run_seconds)
-          .bars("predicted", [&](const Cell& cell) { return predicted_seconds(cells, cell); })
-          .of(cells,
-              picture_note(
-                  cells,
-                  "Predicted: one place's time / places, and the gradients over the link. ")),
+  return {BarsOf<Cell>("ddp-scaling-run-times", "Ten epochs of ResNet18 on CIFAR-100", x,
+              "ten epochs [s]", category_of)
+              .bars("here", run_seconds)
+              .bars("predicted", [&](const Cell& cell) { return predicted_seconds(cells, cell); })
+              .of(cells,
+                  picture_note(cells,
+                      "Predicted: one place's time / places, and the gradients over the link. ")),
       BarsOf<Cell>(
           "ddp-scaling-speed-up", "How many times as fast as one place", x, "speed-up", category_of)
           .bars("here", [&](const Cell& cell) { return speed_up(cells, cell); })

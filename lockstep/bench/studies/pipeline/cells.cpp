@@ -41,9 +41,8 @@ Words way_flags(const Point& point) {
 }
 
 Words command_of(const Point& point) {
-  return train_command(
-      "--model", "resnet50", "--data", "mock", "--num-classes", 1000, "--image-size", 128,
-      "--batch-size",
+  return train_command("--model", "resnet50", "--data", "mock", "--num-classes", 1000,
+      "--image-size", 128, "--batch-size",
       // A pipeline divides its batch itself.
       point.way == kMicroBatches ? point.split : point.batch, "--opt", "sgd", "--momentum", 0,
       "--lr", "0.001", "--max-steps", kWarmUpSteps + kRunBatches * point.repeats, "--log-interval",
@@ -116,14 +115,10 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   const int of_both = std::min(options.cores, kPlaces * of_place);
   const bool has_one = of_both == of_place;  // core for two places
   const int cores = std::min(of_both, point.cores_of_places() * of_place);
-  return {
-      .id =
-          concat(point.way, "-b", point.batch, point.chunks() > 1 ? concat("-s", point.split) : ""),
-      .settings =
-          {{"way", point.way},
-           {"batch", concat(point.batch)},
-           {"split", concat(point.split)},
-           {"cores", concat(cores)}},
+  return {.id = concat(
+              point.way, "-b", point.batch, point.chunks() > 1 ? concat("-s", point.split) : ""),
+      .settings = {{"way", point.way}, {"batch", concat(point.batch)},
+          {"split", concat(point.split)}, {"cores", concat(cores)}},
       .command = command_of(point),
       .places = point.is_cut() ? kPlaces : 1,
       .cores = cores,
@@ -144,17 +139,13 @@ SampleValues values_of(const std::filesystem::path& run, int batches) {
   for (const double seconds : runs) mean += seconds / count;
   for (const double seconds : runs) variance += (seconds - mean) * (seconds - mean) / count;
   const auto memory = read_run_summary(run).peak_memory_bytes;
-  return {
-      {kRunSeconds, mean},
-      {kRunVariance, variance},
-      {kRunRepeats, count},
+  return {{kRunSeconds, mean}, {kRunVariance, variance}, {kRunRepeats, count},
       {kPeakMemory,
-       memory ? static_cast<double>(*memory) : std::numeric_limits<double>::quiet_NaN()}};
+          memory ? static_cast<double>(*memory) : std::numeric_limits<double>::quiet_NaN()}};
 }
 
 Study make_study(const StudyOptions& options) {
-  return StudyOf<Point>{
-      .name = "pipeline",
+  return StudyOf<Point>{.name = "pipeline",
       .title = "Pipeline: ResNet50 cut over two places",
       .question =
           "What does it cost to cut a net over two places, and how much of it do a pipeline, its "
@@ -164,7 +155,7 @@ Study make_study(const StudyOptions& options) {
       .grid = grid(options.full),
       .cell = [options](const Point& point) { return cell_of(point, options); },
       .values = [](const Point&,
-                   const std::filesystem::path& run) { return values_of(run, kRunBatches); },
+                    const std::filesystem::path& run) { return values_of(run, kRunBatches); },
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,

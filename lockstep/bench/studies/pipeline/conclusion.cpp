@@ -23,9 +23,8 @@ Pointers fair_pipelines_of_the_study(const Cells& cells) {
 }
 
 const Cell* fastest(const Pointers& cells) {
-  const auto found = std::min_element(cells.begin(), cells.end(), [](const Cell* a, const Cell* b) {
-    return a->median(kRunSeconds) < b->median(kRunSeconds);
-  });
+  const auto found = std::min_element(cells.begin(), cells.end(),
+      [](const Cell* a, const Cell* b) { return a->median(kRunSeconds) < b->median(kRunSeconds); });
   return found == cells.end() ? nullptr : *found;
 }
 
@@ -35,8 +34,7 @@ std::string about_model_parallel(const Cells& cells) {
   const bool both = mp != nullptr && single != nullptr && mp->is_fair() && single->is_fair();
   const auto ratio = both ? ratio_of(mp, single, kRunSeconds) : std::nullopt;
   if (!ratio) return "Model parallel cannot be compared with a single place.";
-  return concat(
-      "Model parallel, in which one place always waits, takes ", with_interval(*ratio),
+  return concat("Model parallel, in which one place always waits, takes ", with_interval(*ratio),
       " times as long as a single place: ", verdict_on(*ratio, "longer", "shorter"), ".");
 }
 
@@ -45,8 +43,7 @@ std::string about_micro_batches(const Cells& cells) {
   const Cell* best = fastest(fair_pipelines_of_the_study(cells));
   const auto faster = best == nullptr ? std::nullopt : over_micro_batches(cells, *best);
   if (!faster) return "";
-  return concat(
-      "The best of the study's pipelines is ", with_interval(*faster),
+  return concat("The best of the study's pipelines is ", with_interval(*faster),
       " times as fast as a single place that has the same micro-batches of ", best->split, ": ",
       percent_text(faster->median / bound_of(*best).speed_up), " of its bound.");
 }
@@ -57,8 +54,7 @@ std::string about_splits(const Cells& cells) {
   if (best == nullptr) return "The study's pipeline cannot be compared with a single place.";
   const auto faster = over_single(cells, *best);
   const double bound = bound_of(*best).speed_up;
-  return concat(
-      "Pipelined as in the study (", kStudysSchedule, "), the best of ", piped.size(),
+  return concat("Pipelined as in the study (", kStudysSchedule, "), the best of ", piped.size(),
       piped.size() == 1 ? " split size is " : " split sizes is ", best->split, ", ", best->chunks(),
       " micro-batches: ", with_interval(*faster), " times as fast as a single place, ",
       verdict_on(*faster, "faster", "slower"), "; that is ", percent_text(faster->median / bound),
@@ -69,8 +65,7 @@ std::string about_memory(const Cells& cells, const Cell& best, const Cell& gpipe
   const auto ratio = ratio_of(&best, &gpipe, kPeakMemory);
   const auto alone = ratio_of(&best, find_way(cells, kSinglePlace), kPeakMemory);
   if (!ratio || !alone) return "";
-  return concat(
-      best.name(), " takes ", with_interval(*ratio),
+  return concat(best.name(), " takes ", with_interval(*ratio),
       " times the memory of gpipe, both places together ", with_interval(*alone),
       " times that of a single place.");
 }
@@ -82,13 +77,11 @@ std::string about_schedules(const Cells& cells) {
   const Cell* gpipe = find_way(cells, kStudysSchedule, split);
   const Cell* best = fastest(piped);
   if (best == nullptr || piped.size() < 2) return "";
-  const std::string name = concat(
-      "Of ", piped.size(), " schedules at split size ", split, " ", best->name(),
-      " is the fastest");
+  const std::string name = concat("Of ", piped.size(), " schedules at split size ", split, " ",
+      best->name(), " is the fastest");
   const auto ratio = best == gpipe ? std::nullopt : ratio_of(gpipe, best, kRunSeconds);
   if (!ratio) return name + ".";
-  return concat(
-      name, ", ", with_interval(*ratio),
+  return concat(name, ", ", with_interval(*ratio),
       " times as fast as gpipe: ", verdict_on(*ratio, "faster", "slower"), ". ",
       about_memory(cells, *best, *gpipe));
 }
@@ -100,9 +93,8 @@ std::string about_cores_of_both(const Cells& cells) {
   const char* advice = above_one(ratio)   ? ": cut a net for memory, not for time."
                        : below_one(ratio) ? ": the cut pays."
                                           : ".";
-  return concat(
-      "The fastest pipeline of all (", best->name(), ", split size ", best->split, ") takes ",
-      with_interval(*ratio), " times as long as one place with the cores of both, ",
+  return concat("The fastest pipeline of all (", best->name(), ", split size ", best->split,
+      ") takes ", with_interval(*ratio), " times as long as one place with the cores of both, ",
       verdict_on(*ratio, "longer", "shorter"), advice);
 }
 
@@ -118,8 +110,7 @@ std::string about_two_places(const Cells& cells) {
   if (any_oversubscribed(cells)) return about_oversubscribed("Two places");
   const Cell* single = find_way(cells, kSinglePlace);
   const int cores = single == nullptr ? 1 : single->result.cell.cores;
-  return concat(
-      "A place is ", cores, cores == 1 ? " core" : " cores",
+  return concat("A place is ", cores, cores == 1 ? " core" : " cores",
       " here; places of one processor share its caches, its memory and its clock, which two GPUs "
       "do not.");
 }
@@ -127,8 +118,7 @@ std::string about_two_places(const Cells& cells) {
 std::string about_batch(const Cells& cells) {
   const int batch = cells.front().batch;
   if (batch == kStudyBatch) return "";
-  return concat(
-      "The batch is ", batch, ", the study's ", kStudyBatch,
+  return concat("The batch is ", batch, ", the study's ", kStudyBatch,
       ": its micro-batches are larger for the same number of them.");
 }
 
@@ -136,12 +126,10 @@ std::string about_batch(const Cells& cells) {
 
 page::Conclusion conclusion(const Cells& cells) {
   if (cells.empty()) return {.answer = "The study has no cells."};
-  return {
-      .answer = in_one({about_splits(cells), about_cores_of_both(cells)}),
-      .remarks = said(
-          {about_micro_batches(cells), about_model_parallel(cells), about_schedules(cells),
-           how_sure(cells), about_two_places(cells), about_batch(cells),
-           about_missing(results_of(cells))})};
+  return {.answer = in_one({about_splits(cells), about_cores_of_both(cells)}),
+      .remarks = said({about_micro_batches(cells), about_model_parallel(cells),
+          about_schedules(cells), how_sure(cells), about_two_places(cells), about_batch(cells),
+          about_missing(results_of(cells))})};
 }
 
 }  // namespace lockstep::bench::pipeline

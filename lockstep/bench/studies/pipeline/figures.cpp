@@ -22,9 +22,9 @@ std::string run_axis() { return concat("ResNet50, ", kRunBatches, " batches [s]"
 // What a reader must know who sees nothing but the picture.
 std::string cells_note(const Cells& cells, const std::string& bars) {
   const int batch = batch_of(cells);
-  return concat(
-      bars, " Batch ", batch, batch == kStudyBatch ? "" : concat(", the study's is ", kStudyBatch),
-      ".", any_oversubscribed(cells) ? " Oversubscribed: more places than cores." : "");
+  return concat(bars, " Batch ", batch,
+      batch == kStudyBatch ? "" : concat(", the study's is ", kStudyBatch), ".",
+      any_oversubscribed(cells) ? " Oversubscribed: more places than cores." : "");
 }
 
 std::string deviation_note(const Cells& cells) {
@@ -62,14 +62,12 @@ std::vector<const Cell*> over_splits(const Cells& cells, const std::string& way)
 }
 
 Series means_over_splits(const Cells& cells, const std::string& way) {
-  return series_of(
-      way == kMicroBatches ? "single, micro-batches" : way, Style::kLine, over_splits(cells, way),
-      [](const Cell* cell) { return mean_point(cell->split, cell); });
+  return series_of(way == kMicroBatches ? "single, micro-batches" : way, Style::kLine,
+      over_splits(cells, way), [](const Cell* cell) { return mean_point(cell->split, cell); });
 }
 
 Series bound_over_splits(const Cells& cells, const std::string& way) {
-  return series_of(
-      way + ", bubble bound", Style::kDashed, over_splits(cells, way),
+  return series_of(way + ", bubble bound", Style::kDashed, over_splits(cells, way),
       [&](const Cell* cell) { return point_of(cell->split, predicted_seconds(cells, *cell)); });
 }
 
@@ -78,14 +76,12 @@ Series level(const Cells& cells, const char* way, const Series& over) {
   const Cell* cell = find_way(cells, way);
   std::vector<double> ends;
   if (over.points.size() > 1) ends = {over.points.front().x, over.points.back().x};
-  return series_of(cell == nullptr ? way : cell->name(), Style::kLine, ends, [&](double x) {
-    return mean_point(x, cell);
-  });
+  return series_of(cell == nullptr ? way : cell->name(), Style::kLine, ends,
+      [&](double x) { return mean_point(x, cell); });
 }
 
 Figure splits_figure(const char* what, const char* title, const std::string& note) {
-  return {
-      .id = concat("pipeline-", what),
+  return {.id = concat("pipeline-", what),
       .title = title,
       .x = {.label = "pipeline split size [images]"},
       .y = {.label = run_axis()},
@@ -94,13 +90,12 @@ Figure splits_figure(const char* what, const char* title, const std::string& not
 }
 
 Figure tradeoff_figure(const Cells& cells) {
-  Figure figure = splits_figure(
-      "split-size-tradeoff", "Pipelined over the split size",
+  Figure figure = splits_figure("split-size-tradeoff", "Pipelined over the split size",
       deviation_note(cells) + " Without marks: what the bubble allows.");
   const Series piped = means_over_splits(cells, kStudysSchedule);
   for (const Series& series :
-       {piped, bound_over_splits(cells, kStudysSchedule), means_over_splits(cells, kMicroBatches),
-        level(cells, kSinglePlace, piped), level(cells, kModelParallel, piped)}) {
+      {piped, bound_over_splits(cells, kStudysSchedule), means_over_splits(cells, kMicroBatches),
+          level(cells, kSinglePlace, piped), level(cells, kModelParallel, piped)}) {
     add_if_any(figure, series);
   }
   return figure;
@@ -111,18 +106,17 @@ Figure schedules_figure(const Cells& cells) {
   std::vector<const Cell*> shown{find_way(cells, kModelParallel)};
   for (const char* way : kSchedules) shown.push_back(find_way(cells, way, split));
   std::erase(shown, nullptr);
-  return BarsOf<Cell>(
-             "pipeline-schedules",
-             concat("The schedules at split size ", split, ", and their bubble bounds"), "schedule",
-             "times as fast as a single place", &Cell::name)
+  return BarsOf<Cell>("pipeline-schedules",
+      concat("The schedules at split size ", split, ", and their bubble bounds"), "schedule",
+      "times as fast as a single place", &Cell::name)
       .bars("here", [&](const Cell& cell) { return over_single(cells, cell); })
       .bars("bubble bound", [](const Cell& cell) { return std::optional(bound_of(cell).speed_up); })
       .of(shown, cells_note(cells, "Ratios of medians; whiskers are intervals over the rounds."));
 }
 
 Figure schedules_over_splits_figure(const Cells& cells) {
-  Figure figure = splits_figure(
-      "schedules-over-splits", "The schedules over the split size, and their bubble bounds",
+  Figure figure = splits_figure("schedules-over-splits",
+      "The schedules over the split size, and their bubble bounds",
       deviation_note(cells) + " Without marks: what the bubbles allow; 1f1b's is gpipe's.");
   for (const char* way : kSchedules) add_if_any(figure, means_over_splits(cells, way));
   for (const std::string way : kSchedules) {
@@ -135,9 +129,8 @@ Figure memory_figure(const Cells& cells) {
   const int split = split_of(cells);
   const auto shown =
       select(cells, [&](const Cell& cell) { return cell.chunks() == 1 || cell.split == split; });
-  return BarsOf<Cell>(
-             "pipeline-memory", concat("Peak memory, schedules at split size ", split), "way",
-             "peak memory of the process [MiB]", &Cell::name)
+  return BarsOf<Cell>("pipeline-memory", concat("Peak memory, schedules at split size ", split),
+      "way", "peak memory of the process [MiB]", &Cell::name)
       .bars(
           "", [](const Cell& cell) { return cell.estimate(kPeakMemory); }, 1.0 / (1 << 20))
       .of(shown, cells_note(cells, "Medians; whiskers are intervals over the rounds."));
@@ -145,25 +138,23 @@ Figure memory_figure(const Cells& cells) {
 
 bool has_schedules_over_splits(const Cells& cells) {
   return first_where(cells, [&](const Cell& cell) {
-           return cell.way == kSchedules[1] && cell.split != split_of(cells);
-         }) != nullptr;
+    return cell.way == kSchedules[1] && cell.split != split_of(cells);
+  }) != nullptr;
 }
 
 }  // namespace
 
 std::vector<Figure> figures(const Cells& cells) {
-  const std::vector<Bar> unpiped{
-      {"Model Parallel", find_way(cells, kModelParallel)},
+  const std::vector<Bar> unpiped{{"Model Parallel", find_way(cells, kModelParallel)},
       {"Single Place", find_way(cells, kSinglePlace)},
       {"Single, Cores of Both", find_way(cells, kCoresOfBoth)}};
   std::vector<Bar> with_pipeline = unpiped;
   with_pipeline.insert(
       with_pipeline.begin() + 2, {concat("Pipelining Model Parallel (split ", split_of(cells), ")"),
-                                  find_way(cells, kStudysSchedule, split_of(cells))});
+                                     find_way(cells, kStudysSchedule, split_of(cells))});
   std::vector<Figure> all{
       ways_figure(cells, unpiped, "pipeline-mp-vs-rn", "Model parallel against a single place"),
-      ways_figure(
-          cells, with_pipeline, "pipeline-mp-vs-rn-vs-pp",
+      ways_figure(cells, with_pipeline, "pipeline-mp-vs-rn-vs-pp",
           "Model parallel, a single place, and pipelined"),
       tradeoff_figure(cells), schedules_figure(cells)};
   if (has_schedules_over_splits(cells)) all.push_back(schedules_over_splits_figure(cells));

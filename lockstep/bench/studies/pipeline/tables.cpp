@@ -33,10 +33,9 @@ int repeats_of(const Cell& cell) { return mean_of_runs(cell).value_or(MeanOfRuns
 
 std::string time_note(const Cells& cells, const Cell& cell) {
   const bool is_base = cell.way == kSinglePlace;
-  return noted(
-      {cell_note(cell.result, kRunSeconds),
-       is_base && cell.result.reason.empty() ? "predicts the others" : "",
-       !is_base && !predicted_seconds(cells, cell) ? "no single place to predict from" : ""});
+  return noted({cell_note(cell.result, kRunSeconds),
+      is_base && cell.result.reason.empty() ? "predicts the others" : "",
+      !is_base && !predicted_seconds(cells, cell) ? "no single place to predict from" : ""});
 }
 
 // What a `-` in the row means, if it is not that the cell has no number.
@@ -60,8 +59,7 @@ std::string batch_note(const Cells& cells) {
   const int batch = cells.empty() ? kStudyBatch : cells.front().batch;
   const std::string smaller =
       batch == kStudyBatch ? "" : concat("; smaller batch than the study's ", kStudyBatch);
-  return concat(
-      "a run is ", kRunBatches, " batches of ", batch,
+  return concat("a run is ", kRunBatches, " batches of ", batch,
       " images, 128 x 128, ResNet50 of 1000 classes, SGD", smaller,
       "; split: images of a micro-batch");
 }
@@ -83,15 +81,14 @@ page::Table time_table(const Cells& cells) {
           "median [s]", "interval [s]", [](const Cell& cell) { return cell.estimate(kRunSeconds); })
       .number("predicted [s]", [&](const Cell& cell) { return predicted_seconds(cells, cell); })
       .name("note", [&](const Cell& cell) { return time_note(cells, cell); })
-      .notes(
-          {batch_note(cells),
-           "published: the study shows its times only as pictures, and gives no number",
-           "mean and standard deviation as in the study, over all repeats; median and interval "
-           "over "
-           "the rounds (- in one round), a process each, after one step to warm up",
-           "predicted: median of the single place / (places x (1 - idle share of the schedule)); "
-           "with the cores of both: half",
-           oversubscribed_note(any_oversubscribed(cells))})
+      .notes({batch_note(cells),
+          "published: the study shows its times only as pictures, and gives no number",
+          "mean and standard deviation as in the study, over all repeats; median and interval "
+          "over "
+          "the rounds (- in one round), a process each, after one step to warm up",
+          "predicted: median of the single place / (places x (1 - idle share of the schedule)); "
+          "with the cores of both: half",
+          oversubscribed_note(any_oversubscribed(cells))})
       .notes(whole_reasons(results_of(cells)))
       .of(cells);
 }
@@ -120,9 +117,8 @@ page::Table speed_up_table(const Cells& cells) {
       .number(
           "of both's cores", [&](const Cell& cell) { return over_both(cells, cell); }, ratio_text)
       .name("note", [&](const Cell& cell) { return ratio_note(cells, cell); })
-      .notes(
-          {kOneHasHalf, kAboutBubble, kByMicroBatches, kAboutTheCut, "interval: - in one round",
-           oversubscribed_note(any_oversubscribed(cells))})
+      .notes({kOneHasHalf, kAboutBubble, kByMicroBatches, kAboutTheCut, "interval: - in one round",
+          oversubscribed_note(any_oversubscribed(cells))})
       .of(select(cells, [](const Cell& cell) { return cell.way != kSinglePlace; }));
 }
 
@@ -142,12 +138,11 @@ page::Table memory_table(const Cells& cells) {
           ratio_text)
       .number("images kept", images_kept)
       .name("note", note)
-      .notes(
-          {"the most that the run's one process had resident, places together: LibTorch, "
-           "parameters, their gradients, activations",
-           "images kept: most whose activations the schedule keeps, in each place (interleaved: of "
-           "half a stage); interval: - in one round",
-           oversubscribed_note(any_oversubscribed(cells))})
+      .notes({"the most that the run's one process had resident, places together: LibTorch, "
+              "parameters, their gradients, activations",
+          "images kept: most whose activations the schedule keeps, in each place (interleaved: of "
+          "half a stage); interval: - in one round",
+          oversubscribed_note(any_oversubscribed(cells))})
       .of(cells);
 }
 

@@ -18,8 +18,7 @@ constexpr double kHour = 3600;
 // What a reader must know who sees nothing but the picture.
 std::string picture_note(const Cells& cells, const std::string& whiskers = "") {
   const int rounds = most_rounds(cells, "steps"), over = least_oversubscribed(cells, &Cell::nodes);
-  return concat(
-      "Medians of up to ", rounds, rounds == 1 ? " round." : " rounds.",
+  return concat("Medians of up to ", rounds, rounds == 1 ? " round." : " rounds.",
       over == 0 ? "" : concat(" From ", over, " nodes on oversubscribed."), whiskers);
 }
 
@@ -28,13 +27,11 @@ std::optional<plot::Point> marked(std::optional<plot::Point> point, const Cell& 
   return point;
 }
 
-Figure loss_figure(
-    const Cells& cells, const std::string& what, const std::string& title, const std::string& label,
-    std::string (*name)(int)) {
+Figure loss_figure(const Cells& cells, const std::string& what, const std::string& title,
+    const std::string& label, std::string (*name)(int)) {
   const double budget = cells.empty() ? 1 : cells.front().budget_seconds;
   const bool in_minutes = budget >= 10 * kMinute;
-  Figure figure{
-      .id = "scale-out-" + what,
+  Figure figure{.id = "scale-out-" + what,
       .title = title,
       .x = {.label = concat("training time [", in_minutes ? "min" : "s", "]")},
       .y = {.label = label},
@@ -42,34 +39,30 @@ Figure loss_figure(
       .note = picture_note(cells)};
   for (const Cell& cell : cells) {
     add_if_any(figure, series_of(cell.name(), Style::kLine, curve_percents(), [&](int percent) {
-                 const double time =
-                     cell.budget_seconds * percent / 100 / (in_minutes ? kMinute : 1);
-                 return marked(point_of(time, cell.median(name(percent))), cell);
-               }));
+      const double time = cell.budget_seconds * percent / 100 / (in_minutes ? kMinute : 1);
+      return marked(point_of(time, cell.median(name(percent))), cell);
+    }));
   }
   return figure;
 }
 
 Figure efficiency_figure(const Cells& cells) {
-  Figure figure{
-      .id = "scale-out-efficiency",
+  Figure figure{.id = "scale-out-efficiency",
       .title = "Scaling efficiency over nodes",
       .x = {.label = "nodes"},
       .y = {.label = "efficiency"},
       .series = {},
-      .note = picture_note(
-          cells,
+      .note = picture_note(cells,
           " Whiskers are intervals. Predicted: computing and sending, one after the other. "
           "Published: AWS g4dn.2xlarge nodes.")};
   const auto unharmed = select(cells, [](const Cell& cell) { return !cell.killed; });
   add_if_any(figure, series_of("here", Style::kLine, unharmed, [&](const Cell* cell) {
-               if (cell->nodes > 1)
-                 return marked(point_of(cell->nodes, efficiency(cells, *cell)), *cell);
-               return cell->median(kEpochSeconds) ? std::optional(plot::Point{1, 1}) : std::nullopt;
-             }));
+    if (cell->nodes > 1) return marked(point_of(cell->nodes, efficiency(cells, *cell)), *cell);
+    return cell->median(kEpochSeconds) ? std::optional(plot::Point{1, 1}) : std::nullopt;
+  }));
   add_if_any(figure, series_of("predicted", Style::kDashed, unharmed, [&](const Cell* cell) {
-               return point_of(cell->nodes, predicted_efficiency(cells, *cell));
-             }));
+    return point_of(cell->nodes, predicted_efficiency(cells, *cell));
+  }));
   figure.series.push_back(
       series_of("published", Style::kDashed, published_nodes(), [](const PublishedNodes& each) {
         return point_of(each.nodes, std::optional(each.efficiency));
@@ -79,17 +72,15 @@ Figure efficiency_figure(const Cells& cells) {
 
 // Of the nodes that have cores of their own; not one node.
 std::vector<const Cell*> fair_cells(const Cells& cells) {
-  return select(cells, [&](const Cell& cell) {
-    return cell.is_fair() && !cell.killed && efficiency(cells, cell);
-  });
+  return select(cells,
+      [&](const Cell& cell) { return cell.is_fair() && !cell.killed && efficiency(cells, cell); });
 }
 
 // `2 nodes: 1.50 (1.48 to 1.52) times as many epochs in the same time as one, more in every round.`
 std::string epochs_text(const Cells& cells, const Cell& cell) {
   const auto epochs = over_one_node(cells, cell, kEpochs);
   if (!epochs) return "";
-  return concat(
-      cell.nodes, " nodes: ", with_interval(*epochs),
+  return concat(cell.nodes, " nodes: ", with_interval(*epochs),
       " times as many epochs in the same time as one, ", verdict_on(*epochs, "more", "fewer"), ".");
 }
 
@@ -98,8 +89,7 @@ std::string loss_text(const Cells& cells, const Cell& cell) {
   if (!loss) return "";
   // It differs in the third digit, where epochs differ in the first.
   const std::string interval = concat(" (", interval_text(*loss, decimals<4>), ")");
-  return concat(
-      cell.nodes, " nodes: the best validation loss was ", decimals<4>(loss->median),
+  return concat(cell.nodes, " nodes: the best validation loss was ", decimals<4>(loss->median),
       loss->count > 1 ? interval : "", " times that of one, ", verdict_on(*loss, "worse", "better"),
       ".");
 }
@@ -109,8 +99,7 @@ std::string efficiency_text(const Cells& cells, const Cell& cell) {
   if (!share) return "";
   const auto predicted = predicted_efficiency(cells, cell);
   const auto* published = find_published(cell.nodes);
-  return concat(
-      cell.nodes, " nodes: the scaling efficiency is ", with_interval(*share),
+  return concat(cell.nodes, " nodes: the scaling efficiency is ", with_interval(*share),
       predicted ? concat(", ", ratio_text(*predicted), " predicted") : "",
       published == nullptr ? "" : concat(", ", ratio_text(published->efficiency), " published"),
       ".");
@@ -147,8 +136,7 @@ std::string without_harm(const Cells& cells, const Cell& killed) {
   const auto with = killed.median(kBestValLoss);
   const auto without = same == nullptr ? std::nullopt : same->median(kBestValLoss);
   if (!with || !without) return "";
-  return concat(
-      ", at a best validation loss of ", decimals<4>(*with), " (", decimals<4>(*without),
+  return concat(", at a best validation loss of ", decimals<4>(*with), " (", decimals<4>(*without),
       " without a death)");
 }
 
@@ -159,9 +147,8 @@ std::string about_death(const Cells& cells) {
   const auto restarts = found->median("restarts"), lost = found->median("lost_seconds");
   const auto after = found->median("killed_after_seconds");
   if (!restarts || !lost || !after) return "";
-  return concat(
-      "A worker of ", found->nodes, " nodes was killed after ", seconds_text(*after), " s of ",
-      budget_text(found->budget_seconds), ": the run continued by itself (", *restarts,
+  return concat("A worker of ", found->nodes, " nodes was killed after ", seconds_text(*after),
+      " s of ", budget_text(found->budget_seconds), ": the run continued by itself (", *restarts,
       *restarts == 1 ? " restart" : " restarts", "), lost ", seconds_text(*lost),
       " s and ended by the same time of training", without_harm(cells, *found), ".");
 }
@@ -230,12 +217,9 @@ std::string budget_text(double seconds) {
 }
 
 std::vector<Figure> figures(const Cells& cells) {
-  return {
-      loss_figure(
-          cells, "train-loss", "Training loss over time, for each number of nodes", "training loss",
-          train_loss_name),
-      loss_figure(
-          cells, "val-loss", "Validation loss over time, for each number of nodes",
+  return {loss_figure(cells, "train-loss", "Training loss over time, for each number of nodes",
+              "training loss", train_loss_name),
+      loss_figure(cells, "val-loss", "Validation loss over time, for each number of nodes",
           "validation loss", val_loss_name),
       efficiency_figure(cells)};
 }
@@ -249,9 +233,8 @@ page::Conclusion conclusion(const Cells& cells) {
     remarks.push_back(efficiency_text(cells, *cell));
     verdict.add(efficiency(cells, *cell));
   }
-  for (const auto& remark :
-       {about_death(cells), verdict.explained(), about_cores(cells),
-        about_missing(results_of(cells))}) {
+  for (const auto& remark : {about_death(cells), verdict.explained(), about_cores(cells),
+           about_missing(results_of(cells))}) {
     remarks.push_back(remark);
   }
   return {.answer = answer_of(cells), .remarks = said(remarks)};

@@ -20,8 +20,7 @@ constexpr double kGigabit = 1e9;
 
 // 1,040 of the 1,156 images of a class are trained on: 650 batches of 32, as the study has them.
 TrainerPlan full_plan() {
-  return {
-      .model = "vgg19",
+  return {.model = "vgg19",
       .set = "images",
       .image_size = 224,
       .batch = 32,
@@ -44,8 +43,7 @@ TrainerPlan full_plan() {
 // This net learns in seconds, and at this rate a batch takes about twice as long to compute as its
 // gradients to send, as with the study's nodes.
 TrainerPlan quick_plan() {
-  return {
-      .model = "mnist-small",
+  return {.model = "mnist-small",
       .set = "mnist",
       .image_size = 28,
       .batch = 32,
@@ -78,21 +76,18 @@ Words hosts_command(const Point& point, const StudyOptions& options, const Train
   if (!has_real_hosts(options) && point.nodes == 1) return {};
   const Words which = has_real_hosts(options)
                           ? words_of("--names", first_names(options, point.nodes))
-                          : words_of(
-                                "--count", point.nodes, "--rate", rate_of(plan), "--cores-a-host",
-                                cores_a_host(options));
+                          : words_of("--count", point.nodes, "--rate", rate_of(plan),
+                                "--cores-a-host", cores_a_host(options));
   const Words kill = words_of("--max-restarts", 3, "--kill", concat("1@", plan.kill_seconds));
   // One rank on each, which goes on counting its attempts when all are started again.
-  return words_of(
-      "hosts", which, point.killed ? kill : Words(), "--", "lockstep", "run", "--nproc-per-node", 1,
-      "--", kThisProgram);
+  return words_of("hosts", which, point.killed ? kill : Words(), "--", "lockstep", "run",
+      "--nproc-per-node", 1, "--", kThisProgram);
 }
 
 Words training(const Point& point, const StudyOptions& options, const TrainerPlan& plan) {
   const std::string data = training_set(options);
   const auto unless = [](bool without, const Words& words) { return without ? Words() : words; };
-  return train_command(
-      "--model", plan.model, "--data", data,
+  return train_command("--model", plan.model, "--data", data,
       unless(options.pretrained.empty(), {"--pretrained", options.pretrained}), "--image-size",
       plan.image_size, unless(has_validation(data), {"--val-split", plan.val_split}), "--parallel",
       point.nodes > 1 ? "ddp" : "serial", "--batch-size", plan.batch, "--opt", "adam", "--lr",
@@ -114,8 +109,7 @@ std::string missing_made_hosts(const Point& point, const TrainerPlan& plan) {
   const double have = static_cast<double>(machine_memory()) / kGigabyte;
   const double need = point.nodes * plan.gigabytes_a_host;
   if (have > 0 && need > have) {
-    return concat(
-        "needs about ", std::llround(need), " GB of memory for ", point.nodes,
+    return concat("needs about ", std::llround(need), " GB of memory for ", point.nodes,
         point.nodes == 1 ? " host" : " hosts", ", and there are ", std::llround(have),
         "; name others by --nodes");
   }
@@ -150,8 +144,7 @@ void draw(const fs::path& folder, const TrainerPlan& plan) {
 
 void check_named(const std::string& data) {
   const auto colon = data.find(':');
-  check(
-      colon != std::string::npos,
+  check(colon != std::string::npos,
       "bench: --data: name the folder that holds the set, as images:DIR, and not only ", data);
   const std::string folder = data.substr(colon + 1);
   if (!fs::is_directory(folder)) throw DataError(concat("bench: --data: no such folder: ", folder));
@@ -184,15 +177,11 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   const int cores = cores_a_host(options);
   StudyCell cell{
       .id = concat(plan.model, "-", plan.budget, "-n", point.nodes, point.killed ? "-killed" : ""),
-      .settings =
-          {{"nodes", concat(point.nodes)},
-           {"killed", point.killed ? "yes" : "no"},
-           {"model", plan.model},
-           {"weights", options.pretrained.empty() ? "fresh" : "pretrained"},
-           {"image_size", concat(plan.image_size)},
-           {"batch", concat(plan.batch)},
-           {"budget_seconds", concat(plan.budget_seconds)},
-           {"network", has_real_hosts(options) ? "real" : rate_of(plan)}},
+      .settings = {{"nodes", concat(point.nodes)}, {"killed", point.killed ? "yes" : "no"},
+          {"model", plan.model}, {"weights", options.pretrained.empty() ? "fresh" : "pretrained"},
+          {"image_size", concat(plan.image_size)}, {"batch", concat(plan.batch)},
+          {"budget_seconds", concat(plan.budget_seconds)},
+          {"network", has_real_hosts(options) ? "real" : rate_of(plan)}},
       .command = words_of(hosts_command(point, options, plan), training(point, options, plan)),
       .places = point.nodes,
       .cores = std::min(options.cores, point.nodes * cores),
@@ -229,8 +218,7 @@ int cores_a_host(const StudyOptions& options) {
 
 Study make_study(const StudyOptions& options) {
   const TrainerPlan& plan = trainer_plan(options.full);
-  return StudyOf<Point>{
-      .name = "scale-out",
+  return StudyOf<Point>{.name = "scale-out",
       .title = "Scale out: the same time of training on more nodes",
       .question =
           "With a fixed time to train, how much further do 2, 4, 8 nodes come than one, and does a "
@@ -243,11 +231,8 @@ Study make_study(const StudyOptions& options) {
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,
-      .sample_columns =
-          {{"steps", "steps"},
-           {"step_seconds", "step [s]"},
-           {kBestValLoss, "best val loss"},
-           {"test_accuracy", "top-1"}}}
+      .sample_columns = {{"steps", "steps"}, {"step_seconds", "step [s]"},
+          {kBestValLoss, "best val loss"}, {"test_accuracy", "top-1"}}}
       .make();
 }
 
@@ -256,8 +241,7 @@ void prepare(const StudyOptions& options, const fs::path& output) {
     throw DataError(concat("bench: --pretrained: no such file: ", options.pretrained));
   }
   const std::string images = options.data_of({"images"}, "");
-  check(
-      options.full || images.empty(),
+  check(options.full || images.empty(),
       "bench: --data: the quick grid of scale-out takes mnist; add --full for ", images);
   const std::string data = training_set(options);
   if (data.find(kBenchFolder) == std::string::npos) return check_named(data);

@@ -73,28 +73,29 @@ double predicted_of_study(const PublishedNodes& published) {
 std::vector<StudyRow> study_rows(const Cells& cells) {
   using Published = PublishedNodes;
   const std::string budget = cells.empty() ? kNone : budget_text(cells.front().budget_seconds);
-  return {
-      {"Learning Rate (e-4)", median_of("learning_rate", decimals<2>, 1e4),
-       [](const Published& all) { return decimals<2>(1e4 * all.learning_rate); }},
+  return {{"Learning Rate (e-4)", median_of("learning_rate", decimals<2>, 1e4),
+              [](const Published& all) { return decimals<2>(1e4 * all.learning_rate); }},
       {"Global Batch Size", median_of("global_batch", decimals<0>),
-       [](const Published& all) { return concat(all.global_batch); }},
+          [](const Published& all) { return concat(all.global_batch); }},
       {"Steps Per Epoch", median_of("steps_an_epoch", decimals<0>),
-       [](const Published& all) { return concat(all.steps_an_epoch); }},
+          [](const Published& all) { return concat(all.steps_an_epoch); }},
       {"Avg Epoch Time (min)", median_of(kEpochSeconds, minutes_text),
-       [](const Published& all) { return decimals<2>(all.epoch_minutes); }},
+          [](const Published& all) { return decimals<2>(all.epoch_minutes); }},
       {concat("Epoch Num @ ", budget), median_of(kEpochs, decimals<1>),
-       [](const Published& all) { return concat(all.epochs); }},
+          [](const Published& all) { return concat(all.epochs); }},
       {"Scaling Efficiency", [&](const Cell& cell) { return efficiency_of(cells, cell); },
-       [](const Published& all) { return ratio_text(all.efficiency); }},
+          [](const Published& all) { return ratio_text(all.efficiency); }},
       {"Scaling Efficiency, predicted",
-       [&](const Cell& cell) { return cell_text(predicted_efficiency(cells, cell), ratio_text); },
-       [](const Published& all) { return ratio_text(predicted_of_study(all)); }},
+          [&](const Cell& cell) {
+            return cell_text(predicted_efficiency(cells, cell), ratio_text);
+          },
+          [](const Published& all) { return ratio_text(predicted_of_study(all)); }},
       {"Best Validation Loss", median_of(kBestValLoss, decimals<4>),
-       [](const Published& all) { return decimals<4>(all.best_val_loss); }},
+          [](const Published& all) { return decimals<4>(all.best_val_loss); }},
       {"Test Loss", median_of("test_loss", decimals<4>),
-       [](const Published& all) { return decimals<4>(all.test_loss); }},
+          [](const Published& all) { return decimals<4>(all.test_loss); }},
       {"Top1 Test Accuracy", median_of("test_accuracy", percent_of),
-       [](const Published& all) { return percent_of(all.test_accuracy); }}};
+          [](const Published& all) { return percent_of(all.test_accuracy); }}};
 }
 
 // Which columns of a row must be read with care.
@@ -122,12 +123,10 @@ std::string data_text(const CellResult& result) {
 std::vector<std::string> study_notes(const Cells& cells) {
   if (cells.empty()) return {};
   const CellResult& first = cells.front().result;
-  return {
-      concat(
-          "here: ", first.setting("model"), " at ", first.setting("image_size"), " pixels with ",
-          first.setting("weights"), " weights on ", data_text(first), ", ",
-          budget_text(cells.front().budget_seconds), " of training, the network ",
-          first.setting("network"), "; medians over the rounds"),
+  return {concat("here: ", first.setting("model"), " at ", first.setting("image_size"),
+              " pixels with ", first.setting("weights"), " weights on ", data_text(first), ", ",
+              budget_text(cells.front().budget_seconds), " of training, the network ",
+              first.setting("network"), "; medians over the rounds"),
       concat("published: ", kPublishedWith),
       "only the efficiency can be compared: net, images and time are others; the published 375 "
       "steps of 2 nodes do not fit 650 / 2",
@@ -172,8 +171,7 @@ page::Table efficiency_table(const Cells& cells) {
   };
   return TableOf<Cell>("scale-out-efficiency", "Scaling efficiency")
       .number("nodes", &Cell::nodes)
-      .estimate(
-          "epoch [s]", "its interval",
+      .estimate("epoch [s]", "its interval",
           [](const Cell& cell) { return cell.estimate(kEpochSeconds); })
       .number("efficiency here", [&](const Cell& cell) { return efficiency_of(cells, cell); })
       .number("its interval", interval)
@@ -211,8 +209,7 @@ page::Table survival_table(const Cells& cells) {
       .number("steps", median_of("steps", decimals<0>))
       .number("best val loss", median_of(kBestValLoss, decimals<4>))
       .number("top-1", median_of("test_accuracy", percent_of))
-      .name(
-          "note",
+      .name("note",
           [](const Cell& cell) {
             return noted({cell.killed ? "" : "nobody was killed", note_of(cell)});
           })

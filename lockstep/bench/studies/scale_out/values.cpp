@@ -85,12 +85,9 @@ double training_seconds(const SummaryFacts& facts) {
 SampleValues summary_values(const SummaryFacts& facts) {
   const auto steps = static_cast<double>(facts.steps.value_or(0));
   const auto ranks = static_cast<double>(facts.world_size.value_or(1));
-  return {
-      {"steps", steps},
-      {"step_seconds", training_seconds(facts) / steps},
+  return {{"steps", steps}, {"step_seconds", training_seconds(facts) / steps},
       {"global_batch", ranks * static_cast<double>(facts.batch_size.value_or(0))},
-      {kBestValLoss, or_nan(facts.best_value)},
-      {"test_loss", or_nan(facts.test.loss)},
+      {kBestValLoss, or_nan(facts.best_value)}, {"test_loss", or_nan(facts.test.loss)},
       {"test_accuracy", or_nan(facts.test.top1)}};
 }
 
@@ -100,9 +97,8 @@ SampleValues summary_values(const SummaryFacts& facts) {
 void add_losses(const Lines& lines, SampleValues& values) {
   const MetricLine& first = lines.front();
   const MetricLine& last = lines.back();
-  const auto next = std::find_if(lines.begin(), lines.end(), [&](const MetricLine& line) {
-    return line.record.restart > first.record.restart;
-  });
+  const auto next = std::find_if(lines.begin(), lines.end(),
+      [&](const MetricLine& line) { return line.record.restart > first.record.restart; });
   if (next == lines.end() || !first.unix_seconds || !last.unix_seconds) return;
   const double killed = std::prev(next)->record.elapsed;
   const double wall = *last.unix_seconds - *first.unix_seconds;

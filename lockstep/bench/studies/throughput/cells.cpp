@@ -81,8 +81,7 @@ std::string memory_lack(const Point& point, std::int64_t memory_bytes) {
       point.batch * (kBytesAnImage * pixels / (kStudyImageSize * kStudyImageSize)) +
       (point.way == "ddp" ? point.places : 1) * kBytesAReplica;
   if (memory_bytes == 0 || needed <= memory_bytes) return "";
-  return concat(
-      "needs about ", gigabytes(needed), " of memory, here are ", gigabytes(memory_bytes),
+  return concat("needs about ", gigabytes(needed), " of memory, here are ", gigabytes(memory_bytes),
       "; use a machine with more, or --quick");
 }
 
@@ -100,8 +99,7 @@ Steps steps_of(const MetricRecord& line, std::int64_t before, const std::string&
   const bool whole = count > 0 && line.step_ms && line.samples_per_s && *line.samples_per_s > 0;
   if (!whole) throw DataError(concat(file, ": has no time of step ", line.step));
   const double milliseconds = static_cast<double>(count) * *line.step_ms;
-  return {
-      .count = count,
+  return {.count = count,
       .seconds = milliseconds / 1000,
       .data_seconds = static_cast<double>(count) * line.data_ms.value_or(0) / 1000,
       .samples = *line.samples_per_s * milliseconds / 1000};
@@ -116,8 +114,7 @@ std::vector<Steps> read_steps(const std::string& file) {
     before = line.record.step;
   }
   if (all.size() < 2) {
-    throw DataError(concat(
-        file, ": has ", all.size(),
+    throw DataError(concat(file, ": has ", all.size(),
         " lines of training; it takes two, because the first is not timed"));
   }
   return all;
@@ -133,23 +130,17 @@ StudyCell cell_of(const Point& point, const StudyOptions& options, std::int64_t 
   const int cores = cores_a_place(options.cores);
   // Half precision that is computed piece by piece takes a third of the quick grid's time.
   const bool once = point.is_half() && !options.full && options.rounds == 0;
-  return {
-      .id = concat(
-          point.way, "-p", point.places, "-b", point.batch, "-", point.image_size, "px-",
-          point.precision, "-s", point.steps),
-      .settings =
-          {{"way", point.way},
-           {"places", concat(point.places)},
-           {"batch", concat(point.batch)},
-           {"precision", point.precision},
-           {"image_size", concat(point.image_size)},
-           {"steps", concat(point.steps)}},
-      .command = train_command(
-          "--model", "resnet50", "--num-classes", 1000, "--data", "mock", "--image-size",
-          point.image_size, "--batch-size", point.batch_a_place(), "--precision", point.precision,
-          "--opt", "sgd", "--lr", "1e-6", "--momentum", "0.9", "--max-steps", point.steps,
-          "--log-interval", point.log_interval, "--val-interval", "never", "--snapshot-interval",
-          "never", "--progress", "none", spreading_flags(point.way, point.places)),
+  return {.id = concat(point.way, "-p", point.places, "-b", point.batch, "-", point.image_size,
+              "px-", point.precision, "-s", point.steps),
+      .settings = {{"way", point.way}, {"places", concat(point.places)},
+          {"batch", concat(point.batch)}, {"precision", point.precision},
+          {"image_size", concat(point.image_size)}, {"steps", concat(point.steps)}},
+      .command = train_command("--model", "resnet50", "--num-classes", 1000, "--data", "mock",
+          "--image-size", point.image_size, "--batch-size", point.batch_a_place(), "--precision",
+          point.precision, "--opt", "sgd", "--lr", "1e-6", "--momentum", "0.9", "--max-steps",
+          point.steps, "--log-interval", point.log_interval, "--val-interval", "never",
+          "--snapshot-interval", "never", "--progress", "none",
+          spreading_flags(point.way, point.places)),
       .places = point.places,
       .cores = std::min(options.cores, point.places * cores),
       .environment = threads(cores),
@@ -167,8 +158,7 @@ SampleValues values_of(const std::filesystem::path& run) {
     timed.samples += lines[i].samples;
   }
   const auto skipped = read_run_summary(run).skipped_steps;
-  return {
-      {kSecondsASample, timed.seconds / timed.samples},
+  return {{kSecondsASample, timed.seconds / timed.samples},
       {"samples_per_s", timed.samples / timed.seconds},
       {"first_step_seconds", lines.front().seconds / static_cast<double>(lines.front().count)},
       {"timed_steps", static_cast<double>(timed.count)},
@@ -177,8 +167,7 @@ SampleValues values_of(const std::filesystem::path& run) {
 }
 
 Study make_study(const StudyOptions& options) {
-  return StudyOf<Point>{
-      .name = "throughput",
+  return StudyOf<Point>{.name = "throughput",
       .title = "Throughput: what a sample of ResNet50 costs",
       .question =
           "Does spreading a batch over places make a sample cheaper, or does it take a larger "
@@ -192,11 +181,8 @@ Study make_study(const StudyOptions& options) {
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,
-      .sample_columns =
-          {{kSecondsASample, "a sample [s]"},
-           {"samples_per_s", "samples/s"},
-           {"first_step_seconds", "first step [s]"},
-           {"data_share", "waited for data"}}}
+      .sample_columns = {{kSecondsASample, "a sample [s]"}, {"samples_per_s", "samples/s"},
+          {"first_step_seconds", "first step [s]"}, {"data_share", "waited for data"}}}
       .make();
 }
 

@@ -68,9 +68,8 @@ std::string about_way(const Ratios& fair, const std::string& way) {
   }
   if (parts.empty())
     return way + ": no cell has a number, beside one place's, and cores of its own.";
-  return concat(
-      way, " on ", places, " places against one place, in seconds a sample: ", joined(parts, "; "),
-      ".");
+  return concat(way, " on ", places,
+      " places against one place, in seconds a sample: ", joined(parts, "; "), ".");
 }
 
 Verdict verdict_of(const Ratios& ratios) {
@@ -127,8 +126,7 @@ std::string cheapest_text(const Cells& cells) {
     least = *seconds;
   }
   if (best == nullptr) return "";
-  return concat(
-      "The least a sample cost: ", milliseconds_text(least), " ms, by ",
+  return concat("The least a sample cost: ", milliseconds_text(least), " ms, by ",
       best->way == "serial" ? "one place" : best->way, " with a batch of ", best->batch,
       best->is_half() ? " in " + best->precision : "", ".");
 }
@@ -137,9 +135,8 @@ std::string cheapest_text(const Cells& cells) {
 std::string about_cuts(const Cells& cells) {
   const Cell& one = cells.front();
   if (one.steps == 5000 && one.batch == 128) return "";
-  return concat(
-      "Smaller than the study's: batches of ", one.batch, " and ", kBatchFactor * one.batch,
-      " instead of 128 and 512, ", one.steps, " steps instead of 5000.");
+  return concat("Smaller than the study's: batches of ", one.batch, " and ",
+      kBatchFactor * one.batch, " instead of 128 and 512, ", one.steps, " steps instead of 5000.");
 }
 
 }  // namespace
@@ -147,18 +144,15 @@ std::string about_cuts(const Cells& cells) {
 std::vector<plot::Figure> figures(const Cells& cells) {
   // Images of another size cost another time: they are in the tables and in the ratios.
   const auto cost =
-      BarsOf<Cell>(
-          "throughput-ms-a-sample", "ResNet50: what a sample of 224 x 224 costs",
+      BarsOf<Cell>("throughput-ms-a-sample", "ResNet50: what a sample of 224 x 224 costs",
           "way, batch of all places", "a sample [ms]", cell_name)
           .bars(
               "here", [](const Cell& cell) { return cell.estimate(kSecondsASample); }, 1000)
           .bars(
               "predicted", [&](const Cell& cell) { return predicted_seconds(cells, cell); }, 1000)
-          .of(select(
-                  cells,
+          .of(select(cells,
                   [&](const Cell& cell) { return one_place(cells, cell.image_size) != nullptr; }),
-              figure_note(
-                  cells,
+              figure_note(cells,
                   "Predicted: one place's time shared by the cores of all, linear scaling."));
   const auto of_way = [](const std::string& way) {
     return [way](const Ratio& ratio) {
@@ -166,20 +160,18 @@ std::vector<plot::Figure> figures(const Cells& cells) {
     };
   };
   auto relative =
-      BarsOf<Ratio>(
-          "throughput-ratios", "How many times as fast a sample is: here, predicted, published",
+      BarsOf<Ratio>("throughput-ratios",
+          "How many times as fast a sample is: here, predicted, published",
           "seconds a sample of the first / of the second", "times as fast", ratio_category)
           .bars("dp here", of_way("dp"))
           .bars("ddp here", of_way("ddp"))
-          .bars(
-              "predicted",
+          .bars("predicted",
               [](const Ratio& ratio) {
                 return ratio.cell->way == "dp" ? ratio.predicted : std::nullopt;
               })
           .bars("published, dp", &Ratio::published)
           .of(ratios(cells),
-              figure_note(
-                  cells,
+              figure_note(cells,
                   "Published: four V100 GPUs, batches of 128 and 512, half precision as float16."));
   std::erase_if(relative.series, [](const auto& series) { return series.points.empty(); });
   return {cost, relative};
@@ -190,12 +182,10 @@ page::Conclusion conclusion(const Cells& cells) {
   const Ratios fair = fair_ratios(cells);
   Ratios halves = fair;
   std::erase_if(halves, [](const Ratio& ratio) { return !ratio.cell->is_half(); });
-  return {
-      .answer = in_one({about_way(fair, "dp"), half_verdict(halves), choice_of_way(cells)}),
-      .remarks = said(
-          {about_way(fair, "ddp"), half_text(halves), cheapest_text(cells),
-           verdict_of(fair).explained(), about_places(cells), about_missing(results_of(cells)),
-           about_cuts(cells), kPublished})};
+  return {.answer = in_one({about_way(fair, "dp"), half_verdict(halves), choice_of_way(cells)}),
+      .remarks = said({about_way(fair, "ddp"), half_text(halves), cheapest_text(cells),
+          verdict_of(fair).explained(), about_places(cells), about_missing(results_of(cells)),
+          about_cuts(cells), kPublished})};
 }
 
 }  // namespace lockstep::bench::throughput

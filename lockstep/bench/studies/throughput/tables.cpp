@@ -41,8 +41,7 @@ Change change_of(const Cell& base, const Cell& cell) {
 }
 
 Ratio ratio_between(const Cell& base, const Cell& cell) {
-  Ratio ratio{
-      .change = change_of(base, cell),
+  Ratio ratio{.change = change_of(base, cell),
       .base = &base,
       .cell = &cell,
       .measured = ratio_of(&base, &cell, kSecondsASample),
@@ -61,7 +60,7 @@ std::string note_of(const Cell& cell) {
   const auto skipped = std::lround(cell.median("skipped_steps").value_or(0));
   return noted(
       {cell_note(cell.result, kSecondsASample), seconds && seconds->count < 2 ? "one round" : "",
-       skipped > 0 ? concat("overflow left out ", skipped, " of ", cell.steps, " steps") : ""});
+          skipped > 0 ? concat("overflow left out ", skipped, " of ", cell.steps, " steps") : ""});
 }
 
 std::string why_not_predicted(const Cells& cells, const Cell& cell) {
@@ -82,9 +81,8 @@ std::string cuts(const Cells& cells) {
   int steps = cells.front().steps, least = steps;
   for (const Cell& cell : cells) least = std::min(least, cell.steps);
   const std::string range = least == steps ? concat(steps) : concat(least, " to ", steps);
-  return concat(
-      "here ", range, " steps, the first not timed, and batches from ", cells.front().batch,
-      " images on; the study's: 5000 steps, 128 and 512 images");
+  return concat("here ", range, " steps, the first not timed, and batches from ",
+      cells.front().batch, " images on; the study's: 5000 steps, 128 and 512 images");
 }
 
 TableOf<Cell>& with_coordinates(TableOf<Cell>& table) {
@@ -107,19 +105,18 @@ page::Table cost_table(const Cells& cells) {
       .number(
           "published [ms]", [&](const Cell& cell) { return published_seconds(cells, cell); },
           milliseconds_text)
-      .name(
-          "note",
+      .name("note",
           [&](const Cell& cell) {
             return noted({note_of(cell), why_not_predicted(cells, cell), why_not_published(cell)});
           })
       .notes(
           {"batch: images a step on all places; medians over the rounds, intervals as explained in "
            "the conclusion",
-           concat(
-               "predicted: one place's time, divided by how many times its cores the cell has: "
-               "linear scaling; for half precision there is no prediction; published: ",
-               kPublishedWith),
-           cuts(cells), oversubscribed_note(any_oversubscribed(cells))})
+              concat(
+                  "predicted: one place's time, divided by how many times its cores the cell has: "
+                  "linear scaling; for half precision there is no prediction; published: ",
+                  kPublishedWith),
+              cuts(cells), oversubscribed_note(any_oversubscribed(cells))})
       .notes(whole_reasons(results_of(cells)))
       .of(cells);
 }
@@ -128,8 +125,8 @@ std::string ratio_note(const Ratio& ratio) {
   const bool measured = ratio.measured.has_value();
   return noted(
       {measured ? note_of(*ratio.cell) : concat("above: ", cell_text(note_of(*ratio.base))),
-       measured ? "" : concat("below: ", cell_text(note_of(*ratio.cell))),
-       ratio.published ? "" : "the study has no ddp", ratio.predicted ? "" : "no prediction"});
+          measured ? "" : concat("below: ", cell_text(note_of(*ratio.cell))),
+          ratio.published ? "" : "the study has no ddp", ratio.predicted ? "" : "no prediction"});
 }
 
 std::string meaning(const Ratio& ratio) {
@@ -175,9 +172,8 @@ page::Table way_table(const Cells& cells) {
 }  // namespace
 
 const Cell* one_place(const Cells& cells, int image_size) {
-  return first_where(cells, [&](const Cell& each) {
-    return each.way == "serial" && each.image_size == image_size;
-  });
+  return first_where(cells,
+      [&](const Cell& each) { return each.way == "serial" && each.image_size == image_size; });
 }
 
 const Cell* other_way(const Cells& cells, const Cell& cell, const std::string& way) {

@@ -73,8 +73,7 @@ AffineMap rotation(ImageSize size, double degrees) {
   return {cosine, sine, cosine * -x + sine * -y + x, -sine, cosine, -sine * -x + cosine * -y + y};
 }
 
-Image transform_affine_by(
-    const AffineKernel& kernel, const ImageView& image, const AffineMap& map,
+Image transform_affine_by(const AffineKernel& kernel, const ImageView& image, const AffineMap& map,
     const AffineOptions& options) {
   check(image.channels == 3, "transform_affine: the image must have 3 channels: ", image.channels);
   static thread_local std::vector<float> memory;

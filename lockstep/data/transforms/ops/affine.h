@@ -62,8 +62,7 @@ const AffineKernel& plain_affine_kernel();
 const AffineKernel& avx2_affine_kernel();
 
 /// Does what transform_affine() does by a kernel of choice.
-Image transform_affine_by(
-    const AffineKernel& kernel, const ImageView& image, const AffineMap& map,
+Image transform_affine_by(const AffineKernel& kernel, const ImageView& image, const AffineMap& map,
     const AffineOptions& options);
 
 }  // namespace lockstep::data

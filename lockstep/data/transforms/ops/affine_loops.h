@@ -44,8 +44,7 @@ struct Place {
 inline Place place_of(const AffineSource& source, double x, double y) {
   const std::int64_t column = floor_of(x - 0.5);
   const std::int64_t row = floor_of(y - 0.5);
-  return {
-      source.origin + row * source.stride + column * kPixelFloats, source.stride,
+  return {source.origin + row * source.stride + column * kPixelFloats, source.stride,
       x - 0.5 - static_cast<double>(column), y - 0.5 - static_cast<double>(row)};
 }
 
@@ -58,9 +57,8 @@ inline Doubles bilinear_along(const float* pixel, double dx) {
 }
 
 inline Doubles bilinear(const Place& place) {
-  return line(
-      bilinear_along(place.pixel, place.dx), bilinear_along(place.pixel + place.stride, place.dx),
-      place.dy);
+  return line(bilinear_along(place.pixel, place.dx),
+      bilinear_along(place.pixel + place.stride, place.dx), place.dy);
 }
 
 inline Doubles curve(Doubles v1, Doubles v2, Doubles v3, Doubles v4, double at) {
@@ -74,23 +72,20 @@ inline Doubles curve(Doubles v1, Doubles v2, Doubles v3, Doubles v4, double at) 
 // translations move along one axis only.
 inline Doubles bicubic_along(const float* pixel, double dx) {
   if (dx == 0) return load(pixel);
-  return curve(
-      load(pixel - kPixelFloats), load(pixel), load(pixel + kPixelFloats),
+  return curve(load(pixel - kPixelFloats), load(pixel), load(pixel + kPixelFloats),
       load(pixel + 2 * kPixelFloats), dx);
 }
 
 inline Doubles bicubic(const Place& place) {
   const Doubles own = bicubic_along(place.pixel, place.dx);
   if (place.dy == 0) return own;
-  return curve(
-      bicubic_along(place.pixel - place.stride, place.dx), own,
+  return curve(bicubic_along(place.pixel - place.stride, place.dx), own,
       bicubic_along(place.pixel + place.stride, place.dx),
       bicubic_along(place.pixel + 2 * place.stride, place.dx), place.dy);
 }
 
 template <Doubles (*interpolate)(const Place&)>
-inline void map_row(
-    const AffineSource& shared_source, const AffineMap& shared_map, std::int64_t y,
+inline void map_row(const AffineSource& shared_source, const AffineMap& shared_map, std::int64_t y,
     std::uint8_t* out) {
   // Copies: `out` could point to the originals, for all that the compiler knows.
   const AffineSource source = shared_source;

@@ -44,8 +44,7 @@ constexpr float kPixel = 5.F / 13;
 
 // Smooths a row between its first and last pixel. The order of the sums is Pillow's: bytes that
 // depend on the last bit of a float come out the same.
-void smooth_row(
-    const std::uint8_t* above, const std::uint8_t* row, const std::uint8_t* below,
+void smooth_row(const std::uint8_t* above, const std::uint8_t* row, const std::uint8_t* below,
     std::int64_t channels, std::int64_t bytes, std::uint8_t* __restrict out) {
   const auto three = [channels](const std::uint8_t* at, float middle) {
     return static_cast<float>(at[-channels]) * kNeighbour + static_cast<float>(at[0]) * middle +

@@ -1,5 +1,4 @@
 #include <cstring>
-
 #include <immintrin.h>
 
 #include "lockstep/data/transforms/ops/affine_loops.h"
@@ -101,8 +100,7 @@ void sum_rows(const RowColumn& rows, const TapView& taps, std::int64_t position)
     const std::uint8_t* at = rows.in + range.start * rows.stride + column;
     Sums sums{};
     for (std::int64_t pair = 0; pair < (range.count + 1) / 2; ++pair, at += 2 * rows.stride) {
-      add_rows(
-          sums, _mm256_cvtepu8_epi16(load(at)), _mm256_cvtepu8_epi16(load(at + rows.stride)),
+      add_rows(sums, _mm256_cvtepu8_epi16(load(at)), _mm256_cvtepu8_epi16(load(at + rows.stride)),
           word(taps.upper[weights + pair]), word(taps.lower[weights + pair]));
     }
     store_bytes(bytes_of(sums), rows.bytes - column, rows.out + column);

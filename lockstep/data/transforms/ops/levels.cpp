@@ -41,9 +41,9 @@ LevelTable identity() {
 }
 
 std::size_t lowest_level(const Histogram& counts) {
-  return static_cast<std::size_t>(
-      std::find_if(counts.begin(), counts.end(), [](auto count) { return count > 0; }) -
-      counts.begin());
+  return static_cast<std::size_t>(std::find_if(counts.begin(), counts.end(), [](auto count) {
+    return count > 0;
+  }) - counts.begin());
 }
 
 std::size_t highest_level(const Histogram& counts) {
@@ -113,15 +113,13 @@ Image posterize(Image image, int bits) {
 }
 
 Image solarize(Image image, int threshold) {
-  return replace_levels(std::move(image), table_of([threshold](int x) {
-                          return clipped(x < threshold ? x : 255 - x);
-                        }));
+  return replace_levels(std::move(image),
+      table_of([threshold](int x) { return clipped(x < threshold ? x : 255 - x); }));
 }
 
 Image solarize_add(Image image, int addition) {
-  return replace_levels(std::move(image), table_of([addition](int x) {
-                          return clipped(x < 128 ? x + addition : x);
-                        }));
+  return replace_levels(std::move(image),
+      table_of([addition](int x) { return clipped(x < 128 ? x + addition : x); }));
 }
 
 Image auto_contrast(Image image) { return with_tables(std::move(image), stretched); }

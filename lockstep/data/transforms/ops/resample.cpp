@@ -36,16 +36,14 @@ struct Job {
 };
 
 ResampleTaps column_taps(const Job& job) {
-  auto taps = resample_taps(
-      {job.image.size.width, job.size.width, job.part.left, job.part.width},
+  auto taps = resample_taps({job.image.size.width, job.size.width, job.part.left, job.part.width},
       job.options.interpolation);
   if (job.options.flip) reverse(taps);
   return taps;
 }
 
 ResampleTaps row_taps(const Job& job) {
-  return resample_taps(
-      {job.image.size.height, job.size.height, job.part.top, job.part.height},
+  return resample_taps({job.image.size.height, job.size.height, job.part.top, job.part.height},
       job.options.interpolation);
 }
 
@@ -74,10 +72,8 @@ void filter_rows(const ResampleKernel& kernel, const Job& job, RowSpan span, Row
     const std::int64_t second = std::min(y + 1, span.end - 1);
     std::copy_n(job.image.row(y), bytes, input.row(0));
     std::copy_n(job.image.row(second), bytes, input.row(1));
-    const RowPair pair{
-        {input.row(0), input.row(1)},
-        {between.row(y - span.first), between.row(y - span.first + 1)},
-        job.image.channels};
+    const RowPair pair{{input.row(0), input.row(1)},
+        {between.row(y - span.first), between.row(y - span.first + 1)}, job.image.channels};
     kernel.filter_rows(pair, taps.view());
   }
 }
@@ -85,8 +81,7 @@ void filter_rows(const ResampleKernel& kernel, const Job& job, RowSpan span, Row
 void copy_rows(const Job& job, RowSpan span, Rows& between) {
   const std::int64_t skipped = job.part.left * job.image.channels;
   for (std::int64_t y = span.first; y < span.end; ++y) {
-    std::copy_n(
-        job.image.row(y) + skipped, job.part.width * job.image.channels,
+    std::copy_n(job.image.row(y) + skipped, job.part.width * job.image.channels,
         between.row(y - span.first));
   }
 }
@@ -111,13 +106,11 @@ Image resized(const ResampleKernel& kernel, const Job& job) {
 }
 
 void check_job(const Job& job) {
-  check(
-      job.image.channels == 1 || job.image.channels == 3,
+  check(job.image.channels == 1 || job.image.channels == 3,
       "resize: the image must have 1 or 3 channels: ", job.image.channels);
-  check(
-      job.part.left >= 0 && job.part.top >= 0 && job.part.width > 0 && job.part.height > 0 &&
-          job.part.width <= job.size.width - job.part.left &&
-          job.part.height <= job.size.height - job.part.top,
+  check(job.part.left >= 0 && job.part.top >= 0 && job.part.width > 0 && job.part.height > 0 &&
+            job.part.width <= job.size.width - job.part.left &&
+            job.part.height <= job.size.height - job.part.top,
       "resize: the part leaves the image of ", job.size.width, " x ", job.size.height, ": ",
       job.part.width, " x ", job.part.height, " at ", job.part.left, ", ", job.part.top);
 }
@@ -126,9 +119,8 @@ Box whole(ImageSize size) { return {0, 0, size.width, size.height}; }
 
 }  // namespace
 
-Image resize_by(
-    const ResampleKernel& kernel, const ImageView& image, ImageSize size, const Box& part,
-    const ResizeOptions& options) {
+Image resize_by(const ResampleKernel& kernel, const ImageView& image, ImageSize size,
+    const Box& part, const ResizeOptions& options) {
   check_job({image, size, part, options});
   // Pillow takes the height of very tall images first, so the bytes between are others.
   if (image.size.height > 100 * image.size.width && size.height < image.size.height) {

@@ -62,9 +62,8 @@ const ResampleKernel& plain_resample_kernel();
 const ResampleKernel& avx2_resample_kernel();
 
 /// Does what resize() does by a kernel of choice.
-Image resize_by(
-    const ResampleKernel& kernel, const ImageView& image, ImageSize size, const Box& part,
-    const ResizeOptions& options);
+Image resize_by(const ResampleKernel& kernel, const ImageView& image, ImageSize size,
+    const Box& part, const ResizeOptions& options);
 
 /// What each output position of one axis takes of the input's: see TapView.
 struct ResampleTaps {

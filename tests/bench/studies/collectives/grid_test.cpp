@@ -2,11 +2,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
+#include <set>
 
 #include "lockstep/bench/collectives/sweep_line.h"
 #include "lockstep/bench/studies/catalogue.h"
@@ -35,8 +34,7 @@ TEST(CollectivesGrid, IsFourCollectivesAtThreeNumbersOfRanksInFull) {
     EXPECT_EQ(each.cores, 4);
     EXPECT_THAT(each.command, Contains("268435456"));
   }
-  EXPECT_EQ(
-      collectives,
+  EXPECT_EQ(collectives,
       (std::set<std::string>{"all_gather", "all_reduce", "broadcast", "reduce_scatter"}));
 }
 
@@ -79,8 +77,7 @@ class SweepFolder : public ::testing::Test {
     std::ofstream file(path_ / kSweepFile);
     for (const std::int64_t bytes : Point{.largest = up_to}.sizes()) {
       const auto size = static_cast<double>(bytes);
-      const SweepLine line{
-          .collective = collective,
+      const SweepLine line{.collective = collective,
           .backend = "shm",
           .bytes = bytes,
           .seconds = {size / 1e9, size / 2e9, size / 3e9},

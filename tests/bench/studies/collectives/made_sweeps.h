@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "lockstep/bench/studies/collectives/study.h"
-
 #include "tests/bench/studies/made_sample.h"
+
+#include "lockstep/bench/studies/collectives/study.h"
 
 namespace lockstep::bench::collectives {
 

@@ -1,16 +1,15 @@
 #include "lockstep/bench/studies/collectives/study.h"
 
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/bench/studies/collectives/made_sweeps.h"
+#include "tests/bench/studies/section_text.h"
 
 #include "lockstep/bench/collectives/sweep_line.h"
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/core/error.h"
-
-#include "tests/bench/studies/collectives/made_sweeps.h"
-#include "tests/bench/studies/section_text.h"
 
 namespace lockstep::bench::collectives {
 namespace {
@@ -46,11 +45,9 @@ TEST(CollectivesStudy, SetsWaysSideBySide) {
   ASSERT_EQ(time.rows.size(), 2U * 9U);
   EXPECT_EQ(row_text(time, 0), "all_reduce|2|1 KiB|5.33|16.0|6.40|53.3|0.102|-|");
   EXPECT_EQ(row_text(time, 9), "broadcast|2|1 KiB|5.33|16.0|6.40|53.3|0.051|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "collectives-against-gloo"), 3),
+  EXPECT_EQ(row_text(table_of(section, "collectives-against-gloo"), 3),
       "all_reduce|2|64 KiB|10.00|10.00 to 10.00|3.33|3.33 to 3.33|8.33|8.33 to 8.33|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "collectives-bus-bandwidth"), 8),
+  EXPECT_EQ(row_text(table_of(section, "collectives-bus-bandwidth"), 8),
       "all_reduce|2|64 MiB|7.69|2.56|6.41|0.769|10.0|-|");
   const auto& latency = table_of(section, "collectives-latency");
   ASSERT_EQ(latency.rows.size(), 8U);
@@ -97,8 +94,7 @@ TEST(CollectivesStudy, ConcludesTheOtherWayFromOtherNumbers) {
     set_seconds(samples, "shm", bytes, 1e3);
   set_seconds(samples, "shm", 4096, 1e-9);
   const std::string text = text_of(report_of(study, samples));
-  EXPECT_THAT(
-      text,
+  EXPECT_THAT(text,
       ContainsRegex("faster in every round at 1 of 9 sizes .4 KiB., slower in every round at 8 "
                     ".1 KiB, 16 KiB, 64 KiB"));
 }
@@ -110,8 +106,7 @@ TEST(CollectivesStudy, IsNotSureOfOneRoundOrOfRatiosAroundOne) {
     const bool odd = sample.settings["way"] == "shm" && sample.round == 2;
     if (odd) sample.values[seconds_value(1024)] = 1;
   }
-  EXPECT_THAT(
-      text_of(report_of(study, samples)),
+  EXPECT_THAT(text_of(report_of(study, samples)),
       HasSubstr("faster in every round at 8 of 9 sizes (4 KiB"));
   std::erase_if(samples, [](const Sample& sample) { return sample.round > 1; });
   const auto once = report_of(study, samples);
@@ -134,16 +129,14 @@ TEST(CollectivesStudy, ClaimsNothingOfOversubscribedRanksAndMarksThem) {
   EXPECT_THAT(text_of(section), Not(HasSubstr("of 4 ranks:")));
   EXPECT_THAT(text_of(section), HasSubstr("4 ranks are more than there are cores"));
   testing::expect_oversubscribed_marks(section);
-  EXPECT_THAT(
-      testing::figure_of(section, "collectives-time-all_reduce-n4").note,
+  EXPECT_THAT(testing::figure_of(section, "collectives-time-all_reduce-n4").note,
       HasSubstr("Oversubscribed"));
 }
 
 TEST(CollectivesStudy, SaysWhyACellHasNoNumber) {
   const Study study = study_of(false, 2);
   auto samples = made_sweeps(study);
-  testing::fail_where(
-      samples, "killed by SIGKILL, for want of memory (the limit of our cgroup)",
+  testing::fail_where(samples, "killed by SIGKILL, for want of memory (the limit of our cgroup)",
       [](const Sample& sample) { return sample.cell == "all_reduce-n2-gloo-64MiB"; });
   std::erase_if(
       samples, [](const Sample& sample) { return sample.cell == "broadcast-n2-threads-64MiB"; });
@@ -154,8 +147,7 @@ TEST(CollectivesStudy, SaysWhyACellHasNoNumber) {
       row_text(table_of(section, "collectives-against-gloo"), 0), HasSubstr("|-|-|-|-|-|-|Gloo:"));
   EXPECT_THAT(
       row_text(table_of(section, "collectives-time"), 9), HasSubstr("threads: not run yet"));
-  EXPECT_THAT(
-      table_of(section, "collectives-time").notes,
+  EXPECT_THAT(table_of(section, "collectives-time").notes,
       Contains(HasSubstr("for want of memory (the limit of")));
   EXPECT_THAT(text_of(section), Not(HasSubstr("all_reduce of 2 ranks:")));
   EXPECT_THAT(text_of(section), HasSubstr("broadcast of 2 ranks: shm is 10.00"));

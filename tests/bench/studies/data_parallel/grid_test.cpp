@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/data_parallel/study.h"
@@ -46,10 +45,8 @@ TEST(Grid, IsTheStudysInFull) {
     EXPECT_THAT(each.command, ::testing::Not(Contains("--limit-train-batches"))) << each.id;
     EXPECT_EQ(each.rounds, 0);
   }
-  EXPECT_THAT(
-      cell(whole, "mnist-large-r8-b512-p4-ddp").command,
-      ElementsAre(
-          "train", "--model", "mnist-large", "--data", "fashion-mnist", "--repeat", "8",
+  EXPECT_THAT(cell(whole, "mnist-large-r8-b512-p4-ddp").command,
+      ElementsAre("train", "--model", "mnist-large", "--data", "fashion-mnist", "--repeat", "8",
           "--batch-size", "512", "--opt", "adam", "--lr", "0.001", "--epochs", "2",
           "--val-interval", "0", "--snapshot-interval", "never", "--progress", "none", "--parallel",
           "ddp", "--nproc-per-node", "4", "--max-restarts", "0"));

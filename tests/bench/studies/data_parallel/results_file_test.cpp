@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/bench/studies/data_parallel/made_epochs.h"
+#include "tests/support/message_of.h"
+
 #include "lockstep/bench/page/text.h"
 #include "lockstep/bench/results_file/results_table.h"
 #include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/core/error.h"
-
-#include "tests/bench/studies/data_parallel/made_epochs.h"
-#include "tests/support/message_of.h"
 
 namespace lockstep::bench::data_parallel {
 namespace {
@@ -100,16 +100,14 @@ TEST(ResultsTable, SetsTheNotebooksAndOursInOneTable) {
   ddp.values["epoch_share"] = 0.5;
   const std::string lines =
       results_line(ours) + "\n" + results_line(again) + "\n" + results_line(ddp) + "\n";
-  const auto table = results_table(
-      {{"theirs", parse_results(std::string(kOldLines) + kNewLine, "theirs")},
-       {"ours", parse_results(lines, "ours")}});
+  const auto table =
+      results_table({{"theirs", parse_results(std::string(kOldLines) + kNewLine, "theirs")},
+          {"ours", parse_results(lines, "ours")}});
   ASSERT_EQ(table.rows.size(), 5U);
   using Row = std::vector<std::string>;
-  EXPECT_EQ(
-      table.rows[0],
+  EXPECT_EQ(table.rows[0],
       (Row{"mnist-small", "1", "128", "1", "serial", "9.39", "9.45", "-", "-", "-"}));
-  EXPECT_EQ(
-      table.rows[4],
+  EXPECT_EQ(table.rows[4],
       (Row{"mnist-large", "1", "128", "2", "dp", "20.0", "20.0", "7.00", "6.00", "-"}));
   EXPECT_EQ(table.rows[3][8], "4.50");
   EXPECT_EQ(table.rows[3][9], "ours: extrapolated");

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/bench/statistics/estimate_text.h"
-
 #include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/bench/studies/section_text.h"
+
+#include "lockstep/bench/statistics/estimate_text.h"
 
 namespace lockstep::bench::data_parallel {
 namespace {
@@ -23,9 +22,8 @@ using testing::text_of;
 // The part of the whole grid with the small net, the set once and batch 128.
 Study small_study(int cores) {
   Study study = make_study({.full = true, .cores = cores});
-  std::erase_if(study.cells, [](const StudyCell& cell) {
-    return !cell.id.starts_with("mnist-small-r1-b128-");
-  });
+  std::erase_if(study.cells,
+      [](const StudyCell& cell) { return !cell.id.starts_with("mnist-small-r1-b128-"); });
   return study;
 }
 
@@ -108,8 +106,7 @@ TEST(DataParallelStudy, ConcludesTheOtherWayFromOtherNumbers) {
 }
 
 TEST(DataParallelStudy, IsNotSureOfOneRound) {
-  std::vector<Sample> samples{
-      made_epochs("mnist-small", 128, 1, "serial", 1, 4),
+  std::vector<Sample> samples{made_epochs("mnist-small", 128, 1, "serial", 1, 4),
       made_epochs("mnist-small", 128, 2, "ddp", 1, 2)};
   const std::string text = text_of(report_of(small_study(2), samples));
   EXPECT_THAT(text, HasSubstr("ddp is 2.00 times as fast as one place; "));
@@ -119,9 +116,8 @@ TEST(DataParallelStudy, IsNotSureOfOneRound) {
 
 TEST(DataParallelStudy, SaysWhyACellHasNoNumber) {
   auto samples = three_rounds(4, 2.5, 2);
-  testing::fail_where(samples, "killed by SIGKILL", [](const Sample& sample) {
-    return sample.settings.at("way") == "ddp";
-  });
+  testing::fail_where(samples, "killed by SIGKILL",
+      [](const Sample& sample) { return sample.settings.at("way") == "ddp"; });
   const auto section = report_of(small_study(2), samples);
   EXPECT_THAT(row_text(table_of(section, "data-parallel-epochs"), 2), HasSubstr("SIGKILL"));
   EXPECT_THAT(row_text(table_of(section, "data-parallel-dp-or-ddp"), 0), HasSubstr("SIGKILL"));

@@ -1,15 +1,14 @@
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/summary.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::data_parallel {
 namespace {
@@ -37,9 +36,8 @@ class EpochValues : public ::testing::Test {
 };
 
 TEST_F(EpochValues, AreThoseOfWholeEpochs) {
-  write(
-      {{.epoch = 1, .train_seconds = 3, .train_loss = 0.5, .samples = 1000},
-       {.epoch = 2, .train_seconds = 2, .train_loss = 0.25, .samples = 1000}});
+  write({{.epoch = 1, .train_seconds = 3, .train_loss = 0.5, .samples = 1000},
+      {.epoch = 2, .train_seconds = 2, .train_loss = 0.25, .samples = 1000}});
   const auto found = values(1000);
   EXPECT_DOUBLE_EQ(found.at("first_epoch_seconds"), 3);
   EXPECT_DOUBLE_EQ(found.at("second_epoch_seconds"), 2);
@@ -51,9 +49,8 @@ TEST_F(EpochValues, AreThoseOfWholeEpochs) {
 }
 
 TEST_F(EpochValues, ExtrapolateThePartThatWasMeasured) {
-  write(
-      {{.epoch = 1, .train_seconds = 3, .samples = 250},
-       {.epoch = 2, .train_seconds = 2, .samples = 250}});
+  write({{.epoch = 1, .train_seconds = 3, .samples = 250},
+      {.epoch = 2, .train_seconds = 2, .samples = 250}});
   const auto found = values(1000);
   EXPECT_DOUBLE_EQ(found.at("epoch_share"), 0.25);
   EXPECT_DOUBLE_EQ(found.at("second_epoch_seconds"), 8);

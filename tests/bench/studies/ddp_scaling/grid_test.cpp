@@ -1,15 +1,14 @@
 #include <algorithm>
 #include <filesystem>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
-
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::ddp_scaling {
 namespace {
@@ -32,26 +31,21 @@ TEST(ScalingGrid, IsTheStudysInFull) {
   check_study(study);
   ASSERT_THAT(study.cells, SizeIs(5));
   EXPECT_THAT(before_train(study.cells[0]), SizeIs(0));
-  EXPECT_THAT(
-      before_train(study.cells[1]),
+  EXPECT_THAT(before_train(study.cells[1]),
       ElementsAre("run", "--nproc-per-node", "2", "--", kThisProgram));
   EXPECT_EQ(study.cells[2].program, "torchrun");
-  EXPECT_THAT(
-      before_train(study.cells[2]),
+  EXPECT_THAT(before_train(study.cells[2]),
       ElementsAre("--standalone", "--no-python", "--nproc-per-node", "2", kThisProgram));
-  EXPECT_THAT(
-      before_train(study.cells[4]),
-      ElementsAre(
-          "hosts", "--count", "2", "--rate", "1gbit", "--", kThisProgram, "run", "--nproc-per-node",
-          "2", "--", kThisProgram));
+  EXPECT_THAT(before_train(study.cells[4]),
+      ElementsAre("hosts", "--count", "2", "--rate", "1gbit", "--", kThisProgram, "run",
+          "--nproc-per-node", "2", "--", kThisProgram));
 }
 
 TEST(ScalingGrid, EveryCommandTrainsAsTheStudyDid) {
   for (const bool full : {false, true}) {
     for (const StudyCell& cell : scaling({.full = full, .cores = 2}).cells) {
       const auto train = std::find(cell.command.begin(), cell.command.end(), "train");
-      const auto command = cli::parse_train_flags(
-          {train + 1, cell.command.end()},
+      const auto command = cli::parse_train_flags({train + 1, cell.command.end()},
           {.world_size = cell.places, .local_world_size = cell.places});
       ASSERT_TRUE(command.has_value()) << cell.id;
       const TrainOptions& options = command->options;
@@ -78,10 +72,9 @@ TEST(ScalingGrid, GivesEachPlaceTheSameCores) {
 
 TEST(ScalingGrid, TakesRealHostsAndAsksForEnough) {
   const Study study = scaling({.cores = 2, .nodes = {"red", "me@blue", "green"}});
-  EXPECT_THAT(
-      before_train(study.cells[3]), ElementsAre(
-                                        "hosts", "--names", "red,me@blue", "--", kThisProgram,
-                                        "run", "--nproc-per-node", "1", "--", kThisProgram));
+  EXPECT_THAT(before_train(study.cells[3]),
+      ElementsAre("hosts", "--names", "red,me@blue", "--", kThisProgram, "run", "--nproc-per-node",
+          "1", "--", kThisProgram));
   EXPECT_EQ(study.cells[3].not_measurable, "");
   EXPECT_EQ(study.cells[4].places, 2) << "only those of this machine take its cores";
   const Study one = scaling({.cores = 2, .nodes = {"red"}});

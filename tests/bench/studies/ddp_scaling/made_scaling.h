@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/studies/ddp_scaling/study.h"
-
 #include "tests/bench/studies/made_sample.h"
+
+#include "lockstep/bench/studies/ddp_scaling/study.h"
 
 namespace lockstep::bench::ddp_scaling {
 
@@ -14,11 +14,7 @@ namespace lockstep::bench::ddp_scaling {
 using ScalingSeconds = std::map<std::string, double>;
 
 inline ScalingSeconds usual_scaling() {
-  return {
-      {"1 1 train", 1000},
-      {"1 2 run", 520},
-      {"1 2 torchrun", 525},
-      {"2 2 hosts", 700},
+  return {{"1 1 train", 1000}, {"1 2 run", 520}, {"1 2 torchrun", 525}, {"2 2 hosts", 700},
       {"2 4 hosts", 800}};
 }
 
@@ -41,15 +37,10 @@ inline std::string scaling_key(const StudyCell& cell) {
 
 inline Sample made_scaling_sample(
     const Study& study, const StudyCell& cell, int round, double seconds) {
-  Sample sample = testing::made_sample(
-      study.name, cell, round,
-      {{"run_seconds", seconds},
-       {"first_epoch_seconds", seconds / 10 + 1},
-       {"epoch_seconds", seconds / 10},
-       {"epoch_share", 1},
-       {"trained_seconds", seconds},
-       {"samples_per_s", 500000 / seconds},
-       {"train_loss", 4.2}});
+  Sample sample = testing::made_sample(study.name, cell, round,
+      {{"run_seconds", seconds}, {"first_epoch_seconds", seconds / 10 + 1},
+          {"epoch_seconds", seconds / 10}, {"epoch_share", 1}, {"trained_seconds", seconds},
+          {"samples_per_s", 500000 / seconds}, {"train_loss", 4.2}});
   sample.seconds = seconds + 3;
   return sample;
 }

@@ -1,14 +1,13 @@
 #include "lockstep/bench/studies/ddp_scaling/study.h"
 
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/error.h"
-
 #include "tests/bench/studies/ddp_scaling/made_scaling.h"
 #include "tests/bench/studies/section_text.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::bench::ddp_scaling {
 namespace {
@@ -42,14 +41,12 @@ std::string notes_text(const page::Section& section) {
 TEST(DdpScaling, SetsPublishedBesideHereAndPredicted) {
   const auto section = report_of(usual_scaling());
   const std::string id = "ddp-scaling-run-times";
-  EXPECT_EQ(
-      row_text(table_of(section, id), 0),
+  EXPECT_EQ(row_text(table_of(section, id), 0),
       "1|1|lockstep train|555|1020|1010 to 1030|-|the baseline of the others|");
   EXPECT_EQ(row_text(table_of(section, id), 1), "2|1|lockstep run|302|530|525 to 536|510|-|");
   EXPECT_EQ(row_text(table_of(section, id), 2), "2|1|torchrun|324|536|530 to 541|510|-|");
   // 1960 steps of 44.9 MB at 125 MB/s besides.
-  EXPECT_EQ(
-      row_text(table_of(section, id), 3),
+  EXPECT_EQ(row_text(table_of(section, id), 3),
       "2|2|lockstep hosts|-|714|707 to 721|1214|not in the study|");
   EXPECT_EQ(row_text(table_of(section, id), 4), "4|2|lockstep hosts|549|816|808 to 824|783|-|");
   EXPECT_THAT(notes_text(section), HasSubstr("a link of 1gbit each way"));
@@ -57,14 +54,11 @@ TEST(DdpScaling, SetsPublishedBesideHereAndPredicted) {
 
 TEST(DdpScaling, ReportsSpeedUpsAndWhatStartingCosts) {
   const auto section = report_of(usual_scaling());
-  EXPECT_EQ(
-      row_text(table_of(section, "ddp-scaling-speed-up"), 0),
+  EXPECT_EQ(row_text(table_of(section, "ddp-scaling-speed-up"), 0),
       "2|1|lockstep run|1.84|1.92|1.92 to 1.92|2.00|96 %|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "ddp-scaling-speed-up"), 3),
+  EXPECT_EQ(row_text(table_of(section, "ddp-scaling-speed-up"), 3),
       "4|2|lockstep hosts|1.01|1.25|1.25 to 1.25|1.30|31 %|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "ddp-scaling-epochs"), 2),
+  EXPECT_EQ(row_text(table_of(section, "ddp-scaling-epochs"), 2),
       "2|1|torchrun|54.5|53.5|934|4.200|3.00|-|");
 }
 
@@ -101,8 +95,7 @@ TEST(DdpScaling, FindsNoDifferenceWhereIntervalsCross) {
     const bool torchrun = sample.settings.at("started by") == "torchrun";
     if (torchrun && sample.round == 2) sample.values["run_seconds"] = 400;
   }
-  EXPECT_THAT(
-      text_of(report_of(study, samples)),
+  EXPECT_THAT(text_of(report_of(study, samples)),
       HasSubstr("under lockstep run: no significant difference"));
 }
 
@@ -120,9 +113,8 @@ TEST(DdpScaling, SaysWhyACellHasNoNumber) {
   seconds.erase("1 2 torchrun");
   study.cells[2].not_measurable = "there is no torchrun in PATH";
   auto samples = made_scaling_rounds(study, seconds);
-  testing::fail_where(samples, "killed by SIGKILL", [](const Sample& sample) {
-    return sample.settings.at("nodes") == "2";
-  });
+  testing::fail_where(samples, "killed by SIGKILL",
+      [](const Sample& sample) { return sample.settings.at("nodes") == "2"; });
   const auto section = report_of(study, samples);
   EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 2), HasSubstr("no torchrun"));
   EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 3), HasSubstr("SIGKILL"));
@@ -150,8 +142,7 @@ TEST(DdpScaling, SaysWhatIsExtrapolatedAndSmaller) {
   auto samples = made_scaling_rounds(study, usual_scaling());
   for (Sample& sample : samples) sample.values["epoch_share"] = 0.02;
   const auto section = report_of(study, samples);
-  EXPECT_THAT(
-      row_text(table_of(section, "ddp-scaling-run-times"), 1),
+  EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 1),
       HasSubstr("extrapolated from 2.0 %"));
   EXPECT_THAT(notes_text(section), HasSubstr("32 x 32 pixels in place of the study's 224"));
   EXPECT_THAT(text_of(section), HasSubstr("extrapolated from 2.0 %"));
@@ -162,8 +153,7 @@ TEST(DdpScaling, NamesRealHostsAndPredictsNothingOfTheirLink) {
   for (StudyCell& cell : study.cells) cell.not_measurable.clear();
   const auto section = report_of(study, made_scaling_rounds(study, usual_scaling()));
   // Two places on each of two machines with two cores each are no more than there are.
-  EXPECT_EQ(
-      row_text(table_of(section, "ddp-scaling-run-times"), 4),
+  EXPECT_EQ(row_text(table_of(section, "ddp-scaling-run-times"), 4),
       "4|2|lockstep hosts|549|816|808 to 824|-|link's rate not known: no prediction|");
   EXPECT_THAT(notes_text(section), HasSubstr("the real hosts that were named"));
 }

@@ -1,13 +1,12 @@
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/summary.h"
-
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::ddp_scaling {
 namespace {
@@ -38,9 +37,8 @@ TEST_F(ScalingValues, SumWholeEpochs) {
 }
 
 TEST_F(ScalingValues, ExtrapolateThePartThatWasMeasured) {
-  const auto found = values_of(
-      {{.epoch = 1, .train_seconds = 5, .samples = 500},
-       {.epoch = 2, .train_seconds = 2, .train_loss = 4.5, .samples = 500}});
+  const auto found = values_of({{.epoch = 1, .train_seconds = 5, .samples = 500},
+      {.epoch = 2, .train_seconds = 2, .train_loss = 4.5, .samples = 500}});
   EXPECT_DOUBLE_EQ(found.at("epoch_share"), 0.01);
   EXPECT_DOUBLE_EQ(found.at("epoch_seconds"), 200);
   EXPECT_DOUBLE_EQ(found.at("first_epoch_seconds"), 203);

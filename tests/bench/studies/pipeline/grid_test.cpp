@@ -1,7 +1,6 @@
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/pipeline/study.h"
@@ -44,12 +43,10 @@ TEST(PipelineGrid, IsTheStudysInFullWithTheSchedulesThatItLacks) {
   EXPECT_EQ(ids.size(), 3U + 5U * 9U);
   // Five rounds of two repeats are the study's ten, each of three batches, after one to warm up.
   EXPECT_EQ(whole.rounds, 5);
-  EXPECT_THAT(
-      pipeline_cell_of(whole, "gpipe-b120-s20").command,
-      ElementsAre(
-          "train", "--model", "resnet50", "--data", "mock", "--num-classes", "1000", "--image-size",
-          "128", "--batch-size", "120", "--opt", "sgd", "--momentum", "0", "--lr", "0.001",
-          "--max-steps", "7", "--log-interval", "1", "--val-interval", "never",
+  EXPECT_THAT(pipeline_cell_of(whole, "gpipe-b120-s20").command,
+      ElementsAre("train", "--model", "resnet50", "--data", "mock", "--num-classes", "1000",
+          "--image-size", "128", "--batch-size", "120", "--opt", "sgd", "--momentum", "0", "--lr",
+          "0.001", "--max-steps", "7", "--log-interval", "1", "--val-interval", "never",
           "--snapshot-interval", "never", "--progress", "none", "--places", "2", "--balance",
           "count", "--parallel", "pp", "--chunks", "6", "--schedule", "gpipe"));
 }
@@ -76,8 +73,7 @@ TEST(PipelineGrid, GivesASinglePlaceTheCoresOfOneOrOfBoth) {
   EXPECT_EQ(pipeline_cell_of(on_two, "single-both-b8").places, 1);
   EXPECT_EQ(pipeline_cell_of(on_sixteen, "single-b8").cores, 8);
   EXPECT_EQ(pipeline_cell_of(on_sixteen, "single-micro-b8-s2").cores, 8);
-  EXPECT_THAT(
-      pipeline_cell_of(on_sixteen, "single-both-b8").environment,
+  EXPECT_THAT(pipeline_cell_of(on_sixteen, "single-both-b8").environment,
       ElementsAre("OMP_NUM_THREADS=16"));
   EXPECT_THAT(
       pipeline_cell_of(on_sixteen, "1f1b-b8-s2").environment, ElementsAre("OMP_NUM_THREADS=8"));

@@ -4,21 +4,18 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/studies/pipeline/study.h"
-
 #include "tests/bench/studies/made_sample.h"
+
+#include "lockstep/bench/studies/pipeline/study.h"
 
 namespace lockstep::bench::pipeline {
 
 /// Makes a sample of a pipeline's cell: two repeats of those seconds, one a tenth shorter, one a
 /// tenth longer.
 inline Sample made_run(const StudyCell& cell, int round, double seconds, double mebibytes) {
-  Sample sample = testing::made_sample(
-      "pipeline", cell, round,
-      {{"run_seconds", seconds},
-       {"run_variance", 0.01 * seconds * seconds},
-       {"repeats", 2},
-       {"peak_memory_bytes", mebibytes * (1 << 20)}});
+  Sample sample = testing::made_sample("pipeline", cell, round,
+      {{"run_seconds", seconds}, {"run_variance", 0.01 * seconds * seconds}, {"repeats", 2},
+          {"peak_memory_bytes", mebibytes * (1 << 20)}});
   sample.oversubscribed = false;
   return sample;
 }

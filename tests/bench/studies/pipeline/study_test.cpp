@@ -1,10 +1,9 @@
 #include "lockstep/bench/studies/pipeline/study.h"
 
 #include <algorithm>
-#include <stdexcept>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdexcept>
 
 #include "tests/bench/studies/pipeline/made_runs.h"
 #include "tests/bench/studies/section_text.h"
@@ -23,7 +22,7 @@ using testing::text_of;
 using Seconds = std::map<std::string, double>;
 
 const Seconds kPaying{{"single", 6}, {"single-both", 3.5}, {"single-micro", 7.2}, {"gpipe", 3},
-                      {"1f1b", 2.9}, {"interleaved", 3},   {"zero-bubble", 2.8}};
+    {"1f1b", 2.9}, {"interleaved", 3}, {"zero-bubble", 2.8}};
 
 Study quick_pipeline(int cores = 2) { return make_study({.full = false, .cores = cores}); }
 
@@ -42,33 +41,26 @@ page::Section report_of(const Seconds& seconds, int rounds = 3) {
 }
 
 void fail(std::vector<Sample>& samples, const std::string& way) {
-  testing::fail_where(
-      samples, "killed by SIGKILL, probably for want of memory (the host killed a process)",
+  testing::fail_where(samples,
+      "killed by SIGKILL, probably for want of memory (the host killed a process)",
       [&](const Sample& sample) { return sample.settings.at("way") == way; });
 }
 
 TEST(PipelineStudy, SetsRunsBesideWhatTheirBubblePredicts) {
   const auto section = report_of(kPaying);
-  EXPECT_EQ(
-      row_text(table_of(section, "pipeline-times"), "single place|"),
+  EXPECT_EQ(row_text(table_of(section, "pipeline-times"), "single place|"),
       "single place|8|1|1|-|6.12 ± 0.614|6|6.12|6.06 to 6.18|-|predicts the others|");
-  EXPECT_EQ(
-      row_text(table_of(section, "pipeline-times"), "gpipe|2|"),
+  EXPECT_EQ(row_text(table_of(section, "pipeline-times"), "gpipe|2|"),
       "gpipe|2|4|2|-|4.59 ± 0.460|6|4.59|4.54 to 4.63|3.82|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "pipeline-speed-up"), "gpipe|2|"),
+  EXPECT_EQ(row_text(table_of(section, "pipeline-speed-up"), "gpipe|2|"),
       "gpipe|2|4|1.33|1.33 to 1.33|20 %|1.60|83 %|100 %|0.78|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "pipeline-speed-up"), "zero-bubble|2|"),
+  EXPECT_EQ(row_text(table_of(section, "pipeline-speed-up"), "zero-bubble|2|"),
       "zero-bubble|2|4|1.43|1.43 to 1.43|7.7 %|1.85|77 %|93 %|0.83|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "pipeline-speed-up"), "model parallel|"),
+  EXPECT_EQ(row_text(table_of(section, "pipeline-speed-up"), "model parallel|"),
       "model parallel|8|1|0.95|0.95 to 0.95|50 %|1.00|95 %|-|0.56|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "pipeline-memory"), "gpipe|2|"),
+  EXPECT_EQ(row_text(table_of(section, "pipeline-memory"), "gpipe|2|"),
       "gpipe|2|4|1000|1000 to 1000|1.11|8 / 8|-|");
-  EXPECT_EQ(
-      row_text(table_of(section, "pipeline-memory"), "1f1b|2|"),
+  EXPECT_EQ(row_text(table_of(section, "pipeline-memory"), "1f1b|2|"),
       "1f1b|2|4|700|700 to 700|0.78|4 / 2|-|");
 }
 
@@ -80,8 +72,7 @@ TEST(PipelineStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
   EXPECT_THAT(
       text, ContainsRegex("best of 3 split sizes is 2, 4 micro-batches: 1.33 .1.33 to 1.33. times "
                           "as fast as a single place, faster in every round.* 83 % of the 1.60"));
-  EXPECT_THAT(
-      text,
+  EXPECT_THAT(text,
       ContainsRegex("Of 4 schedules at split size 2 zero-bubble is the fastest, 1.07 .* times "
                     "as fast as gpipe: faster in every round.* 0.90 .* the memory of gpipe"));
   EXPECT_THAT(
@@ -103,8 +94,7 @@ TEST(PipelineStudy, ConcludesTheOtherWayFromOtherNumbers) {
   seconds["single-both"] = 9;
   const std::string text = text_of(report_of(seconds));
   EXPECT_THAT(text, HasSubstr("as long as a single place: shorter in every round."));
-  EXPECT_THAT(
-      text,
+  EXPECT_THAT(text,
       HasSubstr("0.80 (0.80 to 0.80) times as fast as a single place, slower in every round"));
   EXPECT_THAT(text, HasSubstr("Of 4 schedules at split size 2 gpipe is the fastest."));
   EXPECT_THAT(text, HasSubstr("shorter in every round: the cut pays."));
@@ -115,8 +105,7 @@ TEST(PipelineStudy, FindsNoDifferenceWhereIntervalsCross) {
   for (Sample& sample : samples) {
     if (sample.round == 2 && sample.cell == "mp-b8") sample.values["run_seconds"] = 5;
   }
-  EXPECT_THAT(
-      text_of(report_of(samples)),
+  EXPECT_THAT(text_of(report_of(samples)),
       HasSubstr("as long as a single place: no significant difference."));
   const auto once = report_of(kPaying, 1);
   EXPECT_THAT(text_of(once), HasSubstr("one round, so not sure"));
@@ -139,19 +128,16 @@ TEST(PipelineStudy, SaysWhyACellHasNoNumber) {
   auto samples = made_runs(quick_pipeline(), 3, kPaying);
   fail(samples, "gpipe");
   auto section = report_of(samples);
-  EXPECT_THAT(
-      row_text(table_of(section, "pipeline-times"), "gpipe|2|"),
+  EXPECT_THAT(row_text(table_of(section, "pipeline-times"), "gpipe|2|"),
       HasSubstr("|0|-|-|3.82|killed by"));
   EXPECT_THAT(text_of(section), HasSubstr("The study's pipeline cannot be compared"));
   EXPECT_THAT(text_of(section), HasSubstr("Of 3 schedules at split size 2 zero-bubble"));
   EXPECT_THAT(text_of(section), HasSubstr("3 of 12 cells have no number"));
   fail(samples, "single");
   section = report_of(samples);
-  EXPECT_THAT(
-      row_text(table_of(section, "pipeline-times"), "1f1b|2|"),
+  EXPECT_THAT(row_text(table_of(section, "pipeline-times"), "1f1b|2|"),
       HasSubstr("no single place to predict from"));
-  EXPECT_THAT(
-      row_text(table_of(section, "pipeline-speed-up"), "1f1b|2|"),
+  EXPECT_THAT(row_text(table_of(section, "pipeline-speed-up"), "1f1b|2|"),
       HasSubstr("single place: killed by"));
   EXPECT_THAT(text_of(section), HasSubstr("Model parallel cannot be compared"));
 }
@@ -166,8 +152,7 @@ TEST(PipelineStudy, ReportsOneCoreAndNoSamples) {
     sample.not_measurable = "needs 2 cores and may use 1";
   }
   const auto section = report_of(study, samples);
-  EXPECT_THAT(
-      row_text(table_of(section, "pipeline-times"), "single, cores of both|"),
+  EXPECT_THAT(row_text(table_of(section, "pipeline-times"), "single, cores of both|"),
       HasSubstr("needs 2 cores"));
   const Study whole = make_study({.full = true, .cores = 2});
   const auto nothing = report_of(whole, {});
@@ -180,8 +165,7 @@ TEST(PipelineStudy, DrawsTheStudysFiguresAndTheBounds) {
   ASSERT_EQ(first.series.at(0).points.size(), 3U);
   EXPECT_NEAR(first.series[0].points[1].y, 6.12, 1e-9);
   EXPECT_NEAR(first.series[0].points[1].high.value(), 6.12 + 0.61398, 1e-4);
-  EXPECT_EQ(
-      figure_of(section, "pipeline-mp-vs-rn-vs-pp").x.categories.at(2),
+  EXPECT_EQ(figure_of(section, "pipeline-mp-vs-rn-vs-pp").x.categories.at(2),
       "Pipelining Model Parallel (split 2)");
   const auto& splits = figure_of(section, "pipeline-split-size-tradeoff");
   ASSERT_EQ(splits.series.at(0).points.size(), 3U);

@@ -1,17 +1,16 @@
 #include <cmath>
 #include <fstream>
-#include <optional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
+
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/pipeline/study.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::pipeline {
 namespace {
@@ -24,8 +23,7 @@ class PipelineValues : public ::testing::Test {
   void write(const std::vector<double>& milliseconds, std::optional<std::int64_t> memory) const {
     std::ofstream metrics(folder_.path() / "metrics.jsonl");
     for (std::size_t i = 0; i < milliseconds.size(); ++i) {
-      const MetricRecord record{
-          .epoch = 1,
+      const MetricRecord record{.epoch = 1,
           .step = static_cast<std::int64_t>(i) + 1,
           .split = "train",
           .scores = {.loss = 7},

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/bench/studies/scale_out/made_nodes.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/scale_out/study.h"
@@ -12,9 +14,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_sets.h"
-
-#include "tests/bench/studies/scale_out/made_nodes.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::scale_out {
 namespace {

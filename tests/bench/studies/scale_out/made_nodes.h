@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/studies/scale_out/study.h"
-
 #include "tests/bench/studies/made_sample.h"
+
+#include "lockstep/bench/studies/scale_out/study.h"
 
 namespace lockstep::bench::scale_out {
 
@@ -36,17 +36,10 @@ inline Sample made_nodes(
   sample.oversubscribed = nodes > 2;
   const double budget = std::stod(sample.settings.at("budget_seconds"));
   const double steps_an_epoch = 5.0 / nodes;
-  sample.values = {
-      {"learning_rate", 1e-4 * nodes},
-      {"global_batch", 32.0 * nodes},
-      {"steps", steps_an_epoch * budget / epoch_seconds},
-      {"steps_an_epoch", steps_an_epoch},
-      {"step_seconds", 0.5},
-      {"model_bytes", 45e6},
-      {kEpochSeconds, epoch_seconds},
-      {kEpochs, budget / epoch_seconds},
-      {kBestValLoss, loss},
-      {"test_loss", loss + 0.1},
+  sample.values = {{"learning_rate", 1e-4 * nodes}, {"global_batch", 32.0 * nodes},
+      {"steps", steps_an_epoch * budget / epoch_seconds}, {"steps_an_epoch", steps_an_epoch},
+      {"step_seconds", 0.5}, {"model_bytes", 45e6}, {kEpochSeconds, epoch_seconds},
+      {kEpochs, budget / epoch_seconds}, {kBestValLoss, loss}, {"test_loss", loss + 0.1},
       {"test_accuracy", 0.25}};
   for (const int percent : curve_percents()) {
     const double left = 1.0 - percent / 100.0;

@@ -1,7 +1,6 @@
 #include "lockstep/bench/studies/scale_out/study.h"
 
 #include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,12 +29,10 @@ TEST(ScaleOutStudy, HasExactlyTheStudysRows) {
   const auto section = report_of(study, made_node_rounds(study, 2, 2.4));
   std::vector<std::string> heads;
   for (const auto& row : table_of(section, "scale-out-study").rows) heads.push_back(row.front());
-  EXPECT_THAT(
-      heads,
-      ElementsAre(
-          "Learning Rate (e-4)", "Global Batch Size", "Steps Per Epoch", "Avg Epoch Time (min)",
-          "Epoch Num @ 2 h", "Scaling Efficiency", "Scaling Efficiency, predicted",
-          "Best Validation Loss", "Test Loss", "Top1 Test Accuracy"));
+  EXPECT_THAT(heads, ElementsAre("Learning Rate (e-4)", "Global Batch Size", "Steps Per Epoch",
+                         "Avg Epoch Time (min)", "Epoch Num @ 2 h", "Scaling Efficiency",
+                         "Scaling Efficiency, predicted", "Best Validation Loss", "Test Loss",
+                         "Top1 Test Accuracy"));
 }
 
 TEST(ScaleOutStudy, SetsHereBesidePublished) {
@@ -44,16 +41,13 @@ TEST(ScaleOutStudy, SetsHereBesidePublished) {
   const auto& rows = table_of(section, "scale-out-study");
   const std::string note = "4: oversubscribed; 8: not in --quick; --full measures it|";
   EXPECT_EQ(row_text(rows, 0), "Learning Rate (e-4)|1.00|1.00|2.00|1.41|4.00|2.00|-|2.83|" + note);
-  EXPECT_EQ(
-      row_text(rows, 3),
+  EXPECT_EQ(row_text(rows, 3),
       "Avg Epoch Time (min)|0.05075|8.76|0.03383|5.40|0.04167|3.35|-|2.37|" + note);
   EXPECT_EQ(row_text(rows, 5), "Scaling Efficiency|1.00|1.00|0.75|0.81|0.30|0.65|-|0.46|" + note);
   // 45 MB at 4 Gbit/s after a step of 0.5 s; the study's own 0.81 s and 558 MB at 25 Gbit/s.
-  EXPECT_EQ(
-      row_text(rows, 6),
+  EXPECT_EQ(row_text(rows, 6),
       "Scaling Efficiency, predicted|1.00|1.00|0.85|0.82|0.79|0.75|0.76|0.72|" + note);
-  EXPECT_EQ(
-      row_text(rows, 9),
+  EXPECT_EQ(row_text(rows, 9),
       "Top1 Test Accuracy|25.00 %|86.90 %|25.00 %|87.30 %|25.00 %|87.50 %|-|87.50 %|" + note);
   EXPECT_THAT(rows.notes, ::testing::Contains(HasSubstr("mnist-small at 28 pixels")));
   EXPECT_THAT(rows.notes, ::testing::Contains(HasSubstr("375")));
@@ -73,12 +67,10 @@ TEST(ScaleOutStudy, ShowsWhatADeathCost) {
   const auto section = report_of(study, made_node_rounds(study, 2, 2.4));
   const auto& rows = table_of(section, "scale-out-survival");
   ASSERT_EQ(rows.rows.size(), 2U);
-  EXPECT_EQ(
-      row_text(rows, 1),
+  EXPECT_EQ(row_text(rows, 1),
       "2 nodes, a worker killed|5.00|1|2.25|0.750|its time|12|2.4500|25.00 %|-|");
   EXPECT_THAT(row_text(rows, 0), HasSubstr("nobody was killed"));
-  EXPECT_THAT(
-      text_of(section),
+  EXPECT_THAT(text_of(section),
       ContainsRegex("worker of 2 nodes was killed after 5.00 s of 10 s.*1 restart.*"
                     "lost 2.25 s .* loss of 2.4500 .2.4000 without a death"));
 }
@@ -87,15 +79,13 @@ TEST(ScaleOutStudy, ConcludesWhatPaidByHowMuchAndHowSure) {
   const Study study = made_scale_out();
   const std::string text = text_of(report_of(study, made_node_rounds(study, 2, 2.4)));
   EXPECT_THAT(text, ContainsRegex("2 nodes: 1.50 .1.50 to 1.50. times .*, more in every round"));
-  EXPECT_THAT(
-      text,
+  EXPECT_THAT(text,
       ContainsRegex("2 nodes: .*efficiency is 0.75 .0.75 to 0.75., 0.85 predicted, 0.81 pub"));
   EXPECT_THAT(text, HasSubstr("Scaling out paid here, in epochs and in what was learned"));
   EXPECT_THAT(text, HasSubstr("over 2 rounds"));
   EXPECT_THAT(text, HasSubstr("4 nodes are more than there are cores"));
   EXPECT_THAT(text, HasSubstr("1 of 5 cells have no number"));
-  EXPECT_THAT(
-      text,
+  EXPECT_THAT(text,
       ContainsRegex("2 nodes: .*loss was 0.9600 .0.9600 to 0.9600. times .*, better in every "));
   EXPECT_THAT(text, Not(HasSubstr("4 nodes: ")));
 }
@@ -147,8 +137,7 @@ TEST(ScaleOutStudy, SaysWhereNoWholeEpochWasMade) {
     for (const char* name : {kEpochSeconds, kEpochs, "steps_an_epoch"}) sample.values.erase(name);
   }
   const auto section = report_of(study, samples);
-  EXPECT_THAT(
-      row_text(table_of(section, "scale-out-study"), 2),
+  EXPECT_THAT(row_text(table_of(section, "scale-out-study"), 2),
       HasSubstr("1: no whole epoch in the time"));
   EXPECT_THAT(text_of(section), HasSubstr("No cell with several nodes has a number"));
 }
@@ -198,8 +187,7 @@ TEST(ScaleOutStudy, PredictsNothingOfARealNetwork) {
   const Study study = make_study({.full = true, .cores = 2, .nodes = {"a", "b"}});
   const auto section = report_of(study, made_node_rounds(study, 600, 2.4));
   EXPECT_THAT(row_text(table_of(section, "scale-out-study"), 6), HasSubstr("predicted|-|1.00|-|"));
-  EXPECT_THAT(
-      table_of(section, "scale-out-study").notes,
+  EXPECT_THAT(table_of(section, "scale-out-study").notes,
       ::testing::Contains(HasSubstr("the rate of a real network is not known")));
 }
 

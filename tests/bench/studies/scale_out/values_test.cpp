@@ -1,15 +1,14 @@
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/scale_out/study.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::scale_out {
 namespace {
@@ -27,9 +26,7 @@ class NodeValues : public ::testing::Test {
     summary_.best = BestEpoch{2, 2.25};
     summary_.test.loss = 2.5;
     summary_.test.top1 = 0.125;
-    summary_.epochs = {
-        {.epoch = 1, .train_seconds = 3},
-        {.epoch = 2, .train_seconds = 3},
+    summary_.epochs = {{.epoch = 1, .train_seconds = 3}, {.epoch = 2, .train_seconds = 3},
         {.epoch = 3, .train_seconds = 1.5}};
     std::ofstream(folder_.path() / "model.safetensors") << "weights";
   }
@@ -45,11 +42,11 @@ class NodeValues : public ::testing::Test {
   void add_line(
       const char* split, double elapsed, std::int64_t step, double loss, int restart, int wall) {
     add({.elapsed = elapsed,
-         .restart = restart,
-         .epoch = (step + 1) / 2,
-         .step = step,
-         .split = split,
-         .scores = {.loss = loss}},
+            .restart = restart,
+            .epoch = (step + 1) / 2,
+            .step = step,
+            .split = split,
+            .scores = {.loss = loss}},
         wall == 0 ? static_cast<int>(elapsed) : wall);
   }
 

@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/throughput/study.h"
@@ -32,31 +31,27 @@ TEST(ThroughputGrid, IsTheStudysInFullAndDdpBesides) {
   const Study whole = throughput(true, 16);
   check_study(whole);
   EXPECT_THAT(
-      ids(whole),
-      UnorderedElementsAre(
-          "serial-p1-b128-224px-32-s5000", "dp-p4-b128-224px-32-s5000", "dp-p4-b512-224px-32-s5000",
-          "dp-p4-b512-224px-bf16-mixed-s5000", "dp-p4-b512-224px-16-mixed-s5",
-          "ddp-p4-b128-224px-32-s5000", "ddp-p4-b512-224px-32-s5000",
-          "ddp-p4-b512-224px-bf16-mixed-s5000", "ddp-p4-b512-224px-16-mixed-s5"));
+      ids(whole), UnorderedElementsAre("serial-p1-b128-224px-32-s5000", "dp-p4-b128-224px-32-s5000",
+                      "dp-p4-b512-224px-32-s5000", "dp-p4-b512-224px-bf16-mixed-s5000",
+                      "dp-p4-b512-224px-16-mixed-s5", "ddp-p4-b128-224px-32-s5000",
+                      "ddp-p4-b512-224px-32-s5000", "ddp-p4-b512-224px-bf16-mixed-s5000",
+                      "ddp-p4-b512-224px-16-mixed-s5"));
   EXPECT_THAT(
       cell_of(grid({.full = true, .cores = 16}).at(1), {.full = true, .cores = 16}, 0).command,
-      ElementsAre(
-          "train", "--model", "resnet50", "--num-classes", "1000", "--data", "mock", "--image-size",
-          "224", "--batch-size", "32", "--precision", "32", "--opt", "sgd", "--lr", "1e-6",
-          "--momentum", "0.9", "--max-steps", "5000", "--log-interval", "50", "--val-interval",
-          "never", "--snapshot-interval", "never", "--progress", "none", "--parallel", "dp",
-          "--places", "4"));
+      ElementsAre("train", "--model", "resnet50", "--num-classes", "1000", "--data", "mock",
+          "--image-size", "224", "--batch-size", "32", "--precision", "32", "--opt", "sgd", "--lr",
+          "1e-6", "--momentum", "0.9", "--max-steps", "5000", "--log-interval", "50",
+          "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none",
+          "--parallel", "dp", "--places", "4"));
 }
 
 TEST(ThroughputGrid, IsSmallWhenItIsQuick) {
   const Study quick = throughput(false, 2);
   check_study(quick);
-  EXPECT_THAT(
-      ids(quick),
-      UnorderedElementsAre(
-          "serial-p1-b2-224px-32-s4", "dp-p2-b2-224px-32-s4", "dp-p2-b8-224px-32-s4",
-          "dp-p2-b8-224px-bf16-mixed-s4", "dp-p2-b4-32px-32-s4", "dp-p2-b4-32px-16-mixed-s4",
-          "ddp-p2-b2-224px-32-s4", "ddp-p2-b8-224px-32-s4"));
+  EXPECT_THAT(ids(quick),
+      UnorderedElementsAre("serial-p1-b2-224px-32-s4", "dp-p2-b2-224px-32-s4",
+          "dp-p2-b8-224px-32-s4", "dp-p2-b8-224px-bf16-mixed-s4", "dp-p2-b4-32px-32-s4",
+          "dp-p2-b4-32px-16-mixed-s4", "ddp-p2-b2-224px-32-s4", "ddp-p2-b8-224px-32-s4"));
 }
 
 TEST(ThroughputGrid, TakesAsManyPlacesAsThereAreCoresTwoToFour) {
@@ -99,8 +94,7 @@ TEST(ThroughputGrid, SaysWhatMemoryIsMissing) {
   const auto points = grid(options);
   const Point& large = points.at(2);
   ASSERT_EQ(large.batch, 512);
-  EXPECT_THAT(
-      cell_of(large, options, 16 * kGigabyte).not_measurable,
+  EXPECT_THAT(cell_of(large, options, 16 * kGigabyte).not_measurable,
       HasSubstr("of memory, here are 16 GB; use a machine with more, or --quick"));
   EXPECT_EQ(cell_of(large, options, 256 * kGigabyte).not_measurable, "");
   EXPECT_EQ(cell_of(large, options, 0).not_measurable, "") << "not known";

@@ -1,10 +1,9 @@
 #include "lockstep/bench/studies/throughput/study.h"
 
 #include <algorithm>
-#include <stdexcept>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdexcept>
 
 #include "tests/bench/studies/section_text.h"
 #include "tests/bench/studies/throughput/made_throughput.h"
@@ -31,13 +30,11 @@ TEST(Throughput, SetsHereBesidePredictedAndPublished) {
   const auto section = report_of(quick(), made_rounds(quick(), usual_seconds()));
   const auto& cost = table_of(section, "throughput-samples-cost");
   ASSERT_EQ(cost.rows.size(), 8U);
-  EXPECT_EQ(
-      row_text(cost, "serial|"),
+  EXPECT_EQ(row_text(cost, "serial|"),
       "serial|1|2|2|32|224|408|404 to 412|-|3.33|the others are predicted from it|");
   EXPECT_EQ(row_text(cost, "dp|2|2|"), "dp|2|2|1|32|224|255|252 to 258|204|3.34|-|");
   EXPECT_EQ(row_text(cost, "dp|2|8|4|32|224|"), "dp|2|8|4|32|224|224|222 to 227|204|1.23|-|");
-  EXPECT_THAT(
-      row_text(cost, "dp|2|8|4|bf16-mixed|224|"),
+  EXPECT_THAT(row_text(cost, "dp|2|8|4|bf16-mixed|224|"),
       HasSubstr("|449|444 to 453|-|0.990|no prediction|"));
   EXPECT_THAT(row_text(cost, "ddp|2|8|"), HasSubstr("|204|-|the study has no ddp|"));
   EXPECT_THAT(row_text(cost, "dp|2|4|2|16-mixed|32|"), HasSubstr("overflow left out 2 of 4 steps"));
@@ -47,14 +44,11 @@ TEST(Throughput, SetsTheStudysRatios) {
   const auto section = report_of(quick(), made_rounds(quick(), usual_seconds()));
   const auto& ratios = table_of(section, "throughput-ratios");
   ASSERT_EQ(ratios.rows.size(), 6U);
-  EXPECT_EQ(
-      row_text(ratios, "one place / dp, same batch|"),
+  EXPECT_EQ(row_text(ratios, "one place / dp, same batch|"),
       "one place / dp, same batch|1.60|1.60 to 1.60|2.00|0.997|faster in every round|-|");
-  EXPECT_EQ(
-      row_text(ratios, "one place / dp, 4 times the batch|"),
+  EXPECT_EQ(row_text(ratios, "one place / dp, 4 times the batch|"),
       "one place / dp, 4 times the batch|1.82|1.82 to 1.82|2.00|2.70|faster in every round|-|");
-  EXPECT_EQ(
-      row_text(ratios, "dp in float32 / bf16-mixed|"),
+  EXPECT_EQ(row_text(ratios, "dp in float32 / bf16-mixed|"),
       "dp in float32 / bf16-mixed|0.50|0.50 to 0.50|-|1.24|slower in every round|no prediction|");
   EXPECT_THAT(row_text(ratios, "dp in float32 / 16-mixed, 32 px|"), HasSubstr("|0.02|"));
   EXPECT_THAT(
@@ -111,24 +105,20 @@ TEST(Throughput, IsNotSureOfOneRound) {
   EXPECT_THAT(text_of(section), Not(HasSubstr("in every round")));
   EXPECT_THAT(text_of(section), Not(HasSubstr("does not pay")));
   EXPECT_THAT(text_of(section), HasSubstr("neither is clearly faster"));
-  EXPECT_THAT(
-      row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
+  EXPECT_THAT(row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
       HasSubstr("|one round|"));
 }
 
 TEST(Throughput, SaysWhyACellHasNoNumber) {
   auto samples = made_rounds(quick(), usual_seconds());
-  testing::fail_where(samples, "killed by SIGKILL", [](const Sample& sample) {
-    return sample.settings.at("way") == "serial";
-  });
+  testing::fail_where(samples, "killed by SIGKILL",
+      [](const Sample& sample) { return sample.settings.at("way") == "serial"; });
   const auto section = report_of(quick(), samples);
   EXPECT_THAT(
       row_text(table_of(section, "throughput-samples-cost"), "serial|"), HasSubstr("SIGKILL"));
-  EXPECT_THAT(
-      row_text(table_of(section, "throughput-samples-cost"), "dp|2|2|"),
+  EXPECT_THAT(row_text(table_of(section, "throughput-samples-cost"), "dp|2|2|"),
       HasSubstr("|-|3.34|one place has no number|"));
-  EXPECT_THAT(
-      row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
+  EXPECT_THAT(row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
       HasSubstr("above: killed by SIGKILL"));
   EXPECT_THAT(text_of(section), HasSubstr("dp: no cell has a number"));
   EXPECT_THAT(text_of(section), HasSubstr("1 of 8 cells have no number"));
@@ -143,8 +133,7 @@ TEST(Throughput, ClaimsNothingFromTheOversubscribed) {
   EXPECT_THAT(text_of(section), Not(HasSubstr("surely")));
   EXPECT_THAT(text_of(section), Not(HasSubstr("take d")));
   // Nobody can be faster on the same core.
-  EXPECT_THAT(
-      row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
+  EXPECT_THAT(row_text(table_of(section, "throughput-ratios"), "one place / dp, same batch|"),
       HasSubstr("|1.00|"));
 }
 

@@ -1,15 +1,14 @@
 #include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/throughput/study.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"
-
-#include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 
 namespace lockstep::bench::throughput {
 namespace {
@@ -20,8 +19,7 @@ class StepValues : public ::testing::Test {
  protected:
   // A line of steps that took so long each, on 8 images.
   void line(std::int64_t step, double step_ms, const std::string& split = "train") const {
-    const MetricRecord record{
-        .step = step,
+    const MetricRecord record{.step = step,
         .split = split,
         .scores = {.loss = 7},
         .samples_per_s = 8000 / step_ms,
