@@ -31,5 +31,33 @@ dev_train() {
   local defaults
   dev_build lockstep lockstep-train
   mapfile -t defaults < <(train_defaults "$@")
-  exec "$build_folder/bin/lockstep" train "${defaults[@]}" "$@"
+  "$build_folder/bin/lockstep" train "${defaults[@]}" "$@"
+  show_what_is_next "$(output_of "${defaults[@]}" "$@")"
+}
+
+# output_of FLAGS... prints the folder after the last --output.
+output_of() {
+  local previous="" word folder=""
+  for word in "$@"; do
+    [[ $previous != --output ]] || folder=$word
+    [[ $word != --output=* ]] || folder=${word#--output=}
+    previous=$word
+  done
+  echo "$folder"
+}
+
+# What the run made, and what a newcomer may try with it. Nothing where there is no run, as after --help.
+show_what_is_next() {
+  local lockstep=$build_folder/bin/lockstep
+  [[ -e $1/summary.json ]] || return 0
+  "$lockstep" report "$1" >>build/log/report.log
+  cat <<TEXT
+Curves of loss and accuracy: $1/report.html
+
+To try next:
+  ./dev train --epochs 6 --output $1 --resume auto       go on with this run
+  ./dev train --parallel pp --places 2                   the model in two stages
+  $lockstep help train                   all flags
+  ./dev install ~/.local                                 for programs of your own: README.md
+TEXT
 }

@@ -20,9 +20,8 @@ int run_bench_program(const std::string& verb, Words arguments) {
 }
 
 const std::map<std::string, Verb> kVerbs{{"run", run}, {"hosts", hosts}, {"train", train},
-    {"data", data}, {"convert", convert},
+    {"data", data}, {"convert", convert}, {"report", report},
     {"bench", [](const Words& words) { return run_bench_program("bench", words); }},
-    {"report", [](const Words& words) { return run_bench_program("report", words); }},
     {"collectives", [](const Words& words) { return run_bench_program("collectives", words); }},
     {"env", env}, {"help", help}};
 

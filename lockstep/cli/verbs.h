@@ -21,13 +21,16 @@ int data(const std::vector<std::string>& arguments);
 /// Converts weights between safetensors and PyTorch's files.
 int convert(const std::vector<std::string>& arguments);
 
+/// Shows what runs recorded, and where they were resumed; `lockstep-bench` writes a bench's tables
+/// and figures again.
+int report(const std::vector<std::string>& arguments);
+
 /// Measures a study: each cell of its grid by processes of its own, then tables and figures. This
 /// and the next two belong to `lockstep-bench`, which lies beside `lockstep`.
 int bench(const std::vector<std::string>& arguments);
 
-/// Shows what runs recorded, and where they were resumed; writes a bench's tables and figures
-/// again.
-int report(const std::vector<std::string>& arguments);
+/// Reports a bench's folder or files of results, as `[--json] PATH...` that report() has checked.
+int report_measured(std::vector<std::string> arguments);
 
 /// Measures collectives by `lockstep-collectives`, which lies beside this program: once per rank,
 /// or once with threads as ranks.

@@ -12,7 +12,7 @@ int run_verb(int count, char** values) {
   const std::string verb = values[1];
   const std::vector<std::string> arguments(values + 2, values + count);
   if (verb == "bench") return bench(arguments);
-  if (verb == "report") return report(arguments);
+  if (verb == "report" && !arguments.empty()) return report_measured(arguments);
   check(verb == "collectives", "lockstep-bench: there is no verb ", verb);
   return collectives(arguments);
 }

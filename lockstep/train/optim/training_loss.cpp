@@ -7,9 +7,9 @@
 namespace lockstep {
 
 torch::Tensor training_loss(
-    const torch::Tensor& scores, const torch::Tensor& labels, double smoothing) {
+    const torch::Tensor& scores, const torch::Tensor& labels, const TrainOptions& options) {
   const torch::Tensor sum = at::cross_entropy_loss(
-      scores.to(torch::kFloat), labels, {}, at::Reduction::Sum, kIgnoredTarget, smoothing);
+      scores.to(torch::kFloat), labels, {}, at::Reduction::Sum, kIgnoredTarget, options.smoothing);
   return sum / static_cast<double>(labels.size(0));
 }
 

@@ -63,20 +63,20 @@ struct TrainOptions {
   std::string model = "mnist-small";
   std::string pretrained = {};           ///< file of weights to begin with
   std::vector<std::string> freeze = {};  ///< patterns of parameters that are not trained
-  DataSource data;
+  DataSource data = {};
   std::int64_t repeat = 1;
   std::optional<std::int64_t> classes = {};  ///< of the model; absent: those of the data
-  LoadingSettings loading;
+  LoadingSettings loading = {};
   Parallel parallel = Parallel::kSerial;
   std::optional<int> places = {};  ///< of this process
-  PipelineSettings pipeline;
+  PipelineSettings pipeline = {};
   bool sync_batch_norm = false;
   std::string backend = "auto";
   std::int64_t batch_size = 128;  ///< of each replica
   TrainLimits limits = {.epochs = 3};
   Precision precision = Precision::k32;
   bool auto_precision = false;  ///< `precision` was chosen by the processors, or is yet to be
-  OptimizerSettings optimizer;
+  OptimizerSettings optimizer = {};
   std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
   double smoothing = 0;               ///< of the labels in training
   std::optional<EmaSettings> ema = {};
@@ -86,9 +86,9 @@ struct TrainOptions {
   std::int64_t log_interval = 50;  ///< in steps
   std::optional<std::int64_t> limit_train_batches = {};
   ProgressStyle progress = ProgressStyle::kAuto;
-  std::string output;  ///< the run's folder
-  SnapshotSettings snapshots;
-  ResumeSettings resume;
+  std::string output = {};  ///< the run's folder
+  SnapshotSettings snapshots = {};
+  ResumeSettings resume = {};
 };
 
 /// Returns whether there are several pipelines.

@@ -44,9 +44,7 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
 
 Replica::Replica(
     const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
-    : precision_(options.precision),
-      settings_(options.optimizer),
-      smoothing_(options.smoothing),
+    : options_(options),
       groups_(groups),
       scaler_(
           nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed), groups.world),
@@ -70,17 +68,17 @@ void Replica::share_buffers() {
 }
 
 torch::ScalarType Replica::image_type() const {
-  return precision_ == Precision::kBf16Mixed ? torch::kBFloat16 : torch::kFloat;
+  return options_.precision == Precision::kBf16Mixed ? torch::kBFloat16 : torch::kFloat;
 }
 
 void Replica::make_optimizer() {
-  optimizer_ = lockstep::make_optimizer(settings_, parameters());
-  if (settings_.sharded)
+  optimizer_ = lockstep::make_optimizer(options_.optimizer, parameters());
+  if (options_.optimizer.sharded)
     optimizer_ = std::make_unique<ShardedOptimizer>(std::move(optimizer_), groups_.replicas);
 }
 
 torch::Tensor Replica::scores(const torch::Tensor& images) {
-  const nn::Autocast autocast = autocast_of(precision_);
+  const nn::Autocast autocast = autocast_of(options_.precision);
   return evaluate(images).to(torch::kFloat);
 }
 
@@ -88,17 +86,18 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part) {
   if (part.is_first) optimizer_->zero_grad();
   const double factor = part.share;
   const LossFunction loss = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
-    const torch::Tensor mean = training_loss(scores, labels, smoothing_);
+    const torch::Tensor mean = training_loss(scores, labels, options_);
     return scaler_.scale(factor == 1 ? mean : mean * factor);
   };
-  const nn::Autocast autocast = autocast_of(precision_);
+  const nn::Autocast autocast = autocast_of(options_.precision);
   return forward_and_backward(batch, loss, part.is_last) / (factor * scaler_.scale_factor());
 }
 
 bool Replica::update(double lr) {
   scaler_.unscale_(*optimizer_);
-  if (settings_.clip_grad) {
-    clip_grad_norm(parameters(), *settings_.clip_grad, groups_.stages, NonFiniteNorm::kSpread);
+  if (options_.optimizer.clip_grad) {
+    clip_grad_norm(
+        parameters(), *options_.optimizer.clip_grad, groups_.stages, NonFiniteNorm::kSpread);
   }
   set_lr(*optimizer_, lr);
   const bool is_taken = scaler_.step(*optimizer_);

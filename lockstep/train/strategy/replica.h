@@ -104,9 +104,7 @@ class Replica {
   virtual torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
 
-  Precision precision_;
-  OptimizerSettings settings_;
-  double smoothing_;
+  TrainOptions options_;
   RankGroups groups_;
   nn::GradScaler scaler_;  // of all ranks: replicas and stages alike
   StartWeights start_;

@@ -154,11 +154,20 @@ TEST(TrainVerb, NamesTheTrainerThatIsMissing) {
 
 TEST(BenchVerbs, NameTheProgramThatIsMissing) {
   const Installed installed("");
-  for (const char* verb : {"bench", "report", "collectives"}) {
+  for (const char* verb : {"bench", "collectives"}) {
     const auto run = installed.run(concat(verb, " --list"));
     EXPECT_EQ(run.code(), 4);
     EXPECT_THAT(run.err, HasSubstr("./dev build lockstep-bench"));
   }
+}
+
+TEST(BenchVerbs, AReportOfABenchNamesTheProgramThatIsMissing) {
+  const Installed installed("");
+  std::filesystem::create_directory(installed.output());
+  std::ofstream(installed.output() + "/bench.json") << "{}";
+  const auto run = installed.run("report " + installed.output());
+  EXPECT_EQ(run.code(), 4);
+  EXPECT_THAT(run.err, HasSubstr("./dev build lockstep-bench"));
 }
 
 TEST(BenchVerbs, NameTheProgramOfTheirRanksThatIsMissing) {

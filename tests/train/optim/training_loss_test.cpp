@@ -29,7 +29,7 @@ torch::Tensor labels_of(const std::vector<std::int64_t>& classes) {
 // The loss, then its gradient.
 std::vector<double> loss_and_gradient(double smoothing) {
   const torch::Tensor scores = scores_of(3).requires_grad_();
-  const torch::Tensor loss = training_loss(scores, labels_of({1, 4, 0}), smoothing);
+  const torch::Tensor loss = training_loss(scores, labels_of({1, 4, 0}), {.smoothing = smoothing});
   loss.backward();
   std::vector<double> all = {loss.item<double>()};
   const auto* gradient = scores.grad().const_data_ptr<double>();
@@ -45,7 +45,7 @@ TEST(TrainingLoss, IsPyTorchsWithAndWithoutSmoothing) {
 TEST(TrainingLoss, IsTheMeanOfCrossEntropyBitForBit) {
   const torch::Tensor scores = scores_of(7).to(torch::kFloat);
   const torch::Tensor labels = labels_of({0, 1, 2, 3, 4, 0, 1});
-  EXPECT_TRUE(training_loss(scores, labels, 0).equal(at::cross_entropy_loss(scores, labels)));
+  EXPECT_TRUE(training_loss(scores, labels, {}).equal(at::cross_entropy_loss(scores, labels)));
 }
 
 TEST(TrainingLoss, PartsByTheirSharesAddUpToTheWholeWhateverIsIgnored) {
@@ -54,11 +54,11 @@ TEST(TrainingLoss, PartsByTheirSharesAddUpToTheWholeWhateverIsIgnored) {
   for (const double smoothing : {0.0, 0.1}) {
     const auto part = [&](std::int64_t first, std::int64_t end) {
       const double share = static_cast<double>(end - first) / 6;
-      return share *
-             training_loss(scores.slice(0, first, end), labels.slice(0, first, end), smoothing)
-                 .item<double>();
+      return share * training_loss(scores.slice(0, first, end), labels.slice(0, first, end),
+                         {.smoothing = smoothing})
+                         .item<double>();
     };
-    const double whole = training_loss(scores, labels, smoothing).item<double>();
+    const double whole = training_loss(scores, labels, {.smoothing = smoothing}).item<double>();
     EXPECT_NEAR(part(0, 3) + part(3, 5) + part(5, 6), whole, 1e-6) << smoothing;
     EXPECT_EQ(part(3, 5), 0) << "nothing in it counts";
     EXPECT_GT(whole, 0);
@@ -67,9 +67,9 @@ TEST(TrainingLoss, PartsByTheirSharesAddUpToTheWholeWhateverIsIgnored) {
 
 TEST(TrainingLoss, IsComputedInFloatWhateverTheScores) {
   const torch::Tensor scores = scores_of(3).to(torch::kBFloat16);
-  const torch::Tensor loss = training_loss(scores, labels_of({1, 4, 0}), 0);
+  const torch::Tensor loss = training_loss(scores, labels_of({1, 4, 0}), {});
   EXPECT_EQ(loss.scalar_type(), torch::kFloat);
-  EXPECT_TRUE(loss.equal(training_loss(scores.to(torch::kFloat), labels_of({1, 4, 0}), 0)));
+  EXPECT_TRUE(loss.equal(training_loss(scores.to(torch::kFloat), labels_of({1, 4, 0}), {})));
 }
 
 }  // namespace
