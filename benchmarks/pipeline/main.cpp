@@ -18,8 +18,17 @@
 namespace lockstep::benchmark {
 namespace {
 
+WorkSize default_size() {
+  WorkSize size;
+  size.micro_batch = 256;
+  size.width = 1024;
+  size.depth = 8;
+  size.image_size = 64;
+  return size;
+}
+
 struct Flags {
-  WorkSize size = {.micro_batch = 256, .width = 1024, .depth = 8, .image_size = 64};
+  WorkSize size = default_size();
   std::vector<int> chunks = {10};
   std::vector<std::string> schedules = {
       "sequential", "gpipe", "1f1b", "interleaved", "zero-bubble"};

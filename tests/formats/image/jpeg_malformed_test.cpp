@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/formats/image/jpeg_scans.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/formats/image/image_reader.h"
 

@@ -23,7 +23,8 @@ constexpr ActionCosts kUnit{.backward = 1};
 constexpr ActionCosts kThirds{};  // F = I = W
 
 std::string picture(ScheduleKind kind, int stages, int micro_batches) {
-  return "\n" + to_table(simulate(make_schedule(kind, stages, stages, micro_batches), kUnit));
+  return concat(
+      "\n", to_table(simulate(make_schedule(kind, stages, stages, micro_batches), kUnit)));
 }
 
 TEST(Timetable, GPipeOfTwoStagesAndFourMicroBatches) {

@@ -24,7 +24,7 @@ std::vector<pid_t> second_ranks(const std::string& text) {
   return ranks;
 }
 
-constexpr std::chrono::minutes kGuard(8);
+constexpr std::chrono::minutes kBenchGuard(8);
 constexpr std::size_t kCells = 13;  // of the quick grid: two batches of the small net, one large
 
 class Bench : public ::testing::Test {
@@ -33,7 +33,7 @@ class Bench : public ::testing::Test {
     return "bench data-parallel --rounds 1 " + set_.flag() + " --output " + output() + " " + flags;
   }
 
-  static Ended bench(const std::string& line) { return Command(words(line)).wait(kGuard); }
+  static Ended bench(const std::string& line) { return Command(words(line)).wait(kBenchGuard); }
 
   std::string output() const { return folder_.file("out"); }
   std::string file(const std::string& name) const { return contents(output() + "/" + name); }
@@ -86,9 +86,9 @@ TEST_F(Bench, GoesOnWhereItWasStopped) {
         const std::string text = file("samples.jsonl");
         return std::count(text.begin(), text.end(), '\n') > 1;
       },
-      kGuard);
+      kBenchGuard);
   run.signal(SIGINT);
-  const Ended stopped = run.wait(kGuard);
+  const Ended stopped = run.wait(kBenchGuard);
   EXPECT_EQ(stopped.code(), 128 + SIGINT) << stopped.err;
   EXPECT_TRUE(processes_with(output() + "/runs").empty());
   const auto before = samples();
@@ -113,9 +113,9 @@ TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
         ranks = second_ranks(output() + "/runs/data-parallel/mnist-small-r1-b512-p2-ddp");
         return !ranks.empty();
       },
-      kGuard);
+      kBenchGuard);
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
-  const Ended ended = run.wait(kGuard);
+  const Ended ended = run.wait(kBenchGuard);
   EXPECT_EQ(ended.code(), 1) << ended.err;
   const auto measured = samples();
   EXPECT_EQ(measured.size(), kCells) << "the rest goes on";
