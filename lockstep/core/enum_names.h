@@ -12,6 +12,9 @@ struct EnumName {
   Enum value;
   const char* name;
 };
+// Clang 14 deduces no aggregate's type itself.
+template <typename Value>
+EnumName(Value, const char*) -> EnumName<Value>;
 
 /// An enumeration with a table of names beside it, which serves writing and reading:
 ///
