@@ -52,6 +52,15 @@ std::string best_text(const SummaryFacts& summary) {
       summary.eval_metric, " ", cell(summary.best_value, 4), " in epoch ", *summary.best_epoch);
 }
 
+// What `stopped_by` of summary.json means.
+std::string ending_of(const std::string& stopped_by) {
+  if (stopped_by == "epochs") return "all epochs done";
+  if (stopped_by == "max-steps") return "all steps done";
+  if (stopped_by == "time") return "its time was over";
+  if (stopped_by == "signal") return "stopped by a signal";
+  return stopped_by == "error" ? "ended by an error" : stopped_by;
+}
+
 // The page's first sentence.
 std::string outcome_of(const RunReport& run) {
   if (run.history.epochs.empty()) return "Nothing is recorded yet.";
@@ -60,8 +69,8 @@ std::string outcome_of(const RunReport& run) {
   }
   const SummaryFacts& summary = *run.folder.summary;
   const std::string best = best_text(summary);
-  return concat("Stopped by ", summary.stopped_by, " at step ", summary.steps.value_or(0),
-      best.empty() ? "" : ", best ", best, ".");
+  return concat(summary.steps.value_or(0), " steps, ", ending_of(summary.stopped_by),
+      best.empty() ? "" : "; best ", best, ".");
 }
 
 Facts facts_of(const RunReport& run) {
