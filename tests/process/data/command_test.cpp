@@ -95,7 +95,8 @@ TEST_F(DataCommand, RefusesWhatItDoesNotKnow) {
   expect(
       "check mnist " + set + " --workers 0", "--workers must be a whole number from 1 to 1024: 0");
   expect("synthesize images " + set + " --size 224", "--size must be WIDTHxHEIGHT");
-  expect("synthesize mnist " + set + " --train x", "data synthesize: --train must be a whole number: x");
+  expect("synthesize mnist " + set + " --train x",
+      "data synthesize: --train must be a whole number: x");
   expect("fetch imagenet " + set, "DIR/train/CLASS and DIR/val/CLASS");
   expect("fetch mnist " + set + " --mirror http://127.0.0.1/", "only https is taken");
 }
