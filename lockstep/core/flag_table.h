@@ -141,13 +141,13 @@ std::vector<std::string> words_of_value() {
 /// Declares a flag with a reader and a writer of its own, for what is not one member; an empty
 /// `value` makes it a switch.
 template <typename Options>
-Flag<Options> flag_by(std::string name, std::string value, std::string help,
+Flag<Options> flag_by(const std::string& name, const std::string& value, const std::string& help,
     typename Flag<Options>::Read read = nullptr, typename Flag<Options>::Write write = nullptr) {
   Flag<Options> made;
-  made.spec.name = std::move(name);
+  made.spec.name = name;
   made.spec.kind = value.empty() ? FlagSpec::Kind::kSwitch : FlagSpec::Kind::kText;
-  made.spec.value = std::move(value);
-  made.spec.help = std::move(help);
+  made.spec.value = value;
+  made.spec.help = help;
   made.read = std::move(read);
   made.write = std::move(write);
   return made;

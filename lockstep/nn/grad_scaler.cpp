@@ -96,7 +96,7 @@ UnscaledGradients unscale_gradients(const std::vector<torch::Tensor>& parameters
 }
 
 GradScaler::GradScaler(GradScalerOptions options, ProcessGroup group)
-    : options_(std::move(options)),
+    : options_(options),
       group_(std::move(group)),
       scale_(static_cast<float>(options_.init_scale())) {
   if (!is_enabled()) return;

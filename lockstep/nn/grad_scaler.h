@@ -68,7 +68,7 @@ class GradScaler {
   /// Divides the optimizer's gradients by the scale, in place, once all are there; at most once
   /// before its step(). Gradients of float16 are refused: what they lost cannot come back. A
   /// collective.
-  void unscale_(torch::optim::Optimizer& optimizer);
+  void unscale_(torch::optim::Optimizer& optimizer);  // NOLINT: PyTorch's name
 
   /// Calls unscale_() if that was not done, then the optimizer's step() if all gradients on all
   /// ranks are finite; returns whether it did. A collective.

@@ -37,7 +37,7 @@ struct Painting {
 
 const FlagTable<Painting>& table() {
   using P = Painting;
-  static const FlagTable<P> flags(
+  static const FlagTable<P> kFlags(
       {.verb = "paint", .usage = "paint FILE", .description = "Paints.\n", .footer = "The end."},
       {{"Arguments", {flag("FILE", "", "what to paint", &P::file)}},
           {"Options", {flag("--nproc-per-node", "N", "painters", &P::workers).from(1).to(9),
@@ -53,7 +53,7 @@ const FlagTable<Painting>& table() {
                           flag("--rate", "X", "of flow", &P::inner, &Inner::rate).above(0).below(1),
                           flag_on("--quiet", "no talk", &P::is_quiet).letter("-q"),
                           flag_off("--no-pin", "loose", &P::pins)}}});
-  return flags;
+  return kFlags;
 }
 
 Painting painted(const Words& words) {

@@ -44,7 +44,7 @@ const FlagTable<BenchTexts>& bench_table() {
   using C = BenchCommand;
   using R = bench::BenchRequest;
   using S = bench::StudyOptions;
-  static const FlagTable<T> table(
+  static const FlagTable<T> kTable(
       {.verb = "bench",
           .usage = "lockstep bench STUDY [flags], or lockstep bench --list",
           .description = kBenchDescription,
@@ -84,7 +84,7 @@ const FlagTable<BenchTexts>& bench_table() {
                       &T::command, &C::list),
                   flag_on("--json", "end stdout with all estimates as one JSON object", &T::command,
                       &C::json)}}});
-  return table;
+  return kTable;
 }
 
 std::vector<std::string> study_names() {

@@ -106,12 +106,12 @@ FlagGroup<CollectivesCommand> collectives_options() {
 }
 
 const FlagTable<CollectivesCommand>& collectives_table() {
-  static const FlagTable<CollectivesCommand> table({.verb = "collectives",
-                                                       .usage = "lockstep collectives [flags]",
-                                                       .description = kCollectivesDescription,
-                                                       .footer = kCollectivesExamples},
+  static const FlagTable<CollectivesCommand> kTable({.verb = "collectives",
+                                                        .usage = "lockstep collectives [flags]",
+                                                        .description = kCollectivesDescription,
+                                                        .footer = kCollectivesExamples},
       {collectives_options()});
-  return table;
+  return kTable;
 }
 
 }  // namespace

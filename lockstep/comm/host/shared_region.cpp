@@ -13,10 +13,10 @@ struct SharedRegion::Head {
 };
 
 const char* kind_name(Kind kind) {
-  static constexpr std::array names = {"nothing", "all_reduce", "reduce", "broadcast", "all_gather",
-      "gather", "scatter", "reduce_scatter", "all_to_all", "barrier"};
+  static constexpr std::array kNames = {"nothing", "all_reduce", "reduce", "broadcast",
+      "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "barrier"};
   const auto index = static_cast<std::size_t>(kind);
-  return index < names.size() ? names[index] : "unknown";
+  return index < kNames.size() ? kNames[index] : "unknown";
 }
 
 namespace {

@@ -89,7 +89,7 @@ TEST(SampleJson, RefusesWhatIsNotAsTheFormatSays) {
     expect(concat(R"({"v":1,"study":"s","cell":"c","round":)", round, "}"),
         "round must be a whole number from 1 to 2147483647");
   }
-  const std::pair<const char*, const char*> kCases[] = {
+  const std::pair<const char*, const char*> cases[] = {
       {R"("study":"s")", R"(a key comes twice: "study")"},
       {R"("values":[1])", "values must be a JSON object"},
       {R"("values":{"a":"1"})", "values.a must be a finite number"},
@@ -100,7 +100,7 @@ TEST(SampleJson, RefusesWhatIsNotAsTheFormatSays) {
       {R"("oversubscribed":1)", "oversubscribed must be true or false"},
       {R"("code":-1)", "code must be a whole number from 0"},
       {R"("seconds":"1")", "seconds must be a finite number"}};
-  for (const auto& [field, message] : kCases) {
+  for (const auto& [field, message] : cases) {
     expect(concat(R"({"v":1,"study":"s","cell":"c","round":1,)", field, "}"), message);
   }
 }
