@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/data/transforms/ops/affine.h"
 #include "lockstep/data/transforms/ops/resample.h"
 
 namespace lockstep::data {
