@@ -46,7 +46,7 @@ void read_chunks(Flags& flags, const FlagSpec&, const std::string& text) {
 }
 
 const FlagTable<Flags>& flag_table() {
-  static const FlagTable<Flags> table(
+  static const FlagTable<Flags> kTable(
       {"pipeline_benchmark", "pipeline_benchmark [flags]",
           "Times pipelines against the same stages run alone.\n", ""},
       {{"Options",
@@ -59,7 +59,7 @@ const FlagTable<Flags>& flag_table() {
               flag("--schedules", "NAME,NAME", "to measure", &Flags::schedules),
               flag("--rounds", "N", "in each everything is measured once", &Flags::rounds).from(1),
               flag_on("--ranks", "one process a stage; start with lockstep run", &Flags::ranks)}}});
-  return table;
+  return kTable;
 }
 
 std::vector<ScheduleKind> kinds_of(const std::vector<std::string>& names) {

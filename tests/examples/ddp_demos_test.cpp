@@ -56,8 +56,8 @@ std::string two_processes(const std::string& demo, const std::string& init_metho
 }
 
 std::string free_address() {
-  static const launch::ReservedPort port;
-  return concat("tcp://127.0.0.1:", port.number());
+  static const launch::ReservedPort kPort;
+  return concat("tcp://127.0.0.1:", kPort.number());
 }
 
 std::string file_in(const std::string& folder) { return concat("file://", folder, "/meeting"); }

@@ -40,18 +40,18 @@ Epochs epochs_of(const Ended& ended) {
 class Template : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder;
+    folder = new TemporaryFolder;
     const auto drawn = run_line(
         concat("lockstep data synthesize cifar100 ", data(), " --train 256 --test 64 --seed 1"));
     ASSERT_EQ(drawn.status, 0) << drawn.output;
   }
-  static void TearDownTestSuite() { delete folder_; }
+  static void TearDownTestSuite() { delete folder; }
 
-  static std::string data() { return folder_->file("data"); }
+  static std::string data() { return folder->file("data"); }
 
   /// Returns the flags of a run whose ranks take `batch` images each.
   static std::string flags(const std::string& run, int epochs, int batch) {
-    return concat(" --data ", data(), " --output ", folder_->file(run), " --epochs ", epochs,
+    return concat(" --data ", data(), " --output ", folder->file(run), " --epochs ", epochs,
         " --lr 0.01 --batch-size ", batch, " ");
   }
 
@@ -74,8 +74,8 @@ class Template : public ::testing::Test {
   }
 
   static const Epochs& alone() {
-    static const Epochs epochs = epochs_of(single_device(flags("alone", 2, 32)));
-    return epochs;
+    static const Epochs kEpochs = epochs_of(single_device(flags("alone", 2, 32)));
+    return kEpochs;
   }
 
   /// Expects two epochs with the losses of one device.
@@ -90,10 +90,10 @@ class Template : public ::testing::Test {
     }
   }
 
-  static TemporaryFolder* folder_;
+  static TemporaryFolder* folder;
 };
 
-TemporaryFolder* Template::folder_ = nullptr;
+TemporaryFolder* Template::folder = nullptr;
 
 TEST_F(Template, OneDeviceLearns) {
   ASSERT_THAT(alone().number, ::testing::ElementsAre(1, 2));
@@ -101,7 +101,7 @@ TEST_F(Template, OneDeviceLearns) {
   EXPECT_NEAR(alone().train_loss[0], 4.6, 0.2) << "100 classes, nothing learnt yet";
   EXPECT_LT(alone().train_loss[1], alone().train_loss[0]);
   EXPECT_GE(alone().top5[1], alone().accuracy[1]);
-  EXPECT_TRUE(std::filesystem::exists(folder_->path() / "alone" / "model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder->path() / "alone" / "model.safetensors"));
 }
 
 TEST_F(Template, TwoDevicesOfANodeHaveTheLossesOfOne) {
@@ -136,7 +136,7 @@ TEST_F(Template, TrainsInBfloat16) {
 
 // A stand-in for torchrun shows what it is given.
 TEST_F(Template, TheLauncherMayBeTorchrun) {
-  const std::string program = folder_->file("torchrun");
+  const std::string program = folder->file("torchrun");
   std::ofstream(program) << "#!/bin/sh\necho \"$*\"\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const std::string torchrun = concat("export LAUNCHER=", program, " TRAIN=train\n");
@@ -155,7 +155,7 @@ TEST_F(Template, NamesWhatIsMissing) {
   const auto nodes = run_line(concat(kScripts, "train_several_nodes.sh"));
   EXPECT_NE(nodes.status, 0);
   EXPECT_THAT(nodes.output, ::testing::HasSubstr("say how many nodes take part: NNODES=2"));
-  const auto data = single_device(" --data " + folder_->file("none"));
+  const auto data = single_device(" --data " + folder->file("none"));
   EXPECT_EQ(data.status, 3) << data.output;
   EXPECT_THAT(data.output, ::testing::HasSubstr("binary version of CIFAR-100"));
   EXPECT_EQ(single_device(" --epoch 3").status, 2);

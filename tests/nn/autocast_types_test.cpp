@@ -24,7 +24,7 @@ Tensor tokens(const Tensor& x) { return x.view({1, 1, 2, 4}); }
 
 // As in the script: x is [2, 4], z the same values in float32.
 const std::map<std::string, Operation>& operations() {
-  static const std::map<std::string, Operation> all = {
+  static const std::map<std::string, Operation> kAll = {
       {"mm", [](auto& x, auto&) { return at::mm(x, x.t()); }},
       {"matmul", [](auto& x, auto&) { return at::matmul(x, x.t()); }},
       {"addmm", [](auto& x, auto&) { return at::addmm(x.narrow(1, 0, 2), x, x.t()); }},
@@ -100,7 +100,7 @@ const std::map<std::string, Operation>& operations() {
       {"mixed mm", [](auto& x, auto& z) { return at::mm(x, z.t()); }},
       {"mixed mse_loss", [](auto& x, auto& z) { return at::mse_loss(x, z); }},
   };
-  return all;
+  return kAll;
 }
 
 std::string python_name(at::ScalarType type) {

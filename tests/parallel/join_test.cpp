@@ -116,7 +116,7 @@ TEST(Join, J5CollectivesAreShadowed) {
         total += one.item<float>();
       }
       EXPECT_EQ(join.finish(), size - 1);
-      const auto expected = totals[static_cast<std::size_t>(size) - 1];
+      const auto& expected = totals[static_cast<std::size_t>(size) - 1];
       EXPECT_EQ(total, expected[static_cast<std::size_t>(group.rank())]);
     });
   }

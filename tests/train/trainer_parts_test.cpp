@@ -44,13 +44,15 @@ class EndAfter final : public StepObserver {
       : run_(run), step_(step), end_(end) {}
   Course course() const override { return course_; }
   Course after_step(bool epoch_is_over) override {
-    epoch_is_over_.push_back(epoch_is_over);
+    epoch_ends.push_back(epoch_is_over);
     return course_ = run_.state.step == step_ ? end_ : Course::kGoesOn;
   }
-  void save_step(bool is_last) override { (is_last ? last_ : others_).push_back(run_.state.step); }
+  void save_step(bool is_last) override {
+    (is_last ? last_saves : other_saves).push_back(run_.state.step);
+  }
 
-  std::vector<bool> epoch_is_over_;
-  std::vector<std::int64_t> last_, others_;
+  std::vector<bool> epoch_ends;
+  std::vector<std::int64_t> last_saves, other_saves;
 
  private:
   const TrainRun& run_;
@@ -71,8 +73,8 @@ TEST_F(EpochLoopTest, PassesOnceOverTheData) {
   EXPECT_EQ(run.state.step, 4);
   EXPECT_EQ(run.state.position, (EpochPosition{1, 4 * 128, 4 * 128}));
   EXPECT_FALSE(run.replica->parameters().front().equal(before));
-  EXPECT_THAT(never.epoch_is_over_, ElementsAre(false, false, false, true));
-  EXPECT_THAT(never.others_, ElementsAre(1, 2, 3)) << "the epoch itself is saved by others";
+  EXPECT_THAT(never.epoch_ends, ElementsAre(false, false, false, true));
+  EXPECT_THAT(never.other_saves, ElementsAre(1, 2, 3)) << "the epoch itself is saved by others";
 }
 
 TEST_F(EpochLoopTest, GoesOnWithinAnEpochWhereItEnded) {
@@ -84,7 +86,7 @@ TEST_F(EpochLoopTest, GoesOnWithinAnEpochWhereItEnded) {
   TrainRun parts = begin(options);
   EndAfter second(parts, 2);
   EXPECT_EQ(EpochLoop(parts, second).pass().samples, 2 * 128);
-  EXPECT_THAT(second.last_, ElementsAre(2));
+  EXPECT_THAT(second.last_saves, ElementsAre(2));
   EndAfter later(parts, 100);
   const EpochSummary rest = EpochLoop(parts, later).pass();
   EXPECT_EQ(rest.samples, at_once.samples);

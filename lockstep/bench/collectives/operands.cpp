@@ -16,7 +16,8 @@ constexpr std::int64_t kPeriod = 61;  // no power of two, as the borders of piec
 float value_of(int rank, std::int64_t index) { return static_cast<float>(index % kPeriod + rank); }
 
 float sum_of(int ranks, std::int64_t index) {
-  return static_cast<float>(ranks * (index % kPeriod) + ranks * (ranks - 1) / 2);
+  const std::int64_t sum_of_ranks = ranks * (ranks - 1) / 2;
+  return static_cast<float>(ranks * (index % kPeriod) + sum_of_ranks);
 }
 
 torch::Tensor make(const ProcessGroup& group, std::int64_t elements, bool group_memory) {

@@ -150,7 +150,7 @@ Group output_flags() {
 }
 
 const FlagTable<RunTexts>& run_table() {
-  static const FlagTable<RunTexts> table(
+  static const FlagTable<RunTexts> kTable(
       {.verb = "run",
           .usage = "lockstep run [flags] [--] PROGRAM [ARGUMENTS...]",
           .description =
@@ -158,7 +158,7 @@ const FlagTable<RunTexts>& run_table() {
               "Flags mean what they mean for torchrun; PET_* variables are their defaults.\n",
           .footer = kRunExamples},
       {process_group_flags(), node_flags(), end_flags(), output_flags()});
-  return table;
+  return kTable;
 }
 
 int run_number(const std::string& flag, const std::string& text) {

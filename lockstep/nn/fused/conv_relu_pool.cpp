@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kImagesAtOnce = 32;
 
 const ConvReluPoolKernel& fastest_kernel() {
-  static const ConvReluPoolKernels found = conv_relu_pool_kernels();
-  return *found.kernels[found.count - 1];
+  static const ConvReluPoolKernels kFound = conv_relu_pool_kernels();
+  return *kFound.kernels[kFound.count - 1];
 }
 
 Element element_of(const at::Tensor& tensor) {

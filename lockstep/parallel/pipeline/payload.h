@@ -45,7 +45,8 @@ struct Address {
   Direction direction = Direction::kForward;
   int stage = 0;
   int micro_batch = 0;
-  friend auto operator<=>(const Address&, const Address&) = default;
+  friend auto operator<=>(
+      const Address&, const Address&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Returns address, form, types and shapes of a payload in numbers, to be sent before its tensors.

@@ -332,7 +332,7 @@ Group launch_group() {
 }  // namespace
 
 const FlagTable<TrainOptions>& train_flags() {
-  static const FlagTable<TrainOptions> table(
+  static const FlagTable<TrainOptions> kTable(
       {.verb = "train",
           .usage = "lockstep train [flags]",
           .description = "Trains a model on labelled images, on one rank or on several.\n",
@@ -340,7 +340,7 @@ const FlagTable<TrainOptions>& train_flags() {
       {model_group(), image_group(), spreading_group(), stages_group(), launch_group(),
           optimizer_group(), rate_group(), average_group(), limit_group(), snapshot_group(),
           output_group()});
-  return table;
+  return kTable;
 }
 
 }  // namespace lockstep

@@ -204,8 +204,8 @@ class KindOf final : public OptimizerStateKind {
 
 template <typename Fields>
 const OptimizerStateKind* kind_if(const OptimizerOptions& options) {
-  static const KindOf<Fields> kind;
-  return dynamic_cast<const typename Fields::Options*>(&options) != nullptr ? &kind : nullptr;
+  static const KindOf<Fields> kKind;
+  return dynamic_cast<const typename Fields::Options*>(&options) != nullptr ? &kKind : nullptr;
 }
 
 }  // namespace

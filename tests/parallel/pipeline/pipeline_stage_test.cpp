@@ -203,7 +203,7 @@ template <typename AnyPipeline>
 void accumulate(AnyPipeline& pipeline, const Problem& problem, const ProcessGroup& replicas) {
   const auto inputs = problem.input.chunk(2 * kReplicas),
              targets = problem.target.chunk(2 * kReplicas);
-  const auto first = static_cast<std::size_t>(2 * replicas.rank());
+  const auto first = 2 * static_cast<std::size_t>(replicas.rank());
   {
     const auto accumulation = pipeline.no_sync();
     pipeline.step(inputs[first], targets[first], half_loss);

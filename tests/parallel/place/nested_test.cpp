@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
 

@@ -118,7 +118,7 @@ void try_data_parallel(Draw& draw, const Case& now, const torch::nn::Sequential&
   const auto net = copy_of(now.net);
   // Forward of a Sequential is a template; a module with one forward can be divided.
   struct NetImpl : torch::nn::Cloneable<NetImpl> {
-    explicit NetImpl(torch::nn::Sequential inner) { net = register_module("net", inner); }
+    explicit NetImpl(const torch::nn::Sequential& inner) { net = register_module("net", inner); }
     void reset() override {
       if (net) net = register_module("net", copy_of(net));
     }

@@ -120,7 +120,8 @@ TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
   const auto measured = samples();
   EXPECT_EQ(measured.size(), kCells) << "the rest goes on";
   const auto failed = std::count_if(measured.begin(), measured.end(), [](const Json& sample) {
-    return sample.contains("failure") && sample["failure"] != "" && !sample["failure"].is_null();
+    return sample.contains("failure") && sample["failure"].is_string() &&
+           !sample["failure"].get<std::string>().empty();
   });
   EXPECT_EQ(failed, 1);
   EXPECT_THAT(ended.out, HasSubstr("SIGKILL"));

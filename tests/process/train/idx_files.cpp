@@ -22,7 +22,7 @@ std::vector<char> image_of(int label, std::mt19937& random) {
   const int top = label / 4 * 7, left = label % 4 * 7;
   for (int row = top; row < top + 7; ++row) {
     for (int column = left; column < left + 7; ++column) {
-      pixels[static_cast<std::size_t>(row * kSide + column)] =
+      pixels[static_cast<std::size_t>(row) * kSide + static_cast<std::size_t>(column)] =
           static_cast<char>(155 + random() % 100);
     }
   }

@@ -40,7 +40,7 @@ Kind kind(std::string name, const Options& options, int values) {
 
 const std::vector<Kind>& kinds() {
   using namespace torch::optim;
-  static const std::vector<Kind> all{kind<SGD>("sgd", SGDOptions(0.1), 0),
+  static const std::vector<Kind> kAll{kind<SGD>("sgd", SGDOptions(0.1), 0),
       kind<SGD>("sgd_momentum", SGDOptions(0.1).momentum(0.9).dampening(0.1).weight_decay(0.01), 1),
       kind<nn::SGD>("fused_nesterov", SGDOptions(0.1).momentum(0.9).nesterov(true), 1),
       kind<Adam>("adam", AdamOptions(0.01), 3),
@@ -51,7 +51,7 @@ const std::vector<Kind>& kinds() {
       kind<Adagrad>("adagrad", AdagradOptions(0.1).lr_decay(0.1), 2),
       kind<RMSprop>("rmsprop", RMSpropOptions(0.01), 2),
       kind<RMSprop>("rmsprop_all", RMSpropOptions(0.01).momentum(0.5).centered(true), 4)};
-  return all;
+  return kAll;
 }
 
 class EveryOptimizer : public ::testing::TestWithParam<Kind> {};

@@ -25,7 +25,7 @@ using testing::TemporaryFolder;
 
 TEST(SnapshotChoice, IsTheSameOnAllRanksAndSoAreErrors) {
   const TemporaryFolder folder;
-  const fs::path run = folder.path();
+  const fs::path& run = folder.path();
   run_ranks(2, [&](const ProcessGroup& world) {
     EXPECT_TRUE(newest_snapshot(run, world).path.empty());
     SnapshotSaver saver({.run = run}, world);

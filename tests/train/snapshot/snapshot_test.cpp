@@ -80,8 +80,9 @@ TEST(Snapshot, CountsStepsForWhoDoesNot) {
     Snapshot snapshot(run.path(), ProcessGroup());
     auto [epoch, step] = snapshot.load(*training.net, training.optimizer);
     EXPECT_EQ(epoch, 3 * life);
-    for (const std::int64_t last = epoch + 3; epoch < last; ++epoch)
-      snapshot.save(*training.net, training.optimizer, {.epoch = epoch + 1});
+    const std::int64_t first = epoch;
+    for (std::int64_t next = first + 1; next <= first + 3; ++next)
+      snapshot.save(*training.net, training.optimizer, {.epoch = next});
     snapshot.wait();
     EXPECT_EQ(SnapshotFolder(run.path()).newest().manifest.step, 3 * (life + 1));
   }
