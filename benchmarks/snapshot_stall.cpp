@@ -26,7 +26,7 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/model.h"
-#include "lockstep/train/snapshot/random_state.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 
 namespace lockstep::benchmark {

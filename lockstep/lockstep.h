@@ -4,7 +4,6 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
-#include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {

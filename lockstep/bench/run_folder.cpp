@@ -10,7 +10,6 @@
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/formats/strict_json.h"
 #include "lockstep/train/record/summary.h"
 
 namespace lockstep::bench {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -83,5 +84,14 @@ class ProcessGroup {
  private:
   std::shared_ptr<Backend> backend_;
 };
+
+/// Runs the body once per rank, each rank a thread of this process with its place in a common
+/// group.
+///
+/// When one throws, the collectives of the others fail, and the first exception is thrown here once
+/// all have ended.
+///
+///     lockstep::run_ranks(2, [](lockstep::ProcessGroup world) { ... });
+void run_ranks(int size, const std::function<void(ProcessGroup)>& body);
 
 }  // namespace lockstep

@@ -1,11 +1,10 @@
-#include "lockstep/comm/run_ranks.h"
-
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "lockstep/comm/host_backends.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {

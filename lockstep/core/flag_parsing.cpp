@@ -4,7 +4,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_spec.h"
-#include "lockstep/core/suggest.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,6 @@
 #include <charconv>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/suggest.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep {

@@ -1,11 +1,90 @@
 #include "lockstep/core/text.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <type_traits>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
+
+namespace {
+
+double seconds_of(char unit) {
+  switch (unit) {
+    case 'd':
+      return 86400;
+    case 'h':
+      return 3600;
+    case 'm':
+      return 60;
+    case 's':
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw InvalidArgument("duration: not a time span above zero: \"" + text +
+                        "\"; write 90s, 30m, 2h, 1h30m or seconds");
+}
+
+std::string with_dashes(std::string word) {
+  std::replace(word.begin(), word.end(), '_', '-');
+  return word;
+}
+
+bool begins(const std::string& word, const std::string& known) {
+  constexpr std::size_t kTelling = 5;
+  return word.size() >= kTelling && known.compare(0, word.size(), word) == 0;
+}
+
+constexpr std::size_t kMostQuoted = 100;
+
+struct Form {
+  std::uint8_t mask;
+  std::uint8_t front;
+  std::size_t bytes;
+  std::uint32_t smallest;
+};
+
+// The first bytes of each length, and the smallest code that needs that many bytes.
+constexpr std::array kForms{Form{0x80, 0x00, 1, 0}, Form{0xe0, 0xc0, 2, 0x80},
+    Form{0xf0, 0xe0, 3, 0x800}, Form{0xf8, 0xf0, 4, 0x10000}};
+
+std::uint8_t byte_at(std::string_view text, std::size_t place) {
+  return static_cast<std::uint8_t>(text[place]);
+}
+
+/// Returns how many bytes the code point at the front takes; 0 if there is none.
+std::size_t code_bytes(std::string_view text) {
+  const std::uint8_t first = byte_at(text, 0);
+  for (const Form& form : kForms) {
+    if ((first & form.mask) != form.front) continue;
+    if (text.size() < form.bytes) return 0;
+    std::uint32_t code = first & static_cast<std::uint8_t>(~form.mask);
+    for (std::size_t i = 1; i < form.bytes; ++i) {
+      if ((byte_at(text, i) & 0xc0) != 0x80) return 0;
+      code = code << 6 | (byte_at(text, i) & 0x3f);
+    }
+    const bool is_surrogate = 0xd800 <= code && code <= 0xdfff;
+    return code < form.smallest || code > 0x10ffff || is_surrogate ? 0 : form.bytes;
+  }
+  return 0;
+}
+
+std::string escaped(std::uint8_t byte) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  return {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+}
+
+}  // namespace
 
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
@@ -41,6 +120,114 @@ std::vector<std::string> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return pieces;
     begin = end + 1;
   }
+}
+
+double parse_duration(const std::string& text) {
+  const char* position = text.data();
+  const char* const end = position + text.size();
+  double total = 0;
+  double smallest_unit = INFINITY;
+  while (position != end) {
+    double number = 0;
+    const auto [stop, error] = std::from_chars(position, end, number, std::chars_format::general);
+    if (error != std::errc() || number < 0) refuse(text);
+    const bool bare = stop == end;
+    const double unit = bare ? 1 : seconds_of(*stop);
+    // A bare number stands alone, and units fall from left to right: 30m2h and 1h5 are slips, not
+    // spans.
+    if (unit == 0 || unit >= smallest_unit || (bare && position != text.data())) refuse(text);
+    total += number * unit;
+    smallest_unit = unit;
+    position = bare ? end : stop + 1;
+  }
+  if (!(total > 0) || !std::isfinite(total)) refuse(text);
+  return total;
+}
+
+std::string format_duration(double seconds) {
+  char text[48];
+  if (seconds < 59.95) {
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+    return text;
+  }
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  const long long hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
+  if (hours > 0) {
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", hours, minutes, rest);
+  } else {
+    std::snprintf(text, sizeof text, "%lld:%02lld", minutes, rest);
+  }
+  return text;
+}
+
+std::size_t edit_distance(const std::string& from, const std::string& to) {
+  // Three rows of the usual table: a swap of neighbours looks two rows back.
+  std::vector<std::size_t> before(to.size() + 1), above(to.size() + 1), row(to.size() + 1);
+  for (std::size_t j = 0; j <= to.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    std::swap(before, above);
+    std::swap(above, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t replaced = above[j - 1] + (from[i - 1] == to[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, above[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  const std::string asked = with_dashes(word);
+  const std::string* best = nullptr;
+  std::size_t least = asked.size() / 3 + 1;
+  for (const std::string& name : known) {
+    const std::size_t distance = begins(asked, name) ? 1 : edit_distance(asked, name);
+    if (distance >= least) continue;
+    least = distance;
+    best = &name;
+  }
+  if (best == nullptr) return "";
+  return "; did you mean " + *best + "?";
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = code_bytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+std::string printable(std::string_view text) {
+  std::string result = "\"";
+  const bool is_long = text.size() > kMostQuoted;
+  for (const char letter : text.substr(0, kMostQuoted)) {
+    const auto byte = static_cast<std::uint8_t>(letter);
+    const bool is_plain = 0x20 <= byte && byte < 0x7f && letter != '"' && letter != '\\';
+    result += is_plain ? std::string(1, letter) : escaped(byte);
+  }
+  return result + (is_long ? "...\"" : "\"");
+}
+
+std::string printable_path(std::string_view path) {
+  std::string text;
+  while (!path.empty()) {
+    const std::uint8_t first = byte_at(path, 0);
+    std::size_t bytes = code_bytes(path);
+    const bool is_control =
+        bytes == 1 ? first < 0x20 || first == 0x7f : first == 0xc2 && byte_at(path, 1) < 0xa0;
+    if (bytes == 0 || is_control) {
+      text += first == '\n' ? "\\n" : first == '\t' ? "\\t" : escaped(first);
+      bytes = 1;
+    } else {
+      text += path.substr(0, bytes);
+    }
+    path.remove_prefix(bytes);
+  }
+  return text;
 }
 
 }  // namespace lockstep

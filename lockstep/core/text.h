@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,5 +19,34 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
 
 /// Returns the pieces between separators, empty ones too: "a,,b" has three, "" has one.
 std::vector<std::string> split(std::string_view text, char separator);
+
+/// Reads a time span in seconds: `90s`, `30m`, `2h`, `1h30m`, `1.5h`, or a bare number of seconds.
+///
+/// Throws InvalidArgument that shows the accepted forms.
+double parse_duration(const std::string& text);
+
+/// Writes a time span for people: `4.2 s`, `1:05`, `2:03:04`.
+std::string format_duration(double seconds);
+
+/// Counts the letters to insert, delete, replace, or swap with their neighbour, that make one word
+/// the other.
+std::size_t edit_distance(const std::string& from, const std::string& to);
+
+/// Proposes the known word that is nearest: `; did you mean --nproc-per-node?`; empty text if none
+/// is near.
+///
+/// Underscores count as dashes; a word that begins a known one is near.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+
+/// Returns whether a text is UTF-8: no stray or missing bytes, no longer forms, no surrogates.
+bool is_utf8(std::string_view text);
+
+/// Quotes a text from outside for a message: at most its first 100 bytes, with what could disturb a
+/// terminal as `\x1b`.
+std::string printable(std::string_view text);
+
+/// Returns a path as messages show it: what is not printable UTF-8 becomes `\n`, `\t` or `\x` and
+/// two digits.
+std::string printable_path(std::string_view path);
 
 }  // namespace lockstep

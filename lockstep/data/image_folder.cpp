@@ -10,7 +10,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/data/image_folder_scan.h"
 #include "lockstep/formats/input_file.h"
 

@@ -7,7 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

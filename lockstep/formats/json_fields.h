@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -68,5 +70,16 @@ class JsonFields {
   std::string file_;
   std::string name_;  // of this object within the file, with a dot at its end
 };
+
+/// Limits of what a file may ask for.
+struct JsonLimits {
+  std::size_t bytes = std::size_t{1} << 20;
+  std::size_t depth = 16;  ///< objects and lists within each other
+};
+
+/// Parses JSON that may come from a stranger. What is no JSON in UTF-8, above the limits, or has a
+/// key twice in one object is a DataError that begins with `file`.
+nlohmann::json parse_strict_json(
+    std::string_view text, const std::string& file, const JsonLimits& limits = {});
 
 }  // namespace lockstep

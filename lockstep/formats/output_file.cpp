@@ -116,6 +116,12 @@ void AtomicFile::commit() {
   folder_.sync();
 }
 
+void replace_file(const fs::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
 AtomicDirectory::AtomicDirectory(const fs::path& target) : target_(without_slash(target)) {
   check(!target_.empty() && target_.filename() != "." && target_.filename() != "..",
       "the folder to make must have a name of its own: ", target.string());

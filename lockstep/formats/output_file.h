@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/formats/byte_stream.h"
@@ -69,6 +70,9 @@ class AtomicFile final : public ByteSink {
   std::string aside_;
   FileDescriptor file_;
 };
+
+/// Writes a whole file: readers see the old one or the new one, never a part.
+void replace_file(const std::filesystem::path& path, std::string_view text);
 
 /// A directory that appears whole or not at all.
 ///

@@ -1,10 +1,9 @@
-#include "lockstep/formats/strict_json.h"
-
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/json_fields.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,3 @@
-#include "lockstep/launch/launcher.h"
-
 #include <algorithm>
 #include <climits>
 #include <iomanip>
@@ -10,6 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/progress_page.h"
 #include "lockstep/launch/attempt.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/port.h"
 
 namespace lockstep::launch {

@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <torch/nn/module.h>
+#include <torch/types.h>
 
+#include "lockstep/formats/weights/element_type.h"
 #include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
@@ -79,5 +82,11 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
 /// Does the same for tensors that have their names already.
 void save_weights(const NamedTensors& state, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata = {});
+
+/// Returns LibTorch's name of a file's element type; nothing for one that LibTorch does not have.
+std::optional<torch::ScalarType> scalar_type_of(ElementType type);
+
+/// Returns the element type in which a file holds a tensor; nothing if it cannot.
+std::optional<ElementType> element_type_of(torch::ScalarType type);
 
 }  // namespace lockstep::nn

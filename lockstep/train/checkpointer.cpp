@@ -8,7 +8,7 @@
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/optimizer_state.h"
-#include "lockstep/train/snapshot/random_state.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/snapshot/snapshot_files.h"
 #include "lockstep/train/stop_signal.h"
 

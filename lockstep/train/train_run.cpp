@@ -8,7 +8,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/place/place.h"
-#include "lockstep/train/snapshot/random_state.h"
 #include "lockstep/train/snapshot/restore_tensors.h"
 
 namespace lockstep {

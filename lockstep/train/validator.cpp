@@ -8,7 +8,7 @@
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/state/gathered_state.h"
+#include "lockstep/train/state/parameters_hash.h"
 
 namespace lockstep {
 namespace {

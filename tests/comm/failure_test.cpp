@@ -11,7 +11,7 @@
 #include "group_factory.h"
 #include "tests/support/message_of.h"
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 

@@ -11,7 +11,7 @@
 
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/host_backends.h"
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 

@@ -1,6 +1,6 @@
-#include "lockstep/core/suggest.h"
-
 #include <gtest/gtest.h>
+
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

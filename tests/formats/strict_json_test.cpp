@@ -1,5 +1,3 @@
-#include "lockstep/formats/strict_json.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -7,6 +5,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/json_fields.h"
 
 namespace lockstep {
 namespace {

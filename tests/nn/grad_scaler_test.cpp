@@ -12,7 +12,7 @@
 #include "tests/support/message_of.h"
 #include <ATen/ops/full.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 
 namespace lockstep::nn {
 namespace {

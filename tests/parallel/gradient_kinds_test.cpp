@@ -11,7 +11,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 

@@ -15,7 +15,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

@@ -14,7 +14,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

@@ -11,7 +11,7 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/sgd.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/ddp/bucket.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

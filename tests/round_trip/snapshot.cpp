@@ -13,7 +13,7 @@
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/nn/models/model.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/train/checkpointer.h"
 

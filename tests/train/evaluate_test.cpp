@@ -8,7 +8,7 @@
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/zeros.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/image_samples.h"
 

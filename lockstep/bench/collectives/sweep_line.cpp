@@ -8,7 +8,6 @@
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/formats/strict_json.h"
 
 namespace lockstep::bench {
 namespace {

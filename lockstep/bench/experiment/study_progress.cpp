@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/options/duration.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {

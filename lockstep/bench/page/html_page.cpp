@@ -1,11 +1,10 @@
-#include "lockstep/bench/page/html_page.h"
-
 #include <cstddef>
 #include <sstream>
 
-#include "lockstep/bench/plot/code_points.h"
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/plot/figure.h"
 #include "lockstep/bench/plot/palette.h"
-#include "lockstep/bench/plot/svg.h"
+#include "lockstep/bench/plot/text_width.h"
 
 namespace lockstep::bench::page {
 namespace {

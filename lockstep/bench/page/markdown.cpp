@@ -1,10 +1,9 @@
-#include "lockstep/bench/page/markdown.h"
-
 #include <cstddef>
 #include <sstream>
 #include <string_view>
 
-#include "lockstep/bench/plot/code_points.h"
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/plot/text_width.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::page {

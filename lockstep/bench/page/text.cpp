@@ -1,9 +1,8 @@
-#include "lockstep/bench/page/text.h"
-
 #include <string_view>
 #include <vector>
 
-#include "lockstep/bench/plot/code_points.h"
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/plot/text_width.h"
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <set>
 
-#include "lockstep/bench/plot/number_text.h"
 #include "lockstep/bench/plot/text_width.h"
+#include "lockstep/bench/plot/ticks.h"
 
 namespace lockstep::bench::plot {
 namespace {

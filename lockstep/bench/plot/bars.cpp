@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "lockstep/bench/plot/number_text.h"
 #include "lockstep/bench/plot/text_width.h"
+#include "lockstep/bench/plot/ticks.h"
 
 namespace lockstep::bench::plot {
 namespace {

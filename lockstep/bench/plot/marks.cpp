@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
-#include "lockstep/bench/plot/code_points.h"
-#include "lockstep/bench/plot/number_text.h"
 #include "lockstep/bench/plot/palette.h"
+#include "lockstep/bench/plot/text_width.h"
+#include "lockstep/bench/plot/ticks.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -1,11 +1,11 @@
-#include "lockstep/bench/plot/number_text.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <limits>
+
+#include "lockstep/bench/plot/ticks.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "lockstep/bench/plot/number_text.h"
+#include "lockstep/bench/plot/ticks.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {

@@ -1,12 +1,11 @@
-#include "lockstep/bench/plot/svg.h"
-
 #include <cstddef>
 
-#include "lockstep/bench/plot/code_points.h"
+#include "lockstep/bench/plot/figure.h"
 #include "lockstep/bench/plot/layout.h"
 #include "lockstep/bench/plot/marks.h"
-#include "lockstep/bench/plot/number_text.h"
 #include "lockstep/bench/plot/palette.h"
+#include "lockstep/bench/plot/text_width.h"
+#include "lockstep/bench/plot/ticks.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <utility>
 
-#include "lockstep/bench/page/html_page.h"
-#include "lockstep/bench/report/replace_file.h"
+#include "lockstep/bench/page/page.h"
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
+#include "lockstep/formats/output_file.h"
 
 namespace lockstep::bench {
 namespace {

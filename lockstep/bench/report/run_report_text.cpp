@@ -7,7 +7,7 @@
 #include "lockstep/bench/report/run_report.h"
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {

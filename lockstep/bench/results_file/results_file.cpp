@@ -11,7 +11,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/formats/strict_json.h"
 
 namespace lockstep::bench {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/bench/experiment/sample.h"
+#include "lockstep/bench/page/table.h"
 
 namespace lockstep::bench {
 
@@ -40,5 +41,15 @@ ResultsFile parse_results(std::string_view text, const std::string& file);
 
 /// Reads a file of them.
 ResultsFile read_results(const std::filesystem::path& path);
+
+/// A file of results and what its columns are called.
+struct ResultsSource {
+  std::string name;
+  ResultsFile file;
+};
+
+/// Sets the epoch times of several files side by side: a row for each point of the grid that any of
+/// them has, the medians where a file has it several times.
+page::Table results_table(const std::vector<ResultsSource>& sources);
 
 }  // namespace lockstep::bench

@@ -1,9 +1,8 @@
-#include "lockstep/bench/results_file/results_table.h"
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 
+#include "lockstep/bench/results_file/results_file.h"
 #include "lockstep/bench/statistics/estimate_text.h"
 #include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"

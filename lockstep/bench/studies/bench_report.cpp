@@ -7,16 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/experiment/sample_log.h"
-#include "lockstep/bench/page/html_page.h"
-#include "lockstep/bench/page/markdown.h"
-#include "lockstep/bench/page/text.h"
-#include "lockstep/bench/plot/svg.h"
-#include "lockstep/bench/report/replace_file.h"
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/plot/figure.h"
 #include "lockstep/bench/results_file/results_file.h"
 #include "lockstep/bench/statistics/estimate_text.h"
 #include "lockstep/bench/study/cell_note.h"
 #include "lockstep/core/error.h"
-#include "lockstep/formats/strict_json.h"
+#include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/output_file.h"
 
 namespace lockstep::bench {
 namespace {

@@ -4,11 +4,11 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/bench/report/replace_file.h"
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/strict_json.h"
+#include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/output_file.h"
 
 namespace lockstep::bench {
 namespace {

@@ -5,15 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/experiment/runner.h"
-#include "lockstep/bench/report/replace_file.h"
 #include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/cli/bench/bench_flags.h"
-#include "lockstep/cli/env/environment_facts.h"
+#include "lockstep/cli/env/host_facts.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
@@ -80,7 +80,7 @@ void prepare_bench(const BenchCommand& command) {
     made = fs::create_directories(output);
   }
   bench::write_request(output, command.request);
-  bench::replace_file(output / kEnvironmentFile,
+  replace_file(output / kEnvironmentFile,
       environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
   try {
     prepare_studies(command);

@@ -7,7 +7,7 @@
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
-#include "lockstep/core/suggest.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::cli {

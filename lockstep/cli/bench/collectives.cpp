@@ -4,7 +4,7 @@
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/environment.h"
-#include "lockstep/launch/launcher.h"
+#include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {
 namespace {

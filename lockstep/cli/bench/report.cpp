@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "lockstep/bench/page/text.h"
-#include "lockstep/bench/results_file/results_table.h"
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/results_file/results_file.h"
 #include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/cli/verbs.h"
 

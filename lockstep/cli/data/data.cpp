@@ -5,7 +5,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/core/suggest.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::cli {
 namespace {

@@ -2,7 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/cli/env/environment_facts.h"
+#include "lockstep/cli/env/host_facts.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/flag_table.h"
 

@@ -18,4 +18,11 @@ std::string field_of(const std::string& text, const std::string& name);
 /// Writes a number of bytes as people say it: `15.6 GiB`.
 std::string bytes_in_words(double bytes);
 
+/// Describes this build: versions, compiler, libraries.
+Facts build_facts();
+
+/// Describes build, host and the variables that change how fast or where ranks run: what `lockstep
+/// env --json` prints and a bench keeps.
+Facts environment_facts();
+
 }  // namespace lockstep::cli

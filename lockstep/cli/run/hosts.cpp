@@ -1,5 +1,3 @@
-#include "lockstep/launch/hosts/hosts.h"
-
 #include <iostream>
 #include <optional>
 

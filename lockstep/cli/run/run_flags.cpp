@@ -11,7 +11,7 @@
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/flag_table.h"
 #include "lockstep/launch/exit_status.h"
-#include "lockstep/launch/launcher.h"
+#include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/launcher.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
 #include "lockstep/train/record/run_directory.h"
 

@@ -10,8 +10,8 @@
 
 #include "lockstep/cli/train/run_precision.h"
 #include "lockstep/cli/train/train_flags.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
-#include "lockstep/comm/run_ranks.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"

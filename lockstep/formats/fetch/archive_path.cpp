@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

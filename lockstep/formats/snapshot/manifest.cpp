@@ -4,11 +4,10 @@
 #include <unordered_set>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/formats/strict_json.h"
 
 namespace lockstep {
 namespace {

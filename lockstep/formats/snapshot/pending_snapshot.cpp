@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"

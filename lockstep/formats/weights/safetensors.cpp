@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "lockstep/core/text.h"
-#include "lockstep/core/utf8.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/weights/pickle.h"

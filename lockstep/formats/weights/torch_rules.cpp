@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 
 namespace lockstep::pickle {

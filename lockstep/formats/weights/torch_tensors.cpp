@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/utf8.h"
 #include "lockstep/formats/weights/torch_file.h"
 
 namespace lockstep {

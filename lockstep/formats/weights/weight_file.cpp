@@ -3,7 +3,7 @@
 #include <array>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"

@@ -1,7 +1,7 @@
 #include <array>
 #include <unordered_set>
 
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/weights/zip_records.h"
 
 namespace lockstep::zip {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <zlib.h>
 
-#include "lockstep/core/utf8.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/weights/zip_archive.h"
 #include "lockstep/formats/weights/zip_records.h"
 

@@ -1,5 +1,3 @@
-#include "lockstep/launch/hosts/hosts.h"
-
 #include <cerrno>
 #include <optional>
 #include <system_error>
@@ -7,8 +5,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/attempt.h"
-#include "lockstep/launch/hosts/available.h"
 #include "lockstep/launch/hosts/host_process.h"
+#include "lockstep/launch/hosts/hosts_options.h"
+#include "lockstep/launch/hosts/inside.h"
 
 namespace lockstep::launch {
 namespace {

@@ -18,4 +18,8 @@ void keep_apart();
 /// that is not there.
 int run_as_host(const std::string& name, const std::vector<std::string>& command);
 
+/// Returns a line that says why several hosts cannot be made within this machine, and what to do;
+/// empty when they can. It tries once, in a separate process.
+const std::string& hosts_missing();
+
 }  // namespace lockstep::launch

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hosts/tool.h"
 
 namespace lockstep::launch {
 namespace {

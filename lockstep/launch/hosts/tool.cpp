@@ -1,5 +1,3 @@
-#include "lockstep/launch/hosts/tool.h"
-
 #include <cerrno>
 #include <poll.h>
 #include <system_error>
@@ -9,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/launch/child_process.h"
+#include "lockstep/launch/hosts/network.h"
 #include "lockstep/launch/worker_environment.h"
 
 namespace lockstep::launch {

@@ -1,8 +1,10 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <unordered_set>
@@ -15,9 +17,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
-#include "lockstep/parallel/optim/owners.h"
 
 namespace lockstep {
+
 namespace {
 
 using torch::optim::Optimizer;
@@ -70,6 +72,14 @@ torch::Device device_of(const std::vector<torch::optim::OptimizerParamGroup>& gr
     if (!group.params().empty()) return group.params().front().device();
   }
   return torch::kCPU;
+}
+
+std::vector<std::size_t> largest_first(const std::vector<std::int64_t>& elements) {
+  std::vector<std::size_t> order(elements.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+      [&](std::size_t a, std::size_t b) { return elements[a] > elements[b]; });
+  return order;
 }
 
 }  // namespace
@@ -251,6 +261,22 @@ void ShardedOptimizer::load(torch::serialize::InputArchive& archive) {
   }
   std::swap(state_, loaded);
   forget_foreign_state();
+}
+
+std::vector<std::vector<int>> balanced_owners(
+    const std::vector<std::vector<std::int64_t>>& elements, int ranks) {
+  check(ranks >= 1, "balanced_owners: at least 1 rank is needed: ", ranks);
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<int>> owners;
+  for (const auto& group : elements) {
+    auto& owners_of_group = owners.emplace_back(group.size());
+    for (const std::size_t parameter : largest_first(group)) {
+      const auto least = std::min_element(loads.begin(), loads.end());
+      owners_of_group[parameter] = static_cast<int>(least - loads.begin());
+      *least += group[parameter];
+    }
+  }
+  return owners;
 }
 
 }  // namespace lockstep

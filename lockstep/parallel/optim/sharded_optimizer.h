@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -72,5 +73,14 @@ class ShardedOptimizer final : public torch::optim::Optimizer {
   ProcessGroup group_;
   std::size_t checked_parameters_ = 0;
 };
+
+/// Assigns every parameter of every group to a rank, with about equal numbers of elements.
+///
+/// PyTorch's rule (ZeroRedundancyOptimizer): group by group, the largest parameter first (of equal
+/// ones the first), to the rank that has least so far (of equal ones the lowest). The same on all
+/// ranks; a group added later changes no owner of those before. Throws InvalidArgument if ranks is
+/// below 1.
+std::vector<std::vector<int>> balanced_owners(
+    const std::vector<std::vector<std::int64_t>>& elements, int ranks);
 
 }  // namespace lockstep

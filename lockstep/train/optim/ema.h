@@ -6,7 +6,7 @@
 
 #include <torch/types.h>
 
-#include "lockstep/train/options/ema_settings.h"
+#include "lockstep/train/options/optimizer_settings.h"
 
 namespace lockstep {
 

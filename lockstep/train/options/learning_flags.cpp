@@ -1,4 +1,4 @@
-#include "lockstep/train/options/learning_flags.h"
+#include "lockstep/train/options/train_flags.h"
 
 namespace lockstep {
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "lockstep/train/optim/lr_schedule.h"
-#include "lockstep/train/options/train_limits.h"
 
 namespace lockstep {
 
@@ -46,5 +45,12 @@ LrSchedule make_lr_schedule(
 
 /// Returns the rule of kPlateau, for losses or for accuracies.
 PlateauRule plateau_rule(const LrSettings& settings, bool larger_is_better);
+
+/// Says when training ends: at the first of these; an absent one never ends it.
+struct TrainLimits {
+  std::optional<std::int64_t> epochs = {};
+  std::optional<std::int64_t> steps = {};
+  std::optional<double> seconds = {};
+};
 
 }  // namespace lockstep

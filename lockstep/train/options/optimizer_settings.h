@@ -5,7 +5,6 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/train/options/lr_settings.h"
-#include "lockstep/train/options/train_limits.h"
 
 namespace lockstep {
 
@@ -50,5 +49,11 @@ double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step)
 
 /// Throws InvalidArgument that names the flag unless the values fit each other.
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits);
+
+/// Says how a moving average of the weights is kept, as timm's ModelEmaV3 does.
+struct EmaSettings {
+  double decay = 0.9998;
+  bool warmup = false;  ///< begins with a small decay, which grows up to this one
+};
 
 }  // namespace lockstep

@@ -7,13 +7,12 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
-#include "lockstep/train/options/ema_settings.h"
 #include "lockstep/train/options/eval_metric.h"
 #include "lockstep/train/options/loading_settings.h"
+#include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/optimizer_settings.h"
 #include "lockstep/train/options/precision.h"
-#include "lockstep/train/options/snapshot_settings.h"
-#include "lockstep/train/options/train_limits.h"
+#include "lockstep/train/options/snapshot_interval.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/options/duration.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

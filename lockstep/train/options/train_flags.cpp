@@ -2,8 +2,7 @@
 
 #include "lockstep/train/options/train_flags.h"
 
-#include "lockstep/train/options/duration.h"
-#include "lockstep/train/options/learning_flags.h"
+#include "lockstep/core/text.h"
 #include "lockstep/train/options/snapshot_interval.h"
 
 namespace lockstep {

@@ -12,4 +12,9 @@ namespace lockstep {
 /// asks for them.
 const FlagTable<TrainOptions>& train_flags();
 
+/// The flags of `lockstep train` that say how a model learns.
+FlagGroup<TrainOptions> optimizer_group();
+FlagGroup<TrainOptions> rate_group();
+FlagGroup<TrainOptions> average_group();
+
 }  // namespace lockstep

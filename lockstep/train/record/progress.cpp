@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
-#include "lockstep/train/options/duration.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

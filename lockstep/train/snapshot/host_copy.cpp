@@ -16,7 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
-#include "lockstep/nn/weight_types.h"
+#include "lockstep/nn/weights.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/strict_json.h"
+#include "lockstep/formats/json_fields.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/snapshot/optimizer_kind.h"
 

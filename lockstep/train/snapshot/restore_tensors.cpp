@@ -1,14 +1,19 @@
 #include "lockstep/train/snapshot/restore_tensors.h"
 
+#include <mutex>
 #include <string>
+#include <utility>
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
-#include "lockstep/nn/weight_types.h"
+#include "lockstep/nn/weights.h"
 
 namespace lockstep {
+
 namespace {
 
 std::string differences(
@@ -31,6 +36,21 @@ std::string differences(
   return text;
 }
 
+std::vector<torch::Device> with_cpu(const std::vector<torch::Device>& devices) {
+  std::vector<torch::Device> all{torch::kCPU};
+  for (const torch::Device& device : devices) {
+    if (!device.is_cpu()) all.push_back(device);
+  }
+  return all;
+}
+
+std::string name_of(const torch::Device& device) { return "generator/" + device.str(); }
+
+// Every copy of a Generator is the same generator.
+at::Generator generator_of(const torch::Device& device) {
+  return at::globalContext().defaultGenerator(device);
+}
+
 }  // namespace
 
 std::string type_and_shape(const torch::Tensor& tensor) {
@@ -48,6 +68,37 @@ void restore_tensors(const nn::NamedTensors& target, const nn::NamedTensors& sav
   }
   const torch::NoGradGuard no_gradients;
   for (const auto& item : target) torch::Tensor(item.value()).copy_(saved[item.key()]);
+}
+
+nn::NamedTensors random_state(const std::vector<torch::Device>& devices) {
+  nn::NamedTensors state("Tensor");
+  for (const torch::Device& device : with_cpu(devices)) {
+    at::Generator generator = generator_of(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    state.insert(name_of(device), generator.get_state());
+  }
+  return state;
+}
+
+std::vector<torch::Device> restore_random_state(
+    const nn::NamedTensors& state, const std::vector<torch::Device>& devices) {
+  std::vector<torch::Device> absent;
+  for (const torch::Device& device : with_cpu(devices)) {
+    const torch::Tensor* const saved = state.find(name_of(device));
+    if (saved == nullptr) {
+      absent.push_back(device);
+      continue;
+    }
+    at::Generator generator = generator_of(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    try {
+      generator.set_state(saved->clone());
+    } catch (const c10::Error& error) {
+      throw DataError(concat("restore_random_state: ", name_of(device),
+          " is no state of this LibTorch's generator: ", error.what_without_backtrace()));
+    }
+  }
+  return absent;
 }
 
 }  // namespace lockstep

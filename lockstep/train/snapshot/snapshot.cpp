@@ -8,10 +8,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/formats/strict_json.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
-#include "lockstep/train/snapshot/random_state.h"
-#include "lockstep/train/snapshot/snapshot_choice.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/snapshot/snapshot_files.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
 #include "lockstep/train/state/run_state.h"

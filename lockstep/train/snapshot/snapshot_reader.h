@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/process_group.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/train/snapshot/optimizer_state.h"
@@ -53,5 +54,13 @@ class SnapshotReader {
   std::int64_t step_;
   std::vector<std::string> files_;
 };
+
+/// Finds the newest usable snapshot of a run, the same on all ranks: rank 0 reads and verifies,
+/// once for all. A collective; what rank 0 cannot read is an error on every rank.
+SnapshotChoice newest_snapshot(const std::filesystem::path& run, const ProcessGroup& world);
+
+/// Verifies one snapshot, the same on all ranks; a broken one is a DataError on every rank. A
+/// collective.
+SnapshotChoice verified_snapshot(const std::filesystem::path& snapshot, const ProcessGroup& world);
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/nn/named_state.h"
 
 namespace lockstep {
 
@@ -26,5 +27,9 @@ std::string hexadecimal(std::uint64_t hash);
 /// `stages`, the hash is that of the whole. A collective of both groups.
 std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
     const ProcessGroup& replicas, const ProcessGroup& stages);
+
+/// Brings the tensors of a model in stages together on the first rank of a group, stage by stage;
+/// the others get nothing. What is this rank's own is not copied. A collective.
+nn::NamedTensors gathered_state(const nn::NamedTensors& own, const ProcessGroup& stages);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/record/run_directory.h"
-#include "lockstep/train/snapshot/snapshot_choice.h"
+#include "lockstep/train/snapshot/snapshot_reader.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/formats/strict_json.h"
 
 namespace lockstep {
 namespace {

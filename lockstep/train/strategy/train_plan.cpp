@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/options/duration.h"
+#include "lockstep/core/text.h"
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"

@@ -8,8 +8,8 @@
 
 #include "tests/bench/browser/study_sections.h"
 
-#include "lockstep/bench/page/html_page.h"
-#include "lockstep/bench/plot/svg.h"
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/plot/figure.h"
 
 namespace lockstep::bench {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lockstep/bench/collectives/operands.h"
 #include "lockstep/comm/host_backends.h"
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "lockstep/bench/page/html_page.h"
-#include "lockstep/bench/page/markdown.h"
-#include "lockstep/bench/page/text.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::page {

@@ -7,7 +7,6 @@
 
 #include "lockstep/bench/plot/legend.h"
 #include "lockstep/bench/plot/palette.h"
-#include "lockstep/bench/plot/svg.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {

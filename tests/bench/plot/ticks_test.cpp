@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "lockstep/bench/plot/axis.h"
-#include "lockstep/bench/plot/number_text.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/bench/page/page.h"
-#include "lockstep/bench/plot/svg.h"
+#include "lockstep/bench/plot/figure.h"
 
 namespace lockstep::bench::testing {
 

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/cli/env/environment_facts.h"
 #include "lockstep/cli/env/host_facts.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"

@@ -21,7 +21,7 @@
 #include <torch/nn/modules/rnn.h>
 #include <torch/utils.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

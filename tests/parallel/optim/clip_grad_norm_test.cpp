@@ -15,7 +15,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/utils/clip_grad.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {

@@ -15,9 +15,8 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/optim/owners.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 

@@ -13,7 +13,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include "tests/support/message_of.h"
 #include <torch/optim/sgd.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/pipeline/skip.h"

@@ -6,7 +6,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

@@ -5,7 +5,7 @@
 
 #include "tests/process/command.h"
 
-#include "lockstep/launch/hosts/available.h"
+#include "lockstep/launch/hosts/inside.h"
 
 namespace lockstep::testing {
 namespace {

@@ -1,8 +1,7 @@
-#include "lockstep/train/options/duration.h"
-
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "tests/data/image_files.h"
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/train/record/run_log.h"

@@ -5,7 +5,7 @@
 
 #include <ATen/ops/full.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 
 namespace lockstep {
 namespace {

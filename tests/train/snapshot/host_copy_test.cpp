@@ -6,7 +6,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/nn/weight_types.h"
+#include "lockstep/nn/weights.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,10 @@
-#include "lockstep/train/snapshot/random_state.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {

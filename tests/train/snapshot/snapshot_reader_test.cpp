@@ -10,9 +10,8 @@
 #include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/snapshot_choice.h"
 
 namespace lockstep {
 namespace {

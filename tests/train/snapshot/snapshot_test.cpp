@@ -13,7 +13,7 @@
 #include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/nn/fused_optimizers.h"

@@ -1,13 +1,12 @@
-#include "lockstep/train/state/gathered_state.h"
-
 #include <gtest/gtest.h>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/train/state/parameters_hash.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include "tests/train/random_batch.h"
 #include <ATen/ops/full.h>
 
-#include "lockstep/comm/run_ranks.h"
+#include "lockstep/comm/process_group.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "lockstep/bench/collectives/sweep_line.h"
-#include "lockstep/bench/plot/number_text.h"
+#include "lockstep/bench/plot/ticks.h"
 #include "lockstep/bench/studies/collectives/study.h"
 #include "lockstep/bench/study/train_command.h"
 #include "lockstep/core/error.h"

@@ -8,8 +8,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/data/synthetic/synthetic_set.h"
-#include "lockstep/launch/hosts/available.h"
-#include "lockstep/launch/hosts/tool.h"
+#include "lockstep/launch/hosts/inside.h"
+#include "lockstep/launch/hosts/network.h"
 
 namespace lockstep::bench::ddp_scaling {
 namespace {

@@ -8,7 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/data/synthetic/synthetic_set.h"
-#include "lockstep/launch/hosts/available.h"
+#include "lockstep/launch/hosts/inside.h"
 
 namespace lockstep::bench::scale_out {
 namespace {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/transforms/ops/blend.h"
 #include "lockstep/data/transforms/ops/levels.h"
 
 namespace lockstep::data {

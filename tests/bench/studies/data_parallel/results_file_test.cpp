@@ -7,8 +7,7 @@
 #include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/support/message_of.h"
 
-#include "lockstep/bench/page/text.h"
-#include "lockstep/bench/results_file/results_table.h"
+#include "lockstep/bench/page/page.h"
 #include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/core/error.h"
 
