@@ -1,4 +1,4 @@
-#include "lockstep/bench/metric_line.h"
+#include "lockstep/bench/metrics_reader.h"
 
 #include <algorithm>
 #include <chrono>

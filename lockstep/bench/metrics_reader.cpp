@@ -5,7 +5,6 @@
 #include <map>
 #include <tuple>
 
-#include "lockstep/bench/metric_line.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/input_file.h"

@@ -11,6 +11,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/nn/grad_scaler_state.h"
 
 namespace lockstep::nn {
 
@@ -114,17 +115,6 @@ class GradScaler {
   bool has_scaled_ = false;        // on this rank
   bool group_has_scaled_ = false;  // on any rank; known to all alike
   std::unordered_map<const torch::optim::Optimizer*, Iteration> iterations_;
-};
-
-/// What a GradScaler must be given back to go on as before: PyTorch's state_dict().
-struct GradScalerState {
-  double scale = 0;
-  double growth_factor = 0;
-  double backoff_factor = 0;
-  std::int64_t growth_interval = 0;
-  std::int64_t growth_tracker = 0;  ///< steps without overflow since the scale changed
-
-  friend bool operator==(const GradScalerState&, const GradScalerState&) = default;
 };
 
 }  // namespace lockstep::nn

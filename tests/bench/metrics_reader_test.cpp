@@ -10,7 +10,6 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/metric_line.h"
 #include "lockstep/bench/run_folder.h"
 #include "lockstep/core/error.h"
 

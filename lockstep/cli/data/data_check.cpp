@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "lockstep/cli/data/data_progress.h"
-#include "lockstep/cli/data/data_report.h"
 #include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"

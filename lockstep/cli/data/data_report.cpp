@@ -1,4 +1,4 @@
-#include "lockstep/cli/data/data_report.h"
+#include "lockstep/cli/data/data_verbs.h"
 
 #include <algorithm>
 #include <iomanip>

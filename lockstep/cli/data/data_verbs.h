@@ -1,8 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <ostream>
 #include <string>
 #include <vector>
+
+#include "lockstep/data/check/check_set.h"
 
 namespace lockstep::cli {
 
@@ -20,5 +23,11 @@ struct DataPlace {
 /// Takes `NAME DIR` and `NAME:DIR`, as `lockstep train --data` has it; without a folder there is
 /// none. A folder that is empty or given twice is an InvalidArgument.
 DataPlace data_place(const std::string& verb, const std::string& set, const std::string& directory);
+
+/// Prints what a check found, for people.
+void print_report(std::ostream& out, const data::SetReport& report);
+
+/// Prints it as one JSON object on one line.
+void print_json_report(std::ostream& out, const data::SetReport& report);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-#include "lockstep/cli/train/run_precision.h"
+#include "lockstep/cli/train/train_flags.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -37,4 +37,8 @@ std::optional<TrainCommand> parse_train_flags(
 /// Does the same with a command line that is cut into flags already.
 TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& surroundings);
 
+/// Returns the precision of the snapshot that these options resume from; nothing if they resume
+/// none, or none can be read. Whether it is whole is not checked here.
+std::optional<Precision> resumed_precision(const TrainOptions& options);
+
 }  // namespace lockstep::cli

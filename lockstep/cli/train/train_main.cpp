@@ -8,7 +8,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/tensor.h>
 
-#include "lockstep/cli/train/run_precision.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"

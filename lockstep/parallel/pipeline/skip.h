@@ -8,7 +8,7 @@
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
-#include "lockstep/parallel/pipeline/stage_plan.h"
+#include "lockstep/parallel/pipeline/layers.h"
 
 namespace lockstep {
 

@@ -1,14 +1,9 @@
 #include "lockstep/parallel/pipeline/stage_plan.h"
 
-#include <map>
-#include <set>
-
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/skip.h"
-#include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
-
 namespace {
 
 std::vector<std::vector<Action>> those_that(const Schedule& schedule, bool forward) {
@@ -20,31 +15,6 @@ std::vector<std::vector<Action>> those_that(const Schedule& schedule, bool forwa
     }
   }
   return chosen;
-}
-
-void check_layers_differ(const Layers& layers) {
-  std::map<const torch::nn::Module*, std::string> seen;
-  for (const auto& layer : layers) {
-    const auto [first, fresh] = seen.emplace(layer.value().ptr().get(), layer.key());
-    check(fresh, "pipeline: layer ", layer.key(), " is the same module as layer ", first->second,
-        "; make two modules, or one layer that calls it twice");
-  }
-}
-
-void check_parameters_of_one_stage(const std::vector<Layers>& stages) {
-  std::map<const void*, std::pair<std::size_t, std::string>> owner;
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    for (const auto& layer : stages[stage]) {
-      for (const auto& parameter : layer.value().ptr()->named_parameters()) {
-        const std::string name = layer.key() + "." + parameter.key();
-        const auto [first, fresh] =
-            owner.try_emplace(parameter.value().unsafeGetTensorImpl(), stage, name);
-        check(fresh || first->second.first == stage, "pipeline: ", name, " in stage ", stage,
-            " is the same parameter as ", first->second.second, " in stage ", first->second.first,
-            "; put both layers into one stage");
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -98,39 +68,6 @@ std::vector<std::vector<Action>> only_forwards(const Schedule& schedule) {
 
 std::vector<std::vector<Action>> only_backwards(const Schedule& schedule) {
   return those_that(schedule, false);
-}
-
-Layers layers_of(const torch::nn::Sequential& net) {
-  Layers layers;
-  const auto names = net->named_children().keys();
-  std::size_t index = 0;
-  for (const auto& layer : *net) layers.insert(names.at(index++), layer);
-  return layers;
-}
-
-std::vector<Layers> cut(const Layers& layers, const std::vector<int>& balance) {
-  check_balance(balance, layers.size(), static_cast<int>(balance.size()));
-  check_layers_differ(layers);
-  std::vector<Layers> stages;
-  std::size_t next = 0;
-  for (const int size : balance) {
-    Layers& stage = stages.emplace_back();
-    for (int taken = 0; taken < size; ++taken, ++next)
-      stage.insert(layers[next].key(), layers[next].value());
-  }
-  check_parameters_of_one_stage(stages);
-  return stages;
-}
-
-std::vector<torch::Tensor> parameters_of(const Layers& layers) {
-  std::vector<torch::Tensor> parameters;
-  std::set<const void*> seen;
-  for (const auto& layer : layers) {
-    for (const torch::Tensor& parameter : layer.value().ptr()->parameters()) {
-      if (seen.insert(parameter.unsafeGetTensorImpl()).second) parameters.push_back(parameter);
-    }
-  }
-  return parameters;
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
-#include "lockstep/parallel/pipeline/stage_plan.h"
+#include "lockstep/parallel/pipeline/layers.h"
 
 namespace lockstep {
 

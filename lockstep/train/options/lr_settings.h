@@ -8,6 +8,13 @@
 
 namespace lockstep {
 
+/// Says when training ends: at the first of these; an absent one never ends it.
+struct TrainLimits {
+  std::optional<std::int64_t> epochs = {};
+  std::optional<std::int64_t> steps = {};
+  std::optional<double> seconds = {};
+};
+
 /// How the learning rate changes, as the flags have it: times in epochs; what was not given is
 /// absent.
 struct LrSettings {
@@ -45,12 +52,5 @@ LrSchedule make_lr_schedule(
 
 /// Returns the rule of kPlateau, for losses or for accuracies.
 PlateauRule plateau_rule(const LrSettings& settings, bool larger_is_better);
-
-/// Says when training ends: at the first of these; an absent one never ends it.
-struct TrainLimits {
-  std::optional<std::int64_t> epochs = {};
-  std::optional<std::int64_t> steps = {};
-  std::optional<double> seconds = {};
-};
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/nn/grad_scaler.h"
+#include "lockstep/nn/grad_scaler_state.h"
 #include "lockstep/train/optim/lr_schedule.h"
 #include "lockstep/train/options/eval_metric.h"
 #include "lockstep/train/options/run_configuration.h"

@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
-#include "lockstep/parallel/pipeline/stage_plan.h"
+#include "lockstep/parallel/pipeline/layers.h"
 
 namespace lockstep {
 namespace {

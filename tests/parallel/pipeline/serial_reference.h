@@ -8,7 +8,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/parallel/pipeline/stage_plan.h"
+#include "lockstep/parallel/pipeline/layers.h"
 
 namespace lockstep::testing {
 

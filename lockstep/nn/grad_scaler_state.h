@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::nn {
+
+/// What a GradScaler must be given back to go on as before: PyTorch's state_dict().
+struct GradScalerState {
+  double scale = 0;
+  double growth_factor = 0;
+  double backoff_factor = 0;
+  std::int64_t growth_interval = 0;
+  std::int64_t growth_tracker = 0;  ///< steps without overflow since the scale changed
+
+  friend bool operator==(const GradScalerState&, const GradScalerState&) = default;
+};
+
+}  // namespace lockstep::nn
