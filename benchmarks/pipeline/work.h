@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "lockstep/parallel/pipeline/pipeline_options.h"
 #include "lockstep/parallel/pipeline/layers.h"
+#include "lockstep/parallel/pipeline/pipeline_options.h"
 
 namespace lockstep::benchmark {
 

@@ -1,5 +1,3 @@
-#include "lockstep/bench/metrics_reader.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "lockstep/bench/metrics_reader.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 

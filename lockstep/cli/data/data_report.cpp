@@ -1,9 +1,8 @@
-#include "lockstep/cli/data/data_verbs.h"
-
 #include <algorithm>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/formats/fetch/archive_path.h"
 
 namespace lockstep::cli {

@@ -1,11 +1,10 @@
-#include "lockstep/cli/train/train_flags.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
 
+#include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/state/run_state.h"

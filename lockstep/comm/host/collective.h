@@ -7,9 +7,9 @@
 #include <c10/core/ScalarType.h>
 #include <torch/types.h>
 
-#include "lockstep/comm/reduce_op.h"
 #include "lockstep/comm/host/shared_region.h"
 #include "lockstep/comm/reduce/reduce_kernel.h"
+#include "lockstep/comm/reduce_op.h"
 
 namespace lockstep::host {
 

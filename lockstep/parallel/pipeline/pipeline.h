@@ -8,9 +8,9 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline_options.h"
 #include "lockstep/parallel/pipeline/runner.h"
-#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/stage_replicas.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/parallel/place/place_worker.h"

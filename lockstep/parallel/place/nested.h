@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <c10/util/Exception.h>
 #include <torch/ordered_dict.h>
 #include <torch/types.h>
 

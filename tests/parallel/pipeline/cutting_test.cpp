@@ -5,8 +5,8 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/pipeline/micro_batch.h"
 #include "lockstep/parallel/pipeline/layers.h"
+#include "lockstep/parallel/pipeline/micro_batch.h"
 
 namespace lockstep {
 namespace {
