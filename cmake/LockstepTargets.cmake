@@ -68,17 +68,22 @@ function(lockstep_library name)
   lockstep_group_sources(lockstep_${name})
 endfunction()
 
-# lockstep_program(NAME [TORCH] SOURCES a.cpp ... [DEPENDS target ...])
+# lockstep_program(NAME [TORCH|WHOLE_TORCH] SOURCES a.cpp ... [DEPENDS target ...])
+# WHOLE_TORCH: includes <torch/torch.h>, as a user's program does.
 function(lockstep_program name)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;WHOLE_TORCH" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
-  if(arg_TORCH)
+  if(arg_TORCH OR arg_WHOLE_TORCH)
     target_link_libraries(${name} PRIVATE LibTorch::cpu)
     # A program would be compiled as -fPIE; the precompiled header was made with -fPIC.
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${name} PRIVATE -fPIC)
-    lockstep_use_precompiled_torch(${name})
+    if(arg_WHOLE_TORCH)
+      lockstep_precompile_torch(${name} lockstep_whole_torch <torch/torch.h>)
+    else()
+      lockstep_use_precompiled_torch(${name})
+    endif()
   endif()
   lockstep_group_sources(${name})
 endfunction()
@@ -92,6 +97,8 @@ function(lockstep_test name)
     set(torch TORCH)
   endif()
   lockstep_program(${name} ${torch} SOURCES ${arg_SOURCES} DEPENDS ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  # A fifth of the compiler's time for tests; what they test is optimised as for users.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(LOCKSTEP_UNITY AND NOT arg_TORCH)
     lockstep_use_precompiled_googletest(${name})
   endif()
@@ -105,15 +112,19 @@ endfunction()
 
 # LibTorch's headers cost seconds a file; they are parsed once, here.
 function(lockstep_use_precompiled_torch target)
-  if(NOT TARGET lockstep_torch_headers)
-    file(WRITE "${PROJECT_BINARY_DIR}/torch_headers.cpp" "")
-    add_library(lockstep_torch_headers OBJECT "${PROJECT_BINARY_DIR}/torch_headers.cpp")
-    target_link_libraries(lockstep_torch_headers PRIVATE LibTorch::cpu)
-    target_precompile_headers(lockstep_torch_headers PRIVATE
-      <torch/types.h> <torch/nn/module.h> <torch/optim/optimizer.h>
-      <chrono> <functional> <memory> <optional> <string> <vector>)
+  lockstep_precompile_torch(${target} lockstep_torch_headers
+    <torch/types.h> <torch/nn/module.h> <torch/optim/optimizer.h> <chrono> <functional> <memory> <optional> <string> <vector>)
+endfunction()
+
+# lockstep_precompile_torch(TARGET NAME HEADERS...): the target uses the precompiled header of that name, made of these headers.
+function(lockstep_precompile_torch target name)
+  if(NOT TARGET ${name})
+    file(WRITE "${PROJECT_BINARY_DIR}/${name}.cpp" "")
+    add_library(${name} OBJECT "${PROJECT_BINARY_DIR}/${name}.cpp")
+    target_link_libraries(${name} PRIVATE LibTorch::cpu)
+    target_precompile_headers(${name} PRIVATE ${ARGN})
   endif()
-  target_precompile_headers(${target} REUSE_FROM lockstep_torch_headers)
+  target_precompile_headers(${target} REUSE_FROM ${name})
 endfunction()
 
 # GoogleTest's headers cost seconds a file, too.
