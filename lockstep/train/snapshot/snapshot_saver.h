@@ -124,6 +124,7 @@ class SnapshotSaver {
 
   void agree_on_folder();
   void copy(const SnapshotPart& part);
+  void begin_thread();
   void work();
   void open_folder();
   void write_files();
