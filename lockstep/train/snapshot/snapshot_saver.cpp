@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 constexpr std::chrono::milliseconds kPatience{60'000};  // with other ranks, at the end
 // With rank 0, which makes it: a client of NFS may believe for 60 s that a name is not there.
-constexpr std::chrono::milliseconds kFolderPatience{90'000};
+constexpr double kFolderSeconds = 90, kFolderSecondsAtTheEnd = 10;
 
 // What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
@@ -66,6 +66,7 @@ SnapshotSaver::~SnapshotSaver() {
   if (!in_flight_) return;
   const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
   if (world_.size() > 1 && is_unwinding) is_given_up_ = true;
+  is_ending_ = true;
   thread_.wait_for(kPatience);
   if (world_.size() > 1 && world_.rank() == 0) is_given_up_ = true;
   thread_.wait();
@@ -157,9 +158,10 @@ void SnapshotSaver::open_folder() {
   }
   const Stopwatch watch;
   while (!is_given_up_ && !is_there_now(aside_)) {
-    if (watch.seconds() > std::chrono::duration<double>(kFolderPatience).count()) {
-      throw std::runtime_error(concat(aside_.string(), ": rank 0 has not made it within 90 s"));
-    }
+    const double most = is_ending_ ? kFolderSecondsAtTheEnd : kFolderSeconds;
+    if (watch.seconds() > most)
+      throw std::runtime_error(
+          concat(aside_.string(), ": rank 0 has not made it within ", most, " s"));
     std::this_thread::sleep_for(kBetweenLooks);
   }
   if (!is_given_up_) pending_.emplace(PendingSnapshot::join(aside_));

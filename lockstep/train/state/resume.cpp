@@ -71,35 +71,40 @@ std::vector<std::string> differences_from(
   return all;
 }
 
-void check_same(const RunState& state, const std::vector<std::string>& differences) {
+void check_same(const RunState& state, const std::vector<std::string>& differences, Resume kind) {
   if (differences.empty()) return;
-  throw DataError(concat("train: the snapshot of step ", state.step,
-      " is of another training; name another --output, or add --overwrite to begin it anew:\n  ",
-      joined(differences, "\n  ")));
+  const char* advice = kind == Resume::kAuto
+                           ? "; name another --output, or add --overwrite to begin this one anew"
+                           : "";
+  throw DataError(concat("train: the snapshot of step ", state.step, " is of another training",
+      advice, ":\n  ", joined(differences, "\n  ")));
 }
 
-// What a run holds that must not be lost for a fresh start of this one: empty, if nothing.
-std::string precious_in(const fs::path& run, const TrainOptions& options) {
+// What a run holds that must not be lost for a fresh start of this one, and how that is seen;
+// empty, if nothing.
+std::vector<std::string> precious_in(const fs::path& run, const TrainOptions& options) {
   for (const char* weights : {"model.safetensors", "model-ema.safetensors"})
-    if (fs::exists(run / weights)) return concat("holds finished weights (", weights, ")");
+    if (fs::exists(run / weights)) return {concat("finished weights (", weights, ")")};
   const fs::path file = run / "config.toml";
+  if (!fs::exists(file)) return {"a run without its config.toml"};
   std::ostringstream toml;
   toml << std::ifstream(file).rdbuf();
-  if (!fs::exists(file)) return "holds a run without its config.toml";
   const auto before = parse_configuration(toml.str(), file.string());
-  const auto other = differences(before, begun_configuration(options), "config.toml");
-  return other.empty() ? "" : concat("holds another training:\n  ", joined(other, "\n  "));
+  auto lines = differences(before, begun_configuration(options), "config.toml");
+  if (!lines.empty()) lines.insert(lines.begin(), "another training");
+  return lines;
 }
 
 // Without a snapshot the run begins anew over what is there.
 void check_nothing_is_lost(const TrainOptions& options, const std::vector<std::string>& remarks) {
   if (!holds_run(options.output)) return;
-  const std::string precious = precious_in(options.output, options);
-  if (precious.empty()) return;
-  const std::string reasons = remarks.empty() ? "" : "\n  " + joined(remarks, "\n  ");
-  throw InvalidArgument(concat("train: --resume auto finds no complete snapshot in ",
-      options.output, ", which ", precious,
-      "; name another --output, or add --overwrite to remove that run and start anew", reasons));
+  std::vector<std::string> lines = precious_in(options.output, options);
+  if (lines.empty()) return;
+  lines.front() = concat("train: --resume auto finds no complete snapshot in ", options.output,
+      ", which holds ", lines.front(),
+      "; name another --output, or add --overwrite to remove that run and start anew");
+  lines.insert(lines.end(), remarks.begin(), remarks.end());
+  throw InvalidArgument(joined(lines, "\n  "));
 }
 
 // Within one run a lower step would come after a higher one, and the next resume take the higher.
@@ -142,11 +147,14 @@ StartingPoint find_starting_point(
   start.state = parse_run_state(
       start.snapshot->state(), (choice.path / "state.json").string(), choice.manifest.step);
   const auto other = differences_from(start.state, options, data);
-  if (!other.empty() && overwrites && resume.kind == Resume::kAuto)
-    return {.announcement = concat("the run in ", options.output,
-                " is of another training and gives way to this one (--overwrite)"),
-        .replaces = true};
-  check_same(start.state, other);
+  if (!other.empty() && overwrites && resume.kind == Resume::kAuto) {
+    StartingPoint anew;
+    anew.replaces = true;
+    anew.announcement = concat("the run in ", options.output,
+        " is of another training and gives way to this one (--overwrite)");
+    return anew;
+  }
+  check_same(start.state, other, resume.kind);
   start.replaces = overwrites && !continues(options.output, resume);
   start.announcement =
       concat("going on from ", choice.path.string(), ", after step ", start.state.step);

@@ -199,7 +199,7 @@ TEST_F(RunFolder, OverwriteTouchesNoFolderThatIsNoRuns) {
 
 // A launcher's ranks that start again go on; they do not overwrite what their first start made.
 TEST_F(RunFolder, ARestartDoesNotOverwriteAgain) {
-  const ResumableRun run(long_flags("--nproc-per-node 2 --resume never --overwrite"));
+  const ResumableRun run("");
   Command command(words("train " + long_flags("--nproc-per-node 2 --resume never --overwrite") +
                         " --output " + run.output()));
   ASSERT_TRUE(wait_for_snapshot(run, command));
