@@ -87,6 +87,16 @@ bool is_one_host(const Store& store, const World& world, std::chrono::millisecon
       hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts.front(); });
 }
 
+// Ranks that wait by different backends would wait in vain.
+void check_same_backend(const Store& store, const World& world, const InitOptions& options) {
+  const auto asked =
+      exchange_texts(store, "backend", world.rank, world.size, options.backend, options.timeout);
+  for (std::size_t rank = 1; rank < asked.size(); ++rank)
+    check(asked[rank] == asked[0],
+        "init_process_group: the ranks ask for different backends: ", asked[0], " on rank 0, ",
+        asked[rank], " on rank ", rank);
+}
+
 // A file left by an earlier run still holds that run's values.
 void check_is_first(const Store& store, const World& world) {
   check(store->add(concat("joined-", world.rank), 1) == 1, "init_process_group: rank ", world.rank,
@@ -141,6 +151,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   if (world.size == 1) return ProcessGroup();
   const Store store = store_of(world, options.timeout);
   const bool one_host = is_one_host(store, world, options.timeout);
+  check_same_backend(store, world, options);
   check(one_host || wanted != "shm",
       "init_process_group: the ranks are not all on one host (or not of one user), so they cannot "
       "share memory; use the backend gloo or auto");

@@ -106,7 +106,8 @@ std::vector<std::string> OpenDirectory::names() const {
 }
 
 void OpenDirectory::sync() const {
-  if (retried([&] { return ::fsync(descriptor()); }) != 0) throw_errno("sync", path_.string());
+  if (retried([&] { return ::fsync(descriptor()); }) == 0 || errno == EINVAL) return;
+  throw_errno("sync", path_.string());
 }
 
 void OpenDirectory::remove(const std::string& name) const {
@@ -118,6 +119,30 @@ void OpenDirectory::remove(const std::string& name) const {
   if (::unlinkat(descriptor(), name.c_str(), AT_REMOVEDIR) != 0) {
     throw_errno("remove", path_of(name));
   }
+}
+
+bool is_there_now(const std::filesystem::path& path) {
+  const FileDescriptor above = opened(AT_FDCWD, path.parent_path().c_str(), kFolder);
+  struct stat status {};
+  const auto look = [&] {
+    return ::fstatat(above.get(), path.filename().c_str(), &status, AT_SYMLINK_NOFOLLOW);
+  };
+  if (above && look() == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) throw_errno("look at", path);
+  return false;
+}
+
+bool make_folders(const std::filesystem::path& path) {
+  if (!path.has_filename() && path.has_relative_path()) return make_folders(path.parent_path());
+  if (path.empty() || std::filesystem::is_directory(path)) return false;
+  const std::filesystem::path parent = path.parent_path();
+  make_folders(parent);
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) throw_errno("make the folder", path);
+  // A folder may let us make names in it and not list them; then it cannot be opened.
+  const FileDescriptor above = opened(AT_FDCWD, parent.empty() ? "." : parent.c_str(), kFolder);
+  if (above && retried([&] { return ::fsync(above.get()); }) != 0 && errno != EINVAL)
+    throw_errno("sync", parent);
+  return true;
 }
 
 }  // namespace lockstep

@@ -33,7 +33,8 @@ class OpenDirectory {
   /// Lists all names but `.` and `..`, sorted.
   std::vector<std::string> names() const;
 
-  /// Waits until the disk has the names.
+  /// Waits until the disk has the names; where folders cannot be synced (some network file
+  /// systems), does nothing.
   void sync() const;
 
   /// Removes a file, a link, or a folder with all that is in it.
@@ -51,5 +52,13 @@ class OpenDirectory {
   std::shared_ptr<const FileDescriptor> folder_;
   std::filesystem::path path_;
 };
+
+/// Returns whether a path is there, by asking anew: a client of a network file system believes for
+/// up to a minute that a name is missing, unless the folder above is opened again.
+bool is_there_now(const std::filesystem::path& path);
+
+/// Makes a folder with the parents that are missing, and waits until the disk has their names.
+/// Returns false if it was there. Throws std::system_error.
+bool make_folders(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -8,7 +8,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/place/place.h"
+#include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/train/state/same_on_ranks.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +29,23 @@ DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
       .samples = data.train->size(),
       .classes = data.train->classes(),
       .fingerprint = data.fingerprint};
+}
+
+// Hosts may have other files under the same name. A collective.
+void check_same_data(const DataIdentity& data, const ProcessGroup& world) {
+  check_same_on_ranks({{"training images", concat(data.samples)}, {"classes", concat(data.classes)},
+                          {"fingerprint of the images", data.fingerprint}},
+      "train: the ranks read different data; give all hosts the same files:", world);
+}
+
+// Once flags and data are known to be good, and before anything of the folder is read or written. A
+// collective.
+std::unique_ptr<const RunLock> lock_folder(
+    const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
+  check_same_data(data, world);
+  std::unique_ptr<const RunLock> lock;
+  do_on_root([&] { lock = std::make_unique<const RunLock>(options.output); }, world);
+  return lock;
 }
 
 Task task_of(const TrainOptions& options, const Datasets& data) {
@@ -85,13 +104,14 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       groups(make_rank_groups(world, layout)),
       data(load_datasets(options)),
       workers(workers_of(options.loading, usable_cores(), data.is_mere_copy)),
+      lock(lock_folder(options, identity_of(options, data), world)),
       start(find_starting_point(options, identity_of(options, data), world)),
       replica(make_replica(options, cut_as_before(layout, start.state.setup),
           task_of(options, data), groups, places)),
       scheduler(make_scheduler(*this)),
       meter(groups.replicas),
       clock(start.state.seconds),
-      log(options, world, command, data),
+      log(options, world, command, data, start.replaces),
       state(start.state) {
   state.setup = setup_of(*this);
   if (options.ema) ema.emplace(replica->state().values(), *options.ema);

@@ -14,6 +14,7 @@
 #include "lockstep/train/optim/lr_schedule.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/record/meter.h"
+#include "lockstep/train/record/run_lock.h"
 #include "lockstep/train/record/run_log.h"
 #include "lockstep/train/state/resume.h"
 #include "lockstep/train/state/run_state.h"
@@ -65,7 +66,8 @@ struct TrainRun {
   Layout layout;
   RankGroups groups;
   Datasets data;
-  int workers;  ///< threads of this rank that load images
+  int workers;                          ///< threads of this rank that load images
+  std::unique_ptr<const RunLock> lock;  ///< of the run's folder, on rank 0
   StartingPoint start;
   std::unique_ptr<Replica> replica;
   std::optional<ModelEma> ema;

@@ -93,6 +93,20 @@ TEST(InitProcessGroup, MeetsInAFileThatGoesWithTheLastRank) {
   expect_world_at("file://" + path);
 }
 
+TEST(InitProcessGroup, DifferentBackendsAreRefusedOnAllRanks) {
+  const testing::TemporaryFolder folder;
+  std::vector<std::jthread> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.emplace_back([&, rank] {
+      InitOptions options = options_for("file://" + (folder.path() / "meeting").string(), rank);
+      options.backend = rank == 0 ? "auto" : "gloo";
+      EXPECT_EQ(testing::message_of<InvalidArgument>([&] { init_process_group(options); }),
+          "init_process_group: the ranks ask for different backends: auto on rank 0, gloo on rank "
+          "1");
+    });
+  }
+}
+
 TEST(InitProcessGroup, TheFileGoesHoweverTheRanksLeave) {
   const testing::TemporaryFolder folder;
   for (int time = 0; time < 100; ++time) {

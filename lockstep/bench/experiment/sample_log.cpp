@@ -27,7 +27,7 @@ std::span<const std::uint8_t> bytes_of(std::string_view text) {
 }
 
 FileDescriptor open_log(const std::string& path) {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   FileDescriptor file(::open(path.c_str(), kFlags, 0644));
   if (!file) throw_errno("bench: open", path);
   struct stat facts {};

@@ -10,6 +10,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/formats/open_directory.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
 #include "lockstep/train/record/run_directory.h"
@@ -76,8 +77,9 @@ void keep_logs_with_run(TrainLaunch& plan) {
   check_run_directory(output, command.options.resume);
   if (!plan.given.has("--output")) plan.rest.insert(plan.rest.end(), {"--output", output});
   if (!plan.options.output.log_dir.empty()) return;
+  plan.logs = std::make_unique<const RunLock>(output, kLauncherLock);
   const fs::path logs = fs::path(output) / "logs";
-  fs::create_directories(logs);
+  make_folders(logs);
   plan.options.output.append = holds_run(output);
   if (!plan.options.output.append) remove_old_logs(logs);
   plan.options.output.log_dir = logs;

@@ -1,18 +1,21 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/core/flag_spec.h"
 #include "lockstep/launch/launch_options.h"
+#include "lockstep/train/record/run_lock.h"
 
 namespace lockstep::cli {
 
 /// What `lockstep train` was asked for, cut into what concerns the start of the ranks and the rest.
 struct TrainLaunch {
   launch::LaunchOptions options;
-  std::vector<std::string> rest;  ///< for lockstep-train, unchanged
-  GivenFlags given;               ///< all flags
+  std::vector<std::string> rest;             ///< for lockstep-train, unchanged
+  GivenFlags given;                          ///< all flags
+  std::unique_ptr<const RunLock> logs = {};  ///< while it lives, no other launcher writes there
 
   /// Says whether a launcher is of use: one rank that is not to be restarted is run as it is.
   bool needs_a_launcher() const { return options.workers > 1 || options.max_restarts > 0; }

@@ -18,6 +18,7 @@
 #include "lockstep/parallel/place/place_worker.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/state/same_on_ranks.h"
 #include "lockstep/train/stop_signal.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/trainer.h"
@@ -120,6 +121,7 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
   check_run_directory(command.options.output, command.options.resume);
   const ProcessGroup world = init_process_group({.backend = command.options.backend});
   try {
+    check_same_flags(command.options, world);
     const PrecisionChoice precision = agreed_precision(command, world);
     command.options.precision = precision.precision;
     if (world.rank() == 0) report_precision(precision, command.options);

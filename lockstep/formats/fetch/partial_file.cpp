@@ -3,49 +3,48 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
+#include "lockstep/formats/locked_file.h"
 
 namespace lockstep {
 namespace {
 
-/// In a folder that others may write, a link or a file of theirs must not become ours.
-std::uint64_t size_of_own_file(int descriptor, const std::string& path) {
+FileDescriptor locked(const OpenDirectory& directory, const std::string& part_name) {
+  LockedFile opened = open_locked(directory, part_name);
+  const std::string path = directory.path_of(part_name);
+  check(opened.refusal != EWOULDBLOCK, path, ": another process downloads it now; wait for it");
+  errno = opened.refusal;
+  if (errno != 0) throw_errno("lock", path);
+  return std::move(opened.file);
+}
+
+std::uint64_t size_of(int descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw_errno("fstat", path);
-  check(S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1, path,
-      ": must be a regular file of yours with one name; remove it");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-void lock(int descriptor, const std::string& path) {
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return;
-  check(errno != EWOULDBLOCK, path, ": another process downloads it now; wait for it");
-  throw_errno("lock", path);
+std::string checked_name(const std::string& name) {
+  check(!name.empty() && name.find('/') == std::string::npos,
+      "a download needs the name of a file, without a folder: ", name);
+  return name;
 }
 
 }  // namespace
 
 PartialFile::PartialFile(const std::filesystem::path& directory, const std::string& name)
-    : directory_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-      path_((directory / concat(".", name, ".part")).string()),
-      name_(name),
-      part_name_(concat(".", name, ".part")) {
-  check(!name.empty() && name.find('/') == std::string::npos,
-      "a download needs the name of a file, without a folder: ", name);
-  if (!directory_) throw_errno("open the folder", directory.string());
-  // A FIFO must not block, a link must not be followed.
-  constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  file_ = FileDescriptor(::openat(directory_.get(), part_name_.c_str(), kFlags, mode_t{0600}));
-  if (!file_) throw_errno("open", path_);
-  size_ = size_of_own_file(file_.get(), path_);
-  lock(file_.get(), path_);
-}
+    : directory_(OpenDirectory::open(directory)),
+      name_(checked_name(name)),
+      part_name_(concat(".", name, ".part")),
+      path_(directory_.path_of(part_name_)),
+      file_(locked(directory_, part_name_)),
+      size_(size_of(file_.get(), path_)) {}
 
 void PartialFile::append(std::span<const std::uint8_t> bytes) {
   while (!bytes.empty()) {
@@ -73,15 +72,23 @@ std::string PartialFile::sha256() const {
 void PartialFile::finish() {
   if (::fchmod(file_.get(), 0644) != 0) throw_errno("set the mode of", path_);
   if (::fsync(file_.get()) != 0) throw_errno("sync", path_);
-  const int folder = directory_.get();
-  if (::renameat2(folder, part_name_.c_str(), folder, name_.c_str(), RENAME_NOREPLACE) != 0) {
+  rename();
+  directory_.sync();
+}
+
+// NFS, CephFS and others know no renaming that spares what is there; a second name spares it, too.
+void PartialFile::rename() const {
+  const int folder = directory_.descriptor();
+  const char *part = part_name_.c_str(), *whole = name_.c_str();
+  if (::renameat2(folder, part, folder, whole, RENAME_NOREPLACE) == 0) return;
+  const bool is_unknown = errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
+  if (!is_unknown || ::linkat(folder, part, folder, whole, 0) != 0)
     throw_errno("rename to " + name_ + " the file", path_);
-  }
-  if (::fsync(folder) != 0) throw_errno("sync the folder of", path_);
+  if (::unlinkat(folder, part, 0) != 0) throw_errno("remove the first name of " + name_, path_);
 }
 
 void PartialFile::remove() {
-  if (::unlinkat(directory_.get(), part_name_.c_str(), 0) != 0) throw_errno("remove", path_);
+  if (::unlinkat(directory_.descriptor(), part_name_.c_str(), 0) != 0) throw_errno("remove", path_);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/formats/open_directory.h"
 
 namespace lockstep {
 
@@ -38,10 +39,12 @@ class PartialFile {
   void remove();
 
  private:
-  FileDescriptor directory_;
-  std::string path_;
+  void rename() const;
+
+  OpenDirectory directory_;
   std::string name_;
   std::string part_name_;
+  std::string path_;
   FileDescriptor file_;
   std::uint64_t size_ = 0;
 };

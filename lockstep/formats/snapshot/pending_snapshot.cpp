@@ -57,7 +57,7 @@ class HashedFile final : public ByteSink {
 
 /// Opens RUN/snapshots and makes it first if it is missing.
 OpenDirectory made_snapshots(const fs::path& run) {
-  fs::create_directories(run);
+  make_folders(run);
   const OpenDirectory folder = OpenDirectory::open(run);
   if (!folder.has(kSnapshots)) {
     if (::mkdirat(folder.descriptor(), kSnapshots, mode_t{0755}) != 0 && errno != EEXIST) {

@@ -142,4 +142,13 @@ void SnapshotFolder::remove_leftovers() const {
   }
 }
 
+void SnapshotFolder::clear() const {
+  if (!is_there()) return;
+  const OpenDirectory snapshots = open();
+  for (const std::int64_t step : steps_in(snapshots)) remove_snapshot(snapshots, step);
+  for (const std::string& name : snapshots.names())
+    if (is_leftover(name) || name == kLatest || name == kBest) snapshots.remove(name);
+  if (snapshots.names().empty()) OpenDirectory::open(run_).remove(kSnapshots);
+}
+
 }  // namespace lockstep

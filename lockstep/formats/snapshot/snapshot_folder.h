@@ -58,6 +58,9 @@ class SnapshotFolder {
   /// Removes what saves left that did not end. Only while none is under way.
   void remove_leftovers() const;
 
+  /// Removes all snapshots, what names them, and the folder if nothing else is in it.
+  void clear() const;
+
  private:
   bool is_there() const;
   OpenDirectory open() const;

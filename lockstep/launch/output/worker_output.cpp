@@ -12,7 +12,7 @@ namespace {
 
 std::shared_ptr<FileDescriptor> open_log(const std::string& path, bool keep) {
   if (path.empty()) return nullptr;
-  const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC);
+  const int flags = O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | (keep ? 0 : O_TRUNC);
   auto file = std::make_shared<FileDescriptor>(::open(path.c_str(), flags, 0644));
   if (!*file) throw_errno("launch: open the log", path);
   return file;

@@ -46,13 +46,22 @@ void each_value(const TrainOptions& options, const Use& use) {
   }
 }
 
+bool is_decisive(const std::string& key) {
+  for (const auto& flag : train_flags().flags())
+    if (flag.spec.key() == key) return flag.spec.is_decisive();
+  return false;  // of another version
+}
+
+// Of what hosts may have at different places: whether it is given.
+std::string presence(const std::string& path) { return path.empty() ? "" : "given"; }
+
+}  // namespace
+
 std::string value_in(const Configuration& configuration, const std::string& flag) {
   for (const auto& [name, value] : configuration)
     if (name == flag) return value;
   return kAbsent;
 }
-
-}  // namespace
 
 std::string config_toml(const TrainOptions& options) {
   std::string text;
@@ -65,22 +74,60 @@ std::string config_toml(const TrainOptions& options) {
 Configuration run_configuration(const TrainOptions& options) {
   TrainOptions moved = options;
   moved.data.directory.clear();  // the same data may lie elsewhere
+  return begun_configuration(moved);
+}
+
+Configuration begun_configuration(const TrainOptions& options) {
   Configuration found;
-  each_value(moved, [&](const FlagSpec& flag, const FlagValue& value) {
+  each_value(options, [&](const FlagSpec& flag, const FlagValue& value) {
     if (flag.is_decisive()) found.emplace_back(flag.key(), toml_of(value));
   });
   return found;
 }
 
-std::vector<std::string> differences(const Configuration& snapshot, const Configuration& now) {
+Configuration parse_configuration(const std::string& toml, const std::string& file) {
+  Configuration found;
+  try {
+    for (const auto& [key, value] : toml::parse(toml)) {
+      if (!is_decisive(std::string(key))) continue;
+      std::ostringstream text;
+      text << toml::toml_formatter(value, toml::format_flags::none);
+      found.emplace_back(key, text.str());
+    }
+  } catch (const toml::parse_error& error) {
+    throw DataError(
+        concat(file, ": line ", error.source().begin.line, ": is no TOML: ", error.description()));
+  }
+  return found;
+}
+
+Configuration shared_configuration(const TrainOptions& options) {
+  const TrainOptions usual;
+  TrainOptions shared = options;
+  shared.pretrained = presence(options.pretrained);
+  shared.data.directory = usual.data.directory;
+  shared.resume.from = presence(options.resume.from);
+  shared.output = usual.output;  // made of the clock where it is not given; only rank 0 writes it
+  shared.progress = usual.progress;                // only rank 0 shows it
+  shared.loading.workers = usual.loading.workers;  // as many as a host has cores for
+  Configuration found;
+  each_value(shared, [&](const FlagSpec& flag, const FlagValue& value) {
+    const bool is_precision = flag.name == "--precision";  // of which `auto` is told apart
+    found.emplace_back(flag.name, is_precision ? precision_text(options) : toml_of(value));
+  });
+  return found;
+}
+
+std::vector<std::string> differences(
+    const Configuration& before, const Configuration& now, const std::string& name) {
   std::vector<std::string> found;
   const auto compare = [&](const std::string& flag) {
-    const std::string before = value_in(snapshot, flag), today = value_in(now, flag);
-    if (!is_same(before, today))
-      found.push_back(concat("--", flag, ": the snapshot has ", before, ", now ", today));
+    const std::string then = value_in(before, flag), today = value_in(now, flag);
+    if (!is_same(then, today))
+      found.push_back(concat("--", flag, ": ", name, " has ", then, ", now ", today));
   };
   for (const auto& [flag, value] : now) compare(flag);
-  for (const auto& [flag, value] : snapshot)
+  for (const auto& [flag, value] : before)
     if (value_in(now, flag) == kAbsent) compare(flag);
   return found;
 }

@@ -19,8 +19,25 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
 /// it.
 Configuration run_configuration(const TrainOptions& options);
 
+/// Reads a config.toml, and leaves of it what run_configuration() does, but with the folder of the
+/// data. Throws DataError that begins with `file`.
+Configuration parse_configuration(const std::string& toml, const std::string& file);
+
+/// Returns what config_toml() would give to parse_configuration().
+Configuration begun_configuration(const TrainOptions& options);
+
+/// Returns what all ranks of a run must be given alike, under the flags' names with their dashes.
+/// Left out is what each rank may have of its own: paths, as hosts may mount the same at different
+/// places (of --pretrained and --resume it must agree whether they are given), what only rank 0
+/// writes and shows, and how many threads load images.
+Configuration shared_configuration(const TrainOptions& options);
+
+/// Returns the value of a flag as TOML has it; `no value` where there is none.
+std::string value_in(const Configuration& configuration, const std::string& flag);
+
 /// Lists what differs, as `--lr: the snapshot has 0.1, now 0.2`; empty if nothing does.
-std::vector<std::string> differences(const Configuration& snapshot, const Configuration& now);
+std::vector<std::string> differences(const Configuration& before, const Configuration& now,
+    const std::string& name = "the snapshot");
 
 /// Lists the flags that differ from what they usually are, as they would be given: `--lr 0.1`.
 std::string unusual_flags(const TrainOptions& options);

@@ -15,8 +15,9 @@ enum class Resume {
 
 struct ResumeSettings {
   Resume kind = Resume::kNever;
-  std::string from = {};  ///< of kFrom: the folder of a run or of one snapshot
-  bool again = false;     ///< ranks that were started again: their own folder comes before `from`
+  std::string from = {};   ///< of kFrom: the folder of a run or of one snapshot
+  bool again = false;      ///< ranks that were started again: their own folder comes before `from`
+  bool overwrite = false;  ///< a run in the folder that cannot be gone on with may be removed
 };
 
 /// Names what the time from one snapshot to the next is counted in.

@@ -216,8 +216,9 @@ Group limit_group() {
 
 void read_resume(Options& options, const FlagSpec&, Text text) {
   const bool is_named = text != "auto" && text != "never";
-  options.resume = {.kind = text == "auto" ? Resume::kAuto : Resume::kNever};
-  if (is_named) options.resume = {.kind = Resume::kFrom, .from = text};
+  options.resume.kind = text == "auto" ? Resume::kAuto : Resume::kNever;
+  if (is_named) options.resume.kind = Resume::kFrom;
+  options.resume.from = is_named ? text : "";
 }
 
 FlagValue written_resume(const Options& options) {
@@ -254,6 +255,10 @@ Group snapshot_group() {
            "auto: continue from the newest snapshot in --output; never; DIR: from that run or "
            "snapshot",
            read_resume, written_resume)
+              .may_change(),
+          flag_on("--overwrite",
+              "remove the run in --output that is not resumed, instead of refusing to start",
+              &Options::resume, &ResumeSettings::overwrite)
               .may_change(),
           flag_by<Options>("--snapshot-interval", "TIME",
               "500steps, 2epochs, 600s; none: only the last; never", read_interval,

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -102,11 +103,15 @@ int last_restart(const std::string& text) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const std::string& path, bool goes_on)
-    : path_(path),
-      file_(::open(path.c_str(),
-          (goes_on ? O_RDWR : O_WRONLY | O_EXCL) | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+MetricsLog::MetricsLog(const std::string& path, bool goes_on) : path_(path) {
+  const int flags = goes_on ? O_RDWR : O_WRONLY | O_EXCL;
+  constexpr int kAlways = O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  file_ = FileDescriptor(::open(path.c_str(), flags | kAlways, 0644));
+  if (!file_ && errno == ELOOP)
+    throw DataError(path_ + ": is a link; links are not followed here: remove it");
   if (!file_) throw_errno("metrics: cannot create", path_);
+  if (::fstat(file_.get(), &facts_) != 0) throw_errno("metrics: cannot look at", path_);
+  if (!S_ISREG(facts_.st_mode)) throw DataError(path_ + ": is not a regular file: remove it");
   if (!goes_on) return;
   const std::string tail = tail_of(file_);
   restarts_ = last_restart(tail) + 1;
@@ -114,7 +119,22 @@ MetricsLog::MetricsLog(const std::string& path, bool goes_on)
   if (!tail.empty() && tail.back() != '\n') waiting_ = "\n";
 }
 
+// What is written into a file without a name is lost without a word.
+void MetricsLog::check_name() const {
+  struct stat named {};
+  if (::lstat(path_.c_str(), &named) == 0) {
+    if (named.st_dev == facts_.st_dev && named.st_ino == facts_.st_ino) return;
+    errno = ESTALE;
+  } else if (errno != ENOENT && errno != ENOTDIR) {
+    return;  // as while a server is away
+  }
+  throw_errno(
+      "metrics: the run's folder or this file was removed, renamed or replaced during the run:",
+      path_);
+}
+
 void MetricsLog::append(const MetricRecord& record) {
+  check_name();
   const bool waited = waiting_.size() > 1;
   waiting_ += json_line(record, utc_now()) + "\n";
   const int error = write_waiting();
@@ -124,6 +144,7 @@ void MetricsLog::append(const MetricRecord& record) {
 }
 
 void MetricsLog::flush() {
+  check_name();
   errno = write_waiting();
   if (errno != 0) throw_errno("metrics: cannot write", path_);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <sys/stat.h>
 
 #include "lockstep/core/file_descriptor.h"
 
@@ -87,11 +88,11 @@ struct MeterReading {
 
 /// Appends records to a file, each by one write, so that a reader never sees half a line. What a
 /// full disk does not take waits in memory and goes before the next record: no training ends for
-/// it, and no line is lost.
+/// it, and no line is lost. A file that has lost its name takes nothing: std::system_error.
 class MetricsLog {
  public:
   /// Creates the file; it must not exist yet, unless `goes_on`: then records come after those that
-  /// it has. Throws std::system_error.
+  /// it has. Throws std::system_error; DataError for a link, and for what is no regular file.
   explicit MetricsLog(const std::string& path, bool goes_on = false);
 
   /// Counts the starts of the run that have written records into the file before.
@@ -108,11 +109,13 @@ class MetricsLog {
   std::string take_warning();
 
  private:
+  void check_name() const;
   /// Returns the number of the error that left something waiting, or 0.
   int write_waiting();
 
   std::string path_;
   FileDescriptor file_;
+  struct stat facts_ {};
   int restarts_ = 0;
   std::string waiting_;
   std::string warning_;

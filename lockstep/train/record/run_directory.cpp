@@ -1,28 +1,18 @@
 #include "lockstep/train/record/run_directory.h"
 
-#include <cerrno>
-#include <fcntl.h>
+#include <algorithm>
+#include <array>
 #include <filesystem>
-#include <unistd.h>
+#include <string_view>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/text.h"
+#include "lockstep/formats/output_file.h"
+#include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/train/options/run_configuration.h"
+#include "lockstep/train/record/run_lock.h"
 
 namespace lockstep {
-namespace {
-
-void write_all(const FileDescriptor& file, const std::string& path, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = ::write(file.get(), text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_errno("run: cannot write", path);
-    done += static_cast<std::size_t>(written);
-  }
-}
-
-}  // namespace
 
 bool holds_run(const std::string& path) {
   for (const char* name : {"metrics.jsonl", "config.toml", "snapshots"})
@@ -40,33 +30,37 @@ bool continues(const std::string& path, const ResumeSettings& resume) {
 }
 
 void check_run_directory(const std::string& path, const ResumeSettings& resume) {
+  check(is_utf8(path), "train: --output must be UTF-8, as config.toml and snapshots name it: ",
+      printable_path(path));
   if (!std::filesystem::exists(path)) return;
   check(std::filesystem::is_directory(path), "train: --output is not a folder: ", path);
-  if (holds_run(path) && continues(path, resume)) return;
+  check_has_no_owner(path);
+  const bool is_run = holds_run(path);
+  if (is_run && (resume.overwrite || continues(path, resume))) return;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    check(entry.path().filename() == "logs", "train: --output holds files already: ", path, " (",
-        entry.path().filename().string(),
-        "); name a new or empty folder, or leave --output out; --resume auto goes on with a run");
+    const std::string name = entry.path().filename().string();
+    const bool is_lock = name == kRunLock || name == kLauncherLock;
+    check(name == "logs" || is_lock, "train: --output holds files already: ", path, " (",
+        printable_path(name), "); name a new or empty folder, or leave --output out",
+        is_run ? "; --resume auto goes on with a run, --overwrite begins it anew" : "");
   }
 }
 
-RunDirectory::RunDirectory(std::string path, const ResumeSettings& resume)
+void remove_run(const std::string& path) {
+  constexpr std::array kFiles{"summary.json", "model.safetensors", "model-ema.safetensors",
+      "best.safetensors", "report.html", "metrics.jsonl", "env.json", "command.txt", "config.toml"};
+  SnapshotFolder(path).clear();
+  const OpenDirectory folder = OpenDirectory::open(path);
+  for (const char* file : kFiles)
+    if (folder.has(file)) folder.remove(file);
+  folder.sync();
+}
+
+RunDirectory::RunDirectory(std::string path, const ResumeSettings& resume, bool replaces)
     : path_(std::move(path)) {
   check_run_directory(path_, resume);
-  std::filesystem::create_directories(path_);
-  std::filesystem::create_directories(file("logs"));
-}
-
-void RunDirectory::write(const std::string& name, const std::string& text) const {
-  const std::string path = file(name), fresh = file("." + name + ".new");
-  {
-    const FileDescriptor output(
-        ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!output) throw_errno("run: cannot create", fresh);
-    write_all(output, fresh, text);
-    if (::fsync(output.get()) != 0) throw_errno("run: cannot write", fresh);
-  }
-  if (::rename(fresh.c_str(), path.c_str()) != 0) throw_errno("run: cannot rename to", path);
+  if (replaces) remove_run(path_);
+  make_folders(file("logs"));
 }
 
 std::string shell_text(const std::vector<std::string>& arguments) {
@@ -86,14 +80,24 @@ std::string shell_text(const std::vector<std::string>& arguments) {
   return line;
 }
 
-RunRecorder::RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
-    const std::string& environment_json)
-    : directory_(options.output, options.resume),
-      metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {
-  directory_.write("config.toml", config_toml(options));
-  directory_.write("command.txt", shell_text(command) + "\n");
-  directory_.write("env.json", environment_json + "\n");
+namespace {
+
+// Before there are any results: what began them must be known.
+RunDirectory described(RunDirectory directory, const TrainOptions& options,
+    const std::vector<std::string>& command, const std::string& environment_json) {
+  directory.write("config.toml", config_toml(options));
+  directory.write("command.txt", shell_text(command) + "\n");
+  directory.write("env.json", environment_json + "\n");
+  return directory;
 }
+
+}  // namespace
+
+RunRecorder::RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
+    const std::string& environment_json, bool replaces)
+    : directory_(described(RunDirectory(options.output, options.resume, replaces), options, command,
+          environment_json)),
+      metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {}
 
 void RunRecorder::finish(const RunSummary& summary) const {
   directory_.write("summary.json", to_json(summary) + "\n");

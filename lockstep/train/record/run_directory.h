@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/formats/output_file.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"
@@ -17,8 +18,12 @@ bool holds_run(const std::string& path);
 bool continues(const std::string& path, const ResumeSettings& resume);
 
 /// Throws InvalidArgument when a folder cannot take this run: it holds another one, or other files,
-/// or is a file. Makes nothing.
+/// is used by a process of this host, is a file, or its name is not UTF-8. Makes nothing.
 void check_run_directory(const std::string& path, const ResumeSettings& resume = {});
+
+/// Removes what a run has made in its folder, its snapshots first and config.toml last; logs/ and
+/// files of others stay.
+void remove_run(const std::string& path);
 
 /// The folder of one run: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
 /// logs/.
@@ -29,8 +34,8 @@ class RunDirectory {
  public:
   /// Creates the folder. Throws InvalidArgument when it holds a run already (logs/ alone is none:
   /// launchers make it) and these settings do not go on with it, std::system_error when it cannot
-  /// be made.
-  explicit RunDirectory(std::string path, const ResumeSettings& resume = {});
+  /// be made. If it `replaces` a run, it removes that first.
+  explicit RunDirectory(std::string path, const ResumeSettings& resume = {}, bool replaces = false);
 
   const std::string& path() const { return path_; }
 
@@ -39,7 +44,9 @@ class RunDirectory {
 
   /// Writes a whole file: readers see the old one or the new one, never a part. Throws
   /// std::system_error.
-  void write(const std::string& name, const std::string& text) const;
+  void write(const std::string& name, const std::string& text) const {
+    replace_file(file(name), text);
+  }
 
  private:
   std::string path_;
@@ -52,9 +59,10 @@ std::string shell_text(const std::vector<std::string>& arguments);
 class RunRecorder {
  public:
   /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
-  /// metrics.jsonl; or goes on with the run that it holds, if the options say so.
+  /// metrics.jsonl; or goes on with the run that it holds, if the options say so, or removes it if
+  /// this one `replaces` it.
   RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
-      const std::string& environment_json);
+      const std::string& environment_json, bool replaces = false);
 
   /// Returns the path of a file in the folder.
   std::string file(const std::string& name) const { return directory_.file(name); }

@@ -37,9 +37,10 @@ class BadImageWatch {
 /// the progress and the run's folder.
 class RunLog {
  public:
-  /// Makes the run's folder on rank 0; `command` is what command.txt shall say.
+  /// Makes the run's folder on rank 0; `command` is what command.txt shall say. A run that this one
+  /// `replaces` is removed first.
   RunLog(const TrainOptions& options, const ProcessGroup& world,
-      const std::vector<std::string>& command, const Datasets& data);
+      const std::vector<std::string>& command, const Datasets& data, bool replaces = false);
 
   Progress& progress() { return progress_; }
 

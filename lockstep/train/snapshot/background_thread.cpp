@@ -40,13 +40,14 @@ BackgroundThread::~BackgroundThread() {
   if (thread_.joinable()) thread_.join();
 }
 
+// The thread first: where none can be begun, nobody must wait for a job.
 void BackgroundThread::start(std::function<void()> job) {
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     job_ = std::move(job);
     failure_ = nullptr;
   }
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   changed_.notify_all();
 }
 

@@ -21,7 +21,8 @@ class BackgroundThread {
   /// Waits for the job under way.
   ~BackgroundThread();
 
-  /// Begins a job; the one before must be done.
+  /// Begins a job; the one before must be done. Throws std::system_error when there can be no
+  /// thread: then there is no job.
   void start(std::function<void()> job);
 
   bool is_busy() const;

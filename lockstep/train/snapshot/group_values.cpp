@@ -1,12 +1,19 @@
 #include "lockstep/train/snapshot/group_values.h"
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <iterator>
+#include <system_error>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <torch/types.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +31,30 @@ std::string text_of(const torch::Tensor& bytes) {
 
 torch::Tensor size_of(const std::string& text) {
   return at::full({1}, std::ssize(text), torch::kLong);
+}
+
+// What the exception is, as the exit code that stands for it, its errno, and its text.
+std::string note_of(const std::exception& error) {
+  const auto kind = static_cast<int>(exit_code_of(error));
+  std::string text = error.what();
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system == nullptr) return concat(kind, " 0 ", text);
+  // The exception that the others throw says the reason behind the text again.
+  const std::string reason = ": " + system->code().message();
+  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
+  return concat(kind, ' ', system->code().value(), ' ', text);
+}
+
+[[noreturn]] void throw_noted(const std::string& note) {
+  const std::size_t kind_end = note.find(' '), code_end = note.find(' ', kind_end + 1);
+  const auto kind = static_cast<ExitCode>(parse_number<int>(note.substr(0, kind_end)).value_or(1));
+  const auto code = note.substr(kind_end + 1, code_end - kind_end - 1);
+  const std::string text = note.substr(code_end + 1);
+  if (kind == ExitCode::kUsage) throw InvalidArgument(text);
+  if (kind == ExitCode::kData) throw DataError(text);
+  if (kind == ExitCode::kEnvironment)
+    throw std::system_error(parse_number<int>(code).value_or(EIO), std::generic_category(), text);
+  throw Error(text);
 }
 
 }  // namespace
@@ -68,6 +99,22 @@ std::vector<std::string> gather_texts(
     texts.push_back(text_of(bytes));
   }
   return texts;
+}
+
+void do_on_root(const std::function<void()>& work, const ProcessGroup& group) {
+  std::exception_ptr failure;
+  std::string note;
+  if (group.rank() == 0) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      note = note_of(error);
+    }
+  }
+  note = broadcast_text(note, 0, group);
+  if (failure) std::rethrow_exception(failure);
+  if (!note.empty()) throw_noted(note);
 }
 
 }  // namespace lockstep

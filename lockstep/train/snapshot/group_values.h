@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -18,5 +19,9 @@ std::string broadcast_text(const std::string& text, int root, const ProcessGroup
 
 /// Returns the texts of all ranks, in rank order, on the root; nothing on the others. A collective.
 std::vector<std::string> gather_texts(const std::string& text, int root, const ProcessGroup& group);
+
+/// Does something on rank 0 alone; what it throws there is thrown on all ranks, so that none waits
+/// for the others. A collective.
+void do_on_root(const std::function<void()>& work, const ProcessGroup& group);
 
 }  // namespace lockstep

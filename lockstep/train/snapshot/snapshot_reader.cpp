@@ -79,35 +79,14 @@ SnapshotChoice choice_of(const json& message) {
   return choice;
 }
 
-// The exception that the others throw says the reason behind the text again.
-std::string without_reason(const std::system_error& error) {
-  std::string text = error.what();
-  const std::string reason = ": " + error.code().message();
-  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
-  return text;
-}
-
-// Errors travel as well: a rank that threw alone would leave the others waiting.
 SnapshotChoice chosen_by_root(
     const std::function<SnapshotChoice()>& choose, const ProcessGroup& world) {
   json message;
-  if (world.rank() == 0) {
-    try {
-      message = json_of(choose());
-    } catch (const std::system_error& error) {
-      message = {{"error", without_reason(error)}, {"code", error.code().value()}};
-    } catch (const std::exception& error) {
-      message = {{"error", error.what()}};
-    }
-  }
-  // Paths are bytes, JSON is UTF-8: what is not comes back changed and is then not found.
+  do_on_root([&] { message = json_of(choose()); }, world);
+  // Paths of the command are UTF-8; what else is not comes back changed.
   const auto text = message.dump(-1, ' ', false, json::error_handler_t::replace);
-  message =
-      parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kChoiceLimits);
-  if (!message.contains("error")) return choice_of(message);
-  const auto reason = message["error"].get<std::string>();
-  if (!message.contains("code")) throw DataError(reason);
-  throw std::system_error(message["code"].get<int>(), std::generic_category(), reason);
+  return choice_of(
+      parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kChoiceLimits));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/snapshot/group_values.h"
 
@@ -21,8 +22,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};
-constexpr std::chrono::milliseconds kPatience{60'000};        // with other ranks, at the end
-constexpr std::chrono::milliseconds kFolderPatience{10'000};  // with rank 0, which makes it
+constexpr std::chrono::milliseconds kPatience{60'000};  // with other ranks, at the end
+// With rank 0, which makes it: a client of NFS may believe for 60 s that a name is not there.
+constexpr double kFolderSeconds = 90, kFolderSecondsAtTheEnd = 10;
 
 // What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
@@ -64,6 +66,7 @@ SnapshotSaver::~SnapshotSaver() {
   if (!in_flight_) return;
   const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
   if (world_.size() > 1 && is_unwinding) is_given_up_ = true;
+  is_ending_ = true;
   thread_.wait_for(kPatience);
   if (world_.size() > 1 && world_.rank() == 0) is_given_up_ = true;
   thread_.wait();
@@ -93,8 +96,17 @@ void SnapshotSaver::save(std::int64_t step, const SnapshotPart& part) {
   in_flight_ = true;
   agree_on_folder();
   copy(part);
-  if (!failure_) thread_.start([this] { work(); });
+  if (!failure_) begin_thread();
   stall_seconds_ = watch.seconds();
+}
+
+// What keeps it from beginning must reach the other ranks, which wait for its files.
+void SnapshotSaver::begin_thread() {
+  try {
+    thread_.start([this] { work(); });
+  } catch (const std::exception&) {
+    note_failure(std::current_exception());
+  }
 }
 
 // Only its name: making it may wait for the disk, and is the thread's.
@@ -145,10 +157,11 @@ void SnapshotSaver::open_folder() {
     return;
   }
   const Stopwatch watch;
-  while (!is_given_up_ && !std::filesystem::exists(aside_)) {
-    if (watch.seconds() > std::chrono::duration<double>(kFolderPatience).count()) {
-      throw std::runtime_error(concat(aside_.string(), ": rank 0 has not made it within 10 s"));
-    }
+  while (!is_given_up_ && !is_there_now(aside_)) {
+    const double most = is_ending_ ? kFolderSecondsAtTheEnd : kFolderSeconds;
+    if (watch.seconds() > most)
+      throw std::runtime_error(
+          concat(aside_.string(), ": rank 0 has not made it within ", most, " s"));
     std::this_thread::sleep_for(kBetweenLooks);
   }
   if (!is_given_up_) pending_.emplace(PendingSnapshot::join(aside_));
@@ -168,7 +181,8 @@ void SnapshotSaver::write_files() {
 std::optional<std::vector<WrittenFile>> SnapshotSaver::files_of_all() const {
   std::vector<WrittenFile> files = written_;
   for (int rank = 1; rank < world_.size(); ++rank) {
-    const auto list = read_written_files(pending_->path() / list_name(rank));
+    const auto path = pending_->path() / list_name(rank);
+    const auto list = is_there_now(path) ? read_written_files(path) : std::nullopt;
     if (!list) return std::nullopt;
     files.insert(files.end(), list->begin(), list->end());
   }

@@ -124,6 +124,7 @@ class SnapshotSaver {
 
   void agree_on_folder();
   void copy(const SnapshotPart& part);
+  void begin_thread();
   void work();
   void open_folder();
   void write_files();
@@ -156,6 +157,7 @@ class SnapshotSaver {
   std::optional<SnapshotCost> cost_;
   std::optional<std::int64_t> last_saved_;
   std::atomic<bool> is_given_up_{false};
+  std::atomic<bool> is_ending_{false};  // nobody finishes this any more
   std::atomic<bool> is_committed_{false};
   BackgroundThread thread_;  // last: it ends before what it uses
 };

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
 
 namespace lockstep {
@@ -53,7 +57,8 @@ SnapshotChoice choose(const TrainOptions& options, const ProcessGroup& world) {
   return own;
 }
 
-void check_same(const RunState& state, const TrainOptions& options, const DataIdentity& data) {
+std::vector<std::string> differences_from(
+    const RunState& state, const TrainOptions& options, const DataIdentity& data) {
   const DataIdentity& before = state.setup.data;
   std::vector<std::string> all = differences(state.setup.configuration, run_configuration(options));
   const auto compare = [&all](const char* what, const auto& then, const auto& now) {
@@ -63,11 +68,43 @@ void check_same(const RunState& state, const TrainOptions& options, const DataId
   compare("training images", before.samples, data.samples);
   compare("classes", before.classes, data.classes);
   compare("fingerprint of the images", before.fingerprint, data.fingerprint);
-  if (all.empty()) return;
-  std::string text;
-  for (const std::string& difference : all) text += "\n  " + difference;
-  throw DataError(
-      concat("train: the snapshot of step ", state.step, " is of another training:", text));
+  return all;
+}
+
+void check_same(const RunState& state, const std::vector<std::string>& differences, Resume kind) {
+  if (differences.empty()) return;
+  const char* advice = kind == Resume::kAuto
+                           ? "; name another --output, or add --overwrite to begin this one anew"
+                           : "";
+  throw DataError(concat("train: the snapshot of step ", state.step, " is of another training",
+      advice, ":\n  ", joined(differences, "\n  ")));
+}
+
+// What a run holds that must not be lost for a fresh start of this one, and how that is seen;
+// empty, if nothing.
+std::vector<std::string> precious_in(const fs::path& run, const TrainOptions& options) {
+  for (const char* weights : {"model.safetensors", "model-ema.safetensors"})
+    if (fs::exists(run / weights)) return {concat("finished weights (", weights, ")")};
+  const fs::path file = run / "config.toml";
+  if (!fs::exists(file)) return {"a run without its config.toml"};
+  std::ostringstream toml;
+  toml << std::ifstream(file).rdbuf();
+  const auto before = parse_configuration(toml.str(), file.string());
+  auto lines = differences(before, begun_configuration(options), "config.toml");
+  if (!lines.empty()) lines.insert(lines.begin(), "another training");
+  return lines;
+}
+
+// Without a snapshot the run begins anew over what is there.
+void check_nothing_is_lost(const TrainOptions& options, const std::vector<std::string>& remarks) {
+  if (!holds_run(options.output)) return;
+  std::vector<std::string> lines = precious_in(options.output, options);
+  if (lines.empty()) return;
+  lines.front() = concat("train: --resume auto finds no complete snapshot in ", options.output,
+      ", which holds ", lines.front(),
+      "; name another --output, or add --overwrite to remove that run and start anew");
+  lines.insert(lines.end(), remarks.begin(), remarks.end());
+  throw InvalidArgument(joined(lines, "\n  "));
 }
 
 // Within one run a lower step would come after a higher one, and the next resume take the higher.
@@ -90,19 +127,35 @@ void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
 
 StartingPoint find_starting_point(
     const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
+  const ResumeSettings& resume = options.resume;
   StartingPoint start;
   const SnapshotChoice choice = choose(options, world);
   start.remarks = remarks_of(choice);
+  // Ranks that were started again have their own run there.
+  const bool overwrites = resume.overwrite && !resume.again;
   if (choice.path.empty()) {
-    if (options.resume.kind != Resume::kNever)
-      start.announcement =
-          concat("no complete snapshot in ", options.output, ": training starts anew");
+    start.replaces = overwrites;
+    if (resume.kind == Resume::kNever) return start;
+    if (!overwrites && !resume.again)
+      do_on_root([&] { check_nothing_is_lost(options, start.remarks); }, world);
+    start.announcement =
+        concat("no complete snapshot in ", options.output, ": training starts anew");
     return start;
   }
   check_newest(options, choice);
   start.snapshot = std::make_shared<const SnapshotReader>(choice);
-  start.state = parse_run_state(start.snapshot->state(), (choice.path / "state.json").string());
-  check_same(start.state, options, data);
+  start.state = parse_run_state(
+      start.snapshot->state(), (choice.path / "state.json").string(), choice.manifest.step);
+  const auto other = differences_from(start.state, options, data);
+  if (!other.empty() && overwrites && resume.kind == Resume::kAuto) {
+    StartingPoint anew;
+    anew.replaces = true;
+    anew.announcement = concat("the run in ", options.output,
+        " is of another training and gives way to this one (--overwrite)");
+    return anew;
+  }
+  check_same(start.state, other, resume.kind);
+  start.replaces = overwrites && !continues(options.output, resume);
   start.announcement =
       concat("going on from ", choice.path.string(), ", after step ", start.state.step);
   return start;

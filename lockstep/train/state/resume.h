@@ -17,12 +17,15 @@ struct StartingPoint {
   RunState state;                                  ///< of the snapshot; else that of a fresh start
   std::vector<std::string> remarks;                ///< which snapshots were refused and why
   std::string announcement;                        ///< from where it goes on, if it was to
+  bool replaces = false;  ///< what the folder holds of a run is to be removed
 };
 
 /// Finds the snapshot that the options ask for, opened. A collective.
 ///
 /// Throws DataError when the one that was named cannot be used, and when one was made with other
-/// data or another configuration than today's, which lists the differences.
+/// data or another configuration than today's, which lists the differences. Throws InvalidArgument
+/// when there is none to go on from, but the folder holds a finished run or one of another
+/// configuration. With `--overwrite` both are replaced instead; removing them is the caller's.
 StartingPoint find_starting_point(
     const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world);
 

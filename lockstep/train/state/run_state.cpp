@@ -1,6 +1,7 @@
 #include "lockstep/train/state/run_state.h"
 
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr JsonLimits kStateLimits{.bytes = std::size_t{64} << 20};
 constexpr double kMostLayers = 1 << 20;
+constexpr std::int64_t kMostCount = std::int64_t{1} << 53;  // that no training reaches
+
+std::int64_t count_in(const JsonFields& fields, const char* key) {
+  return fields.count(key, 0, kMostCount);
+}
 
 Json epochs_json(const std::vector<EpochSummary>& epochs) {
   Json list = Json::array();
@@ -60,13 +66,13 @@ std::optional<JsonFields> object_or_null(const JsonFields& fields, const char* k
 std::vector<EpochSummary> read_epochs(const JsonFields& fields) {
   std::vector<EpochSummary> epochs;
   for (const JsonFields& epoch : fields.objects("epochs"))
-    epochs.push_back({.epoch = epoch.count("epoch"),
+    epochs.push_back({.epoch = count_in(epoch, "epoch"),
         .train_seconds = epoch.seconds("train_seconds"),
         .train_loss = epoch.number_or_nan("train_loss"),
         .val = read_scores(epoch, "val_"),
         .ema = read_scores(epoch, "ema_"),
         .validated = epoch.flag("validated"),
-        .samples = epoch.count("samples"),
+        .samples = count_in(epoch, "samples"),
         .samples_per_s = epoch.number_or_nan("samples_per_s")});
   return epochs;
 }
@@ -74,13 +80,13 @@ std::vector<EpochSummary> read_epochs(const JsonFields& fields) {
 PlateauState read_plateau(const JsonFields& fields) {
   return {.lr = fields.number("lr"),
       .best = fields.number_if("best"),
-      .bad = fields.count("bad"),
-      .cooldown_left = fields.count("cooldown_left")};
+      .bad = count_in(fields, "bad"),
+      .cooldown_left = count_in(fields, "cooldown_left")};
 }
 
 MeterReading read_meter(const JsonFields& fields) {
-  return {.steps = fields.count("steps"),
-      .samples = fields.count("samples"),
+  return {.steps = count_in(fields, "steps"),
+      .samples = count_in(fields, "samples"),
       .loss_sum = fields.number_or_nan("loss_sum"),
       .seconds = fields.seconds("seconds"),
       .data_seconds = fields.seconds("data_seconds"),
@@ -96,8 +102,8 @@ Configuration read_configuration(const JsonFields& fields) {
 
 DataIdentity read_data(const JsonFields& fields) {
   return {.name = fields.text("name"),
-      .samples = fields.count("samples"),
-      .classes = fields.count("classes"),
+      .samples = count_in(fields, "samples"),
+      .classes = count_in(fields, "classes"),
       .fingerprint = fields.text("fingerprint")};
 }
 
@@ -113,9 +119,9 @@ std::vector<int> read_balance(const JsonFields& fields) {
 
 RunSetup read_setup(const JsonFields& fields) {
   return {.seed = fields.count("seed"),
-      .world_size = fields.small_count("world_size"),
-      .replicas = fields.small_count("replicas"),
-      .stages = fields.small_count("stages"),
+      .world_size = fields.small_count("world_size", 1),
+      .replicas = fields.small_count("replicas", 1),
+      .stages = fields.small_count("stages", 1),
       .balance = read_balance(fields),
       .configuration = read_configuration(fields),
       .data = read_data(fields.object("data"))};
@@ -140,28 +146,34 @@ std::string to_json(const RunState& state) {
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-RunState parse_run_state(std::string_view json, const std::string& file) {
+RunState parse_run_state(
+    std::string_view json, const std::string& file, std::optional<std::int64_t> step) {
   const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
   const JsonFields fields(object, file);
   if (fields.count("v") != 1) fields.refuse("v", "be 1, the version that this program reads");
-  RunState state{.setup = read_setup(fields),
-      .step = fields.count("step"),
-      .position = {.epoch = fields.count("epoch", 1),
-          .samples = fields.count("samples"),
-          .epoch_samples = fields.count("epoch_samples")},
-      .schedule_step = fields.count("schedule_step"),
+  const RunSetup setup = read_setup(fields);
+  const std::vector<EpochSummary> epochs = read_epochs(fields);
+  RunState state{.setup = setup,
+      .step = count_in(fields, "step"),
+      .position = {.epoch = fields.count("epoch", 1, std::ssize(epochs) + 1),
+          .samples = fields.count("samples", 0, setup.data.samples),
+          .epoch_samples = fields.count("epoch_samples", 0, setup.data.samples)},
+      .schedule_step = count_in(fields, "schedule_step"),
       .scaler = read_scaler(fields),
       .plateau = read_plateau(fields.object("plateau")),
-      .ema_updates = fields.count("ema_updates"),
-      .skipped_steps = fields.count("skipped_steps"),
+      .ema_updates = count_in(fields, "ema_updates"),
+      .skipped_steps = count_in(fields, "skipped_steps"),
       .seconds = {.elapsed = fields.seconds("elapsed"),
           .training = fields.seconds("training_seconds"),
           .epoch = fields.seconds("epoch_seconds")},
       .restarts = fields.small_count("restarts"),
-      .epochs = read_epochs(fields),
+      .epochs = epochs,
       .epoch_total = read_meter(fields.object("epoch_total"))};
+  if (step && state.step != *step)
+    fields.refuse("step", concat("be that of the manifest, ", *step));
   if (const auto best = object_or_null(fields, "best")) {
-    state.best = BestEpoch{.epoch = best->count("epoch"), .value = best->number("value")};
+    state.best = BestEpoch{
+        .epoch = best->count("epoch", 0, std::ssize(epochs) + 1), .value = best->number("value")};
     state.best_snapshot = best->text("snapshot");
   }
   return state;

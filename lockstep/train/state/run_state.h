@@ -73,8 +73,10 @@ std::string to_json(const RunState& state);
 
 /// Reads it. Throws DataError that names the file and the field for what is missing, of another
 /// type, impossible, of another version, given twice, or nested or long beyond all reason; unknown
-/// keys are ignored.
-RunState parse_run_state(std::string_view json, const std::string& file);
+/// keys are ignored. So is what contradicts itself: counts that no training reaches, another number
+/// of epochs than are listed, another `step` than the manifest's, if that is given.
+RunState parse_run_state(std::string_view json, const std::string& file,
+    std::optional<std::int64_t> step = std::nullopt);
 
 /// Writes a scaler's state; `null` without one.
 nlohmann::ordered_json json_of(const std::optional<nn::GradScalerState>& scaler);

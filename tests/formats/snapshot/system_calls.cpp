@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdarg>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -157,6 +158,11 @@ ssize_t write(int descriptor, const void* bytes, std::size_t size) {
 int fsync(int descriptor) {
   CallGate gate({"fsync", path_of(descriptor), descriptor});
   return static_cast<int>(gate.pass([&] { return ::syscall(SYS_fsync, descriptor); }));
+}
+
+int flock(int descriptor, int operation) noexcept {
+  CallGate gate({"flock", path_of(descriptor), descriptor});
+  return static_cast<int>(gate.pass([&] { return ::syscall(SYS_flock, descriptor, operation); }));
 }
 
 int close(int descriptor) {

@@ -25,8 +25,8 @@ enum Fate : int {
 
 /// Watches the calls of this process that are about files below a folder, as long as it lives.
 ///
-/// It sees open, read, write, fsync, close, fchmod, mkdir, rename and unlink in all their forms,
-/// because this program defines functions of those names, which the linker prefers to the C
+/// It sees open, read, write, fsync, flock, close, fchmod, mkdir, rename and unlink in all their
+/// forms, because this program defines functions of those names, which the linker prefers to the C
 /// library's. One at a time; only the calls of one thread.
 class WatchedCalls {
  public:

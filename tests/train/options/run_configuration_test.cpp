@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -80,6 +82,62 @@ TEST(RunConfiguration, WhatOneSideLacksIsADifference) {
   EXPECT_THAT(differences({{"clip-grad", "1.0"}}, {{"smoothing", "0.1"}}),
       ElementsAre("--smoothing: the snapshot has no value, now 0.1",
           "--clip-grad: the snapshot has 1.0, now no value"));
+}
+
+TEST(RunConfiguration, ConfigTomlReadsBackAsWhatBeganTheRun) {
+  TrainOptions options;
+  options.data = {.name = "mnist", .directory = "/a \"b\""};
+  options.freeze = {"a.*", "b"};
+  options.optimizer.lr = 1e-5;
+  options.optimizer.clip_grad = 1;
+  options.ema = EmaSettings{};
+  options.limits.steps = 7;
+  const auto before = parse_configuration(config_toml(options), "config.toml");
+  EXPECT_THAT(differences(before, begun_configuration(options)), IsEmpty());
+  EXPECT_EQ(value_in(before, "max-steps"), "no value") << "it may change";
+  options.data.directory = "/c";
+  options.smoothing = 0.1;
+  EXPECT_THAT(differences(before, begun_configuration(options), "config.toml"),
+      ElementsAre("--data: config.toml has \"mnist:/a \\\"b\\\"\", now \"mnist:/c\"",
+          "--smoothing: config.toml has 0.0, now 0.1"));
+  EXPECT_THAT(parse_configuration("unknown = 3\n", "f"), IsEmpty());
+  EXPECT_THROW(parse_configuration("lr = = 3", "f"), DataError);
+}
+
+bool ranks_agree_after(const Change& change) {
+  TrainOptions other;
+  change(other);
+  return shared_configuration(TrainOptions{}) == shared_configuration(other);
+}
+
+TEST(SharedConfiguration, HasAllButWhatEachRankMayHaveOfItsOwn) {
+  const Change shared[] = {[](auto& options) { options.batch_size = 64; },
+      [](auto& options) { options.seed = 1; }, [](auto& options) { options.optimizer.lr = 0.5; },
+      [](auto& options) { options.auto_precision = true; },
+      [](auto& options) { options.precision = Precision::kBf16Mixed; },
+      [](auto& options) { options.pretrained = "w.pth"; },
+      [](auto& options) { options.parallel = Parallel::kPp; },
+      [](auto& options) { options.limits.epochs = 9; },
+      [](auto& options) { options.val_interval = 2; },
+      [](auto& options) { options.log_interval = 1; },
+      [](auto& options) { options.snapshots.required = true; },
+      [](auto& options) { options.resume.kind = Resume::kAuto; },
+      [](auto& options) { options.resume.overwrite = true; }};
+  for (std::size_t i = 0; i < std::size(shared); ++i)
+    EXPECT_FALSE(ranks_agree_after(shared[i])) << i;
+  const Change own[] = {[](auto& options) { options.output = "runs/20260101T000001Z-toy-ddp"; },
+      [](auto& options) { options.data.directory = "/elsewhere"; },
+      [](auto& options) { options.loading.workers = 3; },
+      [](auto& options) { options.progress = ProgressStyle::kNone; }};
+  for (std::size_t i = 0; i < std::size(own); ++i) EXPECT_TRUE(ranks_agree_after(own[i])) << i;
+}
+
+TEST(SharedConfiguration, OfPathsItCountsThatTheyAreGiven) {
+  TrainOptions here, there;
+  here.pretrained = "/here/w.pth";
+  there.pretrained = "/there/w.pth";
+  EXPECT_EQ(shared_configuration(here), shared_configuration(there));
+  EXPECT_EQ(value_in(shared_configuration(here), "--pretrained"), "\"given\"");
 }
 
 }  // namespace

@@ -3,14 +3,18 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gmock/gmock.h>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <system_error>
 #include <vector>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -124,6 +128,40 @@ TEST(Metrics, FlushWritesWhatWaits) {
   }
   log.flush();
   EXPECT_EQ(steps_in(path).size(), 1U);
+}
+
+// What goes into a file without a name is lost.
+TEST(Metrics, AFileThatHasLostItsNameTakesNothing) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.file("run"), path = run + "/metrics.jsonl";
+  const auto lose_it = [&](const std::function<void()>& lose) {
+    std::filesystem::remove_all(run);
+    std::filesystem::create_directories(run);
+    MetricsLog log(path);
+    log.append(record());
+    lose();
+    EXPECT_THROW(log.append(record()), std::system_error);
+    EXPECT_THROW(log.flush(), std::system_error);
+  };
+  lose_it([&] { std::filesystem::remove_all(run); });
+  lose_it([&] { std::filesystem::remove(path); });
+  lose_it([&] { std::filesystem::rename(run, folder.file("moved")); });
+  lose_it([&] {
+    std::filesystem::remove(path);
+    std::ofstream(path) << "another\n";
+  });
+}
+
+TEST(Metrics, OnlyARegularFileIsGoneOnWith) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  std::ofstream(folder.file("other")) << "precious\n";
+  std::filesystem::create_symlink(folder.file("other"), path);
+  EXPECT_THROW(MetricsLog(path, true), DataError);
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THROW(MetricsLog(path, true), DataError);
+  EXPECT_EQ(testing::contents(folder.file("other")), "precious\n");
 }
 
 TEST(Metrics, HalfALineOfAnEarlierStartSpoilsNone) {

@@ -66,6 +66,46 @@ TEST(RunDirectory, GoesOnWithARunIfAsked) {
   EXPECT_TRUE(takes({.kind = Resume::kFrom, .from = "/other", .again = true}));
 }
 
+void write(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path) << text;
+}
+
+TEST(RunDirectory, OverwriteTakesARunAndNothingElse) {
+  const testing::TemporaryFolder folder;
+  const ResumeSettings overwrite{.overwrite = true};
+  write(folder.file("thesis.tex"), "precious\n");
+  EXPECT_THROW(check_run_directory(folder.str(), overwrite), InvalidArgument);
+  write(folder.file("config.toml"), "");
+  EXPECT_NO_THROW(check_run_directory(folder.str(), overwrite));
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { check_run_directory(folder.str()); }),
+      ::testing::HasSubstr("--overwrite"));
+}
+
+TEST(RunDirectory, RemovingARunLeavesWhatItHasNotMade) {
+  const testing::TemporaryFolder folder;
+  for (const char* name : {"config.toml", "command.txt", "env.json", "metrics.jsonl",
+           "summary.json", "model.safetensors", "model-ema.safetensors", "best.safetensors",
+           "report.html", "snapshots/step-00000004/state.json", "snapshots/LATEST",
+           "snapshots/best", "snapshots/.step-00000005.abc123/state.json"})
+    write(folder.file(name), "old");
+  for (const char* name : {"thesis.tex", "logs/rank-1.log"}) write(folder.file(name), "precious");
+  const RunDirectory run(folder.str(), {.overwrite = true}, true);
+  EXPECT_THAT(folder.names(), ::testing::ElementsAre("logs", "thesis.tex"));
+  EXPECT_EQ(contents(folder.file("logs/rank-1.log")), "precious");
+  write(folder.file("snapshots/mine.txt"), "precious");
+  remove_run(folder.str());
+  EXPECT_EQ(contents(folder.file("snapshots/mine.txt")), "precious");
+}
+
+TEST(RunDirectory, ANameThatIsNotUtf8IsRefused) {
+  const testing::TemporaryFolder folder;
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([&] { check_run_directory(folder.str() + "/a\xff"); }),
+      ::testing::HasSubstr("/a\\xff"));
+  EXPECT_NO_THROW(check_run_directory(folder.str() + "/größe"));
+}
+
 TEST(RunDirectory, OtherFilesAreNotARun) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.str() + "/thesis.tex") << "precious\n";
@@ -102,6 +142,26 @@ TEST(RunRecorder, FilesAreThereFromTheStartAndAtTheEnd) {
   EXPECT_FALSE(std::filesystem::exists(options.output + "/summary.json"));
   recorder.finish({});
   EXPECT_EQ(contents(options.output + "/summary.json"), to_json({}) + "\n");
+}
+
+TEST(RunRecorder, FollowsNoLinks) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.file("run");
+  options.resume.kind = Resume::kAuto;
+  write(folder.file("precious"), "precious");
+  for (const char* name : {"config.toml", ".config.toml.new", "summary.json"}) {
+    std::filesystem::create_directories(options.output);
+    std::filesystem::create_symlink(folder.file("precious"), options.output + "/" + name);
+  }
+  RunRecorder(options, {"lockstep"}, "{}").finish({});
+  EXPECT_FALSE(std::filesystem::is_symlink(options.output + "/config.toml"));
+  EXPECT_EQ(contents(folder.file("precious")), "precious");
+  std::filesystem::remove(options.output + "/metrics.jsonl");
+  std::filesystem::create_symlink(folder.file("precious"), options.output + "/metrics.jsonl");
+  EXPECT_THAT(testing::message_of<DataError>([&] { RunRecorder(options, {"lockstep"}, "{}"); }),
+      ::testing::HasSubstr("metrics.jsonl: is a link"));
+  EXPECT_EQ(contents(folder.file("precious")), "precious");
 }
 
 TEST(RunRecorder, GoesOnInTheFilesOfTheStartBefore) {

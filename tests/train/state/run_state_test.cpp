@@ -135,15 +135,29 @@ TEST(RunState, ImpossibleValuesAreRefused) {
     return refusal(object);
   };
   EXPECT_THAT(with("v", 2), HasSubstr("version"));
-  EXPECT_THAT(with("step", -1), HasSubstr("step must be a whole number of at least 0"));
+  EXPECT_THAT(with("step", -1), HasSubstr("step must be a whole number from 0 to"));
   EXPECT_THAT(with("step", 1.5), HasSubstr("step must be a whole number"));
   EXPECT_THAT(with("step", 18446744073709551615U), HasSubstr("step must be"));
   EXPECT_THAT(with("epoch", 0), HasSubstr("epoch"));
   EXPECT_THAT(
-      with("world_size", 4294967296), HasSubstr("world_size must be a whole number from 0 to"));
+      with("world_size", 4294967296), HasSubstr("world_size must be a whole number from 1 to"));
+  for (const char* key : {"world_size", "replicas", "stages"})
+    EXPECT_THAT(with(key, 0), HasSubstr(std::string(key) + " must be")) << "it divides by it";
+  EXPECT_THAT(with("step", std::int64_t{1} << 62), HasSubstr("step must be"));
+  EXPECT_THAT(with("schedule_step", std::int64_t{1} << 62), HasSubstr("schedule_step must be"));
+  EXPECT_THAT(with("epoch", 1'000'000'000), HasSubstr("epoch must be a whole number from 1 to 3"));
+  EXPECT_THAT(with("samples", 60001), HasSubstr("samples must be a whole number from 0 to 60000"));
+  EXPECT_THAT(with("epoch_samples", 60001), HasSubstr("epoch_samples must be"));
   EXPECT_THAT(with("balance", {1, 0}), HasSubstr("balance"));
   EXPECT_THAT(
       with("training_seconds", -1.0), HasSubstr("training_seconds must be a number of at least 0"));
+}
+
+TEST(RunState, OfAnotherStepThanItsManifestIsRefused) {
+  const std::string text = to_json(state());
+  EXPECT_NO_THROW(parse_run_state(text, "state.json", state().step));
+  EXPECT_THAT(testing::message_of<DataError>([&] { parse_run_state(text, "state.json", 7); }),
+      HasSubstr("step must be that of the manifest, 7"));
 }
 
 TEST(RunState, RefusesWhatIsNotJsonOrHasAKeyTwice) {

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/formats/open_directory.h"
+
+namespace lockstep {
+
+/// The file by which rank 0 holds a run's folder, and that by which a launcher holds its logs/.
+/// They alone make no folder a run's.
+inline constexpr const char* kRunLock = ".lock";
+inline constexpr const char* kLauncherLock = ".launcher.lock";
+
+/// Keeps a run's folder for one process, as long as it lives.
+///
+/// Note [A run's folder]
+/// The file RUN/.lock is locked (flock), so the operating system gives the folder free when its
+/// owner dies, by whatever; a network file system does when the owner's host has been silent for
+/// the time of its lease. The file also says who the owner is. Where files cannot be locked at all,
+/// this record decides: an owner of this host that has ended is succeeded, one of another host
+/// never, as nobody here can know. The owner removes the file at its end.
+class RunLock {
+ public:
+  /// Takes the folder, made if it is missing. Throws InvalidArgument that names the owner if a run
+  /// has it, std::system_error when the file cannot be made.
+  explicit RunLock(const std::string& folder, std::string name = kRunLock);
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  /// Removes the file, and the folder if this made it and nothing is in it.
+  ~RunLock();
+
+ private:
+  bool made_folder_;
+  OpenDirectory folder_;
+  std::string name_;
+  FileDescriptor file_;
+};
+
+/// Throws InvalidArgument if the owner that a folder names lives on this host. Takes nothing, so it
+/// may be called by any process before rank 0 takes the lock.
+void check_has_no_owner(const std::string& folder);
+
+}  // namespace lockstep

@@ -1,0 +1,289 @@
+// Gives the folder of one run to another: beside it, after it, damaged, renamed.
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/process/train/idx_files.h"
+#include "tests/process/train/resumable_run.h"
+
+#include "lockstep/formats/checksum.h"
+#include "lockstep/formats/snapshot/manifest.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Files = std::map<std::string, std::string>;
+
+class RunFolder : public ::testing::Test {
+ protected:
+  std::string flags(const std::string& more = "") const {
+    return "--model mnist-small --epochs 2 --batch-size 16 --log-interval 1 "
+           "--snapshot-interval 5steps " +
+           data_.flag() + " " + more;
+  }
+
+  // Thousands of steps.
+  std::string long_flags(const std::string& more = "") const {
+    return flags("--repeat 2000 --epochs 1 " + more);
+  }
+
+  static bool wait_for_lines(const ResumableRun& run, Command& command, std::size_t lines = 1) {
+    return command.wait_until([&] { return run.lines() >= lines; });
+  }
+
+  static bool wait_for_snapshot(const ResumableRun& run, Command& command) {
+    return command.wait_until([&] { return fs::exists(run.file("snapshots/LATEST")); });
+  }
+
+  static void damage_snapshots(const ResumableRun& run) {
+    for (const std::string& name : run.snapshot_names())
+      if (name.starts_with("step-"))
+        fs::resize_file(run.file("snapshots/" + name + "/state.json"), 9);
+  }
+
+  // All files of a run by name, but for what the launcher logs.
+  static Files files_of(const ResumableRun& run) {
+    Files files;
+    for (const auto& entry : fs::recursive_directory_iterator(run.output()))
+      if (entry.is_regular_file()) files[entry.path().string()] = contents(entry.path());
+    std::erase_if(
+        files, [](const auto& file) { return file.first.find("/logs/") != file.first.npos; });
+    return files;
+  }
+
+  static void expect_each_step_once(const ResumableRun& run) {
+    std::ifstream file(run.file("metrics.jsonl"));
+    std::set<std::string> seen;
+    for (std::string text; std::getline(file, text);) {
+      const auto line = nlohmann::json::parse(text);
+      EXPECT_TRUE(seen.insert(line["split"].dump() + line["step"].dump()).second) << text;
+    }
+  }
+
+  IdxFiles data_{320, 64};
+};
+
+class SharedFolder : public RunFolder, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(SharedFolder, ASecondRunIsRefusedAndTheFirstGoesOn) {
+  const ResumableRun run(long_flags(GetParam()));
+  Command first = run.start();
+  ASSERT_TRUE(wait_for_snapshot(run, first));
+  const auto owner = nlohmann::json::parse(contents(run.file(".lock")));
+  EXPECT_EQ(owner["pid"], run.rank(0));
+  for (const char* more : {"--nproc-per-node 1", "--nproc-per-node 2", "--overwrite"}) {
+    const Ended second = run.attempt(more);
+    EXPECT_EQ(second.code(), 2) << second.err;
+    EXPECT_THAT(second.err, AllOf(HasSubstr("a run is under way in " + run.output()),
+                                HasSubstr("process " + owner["pid"].dump() + " on ")));
+  }
+  const std::size_t lines = run.lines();
+  ASSERT_TRUE(wait_for_lines(run, first, lines + 10));
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait().code(), 75);
+  expect_each_step_once(run);
+  EXPECT_FALSE(fs::exists(run.file(".lock")));
+  EXPECT_TRUE(run.newest().refused.empty());
+}
+
+TEST_P(SharedFolder, OfTwoAtTheSameMomentOneTrains) {
+  const ResumableRun run(long_flags(GetParam()));
+  Command one = run.start(), other = run.start();
+  Command* left = nullptr;
+  const auto has_ended = [](const Command& command) { return !is_running(command.pid()); };
+  ASSERT_TRUE(eventually([&] {
+    left = has_ended(one) ? &other : has_ended(other) ? &one : nullptr;
+    return left != nullptr;
+  }));
+  const Ended refused = (left == &one ? other : one).wait();
+  EXPECT_EQ(refused.code(), 2) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("a run is under way in"));
+  ASSERT_TRUE(wait_for_snapshot(run, *left));
+  left->signal(SIGTERM);
+  EXPECT_EQ(left->wait().code(), 75);
+  expect_each_step_once(run);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, SharedFolder, ::testing::Values(std::string(), "--nproc-per-node 2"));
+
+TEST_F(RunFolder, TheDeadGiveItFree) {
+  const ResumableRun run(long_flags());
+  Command first = run.start();
+  ASSERT_TRUE(wait_for_snapshot(run, first));
+  ::kill(run.rank(0), SIGKILL);
+  EXPECT_EQ(first.wait().code(), 137);
+  EXPECT_TRUE(fs::exists(run.file(".lock")));
+  EXPECT_THAT(run.complete("--max-time 0.001s").err, HasSubstr("going on from"));
+}
+
+TEST_F(RunFolder, AFinishedRunIsNotOverwrittenWithoutAWord) {
+  const ResumableRun run(flags());
+  run.complete();
+  damage_snapshots(run);
+  std::ofstream(run.file("notes.txt")) << "mine";
+  const Files before = files_of(run);
+  for (const std::string more :
+      {"--model toy --data mock --max-steps 5", "", "--nproc-per-node 2"}) {
+    const Ended refused = run.attempt(more);
+    EXPECT_EQ(refused.code(), 2) << refused.err;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr(run.output()), HasSubstr("model.safetensors"),
+                                 HasSubstr("--overwrite"), HasSubstr("cannot be used")));
+    EXPECT_TRUE(files_of(run) == before) << more;
+  }
+  const Ended anew = run.attempt("--model toy --data mock --max-steps 5 --overwrite");
+  EXPECT_EQ(anew.code(), 0) << anew.err;
+  EXPECT_EQ(run.summary()["model"], "toy");
+  EXPECT_EQ(run.summary()["restarts"], 0);
+  EXPECT_EQ(contents(run.file("notes.txt")), "mine");
+  EXPECT_TRUE(run.newest().refused.empty()) << "the damaged ones are gone";
+  expect_each_step_once(run);
+}
+
+TEST_F(RunFolder, ARunOfAnotherTrainingIsReplacedOnlyIfAsked) {
+  const ResumableRun run(flags());
+  run.complete();
+  const Files before = files_of(run);
+  const Ended refused = run.attempt("--lr 0.5");
+  EXPECT_EQ(refused.code(), 3);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--lr: the snapshot has"), HasSubstr("--overwrite")));
+  EXPECT_TRUE(files_of(run) == before);
+  EXPECT_THAT(run.complete("--overwrite").err, HasSubstr("going on from")) << "it is this one";
+  const Ended anew = run.complete("--lr 0.5 --overwrite");
+  EXPECT_THAT(anew.err, HasSubstr("gives way to this one"));
+  EXPECT_TRUE(run.summary()["resumed_from"].is_null());
+  EXPECT_EQ(run.complete("--lr 0.5").err.find("anew"), std::string::npos) << "it is the run now";
+  EXPECT_EQ(run.attempt("--lr 0.5 --resume never").code(), 2);
+  run.complete("--lr 0.5 --resume never --overwrite");
+  EXPECT_EQ(run.summary()["restarts"], 0);
+}
+
+// Killed before the first snapshot there is nothing to lose, unless the flags are others.
+TEST_F(RunFolder, ARunThatHadJustBegunBeginsAgain) {
+  const ResumableRun run(long_flags("--snapshot-interval 1h"));
+  Command first = run.start();
+  ASSERT_TRUE(wait_for_lines(run, first));
+  ::kill(run.rank(0), SIGKILL);
+  first.wait();
+  const Ended refused = run.attempt("--smoothing 0.1");
+  EXPECT_EQ(refused.code(), 2);
+  EXPECT_THAT(refused.err, HasSubstr("--smoothing: config.toml has 0.0, now 0.1"));
+  EXPECT_THAT(run.complete("--max-steps 3").err, HasSubstr("training starts anew"));
+  EXPECT_EQ(run.summary()["restarts"], 1);
+}
+
+TEST_F(RunFolder, OverwriteTouchesNoFolderThatIsNoRuns) {
+  const ResumableRun run(flags("--max-steps 3 --overwrite"));
+  fs::create_directories(run.output());
+  std::ofstream(run.file("thesis.tex")) << "precious";
+  const Ended refused = run.attempt();
+  EXPECT_EQ(refused.code(), 2);
+  EXPECT_THAT(refused.err, HasSubstr("thesis.tex"));
+  EXPECT_EQ(contents(run.file("thesis.tex")), "precious");
+  fs::remove(run.file("thesis.tex"));
+  EXPECT_EQ(run.attempt().code(), 0);
+}
+
+// A launcher's ranks that start again go on; they do not overwrite what their first start made.
+TEST_F(RunFolder, ARestartDoesNotOverwriteAgain) {
+  const ResumableRun run("");
+  Command command(words("train " + long_flags("--nproc-per-node 2 --resume never --overwrite") +
+                        " --output " + run.output()));
+  ASSERT_TRUE(wait_for_snapshot(run, command));
+  ::kill(run.rank(1), SIGKILL);
+  ASSERT_TRUE(
+      command.wait_until([&] { return command.err().find("going on from") != std::string::npos; }));
+  command.signal(SIGTERM);
+  EXPECT_EQ(command.wait().code(), 75);
+}
+
+TEST_F(RunFolder, ItsLossIsNoticed) {
+  for (const std::string ranks : {"", "--nproc-per-node 2"}) {
+    const ResumableRun run(long_flags(ranks));
+    Command command = run.start();
+    ASSERT_TRUE(wait_for_lines(run, command));
+    fs::rename(run.output(), run.output() + "-moved");
+    const Ended ended = command.wait();
+    EXPECT_EQ(ended.code(), 4) << ended.err;
+    EXPECT_THAT(ended.err,
+        AllOf(HasSubstr("removed, renamed or replaced"), HasSubstr(run.file("metrics.jsonl"))));
+  }
+}
+
+TEST_F(RunFolder, LinksInItAreNotFollowed) {
+  const ResumableRun run(flags("--max-steps 3 --nproc-per-node 2"));
+  run.complete();
+  const TemporaryFolder folder;
+  for (const std::string name : {"metrics.jsonl", "logs/rank-1.log"}) {
+    std::ofstream(folder.file("other")) << "precious";
+    const std::string kept = run.file(name) + ".kept";
+    fs::rename(run.file(name), kept);
+    fs::create_symlink(folder.file("other"), run.file(name));
+    EXPECT_NE(run.attempt("--max-steps 6").code(), 0) << name;
+    EXPECT_EQ(contents(folder.file("other")), "precious");
+    fs::rename(kept, run.file(name));
+  }
+  run.complete("--max-steps 6");
+}
+
+TEST_F(RunFolder, ANameThatIsNotUtf8IsRefusedAtTheStart) {
+  const TemporaryFolder folder;
+  const std::string output = folder.file("run\xff");
+  for (const std::string ranks : {"1", "2"}) {
+    const Ended ended = train(flags("--nproc-per-node " + ranks + " --output " + output));
+    EXPECT_EQ(ended.code(), 2);
+    EXPECT_THAT(ended.err, HasSubstr("run\\xff"));
+    EXPECT_FALSE(fs::exists(output));
+  }
+}
+
+// Puts a value into the newest snapshot's state, and signs it again.
+void forge(const ResumableRun& run, const std::string& key, const nlohmann::json& value) {
+  const SnapshotChoice newest = run.newest();
+  auto state = nlohmann::ordered_json::parse(contents(newest.path / "state.json"));
+  state[key] = value;
+  const std::string text = state.dump(1) + "\n";
+  std::ofstream(newest.path / "state.json") << text;
+  SnapshotManifest manifest = newest.manifest;
+  for (SnapshotFile& file : manifest.files) {
+    if (file.name != "state.json") continue;
+    file.bytes = text.size();
+    file.sha256 = sha256_of_file(newest.path / file.name);
+  }
+  std::ofstream(newest.path / "manifest.json") << to_json(manifest);
+  ASSERT_TRUE(run.newest().refused.empty()) << "it is not found by its hashes";
+}
+
+TEST_F(RunFolder, AForgedSnapshotOfNoPossibleRunIsRefused) {
+  const ResumableRun run(flags());
+  run.complete();
+  const std::vector<std::pair<std::string, nlohmann::json>> forgeries{
+      {"replicas", 0}, {"step", std::int64_t{1} << 62}, {"epoch", 1'000'000'000}, {"step", 41}};
+  const auto state = nlohmann::json::parse(contents(run.newest().path / "state.json"));
+  for (const auto& [key, value] : forgeries) {
+    forge(run, key, value);
+    for (const std::string ranks : {"1", "2"}) {
+      const Ended ended = run.attempt("--max-steps 50 --epochs 9 --nproc-per-node " + ranks);
+      EXPECT_EQ(ended.code(), 3) << key << ended.err;
+      EXPECT_THAT(
+          ended.err, AllOf(HasSubstr("state.json: " + key + " must be"), Not(HasSubstr("signal"))));
+    }
+    forge(run, key, state[key]);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing
