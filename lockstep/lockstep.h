@@ -21,6 +21,7 @@
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"

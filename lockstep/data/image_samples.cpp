@@ -72,42 +72,64 @@ std::int64_t TransformedSamples::read_one(const SampleKey& key, std::span<float>
 
 FolderSamples::FolderSamples(
     ImageFolder folder, std::unique_ptr<const ImageTransform> transform, OnBadImage on_bad)
-    : folder_(std::move(folder)), transform_(std::move(transform)), on_bad_(on_bad) {
-  check(transform_ != nullptr, "FolderSamples: there must be a transform");
+    : files_(new Files{std::move(folder), std::move(transform), on_bad}) {
+  check(files_->transform != nullptr, "FolderSamples: there must be a transform");
 }
 
 ImageShape FolderSamples::shape() const {
-  return {3, transform_->output().height, transform_->output().width};
+  const ImageSize size = files_->transform->output();
+  return {3, size.height, size.width};
+}
+
+SamplesPointer FolderSamples::within(std::span<const std::int64_t> indices) const {
+  if (files_->on_bad != OnBadImage::kReplace) return nullptr;
+  std::vector<std::int64_t> part(indices.begin(), indices.end());
+  std::sort(part.begin(), part.end());
+  const auto is_foreign = [&](std::int64_t index) {
+    return part_ && !std::binary_search(part_->begin(), part_->end(), index);
+  };
+  std::erase_if(part, is_foreign);
+  auto narrowed = std::make_shared<FolderSamples>(*this);
+  narrowed->part_ = std::move(part);
+  return narrowed;
 }
 
 std::map<std::int64_t, std::string> FolderSamples::bad() const {
-  const std::lock_guard lock(mutex_);
-  return bad_;
+  const std::lock_guard lock(files_->mutex);
+  return files_->bad;
 }
 
 std::int64_t FolderSamples::read_one(const SampleKey& key, std::span<float> out) const {
-  if (on_bad_ == OnBadImage::kFail) return decode(key, out);
-  if (was_decoded(key, out)) return folder_.label(key.index);
-  if (on_bad_ == OnBadImage::kReplace) return replace(key, out);
+  if (files_->on_bad == OnBadImage::kFail) return decode(key, out);
+  if (was_decoded(key, out)) return files_->folder.label(key.index);
+  if (files_->on_bad == OnBadImage::kReplace) return replace(key, out);
   std::fill(out.begin(), out.end(), 0.F);
   return kIgnoredTarget;
 }
 
 std::int64_t FolderSamples::decode(const SampleKey& key, std::span<float> out) const {
   Scratch& own = scratch();
-  folder_.open(key.index, own.bytes);
-  const ImageReader reader(own.bytes, folder_.name(key.index));
-  reader.read(transform_->region(reader.size(), key), own.image);
-  transform_->apply(own.image.view(), key, out);
-  return folder_.label(key.index);
+  files_->folder.open(key.index, own.bytes);
+  const ImageReader reader(own.bytes, files_->folder.name(key.index));
+  reader.read(files_->transform->region(reader.size(), key), own.image);
+  files_->transform->apply(own.image.view(), key, out);
+  return files_->folder.label(key.index);
+}
+
+std::int64_t FolderSamples::after(std::int64_t index) const {
+  if (!part_) return (index + 1) % size();
+  const auto next = std::upper_bound(part_->begin(), part_->end(), index);
+  return next == part_->end() ? part_->front() : *next;
 }
 
 std::int64_t FolderSamples::replace(SampleKey key, std::span<float> out) const {
-  for (std::int64_t tries = 1; tries < size(); ++tries) {
-    key.index = (key.index + 1) % size();
-    if (was_decoded(key, out)) return folder_.label(key.index);
+  const std::int64_t files = part_ ? std::ssize(*part_) : size();
+  for (std::int64_t tries = 1; tries < files; ++tries) {
+    key.index = after(key.index);
+    if (was_decoded(key, out)) return files_->folder.label(key.index);
   }
-  throw DataError(concat("loader: no image of ", folder_.directory().string(),
+  throw DataError(concat("loader: no image of ", files_->folder.directory().string(),
+      part_ ? concat(", of this part of ", files, ",") : "",
       " can be read: ", bad().begin()->second));
 }
 
@@ -116,8 +138,8 @@ bool FolderSamples::was_decoded(const SampleKey& key, std::span<float> out) cons
     decode(key, out);
     return true;
   } catch (const DataError& error) {
-    const std::lock_guard lock(mutex_);
-    bad_.emplace(key.index, error.what());
+    const std::lock_guard lock(files_->mutex);
+    files_->bad.emplace(key.index, error.what());
     return false;
   }
 }

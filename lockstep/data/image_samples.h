@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,7 +51,8 @@ class TransformedSamples final : public SingleSamples {
 /// What becomes of an image file that cannot be decoded.
 enum class OnBadImage {
   kFail,     ///< its DataError ends the walk
-  kReplace,  ///< the next file in the folder that can be read stands in, with its own class
+  kReplace,  ///< the next file of the same part of the folder that can be read stands in, with its
+             ///< own class
   kIgnore,   ///< a black image of class kIgnoredTarget stands in, which no loss and no count takes
 };
 
@@ -62,12 +65,14 @@ class FolderSamples final : public SingleSamples {
   FolderSamples(ImageFolder folder, std::unique_ptr<const ImageTransform> transform,
       OnBadImage on_bad = OnBadImage::kFail);
 
-  std::int64_t size() const override { return folder_.size(); }
-  std::int64_t classes() const override { return folder_.classes(); }
+  std::int64_t size() const override { return files_->folder.size(); }
+  std::int64_t classes() const override { return files_->folder.classes(); }
   ImageShape shape() const override;
-  std::string name(std::int64_t index) const override { return folder_.name(index); }
+  std::string name(std::int64_t index) const override { return files_->folder.name(index); }
+  SamplesPointer within(std::span<const std::int64_t> indices) const override;
 
-  /// Returns the bad files met so far, by their index, with the reason.
+  /// Returns the bad files met so far, by their index, with the reason; by the parts of the folder
+  /// too.
   std::map<std::int64_t, std::string> bad() const;
 
  private:
@@ -75,12 +80,18 @@ class FolderSamples final : public SingleSamples {
   std::int64_t decode(const SampleKey& key, std::span<float> out) const;
   std::int64_t replace(SampleKey key, std::span<float> out) const;
   bool was_decoded(const SampleKey& key, std::span<float> out) const;
+  std::int64_t after(std::int64_t index) const;
 
-  ImageFolder folder_;
-  std::unique_ptr<const ImageTransform> transform_;
-  OnBadImage on_bad_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::string> bad_;
+  // What the folder's parts share.
+  struct Files {
+    ImageFolder folder;
+    std::unique_ptr<const ImageTransform> transform;
+    OnBadImage on_bad;
+    std::mutex mutex = {};
+    std::map<std::int64_t, std::string> bad = {};
+  };
+  std::shared_ptr<Files> files_;
+  std::optional<std::vector<std::int64_t>> part_;  // ascending; without one all of the folder
 };
 
 }  // namespace lockstep::data

@@ -13,6 +13,8 @@ void check_index(std::int64_t index, std::int64_t size) {
   check(0 <= index && index < size, "loader: index out of range: ", index, " of ", size);
 }
 
+SamplesPointer Samples::within(std::span<const std::int64_t> /*indices*/) const { return nullptr; }
+
 void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) const {
   const auto elements = static_cast<std::size_t>(shape().elements());
   auto* targets = out.target.data_ptr<std::int64_t>();
@@ -46,6 +48,14 @@ SampleSubset::SampleSubset(SamplesPointer set, std::vector<std::int64_t> indices
     : set_(std::move(set)), indices_(std::move(indices)) {
   check(!indices_.empty(), "SampleSubset: a part of a set must not be empty");
   for (const std::int64_t index : indices_) check_index(index, set_->size());
+  if (auto part = set_->within(indices_)) set_ = std::move(part);
+}
+
+SamplesPointer SampleSubset::within(std::span<const std::int64_t> indices) const {
+  std::vector<std::int64_t> mapped;
+  for (const std::int64_t index : indices) mapped.push_back(stored(index));
+  const auto part = set_->within(mapped);
+  return part ? std::make_shared<SampleSubset>(part, indices_) : nullptr;
 }
 
 std::int64_t SampleSubset::stored(std::int64_t index) const {
@@ -64,6 +74,13 @@ RepeatedSamples::RepeatedSamples(SamplesPointer set, std::int64_t times)
   check(1 <= times && times <= std::numeric_limits<std::int64_t>::max() / set_->size(),
       "RepeatedSamples: a set is repeated at least once and must stay countable: ", times,
       " times");
+}
+
+SamplesPointer RepeatedSamples::within(std::span<const std::int64_t> indices) const {
+  std::vector<std::int64_t> mapped;
+  for (const std::int64_t index : indices) mapped.push_back(index % set_->size());
+  const auto part = set_->within(mapped);
+  return part ? std::make_shared<RepeatedSamples>(part, times_) : nullptr;
 }
 
 void RepeatedSamples::read(std::span<const SampleKey> keys, const Batch& out) const {

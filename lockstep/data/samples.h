@@ -35,6 +35,10 @@ class Samples {
   /// Throws DataError that names the sample whose bytes are bad, InvalidArgument for an index
   /// outside [0, size()).
   virtual void read(std::span<const SampleKey> keys, const Batch& out) const = 0;
+
+  /// Returns this set, in which nothing but these samples stands in for one that cannot be read: so
+  /// the parts of a split stay apart. Null if nothing ever stands in.
+  virtual std::shared_ptr<const Samples> within(std::span<const std::int64_t> indices) const;
 };
 
 using SamplesPointer = std::shared_ptr<const Samples>;
@@ -54,7 +58,8 @@ class SingleSamples : public Samples {
 /// Refuses an index outside of a set.
 void check_index(std::int64_t index, std::int64_t size);
 
-/// Some samples of a set in an order of their own: a part of a split.
+/// Some samples of a set in an order of their own: a part of a split. None of another part stands
+/// in for one of its own.
 class SampleSubset final : public Samples {
  public:
   /// An index outside of the set, or none at all, is an InvalidArgument.
@@ -65,6 +70,7 @@ class SampleSubset final : public Samples {
   ImageShape shape() const override { return set_->shape(); }
   std::string name(std::int64_t index) const override { return set_->name(stored(index)); }
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
+  SamplesPointer within(std::span<const std::int64_t> indices) const override;
 
  private:
   std::int64_t stored(std::int64_t index) const;
@@ -83,6 +89,7 @@ class RepeatedSamples final : public Samples {
   ImageShape shape() const override { return set_->shape(); }
   std::string name(std::int64_t index) const override { return set_->name(index % set_->size()); }
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
+  SamplesPointer within(std::span<const std::int64_t> indices) const override;
 
  private:
   SamplesPointer set_;

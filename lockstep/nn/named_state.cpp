@@ -1,5 +1,9 @@
 #include "lockstep/nn/named_state.h"
 
+#include <cmath>
+
+#include <ATen/ops/aminmax.h>
+
 namespace lockstep::nn {
 namespace {
 
@@ -27,6 +31,16 @@ NamedTensors named_state(const Layers& layers) {
   NamedTensors state("Tensor");
   for (const auto& layer : layers) add_tensors(layer.key() + ".", *layer.value().ptr(), state);
   return state;
+}
+
+// The extremes of numbers with a NaN among them are NaN.
+bool is_finite(const torch::Tensor& tensor) {
+  if (!tensor.is_floating_point() || tensor.numel() == 0) return true;
+  // Types of one byte have no kernel of their own.
+  const bool is_tiny = tensor.element_size() == 1;
+  const auto [least, most] =
+      at::aminmax(is_tiny ? tensor.detach().to(torch::kFloat) : tensor.detach());
+  return std::isfinite(least.item<double>()) && std::isfinite(most.item<double>());
 }
 
 }  // namespace lockstep::nn

@@ -21,4 +21,7 @@ NamedTensors named_state(const torch::nn::Module& module);
 /// The same for a chain of layers, or a part of one, under the names that the model gives them.
 NamedTensors named_state(const Layers& layers);
 
+/// Returns whether a tensor has neither infinite numbers nor NaN.
+bool is_finite(const torch::Tensor& tensor);
+
 }  // namespace lockstep::nn

@@ -7,7 +7,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/isfinite.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/weight_file.h"
@@ -30,8 +29,15 @@ std::string prefix_of(const TensorFile& file, const NamedTensors& state) {
   return all_begin_with(file, kPythonDdp) && !explained ? std::string(kPythonDdp) : "";
 }
 
-bool is_convertible(torch::ScalarType from, torch::ScalarType to) {
-  return from == to || (c10::isFloatingType(from) && c10::isFloatingType(to));
+constexpr std::string_view kCounter = "num_batches_tracked";
+
+// LibTorch's to(kDouble) makes a double of the counter of a batch norm, Python's leaves it int64.
+bool is_convertible(const std::string& name, torch::ScalarType from, torch::ScalarType to) {
+  const auto is_number = [&](torch::ScalarType type) {
+    return c10::isFloatingType(type) ||
+           (name.ends_with(kCounter) && c10::isIntegralType(type, /*includeBool=*/false));
+  };
+  return from == to || (is_number(from) && is_number(to));
 }
 
 WeightsReport::Mismatch compared(
@@ -47,7 +53,8 @@ WeightsReport::Mismatch compared(
 
 bool is_taken(const WeightsReport::Mismatch& both, const torch::Tensor& tensor, ElementType type) {
   const auto from = scalar_type_of(type);
-  return both.in_model == both.in_file && from && is_convertible(*from, tensor.scalar_type());
+  return both.in_model == both.in_file && from &&
+         is_convertible(both.name, *from, tensor.scalar_type());
 }
 
 // The number of classes is the first dimension of a head's weight and of its bias.
@@ -63,13 +70,6 @@ torch::Tensor tensor_of(const TensorEntry& entry) {
   if (!entry.bytes.empty())
     std::memcpy(tensor.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
   return tensor;
-}
-
-bool is_finite(const torch::Tensor& tensor) {
-  if (!tensor.is_floating_point()) return true;
-  // Types of one byte have no kernel of their own.
-  const torch::Tensor values = tensor.element_size() == 1 ? tensor.to(torch::kFloat) : tensor;
-  return at::isfinite(values).all().item<bool>();
 }
 
 /// Pairs the tensors of a model with those of a file.
@@ -123,7 +123,7 @@ class Pairing {
   }
 
   bool may_keep(const WeightsReport::Mismatch& both, const TensorEntry* entry) const {
-    if (entry == nullptr) return both.name.ends_with("num_batches_tracked");
+    if (entry == nullptr) return both.name.ends_with(kCounter);
     return std::ranges::find(resizable_, both.name) != resizable_.end() && is_resized(both);
   }
 

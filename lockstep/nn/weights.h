@@ -65,7 +65,8 @@ struct LoadWeightsOptions {
 /// DataError that lists all of them, and the module is as it was. Two things are accepted and
 /// reported: floating-point numbers of another width are converted, and `module.`, which Python's
 /// DDP puts before every name, is taken off. A `num_batches_tracked` that the file lacks, as
-/// those of PyTorch before 0.4.1 do, keeps its value and is reported too.
+/// those of PyTorch before 0.4.1 do, keeps its value and is reported too; one of int64 fits a
+/// module whose LibTorch's to(torch::kDouble) made a double of it, and the other way round.
 ///
 ///     auto model = make_model("resnet50", 20);
 ///     load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight", "fc.bias"}});

@@ -21,8 +21,8 @@ namespace lockstep {
 ///
 /// It is called like the module, `->` reaches the module, and `backward()` returns with the
 /// gradients averaged over all ranks. At construction every rank takes rank 0's parameters and
-/// buffers; in training the buffers follow rank 0 before each forward. The module's names get no
-/// prefix, so what is saved is the module's.
+/// buffers; in training the buffers follow rank 0 before each forward, but for those that follow
+/// one under no_sync(). The module's names get no prefix, so what is saved is the module's.
 ///
 ///     lockstep::DistributedDataParallel model(net, world);
 ///     loss_of(model(images), labels).backward();
@@ -33,7 +33,8 @@ namespace lockstep {
 template <typename Holder>
 class DistributedDataParallel {
  public:
-  /// Throws InvalidArgument on every rank if the parameters differ in number, name, type or shape.
+  /// Throws InvalidArgument on every rank if the parameters differ in number, name, type, shape, or
+  /// whether they require gradients.
   DistributedDataParallel(
       Holder module, ProcessGroup group, DistributedDataParallelOptions options = {})
       : module_(std::move(module)),

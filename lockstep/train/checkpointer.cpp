@@ -88,14 +88,16 @@ bool Checkpointer::is_due() const {
 void Checkpointer::save(bool best) {
   if (run_.options.snapshots.unit == SnapshotUnit::kNever) return;
   last_snapshot_ = progress();
-  if (!is_finite_everywhere()) return;  // the next log line ends the run
+  if (!is_loss_finite()) return;  // the next log line ends the run
+  run_.check_weights();
   if (best) run_.state.best_snapshot = snapshot_name(run_.state.step);
   saver_.save(run_.state.step, part(best));
   report_warnings();
 }
 
-bool Checkpointer::is_finite_everywhere() const {
-  double overflows = std::isfinite(run_.meter.part().loss_sum) ? 0 : 1;
+bool Checkpointer::is_loss_finite() const {
+  const bool is_finite = std::isfinite(run_.meter.part().loss_sum);
+  double overflows = is_finite || run_.replica->may_recover() ? 0 : 1;
   maximize({&overflows}, run_.groups.world);
   return overflows == 0;
 }

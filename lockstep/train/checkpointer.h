@@ -84,7 +84,7 @@ class Checkpointer final : public StepObserver {
   TrainingProgress progress() const;
   bool is_due() const;
   void save(bool best);
-  bool is_finite_everywhere() const;
+  bool is_loss_finite() const;
   SnapshotPart part(bool best);
   void bring_state_up_to_date();
   void report_warnings();

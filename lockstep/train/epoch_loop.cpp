@@ -53,7 +53,7 @@ void EpochLoop::train_steps(const Loader& loader) {
   for (std::int64_t number = 0;; ++number, waiting.restart(), ++batch) {
     run_.meter.add_data_seconds(waiting.seconds());
     const StepPart part = step_part(batches_, number);
-    run_.meter.add(run_.replica->backward(*batch, part), batch->target.size(0));
+    run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target.size(0));
     samples += batch->target.size(0);
     if (!part.is_last) continue;
     make_step();
@@ -67,12 +67,12 @@ void EpochLoop::train_steps(const Loader& loader) {
 
 void EpochLoop::make_step() {
   RunState& state = run_.state;
-  if (!run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau)))
-    ++state.skipped_steps;
+  const bool is_taken = run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau));
+  if (!is_taken) ++state.skipped_steps;
   if (run_.ema) run_.ema->update();
   ++state.step;
   ++state.schedule_step;
-  run_.meter.add_step();
+  run_.meter.add_step(is_taken);
   run_.log.step(state.step);
 }
 
@@ -101,10 +101,9 @@ void EpochLoop::log_interval() {
   run_.log.record(record_of(reading));
   // The sum is over all ranks, so all of them leave here together.
   if (!std::isfinite(reading.loss())) {
-    throw DivergedError(concat("train: the loss became ",
-        std::isnan(reading.loss()) ? "NaN" : "infinite", " in epoch ", run_.state.position.epoch,
-        ", within the ", reading.steps, " steps up to step ", run_.state.step,
-        "; try a smaller --lr than ", run_.options.optimizer.lr));
+    if (run_.replica->may_recover()) return;
+    run_.diverged(concat("the loss became ", std::isnan(reading.loss()) ? "NaN" : "infinite",
+        " within the last ", reading.steps, " steps"));
   }
   run_.state.epoch_total += reading;
 }

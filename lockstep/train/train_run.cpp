@@ -79,16 +79,6 @@ RunSetup setup_of(const TrainRun& run) {
       .data = identity_of(run.options, run.data)};
 }
 
-// A rank that was not there before draws numbers that no other draws.
-std::uint64_t seed_of_new_rank(const RunState& state, int rank) {
-  std::uint64_t mixed = static_cast<std::uint64_t>(state.setup.seed) +
-                        0x9E3779B97F4A7C15U * static_cast<std::uint64_t>(state.step + 1) +
-                        0xD1B54A32D192ED03U * static_cast<std::uint64_t>(rank + 1);
-  mixed = (mixed ^ (mixed >> 30U)) * 0xBF58476D1CE4E5B9U;
-  mixed = (mixed ^ (mixed >> 27U)) * 0x94D049BB133111EBU;
-  return mixed ^ (mixed >> 31U);
-}
-
 MeterReading meter_of_rank(const nn::NamedTensors& rank) {
   const torch::Tensor* const meter = rank.find("meter");
   return unpacked(meter == nullptr ? at::empty({0}) : *meter);
@@ -145,6 +135,19 @@ nn::NamedTensors TrainRun::named_averages() const {
   return averages;
 }
 
+void TrainRun::check_weights() const {
+  double overflows = 0;
+  for (const auto& item : replica->state())
+    if (!nn::is_finite(item.value())) overflows = 1;
+  maximize({&overflows}, groups.world);
+  if (overflows > 0) diverged("weights became infinite or NaN");
+}
+
+void TrainRun::diverged(const std::string& what) const {
+  throw DivergedError(concat("train: ", what, " in epoch ", state.position.epoch, ", up to step ",
+      state.step, "; try a smaller --lr than ", options.optimizer.lr));
+}
+
 void TrainRun::announce_start() {
   Progress& progress = log.progress();
   progress.announce(concat(options.model, ", ", name_of(options.parallel), ": ",
@@ -165,7 +168,7 @@ void TrainRun::announce_start() {
   }
 }
 
-// The state is there already; the tensors follow, the generators last.
+// The state is there already; the tensors follow.
 void TrainRun::restore(const SnapshotReader& snapshot) {
   const nn::NamedTensors own = replica->state();
   const Others others = groups.stages.size() > 1 ? Others::kSkipped : Others::kRefused;
@@ -190,7 +193,6 @@ void TrainRun::restore_rank(const SnapshotReader& snapshot) {
     restore_random_state(own);
     return meter.restore(meter_of_rank(own));
   }
-  at::manual_seed(seed_of_new_rank(start.state, rank));
   MeterReading all;
   for (int other = 0; other < snapshot.ranks(); ++other) all += meter_of_rank(snapshot.rank(other));
   const int ranks_a_replica = std::max(1, before.world_size / before.replicas);

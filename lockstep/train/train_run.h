@@ -62,6 +62,13 @@ struct TrainRun {
   /// Returns the averages by the names of what they are averages of.
   nn::NamedTensors named_averages() const;
 
+  /// Throws DivergedError, on all ranks together, if a weight or a running statistic of any of them
+  /// is infinite or NaN: nothing can go on from that. A collective.
+  void check_weights() const;
+
+  /// Throws DivergedError of what became infinite or NaN.
+  [[noreturn]] void diverged(const std::string& what) const;
+
   TrainOptions options;
   Layout layout;
   RankGroups groups;

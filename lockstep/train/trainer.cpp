@@ -46,10 +46,7 @@ RunSummary Trainer::run() {
   try {
     train();
   } catch (const DivergedError& error) {
-    record_failure(error);
-    // All ranks are here. The first to leave ends the run, so none may before rank 0 has written
-    // its files.
-    run_.groups.world.barrier().wait();
+    end_diverged(error);
     throw;
   } catch (const std::exception& error) {
     record_failure(error);
@@ -68,6 +65,7 @@ void Trainer::train() {
   pass_epochs();
   if (checkpointer_.course() != Course::kInterrupted) {
     measured_.test = validator_.test(run_.state.epochs.back());
+    check_loss(measured_.test.loss);
     validator_.save_last();
   }
   checkpointer_.finish();
@@ -94,10 +92,18 @@ void Trainer::pass_epoch() {
   const bool is_cut = checkpointer_.course() != Course::kGoesOn;
   if (!is_cut && epoch.epoch == run_.options.limits.epochs) checkpointer_.end("epochs");
   const bool is_last = checkpointer_.course() != Course::kGoesOn;
+  if (is_last) run_.check_weights();
   const bool is_best = validator_.is_due(is_last) && validator_.evaluate(epoch);
   run_.state.epochs.push_back(epoch);
   run_.log.progress().end_epoch(epoch);
+  if (is_last) check_loss(epoch.val.loss);
+  if (is_last) check_loss(epoch.ema.loss);
   checkpointer_.end_epoch(is_cut, is_best);
+}
+
+// What was measured last must be of use. In between, a loss may overflow and come back.
+void Trainer::check_loss(const std::optional<double>& loss) const {
+  if (loss && !std::isfinite(*loss)) run_.diverged("the loss of the last evaluation overflowed");
 }
 
 RunSummary Trainer::summary() const {
@@ -146,6 +152,18 @@ void Trainer::write_what_waits() {
     if (checkpointer_.signal() == 0) throw;
     run_.log.warn(error.what());
   }
+}
+
+// All ranks are here: what is being saved becomes durable. The first to leave ends the run, so none
+// may before rank 0 has written its files.
+void Trainer::end_diverged(const DivergedError& error) {
+  try {
+    checkpointer_.finish();
+  } catch (const std::system_error&) {
+    // The first error is the one to report.
+  }
+  record_failure(error);
+  run_.groups.world.barrier().wait();
 }
 
 void Trainer::record_failure(const std::exception& error) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/core/error.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/epoch_loop.h"
 #include "lockstep/train/record/summary.h"
@@ -27,9 +29,9 @@ class Trainer {
   /// Trains until the first limit, evaluates, and checks that all ranks hold the same parameters;
   /// or until a stop signal, then the last snapshot is all. Once only.
   ///
-  /// Throws DivergedError when the loss is not a number, CommError when ranks are lost,
-  /// std::system_error when a snapshot is required and cannot be written; what was measured until
-  /// then is in the run's folder.
+  /// Throws DivergedError when the loss or a weight is not a finite number, CommError when ranks
+  /// are lost, std::system_error when a snapshot is required and cannot be written; what was
+  /// measured until then is in the run's folder.
   RunSummary run();
 
  private:
@@ -39,6 +41,8 @@ class Trainer {
   RunSummary summary() const;
   int exit_status() const;
   void write_what_waits();
+  void check_loss(const std::optional<double>& loss) const;
+  void end_diverged(const DivergedError& error);
   void record_failure(const std::exception& error);
 
   TrainRun run_;

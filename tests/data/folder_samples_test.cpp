@@ -92,6 +92,38 @@ TEST_F(FolderSamplesTest, ThatAreBadGiveWayToTheNextWithItsClass) {
   EXPECT_THAT(bad.at(5), HasSubstr("dog/130.png"));
 }
 
+// A held-out image is not trained on because another cannot be read.
+TEST_F(FolderSamplesTest, ThatAreBadGiveWayWithinTheirPartOfASplit) {
+  make({"cat/20.png", "dog/130.png"});
+  const auto set = samples(OnBadImage::kReplace);
+  const auto part = std::make_shared<SampleSubset>(set, std::vector<std::int64_t>{5, 0, 1, 4});
+  const Loader loader(part, {0, 1, 2, 3}, 4);
+  EXPECT_EQ(levels(*loader.begin()), (std::vector<std::int64_t>{10, 10, 120, 120}));
+  EXPECT_EQ(set->bad().size(), 2U) << "what its parts met";
+  EXPECT_EQ(levels(*Loader(set, {1, 5}, 2).begin()), (std::vector<std::int64_t>{30, 10}));
+}
+
+TEST_F(FolderSamplesTest, OfAPartOfAPartAndOfARepeatedOneStayWithinIt) {
+  make({"cat/20.png"});
+  const auto half = std::make_shared<SampleSubset>(
+      samples(OnBadImage::kReplace), std::vector<std::int64_t>{0, 1, 2, 3});
+  const auto twice = std::make_shared<RepeatedSamples>(half, 2);
+  const SampleSubset quarter(half, {1, 3});
+  const auto ends = std::make_shared<SampleSubset>(twice, std::vector<std::int64_t>{0, 5});
+  const auto part = std::make_shared<SampleSubset>(quarter);
+  EXPECT_EQ(levels(*Loader(part, {0, 1}, 2).begin()), (std::vector<std::int64_t>{110, 110}));
+  EXPECT_EQ(levels(*Loader(ends, {0, 1}, 2).begin()), (std::vector<std::int64_t>{10, 10}));
+}
+
+TEST_F(FolderSamplesTest, OfAPartOfWhichNoneCanBeReadEndTheWalk) {
+  make({"cat/20.png", "cat/30.png"});
+  const auto part = std::make_shared<SampleSubset>(
+      samples(OnBadImage::kReplace), std::vector<std::int64_t>{1, 2});
+  const Loader loader(part, {0, 1}, 2);
+  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { loader.begin(); }),
+      HasSubstr("of this part of 2"));
+}
+
 TEST_F(FolderSamplesTest, ThatAreBadCountForNothingWhenIgnored) {
   make({"cat/30.png"});
   const auto set = samples(OnBadImage::kIgnore);

@@ -166,6 +166,21 @@ TEST_F(Weights, WithoutCountersOfBatchesAreTakenAndThisIsSaid) {
   EXPECT_EQ(named_state(*model)["bn1.num_batches_tracked"].item<std::int64_t>(), 1);
 }
 
+// LibTorch's to(kDouble) makes doubles of the counters, Python's double() leaves them int64.
+TEST_F(Weights, CountersOfBatchesFitNetsOfDoubles) {
+  auto single = make_model("resnet18-cifar", 4), net = make_model("resnet18-cifar", 4);
+  single(images_for("resnet18-cifar", 2));
+  save_weights(*single, file());
+  net->to(torch::kDouble);
+  EXPECT_THAT(remarks_text(load_weights(*net, file())),
+      HasSubstr("converted 20 tensors from int64 to float64"));
+  EXPECT_EQ(named_state(*net)["bn1.num_batches_tracked"].item<double>(), 1);
+  save_weights(*net, file());
+  auto back = make_model("resnet18-cifar", 4);
+  load_weights(*back, file());
+  expect_equal_state(*back, named_state(*single));
+}
+
 TEST_F(Weights, CanBeAPartOfAFile) {
   auto saved = make_model("toy", 5), model = make_model("toy", 5);
   auto state = copies(named_state(*saved), "state_dict.");

@@ -8,6 +8,7 @@
 #include "replica_checks.h"
 #include "tests/support/message_of.h"
 #include "three_layers.h"
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
@@ -154,6 +155,78 @@ TEST(GradientSync, ServesTensorsOfSeveralModules) {
     sync.reduce_accumulated();
     EXPECT_EQ(first->weight.grad().item<float>(), 2.5f);
     EXPECT_EQ(second->weight.grad().item<float>(), 1);
+  });
+}
+
+// PyTorch broadcasts buffers before a forward if the one before it was synchronised: so they keep
+// what the passes that accumulate have added.
+class BuffersUnderNoSync : public ::testing::Test {
+ protected:
+  using Model = DistributedDataParallel<torch::nn::BatchNorm1d>;
+
+  // Makes a pass on each rank's own mark, and returns whether the mark was rank 0's then.
+  static bool follows(Model& model, const ProcessGroup& group) {
+    model->running_mean.fill_(10 * (group.rank() + 1));
+    model(torch::tensor({-1.F, 1.F}).view({2, 1})).pow(2).sum().backward();
+    const auto mean = model->running_mean.item<float>();  // a tenth of the way to 0
+    EXPECT_TRUE(mean == 9 || mean == 9.F * static_cast<float>(group.rank() + 1)) << mean;
+    return mean == 9;
+  }
+};
+
+TEST_F(BuffersUnderNoSync, FollowAfterASynchronisedForward) {
+  run_ranks(2, [](ProcessGroup group) {
+    Model model(torch::nn::BatchNorm1d(1), group);
+    const bool is_first = group.rank() == 0;
+    for (int step = 0; step < 2; ++step) {
+      {
+        auto accumulate = model.no_sync();
+        EXPECT_TRUE(follows(model, group));
+        EXPECT_EQ(follows(model, group), is_first);
+      }
+      EXPECT_EQ(follows(model, group), is_first) << "rank 1 would lose its first two parts";
+    }
+    EXPECT_TRUE(follows(model, group));
+    EXPECT_TRUE(follows(model, group));
+  });
+}
+
+TEST_F(BuffersUnderNoSync, FollowAfterWhatAccumulatedWasReduced) {
+  run_ranks(2, [](ProcessGroup group) {
+    Model model(torch::nn::BatchNorm1d(1), group);
+    for (int step = 0; step < 2; ++step) {
+      {
+        auto accumulate = model.no_sync();
+        EXPECT_TRUE(follows(model, group));
+      }
+      model.reduce_accumulated();
+    }
+  });
+}
+
+// The rank that ends first does not see the other's last pass: afterwards both do the same.
+TEST_F(BuffersUnderNoSync, FollowAfterJoin) {
+  run_ranks(2, [](ProcessGroup group) {
+    Model model(torch::nn::BatchNorm1d(1), group);
+    model.join([&] {
+      EXPECT_TRUE(follows(model, group));
+      if (group.rank() == 0) return;
+      auto accumulate = model.no_sync();
+      model(torch::tensor({-1.F, 1.F}).view({2, 1})).sum().backward();
+    });
+    EXPECT_TRUE(follows(model, group));
+  });
+}
+
+// Ranks that freeze different layers would wait for gradients that never come.
+TEST(GradientSync, FrozenParametersThatDifferAreNamed) {
+  run_ranks(2, [](ProcessGroup group) {
+    Linear layer(1, 1);
+    layer->weight.set_requires_grad(group.rank() == 0);
+    EXPECT_THAT(testing::message_of<InvalidArgument>(
+                    [&] { const DistributedDataParallel model(layer, group); }),
+        HasSubstr("number 0 is weight Float [1, 1] on rank 0 (2 in all) and weight (frozen) Float "
+                  "[1, 1] on rank 1"));
   });
 }
 

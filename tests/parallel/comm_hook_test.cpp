@@ -3,6 +3,7 @@
 
 #include "lockstep/parallel/ddp/comm_hook.h"
 
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -102,6 +103,23 @@ TEST(CommHook, Fp16DividesBeforeItNarrows) {
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
     model(constant({1, 1}, group.rank() == 0 ? 131072 : 0)).sum().backward();
     EXPECT_EQ(net->weight.grad().item<float>(), 32768);
+  });
+}
+
+// PyTorch narrows first, then divides: with 2 ranks the same bits, unless the quotient is subnormal
+// in fp16. Then it rounds twice, and ours is the nearer one.
+TEST(CommHook, Fp16DiffersFromPyTorchInSubnormalNumbersOnly) {
+  const torch::Tensor exact = torch::logspace(-8, 4, 4000, 10, torch::kFloat);
+  const torch::Tensor theirs = exact.to(torch::kHalf).div(2).mul(2).to(torch::kFloat);
+  run_ranks(2, [&](ProcessGroup group) {
+    Linear net(LinearOptions(4000, 1).bias(false));
+    DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
+    model(exact.view({1, 4000})).sum().backward();
+    const torch::Tensor ours = net->weight.grad().flatten();
+    const torch::Tensor is_normal = exact.div(2).ge(std::ldexp(1.0, -14));
+    EXPECT_TRUE(torch::equal(ours.masked_select(is_normal), theirs.masked_select(is_normal)));
+    EXPECT_FALSE(torch::equal(ours, theirs));
+    EXPECT_TRUE((ours - exact).abs().le((theirs - exact).abs()).all().item<bool>());
   });
 }
 

@@ -1,11 +1,13 @@
 // The parts of the trainer, each alone, on one rank.
 
+#include <cmath>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <vector>
 
 #include "tests/support/temporary_folder.h"
+#include <torch/csrc/autograd/grad_mode.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/checkpointer.h"
@@ -101,6 +103,41 @@ TEST_F(EpochLoopTest, LeavesTheLogLineOfACutIntervalToTheNextStart) {
   EpochLoop(run, interrupted).pass();
   EXPECT_EQ(run.meter.steps(), 2);
   EXPECT_EQ(run.state.epoch_total.steps, 0);
+}
+
+// Makes the weights too large for float16 in the first step.
+class OverflowsFirst final : public StepObserver {
+ public:
+  explicit OverflowsFirst(TrainRun& run) : run_(run) { scale(1e8); }
+  Course course() const override { return Course::kGoesOn; }
+  Course after_step(bool /*epoch_is_over*/) override {
+    if (run_.state.step == 1) scale(1e-8);
+    return Course::kGoesOn;
+  }
+  void save_step(bool /*is_last*/) override {}
+
+ private:
+  void scale(double factor) {
+    const torch::NoGradGuard no_gradients;
+    for (const torch::Tensor& parameter : run_.replica->parameters()) parameter.mul_(factor);
+  }
+
+  TrainRun& run_;
+};
+
+TEST_F(EpochLoopTest, AnOverflowThatTheScalerLeavesOutIsNoDivergence) {
+  for (const std::int64_t interval : {1, 50}) {
+    TrainOptions options = toy_options(folder_, 3);
+    options.output += std::to_string(interval);
+    options.precision = Precision::k16Mixed;
+    options.log_interval = interval;
+    TrainRun run = begin(options);
+    OverflowsFirst observer(run);
+    const EpochSummary epoch = EpochLoop(run, observer).pass();
+    EXPECT_EQ(run.state.skipped_steps, 1);
+    EXPECT_TRUE(std::isfinite(epoch.train_loss)) << interval;
+    EXPECT_LT(epoch.train_loss, 10);
+  }
 }
 
 using ValidatorTest = TrainerParts;

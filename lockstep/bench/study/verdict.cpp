@@ -1,6 +1,7 @@
 #include "lockstep/bench/study/verdict.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/bench/statistics/estimate_text.h"
 #include "lockstep/core/error.h"
@@ -14,6 +15,15 @@ constexpr int kSureRounds = 5;  // the fewest whose interval reaches kSure
 
 std::string range_of(const auto& least, const auto& most) {
   return least == most ? concat(least) : concat(least, " to ", most);
+}
+
+// How many intervals miss the true ratio, as they may.
+std::string about_chance(const std::vector<Estimate>& several) {
+  if (several.size() < 2) return "";
+  double misses = 0;
+  for (const Estimate& ratio : several) misses += 1 - ratio.confidence;
+  return concat(" Of these ", several.size(), " intervals about ", std::round(10 * misses) / 10,
+      " miss it by chance.");
 }
 
 }  // namespace
@@ -67,10 +77,11 @@ std::string Verdict::explained() const {
       " rounds holds the true ratio with a probability of ",
       range_of(percent_text(few->confidence), percent_text(many->confidence)));
   if (few->confidence >= kSure) {
-    return interval + "; sure means that the whole interval lies on one side of 1.";
+    return concat(interval, "; sure means that the whole interval lies on one side of 1.",
+        about_chance(several));
   }
   return concat(interval, ": what was so in every round is likely, but not sure; that takes ",
-      kSureRounds, " rounds.");
+      kSureRounds, " rounds.", about_chance(several));
 }
 
 std::string in_one(std::vector<std::string> sentences) {

@@ -45,7 +45,9 @@ using CommHook = std::function<CommStep(const GradientBucket&)>;
 CommStep all_reduce_hook(const GradientBucket& bucket);
 
 /// Sends gradients as fp16: half the bytes of fp32. They are divided by the number of ranks first;
-/// what then exceeds 65504 becomes infinite.
+/// what then exceeds 65504 becomes infinite. PyTorch's hook narrows first: where the quotient is
+/// subnormal (below 6e-5), or the number of ranks no power of two, it rounds once more, and results
+/// differ in the last digits of fp16.
 CommStep fp16_compress_hook(const GradientBucket& bucket);
 
 /// Sends gradients as bf16: half the bytes of fp32, its range, and 8 bits of precision.

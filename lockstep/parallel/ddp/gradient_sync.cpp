@@ -35,9 +35,11 @@ std::vector<torch::Tensor> tensors_of(const NamedTensors& named) {
   return tensors;
 }
 
-// Checks first: the reducer's own collectives need equal shapes.
+// Checks first: the reducer's own collectives need equal shapes of the same parameters.
 NamedTensors agreed_parameters(const ReplicatedState& state, const ProcessGroup& group) {
-  NamedTensors all = state.parameters;
+  NamedTensors all;
+  for (const auto& [name, parameter] : state.parameters)
+    all.emplace_back(parameter.requires_grad() ? name : name + " (frozen)", parameter);
   all.insert(all.end(), state.buffers.begin(), state.buffers.end());
   check_same_on_all_ranks("DistributedDataParallel: the model's tensors", all, group);
   broadcast_all(tensors_of(all), 0, group);
@@ -81,7 +83,8 @@ GradientSync::GradientSync(
 void GradientSync::before_forward(bool training) {
   reducer_.check_no_pass_was_broken_off();
   if (!training || !torch::GradMode::is_enabled()) return;
-  const bool follows = reducer_.is_synchronised() && !buffers_.empty();
+  const bool begins = std::exchange(was_synchronised_, reducer_.is_synchronised());
+  const bool follows = begins && !buffers_.empty();
   int root = 0;
   if (join_ != nullptr) root = join_->announce(follows ? forward_ + 1 : forward_).front();
   if (follows) broadcast_all(buffers_, root, group_);
@@ -134,8 +137,10 @@ void GradientSync::join(const std::function<void(Join&)>& body, const JoinOption
       "normalise with");
   check(join_ == nullptr, "DistributedDataParallel: join inside join");
   Join join(group_, options, device());
+  // Ranks that ended early have not seen the others' last forwards: all begin alike again.
   const auto leave = [this](Join*) {
     join_ = nullptr;
+    was_synchronised_ = true;
     reducer_.set_announcement(nullptr);
   };
   const std::unique_ptr<Join, decltype(leave)> joining(&join, leave);

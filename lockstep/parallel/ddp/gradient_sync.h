@@ -35,7 +35,8 @@ struct DistributedDataParallelOptions {
   /// Then parameters may be left out, and used several times in one backward (by checkpointed
   /// parts), without a collective per pass. A pass that differs is an error.
   TORCH_ARG(bool, static_graph) = false;
-  /// Lets the buffers (running statistics) follow rank 0 before each forward in training.
+  /// Lets the buffers (running statistics) follow rank 0 before each forward in training but those
+  /// that follow one under no_sync().
   TORCH_ARG(bool, broadcast_buffers) = true;
   /// Lets the module's batch norm layers normalise by the batches of all ranks in training, see
   /// SyncBatchNormScope. Costs two collectives a layer and step.
@@ -51,7 +52,7 @@ struct DistributedDataParallelOptions {
 class GradientSync {
  public:
   /// Gives every rank rank 0's state. Throws InvalidArgument on every rank if the parameters differ
-  /// in number, name, type or shape. A collective.
+  /// in number, name, type, shape, or whether they require gradients. A collective.
   GradientSync(const torch::nn::Module& module, ProcessGroup group,
       const DistributedDataParallelOptions& options);
 
@@ -63,7 +64,9 @@ class GradientSync {
   GradientSync(const ReplicatedState& state, ProcessGroup group,
       const DistributedDataParallelOptions& options);
 
-  /// Copies rank 0's buffers to all if this is a forward in training. A collective then.
+  /// Copies rank 0's buffers to all if this is a forward in training, and not one that adds to the
+  /// gradients of a forward before it: as PyTorch, if the forward before was synchronised. A
+  /// collective then.
   void before_forward(bool training);
 
   /// Makes batch norm layers normalise by the batches of all ranks while the returned scope exists,
@@ -82,7 +85,10 @@ class GradientSync {
   ///     sync.reducer().set_synchronised(false);
   ///     ...                                      // backward of every micro-batch
   ///     sync.reduce_accumulated();
-  void reduce_accumulated() { reducer_.reduce_accumulated(); }
+  void reduce_accumulated() {
+    reducer_.reduce_accumulated();
+    was_synchronised_ = true;
+  }
 
   /// Runs the body, in which the ranks may make unequal numbers of passes, then copies the state of
   /// the one that ended last to all. A collective. See DistributedDataParallel::join.
@@ -103,6 +109,7 @@ class GradientSync {
   std::vector<torch::Tensor> buffers_;  // empty if they are not broadcast
   Join* join_ = nullptr;                // while join() runs
   std::size_t forward_ = 0;             // its number there
+  bool was_synchronised_ = true;        // no gradients of a forward before wait to be added to
   Reducer reducer_;
 };
 

@@ -72,17 +72,22 @@ RandomStream::RandomStream(at::Generator generator)
 RandomStream::~RandomStream() { current_stream = std::move(before_); }
 
 std::uint64_t draw_stream_seed() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const bool is_ours = current_stream && current_stream->device().is_cpu();
+  at::Generator generator = is_ours ? *current_stream : at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
 }
 
 // The constants are those of splitmix64.
-at::Generator make_stream_generator(std::uint64_t seed, std::size_t row, std::size_t column) {
+std::uint64_t stream_seed(std::uint64_t seed, std::size_t row, std::size_t column) {
   std::uint64_t mixed = seed + 0x9E3779B97F4A7C15U * (row + 1) + 0xD1B54A32D192ED03U * (column + 1);
   mixed = (mixed ^ (mixed >> 30U)) * 0xBF58476D1CE4E5B9U;
   mixed = (mixed ^ (mixed >> 27U)) * 0x94D049BB133111EBU;
-  return at::make_generator<at::CPUGeneratorImpl>(mixed ^ (mixed >> 31U));
+  return mixed ^ (mixed >> 31U);
+}
+
+at::Generator make_stream_generator(std::uint64_t seed, std::size_t row, std::size_t column) {
+  return at::make_generator<at::CPUGeneratorImpl>(stream_seed(seed, row, column));
 }
 
 }  // namespace lockstep

@@ -33,10 +33,14 @@ class [[nodiscard]] RandomStream {
   OperatorRulesOn on_;
 };
 
-/// Draws a seed for streams from LibTorch's generator of the CPU, which manual_seed() sets.
+/// Draws a seed for streams: from this thread's stream, else from LibTorch's generator of the CPU,
+/// which manual_seed() sets.
 std::uint64_t draw_stream_seed();
 
-/// Makes the generator of one of the many streams of a seed, numbered by two indices.
+/// Returns the seed of one of the many streams of a seed, numbered by two indices.
+std::uint64_t stream_seed(std::uint64_t seed, std::size_t row, std::size_t column);
+
+/// Makes the generator of that stream.
 at::Generator make_stream_generator(std::uint64_t seed, std::size_t row, std::size_t column);
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -40,6 +42,26 @@ std::pair<Tensors, Tensors> roots_of(const Tensors& outputs, const Payload& grad
   return roots;
 }
 
+class AutocastOff {
+ public:
+  AutocastOff() : guard_(c10::autocast_dispatch_keyset) {}
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
+};
+
+// Names the stage in LibTorch's errors, which are nested in ours: their C++ frames say nothing
+// about the layers.
+template <typename Compute>
+auto in_stage(int stage, const Compute& compute) {
+  try {
+    return compute();
+  } catch (const c10::Error& error) {
+    std::throw_with_nested(
+        Error(concat("pipeline: stage ", stage, ": ", error.what_without_backtrace())));
+  }
+}
+
 }  // namespace
 
 /// A micro-batch between its forward and its backward.
@@ -72,6 +94,7 @@ Tensors Stage::buffers() const {
 void Stage::begin_step(const StepPlan& plan) {
   plan_ = plan;
   passes_.clear();
+  deferred_.discard();  // of a step that was broken off
   counters_.save();
 }
 
@@ -121,7 +144,7 @@ Stage::Pass Stage::first_pass(int micro_batch, const Payload& input, Output& out
 
 Payload Stage::forward(int micro_batch, const Payload& input) {
   Output output;
-  Pass pass = first_pass(micro_batch, input, output);
+  Pass pass = in_stage(index(), [&] { return first_pass(micro_batch, input, output); });
   Payload sent{output.form, {}, plan_.loss ? 0 : settings_.skips_out.size()};
   for (const torch::Tensor& tensor : output.tensors) {
     // What will be computed again has no graph yet; it may depend on parameters.
@@ -156,24 +179,38 @@ Stage::Pass& Stage::prepared(int micro_batch) {
   return *found->second;
 }
 
+// Autocast is for forward and loss: backward repeats their types by itself, and a forward that is
+// computed again has the modes of the first.
+template <typename Backward>
+Payload Stage::backward_by(int micro_batch, const Payload& gradient, const Backward& backward) {
+  const AutocastOff off;
+  return in_stage(index(), [&] {
+    Pass& pass = prepared(micro_batch);
+    const auto [roots, arriving] = roots_of(pass.outputs, gradient, plan_.loss != nullptr);
+    if (!roots.empty()) backward(pass, roots, arriving);
+    return Payload{pass.input_form, pass.input.gradients(), pass.skips};
+  });
+}
+
 Payload Stage::backward(int micro_batch, const Payload& gradient) {
-  Pass& pass = prepared(micro_batch);
-  const auto [roots, arriving] = roots_of(pass.outputs, gradient, plan_.loss != nullptr);
-  if (!roots.empty()) torch::autograd::backward(roots, arriving);
-  Payload back{pass.input_form, pass.input.gradients(), pass.skips};
+  Payload back =
+      backward_by(micro_batch, gradient, [](Pass&, const Tensors& roots, const Tensors& arriving) {
+        torch::autograd::backward(roots, arriving);
+      });
   passes_.erase(micro_batch);
   return back;
 }
 
 Payload Stage::backward_input(int micro_batch, const Payload& gradient) {
-  Pass& pass = prepared(micro_batch);
-  const auto [roots, arriving] = roots_of(pass.outputs, gradient, plan_.loss != nullptr);
-  if (!roots.empty()) pass.weights = backward_inputs(roots, arriving, pass.input.wanting());
-  return {pass.input_form, pass.input.gradients(), pass.skips};
+  return backward_by(
+      micro_batch, gradient, [](Pass& pass, const Tensors& roots, const Tensors& arriving) {
+        pass.weights = backward_inputs(roots, arriving, pass.input.wanting());
+      });
 }
 
 void Stage::backward_weight(int micro_batch) {
-  prepared(micro_batch).weights.run();
+  const AutocastOff off;
+  in_stage(index(), [&] { prepared(micro_batch).weights.run(); });
   passes_.erase(micro_batch);
 }
 

@@ -86,6 +86,8 @@ class Stage {
   Pass first_pass(int micro_batch, const Payload& input, Output& output);
   void compute_again(int micro_batch, Pass& pass);
   Pass& prepared(int micro_batch);
+  template <typename Backward>
+  Payload backward_by(int micro_batch, const Payload& gradient, const Backward& backward);
   bool keeps_inputs_only(int micro_batch) const;
 
   StageSettings settings_;

@@ -14,7 +14,7 @@ StageReplicas::StageReplicas(const Layers& layers, ProcessGroup group) {
 
 void StageReplicas::before_step() {
   if (!sync_) return;
-  sync_->reducer().set_synchronised(true);
+  sync_->reducer().set_synchronised(!accumulates_);
   sync_->before_forward(true);
   sync_->reducer().set_synchronised(false);
 }

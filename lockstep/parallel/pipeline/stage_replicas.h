@@ -19,7 +19,8 @@ class StageReplicas {
   /// Gives every rank rank 0's parameters and buffers. A collective.
   StageReplicas(const Layers& layers, ProcessGroup group);
 
-  /// Copies rank 0's buffers to all. A collective.
+  /// Copies rank 0's buffers to all, unless the step adds to the gradients of one before it. A
+  /// collective then.
   void before_step();
   /// Averages the gradients, unless they accumulate. A collective then.
   void after_step();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -14,13 +15,6 @@ namespace {
 
 constexpr double kWarmupPower = 2.0 / 3;  // timm's, for a million steps or more
 
-std::vector<torch::Tensor> copies_of(const std::vector<torch::Tensor>& tensors) {
-  std::vector<torch::Tensor> copies;
-  copies.reserve(tensors.size());
-  for (const auto& tensor : tensors) copies.push_back(tensor.detach().clone());
-  return copies;
-}
-
 }  // namespace
 
 double ema_decay(const EmaSettings& settings, std::int64_t number) {
@@ -30,13 +24,20 @@ double ema_decay(const EmaSettings& settings, std::int64_t number) {
 }
 
 ModelEma::ModelEma(std::vector<torch::Tensor> tensors, const EmaSettings& settings)
-    : tensors_(std::move(tensors)), averages_(copies_of(tensors_)), settings_(settings) {}
+    : tensors_(std::move(tensors)), settings_(settings) {
+  std::unordered_map<const void*, std::size_t> seen;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto [first, is_new] = seen.emplace(tensors_[i].unsafeGetTensorImpl(), i);
+    if (is_new) firsts_.push_back(i);
+    averages_.push_back(is_new ? tensors_[i].detach().clone() : averages_[first->second]);
+  }
+}
 
 void ModelEma::update() {
   const at::NoGradGuard no_gradients;
   const double decay = ema_decay(settings_, ++updates_);
   std::vector<torch::Tensor> averages, values;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+  for (const std::size_t i : firsts_) {
     if (!tensors_[i].is_floating_point()) {
       averages_[i].copy_(tensors_[i]);
       continue;
@@ -49,7 +50,7 @@ void ModelEma::update() {
 
 void ModelEma::exchange() {
   const at::NoGradGuard no_gradients;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+  for (const std::size_t i : firsts_) {
     const torch::Tensor value = tensors_[i].detach().clone();
     tensors_[i].detach().copy_(averages_[i]);
     averages_[i].copy_(value);

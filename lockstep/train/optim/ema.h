@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -15,7 +16,8 @@ namespace lockstep {
 double ema_decay(const EmaSettings& settings, std::int64_t number);
 
 /// Keeps an exponential moving average of tensors that training changes, as timm's ModelEmaV3:
-/// floating-point ones are averaged, running statistics too, others copied.
+/// floating-point ones are averaged, running statistics too, others copied. A tensor that is listed
+/// twice (tied weights) has one average.
 ///
 ///     ModelEma ema(replica.state().values(), {.decay = 0.999});
 ///     ...
@@ -43,6 +45,7 @@ class ModelEma {
 
   std::vector<torch::Tensor> tensors_;
   std::vector<torch::Tensor> averages_;
+  std::vector<std::size_t> firsts_;  // places where a tensor is listed for the first time
   EmaSettings settings_;
   std::int64_t updates_ = 0;
 };

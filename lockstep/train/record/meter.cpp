@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -10,14 +11,27 @@
 
 namespace lockstep {
 
+namespace {
+
+// Returns the sum over all samples if those that do not count had the mean of those that do; NaN if
+// none counts.
+double over_all(double loss_sum, double samples, double counted) {
+  return counted == samples ? loss_sum : loss_sum * (samples / counted);
+}
+
+}  // namespace
+
 // Doubles, so that thousands of losses add up without rounding away the last ones.
 Meter::Meter(ProcessGroup world)
-    : world_(std::move(world)), loss_sum_(at::zeros({}, torch::kDouble)) {}
+    : world_(std::move(world)),
+      loss_sum_(at::zeros({}, torch::kDouble)),
+      loss_sum_before_(at::zeros({}, torch::kDouble)) {}
 
 void Meter::restart() {
   loss_sum_.zero_();
+  loss_sum_before_.zero_();
   steps_ = 0;
-  samples_ = 0;
+  samples_ = samples_before_ = left_out_ = 0;
   data_seconds_ = 0;
   seconds_before_ = 0;
   watch_.restart();
@@ -26,16 +40,19 @@ void Meter::restart() {
 MeterReading Meter::part() const {
   return {.steps = steps_,
       .samples = samples_,
-      .loss_sum = loss_sum_.item<double>(),
+      .loss_sum = over_all(loss_sum_.item<double>(), static_cast<double>(samples_),
+          static_cast<double>(samples_ - left_out_)),
       .seconds = seconds_before_ + watch_.seconds(),
       .data_seconds = data_seconds_};
 }
 
 void Meter::restore(const MeterReading& part) {
   restart();
-  loss_sum_.fill_(part.loss_sum);
+  if (!std::isfinite(part.loss_sum)) left_out_ = part.samples;
+  loss_sum_.fill_(left_out_ > 0 ? 0 : part.loss_sum);
+  loss_sum_before_.copy_(loss_sum_);
   steps_ = part.steps;
-  samples_ = part.samples;
+  samples_ = samples_before_ = part.samples;
   data_seconds_ = part.data_seconds;
   seconds_before_ = part.seconds;
 }
@@ -45,14 +62,26 @@ void Meter::add(const torch::Tensor& loss, std::int64_t samples) {
   samples_ += samples;
 }
 
+void Meter::add_step(bool is_taken) {
+  ++steps_;
+  if (!is_taken && !std::isfinite(loss_sum_.item<double>())) {
+    left_out_ += samples_ - samples_before_;
+    loss_sum_.copy_(loss_sum_before_);
+  }
+  loss_sum_before_.copy_(loss_sum_);
+  samples_before_ = samples_;
+}
+
 MeterReading Meter::read(double comm_seconds) {
-  const torch::Tensor sums = at::zeros({2}, torch::kDouble);
+  const torch::Tensor sums = at::zeros({3}, torch::kDouble);
   sums[0].copy_(loss_sum_);
   sums[1].fill_(samples_);
+  sums[2].fill_(samples_ - left_out_);
   world_.all_reduce(sums).wait();
+  const auto* sum = sums.const_data_ptr<double>();
   const MeterReading reading{.steps = steps_,
-      .samples = sums[1].item<std::int64_t>(),
-      .loss_sum = sums[0].item<double>(),
+      .samples = static_cast<std::int64_t>(sum[1]),
+      .loss_sum = over_all(sum[0], sum[1], sum[2]),
       .seconds = seconds_before_ + watch_.seconds(),
       .data_seconds = data_seconds_,
       .comm_seconds = comm_seconds - comm_seconds_read_};

@@ -21,8 +21,9 @@ class Meter {
 
   /// Adds a batch: the mean loss over this rank's samples.
   void add(const torch::Tensor& loss, std::int64_t samples);
-  /// Counts a step of one batch or several.
-  void add_step() { ++steps_; }
+  /// Counts a step of one batch or several. If a scaler left it out, and its loss overflowed, it
+  /// counts as the mean of the others.
+  void add_step(bool is_taken = true);
   void add_data_seconds(double seconds) { data_seconds_ += seconds; }
 
   std::int64_t steps() const { return steps_; }
@@ -40,9 +41,10 @@ class Meter {
 
  private:
   ProcessGroup world_;
-  torch::Tensor loss_sum_;
+  torch::Tensor loss_sum_, loss_sum_before_;  // before: at the end of the last step
   std::int64_t steps_ = 0;
-  std::int64_t samples_ = 0;
+  std::int64_t samples_ = 0, samples_before_ = 0;
+  std::int64_t left_out_ = 0;  // samples that the loss does not count
   double data_seconds_ = 0;
   double comm_seconds_read_ = 0;
   double seconds_before_ = 0;  // of the interval, before a restart of the run

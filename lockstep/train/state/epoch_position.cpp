@@ -55,7 +55,7 @@ StepPart step_part(const EpochBatches& epoch, std::int64_t number) {
   const std::int64_t own = samples_before(epoch, number + 1) - samples_before(epoch, number);
   const std::int64_t all = samples_before(epoch, end) - samples_before(epoch, first);
   return {.share = static_cast<double>(own) / static_cast<double>(all),
-      .is_first = number == first,
+      .number = number - first,
       .is_last = number + 1 == end};
 }
 

@@ -33,8 +33,8 @@ struct EpochBatches {
 
 /// The part of an optimizer step that a batch is.
 struct StepPart {
-  double share = 1;  ///< of the samples that this rank trains on in the step
-  bool is_first = true;
+  double share = 1;         ///< of the samples that this rank trains on in the step
+  std::int64_t number = 0;  ///< counted from 0
   bool is_last = true;
 
   friend bool operator==(const StepPart&, const StepPart&) = default;

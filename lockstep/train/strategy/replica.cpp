@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
@@ -77,19 +78,29 @@ void Replica::make_optimizer() {
     optimizer_ = std::make_unique<ShardedOptimizer>(std::move(optimizer_), groups_.replicas);
 }
 
+nn::Autocast Replica::autocast() const { return autocast_of(options_.precision); }
+
 torch::Tensor Replica::scores(const torch::Tensor& images) {
-  const nn::Autocast autocast = autocast_of(options_.precision);
+  const nn::Autocast shorter = autocast();
   return evaluate(images).to(torch::kFloat);
 }
 
-torch::Tensor Replica::backward(const Batch& batch, const StepPart& part) {
-  if (part.is_first) optimizer_->zero_grad();
+// Note [What a step draws]
+// Dropout and the like draw from a stream of their own for each seed, step, part of a step and
+// replica, which the stages and replicas within a process divide further. So replicas drop
+// different units; processes and threads, or a resume, drop the same ones; nothing is left to the
+// order in which threads come to LibTorch's generator, of which a process has one.
+torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::int64_t step) {
+  if (part.number == 0) optimizer_->zero_grad();
   const double factor = part.share;
   const LossFunction loss = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
     const torch::Tensor mean = training_loss(scores, labels, options_);
     return scaler_.scale(factor == 1 ? mean : mean * factor);
   };
-  const nn::Autocast autocast = autocast_of(options_.precision);
+  const std::uint64_t seed = stream_seed(static_cast<std::uint64_t>(options_.seed),
+      static_cast<std::size_t>(step), static_cast<std::size_t>(part.number));
+  const RandomStream stream(
+      make_stream_generator(seed, static_cast<std::size_t>(groups_.replicas.rank()), 0));
   return forward_and_backward(batch, loss, part.is_last) / (factor * scaler_.scale_factor());
 }
 

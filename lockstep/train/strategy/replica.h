@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/nn/autocast.h"
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
@@ -56,8 +57,9 @@ class Replica {
   torch::Tensor scores(const torch::Tensor& images);
 
   /// Computes the gradients of a part of an optimizer step, in addition to those of the parts
-  /// before it, and returns the loss of the batch. A collective.
-  torch::Tensor backward(const Batch& batch, const StepPart& part);
+  /// before it, and returns the loss of the batch. What the model draws follows from the run's
+  /// seed, the step's number, the part and the replica, see Note [What a step draws]. A collective.
+  torch::Tensor backward(const Batch& batch, const StepPart& part, std::int64_t step);
 
   /// Makes the optimizer step with the gradients of all its parts; returns false if it left the
   /// step out, because a gradient of any rank overflowed in float16. A collective.
@@ -75,6 +77,10 @@ class Replica {
 
   /// Returns what the loss is multiplied by; 1 but for float16.
   double loss_scale() const { return scaler_.scale_factor(); }
+
+  /// True with float16 while a smaller scale, or another batch, may end the overflows that make the
+  /// scaler leave steps out.
+  bool may_recover() const { return scaler_.is_enabled() && scaler_.scale_factor() >= 1; }
 
   const std::vector<int>& balance() const { return balance_; }
   const StartWeights& start() const { return start_; }
@@ -97,10 +103,14 @@ class Replica {
   /// Makes the optimizer once the parameters are there.
   void make_optimizer();
 
+  /// Begins the options' precision: for forward and loss, not for backward.
+  nn::Autocast autocast() const;
+
  private:
   virtual void train(bool on) = 0;
   virtual torch::Tensor evaluate(const torch::Tensor& images) = 0;
-  // Returns the loss detached; unless the part is the last, gradients stay on this replica.
+  // Returns the loss detached, computed with autocast(); unless the part is the last, gradients
+  // stay on this replica.
   virtual torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
 

@@ -29,8 +29,11 @@ torch::Tensor ModuleReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
   std::optional<NoSync> accumulation;
   if (parallel_ && !is_last_part) accumulation.emplace(parallel_->no_sync());
-  const torch::Tensor scores = parallel_ ? (*parallel_)(batch.data) : model_(batch.data);
-  const torch::Tensor value = loss(scores, batch.target);
+  const auto forward = [&] {
+    const nn::Autocast shorter = autocast();
+    return loss(parallel_ ? (*parallel_)(batch.data) : model_(batch.data), batch.target);
+  };
+  const torch::Tensor value = forward();
   value.backward();
   return value.detach();
 }
@@ -47,7 +50,11 @@ DataParallelReplica::DataParallelReplica(const TrainOptions& options, const Rank
 
 torch::Tensor DataParallelReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool /*is_last_part*/) {
-  const torch::Tensor value = loss(parallel_(batch.data), batch.target);
+  const auto forward = [&] {
+    const nn::Autocast shorter = autocast();
+    return loss(parallel_(batch.data), batch.target);
+  };
+  const torch::Tensor value = forward();
   value.backward();
   return value.detach();
 }
@@ -64,6 +71,7 @@ torch::Tensor PipelineReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
   std::optional<StageReplicas::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
+  const nn::Autocast shorter = autocast();  // each stage ends it in its backward
   return pipeline_.step(batch.data, batch.target, loss);
 }
 
@@ -79,6 +87,7 @@ torch::Tensor StageReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
   std::optional<StageReplicas::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(stage_.no_sync());
+  const nn::Autocast shorter = autocast();  // as above
   torch::Tensor value = stage_.step(batch.data, batch.target, loss);
   waited_seconds_ += stage_.timing().waited;
   return value;

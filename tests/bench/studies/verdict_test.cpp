@@ -70,6 +70,10 @@ TEST(Verdict, ExplainsItsWords) {
   EXPECT_THAT(both, HasSubstr("over 3 to 6 rounds"));
   EXPECT_THAT(both, HasSubstr("a probability of 75 % to 97 %"));
   EXPECT_THAT(both, Not(HasSubstr("sure means")));
+  EXPECT_THAT(both, HasSubstr("Of these 2 intervals about 0.3 miss it by chance."));
+  EXPECT_THAT(of(std::vector<Estimate>(16, twice(5))).explained(),
+      HasSubstr("one side of 1. Of these 16 intervals about 1 miss it by chance."));
+  EXPECT_THAT(of({twice(5)}).explained(), Not(HasSubstr("by chance")));
 }
 
 }  // namespace

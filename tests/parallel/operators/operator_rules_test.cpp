@@ -6,6 +6,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/instancenorm.h>
 
 #include "lockstep/parallel/operators/batch_norm_rule.h"
 #include "lockstep/parallel/operators/random_stream.h"
@@ -49,6 +50,57 @@ TEST(BatchNormRule, IsDifferentiable) {
   EXPECT_TRUE(torch::equal(ruled->running_mean, torch::zeros({4})));
 }
 
+torch::nn::InstanceNorm2d tracking_instance_norm() {
+  return torch::nn::InstanceNorm2d(
+      torch::nn::InstanceNorm2dOptions(3).affine(true).track_running_stats(true));
+}
+
+// LibTorch computes it by a batch norm.
+TEST(BatchNormRule, LeavesInstanceNormAlone) {
+  torch::nn::InstanceNorm2d norm(3), tracking = tracking_instance_norm();
+  const auto images = torch::randn({4, 3, 5, 5});
+  const auto expected = norm(images), normalised = tracking(images);
+  const auto mean = tracking->running_mean.clone();
+  tracking->running_mean.zero_();
+  CountingRule rule;
+  const BatchNormScope scope(rule);
+  EXPECT_TRUE(norm(images).equal(expected));
+  EXPECT_TRUE(tracking(images).equal(normalised));
+  EXPECT_TRUE(tracking->running_mean.equal(mean));
+  EXPECT_EQ(rule.calls, 0);
+}
+
+TEST(FrozenStatistics, AreThoseOfInstanceNormToo) {
+  auto norm = tracking_instance_norm();
+  const auto images = torch::randn({4, 3, 5, 5}) + 2;
+  const auto expected = norm(images);
+  const auto mean = norm->running_mean.clone(), variance = norm->running_var.clone();
+  FrozenStatistics rule;
+  const BatchNormScope scope(rule);
+  EXPECT_TRUE(norm(images).equal(expected));
+  EXPECT_TRUE(norm->running_mean.equal(mean));
+  EXPECT_TRUE(norm->running_var.equal(variance));
+}
+
+TEST(DeferredBatchNorm, InstanceNormHasTheStatisticsOfAllSamples) {
+  auto whole = tracking_instance_norm(), parts = tracking_instance_norm();
+  DeferredBatchNorm rule;
+  for (int step = 0; step < 3; ++step) {
+    const auto images = torch::randn({5, 3, 4, 4}) * 3 + 1;
+    const auto expected = whole(images).tensor_split(2);
+    {
+      const BatchNormScope scope(rule);
+      const auto halves = images.tensor_split(2);  // of 3 and of 2
+      for (std::size_t half = 0; half < 2; ++half)
+        EXPECT_TRUE(torch::allclose(parts(halves[half]), expected[half]));
+    }
+    rule.commit();
+  }
+  EXPECT_TRUE(torch::allclose(parts->running_mean, whole->running_mean, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(parts->running_var, whole->running_var, 1e-5, 1e-6));
+  EXPECT_FALSE(torch::allclose(whole->running_mean, torch::zeros({3}), 0, 0.1));
+}
+
 // P10: 16 images in micro-batches of 4; the running values are those of the whole batch.
 void expect_statistics_of_the_whole_batch(std::optional<double> momentum, int steps) {
   const torch::nn::BatchNorm2dOptions options = torch::nn::BatchNorm2dOptions(3).momentum(momentum);
@@ -90,6 +142,19 @@ TEST(DeferredBatchNorm, CommitsOnce) {
   EXPECT_FALSE(torch::equal(after, torch::zeros({2})));
 }
 
+TEST(DeferredBatchNorm, DiscardForgetsWhatCame) {
+  torch::nn::BatchNorm1d layer(2), expected(2);
+  const auto input = torch::randn({4, 2});
+  expected(input);
+  DeferredBatchNorm rule;
+  const BatchNormScope scope(rule);
+  layer(torch::randn({4, 2}) + 100);
+  rule.discard();
+  layer(input);
+  rule.commit();
+  EXPECT_TRUE(torch::allclose(layer->running_mean, expected->running_mean));
+}
+
 at::Generator generator_of(std::uint64_t seed) {
   return at::make_generator<at::CPUGeneratorImpl>(seed);
 }
@@ -126,6 +191,21 @@ TEST(RandomStream, LeavesNamedGeneratorsAlone) {
   const auto expected = torch::randn({8}, generator_of(9));
   const RandomStream stream(generator_of(3));
   EXPECT_TRUE(torch::equal(torch::randn({8}, generator_of(9)), expected));
+}
+
+TEST(RandomStream, GivesTheSeedsOfStreamsWithinIt) {
+  const auto seeds = [] {
+    const RandomStream stream(generator_of(3));
+    const std::uint64_t first = draw_stream_seed();
+    return std::pair(first, draw_stream_seed());
+  };
+  torch::manual_seed(5);
+  const auto expected = torch::randn({8});
+  torch::manual_seed(5);
+  const auto first = seeds(), second = seeds();
+  EXPECT_EQ(first, second);
+  EXPECT_NE(first.first, first.second);
+  EXPECT_TRUE(torch::equal(torch::randn({8}), expected)) << "drawn from the common generator";
 }
 
 TEST(RandomStream, NestsAndBelongsToItsThread) {

@@ -10,6 +10,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/instancenorm.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
@@ -68,6 +69,25 @@ TEST(SyncBatchNormScope, ReachesNestedLayersAndPassesASubGroupOnY5) {
     const auto expected = outputs[rank / 2].chunk(2)[rank % 2];
     EXPECT_TRUE(output.allclose(expected, 1e-10, 1e-10));
     expect_same_buffers(*nets[rank], *wholes[rank / 2]);
+  });
+}
+
+// LibTorch computes an instance norm by a batch norm of all samples' channels.
+TEST(SyncBatchNormScope, LeavesInstanceNormToEachSample) {
+  torch::nn::InstanceNorm2d whole(2);
+  const auto inputs = at::randn({6, 2, 3, 3}, torch::kDouble).set_requires_grad(true);
+  const auto weights = at::randn({6, 2, 3, 3}, torch::kDouble);
+  const auto outputs = whole(inputs);
+  (outputs * weights).sum().backward();
+  run_ranks(2, [&](ProcessGroup world) {
+    const std::int64_t first = 3 * world.rank(), end = first + 3;
+    const auto input = inputs.detach().slice(0, first, end).clone().set_requires_grad(true);
+    torch::nn::InstanceNorm2d norm(2);
+    const SyncBatchNormScope scope(world);
+    const auto output = norm(input);
+    (output * weights.slice(0, first, end)).sum().backward();
+    EXPECT_TRUE(output.allclose(outputs.slice(0, first, end), 1e-10, 1e-10));
+    EXPECT_TRUE(input.grad().allclose(inputs.grad().slice(0, first, end), 1e-10, 1e-10));
   });
 }
 

@@ -96,6 +96,26 @@ TEST(ModelEma, LendsTheAveragesAndTakesThemBack) {
   EXPECT_TRUE(state.tensors[0].requires_grad());
 }
 
+// A tied weight is listed once for each of its names.
+TEST(ModelEma, ATiedTensorHasOneAverage) {
+  const ChangingState state;
+  std::vector<torch::Tensor> tied = state.tensors;
+  tied.push_back(state.tensors[0]);
+  ModelEma ema(tied, {.decay = 0.9}), plain(state.tensors, {.decay = 0.9});
+  for (int step = 1; step <= 6; ++step) {
+    state.fill(step);
+    ema.update();
+    plain.update();
+  }
+  const auto own = numbers(tied);
+  auto expected = plain.averages();
+  expected.push_back(expected[0]);
+  EXPECT_EQ(numbers(ema.averages()), numbers(expected));
+  ema.with_averages([&] { EXPECT_EQ(numbers(tied), numbers(expected)); });
+  EXPECT_EQ(numbers(tied), own);
+  EXPECT_EQ(numbers(ema.averages()), numbers(expected));
+}
+
 TEST(ModelEma, TakesThemBackFromABodyThatThrowsToo) {
   const ChangingState state;
   ModelEma ema(state.tensors, {});

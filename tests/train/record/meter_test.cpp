@@ -57,6 +57,39 @@ TEST(Meter, OneRanksNanReachesAll) {
   });
 }
 
+// The scaler leaves out the step on all ranks, though the loss of one alone overflowed.
+TEST(Meter, AnOverflowThatWasLeftOutCountsAsTheMeanOfTheOthers) {
+  run_ranks(2, [](ProcessGroup world) {
+    Meter meter(world);
+    meter.add(loss_of(2), 10);
+    meter.add_step();
+    meter.add(loss_of(5), 10);
+    meter.add(loss_of(world.rank() == 1 ? INFINITY : 8), 10);
+    meter.add_step(false);
+    Meter resumed(world);
+    resumed.restore(meter.part());
+    EXPECT_DOUBLE_EQ(meter.part().loss_sum, world.rank() == 1 ? 2 * 30 : (2 + 5 + 8) * 10);
+    EXPECT_EQ(resumed.part().samples, 30);
+    const auto reading = meter.read(0);
+    EXPECT_EQ(reading.samples, 60);
+    EXPECT_DOUBLE_EQ(reading.loss(), (2 + 5 + 8 + 2) / 4.0);
+  });
+}
+
+TEST(Meter, OfOverflowsAloneHasNoLossAndGoesOnFromIt) {
+  Meter meter{ProcessGroup()}, resumed{ProcessGroup()};
+  meter.add(loss_of(std::nan("")), 10);
+  meter.add_step(false);
+  EXPECT_FALSE(std::isfinite(meter.part().loss_sum));
+  resumed.restore(meter.part());
+  resumed.add(loss_of(3), 10);
+  resumed.add_step();
+  const auto reading = resumed.read(0);
+  EXPECT_EQ(reading.samples, 20);
+  EXPECT_DOUBLE_EQ(reading.loss(), 3);
+  EXPECT_FALSE(std::isfinite(meter.read(0).loss()));
+}
+
 TEST(Meter, LateSmallLossesAreNotRoundedAway) {
   Meter meter{ProcessGroup()};
   meter.add(loss_of(1), std::int64_t{1} << 40);

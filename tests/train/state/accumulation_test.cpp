@@ -17,11 +17,11 @@ TEST(Accumulation, TheLastStepTakesWhatIsLeft) {
   // 32 32 32 | 32 22
   const EpochBatches epoch{.samples = 150, .batch_size = 32, .batches = 5, .batches_a_step = 3};
   EXPECT_EQ(steps_of(epoch), 2);
-  EXPECT_EQ(step_part(epoch, 0), (StepPart{32.0 / 96, true, false}));
-  EXPECT_EQ(step_part(epoch, 1), (StepPart{32.0 / 96, false, false}));
-  EXPECT_EQ(step_part(epoch, 2), (StepPart{32.0 / 96, false, true}));
-  EXPECT_EQ(step_part(epoch, 3), (StepPart{32.0 / 54, true, false}));
-  EXPECT_EQ(step_part(epoch, 4), (StepPart{22.0 / 54, false, true}));
+  EXPECT_EQ(step_part(epoch, 0), (StepPart{32.0 / 96, 0, false}));
+  EXPECT_EQ(step_part(epoch, 1), (StepPart{32.0 / 96, 1, false}));
+  EXPECT_EQ(step_part(epoch, 2), (StepPart{32.0 / 96, 2, true}));
+  EXPECT_EQ(step_part(epoch, 3), (StepPart{32.0 / 54, 0, false}));
+  EXPECT_EQ(step_part(epoch, 4), (StepPart{22.0 / 54, 1, true}));
 }
 
 TEST(Accumulation, BatchesThatAreNotTrainedOnDoNotCount) {
@@ -39,7 +39,7 @@ TEST(Accumulation, SharesOfAStepAddUpToOne) {
     std::int64_t steps = 0;
     for (std::int64_t number = 0; number < batches; ++number) {
       const StepPart part = step_part(epoch, number);
-      sum = part.is_first ? part.share : sum + part.share;
+      sum = part.number == 0 ? part.share : sum + part.share;
       if (!part.is_last) continue;
       EXPECT_DOUBLE_EQ(sum, 1) << samples << " samples, batch " << number;
       ++steps;
@@ -52,7 +52,7 @@ TEST(Accumulation, MoreBatchesAStepThanThereAreMakeOneStep) {
   const EpochBatches epoch{
       .samples = 8, .batch_size = 4, .batches = 2, .batches_a_step = INT64_MAX};
   EXPECT_EQ(steps_of(epoch), 1);
-  EXPECT_EQ(step_part(epoch, 1), (StepPart{0.5, false, true}));
+  EXPECT_EQ(step_part(epoch, 1), (StepPart{0.5, 1, true}));
 }
 
 }  // namespace

@@ -51,16 +51,16 @@ void expect_one_skipped_step(Parallel way) {
     Batch bad = good;
     if (world.rank() == 0) bad.data = at::full({8, 10}, 1e30);
     const auto start = copy_of(replica->state());
-    replica->backward(bad, {});
+    replica->backward(bad, {}, 0);
     EXPECT_FALSE(replica->update(kRate));
     EXPECT_EQ(replica->loss_scale(), 32768);
     for (const auto& item : replica->state()) EXPECT_TRUE(item.value().equal(start[item.key()]));
-    const torch::Tensor loss = replica->backward(good, {});
+    const torch::Tensor loss = replica->backward(good, {}, 0);
     EXPECT_TRUE(std::isfinite(loss.item<double>()));
     EXPECT_LT(loss.item<double>(), 10) << "the loss is that without the scale";
     EXPECT_TRUE(replica->update(kRate));
     for (const auto& item : replica->state()) EXPECT_FALSE(item.value().equal(start[item.key()]));
-    replica->backward(good, {});
+    replica->backward(good, {}, 0);
     if (world.rank() == 0) replica->parameters().front().mutable_grad().fill_(INFINITY);
     EXPECT_FALSE(replica->update(kRate)) << "the other rank's own gradients are finite";
   });
@@ -80,7 +80,7 @@ TEST(Replica, ClipsGradientsWithoutTheScale) {
     options.optimizer.clip_grad = 0.01;
     const auto replica = replica_of(options, kToyTask, ProcessGroup());
     replica->set_training(true);
-    replica->backward(batch, {});
+    replica->backward(batch, {}, 0);
     replica->update(kRate);
     return copy_of(replica->state());
   };
@@ -104,7 +104,7 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
   const auto start = copy_of(replica->state());
   for (int epoch = 0; epoch < 2; ++epoch) {
     replica->set_training(true);
-    replica->backward(testing::random_batch({4, 3, 32, 32}), {});
+    replica->backward(testing::random_batch({4, 3, 32, 32}), {}, 0);
     replica->update(kRate);
     replica->set_training(false);
     replica->scores(testing::random_batch({4, 3, 32, 32}).data);
@@ -157,7 +157,7 @@ TEST(ReplicaUpdate, UsesTheRateOfItsStep) {
     std::vector<torch::Tensor> before;
     for (const auto& parameter : replica->parameters())
       before.push_back(parameter.detach().clone());
-    replica->backward(testing::random_batch({kSamples, 10}), {});
+    replica->backward(testing::random_batch({kSamples, 10}), {}, 0);
     const auto gradients = gradients_of(*replica);
     replica->update(rate);
     const auto after = replica->parameters();
@@ -171,12 +171,12 @@ TEST(ReplicaUpdate, UsesTheRateOfItsStep) {
 TEST(ReplicaUpdate, PartsOfAStepAddUpToTheWhole) {
   const Batch batch = testing::random_batch({kSamples, 10});
   const auto whole = toy_replica(), parts = toy_replica();
-  const torch::Tensor loss_of_rest = whole->backward(part_of(batch, 7, kSamples), {});
-  whole->backward(batch, {});
+  const torch::Tensor loss_of_rest = whole->backward(part_of(batch, 7, kSamples), {}, 0);
+  whole->backward(batch, {}, 0);
   for (int step = 0; step < 2; ++step) {  // the second step forgets the first
-    parts->backward(part_of(batch, 0, 7), {7.0 / kSamples, true, false});
+    parts->backward(part_of(batch, 0, 7), {7.0 / kSamples, 0, false}, step);
     const torch::Tensor loss =
-        parts->backward(part_of(batch, 7, kSamples), {5.0 / kSamples, false, true});
+        parts->backward(part_of(batch, 7, kSamples), {5.0 / kSamples, 1, true}, step);
     expect_close(loss, loss_of_rest);
   }
   const auto expected = gradients_of(*whole), actual = gradients_of(*parts);

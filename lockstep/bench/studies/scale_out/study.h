@@ -93,9 +93,9 @@ std::string val_loss_name(int percent);
 /// Reads the values of a run from its summary.json and metrics.jsonl: `learning_rate`,
 /// `global_batch`, `steps`, `step_seconds`, `model_bytes`, `best_val_loss`, `test_loss`,
 /// `test_accuracy`, the two curves; if a whole epoch was made `steps_an_epoch`, `epoch_seconds`
-/// (with its validation), `epochs` (passes over the images, the last one in part). Of the point
-/// with a killed worker also `restarts`, `killed_after_seconds`, `made_again_seconds` and
-/// `lost_seconds`.
+/// (with its validation, without the start), `epochs` (passes over the images, the last one in
+/// part). Of the point with a killed worker also `restarts`, `killed_after_seconds`,
+/// `made_again_seconds` and `lost_seconds`.
 ///
 /// A run that did not end by its clock, or in which nobody was killed although that was asked for,
 /// is a DataError.

@@ -65,14 +65,19 @@ void add_val_curve(const Lines& val, double budget, SampleValues& values) {
   }
 }
 
+// The start of the run is no part of its epochs: it takes as long on any number of nodes.
+double seconds_before_training(const MetricRecord& first) {
+  return first.elapsed - first.step_ms.value_or(0) * static_cast<double>(first.step) / 1000;
+}
+
 // The clock cuts the last epoch; all before it are whole, and each ends with a validation.
-void add_epochs(const Lines& val, SampleValues& values) {
+void add_epochs(const Lines& train, const Lines& val, SampleValues& values) {
   if (val.size() < 2) return;
   const MetricRecord& last = val[val.size() - 2].record;
   const auto whole = static_cast<double>(val.size() - 1);
   const double steps = static_cast<double>(last.step) / whole;
   values["steps_an_epoch"] = steps;
-  values[kEpochSeconds] = last.elapsed / whole;
+  values[kEpochSeconds] = (last.elapsed - seconds_before_training(train.front().record)) / whole;
   values[kEpochs] = values.at("steps") / steps;
 }
 
@@ -143,7 +148,7 @@ SampleValues values_of(const Point& point, const fs::path& run) {
   SampleValues values = summary_values(facts);
   values["learning_rate"] = or_nan(train.back().record.lr);
   values["model_bytes"] = static_cast<double>(fs::file_size(run / "model.safetensors"));
-  add_epochs(val, values);
+  add_epochs(train, val, values);
   add_train_curve(train, point.budget_seconds, values);
   add_val_curve(val, point.budget_seconds, values);
   if (point.killed) {
