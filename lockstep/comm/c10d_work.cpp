@@ -12,13 +12,23 @@ namespace {
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
-void wait_for(C10dCall& call) {
+[[noreturn]] void fail(const C10dCall& call, const std::exception& error) {
+  const auto group = call.group.lock();
+  const std::string aborted = group ? group->abort_reason() : "";
+  if (!aborted.empty()) throw CommError(concat(call.what, ": ", aborted));
   try {
-    call.work->wait();
-  } catch (const std::exception& error) {
-    const std::string aborted = call.aborted->get();
-    if (!aborted.empty()) throw CommError(concat(call.what, ": ", aborted));
     rethrow_as_comm_error(call.what, error);
+  } catch (const CommError& failure) {
+    if (group) group->give_up(failure.what());
+    throw;
+  }
+}
+
+void wait_for(C10dCall& call, std::chrono::milliseconds timeout = kNoTimeout) {
+  try {
+    call.work->wait(timeout);
+  } catch (const std::exception& error) {
+    fail(call, error);
   }
   if (call.finish) std::exchange(call.finish, nullptr)();
 }
@@ -36,7 +46,8 @@ class CollectiveWork : public Work::State {
 
 class MessageWork : public Work::State {
  public:
-  explicit MessageWork(C10dCall call) : call_(std::move(call)) {}
+  MessageWork(C10dCall call, std::chrono::milliseconds timeout)
+      : call_(std::move(call)), timeout_(timeout) {}
   MessageWork(const MessageWork&) = delete;
   MessageWork& operator=(const MessageWork&) = delete;
 
@@ -60,7 +71,7 @@ class MessageWork : public Work::State {
   // Once: a second wait of c10d's would be for a second message.
   void wait_here() {
     try {
-      wait_for(call_);
+      wait_for(call_, timeout_);
     } catch (...) {
       failure_ = std::current_exception();
     }
@@ -68,6 +79,7 @@ class MessageWork : public Work::State {
   }
 
   C10dCall call_;
+  std::chrono::milliseconds timeout_;
   std::exception_ptr failure_;
   std::atomic<bool> ended_ = false;
   std::jthread waiter_;  // the last member, so that it is joined first
@@ -75,14 +87,16 @@ class MessageWork : public Work::State {
 
 }  // namespace
 
-bool AbortReason::set(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  if (!reason_.empty()) return false;
-  reason_ = reason;
-  return true;
+void AbortableGroup::give_up(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!reason_.empty()) return;
+    reason_ = reason;
+  }
+  close_connections();
 }
 
-std::string AbortReason::get() const {
+std::string AbortableGroup::abort_reason() const {
   const std::lock_guard lock(mutex_);
   return reason_;
 }
@@ -91,7 +105,9 @@ Work collective_work(C10dCall call) {
   return Work(std::make_shared<CollectiveWork>(std::move(call)));
 }
 
-Work message_work(C10dCall call) { return Work(std::make_shared<MessageWork>(std::move(call))); }
+Work message_work(C10dCall call, std::chrono::milliseconds timeout) {
+  return Work(std::make_shared<MessageWork>(std::move(call), timeout));
+}
 
 void rethrow_as_comm_error(const std::string& what, const std::exception& error) {
   const std::string reason = error.what();

@@ -50,7 +50,9 @@ Tensors pieces_of(const torch::Tensor& whole, int count) {
   return whole.view({count, -1}).unbind(0);
 }
 
-class GlooBackend : public Backend {
+class GlooBackend : public Backend,
+                    public AbortableGroup,
+                    public std::enable_shared_from_this<GlooBackend> {
  public:
   GlooBackend(const Store& store, int rank, int size, const GlooOptions& options);
 
@@ -76,7 +78,7 @@ class GlooBackend : public Backend {
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
     return torch::empty({elements}, options);
   }
-  void abort(const std::string& reason) override;
+  void abort(const std::string& reason) override { give_up(reason); }
   std::chrono::milliseconds timeout() const override { return options_.timeout; }
   void set_timeout(std::chrono::milliseconds timeout) override;
 
@@ -90,13 +92,12 @@ class GlooBackend : public Backend {
   std::function<void()> after_reduction(
       const torch::Tensor& result, const torch::Tensor& sent, ReduceOp op) const;
 
-  void close_connections();
+  void close_connections() override;
 
   Store store_;
   GlooOptions options_;
-  std::mutex mutex_;  ///< an abort may come from any thread
+  std::mutex calls_;  ///< c10d takes one at a time; an abort may come from any thread
   Gloo group_;
-  std::shared_ptr<AbortReason> aborted_ = std::make_shared<AbortReason>();
   int subgroups_ = 0;
 };
 
@@ -118,25 +119,21 @@ GlooBackend::GlooBackend(const Store& store, int rank, int size, const GlooOptio
 
 template <typename Begin>
 C10dCall GlooBackend::call(const char* what, Begin begin, std::function<void()> finish) {
-  const std::lock_guard lock(mutex_);
-  const std::string reason = aborted_->get();
+  const std::lock_guard lock(calls_);
+  const std::string reason = abort_reason();
   if (!reason.empty()) throw CommError(concat(what, ": ", reason));
   try {
-    return {what, begin(), aborted_, std::move(finish)};
+    return {what, begin(), weak_from_this(), std::move(finish)};
   } catch (const std::exception& error) {
     rethrow_as_comm_error(what, error);
   }
-}
-
-void GlooBackend::abort(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  if (aborted_->set(reason)) close_connections();
 }
 
 // A receive that runs out of time makes Gloo fail all that is under way and close its connections,
 // so that the other ranks fail too. c10d's own way to close them leaves what is under way here
 // waiting until its deadline, and the group's destructor with it.
 void GlooBackend::close_connections() {
+  const std::lock_guard lock(calls_);
   for (int peer = 0; peer < size(); ++peer) {
     Tensors nothing = {torch::zeros({1}, torch::kByte)};
     try {
@@ -233,12 +230,12 @@ Work GlooBackend::all_to_all(const torch::Tensor& output, const torch::Tensor& i
 
 Work GlooBackend::send(const torch::Tensor& tensor, int to, int tag) {
   Tensors sent = {tensor};
-  return message_work(call("send", [&] { return group_.send(sent, to, tag); }));
+  return message_work(call("send", [&] { return group_.send(sent, to, tag); }), timeout());
 }
 
 Work GlooBackend::recv(const torch::Tensor& tensor, int from, int tag) {
   Tensors received = {tensor};
-  return message_work(call("recv", [&] { return group_.recv(received, from, tag); }));
+  return message_work(call("recv", [&] { return group_.recv(received, from, tag); }), timeout());
 }
 
 Work GlooBackend::barrier() {

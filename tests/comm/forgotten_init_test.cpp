@@ -11,6 +11,7 @@ namespace {
 
 // Each in a process of its own, for the warning comes once.
 void expect_on_stderr(const char* world_size, void (*body)(), const std::string& pattern) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         world_size != nullptr ? ::setenv("WORLD_SIZE", world_size, 1) : ::unsetenv("WORLD_SIZE");
