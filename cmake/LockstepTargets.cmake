@@ -110,6 +110,19 @@ function(lockstep_test name)
     ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_BINARY_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endfunction()
 
+# lockstep_test_over_backends(NAME FILTER) runs tests whose ranks are those of testing::run_ranks() again, connected by each
+# other backend. LibTorch 2.11 cannot have several Gloo groups in one process.
+function(lockstep_test_over_backends name filter)
+  foreach(backend IN ITEMS shm gloo)
+    if(backend STREQUAL "gloo" AND LibTorch_VERSION VERSION_LESS 2.15)
+      continue()
+    endif()
+    add_test(NAME ${name}_${backend} COMMAND ${name} --gtest_filter=${filter})
+    set_tests_properties(${name}_${backend} PROPERTIES LABELS unit TIMEOUT 600
+      ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_TEST_BACKEND=${backend}")
+  endforeach()
+endfunction()
+
 # LibTorch's headers cost seconds a file; they are parsed once, here.
 function(lockstep_use_precompiled_torch target)
   lockstep_precompile_torch(${target} lockstep_torch_headers

@@ -1,11 +1,14 @@
 #include "lockstep/comm/gloo_backend.h"
 
 #include <algorithm>
+#include <limits>
+#include <mutex>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "lockstep/comm/c10d_work.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 
@@ -14,6 +17,8 @@ namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 using Gloo = c10d::ProcessGroupGloo;
+
+constexpr int kTagOfAbort = std::numeric_limits<int>::max();
 
 c10d::ReduceOp c10d_op(ReduceOp op) {
   switch (op) {
@@ -45,36 +50,9 @@ Tensors pieces_of(const torch::Tensor& whole, int count) {
   return whole.view({count, -1}).unbind(0);
 }
 
-[[noreturn]] void rethrow_as_comm_error(const std::string& what, const std::exception& error) {
-  const std::string reason = error.what();
-  const std::string text = concat(what, ": ", reason.substr(0, reason.find('\n')));
-  if (reason.find("imed out") != std::string::npos) throw TimeoutError(text);
-  throw CommError(text);
-}
-
-class GlooWork : public Work::State {
- public:
-  GlooWork(std::string what, c10::intrusive_ptr<c10d::Work> work, std::function<void()> finish)
-      : what_(std::move(what)), work_(std::move(work)), finish_(std::move(finish)) {}
-
-  bool poll() override { return work_->isCompleted(); }
-
-  void wait() override {
-    try {
-      work_->wait();
-    } catch (const std::exception& error) {
-      rethrow_as_comm_error(what_, error);
-    }
-    if (finish_) std::exchange(finish_, nullptr)();
-  }
-
- private:
-  std::string what_;
-  c10::intrusive_ptr<c10d::Work> work_;
-  std::function<void()> finish_;
-};
-
-class GlooBackend : public Backend {
+class GlooBackend : public Backend,
+                    public AbortableGroup,
+                    public std::enable_shared_from_this<GlooBackend> {
  public:
   GlooBackend(const Store& store, int rank, int size, const GlooOptions& options);
 
@@ -100,20 +78,26 @@ class GlooBackend : public Backend {
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
     return torch::empty({elements}, options);
   }
-  void abort(const std::string& reason) override { aborted_ = reason; }
+  void abort(const std::string& reason) override { give_up(reason); }
   std::chrono::milliseconds timeout() const override { return options_.timeout; }
   void set_timeout(std::chrono::milliseconds timeout) override;
 
  private:
   template <typename Begin>
-  Work begin(const char* what, Begin call, std::function<void()> finish = nullptr);
+  C10dCall call(const char* what, Begin begin, std::function<void()> finish = nullptr);
+  template <typename Begin>
+  Work begin(const char* what, Begin begin, std::function<void()> finish = nullptr) {
+    return collective_work(call(what, std::move(begin), std::move(finish)));
+  }
   std::function<void()> after_reduction(
       const torch::Tensor& result, const torch::Tensor& sent, ReduceOp op) const;
 
+  void close_connections() override;
+
   Store store_;
   GlooOptions options_;
+  std::mutex calls_;  ///< c10d takes one at a time; an abort may come from any thread
   Gloo group_;
-  std::string aborted_;
   int subgroups_ = 0;
 };
 
@@ -134,12 +118,29 @@ GlooBackend::GlooBackend(const Store& store, int rank, int size, const GlooOptio
     : store_(store), options_(options), group_(store, rank, size, settings_of(options)) {}
 
 template <typename Begin>
-Work GlooBackend::begin(const char* what, Begin call, std::function<void()> finish) {
-  if (!aborted_.empty()) throw CommError(aborted_);
+C10dCall GlooBackend::call(const char* what, Begin begin, std::function<void()> finish) {
+  const std::lock_guard lock(calls_);
+  const std::string reason = abort_reason();
+  if (!reason.empty()) throw CommError(concat(what, ": ", reason));
   try {
-    return Work(std::make_shared<GlooWork>(what, call(), std::move(finish)));
+    return {what, begin(), weak_from_this(), std::move(finish)};
   } catch (const std::exception& error) {
     rethrow_as_comm_error(what, error);
+  }
+}
+
+// A receive that runs out of time makes Gloo fail all that is under way and close its connections,
+// so that the other ranks fail too. c10d's own way to close them leaves what is under way here
+// waiting until its deadline, and the group's destructor with it.
+void GlooBackend::close_connections() {
+  const std::lock_guard lock(calls_);
+  for (int peer = 0; peer < size(); ++peer) {
+    Tensors nothing = {torch::zeros({1}, torch::kByte)};
+    try {
+      if (peer == rank()) continue;
+      group_.recv(nothing, peer, kTagOfAbort)->wait(std::chrono::milliseconds(1));
+    } catch (const std::exception&) {  // as intended, or the connection was closed before
+    }
   }
 }
 
@@ -229,14 +230,12 @@ Work GlooBackend::all_to_all(const torch::Tensor& output, const torch::Tensor& i
 
 Work GlooBackend::send(const torch::Tensor& tensor, int to, int tag) {
   Tensors sent = {tensor};
-  return begin(
-      "send", [&] { return group_.send(sent, to, tag); }, [tensor] {});
+  return message_work(call("send", [&] { return group_.send(sent, to, tag); }), timeout());
 }
 
 Work GlooBackend::recv(const torch::Tensor& tensor, int from, int tag) {
   Tensors received = {tensor};
-  return begin(
-      "recv", [&] { return group_.recv(received, from, tag); }, [tensor] {});
+  return message_work(call("recv", [&] { return group_.recv(received, from, tag); }), timeout());
 }
 
 Work GlooBackend::barrier() {

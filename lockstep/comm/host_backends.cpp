@@ -1,8 +1,8 @@
 #include "lockstep/comm/host_backends.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
-#include <sstream>
 #include <unistd.h>
 
 #include "lockstep/comm/host/address_space.h"
@@ -12,6 +12,21 @@ namespace lockstep {
 namespace {
 
 using host::Exposure;
+using host::SharedRegion;
+
+int place_among(const std::vector<int>& members, int rank) {
+  const auto own = std::find(members.begin(), members.end(), rank);
+  check(own != members.end(), "subgroup: rank ", rank, " is not among its members");
+  return static_cast<int>(own - members.begin());
+}
+
+std::vector<int> processes_of(
+    const std::vector<int>& members, const std::vector<std::string>& tickets) {
+  std::vector<int> processes;
+  for (const int member : members)
+    processes.push_back(std::atoi(tickets[static_cast<std::size_t>(member)].c_str()));
+  return processes;
+}
 
 class OneProcess : public host::AddressSpace {
  public:
@@ -27,37 +42,46 @@ class OneProcess : public host::AddressSpace {
   }
 };
 
-}  // namespace
-
-std::shared_ptr<host::SharedRegion> ThreadBackend::make_region(int size) {
-  return std::make_shared<host::SharedRegion>(
-      host::Mapping::anonymous(host::SharedRegion::bytes_for(size)), size);
+template <typename Step>
+std::string failure_of(Step step) {
+  try {
+    step();
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
 }
 
-ThreadBackend::ThreadBackend(std::shared_ptr<host::SharedRegion> region, int rank)
+void check_all_shared(const std::vector<int>& members, const std::vector<std::string>& failures) {
+  for (const int member : members) {
+    const std::string& failure = failures[static_cast<std::size_t>(member)];
+    if (!failure.empty()) throw MemoryNotShared(concat("shm: rank ", member, ": ", failure));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<SharedRegion> ThreadBackend::make_region(int size) {
+  return std::make_shared<SharedRegion>(
+      host::Mapping::anonymous(SharedRegion::bytes_for(size)), size);
+}
+
+ThreadBackend::ThreadBackend(std::shared_ptr<SharedRegion> region, int rank)
     : HostBackend(std::move(region), std::make_unique<OneProcess>(), rank) {}
 
-// The first member makes the region and passes its address until the others have shared it.
+// The first member makes the region and lends it until the others have it.
 std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members) {
-  const auto own = std::find(members.begin(), members.end(), rank());
-  check(own != members.end(), "subgroup: rank ", rank(), " is not among its members");
-  std::shared_ptr<host::SharedRegion> region;
-  if (members.front() == rank()) region = make_region(static_cast<int>(members.size()));
-  const torch::Tensor address =
-      torch::tensor({reinterpret_cast<std::int64_t>(&region)}, torch::kLong);
-  const torch::Tensor addresses = torch::empty({size()}, torch::kLong);
-  all_gather(addresses, address).wait();
-  auto* lent = reinterpret_cast<std::shared_ptr<host::SharedRegion>*>(
-      addresses[members.front()].item<std::int64_t>());
-  if (lent != &region) region = *lent;
+  const int own = place_among(members, rank());
+  const SharedRegion::SubgroupKey key{++subgroups_, members.front()};
+  std::shared_ptr<SharedRegion> made;
+  if (own == 0) region().lend(key, made = make_region(static_cast<int>(members.size())));
   barrier().wait();
-  auto group = std::make_shared<ThreadBackend>(region, static_cast<int>(own - members.begin()));
+  auto group = std::make_shared<ThreadBackend>(region().borrow(key), own);
+  barrier().wait();
+  group->join(*this);
   group->set_timeout(timeout());
   return group;
 }
-
-using host::Mapping;
-using host::SharedRegion;
 
 ShmBackend::ShmBackend(std::shared_ptr<SharedRegion> region, int rank, int size)
     : HostBackend(std::move(region), std::make_unique<host::SymmetricMemory>(rank, size), rank) {}
@@ -66,38 +90,45 @@ std::shared_ptr<ShmBackend> ShmBackend::create(
     int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange) {
   std::vector<int> everyone(static_cast<std::size_t>(size));
   std::iota(everyone.begin(), everyone.end(), 0);
-  return join(everyone, rank, timeout, exchange);
+  return meet(everyone, rank, timeout, exchange, nullptr);
+}
+
+std::shared_ptr<ShmBackend> ShmBackend::open(
+    const std::vector<int>& members, int rank, const std::vector<std::string>& tickets) {
+  const int size = static_cast<int>(members.size());
+  const std::size_t bytes = SharedRegion::bytes_for(size);
+  const auto file =
+      host::open_memory_file(tickets[static_cast<std::size_t>(members.front())], bytes);
+  auto region = std::make_shared<SharedRegion>(host::Mapping::shared(file, bytes), size);
+  std::shared_ptr<ShmBackend> backend(
+      new ShmBackend(std::move(region), place_among(members, rank), size));
+  backend->engine().watch(processes_of(members, tickets));
+  return backend;
 }
 
 // The first member makes the region; the others open it through that process, which keeps it open
-// until all have met.
-std::shared_ptr<ShmBackend> ShmBackend::join(const std::vector<int>& members, int rank,
-    std::chrono::milliseconds timeout, const host::ExchangeText& exchange) {
-  const int size = static_cast<int>(members.size());
-  const std::size_t bytes = SharedRegion::bytes_for(size);
-  FileDescriptor file;
-  if (members.front() == rank) file = host::make_memory_file(bytes);
-  const auto names = exchange(concat(::getpid(), " ", file.get()));
-  if (!file) {
-    std::istringstream name(names[static_cast<std::size_t>(members.front())]);
-    int process = 0, descriptor = -1;
-    name >> process >> descriptor;
-    file = host::open_memory_file(process, descriptor);
-  }
-  const auto own = std::find(members.begin(), members.end(), rank) - members.begin();
-  auto region = std::make_shared<SharedRegion>(Mapping::shared(file, bytes), size);
-  std::shared_ptr<ShmBackend> backend(
-      new ShmBackend(std::move(region), static_cast<int>(own), size));
+// until all have. Whether it works can only be tried, so each says how its try went.
+std::shared_ptr<ShmBackend> ShmBackend::meet(const std::vector<int>& members, int rank,
+    std::chrono::milliseconds timeout, const host::ExchangeText& exchange,
+    const HostBackend* parent) {
+  host::MemoryFile file{.descriptor = {}, .ticket = concat(::getpid())};
+  std::string failure = failure_of([&] {
+    if (members.front() == rank)
+      file = host::make_memory_file(SharedRegion::bytes_for(static_cast<int>(members.size())));
+  });
+  const auto tickets = exchange(file.ticket);
+  std::shared_ptr<ShmBackend> backend;
+  if (failure.empty()) failure = failure_of([&] { backend = open(members, rank, tickets); });
+  check_all_shared(members, exchange(failure.substr(0, 200)));
+  if (parent != nullptr) backend->join(*parent);
   backend->set_timeout(timeout);
-  backend->engine().attach(::getpid());
+  backend->barrier().wait();
   return backend;
 }
 
 std::shared_ptr<Backend> ShmBackend::subgroup(const std::vector<int>& members) {
-  check(std::find(members.begin(), members.end(), rank()) != members.end(), "subgroup: rank ",
-      rank(), " is not among its members");
-  return join(
-      members, rank(), timeout(), [this](const std::string& text) { return exchange(text); });
+  const auto through_group = [this](const std::string& text) { return exchange(text); };
+  return meet(members, rank(), timeout(), through_group, this);
 }
 
 }  // namespace lockstep

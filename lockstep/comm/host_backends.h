@@ -2,11 +2,19 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/host/host_backend.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
+
+/// Ranks cannot share memory, or not watch each other's processes; thrown in all of them alike.
+class MemoryNotShared : public CommError {
+ public:
+  using CommError::CommError;
+};
 
 /// Carries the collectives of ranks that are threads of one process, without copying.
 class ThreadBackend : public host::HostBackend {
@@ -18,6 +26,9 @@ class ThreadBackend : public host::HostBackend {
 
   std::string name() const override { return "threads"; }
   std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override;
+
+ private:
+  int subgroups_ = 0;
 };
 
 /// Carries the collectives of ranks that are processes of one host.
@@ -27,7 +38,8 @@ class ThreadBackend : public host::HostBackend {
 /// a staging buffer.
 class ShmBackend : public host::HostBackend {
  public:
-  /// Meets the other ranks by `exchange` and watches their processes from then on.
+  /// Meets the other ranks by `exchange` and watches their processes from then on. Throws
+  /// MemoryNotShared in all of them if one cannot.
   static std::shared_ptr<ShmBackend> create(
       int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange);
 
@@ -37,8 +49,12 @@ class ShmBackend : public host::HostBackend {
  private:
   ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank, int size);
 
-  static std::shared_ptr<ShmBackend> join(const std::vector<int>& members, int rank,
-      std::chrono::milliseconds timeout, const host::ExchangeText& exchange);
+  /// Shares the memory that the first member made and watches the members' processes.
+  static std::shared_ptr<ShmBackend> open(
+      const std::vector<int>& members, int rank, const std::vector<std::string>& tickets);
+  static std::shared_ptr<ShmBackend> meet(const std::vector<int>& members, int rank,
+      std::chrono::milliseconds timeout, const host::ExchangeText& exchange,
+      const HostBackend* parent);
 };
 
 }  // namespace lockstep

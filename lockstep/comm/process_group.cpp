@@ -122,7 +122,7 @@ void check_one(const char* collective, const Backend& backend, const torch::Tens
 
 }  // namespace
 
-ProcessGroup::ProcessGroup() : backend_(std::make_shared<SingleBackend>()) {}
+ProcessGroup::ProcessGroup() : backend_(std::make_shared<SingleBackend>(false)) {}
 ProcessGroup::ProcessGroup(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
 int ProcessGroup::rank() const { return backend_->rank(); }

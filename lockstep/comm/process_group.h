@@ -24,7 +24,8 @@ class Backend;
 ///     world.all_reduce(loss, lockstep::ReduceOp::kMean).wait();
 class ProcessGroup {
  public:
-  /// Makes a group of one.
+  /// Makes a group of one. Under a launcher, init_process_group() gives the group of all ranks;
+  /// who uses this one without it is warned on stderr, once.
   ProcessGroup();
   explicit ProcessGroup(std::shared_ptr<Backend> backend);
 
@@ -75,7 +76,8 @@ class ProcessGroup {
   /// copying. A collective.
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) const;
 
-  /// Makes every collective of every rank fail with this reason, so that none waits for this rank.
+  /// Makes every collective of every rank fail, so that none waits for this rank. On one host all
+  /// learn the reason; over Gloo, the others see that the connection is closed.
   void abort(const std::string& reason) const;
 
   std::chrono::milliseconds timeout() const;

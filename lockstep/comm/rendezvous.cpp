@@ -8,9 +8,11 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/comm/backend.h"
+#include "lockstep/comm/forgotten_init.h"
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/init_method.h"
+#include "lockstep/comm/single_backend.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
@@ -127,18 +129,37 @@ std::string gloo_hostname(const World& world, bool one_host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.") ? host : "";
 }
 
-std::shared_ptr<Backend> make_backend(const std::string& name, const Store& store,
-    const World& world, bool one_host, const InitOptions& options) {
-  if (name == "gloo") {
-    const GlooOptions gloo{.hostname = gloo_hostname(world, one_host), .timeout = options.timeout};
-    return make_gloo_backend(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", store), world.rank, world.size, gloo);
-  }
+std::shared_ptr<Backend> gloo_of(
+    const Store& store, const World& world, bool one_host, std::chrono::milliseconds timeout) {
+  return make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo", store), world.rank,
+      world.size, {.hostname = gloo_hostname(world, one_host), .timeout = timeout});
+}
+
+std::shared_ptr<Backend> shm_of(
+    const Store& store, const World& world, std::chrono::milliseconds timeout) {
   return ShmBackend::create(
-      world.rank, world.size, options.timeout, [&, round = 0](const std::string& text) mutable {
+      world.rank, world.size, timeout, [&, round = 0](const std::string& text) mutable {
         return exchange_texts(
-            store, concat("shm-", ++round), world.rank, world.size, text, options.timeout);
+            store, concat("shm-", ++round), world.rank, world.size, text, timeout);
       });
+}
+
+// Ranks that look as if they were on one host may still be kept from sharing memory: by a filter of
+// system calls, by namespaces, or because one virtual machine is a copy of the other.
+std::shared_ptr<Backend> make_backend(
+    const Store& store, const World& world, const InitOptions& options) {
+  const std::string& wanted = options.backend;
+  const bool one_host = is_one_host(store, world, options.timeout);
+  check(one_host || wanted != "shm",
+      "init_process_group: the ranks are not all on one host (or not of one user), so they cannot "
+      "share memory; use the backend gloo or auto");
+  if (wanted == "gloo" || !one_host) return gloo_of(store, world, one_host, options.timeout);
+  try {
+    return shm_of(store, world, options.timeout);
+  } catch (const MemoryNotShared& error) {
+    check(wanted != "shm", "init_process_group: ", error.what(), "; use the backend gloo or auto");
+    return gloo_of(store, world, false, options.timeout);
+  }
 }
 
 }  // namespace
@@ -148,15 +169,11 @@ ProcessGroup init_process_group(const InitOptions& options) {
   check(wanted == "auto" || wanted == "shm" || wanted == "gloo",
       "init_process_group: the backend must be auto, shm or gloo: ", wanted);
   const World world = world_of(options);
-  if (world.size == 1) return ProcessGroup();
+  note_init();
+  if (world.size == 1) return ProcessGroup(std::make_shared<SingleBackend>());
   const Store store = store_of(world, options.timeout);
-  const bool one_host = is_one_host(store, world, options.timeout);
   check_same_backend(store, world, options);
-  check(one_host || wanted != "shm",
-      "init_process_group: the ranks are not all on one host (or not of one user), so they cannot "
-      "share memory; use the backend gloo or auto");
-  const std::string name = wanted == "auto" ? (one_host ? "shm" : "gloo") : wanted;
-  auto backend = make_backend(name, store, world, one_host, options);
+  auto backend = make_backend(store, world, options);
   // Rank 0 serves the store and must not exit before the others have read what they need.
   backend->barrier().wait();
   return ProcessGroup(std::move(backend));

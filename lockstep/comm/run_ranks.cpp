@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -44,8 +45,8 @@ void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
   FirstException first;
   const auto run = [&](int rank) {
     try {
-      body(
-          size == 1 ? ProcessGroup() : ProcessGroup(std::make_shared<ThreadBackend>(region, rank)));
+      body(size == 1 ? ProcessGroup(std::make_shared<SingleBackend>())
+                     : ProcessGroup(std::make_shared<ThreadBackend>(region, rank)));
     } catch (...) {
       first.keep(std::current_exception());
       region->abort(concat("rank ", rank, " failed: ", reason_of(std::current_exception())));

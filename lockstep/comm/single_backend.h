@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/comm/backend.h"
+#include "lockstep/comm/forgotten_init.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -11,9 +12,15 @@ namespace lockstep {
 /// A group of one: reductions change nothing, the rest copies input to output.
 class SingleBackend : public Backend {
  public:
+  /// `asked_for`: somebody said that the group has one rank; else, it may be an oversight.
+  explicit SingleBackend(bool asked_for = true) : asked_for_(asked_for) {}
+
   std::string name() const override { return "single"; }
   int rank() const override { return 0; }
-  int size() const override { return 1; }
+  int size() const override {
+    if (!asked_for_) warn_if_init_is_forgotten();
+    return 1;
+  }
   bool carries(torch::Device) const override { return true; }
 
   Work all_reduce(const torch::Tensor&, ReduceOp) override { return {}; }
@@ -58,6 +65,7 @@ class SingleBackend : public Backend {
     return {};
   }
 
+  bool asked_for_;
   std::chrono::milliseconds timeout_ = std::chrono::minutes(5);
 };
 

@@ -75,7 +75,8 @@ int port_of_socket(const FileDescriptor& socket) {
                        : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-/// Locks a folder from take() until it is destroyed.
+/// Locks a folder from take() until it is destroyed. Any program may hold such a lock for long, so
+/// it is tried for two seconds only.
 class FolderLock {
  public:
   explicit FolderLock(std::string folder) : folder_(std::move(folder)) {}
@@ -83,7 +84,9 @@ class FolderLock {
  protected:
   void take() {
     descriptor_ = FileDescriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (descriptor_) ::flock(descriptor_.get(), LOCK_EX);
+    if (!descriptor_) return;
+    for (int turn = 0; turn < 2000 && ::flock(descriptor_.get(), LOCK_EX | LOCK_NB) != 0; ++turn)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "group_factory.h"
 #include "tests/support/message_of.h"
+#include "tests/support/shared_flag.h"
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
@@ -105,6 +106,47 @@ TEST_P(HostFailure, AbortReachesAllWithItsReason) {
     EXPECT_THROW(group.all_reduce(torch::ones({1})).wait(), CommError)
         << "a failed group stays failed";
   });
+}
+
+// The one that gives up has a collective under way itself, and lives on until all have noticed.
+TEST(GlooFailure, AbortReachesAllAtOnceAndEndsWhatIsUnderWay) {
+  testing::SharedFlag told[2];
+  testing::run_group("gloo", 3, [&](ProcessGroup group) {
+    group.barrier().wait();
+    if (group.rank() == 1) {
+      Work own = group.all_reduce(torch::ones({4}));
+      group.abort("the model of rank 1 is another one");
+      EXPECT_THAT(message_of<CommError>([&] { own.wait(); }), HasSubstr("is another one"));
+      EXPECT_THAT(
+          message_of<CommError>([&] { group.barrier().wait(); }), HasSubstr("is another one"));
+      for (auto& flag : told) flag.wait();
+      return;
+    }
+    const Stopwatch stopwatch;
+    const std::string text = message_of<CommError>([&] {
+      if (group.rank() == 0) group.barrier().wait();
+      if (group.rank() == 2) group.recv(torch::ones({4}), 1).wait();
+    });
+    EXPECT_THAT(text, HasSubstr("another rank has ended or given up"));
+    EXPECT_LT(stopwatch.seconds(), 30) << "the group's limit is a minute";
+    told[group.rank() / 2].raise();
+  });
+}
+
+// An abort while a group is divided: the ranks must not touch what its maker has given up.
+TEST(ThreadFailure, AnAbortDuringASplitReachesAll) {
+  for (int time = 0; time < 300; ++time) {
+    EXPECT_THROW(run_ranks(3,
+                     [&](ProcessGroup group) {
+                       if (group.rank() == 1) {
+                         for (volatile int turn = 0; turn < 50 * time;) turn = turn + 1;
+                         throw std::runtime_error("no such file");
+                       }
+                       const ProcessGroup part = group.split(0, group.rank());
+                       part.barrier().wait();
+                     }),
+        std::runtime_error);
+  }
 }
 
 TEST(ThreadFailure, TheFirstExceptionOfARankReachesTheCaller) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/store.h"
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::testing {
@@ -82,12 +84,63 @@ void run_processes(
   if (!first.empty()) throw std::runtime_error(first);
 }
 
+// As a thread of run_ranks(): what the body throws reaches the other ranks.
+void run_thread(const std::function<ProcessGroup()>& make,
+    const std::function<void(ProcessGroup)>& body, std::exception_ptr& failure) {
+  try {
+    const ProcessGroup group = make();
+    try {
+      body(group);
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      group.abort(concat("rank ", group.rank(), " failed: ", error.what()));
+    }
+  } catch (...) {
+    if (!failure) failure = std::current_exception();
+  }
+}
+
+// The failure that the others only heard of is not the one to report.
+void rethrow_first(const std::vector<std::exception_ptr>& failures) {
+  std::exception_ptr heard;
+  for (const auto& failure : failures) {
+    try {
+      if (failure) std::rethrow_exception(failure);
+    } catch (const CommError&) {
+      heard = heard ? heard : failure;
+    }
+  }
+  if (heard) std::rethrow_exception(heard);
+}
+
+void run_threads(
+    const std::string& backend, int size, const std::function<void(ProcessGroup)>& body) {
+  const Store store = memory_store();
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        run_thread([&] { return make_group(backend, rank, size, store); }, body,
+            failures[static_cast<std::size_t>(rank)]);
+      });
+    }
+  }
+  rethrow_first(failures);
+}
+
 }  // namespace
+
+void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
+  const std::string backend = environment("LOCKSTEP_TEST_BACKEND").value_or("threads");
+  if (backend == "threads" || size <= 1) return lockstep::run_ranks(size, body);
+  run_threads(backend, size, body);
+}
 
 void run_group(
     const std::string& backend, int size, const std::function<void(ProcessGroup)>& body) {
   if (size == 1) return body(ProcessGroup());
-  if (backend == "threads") return run_ranks(size, body);
+  if (backend == "threads") return lockstep::run_ranks(size, body);
   run_processes(backend, size, body);
 }
 

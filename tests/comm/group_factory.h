@@ -15,4 +15,8 @@ namespace lockstep::testing {
 /// std::runtime_error with its message.
 void run_group(const std::string& backend, int size, const std::function<void(ProcessGroup)>& body);
 
+/// As lockstep::run_ranks(), but the backend that LOCKSTEP_TEST_BACKEND names connects the threads:
+/// `threads` (without it), `shm` or `gloo`. So ctest runs one suite over every backend.
+void run_ranks(int size, const std::function<void(ProcessGroup)>& body);
+
 }  // namespace lockstep::testing

@@ -2,8 +2,18 @@
 
 #include "lockstep/comm/rendezvous.h"
 
+#include <cstddef>
+#include <fcntl.h>
+#include <functional>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -14,6 +24,7 @@
 #include "lockstep/comm/init_method.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
 
 namespace lockstep {
 namespace {
@@ -120,6 +131,17 @@ TEST(InitProcessGroup, TheFileGoesHoweverTheRanksLeave) {
   }
 }
 
+// Any program may lock the folder, which may be /tmp, for as long as it likes.
+TEST(InitProcessGroup, AFolderThatAnotherProgramHasLockedHoldsNobodyUp) {
+  const testing::TemporaryFolder folder;
+  const FileDescriptor lock(::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  auto left =
+      std::async(std::launch::async, [&] { file_store(folder.path() / "meeting", 1).reset(); });
+  EXPECT_EQ(left.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  ::flock(lock.get(), LOCK_UN);
+}
+
 TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
   const testing::TemporaryFolder folder;
   InitOptions options = options_for("file://" + (folder.path() / "meeting").string(), 0);
@@ -163,6 +185,63 @@ TEST(InitProcessGroup, RankAndWorldSizeMustBeKnown) {
   EXPECT_THAT(refusal_of({.rank = 0, .world_size = 2}), HasSubstr("MASTER_ADDR is not set"));
   EXPECT_THAT(
       refusal_of(options_for("tcp://nowhere", 0)), HasSubstr("needs an address and a port"));
+}
+
+// Denies pidfd_open to this thread and those that it starts, as an old kernel or a container does.
+void deny_watching_processes() {
+  const sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(filter), const_cast<sock_filter*>(filter)};
+  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+// Two ranks on one host, the second of which may not watch the first.
+void with_a_rank_that_is_kept_from_watching(const std::function<void(const InitOptions&)>& body) {
+  const testing::TemporaryFolder folder;
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      if (rank == 1) deny_watching_processes();
+      body(options_for("file://" + (folder.path() / "meeting").string(), rank));
+    });
+  }
+}
+
+TEST(InitProcessGroup, AutoTakesGlooWhereOneRankCannotShareMemory) {
+  with_a_rank_that_is_kept_from_watching([](InitOptions options) {
+    options.backend = "auto";
+    const ProcessGroup world = init_process_group(options);
+    EXPECT_EQ(world.backend_name(), "gloo");
+    const torch::Tensor sum = torch::ones({2});
+    world.all_reduce(sum).wait();
+    EXPECT_TRUE(sum.equal(torch::full({2}, 2.0F)));
+  });
+}
+
+TEST(InitProcessGroup, ShmSaysWhichRankCannotShareMemoryAndWhy) {
+  with_a_rank_that_is_kept_from_watching([](InitOptions options) {
+    options.backend = "shm";
+    const std::string text = refusal_of(options);
+    EXPECT_THAT(text, HasSubstr("shm: rank 1: watch the process"));
+    EXPECT_THAT(text, HasSubstr("(pidfd_open): Function not implemented; use the backend gloo"));
+  });
+}
+
+TEST(InitProcessGroup, AutoTakesSharedMemoryOnOneHost) {
+  const testing::TemporaryFolder folder;
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      InitOptions options = options_for("file://" + (folder.path() / "meeting").string(), rank);
+      options.backend = "auto";
+      EXPECT_EQ(init_process_group(options).backend_name(), "shm");
+    });
+  }
 }
 
 TEST(InitProcessGroup, AWorldOfOneMeetsNobody) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include "three_layers.h"
 #include <torch/nn/modules/batchnorm.h>
@@ -27,7 +28,7 @@ using testing::expect_same_on_all_ranks;
 using testing::scalar_layer;
 
 TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(2, 3), Linear(3, 1));
     DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
     for (int round = 0; round < 3; ++round) {
@@ -52,7 +53,7 @@ TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
 // PyTorch's grads_same_across_ranks_with_no_sync: rank 0 uses layer 0, then 1; the others 2,
 // then 3.
 TEST(Accumulation, D5LayersThatDifferPerRankAndPassEndAlike) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer(), scalar_layer());
     DistributedDataParallel model(
         net, group, Options().find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(1));
@@ -76,7 +77,7 @@ TEST(Accumulation, D5LayersThatDifferPerRankAndPassEndAlike) {
 }
 
 TEST(ReduceAccumulated, MixesWithSynchronisedPasses) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net = scalar_layer();
     DistributedDataParallel model(net, group);
     for (int round = 0; round < 3; ++round) {
@@ -93,7 +94,7 @@ TEST(ReduceAccumulated, MixesWithSynchronisedPasses) {
 }
 
 TEST(ReduceAccumulated, AParameterWithoutGradientIsAnErrorThatNamesIt) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(scalar_layer(), scalar_layer());
     DistributedDataParallel model(net, group);
     {
@@ -106,7 +107,7 @@ TEST(ReduceAccumulated, AParameterWithoutGradientIsAnErrorThatNamesIt) {
 }
 
 TEST(ReduceAccumulated, WhatNoRankUsedStaysUndefined) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer());
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     {
@@ -132,7 +133,7 @@ TEST(ReduceAccumulated, AGroupOfOneLeavesGradientsAlone) {
 }
 
 TEST(GradientSync, ServesTensorsOfSeveralModules) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear first = scalar_layer(), second = scalar_layer();
     {
       const torch::NoGradGuard no_grad;
@@ -231,7 +232,7 @@ TEST(GradientSync, FrozenParametersThatDifferAreNamed) {
 }
 
 TEST(GradientSync, NamesOfSeveralModulesCarryTheirPrefixes) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear layer(1 + group.rank(), 1);
     ReplicatedState state;
     state.add(*layer, "stage1.");

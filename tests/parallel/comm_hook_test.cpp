@@ -10,6 +10,7 @@
 #include <string>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -56,14 +57,14 @@ torch::Tensor gradient_with(const CommHook& hook, const ProcessGroup& group) {
 }
 
 TEST(CommHook, J6AllReduceEqualsNoHook) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     EXPECT_TRUE(torch::allclose(
         gradient_with(all_reduce_hook, group), gradient_with(nullptr, group), 1e-5, 0));
   });
 }
 
 TEST(CommHook, J6AHookMayAverageByHandInASecondStep) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     const auto by_hand = [](const GradientBucket& bucket) -> CommStep {
       const torch::Tensor all = torch::empty({bucket.group.size(), bucket.memory.numel()});
       return {bucket.group.all_gather(all, bucket.memory), [memory = bucket.memory, all] {
@@ -77,7 +78,7 @@ TEST(CommHook, J6AHookMayAverageByHandInASecondStep) {
 }
 
 TEST(CommHook, J6HalfTypesAreCloseToNoHook) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     const torch::Tensor exact = gradient_with(nullptr, group);
     const torch::Tensor fp16 = gradient_with(fp16_compress_hook, group);
     const torch::Tensor bf16 = gradient_with(bf16_compress_hook, group);
@@ -89,7 +90,7 @@ TEST(CommHook, J6HalfTypesAreCloseToNoHook) {
 }
 
 TEST(CommHook, Fp16DoesNotOverflowInTheSumOfTheRanks) {
-  run_ranks(4, [](ProcessGroup group) {
+  testing::run_ranks(4, [](ProcessGroup group) {
     Linear net(LinearOptions(1, 1).bias(false));
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
     model(constant({1, 1}, 60000)).sum().backward();
@@ -98,7 +99,7 @@ TEST(CommHook, Fp16DoesNotOverflowInTheSumOfTheRanks) {
 }
 
 TEST(CommHook, Fp16DividesBeforeItNarrows) {
-  run_ranks(4, [](ProcessGroup group) {
+  testing::run_ranks(4, [](ProcessGroup group) {
     Linear net(LinearOptions(1, 1).bias(false));
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
     model(constant({1, 1}, group.rank() == 0 ? 131072 : 0)).sum().backward();
@@ -124,7 +125,7 @@ TEST(CommHook, Fp16DiffersFromPyTorchInSubnormalNumbersOnly) {
 }
 
 TEST(CommHook, WhatIsNarrowAlreadyIsNotCompressedAgain) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(LinearOptions(1, 1).bias(false));
     net->to(torch::kBFloat16);
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
@@ -141,7 +142,7 @@ torch::nn::Sequential wide_layers(int count) {
 }
 
 TEST(CommHook, J7TheLastBucketIsMarkedAndBucketsComeInOrder) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     auto net = wide_layers(11);
     auto seen = std::make_shared<std::vector<GradientBucket>>();
     DistributedDataParallel model(
@@ -172,7 +173,7 @@ TEST(CommHook, J7TheLastBucketIsMarkedAndBucketsComeInOrder) {
 }
 
 TEST(CommHook, J7ASecondHookIsAnError) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     auto net = wide_layers(1);
     DistributedDataParallel model(net, group, Options().comm_hook(all_reduce_hook));
     EXPECT_THAT(message_of<std::exception>([&] { model.register_comm_hook(fp16_compress_hook); }),
@@ -182,7 +183,7 @@ TEST(CommHook, J7ASecondHookIsAnError) {
 }
 
 TEST(CommHook, AnErrorOfAHookReachesTheCallerOfBackward) {
-  EXPECT_THROW(run_ranks(2,
+  EXPECT_THROW(testing::run_ranks(2,
                    [](ProcessGroup group) {
                      Linear net(1, 1);
                      DistributedDataParallel model(
@@ -196,7 +197,7 @@ TEST(CommHook, AnErrorOfAHookReachesTheCallerOfBackward) {
 
 // The steps of several buckets interleave; on all ranks alike, or the collectives would not meet.
 TEST(CommHook, StepsOfAllBucketsComeInOneOrder) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     auto net = wide_layers(3);
     auto steps = std::make_shared<std::vector<std::string>>();
     const auto hook = [steps](const GradientBucket& bucket) -> CommStep {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -79,7 +80,7 @@ std::vector<torch::Tensor> serial_parameters(at::ScalarType type, std::int64_t s
 
 TEST(DistributedDataParallel, D1GradientsAreTheMeanOverTheRanks) {
   for (const int size : {1, 2, 4}) {
-    run_ranks(size, [](ProcessGroup group) {
+    testing::run_ranks(size, [](ProcessGroup group) {
       Linear net(LinearOptions(1, 1).bias(false));
       DistributedDataParallel model(net, group);
       model(constant({1, 1}, group.rank())).sum().backward();
@@ -94,7 +95,7 @@ TEST(DistributedDataParallel, D2EqualsOneProcessOnTheWholeBatch) {
   for (const int size : {1, 2, 3, 4}) {
     for (const std::int64_t bytes : {1, 1024, 1 << 20}) {
       for (const auto type : {torch::kDouble, torch::kFloat}) {
-        run_ranks(size, [&](ProcessGroup group) {
+        testing::run_ranks(size, [&](ProcessGroup group) {
           auto net = make_net(1, type);
           DistributedDataParallel model(
               net, group, Options().bucket_bytes(bytes).first_bucket_bytes(bytes));
@@ -114,7 +115,7 @@ TEST(DistributedDataParallel, D2EqualsOneProcessOnTheWholeBatch) {
 }
 
 TEST(DistributedDataParallel, D2GradientsAreViewsOfTheirBucketAfterEveryStep) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     auto net = make_net(1);
     DistributedDataParallel model(net, group);
     for (int step = 0; step < 3; ++step) {
@@ -129,7 +130,7 @@ TEST(DistributedDataParallel, D2GradientsAreViewsOfTheirBucketAfterEveryStep) {
 }
 
 TEST(DistributedDataParallel, T7GradientsCanBeZeroedInPlace) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(LinearOptions(1, 1).bias(false));
     DistributedDataParallel model(net, group);
     for (int step = 0; step < 3; ++step) {
@@ -141,7 +142,7 @@ TEST(DistributedDataParallel, T7GradientsCanBeZeroedInPlace) {
 }
 
 TEST(DistributedDataParallel, D3EveryRankTakesRankZerosParametersAndBuffers) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
     {
       const torch::NoGradGuard no_grad;
@@ -164,7 +165,7 @@ TEST(DistributedDataParallel, D3EveryRankTakesRankZerosParametersAndBuffers) {
 }
 
 TEST(DistributedDataParallel, D4OneRankMayEvaluateAlone) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
     DistributedDataParallel model(net, group);
     if (group.rank() == 0) {
@@ -179,7 +180,7 @@ TEST(DistributedDataParallel, D4OneRankMayEvaluateAlone) {
 }
 
 TEST(DistributedDataParallel, D5AccumulationIsLocalUntilTheSynchronisedBackward) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(LinearOptions(1, 1).bias(false));
     DistributedDataParallel model(net, group);
     for (int round = 0; round < 3; ++round) {
@@ -196,7 +197,7 @@ TEST(DistributedDataParallel, D5AccumulationIsLocalUntilTheSynchronisedBackward)
 }
 
 TEST(DistributedDataParallel, D8ATiedParameterIsCountedOnce) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear layer(LinearOptions(3, 3).bias(false));
     torch::nn::Sequential net(layer, layer);
     DistributedDataParallel model(net, group);
@@ -207,7 +208,7 @@ TEST(DistributedDataParallel, D8ATiedParameterIsCountedOnce) {
 }
 
 TEST(DistributedDataParallel, D11DifferentShapesAreRefusedOnEveryRank) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(2 + (group.rank() == 2 ? 1 : 0), 1));
     const std::string text =
         testing::message_of<InvalidArgument>([&] { DistributedDataParallel model(net, group); });
@@ -217,7 +218,7 @@ TEST(DistributedDataParallel, D11DifferentShapesAreRefusedOnEveryRank) {
 }
 
 TEST(DistributedDataParallel, D11AnotherNumberOfParametersIsRefusedOnEveryRank) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(2, 1));
     if (group.rank() == 1) net->push_back(Linear(1, 1));
     EXPECT_THROW(DistributedDataParallel(net, group), InvalidArgument);
@@ -225,7 +226,7 @@ TEST(DistributedDataParallel, D11AnotherNumberOfParametersIsRefusedOnEveryRank) 
 }
 
 TEST(DistributedDataParallel, D14AnExceptionInForwardArrivesAsItIs) {
-  EXPECT_THROW(run_ranks(2,
+  EXPECT_THROW(testing::run_ranks(2,
                    [](ProcessGroup group) {
                      Linear net(2, 1);
                      DistributedDataParallel model(net, group);
@@ -247,7 +248,7 @@ struct OutOfOrderImpl : torch::nn::Module {
 TORCH_MODULE(OutOfOrder);
 
 TEST(DistributedDataParallel, BucketsAreCutAnewInTheOrderInWhichGradientsCame) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     OutOfOrder net;
     DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
     const auto first_of_each = [&] {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -59,7 +60,7 @@ torch::Tensor dense_gradient(const ProcessGroup& group, int step) {
 
 TEST(SparseGradients, D13AreTheAverageWhateverRowsEachRankHas) {
   for (const int size : {2, 3, 4}) {
-    run_ranks(size, [](ProcessGroup group) {
+    testing::run_ranks(size, [](ProcessGroup group) {
       Words net;
       DistributedDataParallel model(net, group);
       for (int step = 0; step < 4; ++step) {
@@ -77,7 +78,7 @@ TEST(SparseGradients, D13AreTheAverageWhateverRowsEachRankHas) {
 }
 
 TEST(SparseGradients, D13ARankThatUsesNoneContributesNothing) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Words net;
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     const torch::Tensor out = model(words_of(0));
@@ -96,7 +97,7 @@ TEST(SparseGradients, D13ARankThatUsesNoneContributesNothing) {
 }
 
 TEST(SparseGradients, AccumulateLocallyAndAreAveragedLater) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Words net;
     DistributedDataParallel model(net, group);
     {
@@ -114,7 +115,7 @@ TEST(SparseGradients, AccumulateLocallyAndAreAveragedLater) {
 }
 
 TEST(SparseGradients, B6ASparseGradientIsABucketOfItsOwn) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Words net;
     DistributedDataParallel model(net, group);
     const auto& buckets = model.reducer().buckets();
@@ -126,7 +127,7 @@ TEST(SparseGradients, B6ASparseGradientIsABucketOfItsOwn) {
 }
 
 TEST(SparseGradients, ADenseOneWhereASparseOneWasExpectedIsAnError) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Words net;
     DistributedDataParallel model(net, group);
     const std::string text = message_of<std::exception>(
@@ -137,7 +138,7 @@ TEST(SparseGradients, ADenseOneWhereASparseOneWasExpectedIsAnError) {
 }
 
 TEST(SparseGradients, HooksAverageTheDenseBucketsOnly) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Words net;
     DistributedDataParallel model(net, group, Options().comm_hook([](const GradientBucket& bucket) {
       EXPECT_TRUE(bucket.is_last);
@@ -153,7 +154,7 @@ TEST(SparseGradients, HooksAverageTheDenseBucketsOnly) {
 }
 
 TEST(MixedTypes, ParametersOfSeveralTypesAreAveragedEachInItsOwn) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(2, 2), Linear(2, 2), Linear(2, 2), Linear(2, 1));
     net[0]->to(torch::kDouble);
     net[1]->to(torch::kBFloat16);
@@ -198,7 +199,7 @@ TEST(MixedTypes, D14UnderAutocastEqualsOneProcessUnderAutocast) {
   auto whole = make_net();
   auto forward = [&](const torch::Tensor& input) { return whole->forward(input); };
   step(forward, inputs);
-  run_ranks(2, [&](ProcessGroup group) {
+  testing::run_ranks(2, [&](ProcessGroup group) {
     auto net = make_net();
     DistributedDataParallel model(net, group);
     step(model, inputs.chunk(group.size(), 0)[static_cast<std::size_t>(group.rank())]);

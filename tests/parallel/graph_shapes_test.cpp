@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include "three_layers.h"
 #include <torch/csrc/autograd/autograd.h>
@@ -32,7 +33,7 @@ using testing::ThreeLayersImpl;
 using torch::nn::Linear;
 
 TEST(GraphShapes, SeveralForwardsBeforeOneBackward) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     for (const bool is_static : {false, true}) {
       Linear net = scalar_layer();
       DistributedDataParallel model(net, group, one_each().static_graph(is_static));
@@ -48,7 +49,7 @@ TEST(GraphShapes, SeveralForwardsBeforeOneBackward) {
 }
 
 TEST(GraphShapes, SeveralForwardsThenSeveralBackwards) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net = scalar_layer();
     DistributedDataParallel model(net, group);
     for (int step = 0; step < 3; ++step) {
@@ -73,7 +74,7 @@ struct TwoHeadsImpl : ThreeLayersImpl {
 TORCH_MODULE(TwoHeads);
 
 TEST(GraphShapes, D8AnOutputThatIsNotInTheLossLeavesItsGradientUndefined) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     TwoHeads net;
     DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     for (int step = 0; step < 2; ++step) {
@@ -88,7 +89,7 @@ TEST(GraphShapes, D8AnOutputThatIsNotInTheLossLeavesItsGradientUndefined) {
 }
 
 TEST(GraphShapes, D8TheOutputsOfARankMayDifferFromAnothers) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     TwoHeads net;
     DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     const auto [second, heads] = model(constant({1, 1}, 4));
@@ -112,7 +113,7 @@ struct NoGradient : torch::autograd::Function<NoGradient> {
 };
 
 TEST(GraphShapes, D8AGradientThatIsUndefinedOnAllRanksStaysSo) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Choosing net;
     DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     for (int step = 0; step < 2; ++step) {
@@ -125,7 +126,7 @@ TEST(GraphShapes, D8AGradientThatIsUndefinedOnAllRanksStaysSo) {
 }
 
 TEST(GraphShapes, D8ATiedParameterThatIsNotUsedStaysUndefined) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Choosing net;
     net->register_module("again", net->second);
     DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
@@ -136,7 +137,7 @@ TEST(GraphShapes, D8ATiedParameterThatIsNotUsedStaysUndefined) {
 }
 
 TEST(GraphShapes, D14DoubleBackwardIsRefusedByName) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net = scalar_layer();
     DistributedDataParallel model(net, group);
     const std::string text = message_of<std::exception>([&] {
@@ -149,7 +150,7 @@ TEST(GraphShapes, D14DoubleBackwardIsRefusedByName) {
 
 // The remedy of that message: torch::autograd::grad is no pass, backward on the sum is one.
 TEST(GraphShapes, D14AGradientPenaltyIsAveraged) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Choosing net;
     DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     for (int step = 0; step < 2; ++step) {
@@ -176,7 +177,7 @@ struct ThrowingImpl : ThreeLayersImpl {
 TORCH_MODULE(Throwing);
 
 TEST(GraphShapes, D14AnExceptionInForwardLeavesTheModelUsable) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Throwing net;
     DistributedDataParallel model(net, group);
     EXPECT_THROW(model(torch::ones({1, 1}), true), std::domain_error);
@@ -186,7 +187,7 @@ TEST(GraphShapes, D14AnExceptionInForwardLeavesTheModelUsable) {
 }
 
 TEST(GraphShapes, AnExceptionInBackwardIsToldAtTheNextForward) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Throwing net;
     DistributedDataParallel model(net, group, one_each());
     const torch::Tensor out = model(torch::ones({1, 1}), false);

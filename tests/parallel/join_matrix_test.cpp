@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -45,7 +46,7 @@ struct Uneven {
 
 template <typename Make>
 void expect_no_hang(const Uneven& row, const Options& options, Make make) {
-  run_ranks(3, [&](ProcessGroup group) {
+  testing::run_ranks(3, [&](ProcessGroup group) {
     auto net = make();
     DistributedDataParallel model(net, group, options);
     torch::optim::SGD optimizer(net->parameters(), 0.01);
@@ -129,7 +130,7 @@ TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
 
 // A rank that has ended still has the gradients of its last pass; they are no use of this one.
 TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Tasks net;
     DistributedDataParallel model(net, group, small_buckets().find_unused_parameters(true));
     model.join([&] {
@@ -144,7 +145,7 @@ TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
 }
 
 TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Tasks net;
     DistributedDataParallel model(net, group, small_buckets().static_graph(true));
     model.join([&] {
@@ -165,7 +166,7 @@ TEST(JoinMatrix, J3WithHooks) {
 }
 
 TEST(JoinMatrix, J3WithPowerSgd) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     Linear net(LinearOptions(20, 20).bias(false));
     DistributedDataParallel model(net, group);
     model.register_comm_hook(PowerSgd(PowerSgdOptions().start_step(0)));
@@ -182,7 +183,7 @@ TEST(JoinMatrix, J3WithPowerSgd) {
 }
 
 TEST(JoinMatrix, J3WithSparseGradients) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Embedding net(torch::nn::EmbeddingOptions(4, 2).sparse(true));
     DistributedDataParallel model(net, group);
     const auto options = JoinOptions().divide_by_initial_world_size(false);
@@ -201,7 +202,7 @@ TEST(JoinMatrix, J3WithSparseGradients) {
 
 TEST(JoinMatrix, J3TheLastToEndIsAuthoritative) {
   for (const int last : {0, 1, 2}) {
-    run_ranks(3, [&](ProcessGroup group) {
+    testing::run_ranks(3, [&](ProcessGroup group) {
       torch::nn::BatchNorm1d net(1);
       DistributedDataParallel model(net, group);
       const bool is_last = group.rank() == last;
@@ -220,7 +221,7 @@ TEST(JoinMatrix, J3TheLastToEndIsAuthoritative) {
 
 // Buffers follow the first rank that still trains, not one that has ended.
 TEST(JoinMatrix, J3BuffersFollowARankThatStillTrains) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::BatchNorm1d net(1);
     DistributedDataParallel model(net, group);
     model.join([&] {
@@ -246,7 +247,7 @@ struct CountingImpl : torch::nn::Module {
 TORCH_MODULE(Counting);
 
 TEST(JoinMatrix, J4AllStopAtTheFirstEndIfAskedTo) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     Counting net(group);
     DistributedDataParallel model(net, group, small_buckets());
     torch::optim::SGD optimizer(net->parameters(), 0.01);
@@ -272,7 +273,7 @@ TEST(JoinMatrix, J4AllStopAtTheFirstEndIfAskedTo) {
 }
 
 TEST(JoinMatrix, J4NothingIsThrownIfAllEndTogether) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Counting net(group);
     DistributedDataParallel model(net, group);
     EXPECT_NO_THROW(model.join(

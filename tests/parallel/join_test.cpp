@@ -8,6 +8,7 @@
 #include <string>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/expected_numbers.h"
 #include "tests/support/message_of.h"
 #include <torch/nn/modules/linear.h>
@@ -54,7 +55,7 @@ std::vector<float> pytorchs(const std::string& name, int count) {
 
 TEST(Join, J1GradientsAreDividedByTheInitialOrByTheActiveRanks) {
   for (const CommHook& hook : {CommHook(nullptr), CommHook(all_reduce_hook)}) {
-    run_ranks(2, [&](ProcessGroup group) {
+    testing::run_ranks(2, [&](ProcessGroup group) {
       const int steps = group.rank() == 0 ? 3 : 5;
       const JoinOptions by_active = JoinOptions().divide_by_initial_world_size(false);
       EXPECT_EQ(uneven_gradients(group, {}, hook), pytorchs("UnevenByInitial", steps));
@@ -64,7 +65,7 @@ TEST(Join, J1GradientsAreDividedByTheInitialOrByTheActiveRanks) {
 }
 
 TEST(Join, J1WithFourRanks) {
-  run_ranks(4, [](ProcessGroup group) {
+  testing::run_ranks(4, [](ProcessGroup group) {
     const auto by_initial = uneven_gradients(group, {}, nullptr);
     const auto by_active =
         uneven_gradients(group, JoinOptions().divide_by_initial_world_size(false), nullptr);
@@ -75,7 +76,7 @@ TEST(Join, J1WithFourRanks) {
 
 TEST(Join, J2EqualsSerialTraining) {
   for (const int size : {2, 3}) {
-    run_ranks(size, [](ProcessGroup group) {
+    testing::run_ranks(size, [](ProcessGroup group) {
       const auto train = [](auto& model, Linear& net, double rate, int steps) {
         torch::optim::SGD optimizer(net->parameters(), rate);
         const torch::Tensor input = torch::linspace(0, 1, 30).view({3, 10});
@@ -104,7 +105,7 @@ TEST(Join, J2EqualsSerialTraining) {
 TEST(Join, J5CollectivesAreShadowed) {
   const std::vector<std::vector<float>> totals = {{3}, {6, 7}, {9, 11, 12}, {12, 15, 17, 18}};
   for (const int size : {1, 2, 3, 4}) {
-    run_ranks(size, [&](ProcessGroup group) {
+    testing::run_ranks(size, [&](ProcessGroup group) {
       Join join(group);
       const auto all_reduce = join.add("all_reduce",
           [&](const Join::Participants&) { group.all_reduce(torch::zeros({1})).wait(); });
@@ -123,7 +124,7 @@ TEST(Join, J5CollectivesAreShadowed) {
 }
 
 TEST(Join, J5OtherCollectivesOfTheBodyAreShadowedToo) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     Linear net(2, 1);
     DistributedDataParallel model(net, group);
     float losses = 0;
@@ -144,7 +145,7 @@ TEST(Join, J5OtherCollectivesOfTheBodyAreShadowedToo) {
 }
 
 TEST(Join, RanksThatDoDifferentThingsAreTold) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Join join(group);
     const auto a = join.add("first", [](const Join::Participants&) {});
     const auto b = join.add("second", [](const Join::Participants&) {});
@@ -155,7 +156,7 @@ TEST(Join, RanksThatDoDifferentThingsAreTold) {
 }
 
 TEST(Join, AnExceptionOfTheBodyPassesThrough) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(2, 1);
     DistributedDataParallel model(net, group);
     EXPECT_THROW(model.join([] { throw std::domain_error("body"); }), std::domain_error);
@@ -165,7 +166,7 @@ TEST(Join, AnExceptionOfTheBodyPassesThrough) {
 }
 
 TEST(Join, D5AccumulatedGradientsAreShadowedToo) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(LinearOptions(1, 1).bias(false));
     DistributedDataParallel model(net, group);
     model.join([&] {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/expected_numbers.h"
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -60,7 +61,7 @@ torch::Tensor formula(int step, int rank, std::size_t index, std::int64_t elemen
 
 void expect_as_pytorch(std::int64_t rank_of_approximation, bool feedback, const std::string& name) {
   const auto expected = testing::expected_numbers("ddp.txt", name);
-  run_ranks(2, [&](ProcessGroup group) {
+  testing::run_ranks(2, [&](ProcessGroup group) {
     const PowerSgd hook(PowerSgdOptions()
                             .rank(rank_of_approximation)
                             .start_step(0)
@@ -90,7 +91,7 @@ TEST(PowerSgd, WithoutErrorFeedbackAsPyTorch) {
 }
 
 TEST(PowerSgd, AGradientOfLowRankIsExact) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     for (const bool warm : {false, true}) {
       const PowerSgd hook(PowerSgdOptions().rank(2).start_step(0).warm_start(warm));
       Gradients gradients({{12, 16}});
@@ -107,7 +108,7 @@ TEST(PowerSgd, AGradientOfLowRankIsExact) {
 }
 
 TEST(PowerSgd, AGradientOfZerosStaysZero) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     const PowerSgd hook(PowerSgdOptions().rank(2).start_step(0));
     Gradients gradients({{12, 16}});
     for (int step = 0; step < 2; ++step) {
@@ -120,7 +121,7 @@ TEST(PowerSgd, AGradientOfZerosStaysZero) {
 
 // What compression lost comes back: the sum over the steps nears the sum of the true averages.
 TEST(PowerSgd, ErrorFeedbackLosesNothingForGood) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     const auto distance = [&](bool feedback) {
       const PowerSgd hook(PowerSgdOptions().start_step(0).error_feedback(feedback));
       Gradients gradients({{8, 8}});
@@ -140,7 +141,7 @@ TEST(PowerSgd, ErrorFeedbackLosesNothingForGood) {
 }
 
 TEST(PowerSgd, SmallAndFlatTensorsAreAveragedExactly) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     const PowerSgd hook(PowerSgdOptions().start_step(0));
     Gradients gradients({{2, 2}, {100}, {1, 50}});
     const torch::Tensor result =
@@ -158,7 +159,7 @@ TEST(PowerSgd, SmallAndFlatTensorsAreAveragedExactly) {
 }
 
 TEST(PowerSgd, CompressionIsCounted) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     const PowerSgd hook(PowerSgdOptions().start_step(1));
     Gradients gradients({{20, 30}, {10}});
     const auto step = [&] {
@@ -195,7 +196,7 @@ TEST(PowerSgd, OptionsOutOfRangeAreRefused) {
 // Compression from the very first pass: buckets are rebuilt under it after that pass, yet its
 // memory must go with the parameters. Were it lost, the start Q would differ and so the result.
 TEST(PowerSgd, ItsMemoryOutlivesARebuildOfBuckets) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     const auto train = [&](std::int64_t bucket_bytes) {
       torch::nn::Sequential net(
           Linear(LinearOptions(16, 12).bias(false)), Linear(LinearOptions(12, 16).bias(false)));

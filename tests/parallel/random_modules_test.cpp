@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "tests/comm/group_factory.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -126,7 +127,7 @@ TEST(RandomModules, DataParallelTrainingEqualsOneProcess) {
   for (int seed = 0; seed < kCases; ++seed) {
     const Case drawn(seed);
     const auto expected = serial(drawn);
-    run_ranks(drawn.ranks, [&](ProcessGroup group) {
+    testing::run_ranks(drawn.ranks, [&](ProcessGroup group) {
       const auto parameters = parallel(drawn, group);
       ASSERT_EQ(parameters.size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) {

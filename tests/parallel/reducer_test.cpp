@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
+#include "tests/comm/group_factory.h"
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/process_group.h"
@@ -123,7 +124,7 @@ TEST(ReducerReport, OneLineTellsAll) {
 }
 
 TEST(ReducerReport, CountsPassesBucketsAndBytes) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(10, 20);
     DistributedDataParallel model(
         net, group, DistributedDataParallelOptions().first_bucket_bytes(1).bucket_bytes(1));
@@ -147,7 +148,7 @@ TEST(ReducerReport, CountsPassesBucketsAndBytes) {
 }
 
 TEST(ReducerReport, LeavesOutThePassesOfOthers) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(10, 20);
     DistributedDataParallel model(net, group);
     ReducerReport at_end;

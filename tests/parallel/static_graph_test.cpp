@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include "three_layers.h"
 #include <torch/csrc/autograd/custom_function.h>
@@ -56,7 +57,7 @@ struct CheckpointedImpl : ThreeLayersImpl {
 TORCH_MODULE(Checkpointed);
 
 TEST(StaticGraph, CheckpointedPartsAreAveraged) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Checkpointed net;
     DistributedDataParallel model(net, group, one_each());
     for (int step = 0; step < 3; ++step) {
@@ -75,7 +76,7 @@ struct SharedCheckpointImpl : ThreeLayersImpl {
 TORCH_MODULE(SharedCheckpoint);
 
 TEST(StaticGraph, ALayerOfTwoCheckpointedPartsIsAnErrorThatNamesTheRemedy) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     SharedCheckpoint net;
     DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     const std::string text = message_of<std::exception>([&] {
@@ -87,7 +88,7 @@ TEST(StaticGraph, ALayerOfTwoCheckpointedPartsIsAnErrorThatNamesTheRemedy) {
 }
 
 TEST(StaticGraph, D9ALayerOfTwoCheckpointedPartsIsAveragedIfTheGraphIsStatic) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     SharedCheckpoint net;
     DistributedDataParallel model(net, group, one_each().static_graph(true));
     for (int step = 0; step < 4; ++step) {
@@ -103,7 +104,7 @@ TEST(StaticGraph, D9ALayerOfTwoCheckpointedPartsIsAveragedIfTheGraphIsStatic) {
 }
 
 TEST(StaticGraph, D9AStaticGraphThatUsesMoreThanBeforeIsAnError) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Choosing net;
     DistributedDataParallel model(net, group, one_each().static_graph(true));
     model(torch::ones({1, 1}), false).sum().backward();
@@ -116,7 +117,7 @@ TEST(StaticGraph, D9AStaticGraphThatUsesMoreThanBeforeIsAnError) {
 }
 
 TEST(StaticGraph, D9AStaticGraphThatUsesLessThanBeforeIsAnError) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Choosing net;
     DistributedDataParallel model(net, group, one_each().static_graph(true));
     model(torch::ones({1, 1}), true).sum().backward();
@@ -130,7 +131,7 @@ TEST(StaticGraph, D9AStaticGraphThatUsesLessThanBeforeIsAnError) {
 
 TEST(StaticGraph, D9WhetherAGraphIsStaticIsFoundOut) {
   for (const bool alternating : {false, true}) {
-    run_ranks(2, [&](ProcessGroup group) {
+    testing::run_ranks(2, [&](ProcessGroup group) {
       Choosing net;
       DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
       EXPECT_FALSE(model.report().graph_is_static);
@@ -142,7 +143,7 @@ TEST(StaticGraph, D9WhetherAGraphIsStaticIsFoundOut) {
 }
 
 TEST(StaticGraph, D10SearchingAndStaticEndEqualWithAnotherGraphPerRank) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     std::vector<std::vector<float>> ends;
     for (const bool is_static : {false, true}) {
       Choosing net;
@@ -166,7 +167,7 @@ TEST(StaticGraph, D10SearchingAndStaticEndEqualWithAnotherGraphPerRank) {
 }
 
 TEST(StaticGraph, D10BucketsOfAStaticGraphFollowRankZerosOrder) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Choosing net;
     DistributedDataParallel model(net, group, one_each().static_graph(true));
     for (int step = 0; step < 2; ++step)

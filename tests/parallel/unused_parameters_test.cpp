@@ -7,6 +7,7 @@
 #include <string>
 
 #include "replica_checks.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include "three_layers.h"
 #include <torch/nn/modules/batchnorm.h>
@@ -38,7 +39,7 @@ struct BranchesImpl : testing::ThreeLayersImpl {
 TORCH_MODULE(Branches);
 
 TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Branches net;
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     for (int step = 0; step < 3; ++step) {
@@ -54,7 +55,7 @@ TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
 // With a bucket per parameter one rank's are full early, another's only at the end of backward: all
 // the same they must travel in one order.
 TEST(UnusedParameters, D6BucketsTravelInOneOrderWhateverARankUses) {
-  run_ranks(3, [](ProcessGroup group) {
+  testing::run_ranks(3, [](ProcessGroup group) {
     Branches net;
     DistributedDataParallel model(net, group, testing::one_each().find_unused_parameters(true));
     for (int step = 0; step < 4; ++step) {
@@ -70,7 +71,7 @@ TEST(UnusedParameters, D6BucketsTravelInOneOrderWhateverARankUses) {
 // In the first pass rank 0 reaches every parameter and rank 1 does not: whether buckets are cut
 // anew must not depend on it.
 TEST(UnusedParameters, D10ARankThatUsesEverythingDoesNotRebuildAlone) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(1, 1), Linear(1, 1));
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     for (int step = 0; step < 3; ++step) {
@@ -85,7 +86,7 @@ TEST(UnusedParameters, D10ARankThatUsesEverythingDoesNotRebuildAlone) {
 }
 
 TEST(UnusedParameters, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Branches net;
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     {
@@ -99,7 +100,7 @@ TEST(UnusedParameters, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
 }
 
 TEST(UnusedParameters, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndRemedy) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Branches net;
     DistributedDataParallel model(net, group);
     const std::string text = message_of<std::exception>([&] {
@@ -112,7 +113,7 @@ TEST(UnusedParameters, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndReme
 
 // Only rank 1 leaves a layer out: rank 0 waits for it and must learn of it.
 TEST(UnusedParameters, D7TheOtherRanksLearnTheReason) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(1, 1), Linear(1, 1));
     DistributedDataParallel model(net, group, testing::one_each());
     const std::string text = message_of<std::exception>([&] {
@@ -127,7 +128,7 @@ TEST(UnusedParameters, D7TheOtherRanksLearnTheReason) {
 }
 
 TEST(UnusedParameters, D10DifferentGraphsPerRankEndEqual) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Branches net;
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
     torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -155,7 +156,7 @@ struct OwnHeadImpl : torch::nn::Module {
 TORCH_MODULE(OwnHead);
 
 TEST(Ignored, D12EachRankKeepsWhatIsIgnored) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     OwnHead net(group.rank() + 1);
     net->norm->running_mean.fill_(group.rank());
     DistributedDataParallel model(net, group, Options().ignored({"fc2.weight", "norm.*"}));
@@ -176,7 +177,7 @@ TEST(Ignored, D12EachRankKeepsWhatIsIgnored) {
 }
 
 TEST(Ignored, D12APatternThatFitsNothingIsAnError) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     OwnHead net(1);
     EXPECT_THAT(message_of<std::exception>(
                     [&] { DistributedDataParallel(net, group, Options().ignored({"fc3.*"})); }),

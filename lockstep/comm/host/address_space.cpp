@@ -1,8 +1,6 @@
 #include "lockstep/comm/host/address_space.h"
 
-#include <sstream>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "lockstep/core/error.h"
 
@@ -16,14 +14,14 @@ struct SymmetricMemory::Segment {
 
 namespace {
 
-std::string name_of(const FileDescriptor& file) { return concat(::getpid(), " ", file.get()); }
-
-FileDescriptor open_named(const std::string& name) {
-  std::istringstream text(name);
-  int process = 0, descriptor = -1;
-  if (!(text >> process >> descriptor))
-    throw CommError("shared memory: a rank sent no name: " + name);
-  return open_memory_file(process, descriptor);
+// What a rank asks for stands before its ticket, so that they can be compared.
+void check_same_request(const std::vector<std::string>& texts) {
+  const auto request = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    check(request(texts[rank]) == request(texts[0]),
+        "empty: the ranks ask for different tensors: rank 0 for ", request(texts[0]), ", rank ",
+        rank, " for ", request(texts[rank]));
+  }
 }
 
 }  // namespace
@@ -59,11 +57,14 @@ torch::Tensor SymmetricMemory::empty(
     std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) {
   const std::size_t wanted = static_cast<std::size_t>(elements) * options.dtype().itemsize();
   const auto segment = std::make_shared<Segment>(Segment{0, std::max<std::size_t>(wanted, 1), {}});
-  const FileDescriptor own = make_memory_file(segment->bytes);
-  // The second exchange keeps each file open until everyone has mapped it.
-  for (const std::string& name : exchange(name_of(own))) {
-    segment->of_rank.push_back(Mapping::shared(open_named(name), segment->bytes));
+  const MemoryFile own = make_memory_file(segment->bytes);
+  const auto texts = exchange(concat(elements, " ", options.dtype().name(), "\n", own.ticket));
+  check_same_request(texts);
+  for (const std::string& text : texts) {
+    const auto file = open_memory_file(text.substr(text.find('\n') + 1), segment->bytes);
+    segment->of_rank.push_back(Mapping::shared(file, segment->bytes));
   }
+  // The second exchange keeps each file open until everyone has mapped it.
   exchange("mapped");
   std::byte* data = segment->of_rank[static_cast<std::size_t>(rank_)].data();
   ::madvise(data, segment->bytes, MADV_HUGEPAGE);  // only a hint: fewer page faults

@@ -6,8 +6,8 @@
 #include <sched.h>
 #include <thread>
 
+#include "lockstep/comm/host/asking.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/stopwatch.h"
 
 namespace lockstep::host {
 namespace {
@@ -18,15 +18,12 @@ namespace {
 /// awaited rank run where it has not; sleeping spares the machine when a rank computes for long.
 class Backoff {
  public:
-  /// Waits; says now and then (about every millisecond) that it is time to look for lost peers and
-  /// the deadline.
-  bool wait() {
+  void wait() {
     ++turns_;
-    if (turns_ <= kSpins) return pause(), false;
-    if (turns_ <= kSpins + kYields) return ::sched_yield(), turns_ % 256 == 0;
+    if (turns_ <= kSpins) return pause();
+    if (turns_ <= kSpins + kYields) return static_cast<void>(::sched_yield());
     std::this_thread::sleep_for(
         std::chrono::microseconds(turns_ < kSpins + 2 * kYields ? 100 : 500));
-    return true;
   }
 
  private:
@@ -51,38 +48,41 @@ class Engine::Ticket : public Work::State {
       : engine_(std::move(engine)), target_(std::move(target)) {}
 
   bool poll() override {
+    engine_->siblings_->poll_others(*engine_);
     const std::lock_guard lock(engine_->mutex_);
     engine_->poll();
+    if (!target_->complete && asking_.ask()) engine_->look(*target_, asking_.asked());
     return target_->complete;
   }
 
   void wait() override {
-    const Stopwatch stopwatch;
-    Backoff backoff;
-    while (!poll()) {
-      if (backoff.wait()) inspect(stopwatch.seconds());
-    }
+    start_asking();
+    for (Backoff backoff; !poll();) backoff.wait();
     if (target_->error) std::rethrow_exception(target_->error);
   }
 
  private:
-  void inspect(double seconds) {
+  void start_asking() {
     const std::lock_guard lock(engine_->mutex_);
-    engine_->poll();
-    if (target_->complete) return;
-    try {
-      engine_->inspect(
-          *target_, std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
-    } catch (const CommError&) {
-      // A rank may have done its part just before it ended: look once more.
-      engine_->poll();
-      if (!target_->complete) engine_->fail(std::current_exception());
-    }
+    asking_ = {};
   }
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Target> target_;
+  Asking asking_;
 };
+
+// Fails if a peer is lost or the time is over.
+template <typename Target>
+void Engine::look(const Target& target, std::chrono::milliseconds waited) {
+  try {
+    inspect(target, waited);
+  } catch (const CommError&) {
+    // A rank may have done its part just before it ended: look once more.
+    poll();
+    if (!target.complete) fail(std::current_exception());
+  }
+}
 
 Engine::Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
     : region_(std::move(region)), space_(std::move(space)), rank_(rank), post_(*region_, rank) {}
@@ -101,10 +101,14 @@ Engine::~Engine() {
   region_->slot(rank_).left.store(1);
 }
 
-void Engine::attach(int process) {
-  region_->slot(rank_).process.store(process);
-  begin({.kind = Kind::kBarrier}).wait();
-  watch_ = std::make_unique<PeerWatch>(*region_);
+void Engine::join(std::shared_ptr<Siblings> siblings) {
+  siblings_ = std::move(siblings);
+  siblings_->add(shared_from_this());
+}
+
+void Engine::poll_if_free() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) poll();
 }
 
 Work Engine::begin(Collective collective) {
@@ -133,7 +137,7 @@ void Engine::poll() {
     post_.poll();
     const bool under_way = !jobs_.empty() || !post_.idle();
     if (under_way && region_->aborted()) throw CommError(region_->abort_reason());
-  } catch (const Error&) {
+  } catch (...) {  // LibTorch's errors too: a round that was left half-way cannot be gone on with
     fail(std::current_exception());
   }
 }
@@ -227,6 +231,8 @@ void Engine::fail(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const std::exception& reason) {
     region_->abort(reason.what());
+  } catch (...) {
+    region_->abort("an exception of an unknown type");
   }
   failure_ = error;
   std::vector<torch::Tensor> tensors = post_.fail(error);

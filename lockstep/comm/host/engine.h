@@ -14,6 +14,7 @@
 #include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/host/peer_watch.h"
 #include "lockstep/comm/host/post.h"
+#include "lockstep/comm/host/siblings.h"
 #include "lockstep/comm/work.h"
 
 namespace lockstep::host {
@@ -29,8 +30,9 @@ namespace lockstep::host {
 ///   3. once all have finished: copies the result out of the staging buffer, if it was used.
 /// A tensor that all can see takes one round; staged ones take one per buffer-full. There is no
 /// communication thread: each call that begins a collective, polls or waits advances everything
-/// under way, in order. So the reducer overlaps communication with backward by polling between
-/// buckets, without taking a core from the computation.
+/// under way, in order, in all groups of the rank (see Siblings). So the reducer overlaps
+/// communication with backward by polling between buckets, without taking a core from the
+/// computation.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank);
@@ -44,8 +46,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return post(tensor, from, tag, false);
   }
 
-  /// Meets all ranks and watches their processes from then on; 0 stands for a thread.
-  void attach(int process);
+  /// Advances the groups of this rank together from now on.
+  void join(std::shared_ptr<Siblings> siblings);
+  const std::shared_ptr<Siblings>& siblings() const { return siblings_; }
+
+  /// Watches the ranks' processes from now on.
+  void watch(const std::vector<int>& processes) {
+    watch_ = std::make_unique<PeerWatch>(*region_, processes);
+  }
+
+  /// Advances what is under way unless another thread does.
+  void poll_if_free();
 
   void abort(const std::string& reason) { region_->abort(reason); }
   AddressSpace& space() { return *space_; }
@@ -77,6 +88,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // All below are called with the mutex held.
   void poll();
+  template <typename Target>
+  void look(const Target& target, std::chrono::milliseconds waited);
   bool advance(Job& job);
   void begin_round(Job& job);
   void work_on_round(Job& job);
@@ -95,6 +108,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::shared_ptr<SharedRegion> region_;
   std::unique_ptr<AddressSpace> space_;
   std::unique_ptr<PeerWatch> watch_;
+  std::shared_ptr<Siblings> siblings_;
   int rank_;
   std::atomic<std::chrono::milliseconds> timeout_ =
       std::chrono::milliseconds(std::chrono::minutes(5));

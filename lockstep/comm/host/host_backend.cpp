@@ -18,7 +18,9 @@ HostBackend::HostBackend(
     std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
     : region_(std::move(region)),
       rank_(rank),
-      engine_(std::make_shared<Engine>(region_, std::move(space), rank)) {}
+      engine_(std::make_shared<Engine>(region_, std::move(space), rank)) {
+  engine_->join(std::make_shared<Siblings>());
+}
 
 Work HostBackend::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   return engine_->begin({.kind = Kind::kAllReduce,

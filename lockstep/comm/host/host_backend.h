@@ -43,6 +43,9 @@ class HostBackend : public Backend {
   HostBackend(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank);
 
   Engine& engine() { return *engine_; }
+  SharedRegion& region() { return *region_; }
+  /// Waits for this group and for the parent's advance each other from now on.
+  void join(const HostBackend& parent) { engine_->join(parent.engine_->siblings()); }
   /// Shares a short text with all ranks of this group, through this group.
   std::vector<std::string> exchange(const std::string& text);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "lockstep/core/file_descriptor.h"
 
@@ -29,11 +30,18 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-/// Makes memory without a name in any file system: it vanishes with the last process that holds it,
-/// even after SIGKILL.
-FileDescriptor make_memory_file(std::size_t bytes);
+/// Memory without a name in any file system: it vanishes with the last process that holds it, even
+/// after SIGKILL.
+struct MemoryFile {
+  FileDescriptor descriptor;
+  std::string ticket;  ///< what another process opens it by: process, descriptor, random label
+};
 
-/// Opens memory that another process of the same user made: its process id and descriptor there.
-FileDescriptor open_memory_file(int process, int descriptor);
+MemoryFile make_memory_file(std::size_t bytes);
+
+/// Opens memory that another process of this user made. The ticket came over a store that anybody
+/// may have written to, or from another host: throws CommError unless it leads to memory of this
+/// user, with this label, of at least this size.
+FileDescriptor open_memory_file(const std::string& ticket, std::size_t bytes);
 
 }  // namespace lockstep::host

@@ -10,12 +10,6 @@
 namespace lockstep::host {
 namespace {
 
-// A pidfd becomes readable when its process ends, and never means a later one of the same number.
-FileDescriptor watch(int process) {
-  if (process == 0) return {};
-  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-}
-
 bool has_ended(const FileDescriptor& process) {
   pollfd entry{process.get(), POLLIN, 0};
   return ::poll(&entry, 1, 0) == 1;
@@ -23,25 +17,21 @@ bool has_ended(const FileDescriptor& process) {
 
 }  // namespace
 
-PeerWatch::PeerWatch(const SharedRegion& region) : region_(region) {
-  for (int rank = 0; rank < region.size(); ++rank) {
-    const int process = region.slot(rank).process.load();
-    processes_.push_back(watch(process));
-    if (process != 0 && !processes_.back() && errno != ESRCH)
-      throw_errno("watch the process of a rank (pidfd_open)");
+// A pidfd becomes readable when its process ends, and never means a later one of the same number.
+PeerWatch::PeerWatch(const SharedRegion& region, const std::vector<int>& processes)
+    : region_(region), processes_(processes) {
+  for (const int process : processes) {
+    watched_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    if (!watched_.back() && errno != ESRCH)
+      throw_errno(concat("watch the process ", process, " of a rank (pidfd_open)"));
   }
 }
 
 std::string PeerWatch::lost(int rank) const {
-  const RankSlot& slot = region_.slot(rank);
-  const int process = slot.process.load();
-  if (process != 0) {
-    const FileDescriptor& watched = processes_[static_cast<std::size_t>(rank)];
-    if (!watched || has_ended(watched))
-      return concat("rank ", rank, " (process ", process, ") has ended");
-  }
-  if (slot.left.load() != 0) return concat("rank ", rank, " has left the group");
-  return "";
+  const auto index = static_cast<std::size_t>(rank);
+  if (!watched_[index] || has_ended(watched_[index]))
+    return concat("rank ", rank, " (process ", processes_[index], ") has ended");
+  return region_.slot(rank).left.load() != 0 ? concat("rank ", rank, " has left the group") : "";
 }
 
 }  // namespace lockstep::host

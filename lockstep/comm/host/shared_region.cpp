@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <thread>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::host {
 
@@ -63,13 +67,31 @@ void SharedRegion::abort(const std::string& reason) {
   head().aborted.store(2);
 }
 
-bool SharedRegion::aborted() const { return head().aborted.load() == 2; }
+bool SharedRegion::aborted() const { return head().aborted.load() != 0; }
 
-std::string SharedRegion::abort_reason() const { return aborted() ? head().reason : ""; }
+// A rank that is killed while it writes the reason must not silence the abort.
+std::string SharedRegion::abort_reason() const {
+  for (int turn = 0; head().aborted.load() == 1 && turn < 100; ++turn)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return head().aborted.load() == 2 ? head().reason : "a rank gave up and ended before it said why";
+}
 
 void SharedRegion::keep(std::vector<torch::Tensor> tensors) {
-  const std::lock_guard lock(kept_mutex_);
+  const std::lock_guard lock(mutex_);
   kept_.insert(kept_.end(), tensors.begin(), tensors.end());
+}
+
+void SharedRegion::lend(const SubgroupKey& key, const std::shared_ptr<SharedRegion>& region) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(lent_, [](const auto& entry) { return entry.second.expired(); });
+  lent_[key] = region;
+}
+
+std::shared_ptr<SharedRegion> SharedRegion::borrow(const SubgroupKey& key) {
+  const std::lock_guard lock(mutex_);
+  auto region = lent_[key].lock();
+  if (!region) throw CommError(concat("subgroup: rank ", key.second, " has given up"));
+  return region;
 }
 
 }  // namespace lockstep::host

@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -53,9 +55,8 @@ struct alignas(128) RankSlot {
   alignas(64) std::atomic<std::uint64_t> finished;
   /// The number of the collective it is at, for messages.
   alignas(64) std::atomic<std::uint64_t> collective;
-  std::atomic<std::int32_t> kind;     ///< and its kind
-  std::atomic<std::int32_t> process;  ///< process id, 0 among threads
-  std::atomic<std::uint32_t> left;    ///< the rank has gone in good order
+  std::atomic<std::int32_t> kind;   ///< and its kind
+  std::atomic<std::uint32_t> left;  ///< the rank has gone in good order
   Descriptor descriptor;
 };
 
@@ -79,6 +80,8 @@ struct alignas(128) Mailbox {
 class SharedRegion {
  public:
   static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
+  /// Which split it is, and the first rank of the part.
+  using SubgroupKey = std::pair<int, int>;
 
   static std::size_t bytes_for(int size);
   SharedRegion(Mapping mapping, int size) : mapping_(std::move(mapping)), size_(size) {}
@@ -97,14 +100,21 @@ class SharedRegion {
   /// read them.
   void keep(std::vector<torch::Tensor> tensors);
 
+  /// Leaves a subgroup's memory for the other threads that belong to it: `key` is the same in all
+  /// of them. It stays with its owner.
+  void lend(const SubgroupKey& key, const std::shared_ptr<SharedRegion>& region);
+  /// Returns what was lent. Throws CommError if its owner has given up meanwhile.
+  std::shared_ptr<SharedRegion> borrow(const SubgroupKey& key);
+
  private:
   struct Head;
   Head& head() const;
 
   Mapping mapping_;
   int size_;
-  std::mutex kept_mutex_;
+  std::mutex mutex_;
   std::vector<torch::Tensor> kept_;
+  std::map<SubgroupKey, std::weak_ptr<SharedRegion>> lent_;
 };
 
 }  // namespace lockstep::host

@@ -89,26 +89,21 @@ void GroupLinks::send(const Address& address, const Payload& payload) {
   poll();
 }
 
-// Sends must progress while this rank waits: the other one may wait for them.
-void GroupLinks::wait(Work work) {
-  while (!sent_.empty() && !work.done()) poll();
-  work.wait();
-}
-
+// What was sent goes on meanwhile: whoever waits for one message of a group advances all.
 Payload GroupLinks::receive(const Address& address) {
   const Stopwatch waiting;
   const int from = source_of(address);
   while (!early_.contains(address)) {
     const torch::Tensor length = torch::zeros({1}, torch::kLong);
-    wait(group_.recv(length, from));
+    group_.recv(length, from).wait();
     const auto count = length.item<std::int64_t>();
     if (count < 1 || count > (1 << 24))
       throw CommError(concat("pipeline: rank ", from, " announces ", count, " numbers"));
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-    wait(group_.recv(torch::from_blob(numbers.data(), {count}, torch::kLong), from));
+    group_.recv(torch::from_blob(numbers.data(), {count}, torch::kLong), from).wait();
     auto [sent_to, payload] = read_description(numbers, torch::kCPU);
     for (const torch::Tensor& tensor : payload.values) {
-      if (tensor.defined() && tensor.numel() > 0) wait(group_.recv(flat(tensor), from));
+      if (tensor.defined() && tensor.numel() > 0) group_.recv(flat(tensor), from).wait();
     }
     early_.emplace(sent_to, std::move(payload));
   }

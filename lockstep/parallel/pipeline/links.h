@@ -88,7 +88,6 @@ class GroupLinks final : public Links {
     torch::Tensor tensor;
   };
   void begin_send(const torch::Tensor& tensor, int to);
-  void wait(Work work);
   int rank_of(int stage) const { return stage % group_.size(); }
   int source_of(const Address& address) const;
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "tests/comm/group_factory.h"
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"
 #include "tests/support/message_of.h"
@@ -49,7 +50,7 @@ TEST(ClipGradNorm, InOneProcessSmallGradientsAreLeftAlone) {
 }
 
 TEST(ClipGradNorm, O4OverTwoShards) {
-  run_ranks(2, [](const ProcessGroup& shards) {
+  testing::run_ranks(2, [](const ProcessGroup& shards) {
     const Tensor parameter =
         parameter_with(shards.rank() == 0 ? torch::tensor({3.0F, 4.0F}) : torch::tensor({12.0F}));
     EXPECT_DOUBLE_EQ(clip_grad_norm({parameter}, 1, shards, NonFiniteNorm::kThrow), 13);
@@ -60,7 +61,7 @@ TEST(ClipGradNorm, O4OverTwoShards) {
 }
 
 TEST(ClipGradNorm, ASmallerNormIsLeft) {
-  run_ranks(2, [](const ProcessGroup& shards) {
+  testing::run_ranks(2, [](const ProcessGroup& shards) {
     const Tensor parameter = parameter_with(torch::tensor({3.0F, 4.0F}));
     EXPECT_DOUBLE_EQ(clip_grad_norm({parameter}, 8, shards), std::sqrt(50.0));
     EXPECT_TRUE(parameter.grad().equal(torch::tensor({3.0F, 4.0F})));
@@ -70,7 +71,7 @@ TEST(ClipGradNorm, ASmallerNormIsLeft) {
 // Parameters dealt out over ranks, against LibTorch's function over all of them.
 TEST(ClipGradNorm, EqualsTheSerialOneOverAllParameters) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    run_ranks(ranks, [&](const ProcessGroup& stages) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& stages) {
       const auto all = some_parameters(), dealt = some_parameters();
       set_gradients(all, 1, 2);
       set_gradients(dealt, 1, 2);
@@ -92,7 +93,7 @@ TEST(ClipGradNorm, EqualsTheSerialOneOverAllParameters) {
 
 // Two replicas of a pipeline of two stages: the norm is that of one replica.
 TEST(ClipGradNorm, ReplicasAreNotCountedAgain) {
-  run_ranks(4, [](const ProcessGroup& world) {
+  testing::run_ranks(4, [](const ProcessGroup& world) {
     const int stage = world.rank() % 2, replica = world.rank() / 2;
     const ProcessGroup stages = world.split(replica, stage);
     const Tensor parameter =
@@ -108,7 +109,7 @@ TEST(ClipGradNorm, ATiedParameterCountsOnce) {
 }
 
 TEST(ClipGradNorm, ARankWithoutParametersTakesPart) {
-  run_ranks(2, [](const ProcessGroup& stages) {
+  testing::run_ranks(2, [](const ProcessGroup& stages) {
     std::vector<Tensor> parameters;
     if (stages.rank() == 0) parameters = {parameter_with(torch::tensor({3.0F, 4.0F}))};
     EXPECT_DOUBLE_EQ(clip_grad_norm(parameters, 1, stages), 5);
@@ -133,7 +134,7 @@ TEST(ClipGradNorm, HalfGradientsAreSquaredInDouble) {
 
 TEST(ClipGradNorm, ANormThatIsNoneIsThrownOnAllRanksBeforeAnyChange) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-    run_ranks(2, [&](const ProcessGroup& shards) {
+    testing::run_ranks(2, [&](const ProcessGroup& shards) {
       const Tensor parameter = parameter_with(torch::tensor({shards.rank() == 1 ? bad : 3.0F}));
       EXPECT_THROW(clip_grad_norm({parameter}, 1, shards, NonFiniteNorm::kThrow), DivergedError);
       if (shards.rank() == 0) {
@@ -144,7 +145,7 @@ TEST(ClipGradNorm, ANormThatIsNoneIsThrownOnAllRanksBeforeAnyChange) {
 }
 
 TEST(ClipGradNorm, ANormThatIsNoneMaySpread) {
-  run_ranks(2, [](const ProcessGroup& shards) {
+  testing::run_ranks(2, [](const ProcessGroup& shards) {
     const Tensor parameter =
         parameter_with(torch::tensor({shards.rank() == 1 ? std::nanf("") : 3.0F}));
     EXPECT_TRUE(std::isnan(clip_grad_norm({parameter}, 1, shards)));

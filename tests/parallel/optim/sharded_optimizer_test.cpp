@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/comm/group_factory.h"
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"
 #include "tests/support/message_of.h"
@@ -85,7 +86,7 @@ void expect_own_state_only(ShardedOptimizer& optimizer, const ProcessGroup& worl
 }
 
 TEST(ShardedOptimizer, StateIsOfTheOwnShareOnly) {
-  run_ranks(3, [](const ProcessGroup& world) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
     Twin twin(world, adam);
     EXPECT_TRUE(twin.sharded.state().empty());
     twin.step(0);
@@ -95,7 +96,7 @@ TEST(ShardedOptimizer, StateIsOfTheOwnShareOnly) {
 }
 
 TEST(ShardedOptimizer, StateMadeAtConstructionIsSharedOutAtOnce) {
-  run_ranks(3, [](const ProcessGroup& world) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
     ShardedOptimizer optimizer(
         std::make_unique<torch::optim::Adagrad>(some_parameters(), 0.1), world);
     expect_own_state_only(optimizer, world);
@@ -104,7 +105,7 @@ TEST(ShardedOptimizer, StateMadeAtConstructionIsSharedOutAtOnce) {
 
 // Two of four ranks own nothing.
 TEST(ShardedOptimizer, MoreRanksThanParameters) {
-  run_ranks(4, [](const ProcessGroup& world) {
+  testing::run_ranks(4, [](const ProcessGroup& world) {
     const Tensor a = wave({3}, 1).requires_grad_(), b = wave({2}, 2).requires_grad_();
     ShardedOptimizer optimizer(
         std::make_unique<torch::optim::SGD>(std::vector<Tensor>{a, b}, 1.0), world);
@@ -117,7 +118,7 @@ TEST(ShardedOptimizer, MoreRanksThanParameters) {
 }
 
 TEST(ShardedOptimizer, OnlyTheOwnersGradientDecides) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     const Tensor a = at::full({2}, 1.0).requires_grad_(), b = at::full({2}, 1.0).requires_grad_();
     ShardedOptimizer optimizer(
         std::make_unique<torch::optim::SGD>(std::vector<Tensor>{a, b}, 1.0), world);
@@ -130,7 +131,7 @@ TEST(ShardedOptimizer, OnlyTheOwnersGradientDecides) {
 }
 
 TEST(ShardedOptimizer, ZeroGradReachesAllParameters) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     Twin twin(world, adam);
     twin.step(0);
     twin.sharded.zero_grad();
@@ -141,7 +142,7 @@ TEST(ShardedOptimizer, ZeroGradReachesAllParameters) {
 }
 
 TEST(ShardedOptimizer, ZeroTheClosureRunsOnceOnEveryRankWithGradients) {
-  run_ranks(3, [](const ProcessGroup& world) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
     const Tensor parameter = at::full({2}, 3.0).requires_grad_();
     ShardedOptimizer optimizer(
         std::make_unique<torch::optim::SGD>(std::vector<Tensor>{parameter}, 0.5), world);
@@ -184,7 +185,7 @@ TEST(ShardedOptimizer, LbfgsIsRefusedWithTheReason) {
 }
 
 TEST(ShardedOptimizer, OtherParametersOnARankAreRefusedOnAll) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     auto parameters = some_parameters();
     if (world.rank() == 1) parameters[2] = wave({3, 8}, 2).requires_grad_();
     EXPECT_THAT(
@@ -194,7 +195,7 @@ TEST(ShardedOptimizer, OtherParametersOnARankAreRefusedOnAll) {
 }
 
 TEST(ShardedOptimizer, AnotherGroupOnARankIsRefusedOnAll) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     ShardedOptimizer optimizer(adam(some_parameters()), world);
     const std::int64_t size = 3 + world.rank();
     optimizer.add_param_group(

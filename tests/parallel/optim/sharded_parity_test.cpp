@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "tests/comm/group_factory.h"
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"
 #include <torch/optim/adagrad.h>
@@ -29,7 +30,7 @@ using torch::optim::SGDOptions;
 template <typename Make>
 void expect_parity(Make make) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    run_ranks(ranks, [&](const ProcessGroup& world) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& world) {
       Twin twin(world, make);
       for (int step = 0; step < 5; ++step) {
         twin.step(step, step == 2 ? 3 : SIZE_MAX);  // once a parameter has no gradient
@@ -84,7 +85,7 @@ std::unique_ptr<torch::optim::Optimizer> with_two_groups(const std::vector<Tenso
 TEST(ShardedParity, ZeroGroupsKeepTheirOptions) { expect_parity(with_two_groups); }
 
 TEST(ShardedParity, ZeroOptionsMayChangeBetweenSteps) {
-  run_ranks(3, [](const ProcessGroup& world) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
     Twin twin(world, with_two_groups);
     for (int step = 0; step < 3; ++step) {
       for (torch::optim::Optimizer* optimizer : twin.both()) {
@@ -98,7 +99,7 @@ TEST(ShardedParity, ZeroOptionsMayChangeBetweenSteps) {
 }
 
 TEST(ShardedParity, ZeroASchedulerOfLibTorchDrivesIt) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
     torch::optim::StepLR of_plain(*twin.plain, 2, 0.1), of_sharded(twin.sharded, 2, 0.1);
     for (int step = 0; step < 5; ++step) {
@@ -112,7 +113,7 @@ TEST(ShardedParity, ZeroASchedulerOfLibTorchDrivesIt) {
 }
 
 TEST(ShardedParity, ZeroGroupsMayBeAdded) {
-  run_ranks(3, [](const ProcessGroup& world) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
     Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
     twin.step(0);
     for (auto* parameters : {&twin.plain_parameters, &twin.sharded_parameters}) {
@@ -128,7 +129,7 @@ TEST(ShardedParity, ZeroGroupsMayBeAdded) {
 }
 
 TEST(ShardedParity, ParametersOfSeveralTypes) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     const auto mixed = [](std::vector<Tensor>& parameters) {
       for (std::size_t index = 0; index < parameters.size(); index += 2) {
         parameters[index] = parameters[index].detach().to(torch::kDouble).requires_grad_();
@@ -161,7 +162,7 @@ struct Net : torch::nn::Module {
 
 // As it is used: each rank has its own data, DDP averages, the sharded optimizer updates.
 TEST(ShardedParity, W3UnderDistributedDataParallel) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     auto a = std::make_shared<Net>(), b = std::make_shared<Net>();
     DistributedDataParallel<std::shared_ptr<Net>> of_plain(a, world), of_sharded(b, world);
     torch::optim::Adam plain(a->parameters(), AdamOptions(0.01));

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/comm/group_factory.h"
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"
 #include "tests/support/message_of.h"
@@ -53,7 +54,7 @@ void expect_same_state(const torch::optim::Optimizer& a, const torch::optim::Opt
 
 TEST(ShardedState, ZeroConsolidatedStateIsThatOfThePlainOptimizer) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    run_ranks(ranks, [&](const ProcessGroup& world) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& world) {
       const int to = ranks - 1;
       Twin twin(world, adam);
       for (int step = 0; step < 3; ++step) twin.step(step);
@@ -72,7 +73,7 @@ TEST(ShardedState, ZeroConsolidatedStateIsThatOfThePlainOptimizer) {
 }
 
 TEST(ShardedState, ParametersWithoutStateStayWithout) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     Twin twin(world, adam);
     twin.step(0, 1);
     twin.sharded.consolidate_state(0);
@@ -84,7 +85,7 @@ TEST(ShardedState, ParametersWithoutStateStayWithout) {
 
 // The receiver owns nothing: it learns of the state's type from what it is sent.
 TEST(ShardedState, ConsolidatedOnARankThatOwnsNothing) {
-  run_ranks(3, [](const ProcessGroup& world) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
     const Tensor parameter = wave({4}, 1).requires_grad_();
     ShardedOptimizer optimizer(adam({parameter}), world);
     parameter.mutable_grad() = wave({4}, 2);
@@ -99,7 +100,7 @@ TEST(ShardedState, ConsolidatedOnARankThatOwnsNothing) {
 
 std::string whole_file_after(int steps, int ranks, std::vector<Tensor>& parameters) {
   std::string file;
-  run_ranks(ranks, [&](const ProcessGroup& world) {
+  testing::run_ranks(ranks, [&](const ProcessGroup& world) {
     Twin twin(world, adam);
     twin.sharded.param_groups()[0].options().set_lr(0.02);
     for (int step = 0; step < steps; ++step) twin.step(step);
@@ -120,7 +121,7 @@ TEST(ShardedState, W3SavedOnTwoContinuesPlainAndOnOneThreeAndFour) {
   std::vector<Tensor> parameters;
   const std::string file = whole_file_after(3, 2, parameters);
   for (const int ranks : {1, 3, 4}) {
-    run_ranks(ranks, [&](const ProcessGroup& world) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& world) {
       Twin twin(world, adam);
       copy_into(twin.plain_parameters, parameters);
       copy_into(twin.sharded_parameters, parameters);
@@ -138,7 +139,7 @@ TEST(ShardedState, W3SavedOnTwoContinuesPlainAndOnOneThreeAndFour) {
 }
 
 TEST(ShardedState, WhatAPlainOptimizerSavedIsLoaded) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     Twin twin(world, adam);
     for (int step = 0; step < 2; ++step) twin.step(step);
     const std::string file = saved(*twin.plain);
@@ -156,7 +157,7 @@ TEST(ShardedState, WhatAPlainOptimizerSavedIsLoaded) {
 }
 
 TEST(ShardedState, OptimizersWithoutStateHaveNothingToGather) {
-  run_ranks(2, [](const ProcessGroup& world) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
     Twin twin(world, [](const std::vector<Tensor>& parameters) {
       return std::make_unique<torch::optim::SGD>(parameters, 0.1);
     });

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "serial_reference.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include <torch/optim/sgd.h>
 
@@ -52,7 +53,7 @@ void expect_stages_train_as_serially(
   const Problem problem = make_problem({5, 7, 6, 8, 3}, 6 * replicas);
   auto serial = trained_serially(problem);
   const auto expected = serial->forward(problem.input).detach();
-  run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
+  testing::run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
     const auto net = testing::copy_of(problem.net);
     const auto grid = make_pipeline_grid(world, ranks);
     PipelineStage stage(layers_of(net), balance, grid.stages, options, grid.replicas);
@@ -103,7 +104,7 @@ TEST(PipelineStage, GivesTheLossOnAllRanks) {
   const Problem problem = make_problem({3, 4, 2}, 5);
   const auto expected =
       testing::mean_loss(testing::copy_of(problem.net)->forward(problem.input), problem.target);
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     PipelineStage stage(layers_of(testing::copy_of(problem.net)), {1, 2}, world);
     testing::expect_close(
         stage.step(problem.input, problem.target, testing::mean_loss), expected, 1e-12, "loss");
@@ -111,7 +112,7 @@ TEST(PipelineStage, GivesTheLossOnAllRanks) {
 }
 
 TEST(PipelineStage, P9SkipsPassFromRankToRank) {
-  run_ranks(3, [](const ProcessGroup& world) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
     torch::nn::Linear first(2, 2), last(2, 2);
     const torch::NoGradGuard no_grad;
     first->weight.fill_(0.5), first->bias.fill_(0.1), last->weight.fill_(0.25), last->bias.zero_();
@@ -134,7 +135,7 @@ TEST(PipelineStage, P9SkipsPassFromRankToRank) {
 TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
   std::vector<std::string> errors(2);
   EXPECT_THROW(
-      run_ranks(2,
+      testing::run_ranks(2,
           [&](const ProcessGroup& world) {
             const auto net = testing::make_chain({3, 4, 2});
             PipelineStage stage(layers_of(net), {1, 2}, world);
@@ -155,7 +156,7 @@ TEST(PipelineStage, AStageThatFailsEndsAllRanks) {
 }
 
 std::string refusal_on_ranks(int ranks, const std::function<void(const ProcessGroup&)>& body) {
-  return testing::message_of<InvalidArgument>([&] { run_ranks(ranks, body); });
+  return testing::message_of<InvalidArgument>([&] { testing::run_ranks(ranks, body); });
 }
 
 TEST(PipelineStage, RanksThatDifferInTheBalanceAreToldSo) {
@@ -219,7 +220,7 @@ void accumulate(AnyPipeline& pipeline, const Problem& problem, const ProcessGrou
 TEST(PipelineAccumulation, OverPlacesGivesTheGradientsOfAllPartsTogether) {
   const Problem problem = whole_problem();
   const auto serial = with_serial_gradients(problem);
-  run_ranks(kReplicas, [&](const ProcessGroup& replicas) {
+  testing::run_ranks(kReplicas, [&](const ProcessGroup& replicas) {
     const auto net = testing::copy_of(problem.net);
     Pipeline pipeline(layers_of(net), {3, 2}, cpu_places(2), PipelineOptions().chunks(3), replicas);
     accumulate(pipeline, problem, replicas);
@@ -231,7 +232,7 @@ TEST(PipelineAccumulation, OverRanksGivesTheGradientsOfAllPartsTogether) {
   const Problem problem = whole_problem();
   const auto serial = with_serial_gradients(problem);
   const auto expected = serial->named_parameters();
-  run_ranks(2 * kReplicas, [&](const ProcessGroup& world) {
+  testing::run_ranks(2 * kReplicas, [&](const ProcessGroup& world) {
     const auto net = testing::copy_of(problem.net);
     const auto grid = make_pipeline_grid(world, 2);
     PipelineStage stage(

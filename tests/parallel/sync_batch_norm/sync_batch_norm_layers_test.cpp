@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/comm/group_factory.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
@@ -61,7 +62,7 @@ TEST(SyncBatchNormScope, ReachesNestedLayersAndPassesASubGroupOnY5) {
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < 2; ++i) outputs.push_back(wholes[i]->forward(halves[i]));
 
-  run_ranks(4, [&](ProcessGroup world) {
+  testing::run_ranks(4, [&](ProcessGroup world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     const auto pair = world.split(world.rank() / 2, world.rank());
     const SyncBatchNormScope scope(pair);
@@ -92,7 +93,7 @@ TEST(SyncBatchNormScope, LeavesInstanceNormToEachSample) {
 }
 
 TEST(SyncBatchNormScope, EndsWithItsScope) {
-  run_ranks(2, [](ProcessGroup world) {
+  testing::run_ranks(2, [](ProcessGroup world) {
     torch::nn::BatchNorm1d net(2), alone(2);
     const auto input = at::full({4, 2}, 1.0 * world.rank()) + at::arange(4.0).view({4, 1});
     { const SyncBatchNormScope scope(world); }
@@ -106,7 +107,7 @@ TEST(SyncBatchNormScope, EvaluatesOnOneRankWithoutACollectiveY5) {
   net->eval();
   const auto input = at::randn({4, 2, 3, 3}, torch::kDouble);
   const auto expected = net->forward(input);
-  run_ranks(2, [&](ProcessGroup world) {
+  testing::run_ranks(2, [&](ProcessGroup world) {
     if (world.rank() != 0) return;
     const SyncBatchNormScope scope(world);
     EXPECT_TRUE(net->forward(input).equal(expected));
@@ -118,7 +119,7 @@ TEST(SyncBatchNormLayer, TakesOneSampleARankY2) {
   torch::nn::BatchNorm1d whole(2);
   whole->to(torch::kDouble);
   const auto expected = whole->forward(inputs);
-  run_ranks(2, [&](ProcessGroup world) {
+  testing::run_ranks(2, [&](ProcessGroup world) {
     SyncBatchNorm norm(torch::nn::BatchNormOptions(2), world);
     norm->to(torch::kDouble);
     const auto output = norm(inputs.narrow(0, world.rank(), 1));

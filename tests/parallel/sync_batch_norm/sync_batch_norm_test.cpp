@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/comm/group_factory.h"
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -107,7 +108,7 @@ Tensor sum_over_ranks(const Tensor& tensor, const ProcessGroup& world) {
 /// Trains on shares of these sizes, and on the whole, and compares all that is left.
 void expect_parity(const Problem& problem, const std::vector<std::int64_t>& samples) {
   const auto whole = train_whole(problem);
-  run_ranks(static_cast<int>(samples.size()), [&](ProcessGroup world) {
+  testing::run_ranks(static_cast<int>(samples.size()), [&](ProcessGroup world) {
     const int rank = world.rank();
     const auto own = train(share_of(problem, samples, rank),
         [&](const auto& input, const auto& weight, const auto& bias, auto& mean, auto& var) {
@@ -157,7 +158,7 @@ TEST_P(Ranks, EqualItInChannelsLastAndKeepTheFormatY1) {
   auto problem = random_problem({batch(), 3, 4, 5}, torch::kDouble, 5);
   for (Tensor& input : problem.inputs) input = input.contiguous(at::MemoryFormat::ChannelsLast);
   expect_parity(problem, two_each());
-  run_ranks(GetParam(), [&](ProcessGroup world) {
+  testing::run_ranks(GetParam(), [&](ProcessGroup world) {
     const auto output = sync_batch_norm(problem.inputs[0], {}, {}, {}, {}, 0, kEps, world);
     EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
   });
@@ -199,7 +200,7 @@ TEST(SyncBatchNorm, CountsARankWithoutSamples) {
 }
 
 TEST(SyncBatchNorm, WeightsRanksByTheirValuesY3) {
-  run_ranks(2, [](ProcessGroup world) {
+  testing::run_ranks(2, [](ProcessGroup world) {
     const auto power = [&](double base) { return std::pow(base, world.rank() - 1); };
     const auto length = world.rank() == 0 ? 10 : 100;
     const auto input =
@@ -216,7 +217,7 @@ TEST(SyncBatchNorm, WeightsRanksByTheirValuesY3) {
 }
 
 TEST(SyncBatchNorm, KeepsTheVarianceOfValuesFarFromZero) {
-  run_ranks(2, [](ProcessGroup world) {
+  testing::run_ranks(2, [](ProcessGroup world) {
     const double sign = world.rank() == 0 ? 1 : -1;
     const auto input = at::full({8, 1}, 1e7 + sign, torch::kDouble);
     auto mean = at::zeros({1}, torch::kDouble), var = at::zeros({1}, torch::kDouble);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "tests/comm/group_factory.h"
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -135,7 +136,7 @@ void try_distributed(Draw& draw, const Case& now, const torch::nn::Sequential& s
   const int ranks = draw.from(1, 4);
   const std::int64_t bytes = draw.one_of<std::int64_t>({1, 64, 400, 1 << 20});
   const std::string text = concat(now.text, ", ddp on ", ranks, " ranks, buckets of ", bytes);
-  run_ranks(ranks, [&](const ProcessGroup& world) {
+  testing::run_ranks(ranks, [&](const ProcessGroup& world) {
     const auto net = copy_of(now.net);
     DistributedDataParallel<torch::nn::Sequential> parallel(
         net, world, DistributedDataParallelOptions().first_bucket_bytes(bytes).bucket_bytes(bytes));
@@ -198,7 +199,7 @@ void try_stages(Draw& draw, const Case& now, const torch::nn::Sequential& serial
   const int replicas = now.input.size(0) % 2 == 0 ? draw.from(1, 2) : 1;
   const std::string text =
       concat(now.text, cut.text, " on ", cut.workers, " ranks, ", replicas, " replicas");
-  run_ranks(cut.workers * replicas, [&](const ProcessGroup& world) {
+  testing::run_ranks(cut.workers * replicas, [&](const ProcessGroup& world) {
     const auto net = copy_of(now.net);
     const PipelineGrid grid = make_pipeline_grid(world, cut.workers);
     PipelineStage stage(layers_of(net), cut.balance, grid.stages, cut.options, grid.replicas);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <mutex>
 
+#include "tests/comm/group_factory.h"
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
 
@@ -121,7 +122,7 @@ Trained train_data_parallel(const Problem& problem, int places) {
 Trained train_distributed(
     const Problem& problem, int ranks, std::int64_t bucket_bytes, bool sync_batch_norm) {
   Trained trained;
-  run_ranks(ranks, [&](const ProcessGroup& world) {
+  testing::run_ranks(ranks, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
     DistributedDataParallel<nn::Model> parallel(model, world,
         DistributedDataParallelOptions()
@@ -167,7 +168,7 @@ Trained train_stages(const Problem& problem, const std::vector<int>& balance, in
     int replicas, PipelineOptions options) {
   Trained trained;
   std::mutex mutex;
-  run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
+  testing::run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
     const PipelineGrid grid = make_pipeline_grid(world, ranks);
     PipelineStage stage(model->layers(), balance, grid.stages, options, grid.replicas);
@@ -194,7 +195,7 @@ Trained train_replicated_pipelines(const Problem& problem, const std::vector<int
     int places, int replicas, PipelineOptions options) {
   Trained trained;
   const auto all = cpu_places(places * replicas);
-  run_ranks(replicas, [&](const ProcessGroup& world) {
+  testing::run_ranks(replicas, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
     const auto first = all.begin() + world.rank() * places;
     Pipeline pipeline(model->layers(), balance, {first, first + places}, options, world);

@@ -58,6 +58,11 @@ TEST_F(TrainWays, PipelineOverRanks) {
       "pp: 2 stages, 1F1B, 4 chunks, bubble 20 %");
 }
 
+TEST_F(TrainWays, PipelineOverRanksThatGlooConnects) {
+  expect_as_alone("--parallel pp --batch-size 32 --chunks 4 --nproc-per-node 2 --backend gloo",
+      "pp: 2 stages, 1F1B, 4 chunks, bubble 20 %");
+}
+
 TEST_F(TrainWays, InterleavedPipelineOverRanks) {
   expect_as_alone(
       "--parallel pp --batch-size 32 --schedule interleaved --balance count --nproc-per-node 2",

@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "tests/comm/group_factory.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
@@ -25,7 +26,7 @@ using testing::TemporaryFolder;
 TEST(SnapshotChoice, IsTheSameOnAllRanksAndSoAreErrors) {
   const TemporaryFolder folder;
   const fs::path& run = folder.path();
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     EXPECT_TRUE(newest_snapshot(run, world).path.empty());
     SnapshotSaver saver({.run = run}, world);
     for (const std::int64_t step : {1, 2}) saver.save(step, part_of(world, step));

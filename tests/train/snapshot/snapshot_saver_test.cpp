@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 
+#include "tests/comm/group_factory.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 #include "tests/train/snapshot/snapshot_parts.h"
@@ -56,7 +57,7 @@ void expect_snapshot(const fs::path& run, std::int64_t step, int ranks, std::int
 TEST(SnapshotSaver, SavesWhatEachRankHolds) {
   for (const int ranks : {1, 2, 3}) {
     const TemporaryFolder run;
-    run_ranks(ranks, [&](const ProcessGroup& world) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& world) {
       SnapshotSaver saver({.run = run.path()}, world);
       SnapshotPart part = part_of(world, 7);
       saver.save(7, part);
@@ -78,7 +79,7 @@ TEST(SnapshotSaver, SavesWhatEachRankHolds) {
 
 TEST(SnapshotSaver, BecomesDurableWithoutAnotherCall) {
   const TemporaryFolder run;
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run.path()}, world);
     saver.save(3, part_of(world, 3));
   });
@@ -87,7 +88,7 @@ TEST(SnapshotSaver, BecomesDurableWithoutAnotherCall) {
 
 TEST(SnapshotSaver, SavesOftenAndKeepsTheNewestAndTheBest) {
   const TemporaryFolder run;
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run.path(), .keep = 2}, world);
     for (const std::int64_t step : {1, 2, 3, 4, 5}) {
       // Larger and smaller ones in turn: the buffer serves all.
@@ -106,7 +107,7 @@ TEST(SnapshotSaver, SavesOftenAndKeepsTheNewestAndTheBest) {
 
 TEST(SnapshotSaver, WritesPythonsIndexOfParts) {
   const TemporaryFolder run;
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run.path()}, world);
     saver.save(1, part_of(world, 1));
   });
@@ -120,7 +121,7 @@ TEST(SnapshotSaver, WritesPythonsIndexOfParts) {
 // On one rank only, after the first snapshot.
 void fail_on(int failing, const std::function<void(SnapshotPart&)>& spoil, bool required) {
   const TemporaryFolder run;
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run.path(), .keep = 1, .required = required}, world);
     saver.save(1, part_of(world, 1));
     saver.finish();
@@ -173,7 +174,7 @@ TEST(SnapshotSaver, AllGiveUpWhatOneCannotWrite) {
 
 TEST(SnapshotSaver, AFullDiskIsNamedAndTheOldOneStays) {
   const TemporaryFolder run;
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run.path()}, world);
     saver.save(1, part_of(world, 1));
     saver.finish();
@@ -197,7 +198,7 @@ TEST(SnapshotSaver, AFolderThatCannotBeMadeIsAWarningOnAllRanks) {
   const fs::path run = fs::path(folder.path()) / "run";
   fs::create_directory(run);
   std::ofstream(run / "snapshots") << "in the way";
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run}, world);
     saver.save(1, part_of(world, 1));
     saver.finish();
@@ -224,7 +225,7 @@ TEST(SnapshotSaver, AnExceptionDoesNotWaitForOtherRanks) {
     // Half of the time for which rank 0 would wait otherwise.
     EXPECT_EQ(ended.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
   };
-  EXPECT_THROW(run_ranks(2, train), DataError);
+  EXPECT_THROW(testing::run_ranks(2, train), DataError);
   EXPECT_TRUE(SnapshotFolder(run.path()).newest().path.empty());
   EXPECT_THAT(names_in(fs::path(run.path()) / "snapshots"), IsEmpty());
 }

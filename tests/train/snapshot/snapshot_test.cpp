@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/comm/group_factory.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
@@ -202,7 +203,7 @@ std::vector<SmallNet> nets_for(int ranks) {
 // Each rank computes the gradients of the whole batch: so all numbers of ranks do the same.
 void train_sharded(const std::string& run, int ranks, int first, int last) {
   auto nets = nets_for(ranks);
-  run_ranks(ranks, [&](const ProcessGroup& world) {
+  testing::run_ranks(ranks, [&](const ProcessGroup& world) {
     SmallNet& net = nets[static_cast<std::size_t>(world.rank())];
     ShardedOptimizer optimizer(
         std::make_unique<nn::Adam>(net->parameters(), AdamOptions(0.01)), world);
@@ -236,7 +237,7 @@ TEST(Snapshot, ARankTakesOnlyTheShareThatItOwns) {
   const TemporaryFolder run;
   train_sharded(run.path(), 2, 0, 1);
   auto nets = nets_for(2);
-  run_ranks(2, [&](const ProcessGroup& world) {
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
     SmallNet& net = nets[static_cast<std::size_t>(world.rank())];
     ShardedOptimizer optimizer(
         std::make_unique<nn::Adam>(net->parameters(), AdamOptions(0.01)), world);
