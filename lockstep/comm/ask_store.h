@@ -18,9 +18,12 @@ namespace lockstep {
 template <typename Calls>
 auto ask_store(const std::string& topic, std::chrono::milliseconds timeout, Calls calls) {
   constexpr std::chrono::seconds kOneAnswer(2);
-  const QuietLog quiet;
+  const auto quietly = [calls = std::move(calls)] {
+    const QuietLog quiet;
+    return calls();
+  };
   try {
-    if (auto answer = within(timeout + kOneAnswer, std::move(calls))) return *std::move(answer);
+    if (auto answer = within(timeout + kOneAnswer, quietly)) return *std::move(answer);
   } catch (const TimeoutError& error) {
     throw TimeoutError(concat(topic, ": ", error.what()));
   } catch (const Error&) {

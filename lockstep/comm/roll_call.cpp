@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kWhat = "init_process_group: ";
+constexpr const char* kRollCall = "init_process_group: ";
 
 /// Writes a value unless there is one, and returns what is there then.
 std::string first_of(const Store& store, const std::string& key, const std::string& value) {
@@ -28,7 +28,7 @@ std::string shown(const std::string& process) { return process.substr(0, process
 void check_size(const Store& store, const Member& member, const std::string& size) {
   if (size == std::to_string(member.size)) return;
   refuse_for_all(store,
-      concat(kWhat, "rank ", member.rank, " (", shown(member.process), ") is of a world of ", member.size,
+      concat(kRollCall, "rank ", member.rank, " (", shown(member.process), ") is of a world of ", member.size,
           " ranks, and rank 0 at ", member.place, " of one of ", size,
           "; start all with the same number of hosts and of ranks a host (WORLD_SIZE)"));
 }
@@ -37,7 +37,7 @@ void check_alone(const Store& store, const Member& member) {
   const std::string first = first_of(store, concat("member-", member.rank), member.process);
   if (first == member.process) return;
   refuse_for_all(store,
-      concat(kWhat, "two processes are rank ", member.rank, " of the world at ", member.place, ": ",
+      concat(kRollCall, "two processes are rank ", member.rank, " of the world at ", member.place, ": ",
           shown(first), " and ", shown(member.process),
           "; give each host a --node-rank, and each run a --master-port, of its own"));
 }
@@ -48,7 +48,7 @@ void call_roll(const Store& store, const Member& member, std::chrono::millisecon
   const bool decides = member.rank == 0;
   const std::string run =
       decides ? first_of(store, "run", own_run) : await_text(store, "run", "rank 0", timeout);
-  check(run == own_run, kWhat, "rank ", member.rank, " (", shown(member.process),
+  check(run == own_run, kRollCall, "rank ", member.rank, " (", shown(member.process),
       ") has met another run at ", member.place, "; give each run a --master-port of its own");
   const std::string size = decides ? first_of(store, "size", std::to_string(member.size))
                                    : await_text(store, "size", "rank 0", timeout);

@@ -22,8 +22,9 @@ std::string this_process();
 /// Makes sure that all who come to a store are of one world: of one run and size, each rank once.
 /// Rank 0 decides what world that is.
 ///
-/// Throws InvalidArgument that says what differs; then exchange_texts() throws the same on the other
-/// ranks, unless the stranger is of another run. Throws TimeoutError when rank 0 does not come.
+/// Throws InvalidArgument that says what differs; then exchange_texts() throws the same on the
+/// other ranks, unless the stranger is of another run. Throws TimeoutError when rank 0 does not
+/// come.
 void check_one_world(const Store& store, const Member& member, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

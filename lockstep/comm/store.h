@@ -38,7 +38,8 @@ int port_of(const Store& store);
 /// Returns the first line of a message: LibTorch's go on with a page of C++ frames.
 std::string first_line(const std::exception& error);
 
-/// Ends the exchange_texts() of all who have not met yet: they throw InvalidArgument with this text.
+/// Ends the exchange_texts() of all who have not met yet: they throw InvalidArgument with this
+/// text.
 void refuse(const Store& store, const std::string& text);
 
 /// Waits for a text that another writes. Throws TimeoutError that names it, and as refuse() says.

@@ -63,8 +63,8 @@ Addresses addresses_of(const std::string& host, int port) {
 // On one address, not on all interfaces; port 0 takes a free one.
 FileDescriptor listen_on(const std::string& host, int port) {
   const Addresses addresses = addresses_of(host, port);
-  check(addresses.error == 0, "listen: no address for ", host, ": ",
-      ::gai_strerror(addresses.error));
+  check(
+      addresses.error == 0, "listen: no address for ", host, ": ", ::gai_strerror(addresses.error));
   const std::string place = concat(host, ":", port);
   const addrinfo& address = *addresses.list;
   FileDescriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -94,8 +94,8 @@ int connection_error(const addrinfo& address) {
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   pollfd waited{socket.get(), POLLOUT, 0};
-  const int ready = retried(
-      [&] { return ::poll(&waited, 1, static_cast<int>(kLongestHandshake.count())); });
+  const int ready =
+      retried([&] { return ::poll(&waited, 1, static_cast<int>(kLongestHandshake.count())); });
   if (ready == 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof(error);
@@ -129,6 +129,7 @@ c10d::TCPStoreOptions settings_of(const TcpStoreOptions& options) {
 /// Waits until somebody listens, which costs nothing, and only then lets c10d connect: it would log
 /// each try. Rank 0, or the name of its host, may appear later than we. Empty: the time was over.
 Store connect(const TcpStoreOptions& options, Obstacle& obstacle) {
+  const QuietLog quiet;  // here, for a thread that stays behind
   const auto end = Clock::now() + options.timeout;
   for (milliseconds pause = kFirstPause; !is_listening(options, obstacle);
        pause = std::min(2 * pause, kLongestPause)) {
@@ -142,6 +143,7 @@ Store connect(const TcpStoreOptions& options, Obstacle& obstacle) {
 // The store would listen on every interface; it takes a socket that listens on one instead, and
 // closes it, even when it throws.
 Store serve(const TcpStoreOptions& options) {
+  const QuietLog quiet;
   FileDescriptor socket = listen_on(options.host, options.port);
   c10d::TCPStoreOptions settings = settings_of(options);
   settings.port = static_cast<std::uint16_t>(port_of_socket(socket));
@@ -159,7 +161,6 @@ Store connect_or_serve(const TcpStoreOptions& options, const std::shared_ptr<Obs
 }  // namespace
 
 Store tcp_store(const TcpStoreOptions& options) {
-  const QuietLog quiet;
   const auto obstacle = std::make_shared<Obstacle>();
   const std::string what = concat("store: no connection to ", options.host, ":", options.port);
   try {
@@ -168,8 +169,7 @@ Store tcp_store(const TcpStoreOptions& options) {
   } catch (const c10::Error& error) {
     throw CommError(concat(what, ": ", first_line(error)));
   }
-  throw TimeoutError(
-      concat(what, " within ", options.timeout.count(), " ms: ", obstacle->text()));
+  throw TimeoutError(concat(what, " within ", options.timeout.count(), " ms: ", obstacle->text()));
 }
 
 int port_of(const Store& store) {

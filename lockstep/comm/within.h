@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Returns what a call returns, or throws what it throws, or returns nothing after `limit`: then its
-/// thread stays behind, so the call must own all that it uses. For calls into LibTorch and the
+/// Returns what a call returns, or throws what it throws, or returns nothing after `limit`: then
+/// its thread stays behind, so the call must own all that it uses. For calls into LibTorch and the
 /// system that may wait without end.
 template <typename Call>
 auto within(std::chrono::milliseconds limit, Call call)

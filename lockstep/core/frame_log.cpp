@@ -59,8 +59,11 @@ FramedText cut_at_frames(std::string_view text) {
     end = text.find('\n', end + 1);
   }
   end = std::min(end, text.size());
+  std::string_view after = text.substr(end);
+  // LibTorch ends the frames with an empty line.
+  if (after == "\n" || after.starts_with("\n\n")) after.remove_prefix(1);
   return {std::string(text.substr(0, start)), std::string(text.substr(start + 1, end - start - 1)),
-      std::string(text.substr(end))};
+      std::string(after)};
 }
 
 std::string without_frames(std::string_view text) {
@@ -94,8 +97,9 @@ std::streamsize FrameFilter::xsputn(const char* text, std::streamsize size) {
 }
 
 FrameFilter::int_type FrameFilter::overflow(int_type letter) {
-  return traits_type::eq_int_type(letter, traits_type::eof()) ? sync()
-                                                              : before_->sputc(static_cast<char>(letter));
+  return traits_type::eq_int_type(letter, traits_type::eof())
+             ? sync()
+             : before_->sputc(static_cast<char>(letter));
 }
 
 int FrameFilter::sync() { return before_->pubsync(); }

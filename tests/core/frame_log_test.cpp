@@ -24,7 +24,7 @@ TEST(FrameLog, CutsATextAtItsFrames) {
   EXPECT_EQ(cut.before, "a: no room");
   EXPECT_EQ(cut.frames,
       "Exception raised from make at a.cpp:7 (most recent call first):\nframe #0: a\nframe #1: b");
-  EXPECT_EQ(cut.after, "\n\nmore");
+  EXPECT_EQ(cut.after, "\nmore");
   EXPECT_EQ(cut_at_frames("two\nlines\n").before, "two\nlines\n");
 }
 
@@ -52,7 +52,7 @@ TEST(FrameLog, KeepsFramesOffTheTerminalAndNamesItsFile) {
     std::cerr << "plain" << '\n' << "b: " << kFramed << std::endl;
   }
   const std::string log = folder.file("rank-0-frames.log");
-  const std::string shown = "plain\nb: no room (C++ frames: " + log + ")\n\n";
+  const std::string shown = "plain\nb: no room (C++ frames: " + log + ")\n";
   EXPECT_EQ(terminal.text(), shown);
   EXPECT_THAT(testing::contents(log), HasSubstr("no room\nException raised from make at"));
   EXPECT_THAT(testing::contents(log), HasSubstr("frame #1: b\n"));
