@@ -12,10 +12,13 @@
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/init_method.h"
+#include "lockstep/comm/quiet_log.h"
+#include "lockstep/comm/roll_call.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/inherited_state.h"
 
 namespace lockstep {
 namespace {
@@ -115,10 +118,27 @@ Store open_store(const World& world, std::chrono::milliseconds timeout) {
       .timeout = timeout});
 }
 
+// One launcher's ranks have its guardian's mark; several launchers of one run share the name alone.
+std::string run_of() {
+  const std::string name = environment("TORCHELASTIC_RUN_ID").value_or("");
+  const bool one_launcher = environment("GROUP_WORLD_SIZE") == "1";
+  return concat(name, " ", one_launcher ? environment("LOCKSTEP_GUARDIAN").value_or("") : "");
+}
+
+std::string place_of(const InitMethod& meeting) {
+  return meeting.path.empty() ? concat(meeting.host, ":", meeting.port) : meeting.path;
+}
+
 Store store_of(const World& world, std::chrono::milliseconds timeout) {
   const Store store = c10::make_intrusive<c10d::PrefixStore>(
       "lockstep-" + world.generation, open_store(world, timeout));
   if (meets_in_file(world)) check_is_first(store, world);
+  const Member member{.rank = world.rank,
+      .size = world.size,
+      .run = run_of(),
+      .process = this_process(),
+      .place = place_of(world.meeting)};
+  check_one_world(store, member, timeout);
   return store;
 }
 
@@ -131,6 +151,7 @@ std::string gloo_hostname(const World& world, bool one_host) {
 
 std::shared_ptr<Backend> gloo_of(
     const Store& store, const World& world, bool one_host, std::chrono::milliseconds timeout) {
+  const QuietLog quiet;
   return make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo", store), world.rank,
       world.size, {.hostname = gloo_hostname(world, one_host), .timeout = timeout});
 }
@@ -165,6 +186,7 @@ std::shared_ptr<Backend> make_backend(
 }  // namespace
 
 ProcessGroup init_process_group(const InitOptions& options) {
+  open_standard_streams();  // before there is a socket or a region that could take their numbers
   const std::string& wanted = options.backend;
   check(wanted == "auto" || wanted == "shm" || wanted == "gloo",
       "init_process_group: the backend must be auto, shm or gloo: ", wanted);

@@ -2,17 +2,15 @@
 
 #include <fcntl.h>
 #include <filesystem>
-#include <netdb.h>
-#include <netinet/in.h>
+#include <functional>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "lockstep/comm/ask_store.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/stopwatch.h"
@@ -20,6 +18,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr const char* kRefused = "refused";  // the key of a text
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -30,49 +30,25 @@ std::string missing_ranks(const Store& store, const std::string& topic, int size
   for (int rank = 0; rank < size; ++rank) {
     if (!store->check({key_of(topic, rank)})) ranks.push_back(std::to_string(rank));
   }
-  return joined(ranks);
+  return concat("rank ", joined(ranks), " of ", size);
 }
 
-// LibTorch's messages go on with a page of backtrace.
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
+std::string text_at(const Store& store, const std::string& key) {
+  const auto bytes = store->get(key);
+  return {bytes.begin(), bytes.end()};
 }
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-Addresses addresses_of(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  check(error == 0, "listen: no address for ", host, ": ", ::gai_strerror(error));
-  return {found, &::freeaddrinfo};
-}
-
-// On one address, not on all interfaces; port 0 takes a free one.
-FileDescriptor listen_on(const std::string& host, int port) {
-  const Addresses addresses = addresses_of(host, port);
-  const std::string place = concat(host, ":", port);
-  FileDescriptor socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) throw_errno("open a socket for", place);
-  const int yes = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (::bind(socket.get(), addresses->ai_addr, addresses->ai_addrlen) != 0)
-    throw_errno("bind", place);
-  if (::listen(socket.get(), 1024) != 0) throw_errno("listen on", place);
-  return socket;
-}
-
-int port_of_socket(const FileDescriptor& socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    throw_errno("getsockname");
-  const bool is_ipv6 = address.ss_family == AF_INET6;
-  return ntohs(is_ipv6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                       : reinterpret_cast<sockaddr_in&>(address).sin_port);
+// Polls instead of waiting in the store, whose message names a key but no rank.
+void await_keys(const Store& store, const std::vector<std::string>& keys,
+    std::chrono::milliseconds timeout, const std::function<std::string()>& missing) {
+  const Stopwatch stopwatch;
+  while (!store->check(keys)) {
+    if (store->check({kRefused})) throw InvalidArgument(text_at(store, kRefused));
+    if (stopwatch.seconds() * 1000 > static_cast<double>(timeout.count())) {
+      throw TimeoutError(concat("waited ", timeout.count(), " ms for ", missing()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 /// Locks a folder from take() until it is destroyed. Any program may hold such a lock for long, so
@@ -115,61 +91,29 @@ Store file_store(const std::string& path, int users) {
   return c10::make_intrusive<MeetingFile>(path, users);
 }
 
-Store tcp_store(const TcpStoreOptions& options) {
-  c10d::TCPStoreOptions settings;
-  settings.port = static_cast<std::uint16_t>(options.port);
-  settings.isServer = options.serve;
-  settings.waitWorkers = false;
-  settings.timeout = options.timeout;
-  // The store would listen on every interface; it takes a socket that listens on one instead.
-  FileDescriptor socket;
-  if (options.serve) {
-    socket = listen_on(options.host, options.port);
-    settings.port = static_cast<std::uint16_t>(port_of_socket(socket));
-    settings.masterListenFd = socket.get();
-  }
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(options.host, settings);
-    socket.release();
-    return store;
-  } catch (const std::exception& error) {
-    throw CommError(concat(
-        "store: no connection to ", options.host, ":", settings.port, ": ", first_line(error)));
-  }
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
 }
 
-int port_of(const Store& store) {
-  const auto* tcp = dynamic_cast<const c10d::TCPStore*>(store.get());
-  check(tcp != nullptr, "port_of: this store is not served over TCP");
-  return tcp->getPort();
+void refuse(const Store& store, const std::string& text) { store->set(kRefused, bytes_of(text)); }
+
+std::string await_text(const Store& store, const std::string& key, const std::string& whose,
+    std::chrono::milliseconds timeout) {
+  await_keys(store, {key}, timeout, [&] { return whose; });
+  return text_at(store, key);
 }
 
-// Polls instead of waiting in the store, whose message names a key but no rank.
 std::vector<std::string> exchange_texts(const Store& store, const std::string& topic, int rank,
     int size, const std::string& text, std::chrono::milliseconds timeout) {
-  const Stopwatch stopwatch;
-  std::vector<std::string> keys;
-  for (int other = 0; other < size; ++other) keys.push_back(key_of(topic, other));
-  try {
+  return ask_store(topic, timeout, [=] {
+    std::vector<std::string> keys, texts;
+    for (int other = 0; other < size; ++other) keys.push_back(key_of(topic, other));
     store->set(keys[static_cast<std::size_t>(rank)], bytes_of(text));
-    while (!store->check(keys)) {
-      if (stopwatch.seconds() * 1000 > static_cast<double>(timeout.count())) {
-        throw TimeoutError(concat(topic, ": waited ", timeout.count(), " ms for rank ",
-            missing_ranks(store, topic, size), " of ", size));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    std::vector<std::string> texts;
-    for (const std::string& key : keys) {
-      const auto bytes = store->get(key);
-      texts.emplace_back(bytes.begin(), bytes.end());
-    }
+    await_keys(store, keys, timeout, [&] { return missing_ranks(store, topic, size); });
+    for (const std::string& key : keys) texts.push_back(text_at(store, key));
     return texts;
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw CommError(concat(topic, ": the store does not answer: ", first_line(error)));
-  }
+  });
 }
 
 }  // namespace lockstep

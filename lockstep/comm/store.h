@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,17 @@ Store tcp_store(const TcpStoreOptions& options);
 
 /// Returns the port that a store from tcp_store() uses.
 int port_of(const Store& store);
+
+/// Returns the first line of a message: LibTorch's go on with a page of C++ frames.
+std::string first_line(const std::exception& error);
+
+/// Ends the exchange_texts() of all who have not met yet: they throw InvalidArgument with this
+/// text.
+void refuse(const Store& store, const std::string& text);
+
+/// Waits for a text that another writes. Throws TimeoutError that names it, and as refuse() says.
+std::string await_text(const Store& store, const std::string& key, const std::string& whose,
+    std::chrono::milliseconds timeout);
 
 /// Shares a short text with all ranks and returns those of all, in rank order. A `topic` serves
 /// once. Throws TimeoutError that names the ranks that did not come.

@@ -1,9 +1,11 @@
 #include "lockstep/core/exit_code.h"
 
-#include <iostream>
 #include <system_error>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/error_report.h"
+#include "lockstep/core/frame_log.h"
+#include "lockstep/core/inherited_state.h"
 
 namespace lockstep {
 
@@ -17,10 +19,12 @@ ExitCode exit_code_of(const std::exception& error) {
 }
 
 int run_program(const char* program, int (*body)(int, char**), int argc, char** argv) {
+  repair_inherited_state();
+  const FrameFilter filter;
   try {
     return body(argc, argv);
   } catch (const std::exception& error) {
-    std::cerr << program << ": " << error.what() << std::endl;
+    report_error(program, error);
     return static_cast<int>(exit_code_of(error));
   }
 }

@@ -19,8 +19,9 @@ enum class ExitCode {
 /// Returns the exit code that stands for an exception.
 ExitCode exit_code_of(const std::exception& error);
 
-/// Runs the body of a program and returns its exit code; what it throws is printed on stderr as
-/// `PROGRAM: MESSAGE`.
+/// Runs the body of a program and returns its exit code; what it throws is reported as
+/// `PROGRAM: MESSAGE` on stderr, or by the launcher that started it. First it repairs what was
+/// inherited amiss: closed standard streams, an ignored SIGCHLD.
 int run_program(const char* program, int (*body)(int, char**), int argc, char** argv);
 
 }  // namespace lockstep

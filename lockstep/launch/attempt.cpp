@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/progress_page.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
@@ -161,7 +162,9 @@ void Attempt::kill_all() {
 /// Ends what the processes left running, so that the pipes are closed and nothing stays behind.
 void Attempt::clean_up() {
   for (const Worker& worker : workers_) worker.process->signal_group(SIGKILL);
-  kill_strays(known());
+  std::vector<std::string> left;
+  for (const pid_t pid : kill_strays(known())) left.push_back(std::to_string(pid));
+  if (!left.empty()) say(concat("cannot kill what is left running: pid ", joined(left)));
   deadline_ = Clock::now() + kLastOutput;
 }
 
@@ -188,11 +191,26 @@ const Worker* Attempt::cause() const {
   return found == failed_.end() ? failed_.front() : *found;
 }
 
+/// Returns one that had something to say of its end, though it was asked to end.
+const Worker* Attempt::last_to_speak() const {
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+    return is_failure(*worker.status) && !worker.message().empty();
+  });
+  return found == workers_.end() ? nullptr : &*found;
+}
+
 AttemptReport Attempt::report() {
+  for (Worker& worker : workers_) worker.output.note(worker.message());
   AttemptReport report;
   report.end = {.code = code(), .failure = {}, .signal = signal_, .step = furthest_step()};
   const Worker* const cause = this->cause();
-  if (cause == nullptr) return report;
+  if (cause == nullptr) {
+    if (const Worker* const speaker = last_to_speak()) {
+      on_first_failure(*speaker);
+      report.failure = describe(*speaker);
+    }
+    return report;
+  }
   report.end.failure = cause->status;
   report.failure = describe(*cause);
   report.death_ns = death_ns_;

@@ -76,6 +76,7 @@ class Attempt {
   bool is_failure(const ExitStatus& status) const;
   std::vector<pid_t> known() const;
   const Worker* cause() const;
+  const Worker* last_to_speak() const;
   AttemptReport report();
   int code() const;
 

@@ -43,6 +43,15 @@ struct ChildPlan {
   const Guardian* guardian;
 };
 
+std::vector<std::string> environment_of(const ChildOptions& options) {
+  std::vector<std::string> environment = options.environment;
+  if (options.guardian == nullptr) return environment;
+  const std::string name = concat(Guardian::kVariable, "=");
+  std::erase_if(environment, [&](const std::string& each) { return each.starts_with(name); });
+  environment.push_back(name + options.guardian->mark());
+  return environment;
+}
+
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> result;
   for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
@@ -70,6 +79,7 @@ void reset_signals() {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGCHLD, SIG_DFL);
 }
 
 void connect_streams(const ChildPlan& plan) {
@@ -128,11 +138,12 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   Pipe output, errors, failures = make_pipe();
   if (!options.inherit_output) output = make_pipe(), errors = make_pipe();
   const FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const std::vector<std::string> environment = environment_of(options);
   std::vector<std::string> arguments{options.program};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   const ChildPlan plan{.program = options.program.c_str(),
       .arguments = pointers(arguments),
-      .environment = pointers(options.environment),
+      .environment = pointers(environment),
       .cpus = cpu_mask(options.cpus),
       .pinned = !options.cpus.empty(),
       .parent = ::getpid(),

@@ -7,7 +7,7 @@
 
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/exit_status.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/guardian.h"
 
 namespace lockstep::launch {
 
@@ -19,7 +19,7 @@ struct ChildOptions {
   std::vector<int> cpus;                 ///< the cores that it may use; empty: as the parent
   bool inherit_input = false;            ///< standard input; otherwise it reads /dev/null
   bool inherit_output = false;           ///< standard output and error; otherwise they are pipes
-  const Guardian* guardian = nullptr;    ///< kills its group when we are killed; may be none
+  const Guardian* guardian = nullptr;    ///< kills all of it when we are killed; may be none
 };
 
 /// One child process, which leads its own process group and dies with the thread that made it.

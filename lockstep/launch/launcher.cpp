@@ -60,13 +60,13 @@ class RankAttempt : public Attempt {
     failure_.oom.in_cgroup = now.in_cgroup - oom_before_.in_cgroup;
     failure_.oom.on_host = now.on_host - oom_before_.on_host;
     const auto rest = running();
-    if (rest == 0) return;
+    if (rest == 0 || !options_.verbose) return;
     const std::string others = rest == 1 ? "the other rank" : concat("the other ", rest, " ranks");
     say(concat(failure_headline(failure_), "; ending ", others));
   }
 
   std::string describe(const Worker& cause) override {
-    failure_.message = cause.error_file->message();
+    failure_.message = cause.message();
     failure_.last_lines = cause.output.last_lines();
     failure_.log = cause.log;
     return failure_report(failure_);

@@ -2,49 +2,41 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fcntl.h>
 #include <fstream>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
+#include <thread>
 
 namespace lockstep::launch {
 namespace {
 
-bool contains(const std::vector<pid_t>& pids, pid_t pid) {
-  return std::find(pids.begin(), pids.end(), pid) != pids.end();
+using Clock = std::chrono::steady_clock;
+
+/// What one look at the strays found.
+struct Strays {
+  std::vector<pid_t> left;
+  bool may_end = false;  ///< some were killed, and end soon or have left us their children
+};
+
+std::vector<pid_t> strays_among(
+    const std::vector<pid_t>& children, const std::vector<pid_t>& known) {
+  std::vector<pid_t> strays;
+  std::copy_if(children.begin(), children.end(), std::back_inserter(strays), [&](pid_t pid) {
+    return std::find(known.begin(), known.end(), pid) == known.end();
+  });
+  return strays;
 }
 
-constexpr pid_t kDismissed = 0;
-
-/// Releases all that would keep others waiting: a reader of our output, an unmount, a terminal.
-void detach(int control) {
-  ::setsid();
-  ::prctl(PR_SET_NAME, "lockstep-guard");
-  sigset_t all;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  [[maybe_unused]] const int ignored = ::chdir("/");
-  ::dup2(control, 3);
-  const int nothing = ::open("/dev/null", O_RDWR);
-  for (int stream = 0; stream < 3; ++stream) ::dup2(nothing, stream);
-  ::close_range(4, ~0U, 0);
-}
-
-[[noreturn]] void keep_watch() {
-  std::vector<pid_t> groups;
-  groups.reserve(64);
-  while (true) {
-    pid_t group = kDismissed;
-    const ssize_t size = ::read(3, &group, sizeof(group));
-    if (size < 0 && errno == EINTR) continue;
-    if (size != static_cast<ssize_t>(sizeof(group))) break;
-    if (group == kDismissed) ::_exit(0);
-    groups.push_back(group);
+Strays kill_once(const std::vector<pid_t>& known) {
+  Strays found;
+  for (const pid_t pid : strays_among(children(), known)) {
+    const bool is_killed = ::kill(pid, SIGKILL) == 0 || errno != EPERM;
+    const bool has_ended = ::waitpid(pid, nullptr, WNOHANG) != 0;
+    if (!has_ended) found.left.push_back(pid);
+    found.may_end = found.may_end || is_killed || has_ended;
   }
-  for (const pid_t group : groups) ::kill(-group, SIGKILL);
-  ::_exit(0);
+  return found;
 }
 
 }  // namespace
@@ -64,46 +56,19 @@ std::vector<pid_t> children() {
 }
 
 void reap_strays(const std::vector<pid_t>& known) {
-  for (const pid_t pid : children()) {
-    if (!contains(known, pid)) ::waitpid(pid, nullptr, WNOHANG);
-  }
+  for (const pid_t pid : strays_among(children(), known)) ::waitpid(pid, nullptr, WNOHANG);
 }
 
-void kill_strays(const std::vector<pid_t>& known) {
-  // A killed parent leaves us its children: again until none is new. The bound ends a race with a
-  // fork bomb.
-  for (int round = 0; round < 100; ++round) {
-    bool found = false;
-    for (const pid_t pid : children()) {
-      if (contains(known, pid)) continue;
-      found = true;
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
-    if (!found) return;
+// A killed parent leaves us its children: again until none is new. No wait is without an end: a
+// process may belong to another user (`sudo`), hang in the kernel, or make others without end.
+std::vector<pid_t> kill_strays(
+    const std::vector<pid_t>& known, std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
+  while (true) {
+    Strays found = kill_once(known);
+    if (!found.may_end || Clock::now() >= end) return found.left;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-}
-
-Guardian::Guardian() {
-  Pipe pipe = make_pipe();
-  control_ = std::move(pipe.writer);
-  pid_ = ::fork();
-  if (pid_ < 0) throw_errno("launch: fork");
-  if (pid_ == 0) {
-    detach(pipe.reader.get());
-    keep_watch();
-  }
-}
-
-Guardian::~Guardian() {
-  watch(kDismissed);
-  control_.reset();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
-void Guardian::watch(pid_t group) const {
-  [[maybe_unused]] const ssize_t written = ::write(control_.get(), &group, sizeof(group));
 }
 
 }  // namespace lockstep::launch

@@ -1,9 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <sys/types.h>
 #include <vector>
-
-#include "lockstep/core/file_descriptor.h"
 
 namespace lockstep::launch {
 
@@ -28,33 +27,9 @@ std::vector<pid_t> children();
 void reap_strays(const std::vector<pid_t>& known);
 
 /// Kills all children that are not among `known`, including those that become ours by that, and
-/// waits for them.
-void kill_strays(const std::vector<pid_t>& known);
-
-/// A small process that kills the workers' process groups when the launcher is killed without a
-/// chance to act.
-///
-/// The kernel's death signal reaches the workers alone; the guardian also reaches the processes
-/// that they started, unless these left the worker's process group (`setsid`).
-class Guardian {
- public:
-  /// Starts it. Throws std::system_error.
-  Guardian();
-  Guardian(const Guardian&) = delete;
-  Guardian& operator=(const Guardian&) = delete;
-
-  /// Dismisses it and waits for its end.
-  ~Guardian();
-
-  pid_t pid() const { return pid_; }
-
-  /// Puts one process group under its watch. Async-signal-safe: a child calls it before it becomes
-  /// its program, so that nothing it starts can come first.
-  void watch(pid_t group) const;
-
- private:
-  FileDescriptor control_;
-  pid_t pid_ = -1;
-};
+/// waits for their end. Returns those that are left: another user's, which may not be killed, and
+/// those that the kernel holds for longer than `patience`.
+std::vector<pid_t> kill_strays(const std::vector<pid_t>& known,
+    std::chrono::milliseconds patience = std::chrono::seconds(2));
 
 }  // namespace lockstep::launch

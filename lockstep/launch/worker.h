@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/failure_report.h"
 #include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/output/failure_report.h"
 #include "lockstep/launch/output/worker_output.h"
 #include "lockstep/launch/restart.h"
 
@@ -20,6 +20,9 @@ struct Worker {
   std::optional<ErrorFile> error_file = {};
   std::optional<ChildProcess> process = {};
   std::optional<ExitStatus> status = {};  ///< set when its end was seen
+
+  /// Returns what it said of its end; may be empty.
+  std::string message() const { return error_file ? error_file->message() : ""; }
 };
 
 /// What is new for the ranks of one attempt.

@@ -1,7 +1,9 @@
-#include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/output/failure_report.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::launch {
 namespace {
@@ -35,16 +37,34 @@ TEST(FailureReport, NamesRankHostProcessAndSignal) {
   EXPECT_EQ(failure_report(killed_rank()), headline + "\n");
 }
 
-TEST(FailureReport, HasTheLastLinesAndTheLog) {
+constexpr const char* kHeadline = "rank 1 of 4 (host box, pid 17) was killed by SIGKILL (signal 9)";
+
+TEST(FailureReport, HasTheMessageInItsHeadline) {
   Failure failure = killed_rank();
   failure.last_lines = {"first", "last"};
   failure.log = "logs/rank-1.log";
-  failure.message = "out of luck\ntwice";
+  failure.message = "out of luck\ntwice\n";
   EXPECT_EQ(failure_report(failure),
-      "rank 1 of 4 (host box, pid 17) was killed by SIGKILL (signal 9)\n"
-      "lockstep: it said:\n  | out of luck\n  | twice\n"
-      "lockstep: its last lines:\n  | first\n  | last\n"
-      "lockstep: its whole output: logs/rank-1.log\n");
+      concat(kHeadline, ": out of luck\n  | twice\nlockstep: its whole output: logs/rank-1.log\n"));
+}
+
+TEST(FailureReport, QuotesALongMessageInPart) {
+  Failure failure = killed_rank();
+  failure.message = "they differ:";
+  for (int line = 0; line < 1000; ++line) failure.message += concat("\nline ", line);
+  const std::string text = failure_report(failure);
+  EXPECT_THAT(text, HasSubstr("they differ:\n  | line 0\n"));
+  EXPECT_TRUE(text.ends_with("  | line 11\n  | and 988 more lines\n")) << text;
+}
+
+// With one more that says whether there is a restart.
+TEST(FailureReport, HasAtMostTwoLinesOfDetail) {
+  Failure failure = killed_rank();
+  failure.last_lines = {"first", "second", "third", "last"};
+  EXPECT_EQ(failure_report(failure), concat(kHeadline, "\n  | third\n  | last\n"));
+  failure.log = "logs/rank-1.log";
+  EXPECT_EQ(failure_report(failure),
+      concat(kHeadline, "\n  | last\nlockstep: its whole output: logs/rank-1.log\n"));
 }
 
 TEST(FailureReport, SaysWhenMemoryWasTheReason) {

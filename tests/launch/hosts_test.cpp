@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/launch/hosts/host_process.h"
 #include "lockstep/launch/hosts/hosts_options.h"
+#include "lockstep/launch/hosts/network.h"
 
 namespace lockstep::launch {
 namespace {
@@ -34,6 +35,15 @@ TEST(Hosts, ReadRates) {
       {"", "1", "gbit", "1gb", "1 gbit", "-1gbit", "1kbit", "1e9gbit", "nangbit"}) {
     EXPECT_THROW(parse_rate(wrong), InvalidArgument) << wrong;
   }
+}
+
+TEST(Hosts, ToolsMayWriteMoreThanAPipeHolds) {
+  const std::string much = "head -c 300000 /dev/zero";
+  run_tool({"sh", "-c", concat(much, "; ", much, " >&2")});
+  const std::string text = lockstep::testing::message_of<std::system_error>([&] {
+    run_tool({"sh", "-c", concat("echo why >&2; ", much, " >&2; exit 3")});
+  });
+  EXPECT_THAT(text, HasSubstr(": why: "));
 }
 
 TEST(Hosts, LetThroughAtOnceWhatTwoMillisecondsCarry) {

@@ -1,53 +1,55 @@
 #include "lockstep/launch/strays.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
-#include <string>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/launch/child_process.h"
+#include "tests/support/failing_call.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostMilliseconds = 60000;
-
-/// Becomes a launcher whose child starts another process; both write into `output`.
-[[noreturn]] void be_a_launcher(int output) {
-  ::dup2(output, STDOUT_FILENO);
-  ::close(output);
-  const Guardian guardian;
-  const ChildProcess child({.program = "/bin/sh",
-      .arguments = {"-c", "sleep 600 & echo started; wait"},
-      .environment = {"PATH=/usr/bin:/bin"},
-      .cpus = {},
-      .inherit_output = true,
-      .guardian = &guardian});
-  while (true) ::pause();
+pid_t start_sleeper() {
+  const pid_t sleeper = ::fork();
+  while (sleeper == 0) ::pause();
+  return sleeper;
 }
 
-/// Reads what comes next; empty: all who could write have gone. Fails after a minute of silence.
-std::string next_of(int pipe) {
-  pollfd waited{pipe, POLLIN, 0};
-  EXPECT_EQ(::poll(&waited, 1, kMostMilliseconds), 1) << "a process is left";
-  char bytes[100];
-  const ssize_t size = waited.revents == 0 ? 0 : ::read(pipe, bytes, sizeof(bytes));
-  return {bytes, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
-}
-
-// The child is under watch before it runs: the launcher does nothing for it after the start.
-TEST(Guardian, KillsWhatTheChildOfAKilledLauncherStarted) {
-  Pipe pipe = make_pipe();
+/// Ends strays where `kill` gives this error (0: it does nothing), in a process that is killed
+/// should that not return; returns whether those were reported that are left.
+bool reports_what_is_left(unsigned error) {
   const pid_t launcher = ::fork();
-  if (launcher == 0) be_a_launcher(pipe.writer.get());
-  pipe.writer.reset();
-  EXPECT_EQ(next_of(pipe.reader.get()), "started\n");
-  ::kill(launcher, SIGKILL);
-  ::waitpid(launcher, nullptr, 0);
-  EXPECT_EQ(next_of(pipe.reader.get()), "");
+  if (launcher == 0) {
+    ::alarm(60);
+    const pid_t sleeper = start_sleeper(), known = start_sleeper();
+    testing::make_call_fail(SYS_kill, error);
+    const auto left = kill_strays({known}, std::chrono::milliseconds(50));
+    for (const pid_t pid : {sleeper, known}) ::syscall(SYS_tgkill, pid, pid, SIGKILL);
+    ::_exit(left == std::vector{sleeper} ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(launcher, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Strays, OfAnotherUserAreNotWaitedFor) { EXPECT_TRUE(reports_what_is_left(EPERM)); }
+
+TEST(Strays, ThatTheKernelHoldsAreNotWaitedForWithoutEnd) { EXPECT_TRUE(reports_what_is_left(0)); }
+
+TEST(Strays, EndWithThoseThatTheyStarted) {
+  const Subreaper subreaper;
+  const auto known = children();
+  const pid_t stray = ::fork();
+  if (stray == 0) {
+    start_sleeper();
+    while (true) ::pause();
+  }
+  EXPECT_TRUE(kill_strays(known, std::chrono::minutes(1)).empty());
+  EXPECT_EQ(children(), known);
 }
 
 }  // namespace

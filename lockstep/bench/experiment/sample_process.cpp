@@ -11,7 +11,7 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/output/worker_output.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/guardian.h"
 
 namespace lockstep::bench {
 namespace {

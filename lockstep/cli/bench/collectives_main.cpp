@@ -14,6 +14,7 @@
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/error_report.h"
 #include "lockstep/core/exit_code.h"
 
 namespace lockstep::cli {
@@ -91,7 +92,7 @@ std::vector<ProcessGroup> form_groups(const bench::Sweep& sweep) {
 // ranks could end sooner than this one, and the launcher would take their loss of a peer for the
 // cause.
 [[noreturn]] void leave(const std::exception& error) {
-  std::cerr << "lockstep: " << error.what() << std::endl;
+  report_error("lockstep", error);
   ::_exit(static_cast<int>(exit_code_of(error)));
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <iostream>
 #include <unistd.h>
 
@@ -13,7 +14,9 @@
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/error_report.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/frame_log.h"
 #include "lockstep/core/progress_page.h"
 #include "lockstep/parallel/place/place_worker.h"
 #include "lockstep/train/dry_run.h"
@@ -56,7 +59,7 @@ void report(const RunSummary& summary, const TrainCommand& command) {
 // Says what failed and ends here, with the group still open: were it closed first, the other ranks
 // could end sooner than this one, and the launcher would take their loss of a peer for the cause.
 [[noreturn]] void leave(const std::exception& error) {
-  std::cerr << "lockstep: " << error.what() << std::endl;
+  report_error("lockstep", error);
   ::_exit(static_cast<int>(exit_code_of(error)));
 }
 
@@ -114,12 +117,24 @@ void report_precision(const PrecisionChoice& choice, const TrainOptions& options
   if (!choice.hint.empty()) std::cerr << "lockstep: " << choice.hint << '\n';
 }
 
+InitOptions meeting_of(const TrainOptions& options) {
+  InitOptions meeting{.backend = options.backend};
+  if (options.timeout) {
+    const std::chrono::duration<double> seconds(*options.timeout);
+    meeting.timeout = std::chrono::ceil<std::chrono::milliseconds>(seconds);
+  }
+  return meeting;
+}
+
 int train(TrainCommand command, const std::vector<std::string>& words) {
+  // A reader of our lines may go, as `head` does, and the run matters more.
+  std::signal(SIGPIPE, SIG_IGN);
   // Early, so that the launcher notices an attempt that ends before its first step.
   const auto page = ProgressPage::from_environment();
+  keep_frames_in(command.options.output + "/logs");
   // On every rank, so that all refuse alike; the folder is made after they have met.
   check_run_directory(command.options.output, command.options.resume);
-  const ProcessGroup world = init_process_group({.backend = command.options.backend});
+  const ProcessGroup world = init_process_group(meeting_of(command.options));
   try {
     check_same_flags(command.options, world);
     const PrecisionChoice precision = agreed_precision(command, world);

@@ -179,8 +179,8 @@ void Engine::begin_round(Job& job) {
 }
 
 void Engine::work_on_round(Job& job) {
+  verify(job);  // first, so that all ranks say of unlike calls what they are
   if (region_->aborted()) throw CommError(region_->abort_reason());
-  verify(job);
   job.chunk = chunk_of(job);
   std::vector<ChunkView> views;
   for (int rank = 0; rank < region_->size(); ++rank) views.push_back(view_of(job, job.chunk, rank));

@@ -33,7 +33,8 @@ void Engine::verify(const Job& job) const {
   for (int rank = 0; rank < region_->size(); ++rank) {
     const Descriptor& other = region_->slot(rank).descriptor;
     if (agree(own, other)) continue;
-    throw CommError(
+    // The program's fault: the same ranks would do the same again.
+    throw InvalidArgument(
         concat("collective #", job.number, ": the ranks do not make the same call: rank ", rank_,
             " calls ", describe(own), ", rank ", rank, " calls ", describe(other)));
   }

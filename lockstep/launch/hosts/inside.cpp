@@ -1,6 +1,5 @@
 #include "lockstep/launch/hosts/inside.h"
 
-#include <cerrno>
 #include <exception>
 #include <fcntl.h>
 #include <filesystem>
@@ -98,8 +97,7 @@ int be_first_process(const std::vector<std::string>& command, const SignalReader
 
 int wait_for(pid_t pid) {
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  if (retried([&] { return ::waitpid(pid, &status, 0); }) < 0) throw_errno("hosts: wait");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

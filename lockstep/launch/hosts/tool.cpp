@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cerrno>
 #include <poll.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
@@ -18,19 +20,31 @@ namespace {
       concat("hosts: ", joined(command, " "), ": ", reason));
 }
 
-ExitStatus wait_for(const ChildProcess& child) {
-  pollfd waited{child.descriptor(), POLLIN, 0};
-  while (true) {
-    if (const auto status = child.status()) return *status;
-    ::poll(&waited, 1, -1);
-  }
+/// Reads what there is, and keeps the beginning.
+void read_some(FileDescriptor& pipe, std::string& beginning) {
+  constexpr std::size_t kKept = 1024;
+  char bytes[1 << 16];
+  const ssize_t size = retried([&] { return ::read(pipe.get(), bytes, sizeof(bytes)); });
+  if (size == 0) pipe.reset();
+  if (size <= 0) return;
+  const auto room = kKept - std::min(kKept, beginning.size());
+  beginning.append(bytes, std::min(room, static_cast<std::size_t>(size)));
 }
 
-std::string first_line(const FileDescriptor& pipe) {
-  char bytes[1024];
-  const ssize_t size = ::read(pipe.get(), bytes, sizeof(bytes));
-  const std::string text(bytes, size > 0 ? static_cast<std::size_t>(size) : 0);
-  return text.substr(0, text.find('\n'));
+/// Waits for a tool's end, and returns with it what it said first. It would not come to its end if
+/// nobody read what it writes.
+std::pair<ExitStatus, std::string> end_of(ChildProcess& child) {
+  FileDescriptor output = child.take_output(), errors = child.take_errors();
+  std::string unused, said;
+  while (true) {
+    const auto status = child.status();
+    read_some(output, unused);
+    read_some(errors, said);
+    if (status) return {*status, said.substr(0, said.find('\n'))};
+    pollfd waited[] = {{child.descriptor(), POLLIN, 0}, {output.get(), POLLIN, 0},
+        {errors.get(), POLLIN, 0}};
+    ::poll(waited, 3, -1);
+  }
 }
 
 }  // namespace
@@ -51,10 +65,8 @@ void run_tool(const std::vector<std::string>& command) {
       .arguments = {command.begin() + 1, command.end()},
       .environment = current_environment(),
       .cpus = {}});
-  const FileDescriptor errors = child.take_errors();
-  const ExitStatus status = wait_for(child);
+  const auto [status, said] = end_of(child);
   if (status.succeeded()) return;
-  const std::string said = first_line(errors);
   fail(command, said.empty() ? status.text() : said);
 }
 

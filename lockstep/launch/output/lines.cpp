@@ -16,6 +16,11 @@ std::string_view visible(std::string_view line) {
   return start == std::string_view::npos ? line : line.substr(start + 1);
 }
 
+/// Returns whether a line is of a C++ stack, which says less than what stands above it.
+bool is_of_frames(std::string_view line) {
+  return line.starts_with("frame #") || line.starts_with("Exception raised from ");
+}
+
 }  // namespace
 
 std::string LineBuffer::take(std::string_view bytes) {
@@ -52,7 +57,8 @@ void Tail::take(std::string_view lines) {
   while (!lines.empty() && last.size() < kTailLines) {
     const auto previous = lines.rfind('\n', lines.size() - 2);
     const auto start = lines.size() < 2 || previous == std::string_view::npos ? 0 : previous + 1;
-    last.emplace_front(visible(lines.substr(start)).substr(0, kTailBytes));
+    const std::string_view line = visible(lines.substr(start)).substr(0, kTailBytes);
+    if (!is_of_frames(line)) last.emplace_front(line);
     lines = lines.substr(0, start);
   }
   for (std::string& line : last) lines_.push_back(std::move(line));

@@ -24,7 +24,7 @@ class LineBuffer {
 /// Puts a prefix before each line of a text.
 std::string prefixed(std::string_view lines, std::string_view prefix);
 
-/// The last 20 lines of a text, each up to 500 bytes.
+/// The last 20 lines of a text, each up to 500 bytes, without those of a C++ stack.
 class Tail {
  public:
   /// Takes whole lines.

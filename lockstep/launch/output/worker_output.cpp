@@ -114,6 +114,11 @@ void WorkerOutput::close(Console& console) {
   }
 }
 
+void WorkerOutput::note(const std::string& message) const {
+  const auto& file = channels_[1].file;
+  if (file && !message.empty()) write_all(file->get(), concat("lockstep: ", message, "\n"));
+}
+
 bool WorkerOutput::open() const { return channels_[0].pipe || channels_[1].pipe; }
 
 }  // namespace lockstep::launch

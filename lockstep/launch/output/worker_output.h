@@ -37,6 +37,9 @@ class WorkerOutput {
 
   bool open() const;
 
+  /// Appends a worker's message to the log of its errors, if there are both.
+  void note(const std::string& message) const;
+
   /// Returns the last lines of both streams, oldest first.
   std::vector<std::string> last_lines() const { return tail_.lines(); }
 

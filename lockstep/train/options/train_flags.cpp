@@ -113,6 +113,18 @@ Group image_group() {
               .usually("auto: half of its cores, 0 for one core")}};
 }
 
+void read_timeout(Options& options, const FlagSpec& flag, Text text) {
+  constexpr double kLongest = 1e7;  // a third of a year
+  const double seconds = parse_duration(text);
+  check(seconds >= 0.001 && seconds <= kLongest, flag.verb, ": ", flag.name,
+      " must be from 0.001s to ", kLongest, "s: ", text);
+  options.timeout = seconds;
+}
+
+FlagValue written_timeout(const Options& options) {
+  return options.timeout ? FlagValue(text_of(*options.timeout) + "s") : FlagValue();
+}
+
 void read_precision(Options& options, const FlagSpec& flag, Text text) {
   options.auto_precision = flag.word(text) == "auto";
   options.precision = Precision::k32;
@@ -150,7 +162,12 @@ Group spreading_group() {
               .one_of(precision_words()),
           flag("--backend", "NAME", "{}", &Options::backend)
               .may_change()
-              .one_of({"auto", "shm", "gloo"})}};
+              .one_of({"auto", "shm", "gloo"}),
+          flag_by<Options>("--timeout", "TIME",
+              "how long a rank waits for the others: at the start, and in each collective",
+              read_timeout, written_timeout)
+              .may_change()
+              .usually("5m")}};
 }
 
 Group stages_group() {

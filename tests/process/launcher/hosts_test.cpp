@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "tests/process/command.h"
+#include "tests/process/through_shell.h"
 
 #include "lockstep/launch/hosts/inside.h"
 
@@ -91,6 +92,11 @@ TEST_F(MadeHosts, TheFirstFailureEndsAll) {
   const auto run = run_command(two("if [ $PET_NODE_RANK = 1 ]; then exit 7; fi; sleep 600"));
   EXPECT_EQ(run.code(), 7);
   EXPECT_THAT(run.err, HasSubstr("the run failed: host 1 exited with code 7"));
+}
+
+TEST_F(MadeHosts, GiveTheirCodeWhereTheChildSignalWasIgnored) {
+  const auto run = run_through_shell("", two("exit 7"), "trap '' CHLD; ");
+  EXPECT_EQ(run.code(), 7) << run.err;
 }
 
 TEST_F(MadeHosts, AHostThatLostTheOthersIsNotTheCause) {

@@ -122,7 +122,7 @@ TEST(Launcher, TheEarliestFailureIsTheCause) {
   const std::string first = "pid " + std::to_string(pids[1]) + ")";
   EXPECT_THAT(run.err, HasSubstr(first));
   EXPECT_THAT(run.err, Not(HasSubstr("pid " + std::to_string(pids[0]) + ")")));
-  EXPECT_THAT(run.err, HasSubstr("  | said by "));
+  EXPECT_THAT(run.err, HasSubstr("(signal 9): said by 1\n"));
 }
 
 TEST(Launcher, AnEarlyEndWithoutFailureIsFine) {

@@ -14,9 +14,9 @@ using ::testing::Not;
 /// Starts two ranks that say their process ids, and those of what they started, and then wait.
 class Waiting {
  public:
-  explicit Waiting(const std::string& before)
+  explicit Waiting(const std::string& before, int lines = 2)
       : run_(shell_ranks(before + "sleep 600 & echo pid $$ pid $!; wait")),
-        pids_(numbers_after("pid", run_.wait_for_lines(2))) {}
+        pids_(numbers_after("pid", run_.wait_for_lines(lines))) {}
 
   Command& run() { return run_; }
   const std::vector<pid_t>& pids() const { return pids_; }
@@ -78,11 +78,13 @@ TEST(LauncherSignals, RanksThatSavedTheirWorkDecideTheCode) {
 }
 
 TEST(LauncherSignals, KillingTheLauncherLeavesNothing) {
-  Waiting waiting("");
-  ASSERT_EQ(waiting.pids().size(), 4U);
-  waiting.run().signal(SIGKILL);
-  EXPECT_EQ(waiting.run().wait().status.signal, SIGKILL);
-  EXPECT_TRUE(all_end(waiting.pids()));
+  for (const int signal : {SIGKILL, SIGUSR1}) {
+    Waiting waiting("setsid sleep 600 & echo pid $!; ", 4);
+    ASSERT_EQ(waiting.pids().size(), 6U);
+    waiting.run().signal(signal);
+    EXPECT_EQ(waiting.run().wait().status.signal, signal);
+    EXPECT_TRUE(all_end(waiting.pids()));
+  }
 }
 
 /// Lists the children of a process with one thread.

@@ -133,6 +133,7 @@ TEST(TrainFlags, LastOfTwoCounts) { EXPECT_EQ(parsed("--epochs 1 --epochs 2").li
 TEST(TrainFlags, AnotherLimitTakesThePlaceOfThreeEpochs) {
   EXPECT_FALSE(parsed("--max-steps 10").limits.epochs);
   EXPECT_FALSE(parsed("--max-time 10s").limits.epochs);
+  EXPECT_EQ(parsed("--timeout 1m30s").timeout, 90);
 }
 
 TEST(TrainFlags, OptimizersHaveTheirOwnDefaults) {
@@ -161,6 +162,7 @@ TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
   EXPECT_EQ(refusal("--lr abc"), "train: --lr must be a number above 0: abc");
   EXPECT_THAT(refusal("--epochs"), HasSubstr("--epochs"));
   EXPECT_THAT(refusal("--max-time soon"), HasSubstr("soon"));
+  EXPECT_THAT(refusal("--timeout 0"), HasSubstr("--timeout must be from 0.001s"));
   EXPECT_THAT(refusal("--data mnist:"), HasSubstr("no folder after the colon"));
 }
 

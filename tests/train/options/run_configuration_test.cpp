@@ -59,6 +59,7 @@ TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
       [](auto& options) { options.places = 2; }, [](auto& options) { options.pipeline.chunks = 2; },
       [](auto& options) { options.optimizer.sharded = true; },
       [](auto& options) { options.backend = "gloo"; },
+      [](auto& options) { options.timeout = 7; },
       [](auto& options) { options.limits = {.epochs = 9, .steps = 5, .seconds = 60}; },
       [](auto& options) { options.loading.workers = 3; },
       [](auto& options) { options.val_interval = 2; },

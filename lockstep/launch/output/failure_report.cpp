@@ -1,24 +1,40 @@
-#include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/output/failure_report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <signal.h>
-#include <sstream>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kLongestMessage = std::size_t{1} << 16;
 
-std::string quoted(const std::string& text) {
-  std::istringstream lines(text);
+constexpr std::size_t kMostLines = 12;  // of a rank's own words, after the first
+constexpr std::size_t kMostDetails = 3;
+
+using Lines = std::vector<std::string>;
+
+std::string quoted(const Lines& lines) {
   std::string result;
-  for (std::string line; std::getline(lines, line);) result += "  | " + line + "\n";
+  for (const std::string& line : lines) result += "  | " + line + "\n";
   return result;
+}
+
+/// Returns a rank's own words after their first line, which is in the headline.
+std::string rest_of(const std::string& message) {
+  Lines lines = split(message, '\n');
+  lines.erase(lines.begin());
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  if (lines.size() <= kMostLines) return quoted(lines);
+  const auto left = lines.size() - kMostLines;
+  lines.resize(kMostLines);
+  return quoted(lines) + concat("  | and ", left, " more lines\n");
 }
 
 std::string memory_line(const Failure& failure) {
@@ -30,6 +46,10 @@ std::string memory_line(const Failure& failure) {
     return "lockstep: probably out of memory: the kernel ended a process of this host for that\n";
   }
   return "";
+}
+
+std::string log_line(const Failure& failure) {
+  return failure.log.empty() ? "" : concat("lockstep: its whole output: ", failure.log, "\n");
 }
 
 std::string advice(const Failure& failure) {
@@ -47,13 +67,18 @@ std::string failure_headline(const Failure& failure) {
 }
 
 std::string failure_report(const Failure& failure) {
-  std::string text = failure_headline(failure) + "\n";
-  text += memory_line(failure);
-  if (!failure.message.empty()) text += "lockstep: it said:\n" + quoted(failure.message);
-  if (!failure.last_lines.empty()) text += "lockstep: its last lines:\n";
-  for (const std::string& line : failure.last_lines) text += "  | " + line + "\n";
-  if (!failure.log.empty()) text += "lockstep: its whole output: " + failure.log + "\n";
-  return text + advice(failure);
+  const std::string facts = memory_line(failure) + advice(failure) + log_line(failure);
+  const std::string headline = failure_headline(failure);
+  if (!failure.message.empty()) {
+    const auto first_line = failure.message.substr(0, failure.message.find('\n'));
+    return concat(headline, ": ", first_line, "\n", rest_of(failure.message), facts);
+  }
+  // One more line may say what follows from the failure.
+  const auto taken = static_cast<std::size_t>(std::count(facts.begin(), facts.end(), '\n')) + 1;
+  const std::size_t room = kMostDetails - std::min(taken, kMostDetails - 1);
+  const Lines& lines = failure.last_lines;
+  const auto shown = static_cast<std::ptrdiff_t>(std::min(room, lines.size()));
+  return concat(headline, "\n", quoted({lines.end() - shown, lines.end()}), facts);
 }
 
 ErrorFile::ErrorFile() : file_(::memfd_create("lockstep-error", MFD_CLOEXEC)) {

@@ -28,8 +28,9 @@ struct Failure {
 /// (signal 9)`.
 std::string failure_headline(const Failure& failure);
 
-/// Returns that sentence and the lines that explain it, each begun by `lockstep: ` or, for the
-/// rank's own words, by `  | `.
+/// Returns that sentence with the rank's own message or, if it left none, with its last lines, each
+/// begun by `  | `; then what else is known, begun by `lockstep: `. With one line for what follows
+/// from the failure these are at most three lines, apart from a message that has more itself.
 std::string failure_report(const Failure& failure);
 
 /// The file in which a rank may write what failed (TORCHELASTIC_ERROR_FILE). It lies in memory and
