@@ -9,8 +9,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import unittest
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/pages"))
+import pages  # noqa: E402
 
 PROJECT = Path(__file__).resolve().parent / "outside"
 BUILD = Path(os.environ["LOCKSTEP_BUILD"])
@@ -86,6 +91,20 @@ class Outside(unittest.TestCase):
 
     def test_by_build_folder(self):
         self.expect_trains(BUILD / "bin/lockstep", configure("by-build", f"-DLockstep_DIR={BUILD}"))
+
+    def test_the_program_of_the_readme(self):
+        page, project = (ROOT / "README.md").read_text(), fresh("readme")
+        project.mkdir()
+        for block in pages.reader.blocks_of(page):
+            if named := pages.reader.NAMED_FILE.search(block.before):
+                (project / Path(named.group(1)).name).write_text(block.text)
+        build = configure("readme/build", f"-DLockstep_DIR={BUILD}", project=project)
+        output_of("cmake", "--build", build)
+        output = output_of(BUILD / "bin/lockstep", "run", "--nproc-per-node", "2", build / "hello")
+        self.assertIn("ranks: 2\n", output)
+        losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)\n", output)]
+        self.assertEqual(len(losses), 2, f"rank 0 alone prints them: {output}")
+        self.assertLess(losses[1], losses[0])
 
     def test_installed_programs_run(self):
         lockstep = self.prefix / "bin/lockstep"

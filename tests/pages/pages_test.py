@@ -66,8 +66,8 @@ class CodeTest(unittest.TestCase):
                 self.assertIn(block.language, LANGUAGES, f"{page.name}:{block.line}")
 
     def test_every_program_is_saved_and_built(self):
-        for page, block in pages.blocks("cpp"):
-            if pages.is_program(block):
+        for page, block in pages.blocks("cpp", "cmake"):
+            if block.language == "cmake" or pages.is_program(block):
                 self.assertEqual(page.name, "README.md", "tests/find_package builds what README.md says to save")
                 self.assertIsNotNone(pages.reader.file_of(block), block.line)
 
