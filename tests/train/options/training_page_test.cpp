@@ -1,5 +1,5 @@
-// Holds README.md, docs/training.md and others to the command: their lines can be given, the table of
-// rates is what the schedules do.
+// Holds README.md, docs/training.md and others to the command: their lines can be given, the table
+// of rates is what the schedules do.
 
 #include <cstdio>
 #include <cstdlib>
