@@ -16,8 +16,10 @@ LAYERS = ("comm", "core", "data", "nn", "parallel", "train/snapshot")
 INSIDE = re.compile(r"lockstep/(nn/fused/|data/(check|download|synthetic|transforms/ops)/)")
 # Tensors have it.
 NOT_OURS = {"backward"}
+# Types and functions.
 DECLARED = re.compile(
     r"^(?:class|struct|enum class) (\w+)(?![^\n]*;$)|^[A-Za-z_][\w:<>,&* ]*[ &*](\w+)\([^;{]*[;{]", re.MULTILINE)
+MEMBER = re.compile(r"^  [A-Za-z_][\w:<>,&* ]*[ &*](\w+)\(", re.MULTILINE)
 
 
 def headers_of(start):
@@ -73,9 +75,10 @@ class CodeTest(unittest.TestCase):
 
     def test_all_names_are_in_the_umbrella_header(self):
         reached, declared = headers_of("lockstep/lockstep.h"), declarations()
+        members = {name for header in reached for name in MEMBER.findall((ROOT / header).read_text())}
         named = 0
         for page in pages.PAGES:
-            for name in sorted(names_in(page) & declared.keys()):
+            for name in sorted(names_in(page) & declared.keys() - members):
                 named += 1
                 self.assertTrue(declared[name] & reached, f"{page.name}: {name} of {declared[name]}")
         self.assertGreater(named, 50)
