@@ -24,7 +24,7 @@ MOST_ADDED_LINES = 12
 
 
 def output_of(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=1000)
     if done.returncode != 0:
         raise AssertionError(f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout
