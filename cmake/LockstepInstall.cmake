@@ -1,7 +1,10 @@
-# lockstep::lockstep, the library for users, here and after find_package(Lockstep); and what `cmake --install` puts where.
+# lockstep::lockstep, the library for users, here and after find_package(Lockstep); and what `cmake --install` puts where,
+# in three components. A target component_NAME builds what each installs:
 #
-# Installed are the libraries that lockstep/lockstep.h and lockstep/train/trainer.h need, and the programs. What serves the
-# command alone (bench, launch, downloads, and with them curl and libarchive) stays out of users' programs.
+#   core    what lockstep/lockstep.h needs, and the CMake package; neither bench nor launch nor downloads, and with these no
+#           curl and no libarchive
+#   train   lockstep::train, which lockstep/train/trainer.h needs, and the programs that `./dev train` builds
+#   bench   the programs of the studies; `cmake --install` leaves them out, and says so, where they are not built
 
 include(CMakePackageConfigHelpers)
 
@@ -32,12 +35,28 @@ function(lockstep_closure result)
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-lockstep_closure(_lockstep_installed lockstep_library lockstep_train)
-add_custom_target(installed_libraries DEPENDS ${_lockstep_installed})
+lockstep_closure(_lockstep_core lockstep_library)
+lockstep_closure(_lockstep_train lockstep_train)
+list(REMOVE_ITEM _lockstep_train ${_lockstep_core})
+set(_lockstep_train_programs lockstep lockstep-train)
+set(_lockstep_bench_programs lockstep-bench lockstep-collectives)
+add_custom_target(component_core DEPENDS ${_lockstep_core})
+add_custom_target(component_train DEPENDS component_core ${_lockstep_train} ${_lockstep_train_programs})
+add_custom_target(component_bench DEPENDS ${_lockstep_bench_programs})
+
 set(_lockstep_package "${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep")
-install(TARGETS ${_lockstep_installed} EXPORT LockstepTargets)
-install(EXPORT LockstepTargets NAMESPACE lockstep:: DESTINATION ${_lockstep_package})
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+install(TARGETS ${_lockstep_core} EXPORT LockstepTargets ARCHIVE COMPONENT core)
+install(EXPORT LockstepTargets NAMESPACE lockstep:: DESTINATION ${_lockstep_package} COMPONENT core)
+install(TARGETS ${_lockstep_train} EXPORT LockstepTrainTargets ARCHIVE COMPONENT train)
+install(EXPORT LockstepTrainTargets NAMESPACE lockstep:: DESTINATION ${_lockstep_package} COMPONENT train)
+install(TARGETS ${_lockstep_train_programs} RUNTIME COMPONENT train)
+install(TARGETS ${_lockstep_bench_programs} RUNTIME COMPONENT bench OPTIONAL)
+foreach(_program ${_lockstep_bench_programs})
+  install(CODE "if(NOT EXISTS \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${_program}\")
+    message(STATUS \"Left out: ${_program}, which is not built (target component_bench)\")
+  endif()" COMPONENT bench)
+endforeach()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT core
   FILES_MATCHING PATTERN "*.h"
   PATTERN "lockstep/bench" EXCLUDE PATTERN "lockstep/cli" EXCLUDE PATTERN "lockstep/launch" EXCLUDE
   PATTERN "lockstep/formats/fetch" EXCLUDE PATTERN "lockstep/data/check" EXCLUDE PATTERN "lockstep/data/download" EXCLUDE
@@ -51,9 +70,10 @@ configure_package_config_file(
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 # So that Lockstep_DIR may name the build folder, too.
 export(EXPORT LockstepTargets NAMESPACE lockstep:: FILE "${PROJECT_BINARY_DIR}/LockstepTargets.cmake")
+export(EXPORT LockstepTrainTargets NAMESPACE lockstep:: FILE "${PROJECT_BINARY_DIR}/LockstepTrainTargets.cmake")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake" "${PROJECT_BINARY_DIR}/FindLibTorch.cmake" COPYONLY)
 install(FILES
   "${PROJECT_BINARY_DIR}/LockstepConfig.cmake"
   "${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake"
-  DESTINATION ${_lockstep_package})
+  DESTINATION ${_lockstep_package} COMPONENT core)

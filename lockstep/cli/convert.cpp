@@ -6,6 +6,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
+#include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep::cli {
@@ -64,14 +65,12 @@ void check_output(const ConvertRequest& request) {
       " is there already; --force writes over it");
 }
 
-/// Reads the input; a complaint about its parts says which flag names one.
+/// Reads the input; of a checkpoint it says by which flag the weights are taken.
 TensorFile read(const ConvertRequest& request) {
   try {
     return read_weights(request.input, request.only);
-  } catch (const DataError& error) {
-    const std::string text = error.what();
-    if (text.find("are no tensors") == std::string::npos) throw;
-    throw DataError(text + "; --only PREFIX takes a part");
+  } catch (const MixedContent& error) {
+    throw DataError(concat("convert: ", request.input, ": ", error.advice("--only")));
   }
 }
 

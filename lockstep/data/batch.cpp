@@ -22,7 +22,7 @@ torch::Tensor pinned_if(torch::Tensor tensor, bool pinned) {
 }  // namespace
 
 Batch empty_batch(std::int64_t size, const BatchForm& form) {
-  return {pinned_if(empty_channels_last(size, form.shape, form.dtype), form.pinned),
+  return {pinned_if(empty_images(size, form.shape, form.dtype, form.channels_last), form.pinned),
       pinned_if(torch::empty({size}, torch::TensorOptions().dtype(torch::kLong)), form.pinned)};
 }
 
@@ -31,7 +31,8 @@ bool is_held_by_nobody_else(const Batch& batch) {
 }
 
 bool can_be_reused(const Batch& batch, std::int64_t size, const BatchForm& form) {
-  return is_held_by_nobody_else(batch) && is_channels_last(batch.data, size, form.shape) &&
+  return is_held_by_nobody_else(batch) &&
+         are_images(batch.data, size, form.shape, form.channels_last) &&
          batch.data.scalar_type() == form.dtype && are_targets(batch.target, size);
 }
 

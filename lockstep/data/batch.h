@@ -8,8 +8,7 @@
 
 namespace lockstep {
 
-/// The input of a step: images [batch, channels, height, width] in NHWC memory, classes [batch] as
-/// int64.
+/// The input of a step: images [batch, channels, height, width], classes [batch] as int64.
 struct Batch {
   torch::Tensor data;
   torch::Tensor target;
@@ -25,6 +24,7 @@ struct BatchForm {
   ImageShape shape;
   torch::ScalarType dtype = torch::kFloat;  ///< or kBFloat16
   bool pinned = false;                      ///< page-locked, for copies to a CUDA device
+  bool channels_last = false;               ///< NHWC in memory; otherwise NCHW
 };
 
 /// Makes a batch of so many samples, its memory not set.

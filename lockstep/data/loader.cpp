@@ -24,7 +24,7 @@ Loader::Loader(data::SamplesPointer samples, std::vector<std::int64_t> indices,
       indices_(std::move(indices)),
       batch_size_(batch_size),
       options_(options),
-      form_{samples_->shape(), options.dtype, options.pinned} {
+      form_{samples_->shape(), options.dtype, options.pinned, options.channels_last} {
   check(batch_size > 0, "Loader: the batch size must be positive: ", batch_size);
   check_options(options);
   check(0 <= options.first_batch && options.first_batch <= size(),

@@ -25,9 +25,13 @@ struct LoaderOptions {
   int workers = 0;                          ///< threads that prepare batches; 0: the caller's
   std::int64_t prefetch = 2;                ///< batches ahead, for each worker
   bool pinned = false;                      ///< page-locked memory, for copies to a CUDA device
+  bool channels_last = false;  ///< images lie as NHWC, which convolutions on a CPU take fastest
 };
 
 /// A walk over a data set in batches, read in the caller's thread or ahead of it in others.
+///
+/// Images have the shape [batch, channels, height, width] and lie in memory in that order, as those
+/// of LibTorch's own data sets do, unless `channels_last` asks for the other one.
 ///
 /// The batches are the same whatever the number of workers. The memory of a batch is used again for
 /// a later one unless someone still holds it or a view of it.

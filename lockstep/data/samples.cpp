@@ -1,11 +1,11 @@
 #include "lockstep/data/samples.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/gather.h"
 
 namespace lockstep::data {
 
@@ -17,19 +17,22 @@ SamplesPointer Samples::within(std::span<const std::int64_t> /*indices*/) const 
 
 void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) const {
   const auto elements = static_cast<std::size_t>(shape().elements());
+  const auto planes = planes_of(out.data, std::ssize(keys), shape());
   auto* targets = out.target.data_ptr<std::int64_t>();
-  if (out.data.scalar_type() == torch::kFloat) {
+  const bool is_float = out.data.scalar_type() == torch::kFloat;
+  if (is_float && planes == 1) {
     auto* floats = out.data.data_ptr<float>();
     for (std::size_t i = 0; i < keys.size(); ++i) {
       targets[i] = read_named(keys[i], {floats + i * elements, elements});
     }
     return;
   }
-  auto* shorts = out.data.data_ptr<torch::BFloat16>();
-  std::vector<float> floats(elements);
+  std::vector<float> pixels(elements);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    targets[i] = read_named(keys[i], floats);
-    std::copy(floats.begin(), floats.end(), shorts + i * elements);
+    targets[i] = read_named(keys[i], pixels);
+    const std::span<const float> image = pixels;
+    if (is_float) copy_planes(image, planes, out.data.data_ptr<float>() + i * elements);
+    if (!is_float) copy_planes(image, planes, out.data.data_ptr<torch::BFloat16>() + i * elements);
   }
 }
 

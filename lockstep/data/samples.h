@@ -30,7 +30,8 @@ class Samples {
   /// Names a sample, for messages: its file, or the set and its number.
   virtual std::string name(std::int64_t index) const = 0;
 
-  /// Writes these samples into a batch of as many, of shape() and float or bf16.
+  /// Writes these samples into a batch of as many, of shape() in NCHW or NHWC memory, float or
+  /// bf16.
   ///
   /// Throws DataError that names the sample whose bytes are bad, InvalidArgument for an index
   /// outside [0, size()).

@@ -130,7 +130,8 @@ Loader EpochLoop::loader() const {
       {.dtype = run_.replica->image_type(),
           .seed = static_cast<std::uint64_t>(run_.options.seed),
           .epoch = position.epoch - 1,
-          .workers = run_.workers}};
+          .workers = run_.workers,
+          .channels_last = true}};
 }
 
 void EpochLoop::announce_rest() {

@@ -73,11 +73,25 @@ TEST(Gather, OfOneChannelMakesAConvolutionAnswerChannelsLast) {
 TEST(Gather, IntoUsesTheMemoryThatItIsGiven) {
   const auto images = images_of(3);
   const std::vector<std::int64_t> indices{4, 5};
-  const auto out = empty_channels_last(2, images.shape(), torch::kFloat);
+  const auto out = empty_images(2, images.shape(), torch::kFloat, true);
   const void* memory = out.data_ptr();
   gather_images_into(out, images, indices, PixelScale(3));
   EXPECT_EQ(out.data_ptr(), memory);
   EXPECT_TRUE(torch::allclose(out, expected(images, indices), 0, 1e-7));
+}
+
+TEST(Gather, GivesEachChannelAPlaneWhereTheOutputHasThem) {
+  const std::vector<std::int64_t> indices{4, 5, 4};
+  for (const std::int64_t channels : {1, 3, 4}) {
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+      const auto images = images_of(channels);
+      const auto out = empty_images(3, images.shape(), dtype, false);
+      ASSERT_EQ(out.strides(), torch::empty({3, channels, 7, 9}).strides());
+      gather_images_into(out, images, indices, PixelScale(channels));
+      const auto last = gather_images(images, indices, PixelScale(channels), dtype);
+      EXPECT_TRUE(torch::equal(out, last)) << channels << dtype;
+    }
+  }
 }
 
 TEST(Gather, OfNothingIsEmpty) {
@@ -103,10 +117,10 @@ TEST(Gather, RefusesOutputsOfAnotherForm) {
     EXPECT_THROW(gather_images_into(out, images, indices, scale), InvalidArgument) << out.sizes();
   };
   refuses(torch::Tensor());
-  refuses(torch::empty({2, 1, 7, 9}));  // strides of NCHW
-  refuses(empty_channels_last(3, images.shape(), torch::kFloat));
-  refuses(empty_channels_last(2, images_of(3).shape(), torch::kFloat));
-  refuses(empty_channels_last(2, images.shape(), torch::kHalf));
+  refuses(torch::empty({2, 1, 9, 7}).transpose(2, 3));
+  refuses(empty_images(3, images.shape(), torch::kFloat, true));
+  refuses(empty_images(2, images_of(3).shape(), torch::kFloat, true));
+  refuses(empty_images(2, images.shape(), torch::kHalf, true));
   EXPECT_THROW(gather_images(images, indices, PixelScale(3)), InvalidArgument);
   EXPECT_THROW(
       gather_labels_into(torch::empty({3}, torch::kLong), images, indices), InvalidArgument);

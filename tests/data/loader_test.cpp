@@ -60,9 +60,32 @@ TEST(Loader, TakesTypeAndNormalization) {
   }
 }
 
-TEST(Loader, GivesChannelsLastStrides) {
+// As LibTorch's own data sets give them: a net that flattens its maps by view() works.
+TEST(Loader, GivesImagesInPlanesUnlessAskedForChannelsLast) {
   for (auto& batch : Loader(digits(), kSevenIndices, 2)) {
+    EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({16, 16, 4, 1}));
+  }
+  for (auto& batch : Loader(digits(), kSevenIndices, 2, {.channels_last = true})) {
     EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({16, 1, 4, 1}));
+  }
+  const auto colours = data::mock({.size = 10, .shape = {.channels = 3, .height = 4, .width = 4}});
+  const Loader in_planes(colours, kSevenIndices, 2);
+  const Loader last(colours, kSevenIndices, 2, {.channels_last = true});
+  auto other = last.begin();
+  for (auto& batch : in_planes) {
+    EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({48, 16, 4, 1}));
+    EXPECT_EQ(other->data.strides(), torch::IntArrayRef({48, 1, 12, 3}));
+    EXPECT_TRUE(torch::equal(batch.data, other->data));
+    ++other;
+  }
+}
+
+TEST(Loader, GivesImagesWhoseMapsCanBeViewedFlat) {
+  const auto weight = torch::ones({10, 1, 1, 1});
+  for (auto& batch : Loader(digits(), kSevenIndices, 2)) {
+    const auto maps = torch::max_pool2d(torch::conv2d(batch.data, weight), 2);
+    ASSERT_NO_THROW(maps.view({-1, 40}));
+    EXPECT_TRUE(torch::equal(maps.view({-1, 40}), maps.reshape({-1, 40})));
   }
 }
 

@@ -97,7 +97,7 @@ TEST(LoaderWorkers, RoundToBfloat16AsLibTorchDoes) {
   const auto shorts = walk({.dtype = torch::kBFloat16, .seed = 1, .workers = 1});
   for (std::size_t i = 0; i < floats.size(); ++i) {
     EXPECT_TRUE(torch::equal(floats[i].data.to(torch::kBFloat16), shorts[i].data)) << i;
-    EXPECT_EQ(shorts[i].data.strides(), torch::IntArrayRef({8, 1, 2, 1}));
+    EXPECT_EQ(shorts[i].data.strides(), torch::IntArrayRef({8, 8, 2, 1}));
   }
 }
 
@@ -169,6 +169,36 @@ TEST(LoaderWorkers, NameTheSampleThatIsBadWhenItsTurnComes) {
       FAIL() << "the third batch has sample 5";
     } catch (const DataError& error) {
       EXPECT_STREQ(error.what(), "loader: photo-5.jpg: jpeg: the file ends early");
+    }
+  }
+}
+
+// Draws all channels of a pixel together, as every transform does.
+class Colours final : public data::SingleSamples {
+ public:
+  std::int64_t size() const override { return 10; }
+  std::int64_t classes() const override { return 10; }
+  data::ImageShape shape() const override { return {.channels = 3, .height = 2, .width = 5}; }
+  std::string name(std::int64_t index) const override { return concat("colours ", index); }
+
+ private:
+  std::int64_t read_one(const data::SampleKey& key, std::span<float> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(key.index * 100 + static_cast<std::int64_t>(i));
+    return key.index;
+  }
+};
+
+TEST(LoaderWorkers, GiveTheSameImagesInEitherLayout) {
+  for (const auto type : {torch::kFloat, torch::kBFloat16}) {
+    for (const int workers : {0, 2}) {
+      const auto set = std::make_shared<Colours>();
+      const auto planes = walk({.dtype = type, .workers = workers}, set);
+      expect_equal(planes, walk({.dtype = type, .workers = workers, .channels_last = true}, set));
+      // Sample 3, channel 2, row 1, column 4: the last number drawn.
+      EXPECT_EQ(
+          planes[0].data[0][2][1][4].item<float>(), torch::full({1}, 329.0).to(type).item<float>());
+      EXPECT_TRUE(planes[0].data.is_contiguous());
     }
   }
 }

@@ -16,6 +16,23 @@ using testing::run_line;
 
 // The losses are those of PyTorch 2.15 with the whole model and the same seed:
 // tests/conformance/toy_training.py.
+TEST(Examples, HelloSaysOnHowManyRanksItTrainedAndWhatCameOfIt) {
+  const testing::TemporaryFolder folder;
+  const std::string line =
+      "cd " + folder.str() + " && lockstep run --nproc-per-node 2 -- $(command -v hello)";
+  const auto [status, output] = run_line(line);
+  EXPECT_EQ(status, 0) << output;
+  EXPECT_THAT(output, ::testing::HasSubstr("ranks: 2\n"));
+  const auto losses = numbers_in(output, "epoch \\d: last loss ([0-9.]+)");
+  ASSERT_EQ(losses.size(), 2U) << output;
+  EXPECT_THAT(losses, ::testing::Each(::testing::Lt(2.0))) << "of ten classes, untrained: 2.3";
+  EXPECT_THAT(output, ::testing::HasSubstr("trained: the snapshots are in hello-run\n"));
+  const auto again = run_line(line);
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_TRUE(numbers_in(again.output, "epoch \\d: last loss ([0-9.]+)").empty()) << again.output;
+  EXPECT_THAT(again.output, ::testing::HasSubstr("trained: the snapshots are in hello-run\n"));
+}
+
 TEST(Examples, ToyOnTwoPlacesLearnsAsPyTorch) {
   const auto [status, output] = run_line("toy_two_places --steps 3");
   EXPECT_EQ(status, 0) << output;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -40,6 +41,16 @@ DataPlace data_place(
   check(directory.empty(), "data ", verb, ": the folder is given twice: ", set, " ", directory);
   check(colon + 1 < set.size(), "data ", verb, ": there is no folder after the colon: ", set);
   return {set.substr(0, colon), set.substr(colon + 1)};
+}
+
+void check_has_folder(const std::string& verb, const DataPlace& place) {
+  if (!place.directory.empty()) return;
+  const auto& sets = data::checked_set_names();
+  const bool is_set = std::find(sets.begin(), sets.end(), place.name) != sets.end();
+  check(!is_set, "data ", verb, ": name the folder of ", place.name, ", as ", place.name, ":DIR");
+  throw InvalidArgument(concat("data ", verb, ": there is no set ", place.name,
+      "; name a set and its folder, as cifar100:", place.name, " (the sets are ", joined(sets),
+      ")"));
 }
 
 int data(const std::vector<std::string>& arguments) {

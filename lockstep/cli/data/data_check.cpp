@@ -59,7 +59,7 @@ std::optional<CheckRequest> check_request(const std::vector<std::string>& argume
   auto& place = request->place;
   if (place.directory.empty() && place.name == "fashion-mnist")
     place.directory = data::kFashionMnistDirectory;
-  check(!place.directory.empty(), "data check: name the folder of ", place.name);
+  check_has_folder("check", place);
   return request;
 }
 

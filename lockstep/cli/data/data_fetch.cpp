@@ -87,7 +87,7 @@ int data_fetch(const std::vector<std::string>& arguments) {
   const auto request = fetch_request(arguments);
   if (!request) return 0;
   const auto& set = data::known_set(request->place.name);
-  check(!request->place.directory.empty(), "data fetch: name the folder for ", set.name);
+  check_has_folder("fetch", request->place);
   std::vector<data::FetchedFile> files;
   {
     DataProgress progress("fetch " + set.name);

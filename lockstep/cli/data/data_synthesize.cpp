@@ -91,7 +91,7 @@ int data_synthesize(const std::vector<std::string>& arguments) {
   auto request = synthesize_request(arguments);
   if (!request) return 0;
   const auto& [name, directory] = request->place;
-  check(!directory.empty(), "data synthesize: name the folder for ", name);
+  check_has_folder("synthesize", request->place);
   data::SyntheticSummary summary;
   {
     DataProgress progress("synthesize " + name);

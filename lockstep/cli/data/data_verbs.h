@@ -24,6 +24,9 @@ struct DataPlace {
 /// none. A folder that is empty or given twice is an InvalidArgument.
 DataPlace data_place(const std::string& verb, const std::string& set, const std::string& directory);
 
+/// Refuses a place without a folder, as an InvalidArgument that shows how to name one.
+void check_has_folder(const std::string& verb, const DataPlace& place);
+
 /// Prints what a check found, for people.
 void print_report(std::ostream& out, const data::SetReport& report);
 

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/core/error.h"
 #include "lockstep/formats/weights/element_type.h"
 #include "lockstep/formats/weights/tensor_file.h"
 
@@ -68,9 +69,20 @@ TorchFile read_torch_file(const std::filesystem::path& path);
 /// Does the same with bytes in memory, which must outlive the result; `name` stands in messages.
 TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name);
 
-/// Returns the tensors below `only` (of the whole file if empty), their names joined by dots;
-/// values that are no tensors are a DataError that names them. An entry of a list has its index as
-/// name.
+/// A DataError about a file with tensors and other values, such as a checkpoint: it begins with the
+/// parts that can be taken.
+struct MixedContent : DataError {
+  MixedContent(const std::string& file, std::vector<std::string> parts, std::string rest);
+
+  /// Returns the message without the file, with a flag before each part.
+  std::string advice(const std::string& flag) const;
+
+  std::vector<std::string> parts;  ///< hold tensors alone: name in quotes, how many
+  std::string rest;                ///< says what else is there
+};
+
+/// Returns the tensors below `only` (of the whole file if empty), their names joined by dots; if
+/// there are other values, too, MixedContent is thrown. An entry of a list has its index as name.
 TensorFile tensors_of(const TorchFile& file, std::string_view only = "");
 
 /// Writes name -> tensor as an OrderedDict that Python's `torch.load` reads with its default

@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <limits>
 #include <set>
+#include <utility>
 #include <variant>
 
 #include "lockstep/core/error.h"
@@ -10,6 +13,14 @@ namespace {
 
 constexpr std::size_t kMostNameBytes = 256 << 20;
 constexpr std::size_t kMostListed = 10;
+constexpr std::size_t kMostOthersListed = 3;
+
+/// A dict that holds tensors and dicts of tensors, nothing else.
+struct TensorPart {
+  std::string name;
+  int depth = 0;
+  std::size_t tensors = 0;
+};
 
 /// A walk through a tree of values that collects the tensors below a prefix, and what else is
 /// there.
@@ -21,7 +32,7 @@ class Collector {
 
   TensorFile collect() {
     visit("", file_.value);
-    refuse_others();
+    if (!others_.empty()) refuse_others();
     check(only_.empty() || !tensors_.empty(), file_.name, ": no tensor's name begins with ", only_,
         " (at the top are: ", listed(top_names()), ')');
     return TensorFile(std::move(tensors_), {}, file_.memory);
@@ -34,7 +45,12 @@ class Collector {
 
   void add(const std::string& name, const TorchDict& dict) {
     if (dict.items.empty() && !name.empty()) add_other(name, "an empty dict");
+    const auto tensors = tensors_.size(), others = others_.size();
+    ++depth_;
     for (const auto& [key, value] : dict.items) visit(below(name, text_of(key)), value);
+    --depth_;
+    if (others_.size() == others && tensors_.size() > tensors)
+      parts_.push_back({name, depth_, tensors_.size() - tensors});
   }
 
   void add(const std::string& name, const TorchList& list) {
@@ -67,11 +83,15 @@ class Collector {
     others_.push_back(concat(name.empty() ? "the whole" : printable(name), " (", kind, ')'));
   }
 
-  void refuse_others() const {
-    if (others_.empty()) return;
-    throw DataError(concat(file_.name, ": ", others_.size(),
-        " values are no tensors: ", listed(others_),
-        "; name the part that is a state dictionary (at the top are: ", listed(top_names()), ')'));
+  [[noreturn]] void refuse_others() const {
+    int least = std::numeric_limits<int>::max();
+    for (const TensorPart& part : parts_) least = std::min(least, part.depth);
+    std::vector<std::string> names;
+    for (const TensorPart& part : parts_)
+      if (part.depth == least)
+        names.push_back(concat(printable(part.name), " (", part.tensors, " tensors)"));
+    throw MixedContent(file_.name, std::move(names),
+        concat(others_.size(), " values are no tensors: ", listed(others_, kMostOthersListed)));
   }
 
   std::vector<std::string> top_names() const {
@@ -82,9 +102,9 @@ class Collector {
     return names;
   }
 
-  static std::string listed(std::vector<std::string> names) {
-    if (names.size() > kMostListed) {
-      names.resize(kMostListed);
+  static std::string listed(std::vector<std::string> names, std::size_t most = kMostListed) {
+    if (names.size() > most) {
+      names.resize(most);
       names.push_back("...");
     }
     return joined(names);
@@ -110,10 +130,30 @@ class Collector {
   std::vector<TensorEntry> tensors_;
   std::set<std::string> names_;
   std::vector<std::string> others_;
+  std::vector<TensorPart> parts_;
+  int depth_ = 0;
   std::size_t name_bytes_ = 0;
 };
 
+std::string advice_on(
+    const std::vector<std::string>& parts, const std::string& rest, const std::string& before) {
+  const std::string which = parts.empty() ? "no part holds tensors alone"
+                                          : concat("take a part that holds tensors alone: ", before,
+                                                joined(parts, concat(" or ", before)));
+  return concat(which, "; ", rest);
+}
+
 }  // namespace
+
+MixedContent::MixedContent(
+    const std::string& file, std::vector<std::string> which, std::string others)
+    : DataError(concat(file, ": ", advice_on(which, others, ""))),
+      parts(std::move(which)),
+      rest(std::move(others)) {}
+
+std::string MixedContent::advice(const std::string& flag) const {
+  return advice_on(parts, rest, concat(flag, ' '));
+}
 
 TensorFile tensors_of(const TorchFile& file, std::string_view only) {
   return Collector(file, only).collect();

@@ -171,7 +171,10 @@ DatasetSource open_source(const TrainOptions& options) {
   if (name == "images") return open_folders(options);
   check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
             name == "mock",
-      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock: ", name);
+      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, perhaps "
+      "with "
+      "a folder, as cifar100:DIR: ",
+      name);
   return open_stored(options);
 }
 

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/nn/weights.h"
 
 namespace lockstep {
@@ -21,10 +22,20 @@ std::string head_of(const torch::nn::Module& model) {
   return head;
 }
 
-void load_pretrained(nn::Model& model, const std::string& path, StartWeights& start) {
+nn::WeightsReport load(nn::Model& model, const std::string& path) {
   const std::string head = head_of(*model);
-  const nn::WeightsReport report =
-      nn::load_weights(*model, path, {.resizable = {head + ".weight", head + ".bias"}, .only = {}});
+  try {
+    return nn::load_weights(
+        *model, path, {.resizable = {head + ".weight", head + ".bias"}, .only = {}});
+  } catch (const MixedContent& error) {
+    throw DataError(
+        concat("train: --pretrained ", path, " is no file of weights; lockstep convert ", path,
+            " weights.safetensors: ", error.advice("--only")));
+  }
+}
+
+void load_pretrained(nn::Model& model, const std::string& path, StartWeights& start) {
+  const nn::WeightsReport report = load(model, path);
   start.remark = concat(report.loaded, " tensors from ", path);
   const std::string remarks = remarks_text(report);
   if (remarks.empty()) return;

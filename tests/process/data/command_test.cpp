@@ -69,6 +69,19 @@ TEST_F(DataCommand, WritesOverNothing) {
   EXPECT_EQ(contents(folder_.file("bad.txt")), "mine");
 }
 
+TEST_F(DataCommand, ShowsHowASetAndItsFolderAreNamed) {
+  for (const std::string verb : {"check", "synthesize"}) {
+    const auto folder_alone = data(verb + " c100");
+    EXPECT_EQ(folder_alone.code(), 2);
+    EXPECT_THAT(folder_alone.err,
+        HasSubstr("there is no set c100; name a set and its folder, as cifar100:c100 (the sets are "
+                  "mnist, fashion-mnist, cifar10, cifar100, images)"));
+    const auto set_alone = data(verb + " cifar100");
+    EXPECT_EQ(set_alone.code(), 2);
+    EXPECT_THAT(set_alone.err, HasSubstr("name the folder of cifar100, as cifar100:DIR"));
+  }
+}
+
 TEST_F(DataCommand, ExplainsItself) {
   EXPECT_EQ(data("").code(), 2);
   EXPECT_THAT(data("--help").out, HasSubstr("fetch NAME DIR"));

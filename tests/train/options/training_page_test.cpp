@@ -1,4 +1,4 @@
-// Holds docs/training.md and docs/snapshots.md to the command: their lines can be given, the table
+// Holds README.md, docs/training.md and others to the command: their lines can be given, the table
 // of rates is what the schedules do.
 
 #include <cstdio>
@@ -46,6 +46,18 @@ TEST(TrainingPage, ItsCommandsCanBeGiven) {
 TEST(SnapshotsPage, ItsCommandsCanBeGiven) {
   const auto commands = lines_with("snapshots.md", "    lockstep train ");
   EXPECT_EQ(commands.size(), 9U);
+  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+}
+
+TEST(Readme, ItsTrainingsCanBeGiven) {
+  const auto commands = lines_with("../README.md", "lockstep train ");
+  EXPECT_GE(commands.size(), 6U);
+  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+}
+
+TEST(LaunchingPage, ItsTrainingsCanBeGiven) {
+  const auto commands = lines_with("launching.md", "    lockstep train ");
+  EXPECT_GE(commands.size(), 1U);
   for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
 }
 

@@ -1,0 +1,151 @@
+"""Builds an outside project against the build folder and against an install, and trains with it on two ranks.
+
+The project is the small net of LibTorch's MNIST example: serial.cpp is what its user had, mnist.cpp has the lines that Lockstep
+needs. Everything that is used here, `./dev train` has built: its targets are lockstep and lockstep-train.
+"""
+
+import difflib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/pages"))
+import pages  # noqa: E402
+
+PROJECT = Path(__file__).resolve().parent / "outside"
+BUILD = Path(os.environ["LOCKSTEP_BUILD"])
+FOLDER = Path(os.environ["LOCKSTEP_OUTSIDE"])
+MOST_ADDED_LINES = 12
+
+
+def output_of(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=1000)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def fresh(name):
+    shutil.rmtree(FOLDER / name, ignore_errors=True)
+    return FOLDER / name
+
+
+def install(name, *components):
+    """Returns a prefix with these components, or with all that is built."""
+    prefix = fresh(name)
+    for options in [["--component", component] for component in components] or [[]]:
+        output_of("cmake", "--install", BUILD, "--prefix", prefix, *options)
+    return prefix
+
+
+def configure(name, *options, project=PROJECT):
+    """Returns the build folder of the project, where Lockstep is found by the options."""
+    build = fresh(name)
+    output_of("cmake", "-S", project, "-B", build, *options)
+    return build
+
+
+def libraries_in(package, names):
+    text = "".join((package / name).read_text() for name in names)
+    return set(re.findall(r"liblockstep_\w+\.a", text))
+
+
+class Outside(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.prefix = install("prefix")
+        cls.digits = fresh("digits")
+        output_of(BUILD / "bin/lockstep", "data", "synthesize", "mnist", cls.digits)
+
+    def expect_learnt(self, *command):
+        output = output_of(*command)
+        losses = [float(loss) for loss in re.findall(r"step \d+: loss ([\d.]+)", output)]
+        self.assertGreaterEqual(len(losses), 3, output)
+        self.assertLess(losses[-1], losses[0], output)
+        accuracy = re.findall(r"accuracy ([\d.]+)", output)
+        self.assertEqual(len(accuracy), 1, f"rank 0 alone prints it: {output}")
+        self.assertGreater(float(accuracy[0]), 0.3, output)
+
+    def expect_trains(self, lockstep, build):
+        output_of("cmake", "--build", build)
+        self.expect_learnt(lockstep, "run", "--nproc-per-node", "2", build / "mnist", self.digits, "400")
+
+    def test_few_lines_are_added(self):
+        serial, spread = ((PROJECT / name).read_text().splitlines() for name in ("serial.cpp", "mnist.cpp"))
+        added = [line for line in difflib.ndiff(serial, spread) if line.startswith("+ ")]
+        self.assertLessEqual(len(added), MOST_ADDED_LINES, "\n".join(added))
+
+    def test_the_serial_program_is_whole(self):
+        build = configure("serial", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        output_of("cmake", "--build", build, "--target", "serial")
+        self.expect_learnt(build / "serial", self.digits, "400")
+
+    def test_by_installed_prefix(self):
+        build = configure("by-prefix", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.expect_trains(self.prefix / "bin/lockstep", build)
+
+    def test_by_build_folder(self):
+        self.expect_trains(BUILD / "bin/lockstep", configure("by-build", f"-DLockstep_DIR={BUILD}"))
+
+    def test_the_program_of_the_readme(self):
+        page, project = (ROOT / "README.md").read_text(), fresh("readme")
+        project.mkdir()
+        for block in pages.reader.blocks_of(page):
+            if named := pages.reader.NAMED_FILE.search(block.before):
+                (project / Path(named.group(1)).name).write_text(block.text)
+        build = configure("readme/build", f"-DLockstep_DIR={BUILD}", project=project)
+        output_of("cmake", "--build", build)
+        output = output_of(BUILD / "bin/lockstep", "run", "--nproc-per-node", "2", build / "hello")
+        self.assertIn("ranks: 2\n", output)
+        losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)\n", output)]
+        self.assertEqual(len(losses), 2, f"rank 0 alone prints them: {output}")
+        self.assertLess(losses[1], losses[0])
+
+    def test_installed_programs_run(self):
+        lockstep = self.prefix / "bin/lockstep"
+        self.assertIn("lockstep train", output_of(lockstep, "help"))
+        output_of(lockstep, "train", "--model", "toy", "--data", "mock", "--dry-run")
+
+    def test_core_is_enough_for_the_library(self):
+        prefix = install("core-prefix", "core")
+        self.assertFalse((prefix / "bin").exists())
+        configure("by-core", f"-DCMAKE_PREFIX_PATH={prefix}")
+
+    def test_a_component_that_is_not_there_is_named(self):
+        project = fresh("needs-train")
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(needs LANGUAGES CXX)\n"
+            "find_package(Lockstep REQUIRED COMPONENTS core train)\n"
+            "get_target_property(type lockstep::train TYPE)\n")
+        configure("with-train", f"-DCMAKE_PREFIX_PATH={self.prefix}", project=project)
+        with self.assertRaisesRegex(AssertionError, r"(?s)Lockstep.*train"):
+            configure("without-train", f"-DCMAKE_PREFIX_PATH={install('bare', 'core')}", project=project)
+
+    def test_its_libraries_are_those_that_training_needs(self):
+        if not (BUILD / "build.ninja").exists():
+            self.fail("the build is not one of ninja")
+        inputs = output_of("ninja", "-C", BUILD, "-t", "inputs", "lockstep", "lockstep-train")
+        built = set(re.findall(r"liblockstep_\w+\.a", inputs))
+        wanted = libraries_in(BUILD, ["LockstepTargets.cmake", "LockstepTrainTargets.cmake"])
+        self.assertGreater(len(wanted), 15)
+        self.assertEqual(wanted - built, set(), "not built by ./dev train")
+        core = (BUILD / "LockstepTargets.cmake").read_text()
+        for other in ("bench", "CURL", "LibArchive", "run_page", "data_download", "lockstep_cli"):
+            self.assertNotIn(other, core)
+
+
+class Bench(unittest.TestCase):
+    def test_installed_programs_run(self):
+        lockstep = install("bench-prefix", "train", "bench") / "bin/lockstep"
+        self.assertIn("data-parallel", output_of(lockstep, "bench", "--list"))
+        output_of(lockstep, "collectives", "--help")
+
+
+if __name__ == "__main__":
+    unittest.main()
