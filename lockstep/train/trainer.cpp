@@ -13,6 +13,7 @@
 #include "lockstep/core/peak_memory.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/stop_signal.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,7 @@ Trainer::Trainer(TrainOptions options, const ProcessGroup& world,
     : run_(std::move(options), world, command, places),
       checkpointer_(run_),
       loop_(run_, checkpointer_),
-      validator_(run_) {}
+      validator_(run_, checkpointer_) {}
 
 RunSummary Trainer::run() {
   try {
@@ -51,25 +52,34 @@ RunSummary Trainer::run() {
     // its files.
     run_.groups.world.barrier().wait();
     throw;
+  } catch (const CommError& error) {
+    if (checkpointer_.ends_with_its_peers()) return finished();
+    record_failure(error);
+    throw;
   } catch (const std::exception& error) {
     record_failure(error);
     throw;
   }
-  const RunSummary result = summary();
-  if (const RunRecorder* const recorder = run_.log.recorder()) recorder->finish(result);
+  const RunSummary result = finished();
   if (result.exit != 0) run_.groups.world.barrier().wait();  // as above
+  return result;
+}
+
+RunSummary Trainer::finished() {
+  RunSummary result = summary();
+  if (const RunRecorder* const recorder = run_.log.recorder()) recorder->finish(result);
   return result;
 }
 
 void Trainer::train() {
   const RankGroups& groups = run_.groups;
   groups.world.barrier().wait();
+  let_stops_be_saved();
   run_.clock.begin_training();
   pass_epochs();
-  if (checkpointer_.course() != Course::kInterrupted) {
-    measured_.test = validator_.test(run_.state.epochs.back());
-    validator_.save_last();
-  }
+  const auto is_interrupted = [&] { return checkpointer_.course() == Course::kInterrupted; };
+  if (!is_interrupted()) measured_.test = validator_.test(run_.state.epochs.back());
+  if (!is_interrupted()) validator_.save_last();
   checkpointer_.finish();
   measured_.bad_images = run_.log.bad_images(groups.world);
   measured_.peak_memory_bytes = peak_memory_of_all(groups.world);
@@ -95,6 +105,7 @@ void Trainer::pass_epoch() {
   if (!is_cut && epoch.epoch == run_.options.limits.epochs) checkpointer_.end("epochs");
   const bool is_last = checkpointer_.course() != Course::kGoesOn;
   const bool is_best = validator_.is_due(is_last) && validator_.evaluate(epoch);
+  if (checkpointer_.course() == Course::kInterrupted) return checkpointer_.save_step(true);
   run_.state.epochs.push_back(epoch);
   run_.log.progress().end_epoch(epoch);
   checkpointer_.end_epoch(is_cut, is_best);
@@ -131,8 +142,8 @@ RunSummary Trainer::summary() const {
 
 int Trainer::exit_status() const {
   if (checkpointer_.signal() == 0) return 0;
-  const bool is_saved = checkpointer_.last_saved() == run_.state.step;
-  return is_saved ? static_cast<int>(ExitCode::kStopped) : 128 + checkpointer_.signal();
+  return checkpointer_.is_saved() ? static_cast<int>(ExitCode::kStopped)
+                                  : 128 + checkpointer_.signal();
 }
 
 // A run that was stopped is to go on, and most likely with a disk that has room again.

@@ -37,6 +37,7 @@ class Trainer {
   void pass_epochs();
   void pass_epoch();
   RunSummary summary() const;
+  RunSummary finished();
   int exit_status() const;
   void write_what_waits();
   void record_failure(const std::exception& error);
