@@ -83,7 +83,7 @@ TEST(StopSignalDeathTest, IsIgnoredWhereItWasIgnored) {
 }
 
 TEST(StopSignal, OnesInTheSameMomentAreOne) {
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < 300; ++round) {
     const pid_t child = ::fork();
     if (child == 0) raise_in_threads();
     int status = 0;
