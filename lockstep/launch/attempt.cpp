@@ -15,6 +15,9 @@ namespace {
 // Output of processes that cannot be killed (stuck in the kernel) is waited for no longer.
 constexpr auto kLastOutput = std::chrono::seconds(1);
 
+// In which all ranks of a group that stops have ended, once one has.
+constexpr auto kTogether = std::chrono::seconds(1);
+
 constexpr int kSignalEvent = -1;
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
 constexpr int kPeersLost = static_cast<int>(ExitCode::kPeersLost);
@@ -94,15 +97,22 @@ void Attempt::take_events() {
   }
 }
 
-bool Attempt::is_failure(const ExitStatus& status) const {
-  return !status.succeeded() && !(rules_.may_stop && status.result() == kStopped);
+bool Attempt::is_stop(const ExitStatus& status) const {
+  if (!rules_.may_stop || status.result() != kPeersLost)
+    return rules_.may_stop && status.result() == kStopped;
+  return std::any_of(workers_.begin(), workers_.end(),
+      [](const Worker& worker) { return worker.status && worker.status->result() == kStopped; });
 }
 
 void Attempt::on_end(Worker& worker) {
   worker.status = worker.process->status();
   if (!worker.status) return;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
-  if (is_failure(*worker.status) && ending_ != Ending::kAsked) on_failure(worker);
+  const bool is_stop = this->is_stop(*worker.status);
+  if (!worker.status->succeeded() && !is_stop && ending_ != Ending::kAsked) on_failure(worker);
+  // Ranks stop together. One that was stopped alone, before it had met the others, leaves them
+  // waiting for it.
+  if (is_stop && ending_ == Ending::kNone && !deadline_) deadline_ = Clock::now() + kTogether;
   if (running() == 0) clean_up();
 }
 
@@ -147,6 +157,7 @@ void Attempt::pass_deadline() {
     return deadline_.reset();
   }
   if (ending_ == Ending::kAwaited) return end_after_failure();
+  if (ending_ == Ending::kNone) return end_all(SIGTERM, rules_.grace_period);
   if (signal_ && failed_.empty()) {
     say(concat("the grace period is over: killing all ", rules_.members));
   }
@@ -222,8 +233,9 @@ int Attempt::code() const {
   bool stopped = false;
   for (const Worker& worker : workers_) {
     const int code = worker.status->result();
-    if (code != 0 && code != kStopped && signal_) return 128 + *signal_;
-    stopped = stopped || code == kStopped;
+    const bool is_stopped = code == kStopped || is_stop(*worker.status);
+    if (code != 0 && !is_stopped && signal_) return 128 + *signal_;
+    stopped = stopped || is_stopped;
   }
   return stopped ? kStopped : 0;
 }

@@ -17,8 +17,9 @@ struct EndingRules {
   std::chrono::milliseconds grace_period;      ///< between a passed-on signal and SIGKILL
   std::chrono::milliseconds for_own_end{0};    ///< for the others, after a failure, before SIGTERM
   std::chrono::milliseconds after_failure{0};  ///< then, before SIGKILL; 0: SIGKILL at once
-  bool may_stop =
-      false;  ///< one that stopped with a snapshot did as it was asked, as will the others
+  /// One that stopped with a snapshot did as it was asked, as will the others; one that then lost
+  /// it as a peer was stopped with it.
+  bool may_stop = false;
 };
 
 /// One attempt of a group, from its start to the end of all that its processes started.
@@ -73,7 +74,7 @@ class Attempt {
   void kill_all();
   void clean_up();
   bool finished() const;
-  bool is_failure(const ExitStatus& status) const;
+  bool is_stop(const ExitStatus& status) const;
   std::vector<pid_t> known() const;
   const Worker* cause() const;
   const Worker* last_to_speak() const;

@@ -40,6 +40,7 @@ struct ChildPlan {
   int output;  // -1: inherited
   int errors;
   int failures;
+  sigset_t held;
   const Guardian* guardian;
 };
 
@@ -74,10 +75,8 @@ void die_with_the_parent(const ChildPlan& plan) {
   if (::getppid() != plan.parent) ::_exit(127);
 }
 
-void reset_signals() {
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+void reset_signals(const ChildPlan& plan) {
+  ::sigprocmask(SIG_SETMASK, &plan.held, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGCHLD, SIG_DFL);
 }
@@ -98,9 +97,16 @@ void connect_streams(const ChildPlan& plan) {
   if (plan.pinned && ::sched_setaffinity(0, sizeof(plan.cpus), &plan.cpus) != 0) {
     give_up(plan, "pin to its cores");
   }
-  reset_signals();
+  reset_signals(plan);
   ::execve(plan.program, plan.arguments.data(), plan.environment.data());
   give_up(plan, "execute");
+}
+
+sigset_t signal_mask(const std::vector<int>& signals) {
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  for (const int signal : signals) ::sigaddset(&mask, signal);
+  return mask;
 }
 
 cpu_set_t cpu_mask(const std::vector<int>& cpus) {
@@ -151,6 +157,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
       .output = output.writer.get(),
       .errors = errors.writer.get(),
       .failures = failures.writer.get(),
+      .held = signal_mask(options.held_signals),
       .guardian = options.guardian};
 
   pid_ = ::fork();

@@ -19,6 +19,7 @@ struct ChildOptions {
   std::vector<int> cpus;                 ///< the cores that it may use; empty: as the parent
   bool inherit_input = false;            ///< standard input; otherwise it reads /dev/null
   bool inherit_output = false;           ///< standard output and error; otherwise they are pipes
+  std::vector<int> held_signals = {};    ///< it begins with these blocked; all others are not
   const Guardian* guardian = nullptr;    ///< kills all of it when we are killed; may be none
 };
 

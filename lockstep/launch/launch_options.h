@@ -29,6 +29,7 @@ struct LaunchOptions {
   std::int64_t death_ns = 0;  ///< when it failed before that, on the monotonic clock; 0: it did not
   bool lockstep_codes = false;  ///< the program's exit codes mean what ExitCode says
   std::vector<int> signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+  std::vector<int> held_signals = {};  ///< blocked in each rank until its program lets them in
   OutputOptions output;
   bool verbose = false;
   bool quiet = false;

@@ -75,7 +75,9 @@ NextAttempt next_attempt(
     return over(end.code, concat("restarts used up: --max-restarts ", rules.most));
   }
   if (end.signal) {
-    return over(128 + *end.signal, concat("not started again: ", signal_name(*end.signal)));
+    const int code =
+        rules.lockstep_codes ? static_cast<int>(ExitCode::kStopped) : 128 + *end.signal;
+    return over(code, concat("not started again: ", signal_name(*end.signal)));
   }
   NextAttempt next{.starts = true, .code = end.code, .reason = "", .history = with(history, end)};
   ++next.history.restarts;

@@ -51,8 +51,9 @@ struct NextAttempt {
 /// no progress, and another would not either: the run ends, with the code of the attempt that first
 /// came that far. So even a large number of restarts never becomes an endless loop, and restarts
 /// are not given back after progress. An attempt that died on its way back to that step only
-/// counts: that is chance. Programs that report no steps are only counted. A signal from outside
-/// ends the run with 128+n where a restart would have followed.
+/// counts: that is chance. Programs that report no steps are only counted. A signal n from outside
+/// ends the run where a restart would have followed: with 128+n, or with kStopped if the processes
+/// know that code, as the restart would have begun with what is saved.
 NextAttempt next_attempt(
     const RestartRules& rules, const RestartHistory& history, const AttemptEnd& end);
 

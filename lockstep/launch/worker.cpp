@@ -81,6 +81,7 @@ std::vector<Worker> start_ranks(
         .cpus = cpu_share(cpus, local_rank, options.workers),
         .inherit_input = reads_input(local_rank),
         .inherit_output = options.output.first_inherits && local_rank == 0,
+        .held_signals = options.held_signals,
         .guardian = &guardian});
     worker.output.connect(worker.process->take_output(), worker.process->take_errors());
   }

@@ -34,26 +34,56 @@ Course Checkpointer::course() const {
   return stopped_by_.empty() ? Course::kGoesOn : Course::kEnds;
 }
 
-Course Checkpointer::after_step(bool epoch_is_over) {
-  if (run_.state.step == run_.options.limits.steps) end("max-steps");
-  if (epoch_is_over || agreement_.is_due()) agree();
+Course Checkpointer::after_part() {
+  if (agreement_.is_due()) agree(agreement_);
   return course();
 }
 
-void Checkpointer::agree() {
+Course Checkpointer::after_step(bool epoch_is_over) {
+  if (run_.state.step == run_.options.limits.steps) end("max-steps");
   const std::optional<double>& limit = run_.options.limits.seconds;
-  const StepReport agreed = agreement_.maximum({.seconds = run_.clock.read().training,
-                                                   .signal = static_cast<double>(stop_signal()),
-                                                   .snapshot = saver_.report()},
-      limit);
+  const bool is_due = agreement_.is_due();
+  if (epoch_is_over || is_due) {
+    agree(agreement_);
+    if (stopped_by_.empty() && limit && seconds_ >= *limit) end("time");
+  }
+  return course();
+}
+
+// A signal counts more than a limit: the next start finds that the limit is reached.
+void Checkpointer::agree(Agreement& agreement) {
+  const StepReport agreed = agreement.maximum({.seconds = run_.clock.read().training,
+                                                  .signal = static_cast<double>(stop_signal()),
+                                                  .snapshot = saver_.report()},
+      run_.options.limits.seconds);
   seconds_ = agreed.seconds;
   if (saver_.in_flight()) saver_.advance(agreed.snapshot);
   report_warnings();
-  if (!stopped_by_.empty()) return;
-  if (limit && seconds_ >= *limit) end("time");
-  if (agreed.signal == 0) return;
-  signal_ = static_cast<int>(agreed.signal);
+  if (agreed.signal != 0) interrupt(static_cast<int>(agreed.signal));
+}
+
+void Checkpointer::interrupt(int signal) {
+  signal_ = signal;
   end("signal");
+}
+
+std::function<bool()> Checkpointer::interruption(std::int64_t batches) {
+  return [this, batches, agreement = Agreement(run_.groups.world)]() mutable {
+    if (--batches <= 0) return false;  // the end is near, and some ranks are there
+    if (agreement.is_due()) agree(agreement);
+    return course() == Course::kInterrupted;
+  };
+}
+
+bool Checkpointer::is_saved() const {
+  const std::int64_t step = run_.state.step;
+  return step == run_.start.state.step || last_saved() == step;
+}
+
+bool Checkpointer::ends_with_its_peers() {
+  if (stop_signal() == 0 || run_.state.step != run_.start.state.step) return false;
+  interrupt(stop_signal());
+  return true;
 }
 
 TrainingProgress Checkpointer::progress() const {
@@ -61,7 +91,7 @@ TrainingProgress Checkpointer::progress() const {
 }
 
 void Checkpointer::save_step(bool is_last) {
-  if (is_last || is_due()) save(false);
+  if (is_last ? last_snapshot_.steps != run_.state.step : is_due()) save(false);
 }
 
 void Checkpointer::end_epoch(bool is_cut, bool is_best) {
@@ -164,11 +194,12 @@ StepReport Agreement::maximum(StepReport report, const std::optional<double>& li
 
 // Every rank computes with the same numbers, so all come to the same step.
 void Agreement::plan(double seconds, const std::optional<double>& limit) {
-  const double step_seconds = (seconds - seconds_) / static_cast<double>(steps_planned_);
+  const auto made = static_cast<double>(std::max<std::int64_t>(steps_made_, 1));
+  const double step_seconds = (seconds - seconds_) / made;
   const double left = limit.value_or(std::numeric_limits<double>::infinity()) - seconds;
   seconds_ = seconds;
   steps_planned_ = steps_to_next_check(step_seconds, left);
-  steps_until_check_ = steps_planned_;
+  steps_made_ = 0;
 }
 
 std::int64_t steps_to_next_check(double step_seconds, double seconds_left) {

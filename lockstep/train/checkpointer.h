@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,8 +25,8 @@ struct StepReport {
 
 /// Lets all ranks act alike after the same step: on the time, on signals, on what disks do.
 ///
-/// Ranks meet only about four times a second, after steps that all of them know beforehand; a rank
-/// that is alone looks after every step.
+/// Ranks meet only about four times a second, after steps, or parts of steps, that all of them know
+/// beforehand; a rank that is alone looks after every one.
 ///
 ///     if (agreement.is_due()) agreed = agreement.maximum(own_report, limit_in_seconds);
 class Agreement {
@@ -34,7 +35,7 @@ class Agreement {
 
   /// Counts a step and returns whether the ranks now agree: the same on all of them. Call it after
   /// every step.
-  bool is_due() { return --steps_until_check_ <= 0; }
+  bool is_due() { return ++steps_made_ >= steps_planned_; }
 
   /// Returns the maximum of each number over all ranks. `limit` is the second in which training
   /// ends, so that it is not missed by far. A collective.
@@ -46,7 +47,7 @@ class Agreement {
   ProcessGroup world_;
   double seconds_ = 0;  // at the last check
   std::int64_t steps_planned_ = 1;
-  std::int64_t steps_until_check_ = 1;
+  std::int64_t steps_made_ = 0;  // since then
 };
 
 /// Returns the number of steps to make before the ranks agree again.
@@ -59,14 +60,25 @@ class Checkpointer final : public StepObserver {
   explicit Checkpointer(TrainRun& run);
 
   Course course() const override;
+  Course after_part() override;
   Course after_step(bool epoch_is_over) override;
   void save_step(bool is_last) override;
+
+  /// Returns what to ask after each batch of an evaluation, of which every rank has as many as this
+  /// or more: whether all ranks leave it here, because of a signal.
+  std::function<bool()> interruption(std::int64_t batches);
+
+  /// Ends the training after a peer has ended, if that was because of the signal that this rank has
+  /// too, before either had a step to save; returns whether it was.
+  bool ends_with_its_peers();
 
   /// Ends the training; the reason is that of summary.json.
   void end(const std::string& reason) { stopped_by_ = reason; }
   const std::string& stopped_by() const { return stopped_by_; }
   /// Returns the signal that interrupted the training; 0: none did.
   int signal() const { return signal_; }
+  /// Returns whether what was trained is in a snapshot, or was there when this start began.
+  bool is_saved() const;
 
   /// Moves on to the next epoch, and saves the run if it is time or the epoch was the best so far.
   /// An epoch in which steps or time ran out was saved as it was, so that a longer run goes on in
@@ -80,7 +92,8 @@ class Checkpointer final : public StepObserver {
   std::optional<std::int64_t> last_saved() const { return saver_.last_saved(); }
 
  private:
-  void agree();
+  void agree(Agreement& agreement);
+  void interrupt(int signal);
   TrainingProgress progress() const;
   bool is_due() const;
   void save(bool best);

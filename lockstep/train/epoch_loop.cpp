@@ -53,9 +53,13 @@ void EpochLoop::train_steps(const Loader& loader) {
   for (std::int64_t number = 0;; ++number, waiting.restart(), ++batch) {
     run_.meter.add_data_seconds(waiting.seconds());
     const StepPart part = step_part(batches_, number);
+    if (part.is_first && !part.is_last) undo_.emplace(run_);
     run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target.size(0));
     samples += batch->target.size(0);
-    if (!part.is_last) continue;
+    if (!part.is_last) {
+      if (observer_.after_part() == Course::kInterrupted) return abandon_step();
+      continue;
+    }
     make_step();
     run_.state.position = advanced(run_.state.position, rule, samples);
     samples = 0;
@@ -63,6 +67,12 @@ void EpochLoop::train_steps(const Loader& loader) {
     end_step(epoch_is_over);
     if (epoch_is_over || observer_.course() != Course::kGoesOn) return;
   }
+}
+
+// A step of many parts may take longer than a scheduler waits.
+void EpochLoop::abandon_step() {
+  undo_->take_back(run_);
+  observer_.save_step(true);
 }
 
 void EpochLoop::make_step() {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/train/state/step_undo.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {
@@ -22,10 +24,14 @@ class StepObserver {
 
   virtual Course course() const = 0;
 
+  /// Takes in a part of a step that is not its last, and returns whether training goes on with the
+  /// next one: else the step is abandoned.
+  virtual Course after_part() { return course(); }
+
   /// Takes in a step and returns how training goes on.
   virtual Course after_step(bool epoch_is_over) = 0;
 
-  /// Saves the run as it is after a step: the last one always, others if it is time.
+  /// Saves the run as it is after a step: the last one unless it is saved, others if it is time.
   virtual void save_step(bool is_last) = 0;
 };
 
@@ -44,6 +50,7 @@ class EpochLoop {
   void begin_epoch();
   Loader loader() const;
   void train_steps(const Loader& loader);
+  void abandon_step();
   void make_step();
   void end_step(bool epoch_is_over);
   void end_epoch_early(Course course);
@@ -54,7 +61,8 @@ class EpochLoop {
   TrainRun& run_;
   StepObserver& observer_;
   DistributedSampler sampler_;
-  EpochBatches batches_;  // that are left of the epoch
+  EpochBatches batches_;          // that are left of the epoch
+  std::optional<StepUndo> undo_;  // of a step in several parts
 };
 
 }  // namespace lockstep

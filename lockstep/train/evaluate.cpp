@@ -48,11 +48,14 @@ class Counts {
 
 }  // namespace
 
-Evaluation evaluate(const Forward& forward, const Loader& share, const ProcessGroup& world) {
+std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
+    const ProcessGroup& world, const std::function<bool()>& leaves) {
   const at::NoGradGuard no_gradients;
   Counts counts;
-  for (auto batch = share.begin(); batch != share.end(); ++batch)
+  for (auto batch = share.begin(); batch != share.end(); ++batch) {
     counts.add(forward(batch->data), batch->target);
+    if (leaves && leaves()) return std::nullopt;
+  }
   return counts.over_all(world);
 }
 

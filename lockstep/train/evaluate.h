@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include <torch/types.h>
 
@@ -23,7 +24,11 @@ using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
 
 /// Counts over the shares of all ranks; with shares that repeat nothing the result is exact. A
 /// sample labelled kIgnoredTarget does not count. A collective.
-Evaluation evaluate(const Forward& forward, const Loader& share, const ProcessGroup& world);
+///
+/// `leaves` is asked after each batch; when it says so, on all ranks after the same batch, the
+/// evaluation is abandoned and there is no result.
+std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
+    const ProcessGroup& world, const std::function<bool()>& leaves = {});
 
 /// Returns the value of a metric, all of which were measured; with five classes or fewer kTop5 is
 /// kTop1.

@@ -29,18 +29,23 @@ class RunClock {
   explicit RunClock(const RunSeconds& before) : before_(before) {}
 
   void begin_training() { training_.restart(); }
-  void begin_epoch() { epoch_.restart(); }
   /// What an earlier start spent on its epoch does not count for the next one.
-  void end_epoch() { before_.epoch = 0; }
+  void begin_epoch() {
+    if (whole_epoch_) before_.epoch = 0;
+    whole_epoch_.reset();
+    epoch_.restart();
+  }
+  void end_epoch() { whole_epoch_ = read().epoch; }
 
   RunSeconds read() const {
     return {.elapsed = before_.elapsed + run_.seconds(),
         .training = before_.training + training_.seconds(),
-        .epoch = before_.epoch + epoch_.seconds()};
+        .epoch = whole_epoch_.value_or(before_.epoch + epoch_.seconds())};
   }
 
  private:
   RunSeconds before_;
+  std::optional<double> whole_epoch_;
   Stopwatch run_, training_, epoch_;
 };
 

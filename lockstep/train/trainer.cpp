@@ -13,6 +13,7 @@
 #include "lockstep/core/peak_memory.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/stop_signal.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,7 @@ Trainer::Trainer(TrainOptions options, const ProcessGroup& world,
     : run_(std::move(options), world, command, places),
       checkpointer_(run_),
       loop_(run_, checkpointer_),
-      validator_(run_) {}
+      validator_(run_, checkpointer_) {}
 
 RunSummary Trainer::run() {
   try {
@@ -48,23 +49,34 @@ RunSummary Trainer::run() {
   } catch (const DivergedError& error) {
     end_diverged(error);
     throw;
+  } catch (const CommError& error) {
+    if (checkpointer_.ends_with_its_peers()) return finished();
+    record_failure(error);
+    throw;
   } catch (const std::exception& error) {
     record_failure(error);
     throw;
   }
-  const RunSummary result = summary();
-  if (const RunRecorder* const recorder = run_.log.recorder()) recorder->finish(result);
+  const RunSummary result = finished();
   if (result.exit != 0) run_.groups.world.barrier().wait();  // as above
+  return result;
+}
+
+RunSummary Trainer::finished() {
+  RunSummary result = summary();
+  if (const RunRecorder* const recorder = run_.log.recorder()) recorder->finish(result);
   return result;
 }
 
 void Trainer::train() {
   const RankGroups& groups = run_.groups;
   groups.world.barrier().wait();
+  let_stops_be_saved();
   run_.clock.begin_training();
   pass_epochs();
-  if (checkpointer_.course() != Course::kInterrupted) {
-    measured_.test = validator_.test(run_.state.epochs.back());
+  const auto is_interrupted = [&] { return checkpointer_.course() == Course::kInterrupted; };
+  if (!is_interrupted()) measured_.test = validator_.test(run_.state.epochs.back());
+  if (!is_interrupted()) {
     check_loss(measured_.test.loss);
     validator_.save_last();
   }
@@ -94,6 +106,7 @@ void Trainer::pass_epoch() {
   const bool is_last = checkpointer_.course() != Course::kGoesOn;
   if (is_last) run_.check_weights();
   const bool is_best = validator_.is_due(is_last) && validator_.evaluate(epoch);
+  if (checkpointer_.course() == Course::kInterrupted) return checkpointer_.save_step(true);
   run_.state.epochs.push_back(epoch);
   run_.log.progress().end_epoch(epoch);
   if (is_last) check_loss(epoch.val.loss);
@@ -137,8 +150,8 @@ RunSummary Trainer::summary() const {
 
 int Trainer::exit_status() const {
   if (checkpointer_.signal() == 0) return 0;
-  const bool is_saved = checkpointer_.last_saved() == run_.state.step;
-  return is_saved ? static_cast<int>(ExitCode::kStopped) : 128 + checkpointer_.signal();
+  return checkpointer_.is_saved() ? static_cast<int>(ExitCode::kStopped)
+                                  : 128 + checkpointer_.signal();
 }
 
 // A run that was stopped is to go on, and most likely with a disk that has room again.

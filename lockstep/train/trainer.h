@@ -39,6 +39,7 @@ class Trainer {
   void pass_epochs();
   void pass_epoch();
   RunSummary summary() const;
+  RunSummary finished();
   int exit_status() const;
   void write_what_waits();
   void check_loss(const std::optional<double>& loss) const;

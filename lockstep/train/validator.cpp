@@ -24,7 +24,8 @@ bool has_metadata(
 
 }  // namespace
 
-Validator::Validator(TrainRun& run) : run_(run) {
+Validator::Validator(TrainRun& run, Checkpointer& checkpointer)
+    : run_(run), checkpointer_(checkpointer) {
   if (run.log.recorder() == nullptr) return;
   best_weights_.emplace(run.log.recorder()->file("best.safetensors"));
   if (run.start.snapshot) restore_best(*run.start.snapshot);
@@ -58,41 +59,66 @@ bool Validator::is_due(bool is_last_epoch) const {
 bool Validator::evaluate(EpochSummary& epoch) {
   epoch.validated = run_.data.validation != nullptr;
   const data::SamplesPointer& samples = epoch.validated ? run_.data.validation : run_.data.test;
-  epoch.val = measure(samples, "val", epoch.epoch);
-  if (!run_.ema) return compare(epoch.epoch, epoch.val);
+  if (!measure(samples, "val", epoch.epoch, epoch.val)) return false;
   bool is_best = false;
-  run_.ema->with_averages([&] {
-    epoch.ema = measure(samples, "val-ema", epoch.epoch);
-    is_best = compare(epoch.epoch, epoch.ema);
-  });
+  if (!run_.ema) {
+    is_best = compare(epoch.epoch, epoch.val);
+  } else {
+    run_.ema->with_averages([&] {
+      is_best =
+          measure(samples, "val-ema", epoch.epoch, epoch.ema) && compare(epoch.epoch, epoch.ema);
+    });
+  }
+  record_measured();
   return is_best;
 }
 
 Scores Validator::test(const EpochSummary& last) {
   if (!last.validated) return last.val;
-  const Scores scores = measure(run_.data.test, "test", last.epoch);
-  if (run_.ema) run_.ema->with_averages([&] { measure(run_.data.test, "test-ema", last.epoch); });
+  Scores scores, averaged;
+  const data::SamplesPointer& samples = run_.data.test;
+  if (!measure(samples, "test", last.epoch, scores)) return {};
+  if (run_.ema)
+    run_.ema->with_averages([&] { measure(samples, "test-ema", last.epoch, averaged); });
+  record_measured();
   return scores;
 }
 
-Scores Validator::measure(
-    const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch) {
+// Returns whether it came to its end.
+bool Validator::measure(const data::SamplesPointer& samples, const std::string& split,
+    std::int64_t epoch, Scores& scores) {
   const Stopwatch watch;
   Replica& replica = *run_.replica;
   replica.share_buffers();
   replica.set_training(false);
   const auto forward = [&](const torch::Tensor& images) { return replica.scores(images); };
-  const Evaluation result = lockstep::evaluate(forward, loader(samples), run_.groups.replicas);
+  const auto result = lockstep::evaluate(forward, loader(samples), run_.groups.replicas,
+      checkpointer_.interruption(batches_of_every_rank(samples)));
+  if (!result) return false;
   const double seconds = watch.seconds();
   run_.log.progress().evaluated(seconds);
   run_.log.warn_of_bad_images();
-  run_.log.record({.elapsed = run_.clock.read().elapsed,
+  measured_.push_back({.elapsed = run_.clock.read().elapsed,
       .epoch = epoch,
       .step = run_.state.step,
       .split = split,
-      .scores = result.scores,
-      .samples_per_s = static_cast<double>(result.samples) / seconds});
-  return result.scores;
+      .scores = result->scores,
+      .samples_per_s = static_cast<double>(result->samples) / seconds});
+  scores = result->scores;
+  return true;
+}
+
+// Together, and only of a whole evaluation: the next start writes all lines of one that a signal
+// interrupted.
+void Validator::record_measured() {
+  if (checkpointer_.course() != Course::kInterrupted)
+    for (const MetricRecord& record : measured_) run_.log.record(record);
+  measured_.clear();
+}
+
+std::int64_t Validator::batches_of_every_rank(const data::SamplesPointer& samples) const {
+  const std::int64_t share = samples->size() / run_.groups.replicas.size();
+  return (share + run_.batch_size() - 1) / run_.batch_size();
 }
 
 // Without padding no image counts twice, so the accuracy is that of the whole set.

@@ -4,19 +4,24 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/loader.h"
 #include "lockstep/data/samples.h"
+#include "lockstep/train/checkpointer.h"
 #include "lockstep/train/record/best_weights.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {
 
 /// Measures what is trained, finds the best epoch, and keeps its weights.
+///
+/// A signal interrupts an evaluation (Checkpointer::course() says so then): nothing came of it, and
+/// the next start makes it anew.
 class Validator {
  public:
   /// Begins with the weights of the best epoch so far, if the run is resumed.
-  explicit Validator(TrainRun& run);
+  Validator(TrainRun& run, Checkpointer& checkpointer);
 
   /// True if the epoch that was just trained is to be evaluated.
   bool is_due(bool is_last_epoch) const;
@@ -35,7 +40,10 @@ class Validator {
   void finish();
 
  private:
-  Scores measure(const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch);
+  bool measure(const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch,
+      Scores& scores);
+  void record_measured();
+  std::int64_t batches_of_every_rank(const data::SamplesPointer& samples) const;
   Loader loader(const data::SamplesPointer& samples) const;
   bool compare(std::int64_t epoch, const Scores& scores);
   void save_best();
@@ -44,7 +52,9 @@ class Validator {
   void save(const std::string& name);
 
   TrainRun& run_;
+  Checkpointer& checkpointer_;
   std::optional<BestWeights> best_weights_;  // of rank 0
+  std::vector<MetricRecord> measured_;       // of the evaluation under way
 };
 
 }  // namespace lockstep

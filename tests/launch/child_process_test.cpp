@@ -108,6 +108,15 @@ TEST(ChildProcess, StartsWithDefaultSignals) {
   EXPECT_NE(text.find("SigIgn:\t0000000000000000"), std::string::npos) << text;
 }
 
+TEST(ChildProcess, HoldsTheSignalsThatItIsTold) {
+  ChildOptions options = shell("");
+  options.program = "/bin/grep";  // a shell would let them in
+  options.arguments = {"SigBlk", "/proc/self/status"};
+  options.held_signals = {SIGTERM};
+  ChildProcess child(options);
+  EXPECT_EQ(all_of(child.take_output()), "SigBlk:\t0000000000004000\n");
+}
+
 TEST(ChildProcess, IsPinnedToItsCores) {
   ChildOptions options = shell("grep Cpus_allowed_list /proc/self/status");
   options.cpus = {available_cpus().back()};

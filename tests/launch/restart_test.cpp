@@ -118,6 +118,9 @@ TEST(Restart, NeedsACodeThatAnotherAttemptMayChange) {
 TEST(Restart, IsCalledOffByASignalWhichThenGivesTheCode) {
   const auto struck = failed({.signal = SIGKILL}, {}, SIGTERM);
   EXPECT_EQ(outcome(kThree, {struck}), (Outcome{0, 143, "not started again: SIGTERM"}));
+  EXPECT_EQ(outcome({.most = 3, .lockstep_codes = true}, {struck}),
+      (Outcome{0, 75, "not started again: SIGTERM"}))
+      << "what is saved is where the restart would have begun";
   EXPECT_EQ(outcome({}, {struck}), (Outcome{0, 137, ""})) << "nothing was called off";
   EXPECT_EQ(outcome({.most = 1}, {killed(), struck}).code, 137);
   const AttemptEnd stopped{.code = 75, .failure = {}, .signal = SIGTERM, .step = 9};

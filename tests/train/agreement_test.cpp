@@ -51,6 +51,20 @@ TEST(Agreement, NumbersAreEachTheLargest) {
   });
 }
 
+// At the end of an epoch, say: the steps that were made count, not those that were planned.
+TEST(Agreement, AnEarlyOneKnowsHowLongAStepTakes) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    Agreement agreement(world);
+    ASSERT_TRUE(agreement.is_due());
+    agreement.maximum({.seconds = 0}, {});
+    ASSERT_FALSE(agreement.is_due()) << "a thousand steps, as the first took no time";
+    agreement.maximum({.seconds = 0.01}, {});
+    int steps = 1;
+    while (!agreement.is_due()) ++steps;
+    EXPECT_EQ(steps, 25);
+  });
+}
+
 TEST(Agreement, ChecksRarelyWhenStepsAreShort) {
   EXPECT_EQ(steps_to_next_check(0.002, 100), 125);
   EXPECT_EQ(steps_to_next_check(0.002, 0.02), 10) << "not past the end";

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "tests/support/temporary_folder.h"
+#include <ATen/ops/rand.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/epoch_loop.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/validator.h"
 
 namespace lockstep {
@@ -140,13 +142,61 @@ TEST_F(EpochLoopTest, AnOverflowThatTheScalerLeavesOutIsNoDivergence) {
   }
 }
 
+// Interrupts the training after so many parts of steps that are not their last.
+class InterruptPart final : public StepObserver {
+ public:
+  explicit InterruptPart(int parts) : parts_left_(parts) {}
+  Course course() const override {
+    return parts_left_ > 0 ? Course::kGoesOn : Course::kInterrupted;
+  }
+  Course after_part() override {
+    at::rand({1});  // as a dropout would
+    --parts_left_;
+    return course();
+  }
+  Course after_step(bool) override { return course(); }
+  void save_step(bool) override { ++saves; }
+
+  int saves = 0;
+
+ private:
+  int parts_left_;
+};
+
+std::vector<torch::Tensor> copies(const nn::NamedTensors& tensors) {
+  std::vector<torch::Tensor> all;
+  for (const auto& item : tensors) all.push_back(item.value().detach().clone());
+  return all;
+}
+
+TEST_F(EpochLoopTest, AStepThatIsAbandonedLeavesNothing) {
+  TrainOptions options = toy_options(folder_, 8);
+  options.model = "resnet18-cifar";  // whose batch norm counts each part
+  options.batch_size = 2;
+  options.grad_accum_steps = 4;
+  TrainRun run = begin(options);
+  const auto state = copies(run.replica->state()), random = copies(random_state());
+  const MeterReading meter = run.meter.part();
+  InterruptPart interrupted(3);
+  EpochLoop(run, interrupted).pass();
+  EXPECT_EQ(interrupted.saves, 1);
+  EXPECT_EQ(run.state.step, 0);
+  EXPECT_EQ(run.state.position.samples, 0);
+  EXPECT_EQ(run.meter.part().samples, meter.samples);
+  EXPECT_EQ(run.meter.part().loss_sum, meter.loss_sum);
+  const auto state_after = copies(run.replica->state()), random_after = copies(random_state());
+  for (std::size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(state[i].equal(state_after[i])) << i;
+  EXPECT_TRUE(random.front().equal(random_after.front()));
+}
+
 using ValidatorTest = TrainerParts;
 
 TEST_F(ValidatorTest, IsDueByTheIntervalAndAtTheEnd) {
   TrainOptions options = toy_options(folder_, 1);
   options.val_interval = 2;
   TrainRun run = begin(options);
-  const Validator validator(run);
+  Checkpointer checkpointer(run);
+  const Validator validator(run, checkpointer);
   run.state.position.epoch = 1;
   EXPECT_FALSE(validator.is_due(false));
   EXPECT_TRUE(validator.is_due(true));
@@ -158,7 +208,8 @@ TEST_F(ValidatorTest, IsDueByTheIntervalAndAtTheEnd) {
 
 TEST_F(ValidatorTest, KeepsTheWeightsOfTheBestEpoch) {
   TrainRun run = begin(2);
-  Validator validator(run);
+  Checkpointer checkpointer(run);
+  Validator validator(run, checkpointer);
   EpochSummary first{.epoch = 1}, same{.epoch = 2};
   EXPECT_TRUE(validator.evaluate(first));
   ASSERT_TRUE(first.val.loss && first.val.top1);
@@ -174,7 +225,8 @@ TEST_F(ValidatorTest, ComparesTheAveragesIfThereAreSome) {
   TrainOptions options = toy_options(folder_, 2);
   options.ema.emplace();
   TrainRun run = begin(options);
-  Validator validator(run);
+  Checkpointer checkpointer(run);
+  Validator validator(run, checkpointer);
   EpochSummary epoch{.epoch = 1};
   run.replica->parameters().front().detach().zero_();  // the averages have not followed
   EXPECT_TRUE(validator.evaluate(epoch));

@@ -14,6 +14,7 @@
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
 #include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/stop_signal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -29,6 +30,7 @@ launch::LaunchOptions usual_launch() {
   // A rank whose peer has died can save nothing any more, and takes SIGTERM for an order to do so.
   options.grace_after_failure = std::chrono::milliseconds(0);
   options.signals.push_back(SIGUSR1);
+  options.held_signals.assign(kStopSignals.begin(), kStopSignals.end());
   options.output.first_inherits = true;
   options.output.shown_ranks = {0};
   return options;
@@ -86,6 +88,7 @@ void keep_logs_with_run(TrainLaunch& plan) {
 }
 
 int train(const std::vector<std::string>& arguments) {
+  hold_stop_signals();
   TrainLaunch plan = parse_train_launch(arguments);
   if (plan.given.asks_help) {
     std::cout << train_help();

@@ -54,6 +54,7 @@ void report(const RunSummary& summary, const TrainCommand& command) {
   std::cout << epoch_table(summary) << "The run's files are in " << command.options.output << '\n';
   if (command.json) std::cout << to_json(summary) << '\n';
   std::cout.flush();
+  if (summary.exit == static_cast<int>(ExitCode::kStopped)) std::cerr << kStoppedText << std::flush;
 }
 
 // Says what failed and ends here, with the group still open: were it closed first, the other ranks
@@ -66,8 +67,6 @@ void report(const RunSummary& summary, const TrainCommand& command) {
 int train_rank(const TrainCommand& command, const ProcessGroup& world,
     const std::vector<std::string>& words, const std::vector<Place>& places) {
   Trainer trainer(command.options, world, words, places);
-  // Before, there is nothing to save.
-  handle_stop_signals();
   const RunSummary summary = trainer.run();
   if (world.rank() == 0) report(summary, command);
   return summary.exit;
@@ -154,6 +153,7 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
 }
 
 int body(int count, char** values) {
+  handle_stop_signals();
   const std::vector<std::string> arguments(values + 1, values + count);
   const TrainSurroundings around = surroundings();
   const bool speaks = number_or("RANK", 0) == 0;

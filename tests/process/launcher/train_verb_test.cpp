@@ -18,9 +18,9 @@ using ::testing::Not;
 /// A folder with `lockstep` and a script in the place of `lockstep-train`.
 class Installed {
  public:
-  explicit Installed(const std::string& script) {
+  explicit Installed(const std::string& script, const std::string& interpreter = "/bin/sh") {
     std::filesystem::copy_file(built_lockstep(), folder_.file("lockstep"));
-    std::ofstream(folder_.file("lockstep-train")) << "#!/bin/sh\n" << script << "\n";
+    std::ofstream(folder_.file("lockstep-train")) << "#!" << interpreter << "\n" << script << "\n";
     ::chmod(folder_.file("lockstep-train").c_str(), 0755);
   }
 
@@ -114,6 +114,35 @@ TEST(TrainRestart, PassesOnTheOrderToSave) {
   const auto run = installed.train("--nproc-per-node 2");
   EXPECT_EQ(run.status.code, 75);
   EXPECT_THAT(run.err, HasSubstr("passing SIGUSR1 on to all ranks"));
+}
+
+// Before the ranks have met, one that is stopped alone leaves the others waiting for it.
+TEST(TrainRestart, StopsAllRanksWhenOneHasStopped) {
+  Installed installed(
+      "trap 'exit 75' TERM; [ $RANK = 1 ] && exit 75; while :; do sleep 0.01; done");
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.status.code, 75);
+  EXPECT_THAT(run.err, Not(HasSubstr("failed")));
+}
+
+TEST(TrainRestart, TakesTheLossOfAPeerThatStoppedForAStop) {
+  const TemporaryFolder folder;
+  const std::string stopped = folder.file("stopped");
+  Installed installed("[ $RANK = 1 ] && { echo $$ > " + stopped + "; exit 75; }; until [ -s " +
+                      stopped + " ] && ! grep -q 'State:.[RSD]' /proc/$(cat " + stopped +
+                      ")/status; do sleep 0.01; done; exit 5");
+  const auto run = installed.train("--nproc-per-node 2");
+  EXPECT_EQ(run.status.code, 75);
+  EXPECT_THAT(run.err, Not(HasSubstr("failed")));
+}
+
+TEST(TrainRestart, HoldsASignalUntilTheTrainerIsThere) {
+  Installed installed(  // a shell would let it in
+      "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n"
+      "signal.sigwait({signal.SIGTERM})\nexit(75)",
+      "/usr/bin/env python3");
+  EXPECT_EQ(installed.train("--nproc-per-node 1").code(), 75);
+  EXPECT_EQ(installed.train("--nproc-per-node 2").code(), 75);
 }
 
 TEST(TrainRestart, AsksNoRankToSaveWhenAnotherHasDied) {
