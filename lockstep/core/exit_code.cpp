@@ -1,6 +1,7 @@
 #include "lockstep/core/exit_code.h"
 
 #include <iostream>
+#include <new>
 #include <system_error>
 
 #include "lockstep/core/error.h"
@@ -13,6 +14,7 @@ ExitCode exit_code_of(const std::exception& error) {
   if (dynamic_cast<const CommError*>(&error)) return ExitCode::kPeersLost;
   if (dynamic_cast<const DivergedError*>(&error)) return ExitCode::kDiverged;
   if (dynamic_cast<const std::system_error*>(&error)) return ExitCode::kEnvironment;
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return ExitCode::kEnvironment;
   return ExitCode::kUnclassified;
 }
 

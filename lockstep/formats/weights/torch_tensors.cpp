@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <set>
+#include <span>
 #include <variant>
 
 #include "lockstep/core/error.h"
@@ -9,7 +11,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kMostNameBytes = 256 << 20;
-constexpr std::size_t kMostListed = 10;
 
 /// A walk through a tree of values that collects the tensors below a prefix, and what else is
 /// there.
@@ -23,7 +24,7 @@ class Collector {
     visit("", file_.value);
     refuse_others();
     check(only_.empty() || !tensors_.empty(), file_.name, ": no tensor's name begins with ", only_,
-        " (at the top are: ", listed(top_names()), ')');
+        " (at the top are: ", top_names(), ')');
     return TensorFile(std::move(tensors_), {}, file_.memory);
   }
 
@@ -64,30 +65,25 @@ class Collector {
 
   void add_other(const std::string& name, const char* kind) {
     if (!name.starts_with(only_)) return;
-    others_.push_back(concat(name.empty() ? "the whole" : printable(name), " (", kind, ')'));
+    if (++others_ <= kMostListed)
+      first_others_.push_back(
+          concat(name.empty() ? "the whole" : printable(name), " (", kind, ')'));
   }
 
   void refuse_others() const {
-    if (others_.empty()) return;
-    throw DataError(concat(file_.name, ": ", others_.size(),
-        " values are no tensors: ", listed(others_),
-        "; name the part that is a state dictionary (at the top are: ", listed(top_names()), ')'));
+    if (others_ == 0) return;
+    throw DataError(concat(file_.name, ": ", others_,
+        " values are no tensors: ", first_of(first_others_, others_),
+        "; name the part that is a state dictionary (at the top are: ", top_names(), ')'));
   }
 
-  std::vector<std::string> top_names() const {
+  std::string top_names() const {
     std::vector<std::string> names;
-    if (const auto* dict = std::get_if<TorchDict>(&file_.value.content)) {
-      for (const auto& item : dict->items) names.push_back(printable(text_of(item.key)));
-    }
-    return names;
-  }
-
-  static std::string listed(std::vector<std::string> names) {
-    if (names.size() > kMostListed) {
-      names.resize(kMostListed);
-      names.push_back("...");
-    }
-    return joined(names);
+    const auto* dict = std::get_if<TorchDict>(&file_.value.content);
+    if (dict == nullptr) return "";
+    for (const auto& item : std::span(dict->items).first(std::min(kMostListed, dict->items.size())))
+      names.push_back(printable(text_of(item.key)));
+    return first_of(names, dict->items.size());
   }
 
   static std::string text_of(const TorchKey& key) {
@@ -109,7 +105,8 @@ class Collector {
   std::string only_;
   std::vector<TensorEntry> tensors_;
   std::set<std::string> names_;
-  std::vector<std::string> others_;
+  std::vector<std::string> first_others_;
+  std::size_t others_ = 0;
   std::size_t name_bytes_ = 0;
 };
 
