@@ -191,7 +191,8 @@ TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
       HasSubstr("--precision must be one of 32, bf16-mixed, 16-mixed, auto: 64"));
   EXPECT_THAT(
       refusal("--backend nccl"), HasSubstr("--backend must be one of auto, shm, gloo: nccl"));
-  EXPECT_EQ(refusal("--epochs two"), "train: --epochs must be a whole number of at least 1: two");
+  EXPECT_EQ(
+      refusal("--epochs two"), "train: --epochs must be a whole number from 1 to 1000000: two");
   EXPECT_THAT(refusal("--epochs 1.5"), HasSubstr("--epochs must be a whole number"));
   EXPECT_THAT(refusal("--epochs 99999999999999999999"), HasSubstr("--epochs must be a whole"));
   EXPECT_EQ(refusal("--lr abc"), "train: --lr must be a number above 0: abc");
