@@ -88,7 +88,7 @@ ConvertSummary convert(const ConvertRequest& request) {
     // Programs of Python look there for the library whose tensors these are.
     metadata["format"] = "pt";
   }
-  write_weights(request.output, weights.entries(), metadata);
+  write_weights(request.output, weights, metadata);
   return summary;
 }
 

@@ -33,10 +33,10 @@ struct World {
 
 int number_of(const std::optional<int>& given, const char* variable, const char* option) {
   if (given) return *given;
-  const auto number = environment_number(variable);
+  const auto number = environment_count(variable);
   check(number.has_value(), "init_process_group: ", variable,
       " is not set; start the program by a launcher, or give InitOptions::", option);
-  return static_cast<int>(*number);
+  return *number;
 }
 
 InitMethod master_from_environment() {
@@ -53,7 +53,12 @@ World world_of(const InitOptions& options) {
   World world;
   world.meeting = parse_init_method(options.init_method);
   const bool by_environment = world.meeting.kind == InitMethod::Kind::kEnvironment;
-  if (by_environment && !options.rank && !environment("RANK")) return world;
+  if (by_environment && !options.rank && !environment("RANK")) {
+    const int others = environment_count("WORLD_SIZE", 1).value_or(1) - 1;
+    check(others == 0, "init_process_group: WORLD_SIZE speaks of ", others,
+        " other ranks, but RANK is not set; start the program by a launcher, or unset both");
+    return world;
+  }
   world.rank = number_of(options.rank, "RANK", "rank");
   world.size = number_of(options.world_size, "WORLD_SIZE", "world_size");
   check(0 <= world.rank && world.rank < world.size,

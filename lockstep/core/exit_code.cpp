@@ -1,5 +1,6 @@
 #include "lockstep/core/exit_code.h"
 
+#include <new>
 #include <system_error>
 
 #include "lockstep/core/error.h"
@@ -15,6 +16,7 @@ ExitCode exit_code_of(const std::exception& error) {
   if (dynamic_cast<const CommError*>(&error)) return ExitCode::kPeersLost;
   if (dynamic_cast<const DivergedError*>(&error)) return ExitCode::kDiverged;
   if (dynamic_cast<const std::system_error*>(&error)) return ExitCode::kEnvironment;
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return ExitCode::kEnvironment;
   return ExitCode::kUnclassified;
 }
 

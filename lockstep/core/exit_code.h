@@ -10,7 +10,7 @@ enum class ExitCode {
   kUnclassified = 1,
   kUsage = 2,        ///< bad flags or configuration; retrying is useless
   kData = 3,         ///< bad data or snapshot; retrying is useless
-  kEnvironment = 4,  ///< port, disk, device, permission; retry after a repair
+  kEnvironment = 4,  ///< port, disk, memory, permission; retry after a repair
   kPeersLost = 5,    ///< peers died or could not be found; retry
   kDiverged = 6,     ///< NaN or Inf beyond the policy
   kStopped = 75,     ///< stopped by a signal with a complete snapshot; run again to continue

@@ -1,7 +1,10 @@
 #include "lockstep/core/flag_spec.h"
 
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 
@@ -16,10 +19,17 @@ std::string shortest(double value) {
   return {text, written.ptr};
 }
 
+// A bound as people write it: 1000000, not 1e+06.
+std::string bound_text(double bound) {
+  constexpr double kExact = 9e15;
+  const bool is_whole = std::abs(bound) < kExact && std::trunc(bound) == bound;
+  return is_whole ? std::to_string(static_cast<std::int64_t>(bound)) : shortest(bound);
+}
+
 std::string range_text(const FlagSpec& spec) {
   const bool has_least = spec.least > -std::numeric_limits<double>::infinity();
   const bool has_most = spec.most < std::numeric_limits<double>::infinity();
-  const std::string least = shortest(spec.least), most = shortest(spec.most);
+  const std::string least = bound_text(spec.least), most = bound_text(spec.most);
   if (!has_least && !has_most) return "";
   if (has_least && has_most && !spec.is_above_least && !spec.is_below_most)
     return " from " + least + " to " + most;
@@ -75,6 +85,18 @@ const std::string& FlagSpec::word(const std::string& text) const {
     if (known == text) return known;
   if (!words.empty()) refuse(text);
   return text;
+}
+
+std::optional<std::string> FlagSpec::variable_text() const {
+  if (variable.empty()) return std::nullopt;
+  if (may_be_empty && std::getenv(variable.c_str()) != nullptr)
+    return system_variable(variable.c_str());
+  const auto text = environment(variable.c_str());
+  if (takes_value()) return text;
+  const bool is_off = text == "0" || text == "false";
+  check(!text || is_off || text == "1" || text == "true", verb, ": ", variable,
+      ", which stands for ", name, ", must be 1 or 0: ", text.value_or(""));
+  return is_off ? std::nullopt : text;
 }
 
 void FlagSpec::check_range(const FlagValue& given) const {

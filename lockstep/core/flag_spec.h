@@ -58,6 +58,10 @@ struct FlagSpec {
   double real_number(const std::string& text) const;
   const std::string& word(const std::string& text) const;
 
+  /// Returns what the variable gives; nothing if it is absent, or turns a switch off. An empty one
+  /// is an InvalidArgument, unless the flag may be empty; so is 2 for a switch.
+  std::optional<std::string> variable_text() const;
+
   /// Throws the same for a number that lies outside the range; accepts all other values.
   void check_range(const FlagValue& value) const;
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lockstep/core/enum_names.h"
-#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_spec.h"
 #include "lockstep/core/text.h"
@@ -237,10 +236,12 @@ class FlagTable {
   /// Reads what was given into the options, in the order of the table; flags that were not given
   /// from their variables of the environment.
   void read(Options& options, const GivenFlags& given) const {
-    for (const auto& each : flags_)
-      if (each.read)
-        for (const std::string& text : texts_of(each.spec, given))
-          each.read(options, each.spec, text);
+    for (const auto& each : flags_) {
+      if (!each.read) continue;
+      if (!given.has(each.spec.name)) read_variable(each, options);
+      for (const std::string& text : texts_of(each.spec, given))
+        each.read(options, each.spec, text);
+    }
   }
 
   /// Throws InvalidArgument for a number outside the range of its flag.
@@ -266,10 +267,16 @@ class FlagTable {
  private:
   static std::vector<std::string> texts_of(const FlagSpec& spec, const GivenFlags& given) {
     if (spec.is_repeated) return given.all(spec.name);
-    if (const auto last = given.find(spec.name)) return {*last};
-    const auto text = spec.variable.empty() ? std::nullopt : environment(spec.variable.c_str());
-    const bool is_off = !spec.takes_value() && (text == "0" || text == "false");
-    return text && !is_off ? std::vector{*text} : std::vector<std::string>();
+    const auto last = given.find(spec.name);
+    return last ? std::vector{*last} : std::vector<std::string>();
+  }
+
+  static void read_variable(const Flag<Options>& flag, Options& options) {
+    const auto text = flag.spec.variable_text();
+    if (!text) return;
+    FlagSpec spec = flag.spec;
+    spec.name = concat(spec.variable, ", which stands for ", spec.name, ',');
+    flag.read(options, spec, *text);
   }
 
   VerbText text_;

@@ -91,7 +91,7 @@ ProgressPage::ProgressPage(ProgressMemory memory, ProgressSlot* slot)
 std::optional<ProgressPage> ProgressPage::from_environment() {
   const auto path = environment("LOCKSTEP_PROGRESS");
   if (!path) return std::nullopt;
-  return attach(*path, environment_number("LOCAL_RANK").value_or(0));
+  return attach(*path, environment_count("LOCAL_RANK").value_or(0));
 }
 
 std::optional<ProgressPage> ProgressPage::attach(const std::string& path, std::int64_t local_rank) {

@@ -15,6 +15,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr double kMostSeconds = 30 * 365.25 * 86400;
+
 double seconds_of(char unit) {
   switch (unit) {
     case 'd':
@@ -112,6 +114,21 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return text;
 }
 
+std::string first_of(const std::vector<std::string>& words, std::size_t size) {
+  const std::size_t shown = std::min(kMostListed, words.size());
+  const auto end = words.begin() + static_cast<std::ptrdiff_t>(shown);
+  const std::string text = joined({words.begin(), end});
+  return size == shown ? text : concat(text, " and ", size - shown, " more");
+}
+
+std::string first_lines(const std::string& text) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < kMostListed && end < text.size(); ++i)
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  const auto more = std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), '\n');
+  return text.substr(0, end) + (more == 0 ? "" : concat("  ... and ", more, " more\n"));
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> pieces;
   for (std::size_t begin = 0;;) {
@@ -140,7 +157,8 @@ double parse_duration(const std::string& text) {
     smallest_unit = unit;
     position = bare ? end : stop + 1;
   }
-  if (!(total > 0) || !std::isfinite(total)) refuse(text);
+  if (!(total > 0)) refuse(text);
+  check(total <= kMostSeconds, "duration: more than 30 years: ", printable(text));
   return total;
 }
 

@@ -17,12 +17,21 @@ std::optional<Number> parse_number(std::string_view text);
 /// Returns the words with `between` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
 
+/// Is how many of a list a message names before it only counts.
+inline constexpr std::size_t kMostListed = 10;
+
+/// Joins the first words of a list that has `size` of them: `a, b and 1490 more`.
+std::string first_of(const std::vector<std::string>& words, std::size_t size);
+
+/// Shortens a text to its first lines: `  ... and 1490 more` takes the place of the others.
+std::string first_lines(const std::string& text);
+
 /// Returns the pieces between separators, empty ones too: "a,,b" has three, "" has one.
 std::vector<std::string> split(std::string_view text, char separator);
 
 /// Reads a time span in seconds: `90s`, `30m`, `2h`, `1h30m`, `1.5h`, or a bare number of seconds.
 ///
-/// Throws InvalidArgument that shows the accepted forms.
+/// Throws InvalidArgument that shows the accepted forms; no span is longer than 30 years.
 double parse_duration(const std::string& text);
 
 /// Writes a time span for people: `4.2 s`, `1:05`, `2:03:04`.

@@ -11,7 +11,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostWorkers = 4096;
+constexpr int kMostWorkers = 4096, kMostWorkersACore = 8;
 
 int device_files() {
   namespace fs = std::filesystem;
@@ -48,6 +48,13 @@ int worker_count(const std::string& text) {
   check(count && *count >= 1 && *count <= kMostWorkers,
       "--nproc-per-node: must be a number from 1 to ", kMostWorkers, ", auto, cpu or gpu: ", text);
   return *count;
+}
+
+void check_crowd(int workers, int cores) {
+  const int most = std::max(kMostWorkersACore * cores, gpu_count());
+  check(workers <= most, "--nproc-per-node: ", workers, " ranks are too many for the ", cores,
+      cores == 1 ? " core" : " cores", " that may be used here; give ", most,
+      " at most, or --oversubscribe as well if you mean it");
 }
 
 void check_options(const LaunchOptions& options) {

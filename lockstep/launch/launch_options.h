@@ -21,6 +21,7 @@ struct LaunchOptions {
   int master_port = 0;  ///< 0: any free port, on one node only
   std::string run_id = "none";
   std::string role = "default";
+  bool oversubscribe = false;  ///< check_crowd() is left out
   bool pin = true;  ///< each worker to its share of the cores, if there is one core for each
   std::chrono::milliseconds grace_period{30000};       ///< between a passed-on signal and SIGKILL
   std::chrono::milliseconds grace_after_failure{500};  ///< for the others; 0: SIGKILL at once
@@ -38,6 +39,10 @@ struct LaunchOptions {
 /// Understands `--nproc-per-node`: a number, `cpu`, `gpu`, or `auto` (GPUs, else cores). Throws
 /// InvalidArgument.
 int worker_count(const std::string& text);
+
+/// Throws InvalidArgument, which names --oversubscribe, for more than 8 workers a core: most likely
+/// a slip, and the machine would stand still.
+void check_crowd(int workers, int cores);
 
 /// Counts the NVIDIA devices that a program started here would see.
 int gpu_count();

@@ -132,7 +132,7 @@ class MasterPort {
 
 int launch(const LaunchOptions& options) {
   check_options(options);
-  find_program(options.program, environment("PATH").value_or(""));
+  find_program(options.program, system_variable("PATH"));
   Supervisor supervisor(options.signals, options.quiet);
   MasterPort port(options);
   const RestartRules rules{.most = options.max_restarts, .lockstep_codes = options.lockstep_codes};

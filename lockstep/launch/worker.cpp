@@ -65,7 +65,7 @@ bool reads_input(int local_rank) { return local_rank == 0 && ::isatty(STDIN_FILE
 
 std::vector<Worker> start_ranks(
     const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian) {
-  const std::string path = find_program(options.program, environment("PATH").value_or(""));
+  const std::string path = find_program(options.program, system_variable("PATH"));
   const auto cpus = options.pin ? available_cpus() : std::vector<int>();
   std::vector<Worker> workers;
   for (int local_rank = 0; local_rank < options.workers; ++local_rank) {

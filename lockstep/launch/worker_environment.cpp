@@ -14,9 +14,12 @@ auto find(std::vector<std::string>& environment, const std::string& name) {
       [&](const std::string& entry) { return entry.compare(0, name.size() + 1, name + "=") == 0; });
 }
 
+// Without a value there is to be no variable either, not even that of an outer launcher.
 void set(std::vector<std::string>& environment, const std::string& name, const std::string& value) {
   const auto entry = find(environment, name);
-  if (entry == environment.end()) {
+  if (value.empty()) {
+    if (entry != environment.end()) environment.erase(entry);
+  } else if (entry == environment.end()) {
     environment.push_back(name + "=" + value);
   } else {
     *entry = name + "=" + value;

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep::nn {
@@ -207,7 +208,7 @@ WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::pat
         "choose the model that the file was made with, or let the tensors of a new head keep their "
         "values"));
   }
-  return pairing.copy();
+  return file.checked([&] { return pairing.copy(); });
 }
 
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& path,
@@ -239,17 +240,18 @@ std::string differences_text(const WeightsReport& report) {
   add_names(text, "missing in the file: ", report.missing);
   add_names(text, "not in the model: ", report.unexpected);
   for (const auto& tensor : report.mismatched) text += concat("  other: ", line_of(tensor), "\n");
-  return text;
+  return first_lines(text);
 }
 
 std::string remarks_text(const WeightsReport& report) {
-  std::string text;
+  std::string text, kept, not_finite;
   if (!report.prefix.empty()) text += concat("  took '", report.prefix, "' off every name\n");
   for (const auto& tensor : report.kept)
-    text += concat("  kept the model's ", line_of(tensor), "\n");
+    kept += concat("  kept the model's ", line_of(tensor), "\n");
+  text += first_lines(kept);
   add_conversions(text, report.converted);
-  add_names(text, "NaN or Inf in ", report.not_finite);
-  return text;
+  add_names(not_finite, "NaN or Inf in ", report.not_finite);
+  return text + first_lines(not_finite);
 }
 
 std::optional<torch::ScalarType> scalar_type_of(ElementType type) {

@@ -42,11 +42,12 @@ struct WeightsReport {
   bool fits() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
 
-/// Lists every missing, unexpected and mismatched tensor, a line each; nothing if the file fits.
+/// Lists the first ten missing, unexpected and mismatched tensors, a line each, and counts the
+/// others; nothing if the file fits.
 std::string differences_text(const WeightsReport& report);
 
-/// Lists what the caller may not expect, a line each: a prefix taken off, values kept, types
-/// converted, NaN met. Nothing if the file was taken as it is.
+/// Lists what the caller may not expect, ten lines of a kind: a prefix taken off, values kept,
+/// types converted, NaN met. Nothing if the file was taken as it is.
 std::string remarks_text(const WeightsReport& report);
 
 /// How far a file may differ from the model.
@@ -62,11 +63,12 @@ struct LoadWeightsOptions {
 /// name, whatever their memory format and whether they want gradients.
 ///
 /// Nothing is reshaped and nothing left out: a missing, unexpected or mismatched tensor is a
-/// DataError that lists all of them, and the module is as it was. Two things are accepted and
+/// DataError that lists the first of them, and the module is as it was. Two things are accepted and
 /// reported: floating-point numbers of another width are converted, and `module.`, which Python's
 /// DDP puts before every name, is taken off. A `num_batches_tracked` that the file lacks, as
 /// those of PyTorch before 0.4.1 do, keeps its value and is reported too; one of int64 fits a
-/// module whose LibTorch's to(torch::kDouble) made a double of it, and the other way round.
+/// module whose LibTorch's to(torch::kDouble) made a double of it, and the other way round. A file
+/// that another program changes meanwhile is a DataError; some tensors may then have been copied.
 ///
 ///     auto model = make_model("resnet50", 20);
 ///     load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight", "fc.bias"}});

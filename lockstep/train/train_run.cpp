@@ -110,7 +110,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
     announce_start();
   }
   if (start.snapshot) {
-    restore(*start.snapshot);
+    start.snapshot->checked([&] { restore(*start.snapshot); });
   } else {
     state.plateau = scheduler.start();
   }

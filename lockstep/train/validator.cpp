@@ -22,6 +22,12 @@ bool has_metadata(
   }
 }
 
+nn::NamedTensors copied(const nn::NamedTensors& tensors) {
+  nn::NamedTensors copies;
+  for (const auto& item : tensors) copies.insert(item.key(), item.value().clone());
+  return copies;
+}
+
 }  // namespace
 
 Validator::Validator(TrainRun& run, Checkpointer& checkpointer)
@@ -43,7 +49,9 @@ void Validator::restore_best(const SnapshotReader& snapshot) {
   try {
     const std::filesystem::path best = snapshot.path().parent_path() / run_.state.best_snapshot;
     const SnapshotReader reader({.path = best, .manifest = verify_snapshot(best), .refused = {}});
-    nn::save_weights(run_.ema ? reader.model_ema() : reader.model(), file, best_metadata());
+    nn::NamedTensors weights;
+    reader.checked([&] { weights = copied(run_.ema ? reader.model_ema() : reader.model()); });
+    nn::save_weights(weights, file, best_metadata());
   } catch (const std::exception& error) {
     run_.log.warn(
         concat("best.safetensors may be of a later epoch than the best one: ", error.what()));
@@ -88,6 +96,7 @@ Scores Validator::test(const EpochSummary& last) {
 bool Validator::measure(const data::SamplesPointer& samples, const std::string& split,
     std::int64_t epoch, Scores& scores) {
   const Stopwatch watch;
+  run_.log.progress().wait_for("lockstep: evaluating " + split);
   Replica& replica = *run_.replica;
   replica.share_buffers();
   replica.set_training(false);

@@ -123,6 +123,17 @@ TEST_F(Environment, AloneItIsAGroupOfOne) {
   EXPECT_EQ(init_process_group().backend_name(), "single");
 }
 
+TEST_F(Environment, M5AnEmptyOrMissingRankNeverTrainsAlone) {
+  set("RANK", "");
+  set("WORLD_SIZE", "2");
+  EXPECT_EQ(refusal(), "environment: RANK is set, but empty; give it a value, or unset it");
+  ::unsetenv("RANK");
+  EXPECT_THAT(refusal(), HasSubstr("WORLD_SIZE speaks of 1 other ranks, but RANK is not set"));
+  set("RANK", "0");
+  set("WORLD_SIZE", "1099511627776");
+  EXPECT_THAT(refusal(), HasSubstr("WORLD_SIZE must be a whole number from 0 to 1000000"));
+}
+
 TEST_F(Environment, S6TheMissingVariableIsNamed) {
   set("RANK", "0");
   EXPECT_THAT(refusal(), HasSubstr("WORLD_SIZE is not"));

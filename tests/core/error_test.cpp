@@ -20,6 +20,7 @@ TEST(Error, EachKindHasItsExitCode) {
   EXPECT_EQ(exit_code_of(InvalidArgument("")), ExitCode::kUsage);
   EXPECT_EQ(exit_code_of(DataError("")), ExitCode::kData);
   EXPECT_EQ(exit_code_of(TimeoutError("")), ExitCode::kPeersLost);
+  EXPECT_EQ(exit_code_of(std::bad_alloc()), ExitCode::kEnvironment);
   EXPECT_EQ(exit_code_of(DivergedError("")), ExitCode::kDiverged);
   EXPECT_EQ(
       exit_code_of(std::system_error(ENOSPC, std::generic_category())), ExitCode::kEnvironment);

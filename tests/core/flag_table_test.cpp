@@ -40,19 +40,22 @@ const FlagTable<Painting>& table() {
   static const FlagTable<P> kFlags(
       {.verb = "paint", .usage = "paint FILE", .description = "Paints.\n", .footer = "The end."},
       {{"Arguments", {flag("FILE", "", "what to paint", &P::file)}},
-          {"Options", {flag("--nproc-per-node", "N", "painters", &P::workers).from(1).to(9),
-                          flag("--log-dir", "DIR", "folder", &P::log_dir).letter("-l"),
-                          flag("--frame", "TEXT", "may be none", &P::frame)
-                              .may_be_empty()
-                              .variable("PAINT_FRAME"),
-                          flag("--seed", "N", "start", &P::seed).letter("-s"),
-                          flag("--size", "N", "how large", &P::size).usually("as it is"),
-                          flag("--names", "A,B", "of people", &P::names),
-                          flag("--set", "NAME", "may be repeated", &P::sets).repeated(),
-                          flag("--colour", "NAME", "{}", &P::colour),
-                          flag("--rate", "X", "of flow", &P::inner, &Inner::rate).above(0).below(1),
-                          flag_on("--quiet", "no talk", &P::is_quiet).letter("-q"),
-                          flag_off("--no-pin", "loose", &P::pins)}}});
+          {"Options",
+              {flag("--nproc-per-node", "N", "painters", &P::workers).from(1).to(9),
+                  flag("--log-dir", "DIR", "folder", &P::log_dir).letter("-l"),
+                  flag("--frame", "TEXT", "may be none", &P::frame)
+                      .may_be_empty()
+                      .variable("PAINT_FRAME"),
+                  flag("--seed", "N", "start", &P::seed).letter("-s"),
+                  flag("--size", "N", "how large", &P::size)
+                      .usually("as it is")
+                      .variable("PAINT_SIZE"),
+                  flag("--names", "A,B", "of people", &P::names),
+                  flag("--set", "NAME", "may be repeated", &P::sets).repeated(),
+                  flag("--colour", "NAME", "{}", &P::colour),
+                  flag("--rate", "X", "of flow", &P::inner, &Inner::rate).above(0).below(1),
+                  flag_on("--quiet", "no talk", &P::is_quiet).letter("-q").variable("PAINT_QUIET"),
+                  flag_off("--no-pin", "loose", &P::pins)}}});
   return kFlags;
 }
 
@@ -174,8 +177,31 @@ TEST(FlagTable, AVariableIsTheDefaultAndTheCommandLineWins) {
   ::setenv("PAINT_FRAME", "ash", 1);
   EXPECT_EQ(painted({}).frame, "ash");
   EXPECT_EQ(painted({"--frame", "elm"}).frame, "elm");
+  ::setenv("PAINT_FRAME", "", 1);
+  EXPECT_EQ(painted({}).frame, "") << "this flag may be empty";
   ::unsetenv("PAINT_FRAME");
   EXPECT_EQ(painted({}).frame, "oak");
+}
+
+TEST(FlagTable, AVariableIsReadAsStrictlyAsTheFlag) {
+  const auto refused = [](const char* variable, const char* text) {
+    ::setenv(variable, text, 1);
+    const std::string message = refusal({});
+    ::unsetenv(variable);
+    return message;
+  };
+  EXPECT_EQ(refused("PAINT_SIZE", ""),
+      "environment: PAINT_SIZE is set, but empty; give it a value, or unset it");
+  EXPECT_EQ(refused("PAINT_SIZE", "1x"),
+      "paint: PAINT_SIZE, which stands for --size, must be a whole number: 1x");
+  EXPECT_EQ(refused("PAINT_QUIET", "2"),
+      "paint: PAINT_QUIET, which stands for --quiet, must be 1 or 0: 2");
+  EXPECT_THAT(refused("PAINT_QUIET", ""), HasSubstr("PAINT_QUIET is set, but empty"));
+  ::setenv("PAINT_QUIET", "true", 1);
+  EXPECT_TRUE(painted({}).is_quiet);
+  ::setenv("PAINT_QUIET", "0", 1);
+  EXPECT_FALSE(painted({}).is_quiet);
+  ::unsetenv("PAINT_QUIET");
 }
 
 }  // namespace

@@ -37,6 +37,23 @@ TEST(Joined, PutsTheSeparatorBetweenWordsOnly) {
   EXPECT_EQ(joined({"one", "two"}, "|"), "one|two");
 }
 
+TEST(FirstOf, NamesTenAndCountsTheOthers) {
+  EXPECT_EQ(first_of({"a", "b"}, 2), "a, b");
+  EXPECT_EQ(first_of({"a", "b"}, 1500), "a, b and 1498 more");
+  EXPECT_EQ(first_of({"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"}, 11),
+      "1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 1 more");
+  EXPECT_EQ(first_of({}, 0), "");
+}
+
+TEST(FirstLines, KeepsTenAndCountsTheOthers) {
+  std::string ten;
+  for (int i = 0; i < 10; ++i) ten += "  line\n";
+  EXPECT_EQ(first_lines(ten), ten);
+  EXPECT_EQ(first_lines(ten + "x\ny\n"), ten + "  ... and 2 more\n");
+  EXPECT_EQ(first_lines(""), "");
+  EXPECT_EQ(first_lines("one"), "one");
+}
+
 TEST(Split, KeepsEmptyPieces) {
   EXPECT_THAT(split("", ','), ElementsAre(""));
   EXPECT_THAT(split("a,,b,", ','), ElementsAre("a", "", "b", ""));

@@ -47,6 +47,14 @@ TEST(WorkerCount, UnderstandsNumbersAndWords) {
   }
 }
 
+TEST(WorkerCount, L2ACrowdIsNamedWithTheCores) {
+  EXPECT_NO_THROW(check_crowd(8, 1));
+  EXPECT_NO_THROW(check_crowd(16, 2));
+  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([] { check_crowd(1000, 2); }),
+      "--nproc-per-node: 1000 ranks are too many for the 2 cores that may be used here; give 16 at "
+      "most, or --oversubscribe as well if you mean it");
+}
+
 TEST(WorkerCount, HasNoGpuWhenNoneIsVisible) {
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   EXPECT_EQ(worker_count("auto"), usable_cpu_count());

@@ -1,11 +1,13 @@
 // How far a file may differ from the model: the case W5 of the conformance list.
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/nn/weights_fixture.h"
 #include "tests/support/message_of.h"
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include "lockstep/nn/models/model.h"
 
@@ -36,6 +38,17 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
           "choose the model that the file was made with, or let the tensors of a new head keep "
           "their values");
   expect_equal_state(*model, before);
+}
+
+TEST_F(WeightsThatDiffer, L4TheFirstTenAreNamedAndTheOthersCounted) {
+  auto model = make_model("toy", 5);
+  NamedTensors other("Tensor");
+  for (int i = 0; i < 1000; ++i) other.insert(concat("t", i), at::zeros({1}));
+  const auto message =
+      lockstep::testing::message_of<DataError>([&] { load_weights(*model, written(other)); });
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 12) << message;
+  EXPECT_THAT(message, HasSubstr("\n  missing in the file: net2.bias\n  not in the model: t0\n"));
+  EXPECT_THAT(message, HasSubstr("\n  not in the model: t5\n  ... and 994 more\nchoose"));
 }
 
 TEST_F(WeightsThatDiffer, OfANewHeadAreKept) {

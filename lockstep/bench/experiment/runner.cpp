@@ -91,7 +91,7 @@ class Runner {
   Runner(const Study& study, const RunnerOptions& options)
       : study_(study),
         options_(options),
-        program_(launch::find_program(options.program, environment("PATH").value_or(""))),
+        program_(launch::find_program(options.program, system_variable("PATH"))),
         runs_(options.output / "runs" / study.name),
         log_(log_path()) {
     check_goes_on(study, log_, log_path());
@@ -206,7 +206,7 @@ class Runner {
 
   std::string program_of(const StudyCell& cell) const {
     if (cell.program.empty()) return program_;
-    return launch::find_program(cell.program, environment("PATH").value_or(""));
+    return launch::find_program(cell.program, system_variable("PATH"));
   }
 
   /// Puts the bench's folder and our path where a command names them.

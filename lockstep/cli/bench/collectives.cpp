@@ -4,6 +4,7 @@
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/environment.h"
+#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {
@@ -30,6 +31,8 @@ int collectives(const std::vector<std::string>& arguments) {
   }
   const std::string program = sibling_program("collectives", "lockstep-collectives");
   const bool inside_a_launcher = environment("RANK").has_value();
+  if (!inside_a_launcher && !command->oversubscribe)
+    launch::check_crowd(command->ranks, launch::usable_cpu_count());
   if (inside_a_launcher || command->ranks_are_threads())
     become("collectives", program, arguments, Allocator::kForTensors);
   check_sweep(command->sweep, command->ranks);

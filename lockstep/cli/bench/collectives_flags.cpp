@@ -92,6 +92,7 @@ FlagGroup<CollectivesCommand> collectives_options() {
           flag("--iterations", "N", "repeats counted", &C::sweep, &S::iterations),
           flag_off(
               "--no-check", "do not compare results with the exact ones", &C::sweep, &S::check),
+          flag_on("--oversubscribe", "start more than 8 ranks on each core", &C::oversubscribe),
           flag_by<C>(
               "--nproc-per-node", "N", "ranks to start",
               [](C& command, const FlagSpec&, const std::string& text) {

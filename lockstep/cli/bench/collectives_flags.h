@@ -13,7 +13,8 @@ struct CollectivesCommand {
   bench::Sweep sweep;
   int ranks = 2;  ///< to start, as processes or as threads
   bool pin = true;
-  std::string output;  ///< folder; empty: none
+  bool oversubscribe = false;  ///< far more ranks than cores
+  std::string output;          ///< folder; empty: none
   bool json = false;
 
   /// Returns whether the ranks are threads of one process.

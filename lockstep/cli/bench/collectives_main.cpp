@@ -97,7 +97,7 @@ std::vector<ProcessGroup> form_groups(const bench::Sweep& sweep) {
 }
 
 void measure_processes(const CollectivesCommand& command) {
-  const bool first = environment_number("RANK").value_or(0) == 0;
+  const bool first = environment_count("RANK").value_or(0) == 0;
   std::optional<Results> results;
   if (first) results.emplace(command);
   const auto groups = form_groups(command.sweep);
@@ -113,7 +113,7 @@ int body(int count, char** values) {
   if (!command) {
     std::cout << collectives_help();
   } else if (command->ranks_are_threads()) {
-    check(environment_number("WORLD_SIZE").value_or(1) == 1,
+    check(environment_count("WORLD_SIZE", 1).value_or(1) == 1,
         "collectives: --backend threads measures within one process, and a launcher started "
         "several; give --nproc-per-node without a launcher");
     measure_threads(*command);

@@ -151,7 +151,7 @@ Facts scheduler_facts() {
       {"Kubernetes", "KUBERNETES_SERVICE_HOST"}, {"torchrun or lockstep", "TORCHELASTIC_RUN_ID"}};
   Facts found = Facts::array();
   for (const auto& [name, variable] : known) {
-    if (environment(variable)) found.push_back(name);
+    if (!system_variable(variable).empty()) found.push_back(name);
   }
   return found;
 }
@@ -170,7 +170,7 @@ Facts variables() {
   for (const char* name :
       {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY", "LD_PRELOAD",
           "GLIBC_TUNABLES", "CUDA_VISIBLE_DEVICES", "ONEDNN_MAX_CPU_ISA", "RANK", "WORLD_SIZE"}) {
-    if (const auto value = environment(name)) facts[name] = *value;
+    if (const auto value = system_variable(name); !value.empty()) facts[name] = value;
   }
   return facts;
 }

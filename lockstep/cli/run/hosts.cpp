@@ -6,6 +6,7 @@
 #include "lockstep/core/flag_table.h"
 #include "lockstep/launch/hosts/hosts_options.h"
 #include "lockstep/launch/hosts/inside.h"
+#include "lockstep/launch/hosts/network.h"
 
 namespace lockstep::cli {
 namespace {
@@ -38,6 +39,8 @@ Notes:
 
 Exit codes: those of the command; 2 bad flags, 4 hosts cannot be made here.)";
 
+constexpr double kMostCores = 4096, kMostHostsPort = 65535;
+
 struct HostsTexts {
   launch::HostsOptions options;
   double grace_seconds = 30;
@@ -48,6 +51,8 @@ FlagGroup<HostsTexts> hosts_flags() {
   using Set = launch::HostsOptions;
   return {"Options",
       {flag("--count", "N", "hosts to make within this machine", &T::options, &Set::count)
+              .from(1)
+              .to(launch::HostNetwork::kMostHosts)
               .usually(""),
           flag_by<T>("--rate", "RATE", "of each made host's link, each way, as 1gbit, 100mbit",
               [](T& texts, const FlagSpec&, const std::string& text) {
@@ -55,15 +60,21 @@ FlagGroup<HostsTexts> hosts_flags() {
               })
               .usually("no limit"),
           flag("--cores-a-host", "K", "of each made host", &T::options, &Set::cores_a_host)
+              .from(1)
+              .to(kMostCores)
               .usually("all, shared evenly"),
           flag("--names", "A,B,...", "real hosts, each HOST or USER@HOST; the first is host 0",
               &T::options, &Set::names),
           flag("--by", "PROGRAM", "what runs a command there: PROGRAM NAME COMMAND", &T::options,
               &Set::by),
           flag("--master-port", "PORT", "where host 0's command is to listen", &T::options,
-              &Set::master_port),
+              &Set::master_port)
+              .from(1)
+              .to(kMostHostsPort),
           flag("--max-restarts", "N", "starts of all again after a failure", &T::options,
-              &Set::max_restarts),
+              &Set::max_restarts)
+              .from(0)
+              .to(kMostHostsPort),
           flag_by<T>("--kill", "HOST@SECONDS",
               "kill all of that made host's command then, once: a drill",
               [](T& texts, const FlagSpec&, const std::string& text) {

@@ -1,6 +1,5 @@
 #include "lockstep/cli/run/run_flags.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/flag_table.h"
+#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
 
@@ -17,6 +17,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr int kUsualPort = 29500;  // torchrun's
+constexpr double kMostPort = 65535, kMostRestarts = 1'000'000;
 
 constexpr const char* kRunExamples = R"(Examples:
   lockstep run --nproc-per-node 4 ./hello --epochs 3      four ranks on this host
@@ -62,6 +63,7 @@ struct RunTexts {
   double grace_seconds = 30;
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
   bool pin = true;
+  bool oversubscribe = false;
   std::string log_dir;
   std::string redirects = "0";
   std::string tee = "0";
@@ -81,6 +83,7 @@ Group process_group_flags() {
            &T::workers)
               .variable("PET_NPROC_PER_NODE"),
           flag_off("--no-pin", "let each rank use all cores", &T::pin),
+          flag_on("--oversubscribe", "start more than 8 ranks on each core", &T::oversubscribe),
           flag("--role", "NAME", "ROLE_NAME of the ranks", &T::role).variable("PET_ROLE"),
           flag_on(
               "--no-python", "changes nothing: PROGRAM is always run as it is", &T::no_python)}};
@@ -91,12 +94,16 @@ Group node_flags() {
   return {"Several hosts (the same command on each, with its own --node-rank)",
       {flag("--nnodes", "N", "hosts that take part", &T::nodes).variable("PET_NNODES"),
           flag("--node-rank", "K", "which of them this is, from 0", &T::node_rank)
+              .from(0)
+              .to(kMostRanks)
               .variable("PET_NODE_RANK"),
           flag("--master-addr", "HOST", "host 0, as all others reach it", &T::master_address)
               .usually("127.0.0.1 for one host")
               .variable("PET_MASTER_ADDR"),
           flag("--master-port", "PORT", "where rank 0 listens", &T::master_port)
               .usually(concat(kUsualPort, "; a free one for one host"))
+              .from(0)
+              .to(kMostPort)
               .variable("PET_MASTER_PORT"),
           flag("--rdzv-endpoint", "HOST[:PORT]", "both of these in one", &T::endpoint)
               .variable("PET_RDZV_ENDPOINT"),
@@ -115,6 +122,8 @@ Group end_flags() {
   return {"How it ends",
       {flag("--max-restarts", "N", "starts of all ranks again after a failure, on one host",
            &T::max_restarts)
+              .from(0)
+              .to(kMostRestarts)
               .variable("PET_MAX_RESTARTS"),
           flag("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL", &T::grace_seconds)
               .from(0)
@@ -124,6 +133,7 @@ Group end_flags() {
           flag("--monitor-interval", "SECONDS", "changes nothing: an end is seen when it happens",
               &T::monitor_interval)
               .usually("")
+              .from(0)
               .variable("PET_MONITOR_INTERVAL")}};
 }
 
@@ -237,8 +247,7 @@ launch::OutputOptions output_of(const RunTexts& texts) {
 
 /// Lets a launcher that `lockstep hosts` has started again count on from there.
 void count_on(launch::LaunchOptions& options) {
-  const std::int64_t earlier = environment_number("TORCHELASTIC_RESTART_COUNT").value_or(0);
-  options.earlier_restarts = static_cast<int>(std::clamp<std::int64_t>(earlier, 0, 1'000'000));
+  options.earlier_restarts = environment_count("TORCHELASTIC_RESTART_COUNT").value_or(0);
   options.death_ns = environment_number("LOCKSTEP_DEATH_NS").value_or(0);
 }
 
@@ -246,6 +255,7 @@ launch::LaunchOptions options_of(const RunTexts& texts) {
   check_what_comes_later(texts);
   launch::LaunchOptions options;
   options.workers = launch::worker_count(texts.workers);
+  if (!texts.oversubscribe) launch::check_crowd(options.workers, launch::usable_cpu_count());
   options.nodes = texts.standalone ? 1 : node_count(texts.nodes);
   options.node_rank = texts.standalone ? 0 : texts.node_rank;
   place_master(texts, options);

@@ -11,6 +11,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/open_directory.h"
+#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
 #include "lockstep/train/record/run_directory.h"
@@ -39,6 +40,7 @@ launch::LaunchOptions usual_launch() {
 void read_launch(launch::LaunchOptions& options, const GivenFlags& given) {
   const auto& table = train_flags();
   options.workers = launch::worker_count(given.find("--nproc-per-node").value_or("1"));
+  options.oversubscribe = given.has("--oversubscribe");
   options.pin = !given.has("--no-pin");
   options.output.log_dir = given.find("--log-dir").value_or("");
   check(options.output.log_dir.empty() || options.workers > 1,
@@ -98,6 +100,8 @@ int train(const std::vector<std::string>& arguments) {
   const bool inside_a_launcher = environment("RANK").has_value();
   if (inside_a_launcher || !plan.needs_a_launcher())
     become("train", program, plan.rest, Allocator::kForTensors);
+  if (!plan.options.oversubscribe)
+    launch::check_crowd(plan.options.workers, launch::usable_cpu_count());
   keep_logs_with_run(plan);
   plan.options.program = program;
   plan.options.arguments = plan.rest;

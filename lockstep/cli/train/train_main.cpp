@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <iostream>
+#include <optional>
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
@@ -22,6 +23,7 @@
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/state/same_on_ranks.h"
+#include "lockstep/train/record/waiting_notice.h"
 #include "lockstep/train/stop_signal.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/trainer.h"
@@ -29,17 +31,13 @@
 namespace lockstep::cli {
 namespace {
 
-int number_or(const char* name, int otherwise) {
-  return static_cast<int>(environment_number(name).value_or(otherwise));
-}
-
 TrainSurroundings surroundings() {
-  const int world_size = number_or("WORLD_SIZE", 1);
+  const int world_size = environment_count("WORLD_SIZE", 1).value_or(1);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {.world_size = world_size,
-      .local_world_size = number_or("LOCAL_WORLD_SIZE", world_size),
+      .local_world_size = environment_count("LOCAL_WORLD_SIZE", 1).value_or(world_size),
       .unix_time = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-      .restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0)};
+      .restart_count = environment_count("TORCHELASTIC_RESTART_COUNT").value_or(0)};
 }
 
 // With --nproc-per-node, which the launcher has taken out, so that the command can be given again.
@@ -66,7 +64,11 @@ void report(const RunSummary& summary, const TrainCommand& command) {
 
 int train_rank(const TrainCommand& command, const ProcessGroup& world,
     const std::vector<std::string>& words, const std::vector<Place>& places) {
+  std::optional<WaitingNotice> notice;
+  const bool tells = world.rank() == 0 && command.options.progress != ProgressStyle::kNone;
+  if (tells) notice.emplace("lockstep: reading the data, making the model");
   Trainer trainer(command.options, world, words, places);
+  notice.reset();
   const RunSummary summary = trainer.run();
   if (world.rank() == 0) report(summary, command);
   return summary.exit;
@@ -156,7 +158,7 @@ int body(int count, char** values) {
   handle_stop_signals();
   const std::vector<std::string> arguments(values + 1, values + count);
   const TrainSurroundings around = surroundings();
-  const bool speaks = number_or("RANK", 0) == 0;
+  const bool speaks = environment_count("RANK").value_or(0) == 0;
   auto command = parse_train_flags(arguments, around);
   if (!command) {
     if (speaks) std::cout << train_help();

@@ -14,12 +14,19 @@ namespace lockstep {
 namespace {
 
 constexpr int kRangeNotSatisfiable = 416;
+// A server that sent nothing for so long twice will not do better at the fourth time.
+constexpr int kAttemptsAtSilence = 2;
 
 /// One file on its way: its bytes and what is known of them.
 class Arrival final : public BodySink {
  public:
   Arrival(const Download& wanted, PartialFile& file, const DownloadOptions& options)
       : wanted_(wanted), file_(file), options_(options) {}
+
+  void expect(std::uint64_t bytes) override {
+    if (bytes != wanted_.bytes)
+      throw DataError(concat("has ", bytes, " bytes where there must be ", wanted_.bytes));
+  }
 
   void restart() override { file_.restart(); }
 
@@ -83,12 +90,15 @@ void bring(const std::string& address, Arrival& arrival, PartialFile& file, Tran
     const DownloadOptions& options) {
   std::string entity_tag;
   for (int attempt = 1;; ++attempt) {
-    const bool resumed = file.size() > 0;
+    const std::uint64_t before = file.size();
     const auto result = transfer.get(address, file.size(), entity_tag, arrival);
     entity_tag = result.entity_tag;
     if (result.error) {
       const std::system_error error(result.error, in_words(address, result));
-      if (!result.may_pass || attempt >= options.attempts) throw error;
+      const bool is_silent = result.is_stalled && file.size() == before;
+      const int attempts =
+          is_silent ? std::min(kAttemptsAtSilence, options.attempts) : options.attempts;
+      if (!result.may_pass || attempt >= attempts) throw error;
       if (result.error.value() == kRangeNotSatisfiable) file.restart();
       notify(options, concat(error.what(), "; trying again"));
       pause(options, attempt, result.retry_after);
@@ -98,7 +108,7 @@ void bring(const std::string& address, Arrival& arrival, PartialFile& file, Tran
     if (!fault) return;
     file.restart();
     // What was kept from before may be to blame.
-    if (!resumed) throw DataError(*fault);
+    if (before == 0) throw DataError(*fault);
     notify(options, concat(address, ": ", *fault, "; trying again from its start"));
   }
 }

@@ -65,6 +65,13 @@ std::optional<std::uint64_t> first_byte_of(const std::string& content_range) {
   return parse_number<std::uint64_t>(range.substr(kUnit.size(), end - kUnit.size()));
 }
 
+/// Returns the size of the whole file by the same header; nothing for `bytes 100-199/*`.
+std::optional<std::uint64_t> whole_size_of(const std::string& content_range) {
+  const std::size_t slash = content_range.find('/');
+  if (slash == std::string::npos) return std::nullopt;
+  return parse_number<std::uint64_t>(std::string_view(content_range).substr(slash + 1));
+}
+
 /// Returns whether an entity tag vouches for every byte (RFC 9110, 8.8.3); only such a one may
 /// resume.
 bool is_strong_tag(const std::string& tag) {
@@ -150,6 +157,29 @@ void begin(Reception& reception) {
   }
 }
 
+// A server that has another file is not waited for.
+void hear_size(const Reception& reception) {
+  const long status = status_of(reception.handle);
+  if (status != kWhole && status != kPart) return;
+  const auto bytes = status == kWhole
+                         ? parse_number<std::uint64_t>(header(reception.handle, "content-length"))
+                         : whole_size_of(header(reception.handle, "content-range"));
+  if (bytes) reception.sink->expect(*bytes);
+}
+
+// Called for each line of the headers; an empty one ends them.
+std::size_t receive_header(
+    char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
+  auto& reception = *static_cast<Reception*>(user);
+  try {
+    if (std::string_view(bytes, size) == "\r\n" && !reception.begun) hear_size(reception);
+    return size;
+  } catch (...) {
+    reception.failure = std::current_exception();
+    return 0;
+  }
+}
+
 // Exceptions must not pass through curl's frames, which are C.
 std::size_t receive(char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
   auto& reception = *static_cast<Reception*>(user);
@@ -219,6 +249,7 @@ TransferResult Transfer::Handle::result(CURLcode code, const Reception& receptio
   } else if (code != CURLE_OK) {
     result.error = {static_cast<int>(code), transfer_errors()};
     result.may_pass = may_pass(code);
+    result.is_stalled = code == CURLE_OPERATION_TIMEDOUT;
     result.detail = reason;
   }
   const std::string tag = header(curl, "etag");
@@ -243,6 +274,8 @@ TransferResult Transfer::get(
   handle_->prepare(options_);
   Reception reception{.handle = curl, .sink = &sink, .from = from, .failure = nullptr};
   set(curl, CURLOPT_URL, address.c_str());
+  set(curl, CURLOPT_HEADERFUNCTION, receive_header);
+  set(curl, CURLOPT_HEADERDATA, &reception);
   set(curl, CURLOPT_WRITEFUNCTION, receive);
   set(curl, CURLOPT_WRITEDATA, &reception);
   const std::string range = concat(from, "-");

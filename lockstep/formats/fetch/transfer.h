@@ -18,7 +18,7 @@ const std::error_category& transfer_errors();
 struct TransferOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(30);
   std::int64_t slowest_bytes_per_second = 1000;  ///< less than this for `slow_time` ends it
-  std::chrono::seconds slow_time = std::chrono::seconds(60);
+  std::chrono::seconds slow_time = std::chrono::seconds(15);
   std::filesystem::path certificates;  ///< PEM file of authorities, instead of the system's
   bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
 };
@@ -28,6 +28,9 @@ class BodySink {
  public:
   virtual ~BodySink() = default;
 
+  /// Called before the body with the size of the whole file, if the server says it.
+  virtual void expect(std::uint64_t bytes) = 0;
+
   /// Called when the body begins at the file's first byte, although a later one was asked for.
   virtual void restart() = 0;
 
@@ -36,10 +39,11 @@ class BodySink {
 
 /// How one request ended.
 struct TransferResult {
-  std::error_code error;   ///< none if the whole body came
-  bool may_pass = false;   ///< the failure may be gone at the next attempt
-  std::string detail;      ///< more about the failure, or empty
-  std::string entity_tag;  ///< names this state of the file, if the server gave a strong one
+  std::error_code error;    ///< none if the whole body came
+  bool may_pass = false;    ///< the failure may be gone at the next attempt
+  bool is_stalled = false;  ///< too little came for too long
+  std::string detail;       ///< more about the failure, or empty
+  std::string entity_tag;   ///< names this state of the file, if the server gave a strong one
   std::chrono::seconds retry_after{0};  ///< how long the server asks to be left alone
 };
 

@@ -85,13 +85,17 @@ struct Pickle {
   Value root;
 };
 
+/// The most values of a pickle, 16 bytes each; one kept by number counts as three. torch.save makes
+/// about 40 for a tensor, a hostile pickle one for each of its bytes.
+inline constexpr std::uint64_t kMostValues = std::uint64_t{1} << 22;
+
 /// Reads a pickle of protocol 2 to 5 as torch.save writes it, by torch_rules.h; nothing is
 /// executed.
 ///
 /// Only the opcodes that state dictionaries need are known. A pickle that uses another, or breaks
 /// the rules of one, is a DataError with `file` and the offset, counted from `file_offset`. Memory
 /// grows with the bytes that were read: lengths are compared with what is left before they are
-/// believed.
+/// believed, and there are at most kMostValues.
 Pickle read_pickle(
     std::span<const std::uint8_t> bytes, const std::string& file, std::uint64_t file_offset);
 

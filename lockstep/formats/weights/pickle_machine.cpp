@@ -12,6 +12,7 @@ namespace lockstep::pickle {
 namespace {
 
 constexpr std::size_t kMostNameBytes = 1000;
+constexpr std::uint64_t kKeptValues = 3;  // what the table needs for one
 
 struct Kind {
   std::string operator()(std::monostate) const { return "None"; }
@@ -48,6 +49,13 @@ Value Machine::run() {
   return stack_.front();
 }
 
+// Whatever needs memory is counted: values, marks, and what is kept by number.
+void Machine::spend(std::uint64_t values) {
+  if (values > values_left_)
+    throw DataError(concat("more than ", kMostValues, " values; no state dict needs as many"));
+  values_left_ -= values;
+}
+
 std::span<const std::uint8_t> Machine::take(std::uint64_t size) {
   const std::size_t left = bytes_.size() - next_;
   if (size > left) {
@@ -69,7 +77,10 @@ std::string_view Machine::line() {
   return {reinterpret_cast<const char*>(rest.data()), size};
 }
 
-void Machine::push(Value value) { stack_.push_back(value); }
+void Machine::push(Value value) {
+  spend(1);
+  stack_.push_back(value);
+}
 
 Value Machine::pop() {
   const Value value = top();
@@ -113,7 +124,9 @@ void Machine::push_last_as_tuple(std::size_t count) {
   push_tuple(std::move(items));
 }
 
-void Machine::keep(std::uint64_t place) { kept_[place] = top(); }
+void Machine::keep(std::uint64_t place) {
+  if (kept_.insert_or_assign(place, top()).second) spend(kKeptValues);
+}
 
 void Machine::fetch(std::uint64_t place) {
   const auto found = kept_.find(place);

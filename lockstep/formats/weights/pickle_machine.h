@@ -27,6 +27,7 @@ class Machine {
  private:
   friend struct Opcodes;
 
+  void spend(std::uint64_t values);
   std::span<const std::uint8_t> take(std::uint64_t size);
   std::uint64_t number(std::size_t bytes);
   std::string_view line();
@@ -48,6 +49,7 @@ class Machine {
 
   std::span<const std::uint8_t> bytes_;
   Arena& arena_;
+  std::uint64_t values_left_ = kMostValues;
   std::size_t next_ = 0;
   std::size_t opcode_at_ = 0;
   bool has_stopped_ = false;

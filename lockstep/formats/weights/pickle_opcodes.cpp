@@ -22,7 +22,10 @@ struct Opcodes {
     if (size > left) throw DataError(concat("a frame of ", size, " bytes, ", left, " are left"));
   }
   static void stop(Machine& m) { m.has_stopped_ = true; }
-  static void mark(Machine& m) { m.marks_.push_back(m.stack_.size()); }
+  static void mark(Machine& m) {
+    m.spend(1);
+    m.marks_.push_back(m.stack_.size());
+  }
 
   static void none(Machine& m) { m.push(std::monostate()); }
   static void new_true(Machine& m) { m.push(true); }

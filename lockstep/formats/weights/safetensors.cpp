@@ -9,7 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/mapped_file.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/safetensors_header.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
@@ -84,8 +84,8 @@ void check_places(const SafetensorsHeader& header, std::uint64_t data_start,
   }
 }
 
-TensorFile parse_whole(std::span<const std::uint8_t> bytes, const std::string& name,
-    std::shared_ptr<const void> memory) {
+TensorFile parse_whole(
+    std::span<const std::uint8_t> bytes, const std::string& name, FileMemory memory) {
   const std::string_view text = header_text(bytes, name);
   check_padding(text, name);
   SafetensorsHeader header = parse_safetensors_header(text, name);
@@ -159,7 +159,7 @@ std::string header_of(std::span<const TensorEntry> entries, const std::vector<st
 
 TensorFile read_safetensors(const std::filesystem::path& path) {
   const auto file = std::make_shared<const MappedFile>(path);
-  return parse_whole(file->bytes(), file->name(), file);
+  return file->checked([&] { return parse_whole(file->bytes(), file->name(), file); });
 }
 
 TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::string& name) {

@@ -15,13 +15,13 @@ std::string first_parts(const std::vector<TensorEntry>& entries) {
     const std::size_t dot = entry.name.find('.');
     if (dot != std::string::npos) parts.insert(entry.name.substr(0, dot));
   }
-  return parts.empty() ? "none" : joined({parts.begin(), parts.end()});
+  return parts.empty() ? "none" : first_of({parts.begin(), parts.end()}, parts.size());
 }
 
 }  // namespace
 
 TensorFile::TensorFile(std::vector<TensorEntry> entries,
-    std::map<std::string, std::string> metadata, std::shared_ptr<const void> memory)
+    std::map<std::string, std::string> metadata, FileMemory memory)
     : entries_(std::move(entries)), metadata_(std::move(metadata)), memory_(std::move(memory)) {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const bool is_new = places_.emplace(entries_[i].name, i).second;

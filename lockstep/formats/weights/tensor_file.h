@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/formats/mapped_file.h"
 #include "lockstep/formats/weights/element_type.h"
 
 namespace lockstep {
@@ -24,17 +25,20 @@ struct TensorEntry {
   std::span<const std::uint8_t> bytes;
 };
 
+/// Owns the bytes of tensors, and points to the mapped file if they lie in one.
+using FileMemory = std::shared_ptr<const MappedFile>;
+
 /// The named tensors of a file, and the memory in which they lie.
 ///
-/// Copies share the memory. It is the file itself, mapped: if another program shortens the file
-/// while it is used, reading ends the process with SIGBUS. Replace files by renaming, as the
+/// Copies share the memory. It is the file itself, mapped: if another program may change the file
+/// while it is used, ask checked() or require_unchanged(). Replace files by renaming, as the
 /// writers here do.
 class TensorFile {
  public:
   /// Takes entries and what keeps their bytes alive. Two entries of one name are an
   /// InvalidArgument.
   TensorFile(std::vector<TensorEntry> entries, std::map<std::string, std::string> metadata,
-      std::shared_ptr<const void> memory);
+      FileMemory memory);
 
   /// Returns the tensors in the order of the file's own list. Their bytes live as long as the
   /// TensorFile, so give it a name before you walk over them.
@@ -52,11 +56,22 @@ class TensorFile {
   /// None at all is an InvalidArgument that lists the prefixes there are.
   TensorFile part(std::string_view prefix) const;
 
+  /// Throws DataError if the bytes are no longer those of the file that was opened.
+  void require_unchanged() const {
+    if (memory_ != nullptr) memory_->require_unchanged();
+  }
+
+  /// Returns what `read` makes of the bytes, as MappedFile::checked() does.
+  template <typename Read>
+  auto checked(const Read& read) const {
+    return memory_ == nullptr ? read() : memory_->checked(read);
+  }
+
  private:
   std::vector<TensorEntry> entries_;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, std::size_t, std::less<>> places_;
-  std::shared_ptr<const void> memory_;
+  FileMemory memory_;
 };
 
 }  // namespace lockstep

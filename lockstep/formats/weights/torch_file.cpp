@@ -7,9 +7,10 @@
 
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/mapped_file.h"
 #include "lockstep/formats/weights/pickle.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/torch_rules.h"
 #include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
@@ -115,9 +116,9 @@ void TorchArchive::check_version(const std::string& file) const {
   }
 }
 
-// A state dictionary needs about 200 bytes for each tensor.
-constexpr std::uint64_t kMostPickleBytes = 16 << 20;
 constexpr int kDeepest = 100;
+// Each takes some 60 bytes here, and one byte of the pickle.
+constexpr std::uint64_t kMostTreeValues = 1 << 20;
 // A text is kept once in a pickle and used often, so it costs less than its length.
 constexpr std::uint64_t kTextBytesPerValue = 16;
 // What the copies of strided views may need beyond the size of the file.
@@ -139,7 +140,7 @@ class TreeBuilder {
         memory_(memory),
         file_(file),
         offset_(pickle.offset),
-        values_left_(pickle.bytes.size()),
+        values_left_(std::min<std::uint64_t>(pickle.bytes.size(), kMostTreeValues)),
         copies_left_(file_bytes + kMostMoreCopied) {}
 
   TorchValue build(const pickle::Value& value, int depth) {
@@ -245,12 +246,14 @@ TorchFile parse_archive(std::span<const std::uint8_t> bytes, const std::string& 
     const std::shared_ptr<TorchMemory>& memory) {
   const TorchArchive archive(bytes, name);
   const TorchRecord& record = *archive.find("data.pkl");
-  if (record.bytes.size() > kMostPickleBytes) {
-    refuse_at(name, record.offset, "data.pkl has more than ", kMostPickleBytes, " bytes");
+  if (record.bytes.size() > pickle::kMostBytes) {
+    refuse_at(name, record.offset, "data.pkl has more than ", pickle::kMostBytes, " bytes");
   }
   const pickle::Pickle pickle = pickle::read_pickle(record.bytes, name, record.offset);
   TreeBuilder builder(archive, record, bytes.size(), *memory, name);
-  return {name, builder.build(pickle.root, 0), memory};
+  // Points to the file alone, and keeps the copies as well.
+  const MappedFile* const file = memory->file ? &*memory->file : nullptr;
+  return {name, builder.build(pickle.root, 0), FileMemory(memory, file)};
 }
 
 }  // namespace
@@ -258,7 +261,7 @@ TorchFile parse_archive(std::span<const std::uint8_t> bytes, const std::string& 
 TorchFile read_torch_file(const std::filesystem::path& path) {
   const auto memory = std::make_shared<TorchMemory>();
   const MappedFile& file = memory->file.emplace(path);
-  return parse_archive(file.bytes(), file.name(), memory);
+  return file.checked([&] { return parse_archive(file.bytes(), file.name(), memory); });
 }
 
 TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name) {

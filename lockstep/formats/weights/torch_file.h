@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/weights/element_type.h"
 #include "lockstep/formats/weights/tensor_file.h"
 
@@ -56,7 +57,7 @@ struct TorchItem {
 struct TorchFile {
   std::string name;  ///< for messages
   TorchValue value;
-  std::shared_ptr<const void> memory;
+  FileMemory memory;
 };
 
 /// Reads a file of Python's `torch.save`: state dictionaries, checkpoints, optimizer states.
@@ -88,8 +89,11 @@ TensorFile tensors_of(const TorchFile& file, std::string_view only = "");
 /// Writes name -> tensor as an OrderedDict that Python's `torch.load` reads with its default
 /// `weights_only=True`: complete or not there, the same bytes for the same arguments.
 ///
-/// A tensor whose bytes do not fit type and shape, or a name twice or not UTF-8, is an
-/// InvalidArgument.
+/// A tensor whose bytes do not fit type and shape, a name that is empty, twice there or not UTF-8,
+/// and more tensors than read_torch_file() takes (some 100,000) are an InvalidArgument.
 void write_torch_file(const std::filesystem::path& path, std::span<const TensorEntry> entries);
+
+/// Does the same into a sink.
+void write_torch_file(ByteSink& sink, std::span<const TensorEntry> entries);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/formats/weights/pickle.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/torch_rules.h"
@@ -22,6 +23,7 @@ class PickleWriter {
     empty_ordered_dict();
     bytes_ += '(';
     for (std::size_t i = 0; i < entries.size(); ++i) {
+      check(!entries[i].name.empty(), "write_torch_file: a tensor has no name");
       text(entries[i].name);
       tensor(entries[i], std::to_string(i));
     }
@@ -102,13 +104,28 @@ class PickleWriter {
   std::string bytes_;
 };
 
+// What is written can be read again: our reader's limits are those of the writer.
+void check_readable(const std::string& pickle, std::size_t tensors) {
+  check(pickle.size() <= pickle::kMostBytes, "write_torch_file: ", tensors,
+      " tensors need a data.pkl of ", pickle.size(), " bytes, and no more than ",
+      pickle::kMostBytes, " are read again; write .safetensors");
+  try {
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(pickle.data());
+    pickle::read_pickle({bytes, pickle.size()}, "data.pkl", 0);
+  } catch (const DataError& error) {
+    throw InvalidArgument(concat("write_torch_file: ", tensors,
+        " tensors make a file that cannot be read again: ", error.what(), "; write .safetensors"));
+  }
+}
+
 }  // namespace
 
-void write_torch_file(const std::filesystem::path& path, std::span<const TensorEntry> entries) {
+void write_torch_file(ByteSink& sink, std::span<const TensorEntry> entries) {
   check_entries("write_torch_file", entries);
-  AtomicFile file(path);
-  ZipWriter zip(file);
-  zip.add("archive/data.pkl", PickleWriter().write(entries));
+  const std::string pickle = PickleWriter().write(entries);
+  check_readable(pickle, entries.size());
+  ZipWriter zip(sink);
+  zip.add("archive/data.pkl", pickle);
   zip.add("archive/.format_version", "1");
   zip.add("archive/.storage_alignment", "64");
   zip.add("archive/byteorder", "little");
@@ -117,6 +134,11 @@ void write_torch_file(const std::filesystem::path& path, std::span<const TensorE
   }
   zip.add("archive/version", "3\n");
   zip.finish();
+}
+
+void write_torch_file(const std::filesystem::path& path, std::span<const TensorEntry> entries) {
+  AtomicFile file(path);
+  write_torch_file(file, entries);
   file.commit();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ Value call(const Value& callable, const Value& arguments, Arena& arena);
 
 /// Returns the storage that a persistent id stands for.
 Value storage_of(const Value& id, Arena& arena);
+
+/// The most bytes that are read, and written: a state dictionary needs about 200 for each tensor.
+inline constexpr std::uint64_t kMostBytes = 16 << 20;
 
 inline constexpr const char* kOrderedDict = "collections OrderedDict";
 inline constexpr const char* kTensorV2 = "torch._utils _rebuild_tensor_v2";

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -12,7 +13,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kMostNameBytes = 256 << 20;
-constexpr std::size_t kMostListed = 10;
 constexpr std::size_t kMostOthersListed = 3;
 
 /// A dict that holds tensors and dicts of tensors, nothing else.
@@ -32,9 +32,9 @@ class Collector {
 
   TensorFile collect() {
     visit("", file_.value);
-    if (!others_.empty()) refuse_others();
+    if (others_ > 0) refuse_others();
     check(only_.empty() || !tensors_.empty(), file_.name, ": no tensor's name begins with ", only_,
-        " (at the top are: ", listed(top_names()), ')');
+        " (at the top are: ", top_names(), ')');
     return TensorFile(std::move(tensors_), {}, file_.memory);
   }
 
@@ -45,11 +45,11 @@ class Collector {
 
   void add(const std::string& name, const TorchDict& dict) {
     if (dict.items.empty() && !name.empty()) add_other(name, "an empty dict");
-    const auto tensors = tensors_.size(), others = others_.size();
+    const std::size_t tensors = tensors_.size(), others = others_;
     ++depth_;
     for (const auto& [key, value] : dict.items) visit(below(name, text_of(key)), value);
     --depth_;
-    if (others_.size() == others && tensors_.size() > tensors)
+    if (others_ == others && tensors_.size() > tensors)
       parts_.push_back({name, depth_, tensors_.size() - tensors});
   }
 
@@ -80,7 +80,9 @@ class Collector {
 
   void add_other(const std::string& name, const char* kind) {
     if (!name.starts_with(only_)) return;
-    others_.push_back(concat(name.empty() ? "the whole" : printable(name), " (", kind, ')'));
+    if (++others_ <= kMostOthersListed)
+      first_others_.push_back(
+          concat(name.empty() ? "the whole" : printable(name), " (", kind, ')'));
   }
 
   [[noreturn]] void refuse_others() const {
@@ -88,26 +90,19 @@ class Collector {
     for (const TensorPart& part : parts_) least = std::min(least, part.depth);
     std::vector<std::string> names;
     for (const TensorPart& part : parts_)
-      if (part.depth == least)
+      if (part.depth == least && names.size() < kMostListed)
         names.push_back(concat(printable(part.name), " (", part.tensors, " tensors)"));
     throw MixedContent(file_.name, std::move(names),
-        concat(others_.size(), " values are no tensors: ", listed(others_, kMostOthersListed)));
+        concat(others_, " values are no tensors: ", first_of(first_others_, others_)));
   }
 
-  std::vector<std::string> top_names() const {
+  std::string top_names() const {
     std::vector<std::string> names;
-    if (const auto* dict = std::get_if<TorchDict>(&file_.value.content)) {
-      for (const auto& item : dict->items) names.push_back(printable(text_of(item.key)));
-    }
-    return names;
-  }
-
-  static std::string listed(std::vector<std::string> names, std::size_t most = kMostListed) {
-    if (names.size() > most) {
-      names.resize(most);
-      names.push_back("...");
-    }
-    return joined(names);
+    const auto* dict = std::get_if<TorchDict>(&file_.value.content);
+    if (dict == nullptr) return "";
+    for (const auto& item : std::span(dict->items).first(std::min(kMostListed, dict->items.size())))
+      names.push_back(printable(text_of(item.key)));
+    return first_of(names, dict->items.size());
   }
 
   static std::string text_of(const TorchKey& key) {
@@ -129,7 +124,8 @@ class Collector {
   std::string only_;
   std::vector<TensorEntry> tensors_;
   std::set<std::string> names_;
-  std::vector<std::string> others_;
+  std::vector<std::string> first_others_;
+  std::size_t others_ = 0;
   std::vector<TensorPart> parts_;
   int depth_ = 0;
   std::size_t name_bytes_ = 0;

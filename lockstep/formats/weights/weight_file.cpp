@@ -5,6 +5,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/input_file.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
 
@@ -39,15 +40,42 @@ TensorFile read_weights(const std::filesystem::path& path, std::string_view only
   return only.empty() ? file : file.part(only);
 }
 
-void write_weights(const std::filesystem::path& path, std::span<const TensorEntry> entries,
-    const std::map<std::string, std::string>& metadata) {
-  if (weight_format_of_extension(path) == WeightFormat::kSafetensors) {
-    write_safetensors(path, entries, metadata);
-    return;
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+WeightFormat checked_format(const std::filesystem::path& path, const Metadata& metadata) {
+  const WeightFormat format = weight_format_of_extension(path);
+  check(format == WeightFormat::kSafetensors || metadata.empty(), path.string(),
+      ": a file of PyTorch has no place for metadata; give none");
+  return format;
+}
+
+void write_as(WeightFormat format, ByteSink& sink, std::span<const TensorEntry> entries,
+    const Metadata& metadata) {
+  if (format == WeightFormat::kSafetensors) {
+    write_safetensors(sink, entries, metadata);
+  } else {
+    write_torch_file(sink, entries);
   }
-  check(
-      metadata.empty(), path.string(), ": a file of PyTorch has no place for metadata; give none");
-  write_torch_file(path, entries);
+}
+
+}  // namespace
+
+void write_weights(const std::filesystem::path& path, std::span<const TensorEntry> entries,
+    const Metadata& metadata) {
+  const WeightFormat format = checked_format(path, metadata);
+  AtomicFile file(path);
+  write_as(format, file, entries, metadata);
+  file.commit();
+}
+
+void write_weights(
+    const std::filesystem::path& path, const TensorFile& tensors, const Metadata& metadata) {
+  const WeightFormat format = checked_format(path, metadata);
+  AtomicFile file(path);
+  tensors.checked([&] { write_as(format, file, tensors.entries(), metadata); });
+  file.commit();
 }
 
 }  // namespace lockstep

@@ -38,4 +38,9 @@ TensorFile read_weights(const std::filesystem::path& path, std::string_view only
 void write_weights(const std::filesystem::path& path, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata = {});
 
+/// Does the same with the tensors of a file; if that changes meanwhile, nothing is written and it
+/// is a DataError.
+void write_weights(const std::filesystem::path& path, const TensorFile& tensors,
+    const std::map<std::string, std::string>& metadata = {});
+
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/formats/output_file.h"
+#include "lockstep/formats/byte_stream.h"
 
 namespace lockstep {
 
@@ -29,7 +29,7 @@ std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std:
 /// 64 bytes, so that it can be mapped.
 class ZipWriter {
  public:
-  explicit ZipWriter(AtomicFile& file) : file_(file) {}
+  explicit ZipWriter(ByteSink& sink) : sink_(sink) {}
 
   void add(const std::string& name, std::span<const std::uint8_t> bytes);
   void add(const std::string& name, const std::string& text);
@@ -40,7 +40,7 @@ class ZipWriter {
  private:
   void write(const std::string& record);
 
-  AtomicFile& file_;
+  ByteSink& sink_;
   std::string directory_;
   std::uint64_t entries_ = 0;
   std::uint64_t offset_ = 0;

@@ -81,7 +81,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::uint8_t> bytes
 
   write(signed_with(zip::kLocalSignature) +
         shared_fields(checksum, size, name.size(), extra.size()) + name + extra);
-  file_.write(bytes);
+  sink_.write(bytes);
   offset_ += size;
 }
 
@@ -117,7 +117,7 @@ void ZipWriter::finish() {
 }
 
 void ZipWriter::write(const std::string& record) {
-  file_.write(record);
+  sink_.write(record);
   offset_ += record.size();
 }
 

@@ -23,7 +23,7 @@ std::string shell_word(const std::string& word) {
 
 std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-std::string search_path() { return environment("PATH").value_or(""); }
+std::string search_path() { return system_variable("PATH"); }
 
 std::vector<std::string> command_of(const HostsOptions& options) {
   std::vector<std::string> command{

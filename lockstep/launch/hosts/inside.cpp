@@ -40,7 +40,7 @@ std::string names_of_hosts() {
   std::ifstream usual("/etc/hosts");
   std::ostringstream text;
   text << usual.rdbuf() << '\n';
-  const std::int64_t count = environment_number("PET_NNODES").value_or(0);
+  const int count = environment_count("PET_NNODES").value_or(0);
   for (int host = 0; host < count && host < HostNetwork::kMostHosts; ++host) {
     // Sockets that serve both kinds of address ask for the second.
     for (const char* start : {"", "::ffff:"}) {
@@ -74,13 +74,12 @@ void mount_own_proc() {
 int be_first_process(const std::vector<std::string>& command, const SignalReader& signals) {
   mount_own_proc();
   mount_own_names();
-  const ChildProcess child(
-      {.program = find_program(command.front(), environment("PATH").value_or("")),
-          .arguments = {command.begin() + 1, command.end()},
-          .environment = current_environment(),
-          .cpus = {},
-          .inherit_input = true,
-          .inherit_output = true});
+  const ChildProcess child({.program = find_program(command.front(), system_variable("PATH")),
+      .arguments = {command.begin() + 1, command.end()},
+      .environment = current_environment(),
+      .cpus = {},
+      .inherit_input = true,
+      .inherit_output = true});
   while (true) {
     if (const auto status = child.status()) return status->result();
     pollfd waited{signals.descriptor(), POLLIN, 0};

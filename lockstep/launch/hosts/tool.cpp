@@ -50,7 +50,7 @@ std::pair<ExitStatus, std::string> end_of(ChildProcess& child) {
 }  // namespace
 
 std::string find_tool(const std::string& name) {
-  const std::string folders = environment("PATH").value_or("") + ":/usr/sbin:/sbin:/usr/bin:/bin";
+  const std::string folders = system_variable("PATH") + ":/usr/sbin:/sbin:/usr/bin:/bin";
   for (const std::string& folder : split(folders, ':')) {
     const std::string path = concat(folder, "/", name);
     if (!folder.empty() && ::access(path.c_str(), X_OK) == 0) return path;

@@ -52,6 +52,26 @@ inline constexpr VggShape kVggs[] = {
 /// The nets of a single shape, whose classes stand in this order in model.cpp.
 inline constexpr const char* kSmallNets[] = {"toy", "mnist-small", "mnist-large"};
 
+/// What a net needs of images and of memory before it is made.
+struct NetNeeds {
+  std::int64_t least_side = 1;  ///< of an image, in pixels: less vanishes in the pools
+  std::int64_t features = 0;    ///< that its last layer takes, for each class
+};
+
+/// Returns the needs of a net; those of no net for an unknown name.
+inline NetNeeds net_needs(const std::string& name) {
+  constexpr std::int64_t kSmallFeatures[] = {10, 64, 512};
+  static_assert(std::size(kSmallFeatures) == std::size(kSmallNets));
+  for (std::size_t i = 0; i < std::size(kSmallNets); ++i)
+    if (name == kSmallNets[i]) return {.features = kSmallFeatures[i]};
+  for (const ResNetShape& shape : kResNets)
+    if (name == shape.name) return {.features = shape.block == ResNetBlock::kBasic ? 512 : 2048};
+  for (const VggShape& shape : kVggs)
+    if (name == shape.name)
+      return {.least_side = std::int64_t{1} << shape.convolutions.size(), .features = 4096};
+  return {};
+}
+
 /// Returns the names that make_model() knows.
 inline std::vector<std::string> model_names() {
   std::vector<std::string> names(std::begin(kSmallNets), std::end(kSmallNets));

@@ -11,6 +11,7 @@
 #include "lockstep/data/samples.h"
 #include "lockstep/data/split.h"
 #include "lockstep/train/input/dataset_sources.h"
+#include "lockstep/train/input/model_fit.h"
 #include "lockstep/train/state/parameters_hash.h"
 
 namespace lockstep {
@@ -63,6 +64,7 @@ std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
   const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
   check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
       " classes of ", options.data.name);
+  check_model_fits(options, data.train->shape(), asked, usable_memory());
   return asked;
 }
 

@@ -33,7 +33,7 @@ struct Datasets {
 Datasets load_datasets(const TrainOptions& options);
 
 /// Returns the number of classes of the model: those of the data, or as many as asked for. Fewer
-/// than the data have is an InvalidArgument.
+/// than the data have are an InvalidArgument; so is what check_model_fits() refuses.
 std::int64_t model_classes(const TrainOptions& options, const Datasets& data);
 
 /// Returns a short text that is most likely different for other training data: of all labels, and

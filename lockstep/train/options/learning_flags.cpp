@@ -21,8 +21,8 @@ void read_milestones(Options& options, const FlagSpec& flag, Text text) {
   milestones.clear();
   for (const std::string& piece : split(text, ',')) {
     const auto epoch = parse_number<std::int64_t>(piece);
-    check(epoch.has_value(), flag.verb, ": ", flag.name,
-        " must be epochs with commas between them: ", text);
+    check(epoch && *epoch > 0 && static_cast<double>(*epoch) <= kMostEpochs, flag.verb, ": ",
+        flag.name, " must be epochs with commas between them: ", text);
     milestones.push_back(*epoch);
   }
 }
@@ -79,7 +79,8 @@ FlagGroup<TrainOptions> optimizer_group() {
               .may_change(),
           flag("--grad-accum-steps", "N", "batches of each replica that make one optimizer step",
               &Options::grad_accum_steps)
-              .from(1),
+              .from(1)
+              .to(kMostEpochs),
           flag("--smoothing", "X", "label smoothing of the training loss", &Options::smoothing)
               .from(0)
               .below(1)}};
@@ -105,10 +106,12 @@ FlagGroup<TrainOptions> rate_group() {
               "epochs in which the rate rises to --lr, before the schedule begins",
               &Lr::warmup_epochs)
               .from(0)
+              .to(kMostEpochs)
               .usually(0),
           rate_flag("--warmup-steps", "N", "the same in steps; the schedule then goes by steps too",
               &Lr::warmup_steps)
-              .from(0),
+              .from(0)
+              .to(kMostSteps),
           rate_flag("--warmup-lr", "X", "where the warm-up starts", &Lr::warmup_lr)
               .from(0)
               .usually(text_of(Lr::kWarmupLr)),
@@ -117,7 +120,8 @@ FlagGroup<TrainOptions> rate_group() {
               .usually(schedule.min_lr),
           rate_flag(
               "--decay-epochs", "N", "for step: epochs that each rate lasts", &Lr::decay_epochs)
-              .from(1),
+              .from(1)
+              .to(kMostEpochs),
           flag_by<Options>("--decay-milestones", "N,N",
               "for multistep: epochs after which it falls", read_milestones, written_milestones),
           rate_flag("--decay-rate", "X", "factor of each fall", &Lr::decay_rate)
@@ -130,10 +134,12 @@ FlagGroup<TrainOptions> rate_group() {
           rate_flag("--patience-epochs", "N",
               "for plateau: evaluations without improvement to wait for", &Lr::patience_epochs)
               .from(0)
+              .to(kMostEpochs)
               .usually(plateau.patience),
           rate_flag("--cooldown-epochs", "N", "for plateau: evaluations not counted after a fall",
               &Lr::cooldown_epochs)
               .from(0)
+              .to(kMostEpochs)
               .usually(plateau.cooldown),
           rate_flag("--pct-start", "X", "for onecycle: share of the training in which it rises",
               &Lr::pct_start)

@@ -27,6 +27,11 @@ using Options = TrainOptions;
 using Group = FlagGroup<TrainOptions>;
 using Text = const std::string&;
 
+constexpr double kMostClasses = 100'000'000;
+constexpr double kMostRepeats = 100'000;
+constexpr double kMostStages = 1024;
+constexpr double kMostChunks = 10'000;
+
 constexpr const char* kExamples = R"(Examples:
   lockstep train                                    mnist-small on Fashion-MNIST, 3 epochs, one rank
   lockstep train --nproc-per-node 2 --precision auto
@@ -72,9 +77,11 @@ Group model_group() {
               written_data),
           flag("--num-classes", "N", "classes of the model", &Options::classes)
               .from(1)
+              .to(kMostClasses)
               .usually("those of the data"),
           flag("--repeat", "N", "go through the training set N times an epoch", &Options::repeat)
-              .from(1),
+              .from(1)
+              .to(kMostRepeats),
           flag("--seed", "N", "for the initial weights and for shuffling", &Options::seed)
               .from(0)}};
 }
@@ -146,6 +153,7 @@ Group spreading_group() {
               &Options::places)
               .may_change()
               .from(1)
+              .to(kMostStages)
               .usually("2 if HOW needs it"),
           flag_by<Options>(
               "--nproc-per-node", "N", "start N ranks on this machine; auto: as many as cores")
@@ -155,7 +163,8 @@ Group spreading_group() {
               &Options::sync_batch_norm),
           flag("--batch-size", "N", "samples a step on each replica", &Options::batch_size)
               .letter("-b")
-              .from(1),
+              .from(1)
+              .to(kMostBatches),
           flag_by<Options>("--precision", "P", "{}: bf16-mixed where the processor has it",
               read_precision,
               [](const Options& options) { return written_value(options.precision); })
@@ -178,11 +187,13 @@ Group stages_group() {
       {flag("--stages", "N", "stages of each replica", &Options::pipeline, &Set::stages)
               .may_change()
               .from(1)
+              .to(kMostStages)
               .usually("one on each rank or in each place"),
-          flag("--chunks", "N", "micro-batches of a batch, for pp and ddp+pp", &Options::pipeline,
-              &Set::chunks)
+          flag("--chunks", "N", "micro-batches of a batch, for pp and ddp+pp; --batch-size at most",
+              &Options::pipeline, &Set::chunks)
               .may_change()
               .from(1)
+              .to(kMostChunks)
               .usually(chunks_of(piped)),
           flag("--schedule", "NAME", "{}", &Options::pipeline, &Set::schedule)
               .may_change()
@@ -191,6 +202,7 @@ Group stages_group() {
               &Set::stages_a_worker)
               .may_change()
               .from(1)
+              .to(kMostStages)
               .usually("interleaved 2, else 1"),
           flag("--balance", "BY", "what stages are made equal by: {}", &Options::pipeline,
               &Set::balance)
@@ -212,10 +224,12 @@ Group limit_group() {
       {flag("--epochs", "N", "passes over the data", &Options::limits, &Set::epochs)
               .may_change()
               .from(1)
+              .to(kMostEpochs)
               .usually(concat(*usual.limits.epochs, ", unless another limit is given")),
           flag("--max-steps", "N", "optimizer steps", &Options::limits, &Set::steps)
               .may_change()
-              .from(1),
+              .from(1)
+              .to(kMostSteps),
           flag_by<Options>(
               "--max-time", "TIME", "of training, restarts included: 90s, 30m, 2h, 1h30m",
               [](Options& options, const FlagSpec&, Text text) {
@@ -228,7 +242,8 @@ Group limit_group() {
               .may_change(),
           flag("--limit-train-batches", "N", "batches of an epoch, at most",
               &Options::limit_train_batches)
-              .from(1)}};
+              .from(1)
+              .to(kMostSteps)}};
 }
 
 void read_resume(Options& options, const FlagSpec&, Text text) {
@@ -289,7 +304,8 @@ Group snapshot_group() {
           flag("--keep", "N", "newest snapshots to keep; the best one is kept as well",
               &Options::snapshots, &Set::keep)
               .may_change()
-              .from(1),
+              .from(1)
+              .to(kMostEpochs),
           flag_on("--snapshot-required",
               "end the run, instead of a warning, when one cannot be written", &Options::snapshots,
               &Set::required)
@@ -318,11 +334,13 @@ Group output_group() {
               .may_change()
               .whole()
               .from(0)
+              .to(kMostEpochs)
               .or_word("never"),
           flag(
               "--log-interval", "N", "steps between lines of metrics.jsonl", &Options::log_interval)
               .may_change()
-              .from(1),
+              .from(1)
+              .to(kMostSteps),
           flag("--progress", "STYLE", "{}; auto: bar on a terminal", &Options::progress)
               .may_change(),
           flag_by<Options>("--dry-run", "", "check everything, print the plan, write nothing"),
@@ -347,7 +365,9 @@ Group launch_group() {
               .to(1e6)
               .usually(30)
               .for_launcher(),
-          flag_by<Options>("--no-pin", "", "let each rank use all cores").for_launcher()}};
+          flag_by<Options>("--no-pin", "", "let each rank use all cores").for_launcher(),
+          flag_by<Options>("--oversubscribe", "", "start more than 8 ranks on each core")
+              .for_launcher()}};
 }
 
 }  // namespace

@@ -5,6 +5,11 @@
 
 namespace lockstep {
 
+/// What no run needs more of. Products of several of them fit into 64 bits.
+inline constexpr double kMostEpochs = 1'000'000;
+inline constexpr double kMostSteps = 1'000'000'000'000;
+inline constexpr double kMostBatches = 100'000'000;
+
 /// All flags of `lockstep train`. The command line, its help, config.toml, the comparison before a
 /// run is resumed, the plan of a dry run and the table in docs/training.md are made from it.
 ///

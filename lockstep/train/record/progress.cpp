@@ -29,7 +29,7 @@ ProgressStyle resolved_style(ProgressStyle style, bool terminal, const std::stri
 }
 
 Progress::Progress(ProgressStyle style)
-    : style_(resolved_style(style, ::isatty(STDERR_FILENO) == 1, environment("TERM").value_or(""))),
+    : style_(resolved_style(style, ::isatty(STDERR_FILENO) == 1, system_variable("TERM"))),
       interval_(style_ == ProgressStyle::kBar ? kBarSeconds : kLineSeconds) {}
 
 Progress::~Progress() { erase(); }
@@ -51,6 +51,12 @@ void Progress::begin_epoch(
   state_.steps = steps;
   drawn_step_ = made;
   since_drawn_.restart();
+  wait_for("lockstep: in the first step of the epoch");
+}
+
+void Progress::wait_for(const std::string& what) {
+  erase();
+  if (style_ != ProgressStyle::kNone) notice_.emplace(what);
 }
 
 void Progress::set_later(std::int64_t steps, std::int64_t evaluations) {
@@ -86,6 +92,7 @@ void Progress::erase() {
 }
 
 void Progress::end_epoch(const EpochSummary& summary) {
+  notice_.reset();
   erase();
   if (style_ == ProgressStyle::kNone) return;
   std::fprintf(stderr, "%s\n", epoch_text(summary, state_.epochs).c_str());

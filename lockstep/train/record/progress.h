@@ -7,6 +7,7 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/record/summary.h"
+#include "lockstep/train/record/waiting_notice.h"
 
 namespace lockstep {
 
@@ -69,18 +70,25 @@ class Progress {
   void begin_epoch(std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps,
       std::int64_t made = 0);
 
+  /// Lets a line appear every ten seconds, from here to the next step or evaluated().
+  void wait_for(const std::string& what);
+
   /// Sets how much training is left after this epoch's steps, for the remaining time.
   void set_later(std::int64_t steps, std::int64_t evaluations);
 
   /// Counts a step; draws only when it is time, so it may be called at every step.
   void step() {
     ++state_.step;
+    if (notice_) notice_.reset();
     if (style_ != ProgressStyle::kNone && since_drawn_.seconds() >= interval_) draw();
   }
 
   /// Takes in what was read last: the mean loss and speed of a log interval.
   void measured(double loss, double samples_per_s);
-  void evaluated(double seconds) { eta_.add_evaluation(seconds); }
+  void evaluated(double seconds) {
+    notice_.reset();
+    eta_.add_evaluation(seconds);
+  }
 
   /// Ends the epoch's bar with one line that stays.
   void end_epoch(const EpochSummary& summary);
@@ -98,6 +106,7 @@ class Progress {
   std::int64_t later_steps_ = 0;
   std::int64_t later_evaluations_ = 0;
   bool on_screen_ = false;
+  std::optional<WaitingNotice> notice_;
 };
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/snapshot/optimizer_kind.h"
@@ -247,7 +248,7 @@ void restore_optimizer(Optimizer& optimizer, const nn::NamedTensors& named,
   if (!restoring.differences().empty()) {
     throw DataError(
         "restore_optimizer: what was saved does not fit; the optimizer is as it was:\n" +
-        restoring.differences() +
+        first_lines(restoring.differences()) +
         "continue with the model and the configuration that the snapshot was taken of");
   }
   restoring.apply();

@@ -36,7 +36,7 @@ OptimizerState optimizer_state(
 /// owns, whoever wrote it. A parameter that had no state yet has none afterwards.
 ///
 /// Nothing is left out: what is missing, unexpected or of another type or shape is a DataError that
-/// lists all of it, and the optimizer is as it was. Not a collective.
+/// lists the first ten, and the optimizer is as it was. Not a collective.
 void restore_optimizer(torch::optim::Optimizer& optimizer, const nn::NamedTensors& named,
     const OptimizerState& state, Others others = Others::kRefused);
 

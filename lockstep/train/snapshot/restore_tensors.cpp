@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/nn/weights.h"
 
@@ -63,7 +64,8 @@ void restore_tensors(const nn::NamedTensors& target, const nn::NamedTensors& sav
     const std::string& what, Others others) {
   const std::string text = differences(target, saved, others);
   if (!text.empty()) {
-    throw DataError(what + ": what was saved does not fit; nothing was loaded:\n" + text +
+    throw DataError(what + ": what was saved does not fit; nothing was loaded:\n" +
+                    first_lines(text) +
                     "continue with the model and the configuration that the snapshot was taken of");
   }
   const torch::NoGradGuard no_gradients;

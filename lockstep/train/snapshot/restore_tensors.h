@@ -18,7 +18,7 @@ enum class Others {
 /// Copies saved tensors into those of the same names: same types, same shapes, any memory format.
 ///
 /// What is missing, unexpected or of another type or shape is a DataError that begins with `what`
-/// and lists all of it; nothing was changed then.
+/// and lists the first ten; nothing was changed then.
 void restore_tensors(const nn::NamedTensors& target, const nn::NamedTensors& saved,
     const std::string& what, Others others = Others::kRefused);
 

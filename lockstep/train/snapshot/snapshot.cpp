@@ -110,11 +110,13 @@ SnapshotPosition Snapshot::load(
   const SnapshotReader reader(choice);
   const State state = read_state(reader);
   const auto named = nn::named_state(module);
-  restore_tensors(named, reader.model(), choice.path.string());
-  restore_optimizer(optimizer, named, reader.optimizer());
-  restore_scaler(state.scaler, scaler, choice.path.string());
-  if (const auto own = reader.rank(world_.rank()); !own.is_empty())
-    restore_random_state(own, devices_of(module));
+  reader.checked([&] {
+    restore_tensors(named, reader.model(), choice.path.string());
+    restore_optimizer(optimizer, named, reader.optimizer());
+    restore_scaler(state.scaler, scaler, choice.path.string());
+    if (const auto own = reader.rank(world_.rank()); !own.is_empty())
+      restore_random_state(own, devices_of(module));
+  });
   values_ = state.values;
   last_step_ = state.position.step;
   say(world_, concat(choice.path.string(), ": goes on with epoch ", state.position.epoch, ", step ",

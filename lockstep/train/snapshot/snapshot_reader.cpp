@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -28,7 +29,9 @@ namespace {
 // As large as a list of all epochs of a long run may be, and more.
 constexpr std::size_t kMostStateBytes = std::size_t{64} << 20;
 
-torch::Tensor tensor_of(const TensorEntry& entry, const TensorFile& file) {
+using OpenedFile = std::shared_ptr<const TensorFile>;
+
+torch::Tensor tensor_of(const TensorEntry& entry, const OpenedFile& file) {
   const auto type = *nn::scalar_type_of(entry.type);
   const auto address = reinterpret_cast<std::uintptr_t>(entry.bytes.data());
   if (!entry.bytes.empty() && address % bytes_of(entry.type) == 0) {
@@ -43,8 +46,8 @@ torch::Tensor tensor_of(const TensorEntry& entry, const TensorFile& file) {
   return copy;
 }
 
-void add_tensors(const TensorFile& file, const std::string& name, nn::NamedTensors& tensors) {
-  for (const TensorEntry& entry : file.entries()) {
+void add_tensors(const OpenedFile& file, const std::string& name, nn::NamedTensors& tensors) {
+  for (const TensorEntry& entry : file->entries()) {
     if (tensors.contains(entry.name))
       throw DataError(concat(name, ": the tensor ", entry.name, " is in another part, too"));
     if (!nn::scalar_type_of(entry.type)) {
@@ -139,7 +142,7 @@ nn::NamedTensors SnapshotReader::group(const std::string& name) const {
   nn::NamedTensors tensors("Tensor");
   for (const std::string& part : parts_of(name)) {
     const auto file = path_ / part;
-    add_tensors(read_safetensors(file), file.string(), tensors);
+    add_tensors(open(file), file.string(), tensors);
   }
   return tensors;
 }
@@ -148,9 +151,9 @@ OptimizerState SnapshotReader::optimizer() const {
   std::vector<OptimizerState> states;
   for (const std::string& part : parts_of("optimizer")) {
     const auto path = path_ / part;
-    const TensorFile file = read_safetensors(path);
-    const auto options = file.metadata().find(kOptimizerOptions);
-    if (options == file.metadata().end())
+    const OpenedFile file = open(path);
+    const auto options = file->metadata().find(kOptimizerOptions);
+    if (options == file->metadata().end())
       throw DataError(concat(path.string(), ": the options of the optimizer are missing"));
     OptimizerState state;
     state.options = options->second;
@@ -165,6 +168,25 @@ nn::NamedTensors SnapshotReader::rank(int rank) const {
   const std::string file = snapshot_rank_file_name(rank);
   const auto name = parse_snapshot_file_name(file);
   return group(name->group);
+}
+
+OpenedFile SnapshotReader::open(const std::filesystem::path& part) const {
+  return opened_.emplace_back(std::make_shared<const TensorFile>(read_safetensors(part)));
+}
+
+void SnapshotReader::require_unchanged() const {
+  const auto files = std::exchange(opened_, {});
+  for (const OpenedFile& file : files) file->require_unchanged();
+}
+
+void SnapshotReader::checked(const std::function<void()>& restore) const {
+  try {
+    restore();
+  } catch (const std::exception&) {
+    require_unchanged();
+    throw;
+  }
+  require_unchanged();
 }
 
 int SnapshotReader::ranks() const {

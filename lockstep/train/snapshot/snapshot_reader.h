@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/train/snapshot/optimizer_state.h"
 
@@ -14,11 +17,13 @@ namespace lockstep {
 
 /// Reads a snapshot that was verified, whatever the number of ranks that wrote it.
 ///
-/// Tensors are the files themselves, mapped into memory: copy from them, never write to them. They
-/// may outlive the reader, and the snapshot being pruned.
+/// Tensors are the files themselves, mapped into memory: copy from them, within checked(), never
+/// write to them. They may outlive the reader, and the snapshot being pruned.
 ///
 ///     SnapshotReader reader(newest_snapshot("runs/7", world));
-///     restore_tensors(nn::named_state(*model), reader.model(), reader.path().string());
+///     reader.checked([&] {
+///       restore_tensors(nn::named_state(*model), reader.model(), reader.path().string());
+///     });
 class SnapshotReader {
  public:
   /// Takes the names of the files; an empty choice is an InvalidArgument, a part that is missing a
@@ -47,12 +52,19 @@ class SnapshotReader {
   /// Counts the ranks that wrote a file of their own.
   int ranks() const;
 
+  /// Lets `restore` copy from the tensors, then lets go of the files. If another program changed
+  /// one of them meanwhile, that is a DataError, whatever `restore` made of it.
+  void checked(const std::function<void()>& restore) const;
+
  private:
   std::vector<std::string> parts_of(const std::string& group) const;
+  std::shared_ptr<const TensorFile> open(const std::filesystem::path& part) const;
+  void require_unchanged() const;
 
   std::filesystem::path path_;
   std::int64_t step_;
   std::vector<std::string> files_;
+  mutable std::vector<std::shared_ptr<const TensorFile>> opened_ = {};  ///< and not yet checked
 };
 
 /// Finds the newest usable snapshot of a run, the same on all ranks: rank 0 reads and verifies,

@@ -22,6 +22,10 @@ void check_flags_fit(const TrainOptions& options) {
   const bool piped = options.parallel == Parallel::kPp || options.parallel == Parallel::kDdpPp;
   check(piped || (!options.pipeline.chunks && !options.pipeline.schedule),
       "train: --chunks and --schedule are for --parallel pp and ddp+pp, not for ", way);
+  const auto samples = std::max<std::int64_t>(options.batch_size, 1);
+  check(options.pipeline.chunks.value_or(1) <= samples, "train: --chunks ",
+      options.pipeline.chunks.value_or(1), " is more than the ", samples,
+      " samples of a batch, and each micro-batch needs one; give fewer, or a larger --batch-size");
   check(is_staged(options.parallel) || (options.pipeline.balance == Balance::kTime &&
                                            options.pipeline.checkpoint == Checkpoint::kNever &&
                                            !options.pipeline.deferred_batch_norm),

@@ -45,7 +45,7 @@ struct StartWeights {
 /// names.
 ///
 /// If the file was made for another number of classes, the last linear layer keeps its fresh
-/// weights, and the warning says so. Any other difference is a DataError that lists all of them.
+/// weights, and the warning says so. Any other difference is a DataError that lists the first.
 /// The same on every rank that has the same file.
 StartWeights start_with(nn::Model& model, const TrainOptions& options);
 

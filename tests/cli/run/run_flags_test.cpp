@@ -128,7 +128,10 @@ TEST(TrainLaunch, StartsOneRankByDefaultAndForHelp) {
   EXPECT_TRUE(parse_train_launch({"--nproc-per-node", "4", "--help"}).given.asks_help);
   EXPECT_THROW(parse_train_launch({"--nproc-per-node", "x"}), InvalidArgument);
   EXPECT_THROW(parse_train_launch({"--log-dir", "x"}), InvalidArgument);
-  EXPECT_THROW(parse_train_launch({"--max-restarts", "-1"}), InvalidArgument);
+  for (const char* bad : {"-1", "nan", "99999999999999999999", "1000001"})
+    EXPECT_THROW(parse_train_launch({"--max-restarts", bad}), InvalidArgument) << bad;
+  for (const char* bad : {"-1", "nan", "inf", "1e7", "x"})
+    EXPECT_THROW(parse_train_launch({"--grace-period", bad}), InvalidArgument) << bad;
   EXPECT_THROW(parse_train_launch({"--bach-size", "3"}), InvalidArgument);
 }
 

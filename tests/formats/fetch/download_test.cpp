@@ -172,10 +172,28 @@ TEST_F(DownloadTest, RefusesWrongContentWithBothHashes) {
 
 TEST_F(DownloadTest, RefusesWrongSizes) {
   EXPECT_THAT(
-      refusal({"shorter"}), HasSubstr("/shorter: sends 299999 bytes where there must be 300000"));
+      refusal({"shorter"}), HasSubstr("/shorter: has 299999 bytes where there must be 300000"));
   EXPECT_THAT(
-      refusal({"longer"}), HasSubstr("/longer: sends more than the 300000 bytes that it must be"));
+      refusal({"longer"}), HasSubstr("/longer: has 300001 bytes where there must be 300000"));
   EXPECT_TRUE(fs::is_empty(target_));
+}
+
+TEST_F(DownloadTest, L7RefusesAWrongLengthBeforeTheFirstByte) {
+  options_.transfer.slow_time = std::chrono::seconds(1);
+  EXPECT_THAT(refusal({"silent_after_length/299999"}), HasSubstr("has 299999 bytes where"));
+  EXPECT_THAT(server_.requests(), ElementsAre("/silent_after_length/299999 - -"));
+  leave_part(content_.substr(0, 100'000));
+  EXPECT_THAT(refusal({"silent_after_range/300001"}), HasSubstr("has 300001 bytes where"));
+  EXPECT_THAT(server_.requests(), ElementsAre("/silent_after_range/300001 bytes=100000- -"));
+  EXPECT_THAT(notices_, IsEmpty());
+}
+
+TEST_F(DownloadTest, L7TriesOnceMoreWhereNothingComes) {
+  options_.transfer.slow_time = std::chrono::seconds(1);
+  EXPECT_THAT(refusal({"silent_after_length/300000"}), HasSubstr("Operation too slow"));
+  EXPECT_THAT(server_.requests(), SizeIs(2));
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("transferred the last 1 seconds")));
+  EXPECT_LE(TransferOptions().slow_time, std::chrono::seconds(15));
 }
 
 TEST_F(DownloadTest, EndsABodyWithoutEnd) {

@@ -125,6 +125,20 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(0.1)
 
+    def silent_after_length(self, length):
+        """Says how long the file is, and then nothing."""
+        self.send_response(200)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        time.sleep(30)
+
+    def silent_after_range(self, length):
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {self.asked_from()}-{int(length) - 1}/{length}")
+        self.send_header("Content-Length", str(int(length) - self.asked_from()))
+        self.end_headers()
+        time.sleep(30)
+
     def redirect(self, times):
         self.answer(302, b"", Location=f"/redirect/{int(times) - 1}" if int(times) > 1 else "/good")
 

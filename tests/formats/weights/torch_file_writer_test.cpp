@@ -38,6 +38,34 @@ TEST_F(TorchFileWriter, WritesWhatItReads) {
   }
 }
 
+TEST_F(TorchFileWriter, L6WritesNothingThatIsNotReadAgain) {
+  const auto refused = [&](const std::vector<TensorEntry>& entries) {
+    const std::string message =
+        testing::message_of<InvalidArgument>([&] { write_torch_file(path_, entries); });
+    EXPECT_TRUE(directory_.names().empty()) << "not even a part";
+    return message;
+  };
+  std::vector<TensorEntry> many(130'000, {"", ElementType::kUint8, {0}, {}});
+  for (std::size_t i = 0; i < many.size(); ++i) many[i].name = std::to_string(i);
+  EXPECT_THAT(refused(many), HasSubstr("130000 tensors need a data.pkl of "));
+  EXPECT_THAT(refused(many), HasSubstr("no more than 16777216 are read again; write .safetensors"));
+  // Short enough, but of more values than are read.
+  many.resize(40'000);
+  for (TensorEntry& entry : many) entry.shape.assign(60, 0);
+  EXPECT_THAT(refused(many), HasSubstr("more than 4194304 values"));
+  many.resize(1);
+  many[0].name = "";
+  EXPECT_THAT(refused(many), HasSubstr("a tensor has no name"));
+}
+
+TEST_F(TorchFileWriter, L6WhatItWritesAtItsLimitIsRead) {
+  std::vector<TensorEntry> many(60'000, {"", ElementType::kUint8, {0}, {}});
+  for (std::size_t i = 0; i < many.size(); ++i) many[i].name = concat("layer.", i, ".weight");
+  write_torch_file(path_, many);
+  const TensorFile again = tensors_of(read_torch_file(path_));
+  EXPECT_EQ(again.entries().size(), many.size());
+}
+
 TEST_F(TorchFileWriter, LaysEveryPartAtAMultipleOf64AsPyTorchDoes) {
   const TensorFile original = tensors_of(read_torch_file(testing::python_file("types.pt")));
   write_torch_file(path_, original.entries());

@@ -228,6 +228,20 @@ TEST(TorchRefusal, PicklesThatNoStateDictNeeds) {
       HasSubstr("data.pkl has more than 16777216 bytes"));
 }
 
+TEST(TorchRefusal, L5ValuesThatAreNoTensorsAreBounded) {
+  EXPECT_THAT(refusal(pickle_of("](" + std::string(3'000'000, 'N') + "e")),
+      HasSubstr("a small pickle stands for too many values"));
+  const auto bytes = torch_bytes(pickle_of("](" + std::string(500'000, 'N') + "e"), kElements);
+  const TorchFile file = parse_torch_file(bytes, "FILE");
+  testing::take_largest_allocation();
+  EXPECT_EQ(testing::message_of<DataError>([&] { tensors_of(file); }),
+      "FILE: 500000 values are no tensors: \"0\" (None), \"1\" (None), \"2\" (None), \"3\" (None), "
+      "\"4\" (None), \"5\" (None), \"6\" (None), \"7\" (None), \"8\" (None), \"9\" (None) and "
+      "499990 "
+      "more; name the part that is a state dictionary (at the top are: )");
+  EXPECT_LE(testing::take_largest_allocation(), 4096U);
+}
+
 TEST(TorchRefusal, SmallPicklesThatStandForMuch) {
   // Each level is twice the one before: 2^60 values in 300 bytes.
   std::string doubling = "]q\x01";

@@ -50,6 +50,30 @@ TEST(WeightFile, IsWrittenAsItsExtensionSays) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 4);
 }
 
+// As when another program copies over it: the pages are gone.
+TEST(WeightFile, M3OneThatShrinksGivesAnErrorAndNoFile) {
+  const testing::TemporaryFolder directory;
+  const std::vector<std::uint8_t> bytes(1 << 20, 1);
+  const std::vector<TensorEntry> entries{{"a", ElementType::kUint8, {1 << 20}, bytes}};
+  for (const char* input : {"in.safetensors", "in.pt"}) {
+    for (const char* output : {"out.safetensors", "out.pt"}) {
+      const auto path = directory.path() / input;
+      write_weights(path, entries);
+      const auto size = std::filesystem::file_size(path);
+      const TensorFile file = read_weights(path);
+      std::filesystem::resize_file(path, 1000);
+      EXPECT_EQ(
+          testing::message_of<DataError>([&] { write_weights(directory.path() / output, file); }),
+          concat(path.string(),
+              ": offset 1000: another program changed the file while it was read, "
+              "from ",
+              size, " to 1000 bytes; try again when it is complete"));
+      EXPECT_EQ(directory.names(), std::vector<std::string>{input});
+      std::filesystem::remove(path);
+    }
+  }
+}
+
 TEST(WeightFile, GivesAPartOfEitherKind) {
   const testing::TemporaryFolder directory;
   const auto path = directory.path() / "a.safetensors";

@@ -9,6 +9,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/nn/models/model.h"
+#include "lockstep/nn/named_state.h"
+#include "lockstep/train/input/model_fit.h"
 
 namespace lockstep {
 namespace {
@@ -145,6 +148,44 @@ TEST(ModelClasses, AreThoseOfTheDataOrMore) {
   EXPECT_EQ(model_classes(options, sets), 20);
   options.classes = 9;
   EXPECT_THROW(model_classes(options, sets), InvalidArgument);
+}
+
+TEST(ModelClasses, L1WhatVanishesOrHasNoRoomIsRefused) {
+  TrainOptions options;
+  options.model = "vgg11";
+  const std::int64_t gigabytes = 16'000'000'000;
+  const auto refusal = [&](data::ImageShape shape, std::int64_t classes) {
+    return testing::message_of<InvalidArgument>(
+        [&] { check_model_fits(options, shape, classes, gigabytes); });
+  };
+  EXPECT_EQ(refusal({3, 64, 31}, 10),
+      "train: vgg11 halves images until nothing is left of 64 x 31 pixels; give --image-size 32 or "
+      "more");
+  EXPECT_NO_THROW(check_model_fits(options, {3, 32, 32}, 10, gigabytes));
+  EXPECT_EQ(refusal({3, 32, 32}, 2'000'000'000),
+      "train: the last layer of vgg11 for 2000000000 classes, and a batch of 128, need at least "
+      "66576001 MB, but there are 16000 MB of memory; give fewer --num-classes or a smaller "
+      "--batch-size");
+  options.batch_size = 10'000'000;
+  EXPECT_THAT(refusal({3, 224, 224}, 10), ::testing::HasSubstr("a batch of 10000000"));
+  options = {};
+  options.data = {"mock", ""};
+  options.classes = 2'000'000'000;
+  EXPECT_THROW(model_classes(options, load_datasets(options)), InvalidArgument);
+  EXPECT_GT(usable_memory(), 100'000'000);
+}
+
+// The catalogue says what the nets are, before one is made.
+TEST(NetNeeds, AreThoseOfTheNets) {
+  for (const std::string& name : nn::model_names()) {
+    const auto state = nn::named_state(*nn::make_model(name, 3));
+    std::int64_t features = 0;
+    for (const auto& item : state)
+      if (item.value().dim() == 2) features = item.value().size(1);
+    EXPECT_EQ(nn::net_needs(name).features, features) << name;
+  }
+  EXPECT_EQ(nn::net_needs("vgg19-bn").least_side, 32);
+  EXPECT_EQ(nn::net_needs("resnet50").least_side, 1);
 }
 
 TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {

@@ -34,6 +34,42 @@ TEST(TrainFlags, NoneGiveTheDefaults) {
   EXPECT_EQ(parsed("", 2).parallel, Parallel::kDdp);
 }
 
+// One that is given nothing, or a number that is none or beyond all use, says so in our words.
+TEST(TrainFlags, M5L3NothingAndNumbersBeyondTheRangeAreRefused) {
+  const auto refused = [](const FlagSpec& spec, const std::string& value) {
+    return testing::message_of<InvalidArgument>([&] {
+      cli::read_train_flags(train_flags().parse({"--model-ema", spec.name, value}), {});
+    });
+  };
+  for (const auto& flag : train_flags().flags()) {
+    const FlagSpec& spec = flag.spec;
+    if (!spec.takes_value()) continue;
+    EXPECT_EQ(refused(spec, ""), concat("train: ", spec.name, " must not be empty"));
+    if (spec.kind == FlagSpec::Kind::kText || !flag.read) continue;
+    const std::string start = concat("train: ", spec.name, " must be a ");
+    for (const char* bad :
+        {"abc", "99999999999999999999x", "nan", "inf", "1e999", "0x10", "-1e300"})
+      EXPECT_THAT(refused(spec, bad), ::testing::StartsWith(start));
+    if (spec.kind != FlagSpec::Kind::kWhole || spec.name == "--seed") continue;
+    EXPECT_LE(spec.most, 1e12) << spec.name;
+    for (const char* bad : {"-1", "99999999999999999999", "9223372036854775807", "1.5"})
+      EXPECT_THAT(refused(spec, bad), ::testing::StartsWith(start));
+  }
+  EXPECT_EQ(
+      refused(train_flags().spec("--lr"), "abc"), "train: --lr must be a number above 0: abc");
+  EXPECT_EQ(refused(train_flags().spec("--max-time"), "1e300h"),
+      "duration: more than 30 years: \"1e300h\"");
+}
+
+TEST(TrainFlags, L2ChunksAreNoMoreThanSamples) {
+  EXPECT_THAT(refusal("--parallel pp --places 2 --chunks 9 -b 8"),
+      HasSubstr("--chunks 9 is more than the 8 samples of a batch"));
+  EXPECT_THAT(refusal("--parallel pp --places 2 --chunks 1000000000"),
+      HasSubstr("--chunks must be a whole number from 1 to 10000"));
+  EXPECT_EQ(parsed("--parallel pp --places 2 --chunks 8 -b 8").pipeline.chunks, 8);
+  EXPECT_EQ(parsed("--parallel pp --places 2 -b 4").batch_size, 4) << "8 chunks are usual";
+}
+
 TEST(TrainFlags, AllAreRead) {
   const auto command = cli::parse_train_flags(
       words_of(kMany), {.world_size = 2, .local_world_size = 2, .unix_time = 0});
@@ -156,7 +192,8 @@ TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
       HasSubstr("--precision must be one of 32, bf16-mixed, 16-mixed, auto: 64"));
   EXPECT_THAT(
       refusal("--backend nccl"), HasSubstr("--backend must be one of auto, shm, gloo: nccl"));
-  EXPECT_EQ(refusal("--epochs two"), "train: --epochs must be a whole number of at least 1: two");
+  EXPECT_EQ(
+      refusal("--epochs two"), "train: --epochs must be a whole number from 1 to 1000000: two");
   EXPECT_THAT(refusal("--epochs 1.5"), HasSubstr("--epochs must be a whole number"));
   EXPECT_THAT(refusal("--epochs 99999999999999999999"), HasSubstr("--epochs must be a whole"));
   EXPECT_EQ(refusal("--lr abc"), "train: --lr must be a number above 0: abc");

@@ -90,7 +90,7 @@ TEST(LearningFlags, MilestonesMustBeAListOfEpochs) {
 
 TEST(LearningFlags, ImpossibleValuesAreRefused) {
   EXPECT_EQ(refusal("--grad-accum-steps 0"),
-      "train: --grad-accum-steps must be a whole number of at least 1: 0");
+      "train: --grad-accum-steps must be a whole number from 1 to 1000000: 0");
   EXPECT_EQ(
       refusal("--smoothing 1"), "train: --smoothing must be a number of at least 0 and below 1: 1");
   EXPECT_THAT(refusal("--model-ema --model-ema-decay 1.5"),

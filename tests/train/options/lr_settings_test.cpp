@@ -139,9 +139,9 @@ TEST(LrSettings, FlagsOfAnotherScheduleAreRefused) {
 
 TEST(LrSettings, ImpossibleNumbersNameTheirFlag) {
   EXPECT_EQ(lr_refusal({.warmup_epochs = -1}),
-      "train: --warmup-epochs must be a whole number of at least 0: -1");
+      "train: --warmup-epochs must be a whole number from 0 to 1000000: -1");
   EXPECT_EQ(lr_refusal({.warmup_steps = -1}),
-      "train: --warmup-steps must be a whole number of at least 0: -1");
+      "train: --warmup-steps must be a whole number from 0 to 1000000000000: -1");
   EXPECT_EQ(lr_refusal({.warmup_epochs = 1, .warmup_lr = 0.2}),
       "train: --warmup-lr must be at most --lr, 0.1: 0.2");
   EXPECT_THAT(lr_refusal({.kind = Kind::kCosine, .min_lr = 0.2}),

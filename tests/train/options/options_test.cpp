@@ -24,11 +24,12 @@ TEST(Options, SerialOnSeveralRanksIsRefusedWithAdvice) {
 TEST(Options, ImpossibleValuesNameTheirFlag) {
   TrainOptions options;
   options.batch_size = 0;
-  EXPECT_EQ(
-      options_refusal(options), "train: --batch-size must be a whole number of at least 1: 0");
+  EXPECT_EQ(options_refusal(options),
+      "train: --batch-size must be a whole number from 1 to 100000000: 0");
   options = {};
   options.limits.epochs = 0;
-  EXPECT_EQ(options_refusal(options), "train: --epochs must be a whole number of at least 1: 0");
+  EXPECT_EQ(
+      options_refusal(options), "train: --epochs must be a whole number from 1 to 1000000: 0");
   options = {};
   options.val_interval = -2;
   EXPECT_THAT(

@@ -43,7 +43,7 @@ TEST(SnapshotFlags, WhatCannotBeIsRefused) {
   EXPECT_THAT(refusal("--snapshot-interval 0steps"), HasSubstr("500steps"));
   EXPECT_THAT(refusal("--snapshot-overhead 0%"), HasSubstr("1%"));
   EXPECT_THAT(refusal("--snapshot-overhead 1% --snapshot-interval 5s"), HasSubstr("give one"));
-  EXPECT_THAT(refusal("--keep 0"), HasSubstr("--keep must be a whole number of at least 1: 0"));
+  EXPECT_THAT(refusal("--keep 0"), HasSubstr("--keep must be a whole number from 1 to 1000000: 0"));
   EXPECT_THAT(refusal("--resume="), HasSubstr("--resume"));
 }
 

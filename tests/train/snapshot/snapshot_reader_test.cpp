@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
@@ -13,6 +14,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -66,6 +68,32 @@ TEST(SnapshotReader, RefusesPartsThatAreNotWhole) {
   EXPECT_THROW((void)twice.model(), DataError);
   EXPECT_THROW((void)twice.optimizer(), DataError);
   EXPECT_TRUE(twice.model_ema().is_empty());
+}
+
+TEST(SnapshotReader, M3AFileThatShrinksWhileItIsRestoredIsADataError) {
+  const TemporaryFolder run;
+  SnapshotSaver saver({.run = run.path()}, ProcessGroup());
+  saver.save(
+      1, {.files = {{"model.safetensors", {.tensors = named("w", torch::ones({100'000}))}}}});
+  saver.finish();
+  const SnapshotChoice choice = SnapshotFolder(run.path()).newest();
+  const SnapshotReader reader(choice);
+  const torch::Tensor weight = torch::zeros({100'000});
+  const auto restore = [&] {
+    restore_tensors(named("w", weight), reader.model(), choice.path.string());
+  };
+  reader.checked(restore);
+  EXPECT_EQ(weight.sum().item<float>(), 100'000);
+  const auto message = testing::message_of<DataError>([&] {
+    reader.checked([&] {
+      const auto tensors = reader.model();
+      fs::resize_file(choice.path / "model.safetensors", 4096);
+      restore_tensors(named("w", weight), tensors, choice.path.string());
+    });
+  });
+  EXPECT_NE(
+      message.find("model.safetensors: offset 4096: another program changed"), std::string::npos)
+      << message;
 }
 
 TEST(SnapshotReader, ItsTensorsOutliveItAndTheSnapshot) {

@@ -136,6 +136,8 @@ TEST(Layout, FlagsThatMeanNothingForTheWayAreRefused) {
 TEST(Layout, HasNoMoreChunksThanSamples) {
   TrainOptions options = staged(Parallel::kPp, 2, ScheduleKind::k1F1B, 8);
   options.batch_size = 3;
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--chunks 8 is more than the 3 samples"));
+  options.pipeline.chunks.reset();
   EXPECT_EQ(plan_layout(options, 2).micro_batches, 3);
 }
 

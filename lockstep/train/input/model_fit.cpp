@@ -1,0 +1,36 @@
+#include "lockstep/train/input/model_fit.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/launch/cgroup.h"
+#include "lockstep/nn/models/catalogue.h"
+
+namespace lockstep {
+
+std::int64_t usable_memory() {
+  const std::int64_t machine =
+      std::int64_t{::sysconf(_SC_PHYS_PAGES)} * std::int64_t{::sysconf(_SC_PAGESIZE)};
+  return std::min(machine, launch::cgroup_memory_limit().value_or(machine));
+}
+
+void check_model_fits(const TrainOptions& options, const data::ImageShape& images,
+    std::int64_t classes, std::int64_t memory) {
+  const nn::NetNeeds needs = nn::net_needs(options.model);
+  check(std::min(images.height, images.width) >= needs.least_side, "train: ", options.model,
+      " halves images until nothing is left of ", images.height, " x ", images.width,
+      " pixels; give --image-size ", needs.least_side, " or more");
+  // Weights and gradients of the last layer; a batch and its scores.
+  const std::int64_t pixels = images.channels * images.height * images.width;
+  const std::int64_t numbers =
+      2 * classes * (needs.features + 1) + options.batch_size * (pixels + classes);
+  constexpr std::int64_t kMegabyte = 1'000'000;
+  const std::int64_t megabytes = numbers * std::int64_t{sizeof(float)} / kMegabyte;
+  check(megabytes <= memory / kMegabyte, "train: the last layer of ", options.model, " for ",
+      classes, " classes, and a batch of ", options.batch_size, ", need at least ", megabytes,
+      " MB, but there are ", memory / kMegabyte,
+      " MB of memory; give fewer --num-classes or a smaller --batch-size");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/data/image_samples.h"
+#include "lockstep/train/options/options.h"
+
+namespace lockstep {
+
+/// Returns the bytes of memory that this process may use: those of the machine, or of its cgroup.
+std::int64_t usable_memory();
+
+/// Throws InvalidArgument for images that vanish in the model's pools, and for a number of classes
+/// or a batch that surely has no room in this much memory.
+void check_model_fits(const TrainOptions& options, const data::ImageShape& images,
+    std::int64_t classes, std::int64_t memory);
+
+}  // namespace lockstep

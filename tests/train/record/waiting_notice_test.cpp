@@ -1,0 +1,38 @@
+#include "lockstep/train/record/waiting_notice.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/train/record/progress.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::MatchesRegex;
+
+TEST(WaitingNotice, L2TellsAgainAndAgainWhatTakesLong) {
+  ::testing::internal::CaptureStderr();
+  {
+    const WaitingNotice notice("reading", std::chrono::milliseconds(1));
+    while (notice.lines() < 2) std::this_thread::yield();
+  }
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(), MatchesRegex("(reading: [0-9.]+ s so far\n)+"));
+}
+
+TEST(WaitingNotice, SaysNothingOfWhatIsQuick) {
+  ::testing::internal::CaptureStderr();
+  {
+    const WaitingNotice notice("reading");
+    Progress silent(ProgressStyle::kNone), lines(ProgressStyle::kLine);
+    for (Progress* progress : {&silent, &lines}) {
+      progress->begin_epoch(1, 1, 1);
+      progress->step();
+      progress->wait_for("evaluating");
+      progress->evaluated(0.1);
+    }
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace lockstep
