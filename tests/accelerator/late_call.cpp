@@ -1,0 +1,289 @@
+#include "tests/accelerator/late_call.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/accelerator/generator.h"
+#include "tests/accelerator/runtime.h"
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/List.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/DeviceGuard.h>
+
+namespace lockstep::emulated {
+namespace {
+
+using torch::jit::Stack;
+
+// Whose results have sizes that depend on values.
+const std::set<std::string> kOfValues = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
+    "aten::unique_consecutive", "aten::unique_dim", "aten::bincount", "aten::repeat_interleave"};
+
+bool is_on_device(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_privateuseone();
+}
+
+/// Returns the value with each tensor of a device replaced; lists and optional lists too.
+template <typename Replace>
+c10::IValue replaced(const c10::IValue& value, const Replace& replace) {
+  const auto of = [&](const at::Tensor& tensor) {
+    return is_on_device(tensor) ? replace(tensor) : tensor;
+  };
+  if (value.isTensor()) return of(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(of(tensor));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
+      list.push_back(tensor ? std::optional(of(*tensor)) : std::nullopt);
+    return list;
+  }
+  if (value.isDevice() && value.toDevice().is_privateuseone()) return c10::Device(c10::kCPU);
+  return value;
+}
+
+/// Returns the tensors in a value, without those that are undefined.
+std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
+  std::vector<at::Tensor> found;
+  if (value.isTensor()) found.push_back(value.toTensor());
+  if (value.isTensorList()) found = value.toTensorVector();
+  if (value.isOptionalTensorList())
+    for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
+      if (tensor) found.push_back(*tensor);
+  std::erase_if(found, [](const at::Tensor& tensor) { return !tensor.defined(); });
+  return found;
+}
+
+bool may_hold_masks(const c10::IValue& value) {
+  return value.isOptionalTensorList() || value.isTensorList();
+}
+
+bool is_mask(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte;
+}
+
+void copy_values(const Stack& from, const Stack& to) {
+  const KernelDispatch dispatch;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const auto targets = tensors_in(to[i]), sources = tensors_in(from[i]);
+    for (std::size_t k = 0; k < targets.size(); ++k) targets[k].copy_(sources[k]);
+  }
+}
+
+c10::TensorOptions on_cpu(const at::Tensor& tensor) {
+  return c10::TensorOptions().dtype(tensor.dtype()).device(c10::kCPU);
+}
+
+at::Tensor zeros_for(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), on_cpu(tensor)).zero_();
+}
+
+/// One call of an operator.
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, Stack arguments)
+      : op_(op), schema_(op.schema()), arguments_(std::move(arguments)), device_(device_of_call()) {
+    check_devices();
+  }
+
+  Stack results() { return waits() ? results_now() : results_later(); }
+
+ private:
+  c10::DeviceIndex device_of_call() const;
+  void check_devices() const;
+  bool names_indices() const { return schema_.name().find("index") != std::string::npos; }
+  bool waits() const;
+  bool has_mask() const;
+  Stack results_now();
+  Stack results_later();
+  Stack views() const;
+  Stack zeros() const;
+  Stack run(Stack stack) const;
+  template <typename Replace>
+  void replace_generators(Stack& stack, const Replace& replace) const;
+  std::optional<std::size_t> argument_behind(std::size_t result, bool written) const;
+  c10::IValue result_like(const c10::IValue& example, std::size_t index) const;
+  Stack targets_of(const Stack& results) const;
+  at::Tensor made_like(const at::Tensor& example) const;
+  void follow_sizes(const Stack& zeros) const;
+  std::size_t stream() const { return Runtime::get().current(device_); }
+
+  const c10::OperatorHandle& op_;
+  const c10::FunctionSchema& schema_;
+  Stack arguments_;
+  c10::DeviceIndex device_;
+};
+
+c10::DeviceIndex Call::device_of_call() const {
+  for (const c10::IValue& argument : arguments_) {
+    if (argument.isDevice()) return argument.toDevice().index();
+    for (const at::Tensor& tensor : tensors_in(argument))
+      if (is_on_device(tensor)) return tensor.device().index();
+  }
+  return Runtime::get().current_device();
+}
+
+// As on a GPU: all tensors on one device, but for numbers and for indices on the host.
+void Call::check_devices() const {
+  for (const c10::IValue& argument : arguments_)
+    for (const at::Tensor& tensor : tensors_in(argument)) {
+      const bool is_here = is_on_device(tensor) && tensor.device().index() == device_;
+      const bool may_be_elsewhere = tensor.is_cpu() && (tensor.dim() == 0 || names_indices());
+      TORCH_CHECK(is_here || may_be_elsewhere, schema_.name(), ": a tensor is on ", tensor.device(),
+          ", another on emulated:", int{device_});
+    }
+}
+
+bool Call::has_mask() const {
+  return names_indices() && std::ranges::any_of(arguments_, [](const c10::IValue& argument) {
+    return may_hold_masks(argument) && std::ranges::any_of(tensors_in(argument), &is_mask);
+  });
+}
+
+bool Call::waits() const {
+  const auto is_tensors = [](const c10::Argument& result) {
+    return result.type()->isSubtypeOf(*c10::TensorType::get()) ||
+           result.type()->isSubtypeOf(*c10::ListType::ofTensors());
+  };
+  return kOfValues.contains(schema_.name()) || has_mask() ||
+         !std::ranges::all_of(schema_.returns(), is_tensors);
+}
+
+template <typename Replace>
+void Call::replace_generators(Stack& stack, const Replace& replace) const {
+  for (std::size_t i = 0; i < stack.size(); ++i)
+    if (schema_.arguments()[i].type()->str().find("Generator") != std::string::npos)
+      stack[i] =
+          replace(stack[i].isGenerator() ? stack[i].toGenerator() : default_generator(device_));
+}
+
+// Numbers and indices of the host are taken as they are now.
+Stack Call::views() const {
+  Stack stack;
+  for (const c10::IValue& argument : arguments_) stack.push_back(replaced(argument, &kernels_view));
+  replace_generators(stack, [](const at::Generator& given) {
+    return given.device().is_cpu() ? given : at::check_generator<Generator>(given)->next();
+  });
+  return stack;
+}
+
+Stack Call::zeros() const {
+  Stack stack;
+  for (const c10::IValue& argument : arguments_) stack.push_back(replaced(argument, &zeros_for));
+  replace_generators(stack, [](const at::Generator&) { return at::detail::createCPUGenerator(); });
+  return stack;
+}
+
+Stack Call::run(Stack stack) const {
+  const KernelDispatch dispatch;
+  op_.callBoxed(&stack);
+  return stack;
+}
+
+// Which argument a result is, or is a view of.
+std::optional<std::size_t> Call::argument_behind(std::size_t result, bool written) const {
+  const c10::AliasInfo* const alias = schema_.returns()[result].alias_info();
+  if (alias == nullptr || alias->isWrite() != written) return std::nullopt;
+  for (std::size_t i = 0; i < schema_.arguments().size(); ++i) {
+    const c10::AliasInfo* const other = schema_.arguments()[i].alias_info();
+    if (other != nullptr && other->beforeSets() == alias->beforeSets()) return i;
+  }
+  return std::nullopt;
+}
+
+at::Tensor Call::made_like(const at::Tensor& example) const {
+  return at::empty_strided(example.sizes(), example.strides(),
+      on_cpu(example).device(c10::Device(c10::kPrivateUse1, device_)));
+}
+
+c10::IValue Call::result_like(const c10::IValue& example, std::size_t index) const {
+  if (const auto written = argument_behind(index, true)) return arguments_[*written];
+  if (example.isTensorList()) {
+    c10::List<at::Tensor> made;
+    for (const at::Tensor& tensor : example.toTensorVector()) made.push_back(made_like(tensor));
+    return made;
+  }
+  if (!example.isTensor() || !example.toTensor().defined()) return example;
+  const at::Tensor& like = example.toTensor();
+  const auto seen = argument_behind(index, false);
+  if (!seen) return made_like(like);
+  const at::Tensor& base = arguments_[*seen].toTensor();
+  return base.as_strided(
+      like.sizes(), like.strides(), like.storage_offset() + base.storage_offset());
+}
+
+// Where the kernel's results go: nowhere, for what is an argument or a view of one.
+Stack Call::targets_of(const Stack& results) const {
+  Stack targets;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const bool is_new = !argument_behind(i, true) && !argument_behind(i, false);
+    targets.push_back(is_new ? replaced(results[i], &kernels_view) : c10::IValue());
+  }
+  return targets;
+}
+
+Stack Call::results_now() {
+  Streams& streams = Runtime::get().streams();
+  Runtime::get().count(&Counts::host_waits);
+  streams.finish(streams.mark(stream()));
+  const Stack values = run(views());
+  Stack results;
+  for (std::size_t i = 0; i < values.size(); ++i) results.push_back(result_like(values[i], i));
+  streams.enqueue(
+      stream(), [values, targets = targets_of(results)] { copy_values(values, targets); });
+  return results;
+}
+
+// An out= tensor takes the size that the kernel gives it.
+void Call::follow_sizes(const Stack& zeros) const {
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    if (!arguments_[i].isTensor() || !is_on_device(arguments_[i].toTensor())) continue;
+    const at::Tensor& now = arguments_[i].toTensor();
+    const at::Tensor& after = zeros[i].toTensor();
+    if (now.sizes() != after.sizes()) now.resize_(after.sizes());
+  }
+}
+
+Stack Call::results_later() {
+  const Stack examples_of = zeros(), examples = run(examples_of);
+  follow_sizes(examples_of);
+  Stack results;
+  for (std::size_t i = 0; i < examples.size(); ++i) results.push_back(result_like(examples[i], i));
+  if (!results.empty() && argument_behind(0, false)) return results;  // views
+  Runtime::get().count(&Counts::kernels);
+  Runtime::get().streams().enqueue(
+      stream(), [op = op_, stack = views(), targets = targets_of(results)]() mutable {
+        const KernelDispatch dispatch;
+        op.callBoxed(&stack);
+        copy_values(stack, targets);
+      });
+  return results;
+}
+
+}  // namespace
+
+at::Tensor kernels_view(const at::Tensor& tensor) {
+  const KernelDispatch dispatch;
+  if (tensor.numel() == 0)
+    return at::empty_strided(tensor.sizes(), tensor.strides(), on_cpu(tensor));
+  void* const address =
+      Runtime::get().memory(tensor.device().index()).inside(tensor.const_data_ptr());
+  return at::from_blob(address, tensor.sizes(), tensor.strides(), on_cpu(tensor));
+}
+
+void queue_operator(const c10::OperatorHandle& op, Stack* stack) {
+  const std::size_t count = op.schema().arguments().size();
+  Call call(op, torch::jit::pop(*stack, count));
+  for (c10::IValue& result : call.results()) stack->push_back(std::move(result));
+}
+
+}  // namespace lockstep::emulated

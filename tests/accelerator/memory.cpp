@@ -1,0 +1,145 @@
+#include "tests/accelerator/memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace lockstep::emulated {
+namespace {
+
+constexpr std::size_t kAlignment = 512;
+constexpr int kPoison = 0xFF;  // NaN in every floating-point type, -1 in integers
+
+std::size_t rounded(std::size_t bytes) {
+  return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+std::byte* mapped(int file, int protection) {
+  void* address =
+      ::mmap(nullptr, DeviceMemory::kCapacity, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (address == MAP_FAILED)
+    throw std::system_error(errno, std::generic_category(), "emulated accelerator: map memory");
+  return static_cast<std::byte*>(address);
+}
+
+bool is_idle(Streams& streams, const std::vector<Mark>& busy_until) {
+  return std::ranges::all_of(busy_until, [&](Mark mark) { return streams.is_reached(mark); });
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(Streams& streams) : streams_(streams) {
+  const int file = ::memfd_create("emulated accelerator", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(kCapacity)) != 0)
+    throw std::system_error(errno, std::generic_category(), "emulated accelerator: make memory");
+  outside_ = mapped(file, PROT_NONE);
+  inside_ = mapped(file, PROT_READ | PROT_WRITE);
+  ::close(file);
+}
+
+DeviceMemory::~DeviceMemory() {
+  ::munmap(outside_, kCapacity);
+  ::munmap(inside_, kCapacity);
+}
+
+void* DeviceMemory::allocate(std::size_t bytes, std::size_t stream) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t size = rounded(bytes);
+  std::optional<Block> freed = take_freed(size, stream);
+  Block block = freed ? *std::move(freed) : take_new(size, stream);
+  std::byte* const kernels_view = inside_ + block.offset;
+  streams_.enqueue(stream, [kernels_view, size] { std::memset(kernels_view, kPoison, size); });
+  void* const address = outside_ + block.offset;
+  blocks_.emplace(address, std::move(block));
+  return address;
+}
+
+void DeviceMemory::free(void* address) {
+  const std::lock_guard lock(mutex_);
+  auto node = blocks_.extract(address);
+  Block& block = node.mapped();
+  for (const std::size_t user : block.users) block.busy_until.push_back(streams_.mark(user));
+  block.users.clear();
+  freed_.push_back(std::move(block));
+}
+
+void DeviceMemory::record(void* address, std::size_t stream) {
+  const std::lock_guard lock(mutex_);
+  blocks_.at(address).users.push_back(stream);
+}
+
+bool DeviceMemory::holds(const void* address) const {
+  return address >= outside_ && address < outside_ + kCapacity;
+}
+
+void* DeviceMemory::inside(const void* address) const {
+  return inside_ + (static_cast<const std::byte*>(address) - outside_);
+}
+
+// The last one freed first: what uses it too late is found soonest.
+std::optional<DeviceMemory::Block> DeviceMemory::take_freed(std::size_t bytes, std::size_t stream) {
+  const auto is_fit = [&](const Block& block) {
+    return block.bytes == bytes && block.stream == stream && is_idle(streams_, block.busy_until);
+  };
+  const auto found = std::find_if(freed_.rbegin(), freed_.rend(), is_fit);
+  if (found == freed_.rend()) return std::nullopt;
+  Block block = *found;
+  freed_.erase(std::next(found).base());
+  block.busy_until.clear();
+  return block;
+}
+
+DeviceMemory::Block DeviceMemory::take_new(std::size_t bytes, std::size_t stream) {
+  if (bytes > kCapacity - used_) throw std::bad_alloc();
+  const std::size_t offset = std::exchange(used_, used_ + bytes);
+  std::memset(inside_ + offset, kPoison, bytes);
+  return {.offset = offset, .bytes = bytes, .stream = stream};
+}
+
+void* PinnedMemory::allocate(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Block block = block_of(rounded(bytes));
+  void* const address = block.address;
+  blocks_.emplace(address, std::move(block));
+  return address;
+}
+
+PinnedMemory::Block PinnedMemory::block_of(std::size_t bytes) {
+  const auto found = std::find_if(freed_.rbegin(), freed_.rend(), [&](const Block& block) {
+    return block.bytes == bytes && is_idle(streams_, block.busy_until);
+  });
+  if (found != freed_.rend()) {
+    const Block block{found->address, bytes};
+    freed_.erase(std::next(found).base());
+    return block;
+  }
+  auto* const address = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+  if (address == nullptr) throw std::bad_alloc();
+  return {address, bytes};
+}
+
+void PinnedMemory::free(void* address) {
+  const std::lock_guard lock(mutex_);
+  freed_.push_back(std::move(blocks_.extract(address).mapped()));
+}
+
+void PinnedMemory::record(void* address, std::size_t stream) {
+  const std::lock_guard lock(mutex_);
+  std::prev(blocks_.upper_bound(address))->second.busy_until.push_back(streams_.mark(stream));
+}
+
+bool PinnedMemory::holds(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return false;
+  const Block& block = std::prev(after)->second;
+  return static_cast<const std::byte*>(address) < block.address + block.bytes;
+}
+
+}  // namespace lockstep::emulated

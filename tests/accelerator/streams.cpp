@@ -1,0 +1,96 @@
+#include "tests/accelerator/streams.h"
+
+#include <exception>
+#include <utility>
+
+namespace lockstep::emulated {
+
+std::size_t Streams::make() {
+  const std::lock_guard lock(mutex_);
+  queues_.emplace_back();
+  return queues_.size() - 1;
+}
+
+void Streams::enqueue(std::size_t stream, Task task) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  queues_[stream].pieces.emplace_back(std::move(task));
+  ++queues_[stream].queued;
+  if (seed_ != 0) run_ahead();
+}
+
+Mark Streams::mark(std::size_t stream) {
+  const std::lock_guard lock(mutex_);
+  return {stream, queues_[stream].queued};
+}
+
+void Streams::wait(std::size_t stream, Mark mark) {
+  const std::lock_guard lock(mutex_);
+  if (mark.stream == stream || reached(mark)) return;
+  queues_[stream].pieces.emplace_back(mark);
+  ++queues_[stream].queued;
+}
+
+bool Streams::is_reached(Mark mark) {
+  const std::lock_guard lock(mutex_);
+  return reached(mark);
+}
+
+bool Streams::query(Mark mark) {
+  const std::lock_guard lock(mutex_);
+  if (!reached(mark)) step(needed_first(mark));
+  return reached(mark);
+}
+
+void Streams::finish(Mark mark) {
+  const std::lock_guard lock(mutex_);
+  while (!reached(mark)) step(needed_first(mark));
+  check_alive();
+}
+
+void Streams::set_seed(std::uint64_t seed) {
+  const std::lock_guard lock(mutex_);
+  seed_ = seed;
+  random_.seed(seed);
+}
+
+bool Streams::is_ready(const Queue& queue) const {
+  if (queue.pieces.empty()) return false;
+  const Mark* held = std::get_if<Mark>(&queue.pieces.front());
+  return held == nullptr || reached(*held);
+}
+
+// Marks only point to what was queued earlier, so this ends.
+std::size_t Streams::needed_first(Mark mark) const {
+  while (!is_ready(queues_[mark.stream]))
+    mark = std::get<Mark>(queues_[mark.stream].pieces.front());
+  return mark.stream;
+}
+
+void Streams::run_ahead() {
+  for (auto pieces = random_() % 4; pieces > 0; --pieces) {
+    const std::size_t stream = random_() % queues_.size();
+    if (is_ready(queues_[stream])) step(stream);
+  }
+}
+
+// After an error, as on a real device, nothing is computed any more.
+void Streams::step(std::size_t stream) {
+  Queue& queue = queues_[stream];
+  const Piece piece = std::move(queue.pieces.front());
+  queue.pieces.pop_front();
+  ++queue.done;
+  const Task* task = std::get_if<Task>(&piece);
+  if (task == nullptr || error_) return;
+  try {
+    (*task)();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void Streams::check_alive() const {
+  if (error_) std::rethrow_exception(error_);
+}
+
+}  // namespace lockstep::emulated
