@@ -28,18 +28,18 @@ std::string shown(const std::string& process) { return process.substr(0, process
 void check_size(const Store& store, const Member& member, const std::string& size) {
   if (size == std::to_string(member.size)) return;
   refuse_for_all(store,
-      concat(kRollCall, "rank ", member.rank, " (", shown(member.process), ") is of a world of ", member.size,
-          " ranks, and rank 0 at ", member.place, " of one of ", size,
+      concat(kRollCall, "rank ", member.rank, " (", shown(member.process), ") is of a world of ",
+          member.size, " ranks, and rank 0 at ", member.place, " of one of ", size,
           "; start all with the same number of hosts and of ranks a host (WORLD_SIZE)"));
 }
 
 void check_alone(const Store& store, const Member& member) {
   const std::string first = first_of(store, concat("member-", member.rank), member.process);
   if (first == member.process) return;
-  refuse_for_all(store,
-      concat(kRollCall, "two processes are rank ", member.rank, " of the world at ", member.place, ": ",
-          shown(first), " and ", shown(member.process),
-          "; give each host a --node-rank, and each run a --master-port, of its own"));
+  refuse_for_all(
+      store, concat(kRollCall, "two processes are rank ", member.rank, " of the world at ",
+                 member.place, ": ", shown(first), " and ", shown(member.process),
+                 "; give each host a --node-rank, and each run a --master-port, of its own"));
 }
 
 // Rank 0 says which world it is.

@@ -22,9 +22,8 @@ struct Strays {
 std::vector<pid_t> strays_among(
     const std::vector<pid_t>& children, const std::vector<pid_t>& known) {
   std::vector<pid_t> strays;
-  std::copy_if(children.begin(), children.end(), std::back_inserter(strays), [&](pid_t pid) {
-    return std::find(known.begin(), known.end(), pid) == known.end();
-  });
+  std::copy_if(children.begin(), children.end(), std::back_inserter(strays),
+      [&](pid_t pid) { return std::find(known.begin(), known.end(), pid) == known.end(); });
   return strays;
 }
 

@@ -29,7 +29,7 @@ void reap_strays(const std::vector<pid_t>& known);
 /// Kills all children that are not among `known`, including those that become ours by that, and
 /// waits for their end. Returns those that are left: another user's, which may not be killed, and
 /// those that the kernel holds for longer than `patience`.
-std::vector<pid_t> kill_strays(const std::vector<pid_t>& known,
-    std::chrono::milliseconds patience = std::chrono::seconds(2));
+std::vector<pid_t> kill_strays(
+    const std::vector<pid_t>& known, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
 }  // namespace lockstep::launch

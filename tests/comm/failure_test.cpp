@@ -61,8 +61,8 @@ TEST_P(HostFailure, RanksThatCallDifferentCollectivesAreToldBoth) {
 
 TEST_P(HostFailure, DifferentSizesAreRefusedNotTruncated) {
   run(2, [](ProcessGroup group) {
-    const std::string text =
-        message_of<InvalidArgument>([&] { group.all_reduce(torch::ones({4 + group.rank()})).wait(); });
+    const std::string text = message_of<InvalidArgument>(
+        [&] { group.all_reduce(torch::ones({4 + group.rank()})).wait(); });
     EXPECT_THAT(text, HasSubstr("all_reduce of 4 Float elements"));
     EXPECT_THAT(text, HasSubstr("all_reduce of 5 Float elements"));
   });

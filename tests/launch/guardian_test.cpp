@@ -69,8 +69,8 @@ TEST(Guardian, FindsWhatWentToASessionOfItsOwn) {
 }
 
 TEST(Guardian, ActsWithoutTheCallThatClosesManyDescriptors) {
-  expect_all_end_with_the_launcher("sleep 600 & echo started; wait",
-      [] { testing::make_call_fail(SYS_close_range, ENOSYS); });
+  expect_all_end_with_the_launcher(
+      "sleep 600 & echo started; wait", [] { testing::make_call_fail(SYS_close_range, ENOSYS); });
 }
 
 TEST(Guardian, HasAMarkOfItsOwn) {

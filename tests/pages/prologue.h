@@ -1,7 +1,8 @@
 #pragma once
 
-// What the fragments of C++ in README.md and docs/ take for granted: the names of a training program. Each fragment is
-// compiled as the body of a function after this; a line of three dots stands for code of the reader's own.
+// What the fragments of C++ in README.md and docs/ take for granted: the names of a training
+// program. Each fragment is compiled as the body of a function after this; a line of three dots
+// stands for code of the reader's own.
 
 #include <cstdint>
 #include <lockstep/lockstep.h>

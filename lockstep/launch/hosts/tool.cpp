@@ -41,8 +41,8 @@ std::pair<ExitStatus, std::string> end_of(ChildProcess& child) {
     read_some(output, unused);
     read_some(errors, said);
     if (status) return {*status, said.substr(0, said.find('\n'))};
-    pollfd waited[] = {{child.descriptor(), POLLIN, 0}, {output.get(), POLLIN, 0},
-        {errors.get(), POLLIN, 0}};
+    pollfd waited[] = {
+        {child.descriptor(), POLLIN, 0}, {output.get(), POLLIN, 0}, {errors.get(), POLLIN, 0}};
     ::poll(waited, 3, -1);
   }
 }

@@ -85,7 +85,8 @@ std::vector<std::int64_t> some_of(std::int64_t size, std::int64_t most) {
 torch::Tensor images_of(const data::Samples& set) {
   std::vector<data::SampleKey> keys;
   for (const std::int64_t index : some_of(set.size(), kImages)) keys.push_back({.index = index});
-  const Batch batch = data::empty_batch(std::ssize(keys), {.shape = set.shape(), .channels_last = true});
+  const Batch batch =
+      data::empty_batch(std::ssize(keys), {.shape = set.shape(), .channels_last = true});
   set.read(keys, batch);
   return batch.data;
 }

@@ -72,7 +72,7 @@ struct TrainOptions {
   bool sync_batch_norm = false;
   std::string backend = "auto";
   std::optional<double> timeout = {};  ///< seconds that a rank waits for the others
-  std::int64_t batch_size = 128;  ///< of each replica
+  std::int64_t batch_size = 128;       ///< of each replica
   TrainLimits limits = {.epochs = 3};
   Precision precision = Precision::k32;
   bool auto_precision = false;  ///< `precision` was chosen by the processors, or is yet to be
