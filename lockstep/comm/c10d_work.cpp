@@ -1,5 +1,6 @@
 #include "lockstep/comm/c10d_work.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <thread>
@@ -12,10 +13,23 @@ namespace {
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
+// Gloo's messages begin with a file of its source and go on with advice and a backtrace.
+std::string in_short(const std::string& message) {
+  const std::string text =
+      message.substr(0, std::min(message.find('\n'), message.find(". This is typically")));
+  const auto source = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return source == std::string::npos ? text : text.substr(source + 2);
+}
+
+[[noreturn]] void throw_comm_error(const std::string& text) {
+  if (has(text, "imed out")) throw TimeoutError(text);
+  throw CommError(text);
+}
+
 [[noreturn]] void fail(const C10dCall& call, const std::exception& error) {
   const auto group = call.group.lock();
   const std::string aborted = group ? group->abort_reason() : "";
-  if (!aborted.empty()) throw CommError(concat(call.what, ": ", aborted));
+  if (!aborted.empty()) throw_comm_error(concat(call.what, ": ", aborted));
   try {
     rethrow_as_comm_error(call.what, error);
   } catch (const CommError& failure) {
@@ -110,12 +124,10 @@ Work message_work(C10dCall call, std::chrono::milliseconds timeout) {
 }
 
 void rethrow_as_comm_error(const std::string& what, const std::exception& error) {
-  const std::string reason = error.what();
-  const std::string first = reason.substr(0, reason.find('\n'));
-  if (has(first, "imed out")) throw TimeoutError(concat(what, ": ", first));
+  const std::string first = in_short(error.what());
   const bool closed = has(first, "closed by peer") || has(first, "reset by peer") ||
                       has(first, "roken pipe") || has(first, "pair closure");
-  throw CommError(concat(
+  throw_comm_error(concat(
       what, closed ? ": another rank has ended or given up, or is out of reach: " : ": ", first));
 }
 

@@ -133,22 +133,6 @@ TEST(GlooFailure, AbortReachesAllAtOnceAndEndsWhatIsUnderWay) {
   });
 }
 
-// An abort while a group is divided: the ranks must not touch what its maker has given up.
-TEST(ThreadFailure, AnAbortDuringASplitReachesAll) {
-  for (int time = 0; time < 300; ++time) {
-    EXPECT_THROW(run_ranks(3,
-                     [&](ProcessGroup group) {
-                       if (group.rank() == 1) {
-                         for (volatile int turn = 0; turn < 50 * time;) turn = turn + 1;
-                         throw std::runtime_error("no such file");
-                       }
-                       const ProcessGroup part = group.split(0, group.rank());
-                       part.barrier().wait();
-                     }),
-        std::runtime_error);
-  }
-}
-
 TEST(ThreadFailure, TheFirstExceptionOfARankReachesTheCaller) {
   const std::string text = message_of<std::runtime_error>([] {
     run_ranks(3, [](ProcessGroup group) {

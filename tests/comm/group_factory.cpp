@@ -84,6 +84,8 @@ void run_processes(
   if (!first.empty()) throw std::runtime_error(first);
 }
 
+std::string backend_of_ranks() { return environment("LOCKSTEP_TEST_BACKEND").value_or("threads"); }
+
 // As a thread of run_ranks(): what the body throws reaches the other ranks.
 void run_thread(const std::function<ProcessGroup()>& make,
     const std::function<void(ProcessGroup)>& body, std::exception_ptr& failure) {
@@ -131,8 +133,12 @@ void run_threads(
 
 }  // namespace
 
+std::string as_heard(const std::string& reason) {
+  return backend_of_ranks() == "gloo" ? "another rank has ended or given up" : reason;
+}
+
 void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
-  const std::string backend = environment("LOCKSTEP_TEST_BACKEND").value_or("threads");
+  const std::string backend = backend_of_ranks();
   if (backend == "threads" || size <= 1) return lockstep::run_ranks(size, body);
   run_threads(backend, size, body);
 }

@@ -19,4 +19,8 @@ void run_group(const std::string& backend, int size, const std::function<void(Pr
 /// `threads` (without it), `shm` or `gloo`. So ctest runs one suite over every backend.
 void run_ranks(int size, const std::function<void(ProcessGroup)>& body);
 
+/// Returns what the other ranks of run_ranks() read when one gives up for this reason: over Gloo
+/// they only see that the connection is closed.
+std::string as_heard(const std::string& reason);
+
 }  // namespace lockstep::testing

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdexcept>
+#include <thread>
 
 #include "group_factory.h"
 #include "tests/support/message_of.h"
+#include "tests/support/shared_flag.h"
 
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/core/error.h"
@@ -63,6 +65,44 @@ TEST(HalfDone, AnAborterThatDiesIsHeardAllTheSame) {
   std::memcpy(dead.data(), &writing, sizeof(writing));
   EXPECT_TRUE(region.aborted());
   EXPECT_THAT(region.abort_reason(), HasSubstr("a rank gave up"));
+}
+
+/// Is late after a barrier, by as much as the flag says.
+class LateBackend : public ThreadBackend {
+ public:
+  LateBackend(std::shared_ptr<SharedRegion> region, int rank, testing::SharedFlag& flag)
+      : ThreadBackend(std::move(region), rank), flag_(flag) {}
+  Work barrier() override {
+    ThreadBackend::barrier().wait();
+    flag_.wait();
+    return {};
+  }
+
+ private:
+  testing::SharedFlag& flag_;
+};
+
+// Rank 1 gives up in the middle of a split. Rank 0, which has made the memory of the subgroup, ends
+// before rank 2 comes for it.
+TEST(HalfDone, MemoryOfASubgroupThatWasGivenUpIsNotTouched) {
+  const auto region = ThreadBackend::make_region(3);
+  testing::SharedFlag ended;
+  std::jthread first([&] {
+    ThreadBackend backend(region, 0);
+    EXPECT_THROW(backend.subgroup({0, 1, 2}), CommError);
+    ended.raise();
+  });
+  std::jthread second([&] {
+    ThreadBackend backend(region, 1);
+    backend.barrier().wait();
+    region->abort("no such file");
+    ended.wait();
+  });
+  LateBackend last(region, 2, ended);
+  EXPECT_EQ(message_of<CommError>([&] {
+    last.subgroup({0, 1, 2});
+  }),
+      "subgroup: rank 0 has given up");
 }
 
 TEST(HalfDone, RanksThatWantDifferentSharedTensorsAreToldBoth) {

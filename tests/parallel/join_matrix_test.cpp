@@ -154,8 +154,11 @@ TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic
     const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
-    EXPECT_THAT(text, HasSubstr("the graph changed: a."));
-    EXPECT_THAT(text, HasSubstr("of rank 1"));
+    const auto heard = [&](const std::string& reason) {
+      return group.rank() == 1 ? reason : testing::as_heard(reason);
+    };
+    EXPECT_THAT(text, HasSubstr(heard("the graph changed: a.")));
+    EXPECT_THAT(text, HasSubstr(heard("of rank 1")));
   });
 }
 

@@ -21,8 +21,8 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using torch::Tensor;
 
 /// A block that holds its layers by type, as users write them.

@@ -26,8 +26,8 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using torch::Tensor;
 
 constexpr double kMomentum = 0.1, kEps = 1e-5;
@@ -140,7 +140,7 @@ Problem random_problem(const std::vector<std::int64_t>& sizes, at::ScalarType ty
   return problem;
 }
 
-class Ranks : public testing::TestWithParam<int> {
+class Ranks : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { torch::manual_seed(1); }
   std::vector<std::int64_t> two_each() const {
@@ -192,7 +192,7 @@ TEST_P(Ranks, MayHaveDifferentNumbersOfSamplesY4) {
   expect_parity(random_problem({all, 3, 2, 2}, torch::kDouble, 3), samples);
 }
 
-INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, Ranks, testing::Values(2, 3));
+INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, Ranks, ::testing::Values(2, 3));
 
 TEST(SyncBatchNorm, CountsARankWithoutSamples) {
   torch::manual_seed(2);

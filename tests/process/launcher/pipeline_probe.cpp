@@ -35,7 +35,7 @@ torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) 
 
 // The serial net trains beside the stage; returns the largest difference of parameters.
 double difference_from_serial(const lockstep::ProcessGroup& world, int steps) {
-  const auto net = make_net(), serial = make_net();
+  torch::nn::Sequential net = make_net(), serial = make_net();
   PipelineStage stage(
       lockstep::layers_of(net), {3, 2}, world, lockstep::PipelineOptions().chunks(4));
   torch::optim::SGD ours(stage.parameters(), 0.1), reference(serial->parameters(), 0.1);
