@@ -206,6 +206,7 @@ TEST_F(RunFolder, ARestartDoesNotOverwriteAgain) {
   ::kill(run.rank(1), SIGKILL);
   ASSERT_TRUE(
       command.wait_until([&] { return command.err().find("going on from") != std::string::npos; }));
+  ASSERT_TRUE(wait_for_lines(run, command, run.lines() + 20)) << "it trains again";
   command.signal(SIGTERM);
   EXPECT_EQ(command.wait().code(), 75);
 }
