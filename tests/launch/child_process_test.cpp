@@ -99,7 +99,10 @@ TEST(ChildProcess, StartsWithDefaultSignals) {
   ::sigemptyset(&blocked);
   ::sigaddset(&blocked, SIGTERM);
   ::sigprocmask(SIG_BLOCK, &blocked, &mask);
-  ChildProcess child(shell("grep -E 'SigBlk|SigIgn' /proc/self/status"));
+  ChildOptions options = shell("");  // no shell: it would set signals of its own
+  options.program = "/bin/grep";
+  options.arguments = {"-E", "SigBlk|SigIgn", "/proc/self/status"};
+  ChildProcess child(options);
   const std::string text = all_of(child.take_output());
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::signal(SIGPIPE, before);
