@@ -110,7 +110,7 @@ TEST_F(Convert, NamesTheFlagThatTakesAPart) {
   const std::string checkpoint = LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt";
   EXPECT_THAT(refusal<DataError>({checkpoint, path("out.pt")}),
       StartsWith(concat("convert: ", checkpoint,
-          ": take a part that holds tensors alone: --only \"model\" (6 tensors); ")));
+          ": take a part that holds tensors alone: --only \"model\" (7 tensors); ")));
   EXPECT_THAT(refusal<DataError>({checkpoint, path("out.pt"), "--only", "optimizer"}),
       HasSubstr(": --only \"optimizer.state\" (12 tensors); "));
   EXPECT_FALSE(std::filesystem::exists(path("out.pt")));

@@ -28,9 +28,9 @@ nn::WeightsReport load(nn::Model& model, const std::string& path) {
     return nn::load_weights(
         *model, path, {.resizable = {head + ".weight", head + ".bias"}, .only = {}});
   } catch (const MixedContent& error) {
+    const std::string command = concat("lockstep convert ", path, " weights.safetensors --only");
     throw DataError(
-        concat("train: --pretrained ", path, " is no file of weights; lockstep convert ", path,
-            " weights.safetensors: ", error.advice("--only")));
+        concat("train: --pretrained ", path, " holds more than weights; ", error.advice(command)));
   }
 }
 

@@ -12,13 +12,13 @@
 
 struct Net : torch::nn::Module {
   torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
-  torch::nn::FeatureDropout drop{nullptr};
+  torch::nn::Dropout2d drop{nullptr};
   torch::nn::Linear fc1{nullptr}, fc2{nullptr};
 
   Net() {
     conv1 = register_module("conv1", torch::nn::Conv2d(1, 10, 5));
     conv2 = register_module("conv2", torch::nn::Conv2d(10, 20, 5));
-    drop = register_module("drop", torch::nn::FeatureDropout());
+    drop = register_module("drop", torch::nn::Dropout2d());
     fc1 = register_module("fc1", torch::nn::Linear(320, 50));
     fc2 = register_module("fc2", torch::nn::Linear(50, 10));
   }
@@ -42,7 +42,8 @@ double accuracy(Net& net, const std::string& folder) {
                  .map(torch::data::transforms::Stack<>());
   const auto size = static_cast<double>(*set.size());
   std::int64_t hits = 0;
-  for (auto& batch : *torch::data::make_data_loader(std::move(set), 1000))
+  const auto loader = torch::data::make_data_loader(std::move(set), 1000);
+  for (auto& batch : *loader)
     hits += net.forward(batch.data).argmax(1).eq(batch.target).sum().item<std::int64_t>();
   return static_cast<double>(hits) / size;
 }

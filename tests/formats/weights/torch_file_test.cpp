@@ -88,7 +88,7 @@ TEST_P(Checkpoint, RefusesToLeaveOutWhatIsNoTensor) {
   EXPECT_THAT(
       message, HasSubstr("values are no tensors: \"optimizer.param_groups.0.lr\" (a float), "));
   EXPECT_THAT(
-      message, HasSubstr(": take a part that holds tensors alone: \"model\" (6 tensors); "));
+      message, HasSubstr(": take a part that holds tensors alone: \"model\" (7 tensors); "));
   const TorchFile file = read_torch_file(python_file(GetParam()));
   EXPECT_THAT(message_of<DataError>([&] { tensors_of(file, "optimizer"); }),
       HasSubstr(": take a part that holds tensors alone: \"optimizer.state\" (12 tensors); "));

@@ -56,6 +56,14 @@ TEST_F(TrainRefusal, DataThatIsMissingOrCut) {
   EXPECT_EQ(run("").code(), 3);
 }
 
+TEST_F(TrainRefusal, ACheckpointIsNoFileOfWeights) {
+  const std::string checkpoint = LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt";
+  const auto ended = run("--pretrained " + checkpoint);
+  EXPECT_EQ(ended.code(), 3);
+  EXPECT_THAT(ended.err, HasSubstr("lockstep convert " + checkpoint +
+                                   " weights.safetensors --only \"model\" (7 tensors)"));
+}
+
 TEST_F(TrainRefusal, AFolderThatCannotBeMade) {
   std::ofstream(folder_.file("file")) << "x";
   for (const std::string ranks : {"1", "2"}) {
