@@ -205,7 +205,7 @@ const Worker* Attempt::cause() const {
 /// Returns one that had something to say of its end, though it was asked to end.
 const Worker* Attempt::last_to_speak() const {
   const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
-    return is_failure(*worker.status) && !worker.message().empty();
+    return !worker.status->succeeded() && !is_stop(*worker.status) && !worker.message().empty();
   });
   return found == workers_.end() ? nullptr : &*found;
 }
