@@ -53,7 +53,7 @@ void EpochLoop::train_steps(const Loader& loader) {
   for (std::int64_t number = 0;; ++number, waiting.restart(), ++batch) {
     run_.meter.add_data_seconds(waiting.seconds());
     const StepPart part = step_part(batches_, number);
-    if (part.is_first && !part.is_last) undo_.emplace(run_);
+    if (part.number == 0 && !part.is_last) undo_.emplace(run_);
     run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target.size(0));
     samples += batch->target.size(0);
     if (!part.is_last) {

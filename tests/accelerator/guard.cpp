@@ -8,8 +8,6 @@
 namespace lockstep::emulated {
 namespace {
 
-Streams& streams() { return Runtime::get().streams(); }
-
 void finish_as_host(Mark mark) {
   Runtime::get().count(&Counts::host_waits);
   streams().finish(mark);

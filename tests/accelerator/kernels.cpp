@@ -39,8 +39,6 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, Maybe<c10::ScalarTy
       sizes, strides, device_allocator(), kKeys, c10::dtype_or_default(type));
 }
 
-Streams& streams() { return Runtime::get().streams(); }
-
 void queue_copy(std::size_t stream, const Tensor& from, const Tensor& to) {
   streams().enqueue(stream, [from, to] {
     const KernelDispatch dispatch;

@@ -66,6 +66,9 @@ class Runtime {
   Counts counts_;
 };
 
+/// Returns the queues of all devices.
+inline Streams& streams() { return Runtime::get().streams(); }
+
 /// Makes the devices known to LibTorch as `emulated:0` and so on. To be called once, before their
 /// first use.
 void install();
