@@ -199,7 +199,7 @@ TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
   EXPECT_EQ(refusal("--lr abc"), "train: --lr must be a number above 0: abc");
   EXPECT_THAT(refusal("--epochs"), HasSubstr("--epochs"));
   EXPECT_THAT(refusal("--max-time soon"), HasSubstr("soon"));
-  EXPECT_THAT(refusal("--timeout 0"), HasSubstr("--timeout must be from 0.001s"));
+  EXPECT_THAT(refusal("--timeout 0.0001s"), HasSubstr("--timeout must be from 0.001s"));
   EXPECT_THAT(refusal("--data mnist:"), HasSubstr("no folder after the colon"));
 }
 
