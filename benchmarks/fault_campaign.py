@@ -27,7 +27,7 @@ from faults import cases, checks, phases
 from resume import outcome, sets, victims
 
 ROOT = Path(__file__).resolve().parent.parent
-TRAIN_IMAGES, TEST_IMAGES = 212, 12000
+TRAIN_IMAGES, TEST_IMAGES = 132, 3000
 RESUME_SECONDS = 120  # a whole run, on a busy machine
 
 
@@ -197,23 +197,26 @@ def show(results, arguments):
 
 def run_all(arguments, folder):
     campaign, results = Campaign(arguments, folder), []
-    chosen = {int(number) for number in arguments.only.split(",")} if arguments.only else None
-    for case in cases.draw(arguments.cases, arguments.seed):
-        if chosen is not None and case.number not in chosen:
-            continue
-        results.append(campaign.run(case))
-        if results[-1].complaints:
-            report(results[-1], arguments)
-        if sys.stderr.isatty() or len(results) % 25 == 0:
-            print(f"{len(results)} cases, {sum(bool(result.complaints) for result in results)} failed", file=sys.stderr, flush=True)
+    drawn = cases.draw(arguments.cases, arguments.seed)
+    if arguments.only:
+        drawn = [drawn[int(number)] for number in arguments.only.split(",")]
+    try:
+        for case in drawn:
+            results.append(campaign.run(case))
+            if results[-1].complaints:
+                report(results[-1], arguments)
+            if len(results) % 25 == 0:
+                print(f"{len(results)} cases, {sum(bool(result.complaints) for result in results)} failed", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print(f"\nended after {len(results)} of {len(drawn)} cases")
     return show(results, arguments)
 
 
 def main():
     arguments = parse_arguments()
     arguments.lockstep = str(Path(arguments.lockstep).resolve())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the finally blocks end what was started
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would the runs
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background job ignores SIGINT, and so would the runs
+        signal.signal(number, signal.default_int_handler)
     if arguments.output:
         Path(arguments.output).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lockstep-faults-", dir=arguments.output, ignore_cleanup_errors=True) as folder:

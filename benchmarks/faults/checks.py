@@ -12,8 +12,8 @@ DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 75}
 
 
 def shared_memory():
-    """Returns the names of ours in /dev/shm."""
-    return {name for name in os.listdir("/dev/shm") if "lockstep" in name}
+    """Returns the names of ours in /dev/shm; folders of tests are not."""
+    return {name for name in os.listdir("/dev/shm") if "lockstep" in name and not name.startswith("lockstep-test-")}
 
 
 def is_finished(run):
@@ -49,21 +49,26 @@ def of_code(case, run, struck, code):
     return complaints
 
 
-def of_metrics(run, is_torn_allowed):
-    """Lists lines of metrics.jsonl that are no metrics, and those that one start wrote twice."""
-    path, complaints, seen = run / "metrics.jsonl", [], set()
-    text = path.read_text(errors="replace") if path.exists() else ""
-    if text and not text.endswith("\n") and not is_torn_allowed:
-        complaints.append("metrics.jsonl: the last line is not whole")
-    for number, line in enumerate(text.splitlines(), 1):
+def metrics_of(run):
+    """Returns each line of metrics.jsonl with its start, split and step; nothing where it is none."""
+    path = run / "metrics.jsonl"
+    found = []
+    for text in path.read_text(errors="replace").splitlines(keepends=True) if path.exists() else ():
         try:
-            value = json.loads(line)
-            key = (value["restart"], value["split"], value["step"])
+            line = json.loads(text)
+            found.append((text, (line["restart"], line["split"], line["step"])))
         except (ValueError, KeyError, TypeError):
-            if not is_torn_allowed:
-                complaints.append(f"metrics.jsonl:{number}: no metrics: {line[:80]!r}")
-            continue
-        if key in seen:
+            found.append((text, None))
+    return found
+
+
+def of_metrics(run, is_killed):
+    """Lists lines of metrics.jsonl that are no metrics, and those that one start wrote twice. A kill may tear a line."""
+    complaints, seen = [], set()
+    for number, (text, key) in enumerate(metrics_of(run), 1):
+        if not is_killed and (key is None or not text.endswith("\n")):
+            complaints.append(f"metrics.jsonl:{number}: no metrics: {text[:80]!r}")
+        if key is not None and key in seen:
             complaints.append(f"metrics.jsonl:{number}: start {key[0]} wrote {key[1]} of step {key[2]} twice")
         seen.add(key)
     return complaints
@@ -72,12 +77,9 @@ def of_metrics(run, is_torn_allowed):
 def of_repeats(run):
     """Lists what two starts wrote, although the first one was stopped in good order."""
     seen, complaints = {}, []
-    for text in (run / "metrics.jsonl").read_text(errors="replace").splitlines():
-        line = json.loads(text)
-        key = (line["split"], line["step"])
-        if key in seen:
-            complaints.append(f"metrics.jsonl: {key[0]} of step {key[1]} by the starts {seen[key]} and {line['restart']}")
-        seen[key] = line["restart"]
+    for start, split, step in (key for _, key in metrics_of(run) if key):
+        if seen.setdefault((split, step), start) != start:
+            complaints.append(f"metrics.jsonl: {split} of step {step} by the starts {seen[split, step]} and {start}")
     return complaints
 
 
