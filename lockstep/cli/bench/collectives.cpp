@@ -29,10 +29,10 @@ int collectives(const std::vector<std::string>& arguments) {
     std::cout << collectives_help();
     return 0;
   }
-  const std::string program = sibling_program("collectives", "lockstep-collectives");
   const bool inside_a_launcher = environment("RANK").has_value();
   if (!inside_a_launcher && !command->oversubscribe)
     launch::check_crowd(command->ranks, launch::usable_cpu_count());
+  const std::string program = sibling_program("collectives", "lockstep-collectives");
   if (inside_a_launcher || command->ranks_are_threads())
     become("collectives", program, arguments, Allocator::kForTensors);
   check_sweep(command->sweep, command->ranks);

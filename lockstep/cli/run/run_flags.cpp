@@ -134,6 +134,7 @@ Group end_flags() {
               &T::monitor_interval)
               .usually("")
               .from(0)
+              .to(1e6)
               .variable("PET_MONITOR_INTERVAL")}};
 }
 

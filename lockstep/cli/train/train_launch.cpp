@@ -96,8 +96,8 @@ int train(const std::vector<std::string>& arguments) {
     std::cout << train_help();
     return 0;
   }
-  const std::string program = sibling_program("train", "lockstep-train");
   const bool inside_a_launcher = environment("RANK").has_value();
+  const std::string program = sibling_program("train", "lockstep-train");
   if (inside_a_launcher || !plan.needs_a_launcher())
     become("train", program, plan.rest, Allocator::kForTensors);
   if (!plan.options.oversubscribe)

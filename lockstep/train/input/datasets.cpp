@@ -64,7 +64,7 @@ std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
   const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
   check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
       " classes of ", options.data.name);
-  check_model_fits(options, data.train->shape(), asked, usable_memory());
+  check_model_fits(options, *data.train, asked, usable_memory());
   return asked;
 }
 

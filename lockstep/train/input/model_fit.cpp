@@ -15,20 +15,21 @@ std::int64_t usable_memory() {
   return std::min(machine, launch::cgroup_memory_limit().value_or(machine));
 }
 
-void check_model_fits(const TrainOptions& options, const data::ImageShape& images,
-    std::int64_t classes, std::int64_t memory) {
+void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
+    std::int64_t memory) {
+  const data::ImageShape images = set.shape();
+  const std::int64_t batch = std::min(options.batch_size, set.size());
   const nn::NetNeeds needs = nn::net_needs(options.model);
   check(std::min(images.height, images.width) >= needs.least_side, "train: ", options.model,
       " halves images until nothing is left of ", images.height, " x ", images.width,
       " pixels; give --image-size ", needs.least_side, " or more");
   // Weights and gradients of the last layer; a batch and its scores.
   const std::int64_t pixels = images.channels * images.height * images.width;
-  const std::int64_t numbers =
-      2 * classes * (needs.features + 1) + options.batch_size * (pixels + classes);
+  const std::int64_t numbers = 2 * classes * (needs.features + 1) + batch * (pixels + classes);
   constexpr std::int64_t kMegabyte = 1'000'000;
   const std::int64_t megabytes = numbers * std::int64_t{sizeof(float)} / kMegabyte;
   check(megabytes <= memory / kMegabyte, "train: the last layer of ", options.model, " for ",
-      classes, " classes, and a batch of ", options.batch_size, ", need at least ", megabytes,
+      classes, " classes, and a batch of ", batch, ", need at least ", megabytes,
       " MB, but there are ", memory / kMegabyte,
       " MB of memory; give fewer --num-classes or a smaller --batch-size");
 }

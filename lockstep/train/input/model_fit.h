@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "lockstep/data/image_samples.h"
+#include "lockstep/data/samples.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
@@ -11,8 +11,8 @@ namespace lockstep {
 std::int64_t usable_memory();
 
 /// Throws InvalidArgument for images that vanish in the model's pools, and for a number of classes
-/// or a batch that surely has no room in this much memory.
-void check_model_fits(const TrainOptions& options, const data::ImageShape& images,
-    std::int64_t classes, std::int64_t memory);
+/// or a batch (of the whole set at most) that surely has no room in this much memory.
+void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
+    std::int64_t memory);
 
 }  // namespace lockstep

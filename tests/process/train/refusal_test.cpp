@@ -38,6 +38,33 @@ TEST_F(TrainRefusal, UnknownFlagsAndValues) {
   EXPECT_FALSE(std::filesystem::exists(output()));
 }
 
+TEST_F(TrainRefusal, L1L2WhatNoModelMemoryOrMachineCanDo) {
+  const auto refused = [&](const std::string& flags) {
+    const auto ended = run("--data mock --max-steps 1 " + flags);
+    EXPECT_EQ(ended.code(), 2) << ended.err;
+    EXPECT_EQ(count_of("\n", ended.err), 1) << ended.err;
+    EXPECT_FALSE(std::filesystem::exists(output()));
+    return ended.err;
+  };
+  EXPECT_THAT(refused("--model vgg11 --image-size 1 -b 2"), HasSubstr("give --image-size 32 or"));
+  EXPECT_THAT(refused("--model vgg11 --image-size 32 -b 2 --num-classes 2000000000"),
+      HasSubstr("--num-classes must be a whole number from 1 to 100000000"));
+  EXPECT_THAT(refused("--model vgg11 --image-size 32 -b 2 --num-classes 100000000"),
+      HasSubstr("give fewer --num-classes"));
+  EXPECT_THAT(refused("--parallel pp --places 2 --chunks 1000 -b 8"), HasSubstr("--chunks 1000"));
+  EXPECT_THAT(refused("--nproc-per-node 1000"), HasSubstr("--oversubscribe"));
+}
+
+TEST_F(TrainRefusal, M5AnEmptyRankNeverTrainsAlone) {
+  const Words arguments = words("train --model toy --data mock --max-steps 1 --output " + output());
+  for (const Words& variables : {Words{"RANK=", "WORLD_SIZE=2"}, Words{"WORLD_SIZE=2"},
+           Words{"RANK=0", "WORLD_SIZE="}, Words{"RANK=0", "WORLD_SIZE=1099511627776"}}) {
+    const auto ended = run_command(arguments, variables);
+    EXPECT_EQ(ended.code(), 2) << variables.front() << ' ' << ended.err;
+    EXPECT_FALSE(std::filesystem::exists(output()));
+  }
+}
+
 TEST_F(TrainRefusal, AFolderThatHoldsARun) {
   std::filesystem::create_directories(output());
   std::ofstream(output() + "/metrics.jsonl") << "precious\n";

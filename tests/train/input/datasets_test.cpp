@@ -150,24 +150,38 @@ TEST(ModelClasses, AreThoseOfTheDataOrMore) {
   EXPECT_THROW(model_classes(options, sets), InvalidArgument);
 }
 
+// A million images of this shape, which nobody reads.
+class Shaped final : public data::Samples {
+ public:
+  explicit Shaped(data::ImageShape shape) : shape_(shape) {}
+  std::int64_t size() const override { return 1'000'000; }
+  std::int64_t classes() const override { return 10; }
+  data::ImageShape shape() const override { return shape_; }
+  std::string name(std::int64_t) const override { return ""; }
+  void read(std::span<const data::SampleKey>, const Batch&) const override {}
+
+ private:
+  data::ImageShape shape_;
+};
+
 TEST(ModelClasses, L1WhatVanishesOrHasNoRoomIsRefused) {
   TrainOptions options;
   options.model = "vgg11";
   const std::int64_t gigabytes = 16'000'000'000;
   const auto refusal = [&](data::ImageShape shape, std::int64_t classes) {
     return testing::message_of<InvalidArgument>(
-        [&] { check_model_fits(options, shape, classes, gigabytes); });
+        [&] { check_model_fits(options, Shaped(shape), classes, gigabytes); });
   };
   EXPECT_EQ(refusal({3, 64, 31}, 10),
       "train: vgg11 halves images until nothing is left of 64 x 31 pixels; give --image-size 32 or "
       "more");
-  EXPECT_NO_THROW(check_model_fits(options, {3, 32, 32}, 10, gigabytes));
+  EXPECT_NO_THROW(check_model_fits(options, Shaped({3, 32, 32}), 10, gigabytes));
   EXPECT_EQ(refusal({3, 32, 32}, 2'000'000'000),
       "train: the last layer of vgg11 for 2000000000 classes, and a batch of 128, need at least "
       "66576001 MB, but there are 16000 MB of memory; give fewer --num-classes or a smaller "
       "--batch-size");
   options.batch_size = 10'000'000;
-  EXPECT_THAT(refusal({3, 224, 224}, 10), ::testing::HasSubstr("a batch of 10000000"));
+  EXPECT_THAT(refusal({3, 224, 224}, 10), ::testing::HasSubstr("a batch of 1000000, need"));
   options = {};
   options.data = {"mock", ""};
   options.classes = 2'000'000'000;
