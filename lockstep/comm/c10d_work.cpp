@@ -125,8 +125,10 @@ Work message_work(C10dCall call, std::chrono::milliseconds timeout) {
 
 void rethrow_as_comm_error(const std::string& what, const std::exception& error) {
   const std::string first = in_short(error.what());
-  const bool closed = has(first, "closed by peer") || has(first, "reset by peer") ||
-                      has(first, "roken pipe") || has(first, "pair closure");
+  if (has(first, "Application timeout"))
+    throw TimeoutError(concat(what, ": other work of this rank in the group has timed out"));
+  const bool closed =
+      has(first, "closed by peer") || has(first, "reset by peer") || has(first, "roken pipe");
   throw_comm_error(concat(
       what, closed ? ": another rank has ended or given up, or is out of reach: " : ": ", first));
 }

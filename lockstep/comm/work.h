@@ -24,7 +24,8 @@ class [[nodiscard]] Work {
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Makes progress without blocking and returns whether wait() would return at once.
+  /// Makes progress without blocking and returns whether wait() would return at once. Who only asks
+  /// gets as far as who waits: a rank that is lost, or too late, ends the work too.
   bool done() { return !state_ || state_->poll(); }
 
   /// Blocks until the collective is finished; throws CommError or TimeoutError if it failed.
