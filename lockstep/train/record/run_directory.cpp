@@ -14,6 +14,32 @@
 
 namespace lockstep {
 
+namespace {
+
+// In the order in which they are removed: while config.toml is there, the folder is a run's.
+constexpr std::array kRunFiles{"summary.json", "model.safetensors", "model-ema.safetensors",
+    "best.safetensors", "report.html", "metrics.jsonl", "env.json", "command.txt", "config.toml"};
+
+// What a run leaves that is killed while it writes a file: see AtomicFile.
+bool is_unfinished(const std::string& name) {
+  const auto is_part_of = [&](const char* file) {
+    return name.starts_with(concat('.', file, '.'));
+  };
+  return name.ends_with(".part") && std::ranges::any_of(kRunFiles, is_part_of);
+}
+
+bool is_of_no_run(const std::string& name) {
+  return name != "logs" && name != kRunLock && name != kLauncherLock && !is_unfinished(name);
+}
+
+void remove_unfinished(const std::string& path) {
+  const OpenDirectory folder = OpenDirectory::open(path);
+  for (const std::string& name : folder.names())
+    if (is_unfinished(name)) folder.remove(name);
+}
+
+}  // namespace
+
 bool holds_run(const std::string& path) {
   for (const char* name : {"metrics.jsonl", "config.toml", "snapshots"})
     if (std::filesystem::exists(path + "/" + name)) return true;
@@ -39,19 +65,16 @@ void check_run_directory(const std::string& path, const ResumeSettings& resume) 
   if (is_run && (resume.overwrite || continues(path, resume))) return;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
-    const bool is_lock = name == kRunLock || name == kLauncherLock;
-    check(name == "logs" || is_lock, "train: --output holds files already: ", path, " (",
+    check(!is_of_no_run(name), "train: --output holds files already: ", path, " (",
         printable_path(name), "); name a new or empty folder, or leave --output out",
         is_run ? "; --resume auto goes on with a run, --overwrite begins it anew" : "");
   }
 }
 
 void remove_run(const std::string& path) {
-  constexpr std::array kFiles{"summary.json", "model.safetensors", "model-ema.safetensors",
-      "best.safetensors", "report.html", "metrics.jsonl", "env.json", "command.txt", "config.toml"};
   SnapshotFolder(path).clear();
   const OpenDirectory folder = OpenDirectory::open(path);
-  for (const char* file : kFiles)
+  for (const char* file : kRunFiles)
     if (folder.has(file)) folder.remove(file);
   folder.sync();
 }
@@ -61,6 +84,7 @@ RunDirectory::RunDirectory(std::string path, const ResumeSettings& resume, bool 
   check_run_directory(path_, resume);
   if (replaces) remove_run(path_);
   make_folders(file("logs"));
+  remove_unfinished(path_);
 }
 
 std::string shell_text(const std::vector<std::string>& arguments) {

@@ -98,6 +98,16 @@ TEST(RunDirectory, RemovingARunLeavesWhatItHasNotMade) {
   EXPECT_EQ(contents(folder.file("snapshots/mine.txt")), "precious");
 }
 
+TEST(RunDirectory, WhatAKilledStartLeftIsNoObstacleAndGoes) {
+  const testing::TemporaryFolder folder;
+  for (const char* name : {".lock", ".config.toml.123.part", ".best.safetensors.7.part"})
+    write(folder.file(name), "half");
+  const RunDirectory run(folder.str(), {.kind = Resume::kAuto});
+  EXPECT_THAT(folder.names(), ::testing::ElementsAre(".lock", "logs"));
+  write(folder.file(".thesis.tex.1.part"), "precious");
+  EXPECT_THROW(RunDirectory(folder.str()), InvalidArgument);
+}
+
 TEST(RunDirectory, ANameThatIsNotUtf8IsRefused) {
   const testing::TemporaryFolder folder;
   EXPECT_THAT(
