@@ -28,7 +28,7 @@ from resume import outcome, sets, victims
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN_IMAGES, TEST_IMAGES = 132, 3000
-RESUME_SECONDS = 120  # a whole run, on a busy machine
+RESUME_SECONDS = 300  # a whole run, on a busy machine
 
 
 def parse_arguments():
@@ -138,6 +138,7 @@ class Campaign:
         if code != 0:
             tail = (folder / "err.resumed").read_text(errors="replace")[-800:]
             result.complaints.append(f"resumed, it {'hangs' if code is None else f'ends with {code}'}:\n{tail}")
+            result.complaints += self.hanging if code is None else []
             return
         result.complaints += checks.of_metrics(run, is_killed)
         result.complaints += checks.of_resumed(run, self.reference(case))
