@@ -53,7 +53,7 @@ TEST_P(Divergence, LeavesTheLastFiniteSnapshot) {
       toy("--lr 1e60 --warmup-epochs 1 --warmup-lr 1e-3 --limit-train-batches 2 "
           "--epochs 2 --snapshot-interval 1steps --val-interval never");
   expect_diverged(run, run.attempt(), "weights became infinite or NaN in epoch 2, up to step 3");
-  EXPECT_THAT(run.snapshot_names(), ElementsAre("step-00000001", "step-00000002"));
+  EXPECT_THAT(run.snapshot_names(), ElementsAre("LATEST", "step-00000001", "step-00000002"));
   EXPECT_EQ(run.newest().manifest.step, 2);
 }
 
