@@ -15,7 +15,7 @@ namespace {
 
 pid_t start_sleeper() {
   const pid_t sleeper = ::fork();
-  while (sleeper == 0) ::pause();
+  if (sleeper == 0) ::_exit(::pause());
   return sleeper;
 }
 
@@ -46,7 +46,7 @@ TEST(Strays, EndWithThoseThatTheyStarted) {
   const pid_t stray = ::fork();
   if (stray == 0) {
     start_sleeper();
-    while (true) ::pause();
+    ::_exit(::pause());
   }
   EXPECT_TRUE(kill_strays(known, std::chrono::minutes(1)).empty());
   EXPECT_EQ(children(), known);
