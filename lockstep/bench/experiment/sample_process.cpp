@@ -12,10 +12,7 @@
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/guardian.h"
 #include "lockstep/launch/output/worker_output.h"
-<<<<<<< ours
-=======
 #include "lockstep/launch/strays.h"
->>>>>>> theirs
 
 namespace lockstep::bench {
 namespace {
