@@ -18,7 +18,7 @@ void note_init() { settled = true; }
 
 void warn_if_init_is_forgotten() {
   if (settled || settled.exchange(true)) return;
-  const std::string size = environment("WORLD_SIZE").value_or("");
+  const std::string size = system_variable("WORLD_SIZE");
   if (parse_number<int>(size).value_or(1) <= 1) return;
   std::fprintf(stderr,
       "lockstep: WORLD_SIZE is %s, but this process uses a group of one: every rank works alone. "

@@ -147,7 +147,7 @@ TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
   InitOptions options = options_for("file://" + (folder.path() / "meeting").string(), 0);
   options.timeout = milliseconds(50);
   const auto join = [&] { init_process_group(options); };
-  EXPECT_EQ(testing::message_of<TimeoutError>(join), "hosts: waited 50 ms for rank 1 of 2");
+  EXPECT_EQ(testing::message_of<TimeoutError>(join), "backend: waited 50 ms for rank 1 of 2");
   const std::string text = testing::message_of<InvalidArgument>(join);
   EXPECT_THAT(text, HasSubstr("rank 0 has been in the file before"));
   EXPECT_THAT(text, HasSubstr((folder.path() / "meeting").string()));

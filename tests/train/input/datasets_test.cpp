@@ -212,7 +212,8 @@ TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
     EXPECT_THAT(refusal(options), HasSubstr(std::string("--data ") + name + " needs a folder"));
   }
   options.data = {"imagenet", ""};
-  EXPECT_THAT(refusal(options), HasSubstr("cifar100, images, mock: imagenet"));
+  EXPECT_THAT(refusal(options),
+      HasSubstr("cifar100, images, mock, perhaps with a folder, as cifar100:DIR: imagenet"));
 }
 
 }  // namespace
