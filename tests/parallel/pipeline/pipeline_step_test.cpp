@@ -13,6 +13,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/functional.h>
 
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
@@ -44,6 +45,30 @@ TEST(PipelineStep, AStepThatFailedLeavesNoDeferredStatistics) {
   serial(input);
   testing::expect_close(norm->running_mean, serial->running_mean, 1e-6, "running_mean");
   testing::expect_close(norm->running_var, serial->running_var, 1e-6, "running_var");
+}
+
+// As with DistributedDataParallel: a step that adds to gradients keeps its own statistics.
+TEST(PipelineStep, BuffersFollowOnceForStepsThatAccumulate) {
+  run_ranks(2, [](ProcessGroup replicas) {
+    torch::nn::BatchNorm1d norm(1);
+    torch::nn::Sequential net(norm, torch::nn::Linear(1, 1));
+    Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2), PipelineOptions().chunks(1), replicas);
+    const auto input = torch::tensor({-1.F, 1.F}).view({2, 1});
+    const auto step = [&] {
+      norm->running_mean.fill_(10 * (replicas.rank() + 1));
+      pipeline.step(input, input, testing::mean_loss);
+      return norm->running_mean.item<float>();  // a tenth of the way to 0
+    };
+    const float own = 9.F * static_cast<float>(replicas.rank() + 1);
+    for (int round = 0; round < 2; ++round) {
+      {
+        const auto accumulate = pipeline.no_sync();
+        EXPECT_EQ(step(), 9) << "rank 0's";
+        EXPECT_EQ(step(), own);
+      }
+      EXPECT_EQ(step(), own);
+    }
+  });
 }
 
 // A float batch for a net of doubles, in the first stage and as a target in the last.

@@ -144,38 +144,33 @@ INSTANTIATE_TEST_SUITE_P(Ways, WhatAStepDraws,
     ::testing::Values(Parallel::kSerial, Parallel::kDdp, Parallel::kDp, Parallel::kPp),
     [](const auto& test) { return name_of(test.param); });
 
-// Ranks that are processes begin with the same state of LibTorch's generator: so do these, one
-// after the other. Without a reduction no collective is made.
-TEST(WhatRanksDraw, DiffersOnTheSameBatch) {
+// What two ranks lose on the same batch. Ranks that are processes begin with the same state of
+// LibTorch's generator: so do these, one after the other. Without a reduction no collective is
+// made.
+std::vector<double> losses_of_two_ranks(std::uint64_t common_seed) {
   std::vector<double> losses(2);
+  batch();
   run_ranks(2, [&](const ProcessGroup& world) {
     const auto replica = dropping_replica(dropping_options(Parallel::kDdp), world);
     replica->set_training(true);
     for (int rank = 0; rank < 2; ++rank) {
-      if (rank == world.rank()) {
-        torch::manual_seed(1);
-        losses[static_cast<std::size_t>(rank)] = loss_of(*replica, 4, 0, false);
-      }
       world.barrier().wait();
+      if (rank != world.rank()) continue;
+      torch::manual_seed(common_seed);
+      losses[static_cast<std::size_t>(rank)] = loss_of(*replica, 4, 0, false);
     }
+    world.barrier().wait();
   });
+  return losses;
+}
+
+TEST(WhatRanksDraw, DiffersOnTheSameBatch) {
+  const auto losses = losses_of_two_ranks(1);
   EXPECT_NE(losses[0], losses[1]);
 }
 
-// Threads come to a common generator in any order.
 TEST(WhatRanksDraw, RepeatsAmongThreads) {
-  const auto run = [] {
-    std::vector<std::vector<double>> losses(2);
-    run_ranks(2, [&](const ProcessGroup& world) {
-      const auto replica = dropping_replica(dropping_options(Parallel::kDdp), world);
-      losses[static_cast<std::size_t>(world.rank())] = losses_of(*replica);
-    });
-    return losses;
-  };
-  torch::manual_seed(1);
-  const auto first = run();
-  torch::manual_seed(2);
-  EXPECT_EQ(run(), first);
+  EXPECT_EQ(losses_of_two_ranks(1), losses_of_two_ranks(2));
 }
 
 // Stages on ranks drop what stages in threads of one process drop.
