@@ -66,7 +66,7 @@ int train_rank(const TrainCommand& command, const ProcessGroup& world,
     const std::vector<std::string>& words, const std::vector<Place>& places) {
   std::optional<WaitingNotice> notice;
   const bool tells = world.rank() == 0 && command.options.progress != ProgressStyle::kNone;
-  if (tells) notice.emplace("lockstep: reading the data, making the model");
+  if (tells) notice.emplace().begin("lockstep: reading the data, making the model");
   Trainer trainer(command.options, world, words, places);
   notice.reset();
   const RunSummary summary = trainer.run();

@@ -30,7 +30,9 @@ ProgressStyle resolved_style(ProgressStyle style, bool terminal, const std::stri
 
 Progress::Progress(ProgressStyle style)
     : style_(resolved_style(style, ::isatty(STDERR_FILENO) == 1, system_variable("TERM"))),
-      interval_(style_ == ProgressStyle::kBar ? kBarSeconds : kLineSeconds) {}
+      interval_(style_ == ProgressStyle::kBar ? kBarSeconds : kLineSeconds) {
+  if (style_ != ProgressStyle::kNone) notice_.emplace();
+}
 
 Progress::~Progress() { erase(); }
 
@@ -50,13 +52,14 @@ void Progress::begin_epoch(
   state_.step = made;
   state_.steps = steps;
   drawn_step_ = made;
+  first_step_ = made + 1;
   since_drawn_.restart();
   wait_for("lockstep: in the first step of the epoch");
 }
 
 void Progress::wait_for(const std::string& what) {
   erase();
-  if (style_ != ProgressStyle::kNone) notice_.emplace(what);
+  if (notice_) notice_->begin(what);
 }
 
 void Progress::set_later(std::int64_t steps, std::int64_t evaluations) {
@@ -92,7 +95,7 @@ void Progress::erase() {
 }
 
 void Progress::end_epoch(const EpochSummary& summary) {
-  notice_.reset();
+  end_waiting();
   erase();
   if (style_ == ProgressStyle::kNone) return;
   std::fprintf(stderr, "%s\n", epoch_text(summary, state_.epochs).c_str());

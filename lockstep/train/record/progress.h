@@ -70,7 +70,7 @@ class Progress {
   void begin_epoch(std::int64_t epoch, std::optional<std::int64_t> epochs, std::int64_t steps,
       std::int64_t made = 0);
 
-  /// Lets a line appear every ten seconds, from here to the next step or evaluated().
+  /// Lets a line appear every ten seconds, from here to evaluated() or the end of the epoch.
   void wait_for(const std::string& what);
 
   /// Sets how much training is left after this epoch's steps, for the remaining time.
@@ -79,14 +79,14 @@ class Progress {
   /// Counts a step; draws only when it is time, so it may be called at every step.
   void step() {
     ++state_.step;
-    if (notice_) notice_.reset();
+    if (state_.step == first_step_) end_waiting();
     if (style_ != ProgressStyle::kNone && since_drawn_.seconds() >= interval_) draw();
   }
 
   /// Takes in what was read last: the mean loss and speed of a log interval.
   void measured(double loss, double samples_per_s);
   void evaluated(double seconds) {
-    notice_.reset();
+    end_waiting();
     eta_.add_evaluation(seconds);
   }
 
@@ -94,6 +94,9 @@ class Progress {
   void end_epoch(const EpochSummary& summary);
 
  private:
+  void end_waiting() {
+    if (notice_) notice_->end();
+  }
   void draw();
   void erase();
 
@@ -103,6 +106,7 @@ class Progress {
   Eta eta_;
   Stopwatch since_drawn_;
   std::int64_t drawn_step_ = 0;
+  std::int64_t first_step_ = 1;  ///< that is made in this epoch
   std::int64_t later_steps_ = 0;
   std::int64_t later_evaluations_ = 0;
   bool on_screen_ = false;

@@ -1,31 +1,41 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <thread>
 
+#include "lockstep/core/stopwatch.h"
+
 namespace lockstep {
 
-/// Says on stderr what takes long: a line each ten seconds of its life, none before.
+/// Says on stderr, about every ten seconds, what takes long; nothing of what is over sooner.
 ///
-///     const WaitingNotice notice("evaluating");   // evaluating: 10 s so far
+///     WaitingNotice notice;
+///     notice.begin("evaluating");   // evaluating: 10.0 s so far
+///     notice.end();
 class WaitingNotice {
  public:
-  explicit WaitingNotice(
-      std::string what, std::chrono::milliseconds interval = std::chrono::seconds(10));
+  explicit WaitingNotice(std::chrono::milliseconds interval = std::chrono::seconds(10));
   WaitingNotice(const WaitingNotice&) = delete;
   WaitingNotice& operator=(const WaitingNotice&) = delete;
 
+  /// Begins to wait; what was waited for before is over.
+  void begin(const std::string& what);
+  void end() { begin(""); }
+
   /// Returns how many lines it has written.
-  int lines() const { return lines_; }
+  int lines() const;
 
  private:
-  void tell(const std::stop_token& stop) const;
+  void watch(const std::stop_token& stop);
+  void tell();
 
-  std::string what_;
   std::chrono::milliseconds interval_;
-  mutable std::atomic<int> lines_{0};
+  mutable std::mutex mutex_;
+  std::string what_;  ///< empty: nothing
+  Stopwatch since_;
+  int lines_ = 0;
   std::jthread thread_;  // last: it uses the others
 };
 

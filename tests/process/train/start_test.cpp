@@ -123,9 +123,9 @@ TEST_F(TrainStart, WeightsOfAnotherModelEndWithCodeThreeAndAList) {
     const Ended ended =
         train_into("other", "--pretrained " + first + " --model mnist-large " + way);
     EXPECT_EQ(ended.code(), 3);
-    EXPECT_THAT(ended.err,
-        AllOf(HasSubstr("missing in the file: 3.weight"), HasSubstr("not in the model: 4.weight"),
-            HasSubstr("other: 0.weight: here [128, 1, 3, 3] float32, in the file [32, 1, 3, 3]")));
+    EXPECT_THAT(
+        ended.err, AllOf(HasSubstr("missing in the file: 3.weight"),
+                       HasSubstr("not in the model: 4.weight"), HasSubstr("... and 4 more")));
   }
 }
 

@@ -12,7 +12,8 @@ using ::testing::MatchesRegex;
 TEST(WaitingNotice, L2TellsAgainAndAgainWhatTakesLong) {
   ::testing::internal::CaptureStderr();
   {
-    const WaitingNotice notice("reading", std::chrono::milliseconds(1));
+    WaitingNotice notice(std::chrono::milliseconds(1));
+    notice.begin("reading");
     while (notice.lines() < 2) std::this_thread::yield();
   }
   EXPECT_THAT(
@@ -22,7 +23,8 @@ TEST(WaitingNotice, L2TellsAgainAndAgainWhatTakesLong) {
 TEST(WaitingNotice, SaysNothingOfWhatIsQuick) {
   ::testing::internal::CaptureStderr();
   {
-    const WaitingNotice notice("reading");
+    WaitingNotice notice;
+    notice.begin("reading");
     Progress silent(ProgressStyle::kNone), lines(ProgressStyle::kLine);
     for (Progress* progress : {&silent, &lines}) {
       progress->begin_epoch(1, 1, 1);
