@@ -101,10 +101,14 @@ bool is_one_host(const Store& store, const World& world, std::chrono::millisecon
 void check_same_backend(const Store& store, const World& world, const InitOptions& options) {
   const auto asked =
       exchange_texts(store, "backend", world.rank, world.size, options.backend, options.timeout);
-  for (std::size_t rank = 1; rank < asked.size(); ++rank)
-    check(asked[rank] == asked[0],
-        "init_process_group: the ranks ask for different backends: ", asked[0], " on rank 0, ",
-        asked[rank], " on rank ", rank);
+  const auto other =
+      std::ranges::find_if(asked, [&](const auto& name) { return name != asked[0]; });
+  if (other == asked.end()) return;
+  const std::string text =
+      concat("init_process_group: the ranks ask for different backends: ", asked[0], " on rank 0, ",
+          *other, " on rank ", other - asked.begin());
+  refuse(store, text);
+  throw InvalidArgument(text);
 }
 
 // A file left by an earlier run still holds that run's values.
@@ -138,13 +142,22 @@ Store store_of(const World& world, std::chrono::milliseconds timeout) {
   const Store store = c10::make_intrusive<c10d::PrefixStore>(
       "lockstep-" + world.generation, open_store(world, timeout));
   if (meets_in_file(world)) check_is_first(store, world);
+  return store;
+}
+
+void check_world(const Store& store, const World& world, const InitOptions& options) {
   const Member member{.rank = world.rank,
       .size = world.size,
       .run = run_of(),
       .process = this_process(),
       .place = place_of(world.meeting)};
-  check_one_world(store, member, timeout);
-  return store;
+  try {
+    check_one_world(store, member, options.timeout);
+    check_same_backend(store, world, options);
+  } catch (const InvalidArgument&) {
+    if (world.rank == 0) await_readers_of_refusal(store, world.size);
+    throw;
+  }
 }
 
 // Empty: Gloo takes the address of the host's name.
@@ -199,7 +212,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   note_init();
   if (world.size == 1) return ProcessGroup(std::make_shared<SingleBackend>());
   const Store store = store_of(world, options.timeout);
-  check_same_backend(store, world, options);
+  check_world(store, world, options);
   auto backend = make_backend(store, world, options);
   // Rank 0 serves the store and must not exit before the others have read what they need.
   backend->barrier().wait();

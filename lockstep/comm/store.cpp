@@ -19,7 +19,8 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kRefused = "refused";  // the key of a text
+constexpr const char* kRefused = "refused";          // the key of a text
+constexpr const char* kReaders = "refusal-readers";  // and of how many know it
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -38,12 +39,18 @@ std::string text_at(const Store& store, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
+[[noreturn]] void throw_refusal(const Store& store) {
+  const std::string text = text_at(store, kRefused);
+  store->add(kReaders, 1);
+  throw InvalidArgument(text);
+}
+
 // Polls instead of waiting in the store, whose message names a key but no rank.
 void await_keys(const Store& store, const std::vector<std::string>& keys,
     std::chrono::milliseconds timeout, const std::function<std::string()>& missing) {
   const Stopwatch stopwatch;
   while (!store->check(keys)) {
-    if (store->check({kRefused})) throw InvalidArgument(text_at(store, kRefused));
+    if (store->check({kRefused})) throw_refusal(store);
     if (stopwatch.seconds() * 1000 > static_cast<double>(timeout.count())) {
       throw TimeoutError(concat("waited ", timeout.count(), " ms for ", missing()));
     }
@@ -96,7 +103,16 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-void refuse(const Store& store, const std::string& text) { store->set(kRefused, bytes_of(text)); }
+void refuse(const Store& store, const std::string& text) {
+  store->set(kRefused, bytes_of(text));
+  store->add(kReaders, 1);
+}
+
+void await_readers_of_refusal(const Store& store, int size) {
+  const Stopwatch stopwatch;
+  while (store->add(kReaders, 0) < size && stopwatch.seconds() < 1)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
 
 std::string await_text(const Store& store, const std::string& key, const std::string& whose,
     std::chrono::milliseconds timeout) {

@@ -42,6 +42,10 @@ std::string first_line(const std::exception& error);
 /// text.
 void refuse(const Store& store, const std::string& text);
 
+/// Waits until `size` processes have refused or read why, for a second at most: the store's server
+/// must not leave before the others have.
+void await_readers_of_refusal(const Store& store, int size);
+
 /// Waits for a text that another writes. Throws TimeoutError that names it, and as refuse() says.
 std::string await_text(const Store& store, const std::string& key, const std::string& whose,
     std::chrono::milliseconds timeout);

@@ -40,7 +40,7 @@ TEST_F(TrainRefusal, UnknownFlagsAndValues) {
 
 TEST_F(TrainRefusal, L1L2WhatNoModelMemoryOrMachineCanDo) {
   const auto refused = [&](const std::string& flags) {
-    const auto ended = run("--data mock --precision 32 --max-steps 1 " + flags);
+    const auto ended = run("--data mock --precision auto --max-steps 1 " + flags);
     EXPECT_EQ(ended.code(), 2) << ended.err;
     EXPECT_EQ(count_of("\n", ended.err), 1) << ended.err;
     EXPECT_FALSE(std::filesystem::exists(output()));

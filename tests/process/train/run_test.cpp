@@ -144,8 +144,8 @@ TEST_F(TrainRun, EvaluationsMayBeLeftOut) {
   EXPECT_TRUE(summary()["best"].is_null());
   const auto refused = run("--val-interval -2");
   EXPECT_EQ(refused.code(), 2);
-  EXPECT_THAT(
-      refused.err, HasSubstr("--val-interval must be a whole number of at least 0, or never: -2"));
+  EXPECT_THAT(refused.err,
+      HasSubstr("--val-interval must be a whole number from 0 to 1000000, or never: -2"));
 }
 
 TEST_F(TrainRun, EveryOptimizerAndPrecisionLearns) {

@@ -67,8 +67,8 @@ std::unique_ptr<Replica> dropping_replica(const TrainOptions& options, const Pro
 }
 
 const Batch& batch() {
-  static const Batch made = testing::random_batch({8, 10});
-  return made;
+  static const Batch kMade = testing::random_batch({8, 10});
+  return kMade;
 }
 
 double loss_of(Replica& replica, std::int64_t step, std::int64_t part = 0, bool is_last = true) {
