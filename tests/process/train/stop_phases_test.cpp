@@ -147,7 +147,7 @@ TEST_P(StopRestart, IsAStopLikeAnyOther) {
   command.wait_until([&] { return run.lines() >= 3; });
   ASSERT_EQ(::kill(run.rank(1), SIGKILL), 0);
   command.wait_until(
-      [&] { return command.err().find("ending the other rank") != std::string::npos; });
+      [&] { return command.err().find("was killed by SIGKILL") != std::string::npos; });
   command.signal(SIGTERM);
   const Ended ended = command.wait();
   EXPECT_EQ(ended.code(), 75) << ended.err;
