@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "lockstep/comm/c10d_work.h"
+#include "lockstep/comm/pipe_signal_block.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 
@@ -120,6 +121,7 @@ GlooBackend::GlooBackend(const Store& store, int rank, int size, const GlooOptio
 template <typename Begin>
 C10dCall GlooBackend::call(const char* what, Begin begin, std::function<void()> finish) {
   const std::lock_guard lock(calls_);
+  const PipeSignalBlock block;
   const std::string reason = abort_reason();
   if (!reason.empty()) throw CommError(concat(what, ": ", reason));
   try {
@@ -134,6 +136,7 @@ C10dCall GlooBackend::call(const char* what, Begin begin, std::function<void()> 
 // waiting until its deadline, and the group's destructor with it.
 void GlooBackend::close_connections() {
   const std::lock_guard lock(calls_);
+  const PipeSignalBlock block;
   for (int peer = 0; peer < size(); ++peer) {
     Tensors nothing = {torch::zeros({1}, torch::kByte)};
     try {
@@ -260,6 +263,7 @@ void GlooBackend::set_timeout(std::chrono::milliseconds timeout) {
 
 std::shared_ptr<Backend> make_gloo_backend(
     const Store& store, int rank, int size, const GlooOptions& options) {
+  const PipeSignalBlock block;  // Gloo's threads start here
   try {
     return std::make_shared<GlooBackend>(store, rank, size, options);
   } catch (const std::exception& error) {

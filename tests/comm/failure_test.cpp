@@ -1,5 +1,7 @@
 // What the remaining ranks learn when one is late, gone, or does something else.
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -108,6 +110,15 @@ TEST_P(HostFailure, AbortReachesAllWithItsReason) {
   });
 }
 
+bool blocks_pipe_signals(const std::filesystem::path& status) {
+  std::ifstream file(status);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("SigBlk:")) continue;
+    return (std::stoull(line.substr(7), nullptr, 16) >> (SIGPIPE - 1) & 1U) != 0;
+  }
+  return false;
+}
+
 // The one that gives up has a collective under way itself, and lives on until all have noticed.
 TEST(GlooFailure, AbortReachesAllAtOnceAndEndsWhatIsUnderWay) {
   testing::SharedFlag told[2];
@@ -130,6 +141,33 @@ TEST(GlooFailure, AbortReachesAllAtOnceAndEndsWhatIsUnderWay) {
     EXPECT_THAT(text, HasSubstr("another rank has ended or given up"));
     EXPECT_LT(stopwatch.seconds(), 30) << "the group's limit is a minute";
     told[group.rank() / 2].raise();
+  });
+}
+
+// A write to a connection that the other side has closed raises SIGPIPE, which ends a C++ program.
+TEST(GlooFailure, AClosedConnectionDoesNotEndTheProcess) {
+  testing::SharedFlag closed;
+  testing::run_group("gloo", 2, [&](ProcessGroup group) {
+    group.barrier().wait();
+    if (group.rank() == 1) {
+      group = ProcessGroup();
+      return closed.raise();
+    }
+    int threads = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      if (task.path().filename() == std::to_string(::getpid())) continue;
+      EXPECT_TRUE(blocks_pipe_signals(task.path() / "status"));
+      ++threads;
+    }
+    EXPECT_GE(threads, 2);
+    closed.wait();
+    std::vector<Work> works;
+    EXPECT_THROW(
+        {
+          for (int i = 0; i < 1000; ++i) works.push_back(group.send(torch::ones({1000}), 1));
+          for (Work& work : works) work.wait();
+        },
+        CommError);
   });
 }
 
