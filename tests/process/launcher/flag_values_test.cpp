@@ -20,8 +20,9 @@ struct Verb {
 };
 
 const std::vector<Verb> kVerbs{{"run", "true"}, {"hosts --count 2", "-- true"}, {"bench", ""},
-    {"collectives", ""}, {"convert", "in.pt out.pt"}, {"report", "run"}, {"data fetch", "mnist d"},
-    {"data check", "mnist d"}, {"data synthesize", "mnist d"}};
+    {"collectives", ""}, {"convert", "in.pt out.pt"}, {"report", "run"},
+    {"data fetch", "mnist /nonexistent/d"}, {"data check", "mnist /nonexistent/d"},
+    {"data synthesize", "mnist /nonexistent/d"}};
 
 struct ListedFlag {
   std::string name, value;
@@ -94,7 +95,8 @@ TEST(FlagValues, M5AnEmptyVariableIsNamed) {
       HasSubstr("PET_MASTER_PORT, which stands for --master-port, must be a whole number from 0 to "
                 "65535: 65536"));
   EXPECT_THAT(refused("collectives", "RANK="), HasSubstr("RANK is set, but empty"));
-  EXPECT_THAT(refused("data fetch mnist d", "SSL_CERT_FILE="), HasSubstr("SSL_CERT_FILE is set"));
+  EXPECT_THAT(refused("data fetch mnist /nonexistent/d", "SSL_CERT_FILE="),
+      HasSubstr("SSL_CERT_FILE is set"));
 }
 
 TEST(FlagValues, L2ACrowdOfRanksNeedsToBeMeant) {
