@@ -58,13 +58,13 @@ Generator* Generator::clone_impl() const {
 }
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
-  static const auto& kGenerators = *[] {
+  static const auto& generators = *[] {
     auto* const made = new std::vector<at::Generator>;
     for (c10::DeviceIndex index = 0; index < Runtime::kDevices; ++index)
       made->push_back(at::make_generator<Generator>(index));
     return made;
   }();
-  return kGenerators.at(static_cast<std::size_t>(device));
+  return generators.at(static_cast<std::size_t>(device));
 }
 
 }  // namespace lockstep::emulated

@@ -15,12 +15,12 @@ void finish_as_host(Mark mark) {
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
-  static constexpr c10::DeviceType static_type = c10::DeviceType::PrivateUse1;
-
-  c10::DeviceType type() const override { return static_type; }
+  c10::DeviceType type() const override { return c10::kPrivateUse1; }
   c10::DeviceIndex deviceCount() const noexcept override { return Runtime::kDevices; }
 
-  c10::Device getDevice() const override { return {static_type, Runtime::get().current_device()}; }
+  c10::Device getDevice() const override {
+    return {c10::kPrivateUse1, Runtime::get().current_device()};
+  }
   void setDevice(c10::Device device) const override {
     Runtime::get().set_current_device(device.index());
   }

@@ -165,19 +165,19 @@ const c10::OperatorHandle& operator_named(const char* name) {
 }
 
 void convolution(const c10::OperatorHandle&, Stack* stack) {
-  static const c10::OperatorHandle& kConvolution = operator_named("aten::convolution");
-  queue_operator(kConvolution, stack);
+  static const c10::OperatorHandle& convolution_on_cpu = operator_named("aten::convolution");
+  queue_operator(convolution_on_cpu, stack);
 }
 
 // The CPU's operator also takes the bias's sizes, after the weight.
 void convolution_backward(const c10::OperatorHandle&, Stack* stack) {
-  static const c10::OperatorHandle& kBackward = operator_named("aten::convolution_backward");
+  static const c10::OperatorHandle& backward_on_cpu = operator_named("aten::convolution_backward");
   constexpr std::size_t kArguments = 10;
   Stack arguments = torch::jit::pop(*stack, kArguments);
   const Tensor gradient = arguments[0].toTensor();
   arguments.insert(arguments.begin() + 3, c10::IValue(std::vector<std::int64_t>{gradient.size(1)}));
   stack->insert(stack->end(), arguments.begin(), arguments.end());
-  queue_operator(kBackward, stack);
+  queue_operator(backward_on_cpu, stack);
 }
 
 }  // namespace
