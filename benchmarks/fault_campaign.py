@@ -124,8 +124,8 @@ class Campaign:
         else:
             result.code = code
             result.complaints += checks.of_code(case, run, result.struck, code)
-        if left := {*victims.wait_until_gone(run, 3), *checks.of_session(process.pid)}:
-            result.complaints.append(f"processes left: {sorted(left)}")
+        if left := {*victims.wait_until_gone(run, 3), *checks.left_of_session(process.pid, 3)}:
+            result.complaints += [f"processes left: {sorted(left)}", *checks.where_it_hangs(run, process.pid)]
             victims.kill(left)
         result.complaints += checks.of_files(run, folder / "tmp", shared)
         is_killed = case.signal in ("KILL", "HUP") or case.phase in cases.RESTARTING or code is None
@@ -218,6 +218,7 @@ def main():
     arguments.lockstep = str(Path(arguments.lockstep).resolve())
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background job ignores SIGINT, and so would the runs
         signal.signal(number, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as nohup does with this one
     if arguments.output:
         Path(arguments.output).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lockstep-faults-", dir=arguments.output, ignore_cleanup_errors=True) as folder:

@@ -123,6 +123,17 @@ function(lockstep_test_over_backends name filter)
   endforeach()
 endfunction()
 
+# lockstep_test_on_devices(NAME FILTER) runs tests again on the emulated accelerator, see tests/accelerator: with NCCL on its
+# streams, and by way of the host.
+function(lockstep_test_on_devices name filter)
+  target_link_libraries(${name} PRIVATE emulated_accelerator emulated_nccl)
+  foreach(device IN ITEMS emulated staged)
+    add_test(NAME ${name}_${device} COMMAND ${name} --gtest_filter=${filter})
+    set_tests_properties(${name}_${device} PROPERTIES LABELS unit TIMEOUT 600
+      ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_TEST_DEVICE=${device}")
+  endforeach()
+endfunction()
+
 # LibTorch's headers cost seconds a file; they are parsed once, here.
 function(lockstep_use_precompiled_torch target)
   lockstep_precompile_torch(${target} lockstep_torch_headers

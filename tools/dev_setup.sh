@@ -4,6 +4,8 @@
 libtorch_pinned=2.15.0
 libtorch_own=.deps/libtorch-$libtorch_pinned
 libtorch_folder=""
+# Of wheels; the libraries are as old as that, whatever this machine has.
+wheel_platforms=(manylinux2014_x86_64 manylinux_2_{5,12,17,18,25,27,28}_x86_64)
 
 packages=(
   g++ cmake ninja-build ccache
@@ -75,17 +77,38 @@ users_libtorch() {
 
 # The wheel is asked for by name and tag, not by what the machine's Python would take: nothing of it is ever run by
 # Python. It is unpacked beside its place and renamed, so that an interrupted setup leaves nothing half done.
-unpack_libtorch() {
-  local folder=.deps/unpacking
+unpack_wheels() {
+  local requirements=$1 folder=.deps/unpacking
   rm -rf "$folder"
   mkdir -p "$folder/temporary"
   TMPDIR=$PWD/$folder/temporary python3 -m pip install --disable-pip-version-check --no-cache-dir --no-compile \
     --no-deps --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi abi3 --abi none \
-    --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
-    --platform manylinux2014_x86_64 \
-    --require-hashes --requirement "cmake/libtorch-$libtorch_pinned.txt" --target "$folder/libtorch"
-  mv "$folder/libtorch" "$libtorch_own"
-  rm -rf "$folder"
+    "${wheel_platforms[@]/#/--platform=}" --require-hashes --requirement "$requirements" --target "$folder/wheels"
+}
+
+unpack_libtorch() {
+  unpack_wheels "cmake/libtorch-$libtorch_pinned.txt"
+  mv .deps/unpacking/wheels "$libtorch_own"
+  rm -rf .deps/unpacking
+}
+
+# Into the folders beside torch/, where libtorch_cuda.so looks for them.
+unpack_gpu_libraries() {
+  unpack_wheels "cmake/libtorch-$libtorch_pinned-gpu.txt"
+  cp --archive --link --force .deps/unpacking/wheels/. "$libtorch_own"
+  touch "$libtorch_own/gpu"
+  rm -rf .deps/unpacking
+}
+
+# For training on GPUs; a LibTorch of the user's own has what it has.
+setup_gpu_libraries() {
+  [[ $libtorch_folder == "$PWD/$libtorch_own/torch" ]] ||
+    die "setup: --gpu adds to the LibTorch in .deps, but LOCKSTEP_TORCH_DIR or CMAKE_PREFIX_PATH names $libtorch_folder"
+  [[ ! -e $libtorch_own/gpu ]] || return 0
+  exec {lock}>.deps/lock
+  flock "$lock"
+  [[ -e $libtorch_own/gpu ]] || phase_step "NVIDIA's libraries" unpack_gpu_libraries
+  exec {lock}>&-
 }
 
 # Leaves in libtorch_folder what the build is to use.

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 from faults import cases, phases
@@ -30,6 +31,8 @@ def allowed_codes(case, run, struck):
         return {0}
     done = {0} if is_finished(run) else set()
     by_signal = {128 + int(number) for number in sent}
+    if case.signal == "USR1" and case.target == "command" and case.by_run:
+        return by_signal | done  # `lockstep run` does not know what USR1 means to a program
     if case.signal not in cases.STOPS:  # HUP and KILL; one killed rank is started again by our launcher
         restarted = {0} if case.target != "command" and case.has_launcher and not case.by_run else set()
         return by_signal | done | restarted
@@ -110,6 +113,14 @@ def of_session(session):
             if int(words[3]) == session and words[0] not in "ZX":
                 found.append(int(entry))
     return found
+
+
+def left_of_session(session, seconds):
+    """Returns the processes of a session that still run after that time: a launcher's guardian outlives what it kills."""
+    end = time.monotonic() + seconds
+    while (left := of_session(session)) and time.monotonic() < end:
+        time.sleep(0.005)
+    return left
 
 
 def where_it_hangs(run, session):

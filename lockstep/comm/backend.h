@@ -22,6 +22,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string name() const = 0;
+  /// Names the engine that carries tensors of an accelerator; empty without one.
+  virtual std::string device_name() const { return ""; }
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// Returns whether tensors on this device can be passed.

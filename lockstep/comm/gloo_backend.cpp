@@ -12,6 +12,7 @@
 #include "lockstep/comm/pipe_signal_block.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -138,7 +139,7 @@ void GlooBackend::close_connections() {
   const std::lock_guard lock(calls_);
   const PipeSignalBlock block;
   for (int peer = 0; peer < size(); ++peer) {
-    Tensors nothing = {torch::zeros({1}, torch::kByte)};
+    Tensors nothing = {torch::zeros({1}, on_host(torch::kByte))};
     try {
       if (peer == rank()) continue;
       group_.recv(nothing, peer, kTagOfAbort)->wait(std::chrono::milliseconds(1));

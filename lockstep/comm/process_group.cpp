@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "lockstep/comm/backend.h"
+#include "lockstep/comm/device/routed_backend.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -128,6 +130,16 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Backend> backend) : backend_(std::mov
 int ProcessGroup::rank() const { return backend_->rank(); }
 int ProcessGroup::size() const { return backend_->size(); }
 std::string ProcessGroup::backend_name() const { return backend_->name(); }
+std::string ProcessGroup::device_backend_name() const { return backend_->device_name(); }
+
+ProcessGroup ProcessGroup::with_devices(const std::vector<torch::Device>& devices) const {
+  check(!devices.empty(), "with_devices: at least one device is needed");
+  for (const torch::Device& device : devices)
+    check(device.type() == devices.front().type(),
+        "with_devices: the devices are of two types: ", devices.front(), " and ", device);
+  if (size() == 1 || devices.front().is_cpu()) return *this;
+  return ProcessGroup(make_routed_backend(backend_, devices));
+}
 
 Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
   check_one("all_reduce", *backend_, tensor);
@@ -225,7 +237,7 @@ Work ProcessGroup::barrier() const { return backend_->barrier(); }
 
 ProcessGroup ProcessGroup::split(int color, int key) const {
   const torch::Tensor own = torch::tensor({color, key}, torch::kInt);
-  const torch::Tensor all = torch::empty({size(), 2}, torch::kInt);
+  const torch::Tensor all = torch::empty({size(), 2}, on_host(torch::kInt));
   all_gather(all, own).wait();
   std::vector<std::pair<int, int>> members;  // (key, rank)
   for (int rank = 0; rank < size(); ++rank) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <torch/types.h>
 
@@ -34,6 +35,18 @@ class ProcessGroup {
 
   /// Names the backend that carries the collectives: `single`, `threads`, `shm` or `gloo`.
   std::string backend_name() const;
+
+  /// Makes a group of the same ranks that also carries tensors of accelerators: by an engine of
+  /// their own (NCCL), or through the host's memory where there is none. `devices` are those of one
+  /// type that this rank computes on, as many on each rank; the CPU stands for none. A collective.
+  ///
+  /// With tensors of an accelerator a collective takes what the current stream has been given, and
+  /// wait() lets the current stream wait for it, as in PyTorch.
+  ProcessGroup with_devices(const std::vector<torch::Device>& devices) const;
+  ProcessGroup with_device(torch::Device device) const { return with_devices({device}); }
+
+  /// Names the engine that carries tensors of an accelerator: `nccl`, `staged`; empty without one.
+  std::string device_backend_name() const;
 
   /// Reduces in place: afterwards all ranks hold the same values, bit for bit.
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;

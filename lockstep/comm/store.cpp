@@ -109,9 +109,16 @@ void refuse(const Store& store, const std::string& text) {
 }
 
 void await_readers_of_refusal(const Store& store, int size) {
+  constexpr double kLongest = 3, kAfterTheLast = 0.5;  // seconds
   const Stopwatch stopwatch;
-  while (store->add(kReaders, 0) < size && stopwatch.seconds() < 1)
+  Stopwatch since_last;
+  for (std::int64_t seen = 0; stopwatch.seconds() < kLongest;) {
+    const std::int64_t readers = store->add(kReaders, 0);
+    if (readers > seen) since_last.restart();
+    seen = readers;
+    if (seen >= size && since_last.seconds() > kAfterTheLast) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 std::string await_text(const Store& store, const std::string& key, const std::string& whose,

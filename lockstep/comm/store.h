@@ -42,8 +42,9 @@ std::string first_line(const std::exception& error);
 /// text.
 void refuse(const Store& store, const std::string& text);
 
-/// Waits until `size` processes have refused or read why, for a second at most: the store's server
-/// must not leave before the others have.
+/// Waits until `size` processes have refused or read why, and no other has for half a second: the
+/// store's server must not leave before the others have, of whom there may be more than it knows.
+/// Three seconds at most.
 void await_readers_of_refusal(const Store& store, int size);
 
 /// Waits for a text that another writes. Throws TimeoutError that names it, and as refuse() says.

@@ -1,5 +1,7 @@
 #include "lockstep/data/batch.h"
 
+#include <ATen/ops/empty_like.h>
+
 #include "lockstep/data/gather.h"
 
 namespace lockstep::data {
@@ -15,8 +17,8 @@ bool are_targets(const torch::Tensor& tensor, std::int64_t size) {
   return tensor.sizes() == size && tensor.is_contiguous() && tensor.scalar_type() == torch::kLong;
 }
 
-torch::Tensor pinned_if(torch::Tensor tensor, bool pinned) {
-  return pinned ? tensor.pin_memory() : tensor;
+torch::Tensor pinned_if(const torch::Tensor& tensor, bool pinned) {
+  return pinned ? at::empty_like(tensor, tensor.options().pinned_memory(true)) : tensor;
 }
 
 }  // namespace
@@ -31,7 +33,8 @@ bool is_held_by_nobody_else(const Batch& batch) {
 }
 
 bool can_be_reused(const Batch& batch, std::int64_t size, const BatchForm& form) {
-  return is_held_by_nobody_else(batch) &&
+  // A device may still read pinned memory that nobody holds: LibTorch's allocator knows.
+  return !form.pinned && is_held_by_nobody_else(batch) &&
          are_images(batch.data, size, form.shape, form.channels_last) &&
          batch.data.scalar_type() == form.dtype && are_targets(batch.target, size);
 }

@@ -23,7 +23,7 @@ namespace data {
 struct BatchForm {
   ImageShape shape;
   torch::ScalarType dtype = torch::kFloat;  ///< or kBFloat16
-  bool pinned = false;                      ///< page-locked, for copies to a CUDA device
+  bool pinned = false;                      ///< page-locked, for copies to an accelerator
   bool channels_last = false;               ///< NHWC in memory; otherwise NCHW
 };
 
@@ -34,7 +34,7 @@ Batch empty_batch(std::int64_t size, const BatchForm& form);
 bool is_held_by_nobody_else(const Batch& batch);
 
 /// Returns whether a batch is of that size and form and nobody else holds its memory or a view of
-/// it.
+/// it; false for pinned memory.
 bool can_be_reused(const Batch& batch, std::int64_t size, const BatchForm& form);
 
 }  // namespace data

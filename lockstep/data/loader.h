@@ -24,7 +24,7 @@ struct LoaderOptions {
   std::int64_t first_batch = 0;             ///< where to go on: so many batches have been seen
   int workers = 0;                          ///< threads that prepare batches; 0: the caller's
   std::int64_t prefetch = 2;                ///< batches ahead, for each worker
-  bool pinned = false;                      ///< page-locked memory, for copies to a CUDA device
+  bool pinned = false;                      ///< page-locked memory, for copies to an accelerator
   bool channels_last = false;  ///< images lie as NHWC, which convolutions on a CPU take fastest
 };
 

@@ -97,11 +97,18 @@ void Attempt::take_events() {
   }
 }
 
+// Also after we had passed a stop signal on, and not by our own hand: as of a rank that another
+// hand killed, or that the signal met before it could answer. The others have saved what there is.
+bool Attempt::is_stop_itself(const ExitStatus& status) const {
+  const bool asks_to_stop = signal_ == SIGTERM || signal_ == SIGINT || signal_ == SIGUSR1;
+  const bool is_lost = asks_to_stop && !has_killed_ && status.signal != 0;
+  return rules_.may_stop && (is_lost || status.result() == kStopped);
+}
+
 bool Attempt::is_stop(const ExitStatus& status) const {
-  if (!rules_.may_stop || status.result() != kPeersLost)
-    return rules_.may_stop && status.result() == kStopped;
+  if (!rules_.may_stop || status.result() != kPeersLost) return is_stop_itself(status);
   return std::any_of(workers_.begin(), workers_.end(),
-      [](const Worker& worker) { return worker.status && worker.status->result() == kStopped; });
+      [this](const Worker& worker) { return worker.status && is_stop_itself(*worker.status); });
 }
 
 void Attempt::on_end(Worker& worker) {
@@ -166,6 +173,7 @@ void Attempt::pass_deadline() {
 
 void Attempt::kill_all() {
   ending_ = Ending::kAsked;
+  has_killed_ = true;
   for (const Worker& worker : workers_) worker.process->signal_group(SIGKILL);
   deadline_.reset();
 }

@@ -75,6 +75,7 @@ class Attempt {
   void clean_up();
   bool finished() const;
   bool is_stop(const ExitStatus& status) const;
+  bool is_stop_itself(const ExitStatus& status) const;
   std::vector<pid_t> known() const;
   const Worker* cause() const;
   const Worker* last_to_speak() const;
@@ -88,6 +89,7 @@ class Attempt {
   std::vector<Worker> workers_;
   std::vector<const Worker*> failed_;  // by themselves, first one first
   Ending ending_ = Ending::kNone;
+  bool has_killed_ = false;
   std::optional<int> signal_;  // the first one that came from outside
   std::optional<Clock::time_point> deadline_;
   std::optional<Clock::time_point> wake_;

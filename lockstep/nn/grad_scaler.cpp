@@ -11,10 +11,11 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep::nn {
 namespace {
@@ -126,10 +127,9 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   check(stage != Stage::kStepped,
       "GradScaler: unscale_() was called after step(); it belongs between backward() and step()");
   check_types(parameters);
-  const torch::Device device = parameters.empty() ? torch::kCPU : parameters.front().device();
-  check_scaled(device);
+  check_scaled();
   const UnscaledGradients gradients = unscale_gradients(parameters, 1.0 / scale_);
-  const Flags flags = agreed({gradients.any, !gradients.finite}, device);
+  const Flags flags = agreed({gradients.any, !gradients.finite});
   iterations_[&optimizer] = {
       .stage = Stage::kUnscaled, .any_gradient = flags[0], .overflowed = flags[1]};
 }
@@ -171,10 +171,11 @@ void GradScaler::adapt_scale() {
   }
   check(any_gradient,
       "GradScaler: update() was called before any step() or unscale_() of this iteration");
-  torch::Tensor scale = at::full({}, scale_, torch::kFloat);
-  torch::Tensor growth_tracker = at::full({}, growth_tracker_, torch::kInt);
-  at::_amp_update_scale_(scale, growth_tracker, at::full({}, overflowed ? 1 : 0, torch::kFloat),
-      options_.growth_factor(), options_.backoff_factor(), options_.growth_interval());
+  torch::Tensor scale = at::full({}, scale_, on_host(torch::kFloat));
+  torch::Tensor growth_tracker = at::full({}, growth_tracker_, on_host(torch::kInt));
+  at::_amp_update_scale_(scale, growth_tracker,
+      at::full({}, overflowed ? 1 : 0, on_host(torch::kFloat)), options_.growth_factor(),
+      options_.backoff_factor(), options_.growth_interval());
   scale_ = scale.item<float>();
   growth_tracker_ = growth_tracker.item<int>();
 }
@@ -210,18 +211,17 @@ GradScaler::Stage GradScaler::stage_of(const torch::optim::Optimizer& optimizer)
 }
 
 // Of several stages only the last has a loss to scale. Asked until it is so, and then no more.
-void GradScaler::check_scaled(const torch::Device& device) {
-  if (!group_has_scaled_) group_has_scaled_ = agreed({has_scaled_, false}, device)[0];
+void GradScaler::check_scaled() {
+  if (!group_has_scaled_) group_has_scaled_ = agreed({has_scaled_, false})[0];
   check(group_has_scaled_,
       "GradScaler: unscale_() or step() was called before scale(); backward() must start from "
       "scale(loss)");
 }
 
-GradScaler::Flags GradScaler::agreed(const Flags& own, const torch::Device& device) const {
-  const torch::Tensor flags = at::tensor({own[0] ? 1.0F : 0.0F, own[1] ? 1.0F : 0.0F}).to(device);
+GradScaler::Flags GradScaler::agreed(const Flags& own) const {
+  const torch::Tensor flags = torch::tensor({own[0] ? 1.0F : 0.0F, own[1] ? 1.0F : 0.0F});
   group_.all_reduce(flags, ReduceOp::kMax).wait();
-  const torch::Tensor result = flags.cpu();
-  return {result[0].item<float>() > 0, result[1].item<float>() > 0};
+  return {flags[0].item<float>() > 0, flags[1].item<float>() > 0};
 }
 
 }  // namespace lockstep::nn

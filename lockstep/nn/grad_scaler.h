@@ -104,8 +104,8 @@ class GradScaler {
   using Flags = std::array<bool, 2>;
 
   Stage stage_of(const torch::optim::Optimizer& optimizer) const;
-  void check_scaled(const torch::Device& device);
-  Flags agreed(const Flags& own, const torch::Device& device) const;
+  void check_scaled();
+  Flags agreed(const Flags& own) const;
   void adapt_scale();
 
   GradScalerOptions options_;

@@ -141,6 +141,7 @@ Loader EpochLoop::loader() const {
           .seed = static_cast<std::uint64_t>(run_.options.seed),
           .epoch = position.epoch - 1,
           .workers = run_.workers,
+          .pinned = !run_.replica->device().is_cpu(),
           .channels_last = true}};
 }
 

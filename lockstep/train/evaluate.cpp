@@ -10,6 +10,8 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
+#include "lockstep/device/host_tensor.h"
+
 namespace lockstep {
 namespace {
 
@@ -19,6 +21,7 @@ constexpr std::int64_t kFew = 5;
 class Counts {
  public:
   void add(const torch::Tensor& scores, const torch::Tensor& labels) {
+    if (sums_.device() != scores.device()) begin_on(scores.device());
     loss_.add_(at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum, kIgnoredTarget));
     const torch::Tensor counted = labels.ne(kIgnoredTarget).sum();
     samples_.add_(counted);
@@ -30,9 +33,10 @@ class Counts {
   }
 
   Evaluation over_all(const ProcessGroup& world) const {
-    world.all_reduce(sums_).wait();
+    const torch::Tensor sums = sums_.cpu();
+    world.all_reduce(sums).wait();
     std::array<double, 5> numbers{};
-    std::copy_n(sums_.const_data_ptr<double>(), numbers.size(), numbers.begin());
+    std::copy_n(sums.const_data_ptr<double>(), numbers.size(), numbers.begin());
     const auto [loss, samples, hits, few_samples, few_hits] = numbers;
     Evaluation result{.scores = {.loss = loss / samples, .top1 = hits / samples},
         .samples = static_cast<std::int64_t>(samples)};
@@ -41,7 +45,13 @@ class Counts {
   }
 
  private:
-  torch::Tensor sums_ = at::zeros({5}, torch::kDouble);
+  void begin_on(torch::Device device) {
+    sums_ = at::zeros({5}, at::TensorOptions(torch::kDouble).device(device));
+    loss_ = sums_[0], samples_ = sums_[1], hits_ = sums_[2];
+    few_samples_ = sums_[3], few_hits_ = sums_[4];
+  }
+
+  torch::Tensor sums_ = at::zeros({5}, on_host(torch::kDouble));
   torch::Tensor loss_ = sums_[0], samples_ = sums_[1], hits_ = sums_[2], few_samples_ = sums_[3],
                 few_hits_ = sums_[4];
 };
@@ -53,7 +63,8 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
   const at::NoGradGuard no_gradients;
   Counts counts;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
-    counts.add(forward(batch->data), batch->target);
+    const torch::Tensor scores = forward(batch->data);
+    counts.add(scores, batch->target.to(scores.device(), /*non_blocking=*/true));
     if (leaves && leaves()) return std::nullopt;
   }
   return counts.over_all(world);

@@ -53,8 +53,8 @@ class RunClock {
 /// Validator and Checkpointer work on it in turn.
 struct TrainRun {
   /// Reads the data, makes the model, and goes on from a snapshot if the options say so; `command`
-  /// is what command.txt shall say. Computes in `places`: as many as the layout gives a rank; for
-  /// one, where the calling thread is. A collective.
+  /// is what command.txt shall say. Computes in `places`, of which there are as many as the layout
+  /// gives a rank; without any on the CPU, where the calling thread is. A collective.
   TrainRun(TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
       const std::vector<Place>& places = {});
 

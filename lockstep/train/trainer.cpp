@@ -11,6 +11,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/peak_memory.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/state/parameters_hash.h"
 #include "lockstep/train/stop_signal.h"
@@ -27,7 +28,7 @@ std::optional<std::int64_t> peak_memory_of_all(const ProcessGroup& world) {
     const auto bytes = peak_memory_bytes();
     own = bytes ? static_cast<double>(*bytes) : std::numeric_limits<double>::quiet_NaN();
   }
-  const torch::Tensor sum = at::full({1}, own, torch::kDouble);
+  const torch::Tensor sum = at::full({1}, own, on_host(torch::kDouble));
   world.all_reduce(sum).wait();
   const auto total = sum.item<double>();
   return std::isnan(total) ? std::nullopt

@@ -135,7 +135,10 @@ Loader Validator::loader(const data::SamplesPointer& samples) const {
   const DistributedSampler sampler(
       samples->size(), run_.groups.replicas, {.shuffle = false, .padding = false});
   return {samples, sampler.epoch(0), run_.batch_size(),
-      {.dtype = run_.replica->image_type(), .workers = run_.workers, .channels_last = true}};
+      {.dtype = run_.replica->image_type(),
+          .workers = run_.workers,
+          .pinned = !run_.replica->device().is_cpu(),
+          .channels_last = true}};
 }
 
 // Saves the weights that the replica has now, which may be averages.

@@ -17,7 +17,7 @@ namespace {
 const c10::Device kFirst(c10::kPrivateUse1, 0);
 const c10::Device kSecond(c10::kPrivateUse1, 1);
 
-class EmulatedAccelerator : public testing::Test {
+class EmulatedAccelerator : public ::testing::Test {
  protected:
   void SetUp() override {
     install();
@@ -47,7 +47,7 @@ TEST_F(EmulatedAccelerator, TheHostCannotReadItsMemory) {
         runtime_.finish(0);
         std::printf("%f", *tensor.const_data_ptr<float>());
       },
-      testing::KilledBySignal(SIGSEGV), "");
+      ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST_F(EmulatedAccelerator, RunsNothingBeforeSomebodyWaits) {

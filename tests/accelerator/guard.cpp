@@ -48,6 +48,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     Runtime::get().set_current_stream(stream);
     return before;
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return reinterpret_cast<void*>(Runtime::get().number_of(stream) + 1);
+  }
   bool queryStream(const c10::Stream& stream) const override {
     return streams().query(end_of(stream));
   }

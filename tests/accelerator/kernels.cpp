@@ -57,20 +57,23 @@ Tensor address_of(const Tensor& host) {
       const_cast<void*>(host.const_data_ptr()), host.sizes(), host.strides(), host.options());
 }
 
-bool is_late(const Tensor& host, bool non_blocking, std::size_t stream) {
-  Runtime& runtime = Runtime::get();
-  if (!non_blocking || host.numel() == 0 || !runtime.pinned().holds(host.const_data_ptr()))
-    return false;
-  runtime.pinned().record(const_cast<void*>(host.const_data_ptr()), stream);
-  return true;
+bool is_late(const Tensor& host, bool non_blocking) {
+  return non_blocking && host.numel() > 0 && Runtime::get().pinned().holds(host.const_data_ptr());
+}
+
+// When the copy is queued: from then on the memory is in use.
+void keep_pinned(const Tensor& host, std::size_t stream) {
+  Runtime::get().pinned().record(const_cast<void*>(host.const_data_ptr()), stream);
 }
 
 void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
   Runtime& runtime = Runtime::get();
   const std::size_t stream = runtime.current(to.device().index());
   runtime.count(&Counts::copies_to_device);
-  if (is_late(from, non_blocking, stream))
-    return queue_copy(stream, address_of(from), kernels_view(to));
+  if (is_late(from, non_blocking)) {
+    queue_copy(stream, address_of(from), kernels_view(to));
+    return keep_pinned(from, stream);
+  }
   const KernelDispatch dispatch;
   queue_copy(stream, from.clone(),
       kernels_view(to));  // as a GPU's driver does with memory that is not pinned
@@ -81,9 +84,13 @@ void copy_to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
   Runtime& runtime = Runtime::get();
   const std::size_t stream = runtime.current(from.device().index());
   runtime.count(&Counts::copies_to_host);
-  const bool is_queued = is_late(to, non_blocking, stream);
+  const bool is_queued = is_late(to, non_blocking);
   queue_copy(stream, kernels_view(from), is_queued ? address_of(to) : to);
-  if (!is_queued) finish_as_host(stream);
+  if (is_queued) {
+    keep_pinned(to, stream);
+  } else {
+    finish_as_host(stream);
+  }
 }
 
 // As between GPUs: on the source's stream, which waits for the target's; the target's waits for the

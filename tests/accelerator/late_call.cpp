@@ -10,8 +10,8 @@
 
 #include "tests/accelerator/generator.h"
 #include "tests/accelerator/runtime.h"
+#include "tests/accelerator/stack_values.h"
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/List.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
@@ -19,73 +19,9 @@
 namespace lockstep::emulated {
 namespace {
 
-using torch::jit::Stack;
-
 // Whose results have sizes that depend on values.
 const std::set<std::string> kOfValues = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
     "aten::unique_consecutive", "aten::unique_dim", "aten::bincount", "aten::repeat_interleave"};
-
-bool is_on_device(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.device().is_privateuseone();
-}
-
-/// Returns the value with each tensor of a device replaced; lists and optional lists too.
-template <typename Replace>
-c10::IValue replaced(const c10::IValue& value, const Replace& replace) {
-  const auto of = [&](const at::Tensor& tensor) {
-    return is_on_device(tensor) ? replace(tensor) : tensor;
-  };
-  if (value.isTensor()) return of(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(of(tensor));
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
-      list.push_back(tensor ? std::optional(of(*tensor)) : std::nullopt);
-    return list;
-  }
-  if (value.isDevice() && value.toDevice().is_privateuseone()) return c10::Device(c10::kCPU);
-  return value;
-}
-
-/// Returns the tensors in a value, without those that are undefined.
-std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
-  std::vector<at::Tensor> found;
-  if (value.isTensor()) found.push_back(value.toTensor());
-  if (value.isTensorList()) found = value.toTensorVector();
-  if (value.isOptionalTensorList())
-    for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
-      if (tensor) found.push_back(*tensor);
-  std::erase_if(found, [](const at::Tensor& tensor) { return !tensor.defined(); });
-  return found;
-}
-
-bool may_hold_masks(const c10::IValue& value) {
-  return value.isOptionalTensorList() || value.isTensorList();
-}
-
-bool is_mask(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte;
-}
-
-void copy_values(const Stack& from, const Stack& to) {
-  const KernelDispatch dispatch;
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    const auto targets = tensors_in(to[i]), sources = tensors_in(from[i]);
-    for (std::size_t k = 0; k < targets.size(); ++k) targets[k].copy_(sources[k]);
-  }
-}
-
-c10::TensorOptions on_cpu(const at::Tensor& tensor) {
-  return c10::TensorOptions().dtype(tensor.dtype()).device(c10::kCPU);
-}
-
-at::Tensor zeros_for(const at::Tensor& tensor) {
-  return at::empty_strided(tensor.sizes(), tensor.strides(), on_cpu(tensor)).zero_();
-}
 
 /// One call of an operator.
 class Call {
@@ -263,7 +199,9 @@ Stack Call::results_later() {
   Runtime::get().streams().enqueue(
       stream(), [op = op_, stack = views(), targets = targets_of(results)]() mutable {
         const KernelDispatch dispatch;
+        const auto outputs = replaced_outputs(op.schema(), stack);
         op.callBoxed(&stack);
+        for (const auto& [view, own] : outputs) view.copy_(own);
         copy_values(stack, targets);
       });
   return results;

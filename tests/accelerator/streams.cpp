@@ -1,6 +1,7 @@
 #include "tests/accelerator/streams.h"
 
 #include <exception>
+#include <limits>
 #include <utility>
 
 namespace lockstep::emulated {
@@ -11,12 +12,21 @@ std::size_t Streams::make() {
   return queues_.size() - 1;
 }
 
+Mark Streams::make_open() { return {make(), std::numeric_limits<std::int64_t>::max()}; }
+
+void Streams::close(std::size_t stream) {
+  const std::lock_guard lock(mutex_);
+  queues_[stream].is_closed = true;
+  changed_.notify_all();
+}
+
 void Streams::enqueue(std::size_t stream, Task task) {
   const std::lock_guard lock(mutex_);
   check_alive();
   queues_[stream].pieces.emplace_back(std::move(task));
   ++queues_[stream].queued;
   if (seed_ != 0) run_ahead();
+  changed_.notify_all();
 }
 
 Mark Streams::mark(std::size_t stream) {
@@ -29,6 +39,7 @@ void Streams::wait(std::size_t stream, Mark mark) {
   if (mark.stream == stream || reached(mark)) return;
   queues_[stream].pieces.emplace_back(mark);
   ++queues_[stream].queued;
+  changed_.notify_all();
 }
 
 bool Streams::is_reached(Mark mark) {
@@ -38,13 +49,20 @@ bool Streams::is_reached(Mark mark) {
 
 bool Streams::query(Mark mark) {
   const std::lock_guard lock(mutex_);
-  if (!reached(mark)) step(needed_first(mark));
+  if (reached(mark)) return true;
+  if (const auto next = needed_first(mark)) step(*next);
   return reached(mark);
 }
 
 void Streams::finish(Mark mark) {
-  const std::lock_guard lock(mutex_);
-  while (!reached(mark)) step(needed_first(mark));
+  std::unique_lock lock(mutex_);
+  while (!reached(mark)) {
+    if (const auto next = needed_first(mark)) {
+      step(*next);
+    } else {
+      changed_.wait(lock);
+    }
+  }
   check_alive();
 }
 
@@ -54,16 +72,24 @@ void Streams::set_seed(std::uint64_t seed) {
   random_.seed(seed);
 }
 
+bool Streams::reached(Mark mark) const {
+  const Queue& queue = queues_[mark.stream];
+  return queue.done >= mark.position || (queue.is_closed && queue.pieces.empty());
+}
+
 bool Streams::is_ready(const Queue& queue) const {
   if (queue.pieces.empty()) return false;
   const Mark* held = std::get_if<Mark>(&queue.pieces.front());
   return held == nullptr || reached(*held);
 }
 
-// Marks only point to what was queued earlier, so this ends.
-std::size_t Streams::needed_first(Mark mark) const {
-  while (!is_ready(queues_[mark.stream]))
+// Marks only point to what was queued earlier, or to a stream that is open, so this ends. None:
+// another thread must give it work first.
+std::optional<std::size_t> Streams::needed_first(Mark mark) const {
+  while (!is_ready(queues_[mark.stream])) {
+    if (queues_[mark.stream].pieces.empty()) return std::nullopt;
     mark = std::get<Mark>(queues_[mark.stream].pieces.front());
+  }
   return mark.stream;
 }
 
@@ -80,6 +106,7 @@ void Streams::step(std::size_t stream) {
   const Piece piece = std::move(queue.pieces.front());
   queue.pieces.pop_front();
   ++queue.done;
+  changed_.notify_all();
   const Task* task = std::get_if<Task>(&piece);
   if (task == nullptr || error_) return;
   try {

@@ -6,29 +6,29 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <variant>
-#include <vector>
 
 namespace lockstep::emulated {
 
 // Note [Emulated accelerator]
 // A device for tests, registered as LibTorch's PrivateUse1, that makes mistakes visible which a CPU
 // forgives and a GPU punishes now and then:
+//
 // * Its memory has two addresses. The one that tensors have cannot be read or written at all, so
-// host code that touches it
-//   gets a fault; the device's own kernels use the other.
+//   host code that touches it gets a fault; the device's own kernels use the other.
 // * Work is queued on streams and runs as late as it can: when somebody waits, only that runs which
-// the waiter needs, and
-//   what another stream does without an event between them has not happened yet. With a seed other
-//   than 0, other streams run ahead at random instead: the same every time for the same seed, as
-//   long as one thread queues.
+//   the waiter needs, and what another stream does without an event between them has not happened
+//   yet. With a seed other than 0, other streams run ahead at random instead: the same every time
+//   for the same seed, as long as one thread queues.
 // * A kernel knows addresses, not tensors. Memory that was freed too early has been given to
-// someone else, and new memory
-//   holds NaN, by the time it runs.
+//   someone else, and new memory holds NaN, by the time it runs.
 // * Copies from and to pinned memory are late, too, so that a buffer which is used again early
-// shows. What the host waited for, and what was copied where, is counted. Operators are LibTorch's
-// for the CPU.
+//   shows.
+//
+// What the host waited for, and what was copied where, is counted. Operators are LibTorch's for the
+// CPU.
 
 /// A point in a stream's work: reached when the stream has done this many pieces.
 struct Mark {
@@ -53,6 +53,11 @@ class Streams {
 
   /// Makes a stream and returns its number.
   std::size_t make();
+
+  /// Makes a stream that other threads give work until they close it, and returns its end. Who
+  /// needs that waits for them.
+  Mark make_open();
+  void close(std::size_t stream);
 
   /// Queues work on a stream. Tasks must not call back.
   void enqueue(std::size_t stream, Task task);
@@ -82,17 +87,19 @@ class Streams {
     std::deque<Piece> pieces = {};
     std::int64_t done = 0;
     std::int64_t queued = 0;
+    bool is_closed = false;
   };
 
-  bool reached(Mark mark) const { return queues_[mark.stream].done >= mark.position; }
+  bool reached(Mark mark) const;
   bool is_ready(const Queue& queue) const;
-  std::size_t needed_first(Mark mark) const;
+  std::optional<std::size_t> needed_first(Mark mark) const;
   void run_ahead();
   void step(std::size_t stream);
   void check_alive() const;
 
   std::mutex mutex_;
-  std::vector<Queue> queues_;
+  std::condition_variable changed_;
+  std::deque<Queue> queues_;
   std::uint64_t seed_ = 0;
   std::mt19937_64 random_;
   std::exception_ptr error_;

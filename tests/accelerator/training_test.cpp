@@ -48,7 +48,7 @@ TEST(EmulatedTraining, GivesTheLossesOfTheCpu) {
   const std::vector<double> expected = losses_on(torch::kCPU, 0);
   for (const std::uint64_t seed : {0U, 1U, 2U})
     EXPECT_THAT(losses_on(torch::Device(c10::kPrivateUse1, 1), seed),
-        testing::Pointwise(testing::DoubleNear(1e-6), expected));
+        ::testing::Pointwise(::testing::DoubleNear(1e-6), expected));
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include <c10/core/DeviceGuard.h>
+
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
@@ -131,6 +133,23 @@ void run_threads(
   rethrow_first(failures);
 }
 
+// Each rank on its own of the emulated devices.
+void run_devices(int size, const std::function<void(ProcessGroup)>& body) {
+  constexpr int kDevices = 4;
+  lockstep::run_ranks(size, [&](const ProcessGroup& world) {
+    const torch::Device device(
+        torch::kPrivateUse1, static_cast<torch::DeviceIndex>(world.rank() % kDevices));
+    const c10::DeviceGuard guard(device);
+    const ProcessGroup group = world.with_device(device);
+    try {
+      body(group);
+    } catch (const std::exception& error) {
+      group.abort(concat("rank ", group.rank(), " failed: ", error.what()));
+      throw;
+    }
+  });
+}
+
 }  // namespace
 
 std::string as_heard(const std::string& reason) {
@@ -138,6 +157,7 @@ std::string as_heard(const std::string& reason) {
 }
 
 void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
+  if (environment("LOCKSTEP_TEST_DEVICE")) return run_devices(size, body);
   const std::string backend = backend_of_ranks();
   if (backend == "threads" || size <= 1) return lockstep::run_ranks(size, body);
   run_threads(backend, size, body);

@@ -17,7 +17,7 @@ namespace {
 using at::Tensor;
 using Operation = std::function<Tensor(const Tensor& x, const Tensor& z)>;
 
-Tensor labels() { return at::tensor({0, 1}, at::kLong); }
+Tensor labels() { return torch::tensor({0, 1}, at::kLong); }
 Tensor image(const Tensor& x) { return x.view({2, 1, 2, 2}); }
 Tensor cube(const Tensor& x) { return x.view({2, 2, 2}); }
 Tensor tokens(const Tensor& x) { return x.view({1, 1, 2, 4}); }

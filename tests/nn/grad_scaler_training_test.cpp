@@ -53,7 +53,7 @@ void expect_parameters(torch::nn::Sequential& net, const std::string& name, doub
   std::vector<torch::Tensor> flat;
   for (const auto& parameter : net->parameters()) flat.push_back(parameter.detach().flatten());
   const auto ours = at::cat(flat);
-  const auto theirs = at::tensor(pytorchs(name), at::kDouble).to(at::kFloat);
+  const auto theirs = torch::tensor(pytorchs(name), at::kDouble).to(at::kFloat);
   ASSERT_EQ(ours.sizes(), theirs.sizes());
   EXPECT_LT((ours - theirs).abs().max().item<double>(), tolerance);
 }

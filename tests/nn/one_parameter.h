@@ -5,9 +5,9 @@
 #include <string>
 
 #include <ATen/ops/ones.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/grad_scaler.h"
@@ -20,7 +20,7 @@ inline constexpr double kInf = std::numeric_limits<double>::infinity();
 struct OneParameter {
   OneParameter() : parameter(at::zeros({2}).set_requires_grad(true)), optimizer({parameter}, 1.0) {}
   void set_gradient(double second) {
-    parameter.mutable_grad() = at::tensor({1.0, second}).to(at::kFloat);
+    parameter.mutable_grad() = torch::tensor({1.0, second}).to(at::kFloat);
   }
   double moved() const { return -parameter[0].item<double>(); }
 

@@ -8,8 +8,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sparse_coo_tensor.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <torch/types.h>
 
 #include "lockstep/nn/grad_scaler.h"
 
@@ -25,7 +25,7 @@ torch::Tensor parameter_with(const torch::Tensor& gradient) {
 }
 
 torch::Tensor row(double a, double b, at::ScalarType type = at::kFloat) {
-  return at::tensor({a, b}).to(type);
+  return torch::tensor({a, b}).to(type);
 }
 
 TEST(UnscaleGradients, MultipliesInPlaceG3) {
@@ -98,14 +98,14 @@ TEST(UnscaleGradients, CountsATiedParameterOnce) {
 
 torch::Tensor sparse(const std::vector<std::int64_t>& indices, const torch::Tensor& values) {
   return at::sparse_coo_tensor(
-      at::tensor(indices).unsqueeze(0), values, {8}, values.options().layout(at::kSparse));
+      torch::tensor(indices).unsqueeze(0), values, {8}, values.options().layout(at::kSparse));
 }
 
 TEST(UnscaleGradients, TakesSparseOnesG4) {
   const auto parameter =
-      parameter_with(sparse({1, 3, 5}, at::tensor({16.0, 32.0, 64.0}).to(at::kFloat)));
+      parameter_with(sparse({1, 3, 5}, torch::tensor({16.0, 32.0, 64.0}).to(at::kFloat)));
   EXPECT_TRUE(unscale_gradients({parameter}, 0.25).finite);
-  EXPECT_TRUE(parameter.grad()._values().equal(at::tensor({4.0, 8.0, 16.0}).to(at::kFloat)));
+  EXPECT_TRUE(parameter.grad()._values().equal(torch::tensor({4.0, 8.0, 16.0}).to(at::kFloat)));
   parameter.mutable_grad()._values()[2].fill_(kInf);
   EXPECT_FALSE(unscale_gradients({parameter}, 0.25).finite);
 }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/flag_table.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr const char* kEnvExamples = R"(Examples:
   lockstep env                    to read, or to paste into a report
+  lockstep env --check-devices    try this host's GPUs, and ways of training on them
   lockstep env --json | jq .processor.extensions)";
 
 bool is_bytes(const std::string& name) {
@@ -56,14 +58,23 @@ void print(const Facts& facts) {
 int env(const std::vector<std::string>& arguments) {
   struct Request {
     bool json = false;
+    bool check_devices = false;
+    std::string device = "auto";
   };
   const FlagTable<Request> table({.verb = "env",
-                                     .usage = "lockstep env [--json]",
+                                     .usage = "lockstep env [--json | --check-devices]",
                                      .description = "Shows what this host and this build are.\n",
                                      .footer = kEnvExamples},
-      {{"Options", {flag_on("--json", "print one JSON object", &Request::json)}}});
+      {{"Options",
+          {flag_on("--json", "print one JSON object", &Request::json),
+              flag_on("--check-devices", "try this host's accelerators, and print what came of it",
+                  &Request::check_devices),
+              flag("--device", "TYPE", "which: cuda, or another that LibTorch knows",
+                  &Request::device)}}});
   const auto request = table.request(arguments, std::cout);
   if (!request) return 0;
+  if (request->check_devices)
+    become("env", sibling_program("env", "lockstep-train"), {"--check-devices", request->device});
   Facts facts = environment_facts();
   if (request->json) {
     std::cout << facts.dump() << '\n';

@@ -1,14 +1,18 @@
 // Trains as one rank of a run; `lockstep train` starts as many of them as asked.
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <iostream>
 #include <optional>
+#include <system_error>
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/tensor.h>
+#include <torch/types.h>
+#include <torch/version.h>
 
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/process_group.h"
@@ -19,12 +23,15 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/frame_log.h"
 #include "lockstep/core/progress_page.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/train/device_check.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/record/waiting_notice.h"
 #include "lockstep/train/state/same_on_ranks.h"
 #include "lockstep/train/stop_signal.h"
+#include "lockstep/train/strategy/devices.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/trainer.h"
 
@@ -75,15 +82,23 @@ int train_rank(const TrainCommand& command, const ProcessGroup& world,
 }
 
 // Each rank a thread in its place, or above the places of its stages.
-int train_threads(
-    const TrainCommand& command, const std::vector<std::string>& words, const Layout& layout) {
-  const std::vector<Place> places = cpu_places(layout.thread_ranks * layout.places);
+int train_threads(const TrainCommand& command, const std::vector<std::string>& words,
+    const Layout& layout, const std::vector<Place>& places) {
   std::atomic<int> code{0};  // the same of all
   run_ranks(layout.thread_ranks, [&](const ProcessGroup& world) {
     const auto first = places.begin() + world.rank() * layout.places;
     const std::vector<Place> own(first, first + layout.places);
     PlaceWorker worker(own.size() == 1 ? own.front() : Place(), concat("rank ", world.rank()));
-    worker.begin([&] { code = train_rank(command, world, words, own); });
+    const ProcessGroup group = world.with_devices(devices_of(own));
+    worker.begin([&] {
+      try {
+        code = train_rank(command, group, words, own);
+      } catch (const std::exception& error) {
+        // The group of threads learns of it by itself, an accelerator's engine does not.
+        group.abort(concat("rank ", group.rank(), " failed: ", error.what()));
+        throw;
+      }
+    });
     worker.wait();
   });
   return code;
@@ -103,7 +118,7 @@ PrecisionChoice agreed_precision(const TrainCommand& command, const ProcessGroup
   const auto own = resumed_precision(command.options);
   // The minimum over the ranks; of what is resumed, any rank's that knows it.
   const torch::Tensor facts =
-      at::tensor({this_processor_computes_bf16() ? 1 : 0, own ? -1 - static_cast<int>(*own) : 0},
+      torch::tensor({this_processor_computes_bf16() ? 1 : 0, own ? -1 - static_cast<int>(*own) : 0},
           torch::kLong);
   world.all_reduce(facts, ReduceOp::kMin).wait();
   const auto known = facts[1].item<std::int64_t>();
@@ -116,6 +131,21 @@ void report_precision(const PrecisionChoice& choice, const TrainOptions& options
   if (options.resume.again || options.progress == ProgressStyle::kNone) return;
   if (!choice.warning.empty()) std::cerr << "lockstep: warning: " << choice.warning << '\n';
   if (!choice.hint.empty()) std::cerr << "lockstep: " << choice.hint << '\n';
+}
+
+// Once, not at each restart.
+std::vector<Place> choose_places(
+    const TrainOptions& options, const Layout& layout, const ProcessGroup& world) {
+  const DeviceChoice choice = choose_device(options);
+  const int local_rank = environment_count("LOCAL_RANK").value_or(0);
+  std::vector<Place> places =
+      places_of_process(options, choice, layout.thread_ranks * layout.places, local_rank);
+  const bool speaks =
+      world.rank() == 0 && !options.resume.again && options.progress != ProgressStyle::kNone;
+  const std::string text =
+      describe(choice, places, environment_count("LOCAL_WORLD_SIZE", 1).value_or(1));
+  if (speaks && !text.empty()) std::cerr << "lockstep: " << text << '\n';
+  return places;
 }
 
 InitOptions meeting_of(const TrainOptions& options) {
@@ -145,18 +175,44 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
     // The places have all cores; OpenMP's threads of the caller would spin on them between its own
     // few loops, which made a step of mnist-small in two places four times as long.
     if (layout.places > 1) at::set_num_threads(1);
-    if (layout.thread_ranks > 1) return train_threads(command, words, layout);
-    const bool divided = layout.places > 1;
-    return train_rank(
-        command, world, words, divided ? cpu_places(layout.places) : std::vector<Place>());
+    const std::vector<Place> places = choose_places(command.options, layout, world);
+    if (layout.thread_ranks > 1) return train_threads(command, words, layout, places);
+    return train_rank(command, world.with_devices(devices_of(places)), words, places);
   } catch (const std::exception& error) {
     leave(error);
   }
 }
 
+void print_finding(const DeviceFinding& finding) {
+  std::cout << (finding.failure.empty() ? "ok      " : "failed  ") << finding.what;
+  if (!finding.failure.empty()) std::cout << ": " << finding.failure;
+  std::cout << std::endl;
+}
+
+// For `lockstep env --check-devices`, which links no LibTorch.
+int check_all_devices(const std::string& type) {
+  TrainOptions options;
+  options.device = type;
+  const DeviceChoice choice = choose_device(options);
+  if (choice.type == torch::kCPU)
+    throw std::system_error(ENODEV, std::generic_category(),
+        concat(
+            "env: there is no accelerator to check", choice.idle.empty() ? "" : "; ", choice.idle));
+  std::cout << "Checking " << choice.count << " of type " << device_type_name(choice.type)
+            << " with LibTorch " << TORCH_VERSION << '\n';
+  const auto findings = check_devices(choice.type, print_finding);
+  const auto failed = std::ranges::count_if(
+      findings, [](const DeviceFinding& finding) { return !finding.failure.empty(); });
+  std::cout << findings.size() - static_cast<std::size_t>(failed) << " passed, " << failed
+            << " failed\n";
+  return failed == 0 ? 0 : 1;
+}
+
 int body(int count, char** values) {
   handle_stop_signals();
   const std::vector<std::string> arguments(values + 1, values + count);
+  if (arguments.size() == 2 && arguments[0] == "--check-devices")
+    return check_all_devices(arguments[1]);
   const TrainSurroundings around = surroundings();
   const bool speaks = environment_count("RANK").value_or(0) == 0;
   auto command = parse_train_flags(arguments, around);

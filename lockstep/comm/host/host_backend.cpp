@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep::host {
 namespace {
@@ -115,9 +116,9 @@ torch::Tensor HostBackend::empty(std::int64_t elements, const torch::TensorOptio
 std::vector<std::string> HostBackend::exchange(const std::string& text) {
   constexpr std::int64_t kBytes = 256;
   check(text.size() < kBytes, "exchange: the text is too long: ", text);
-  torch::Tensor own = torch::zeros({kBytes}, torch::kByte);
+  torch::Tensor own = torch::zeros({kBytes}, on_host(torch::kByte));
   std::memcpy(own.data_ptr(), text.data(), text.size());
-  const torch::Tensor all = torch::empty({size(), kBytes}, torch::kByte);
+  const torch::Tensor all = torch::empty({size(), kBytes}, on_host(torch::kByte));
   all_gather(all, own).wait();
   std::vector<std::string> texts;
   for (int rank = 0; rank < size(); ++rank)

@@ -74,8 +74,8 @@ void add_stretches(const std::vector<Sum*>& sums, const std::vector<Stretch>& st
 void add_in_threads(const std::vector<Sum*>& sums, ReplicaThreads& threads) {
   std::vector<std::int64_t> sizes;
   for (const Sum* sum : sums) sizes.push_back(sum->total.numel());
-  const bool large =
-      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) >= kElementsWorthThreads;
+  const bool large = sums.front()->total.is_cpu() && std::accumulate(sizes.begin(), sizes.end(),
+                                                         std::int64_t{0}) >= kElementsWorthThreads;
   const auto shares = divide_elements(sizes, large ? threads.size() : 1);
   if (!large) return add_stretches(sums, shares.front());
   threads.run(threads.size(), [&](std::size_t share) {
@@ -122,7 +122,7 @@ std::vector<torch::Tensor> sum_gradients(std::vector<std::vector<torch::Tensor>>
       for (const torch::Tensor& gradient : sum.rest) add(sum.total, gradient);
     }
   }
-  add_in_threads(for_threads, threads);
+  if (!for_threads.empty()) add_in_threads(for_threads, threads);
   std::vector<torch::Tensor> totals;
   for (Sum& sum : sums) totals.push_back(std::move(sum.total));
   return totals;

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/reducer_parts.h"
 
 namespace lockstep {
@@ -66,7 +67,8 @@ void Reducer::rebuild_in_arrival_order() {
       if (!arrived[index]) arrival_.push_back(index);
     }
   }
-  torch::Tensor order = torch::empty({static_cast<std::int64_t>(arrival_.size())}, torch::kLong);
+  torch::Tensor order =
+      torch::empty({static_cast<std::int64_t>(arrival_.size())}, on_host(torch::kLong));
   std::copy(arrival_.begin(), arrival_.end(), order.data_ptr<std::int64_t>());
   // Where the parameters are, for not every backend carries tensors of the CPU.
   if (!slots_.empty()) order = order.to(slots_.front().parameter.device());

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/reducer.h"
 #include "lockstep/parallel/ddp/reducer_parts.h"
 
@@ -59,7 +60,8 @@ void Reducer::complete_missing() {
 // A gradient that was accumulated under no_sync counts as used, though this pass did not add to
 // it; one that came but is undefined does not.
 torch::Tensor Reducer::used_on_this_rank() const {
-  torch::Tensor used = torch::empty({static_cast<std::int64_t>(slots_.size())}, torch::kByte);
+  torch::Tensor used =
+      torch::empty({static_cast<std::int64_t>(slots_.size())}, on_host(torch::kByte));
   auto* flags = used.data_ptr<std::uint8_t>();
   for (const Slot& slot : slots_) *flags++ = !shadowing_ && slot.parameter.grad().defined() ? 1 : 0;
   // Where the parameters are, for not every backend carries tensors of the CPU.

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -20,19 +21,17 @@ std::string describe_all(const NamedTensors& tensors) {
   return text;
 }
 
-// Texts differ in length: the lengths go first, then all padded to the longest, on the device of
-// the tensors that they describe, which the group is sure to support.
-std::vector<std::string> gather_texts(
-    const std::string& text, const torch::Device& device, const ProcessGroup& group) {
+// Texts differ in length: the lengths go first, then all padded to the longest.
+std::vector<std::string> gather_texts(const std::string& text, const ProcessGroup& group) {
   const auto gather = [&](const torch::Tensor& own) {
-    const torch::Tensor all = torch::empty(
-        {group.size(), own.numel()}, torch::TensorOptions(own.scalar_type()).device(device));
-    group.all_gather(all, own.to(device)).wait();
-    return all.cpu();
+    const torch::Tensor all = torch::empty({group.size(), own.numel()}, on_host(own.scalar_type()));
+    group.all_gather(all, own).wait();
+    return all;
   };
   const torch::Tensor lengths =
       gather(torch::tensor({static_cast<std::int64_t>(text.size())}, torch::kLong)).flatten();
-  const torch::Tensor own = torch::zeros({lengths.max().item<std::int64_t>()}, torch::kByte);
+  const torch::Tensor own =
+      torch::zeros({lengths.max().item<std::int64_t>()}, on_host(torch::kByte));
   std::copy(text.begin(), text.end(), own.data_ptr<std::uint8_t>());
   const torch::Tensor all = gather(own);
   std::vector<std::string> texts;
@@ -113,9 +112,7 @@ NamedTensors kept(const NamedTensors& tensors, const std::vector<std::string>& p
 void check_same_on_all_ranks(
     const std::string& what, const NamedTensors& tensors, const ProcessGroup& group) {
   if (group.size() == 1) return;
-  const torch::Device device =
-      tensors.empty() ? torch::Device(torch::kCPU) : tensors.front().second.device();
-  const auto texts = gather_texts(describe_all(tensors), device, group);
+  const auto texts = gather_texts(describe_all(tensors), group);
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string difference =
         first_difference(texts[0], texts[static_cast<std::size_t>(rank)]);

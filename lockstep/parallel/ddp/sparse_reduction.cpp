@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -85,7 +86,7 @@ CommStep reduce_sparse(const torch::Tensor& gradient, const torch::Tensor& like,
   const Rows own = gradient.defined() ? rows_of(gradient) : Rows{};
   const torch::Tensor header =
       gradient.defined() ? torch::tensor({own.indices.size(1), own.indices.size(0)}, torch::kLong)
-                         : torch::zeros({2}, torch::kLong);
+                         : torch::zeros({2}, on_host(torch::kLong));
   const torch::Tensor on_device = header.to(like.device());
   const torch::Tensor headers = room_for_all(on_device, group);
   const auto finish = [=](const Rows& all, const Shape& shape) {

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 #include <ATen/core/Generator.h>
 
@@ -20,7 +20,8 @@ namespace lockstep {
 ///     auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
 ///     const RandomStream stream(generator);
 ///
-/// Operators on other devices than the generator's keep their own.
+/// Operators on other devices than the generator's draw from generators of those devices, made with
+/// the same seed when they first do.
 class [[nodiscard]] RandomStream {
  public:
   explicit RandomStream(at::Generator generator);
@@ -28,8 +29,13 @@ class [[nodiscard]] RandomStream {
   RandomStream(const RandomStream&) = delete;
   RandomStream& operator=(const RandomStream&) = delete;
 
+  /// Returns the stream's generator for a device.
+  at::Generator on(c10::Device device) const;
+
  private:
-  std::optional<at::Generator> before_;
+  mutable std::vector<at::Generator>
+      generators_;  //< the given one first, then one for each other device
+  const RandomStream* before_;
   OperatorRulesOn on_;
 };
 

@@ -27,4 +27,9 @@ enum class NonFiniteNorm {
 double clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm,
     const ProcessGroup& group = ProcessGroup(), NonFiniteNorm non_finite = NonFiniteNorm::kSpread);
 
+/// Does the same without telling the norm, so that the host does not wait for the device, on which
+/// the ranks add it up: one that is NaN or infinite spreads.
+void clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm,
+    const ProcessGroup& group, torch::Device device);
+
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include <torch/serialize/archive.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 
 namespace lockstep {
@@ -45,14 +46,14 @@ void for_each_parameter(const std::vector<OptimizerParamGroup>& groups, Body bod
 using torch::Tensor;
 
 Tensor bytes_of(const std::string& text) {
-  Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, torch::kByte);
+  Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, on_host(torch::kByte));
   std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
   return bytes;
 }
 
 void send_bytes(
     const Tensor& bytes, int to, const torch::Device& device, const ProcessGroup& group) {
-  const Tensor size = torch::full({1}, bytes.numel(), torch::kLong);
+  const Tensor size = torch::full({1}, bytes.numel(), on_host(torch::kLong));
   group.send(size.to(device), to).wait();
   group.send(bytes.to(device), to).wait();
 }

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/pipeline/payload.h"
 
 namespace lockstep {
@@ -94,14 +95,14 @@ Payload GroupLinks::receive(const Address& address) {
   const Stopwatch waiting;
   const int from = source_of(address);
   while (!early_.contains(address)) {
-    const torch::Tensor length = torch::zeros({1}, torch::kLong);
+    const torch::Tensor length = torch::zeros({1}, on_host(torch::kLong));
     group_.recv(length, from).wait();
     const auto count = length.item<std::int64_t>();
     if (count < 1 || count > (1 << 24))
       throw CommError(concat("pipeline: rank ", from, " announces ", count, " numbers"));
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
     group_.recv(torch::from_blob(numbers.data(), {count}, torch::kLong), from).wait();
-    auto [sent_to, payload] = read_description(numbers, torch::kCPU);
+    auto [sent_to, payload] = read_description(numbers, device_);
     for (const torch::Tensor& tensor : payload.values) {
       if (tensor.defined() && tensor.numel() > 0) group_.recv(flat(tensor), from).wait();
     }

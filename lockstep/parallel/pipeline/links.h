@@ -73,10 +73,13 @@ class LocalLinks final : public Links {
 /// Links the ranks of a process group; stage s is on rank s % size.
 ///
 /// A payload is three messages or more: how long its description is, the description (form, types,
-/// shapes), and its tensors; so shapes may change from one micro-batch to the next.
+/// shapes), both from the host, and its tensors; so shapes may change from one micro-batch to the
+/// next.
 class GroupLinks final : public Links {
  public:
-  explicit GroupLinks(ProcessGroup group) : group_(std::move(group)) {}
+  /// Receives tensors on `device`.
+  explicit GroupLinks(ProcessGroup group, torch::Device device = torch::kCPU)
+      : group_(std::move(group)), device_(device) {}
   void send(const Address& address, const Payload& payload) override;
   Payload receive(const Address& address) override;
   void poll() override;
@@ -92,6 +95,7 @@ class GroupLinks final : public Links {
   int source_of(const Address& address) const;
 
   ProcessGroup group_;
+  torch::Device device_;
   std::deque<Sent> sent_;
   std::map<Address, Payload> early_;
 };

@@ -7,6 +7,7 @@
 #include <c10/util/Type.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -189,17 +190,17 @@ std::pair<Address, Payload> read_description(
 }
 
 torch::Tensor broadcast_described(
-    const torch::Tensor& tensor, int root, const ProcessGroup& group) {
+    const torch::Tensor& tensor, int root, const ProcessGroup& group, torch::Device device) {
   std::vector<std::int64_t> numbers;
   if (group.rank() == root) numbers = describe({}, {ValueForm::kTensor, {tensor}, 0});
   const torch::Tensor length =
-      torch::full({1}, static_cast<std::int64_t>(numbers.size()), torch::kLong);
+      torch::full({1}, static_cast<std::int64_t>(numbers.size()), on_host(torch::kLong));
   group.broadcast(length, root).wait();
-  torch::Tensor text = torch::zeros({length.item<std::int64_t>()}, torch::kLong);
+  torch::Tensor text = torch::zeros({length.item<std::int64_t>()}, on_host(torch::kLong));
   if (group.rank() == root) text = torch::tensor(numbers, torch::kLong);
   group.broadcast(text, root).wait();
   const auto* first = text.data_ptr<std::int64_t>();
-  const auto [address, payload] = read_description({first, first + text.numel()}, torch::kCPU);
+  const auto [address, payload] = read_description({first, first + text.numel()}, device);
   const torch::Tensor result = group.rank() == root
                                    ? tensor.detach().contiguous(tensor.suggest_memory_format())
                                    : payload.values.at(0);

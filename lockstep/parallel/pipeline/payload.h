@@ -57,8 +57,9 @@ std::vector<std::int64_t> describe(const Address& address, const Payload& payloa
 std::pair<Address, Payload> read_description(
     const std::vector<std::int64_t>& numbers, torch::Device device);
 
-/// Sends the root's tensor to all ranks of a group, which need not know its type and shape. A
-/// collective; only the root's tensor matters.
-torch::Tensor broadcast_described(const torch::Tensor& tensor, int root, const ProcessGroup& group);
+/// Sends the root's tensor to all ranks of a group, which need not know its type and shape and get
+/// it on their device. A collective; only the root's tensor matters.
+torch::Tensor broadcast_described(
+    const torch::Tensor& tensor, int root, const ProcessGroup& group, torch::Device device);
 
 }  // namespace lockstep

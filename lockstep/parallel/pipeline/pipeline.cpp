@@ -16,6 +16,21 @@
 #include "lockstep/parallel/place/thread_modes.h"
 
 namespace lockstep {
+namespace {
+
+// The replicas compare, and connect, the parameters where the stages compute.
+const Layers& moved_to(
+    const std::vector<Place>& places, const Layers& layers, const std::vector<int>& balance) {
+  std::size_t layer = 0;
+  for (std::size_t stage = 0; stage < balance.size() && !places.empty(); ++stage) {
+    const torch::Device device = places[stage % places.size()].device;
+    for (int i = 0; i < balance[stage] && layer < layers.size(); ++i, ++layer)
+      torch::nn::AnyModule(layers[layer].value()).ptr()->to(device);
+  }
+  return layers;
+}
+
+}  // namespace
 
 Pipeline::Pipeline(const Layers& layers, const std::vector<int>& balance,
     const std::vector<Place>& places, PipelineOptions options, ProcessGroup replicas)
@@ -23,7 +38,7 @@ Pipeline::Pipeline(const Layers& layers, const std::vector<int>& balance,
       options_(options),
       stages_(static_cast<int>(balance.size())),
       timing_(places.size()),
-      replicas_(layers, std::move(replicas)) {
+      replicas_(moved_to(places, layers, balance), std::move(replicas)) {
   check_places(places.size(), balance.size(), options);
   const int ranks = static_cast<int>(places.size());
   const auto settings = plan_stages(layers, balance, options);

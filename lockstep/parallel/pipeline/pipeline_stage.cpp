@@ -57,7 +57,7 @@ PipelineStage::PipelineStage(const Layers& layers, const std::vector<int>& balan
       stages_(static_cast<int>(balance.size())),
       last_rank_((stages_ - 1) % group_.size()),
       own_layers_(own_layers(checked_plan(layers, balance, options, group_), group_)),
-      links_(group_),
+      links_(group_, device),
       runner_(stages_of_rank(
                   plan_stages(layers, balance, options), group_.rank(), group_.size(), device),
           stages_, group_.size(), links_),
@@ -98,8 +98,9 @@ torch::Tensor PipelineStage::step(
   run(schedule_for(sizes.size()).actions[static_cast<std::size_t>(group_.rank())]);
   runner_.end_step();
   replicas_.after_step();
+  const auto number = torch::dtype(torch::kDouble).device(device_);
   const torch::Tensor sum =
-      is_last() ? losses.sum().to(torch::kDouble).reshape({1}) : torch::zeros({1}, torch::kDouble);
+      is_last() ? losses.sum().to(torch::kDouble).reshape({1}) : torch::zeros({1}, number);
   group_.broadcast(sum, last_rank_).wait();
   return sum[0];
 }
@@ -114,7 +115,7 @@ torch::Tensor PipelineStage::operator()(const torch::Tensor& input) {
   torch::Tensor output;
   if (is_last()) output = take_outputs(runner_, stages_, sizes.size());
   runner_.end_step();
-  return broadcast_described(output, last_rank_, group_);
+  return broadcast_described(output, last_rank_, group_, device_);
 }
 
 void PipelineStage::train(bool on) {

@@ -7,11 +7,13 @@
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
+#include <c10/core/Stream.h>
 
 namespace lockstep {
 
 /// What LibTorch keeps per thread and a worker must take over: gradients on or off, inference mode,
-/// autocast with its types and cache, hooks on saved tensors, how denormal numbers are treated.
+/// autocast with its types and cache, hooks on saved tensors, the current streams of accelerators,
+/// how denormal numbers are treated.
 ///
 /// A new thread has autocast off and gradients on, whatever its creator had: without this, a
 /// replica in a thread would compute something else than the module in the caller's.
@@ -32,6 +34,7 @@ class ThreadModes {
   // Not in the state of every LibTorch that we support.
   std::vector<std::pair<c10::DeviceType, c10::ScalarType>> autocast_types_;
   bool autocast_cache_;
+  std::vector<c10::Stream> streams_;  // of each accelerator, if there are any
   std::fenv_t arithmetic_;
 };
 

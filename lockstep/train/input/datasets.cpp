@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/tensor.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/samples.h"
@@ -96,7 +96,7 @@ torch::Tensor names_of(const data::Samples& set) {
   std::string text;
   for (const std::int64_t index : some_of(set.size(), kNames))
     text += std::filesystem::path(set.name(index)).filename().string() + '\n';
-  return at::tensor(std::vector<std::uint8_t>(text.begin(), text.end()));
+  return torch::tensor(std::vector<std::uint8_t>(text.begin(), text.end()));
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ torch::Tensor names_of(const data::Samples& set) {
 std::string data_fingerprint(const DatasetSource& source) {
   const data::Samples& set = *source.unaugmented;
   const torch::Tensor content = source.folders.empty() ? images_of(set) : names_of(set);
-  return hexadecimal(parameters_hash({at::tensor(source.labels, torch::kLong), content}));
+  return hexadecimal(parameters_hash({torch::tensor(source.labels, torch::kLong), content}));
 }
 
 }  // namespace lockstep

@@ -67,7 +67,9 @@ struct TrainOptions {
   std::optional<std::int64_t> classes = {};  ///< of the model; absent: those of the data
   LoadingSettings loading = {};
   Parallel parallel = Parallel::kSerial;
-  std::optional<int> places = {};  ///< of this process
+  std::string device = "auto";                  ///< `auto`, `cpu`, or a type of accelerator: `cuda`
+  std::optional<int> places = {};               ///< of this process
+  std::vector<std::string> place_devices = {};  ///< of each place, where they are named: `cuda:1`
   PipelineSettings pipeline = {};
   bool sync_batch_norm = false;
   std::string backend = "auto";

@@ -144,16 +144,38 @@ std::vector<std::string> precision_words() {
   return words;
 }
 
+// A number of places, or what they are.
+void read_places(Options& options, const FlagSpec& flag, Text text) {
+  options.place_devices.clear();
+  if (text.find_first_of(":,") == std::string::npos) return read_value(flag, text, options.places);
+  read_value(flag, text, options.place_devices);
+  options.places = static_cast<int>(options.place_devices.size());
+}
+
+FlagValue written_places(const Options& options) {
+  if (!options.place_devices.empty()) return written_value(options.place_devices);
+  return written_value(options.places);
+}
+
 Group spreading_group() {
   return {"How to spread it",
       {flag("--parallel", "HOW", "{}", &Options::parallel)
               .may_change()
               .usually("serial; ddp if there is more than one rank"),
-          flag("--places", "N", "compute in N places of this process: equal sets of its cores",
-              &Options::places)
+          flag("--device", "TYPE",
+              "auto, cpu, cuda or another accelerator; auto: GPUs where LibTorch can use them",
+              &Options::device)
               .may_change()
+              .unless_usual(),
+          flag_by<Options>("--places", "WHERE",
+              "so many places of this process: accelerators, or equal sets of its cores; or "
+              "name them: cuda:0,cuda:1",
+              read_places, written_places)
+              .may_change()
+              .whole()
               .from(1)
               .to(kMostStages)
+              .or_word("devices, as cuda:0,cuda:1")
               .usually("2 if HOW needs it"),
           flag_by<Options>(
               "--nproc-per-node", "N", "start N ranks on this machine; auto: as many as cores")

@@ -4,10 +4,11 @@
 #include <array>
 #include <cmath>
 
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 
@@ -24,8 +25,8 @@ double over_all(double loss_sum, double samples, double counted) {
 // Doubles, so that thousands of losses add up without rounding away the last ones.
 Meter::Meter(ProcessGroup world)
     : world_(std::move(world)),
-      loss_sum_(at::zeros({}, torch::kDouble)),
-      loss_sum_before_(at::zeros({}, torch::kDouble)) {}
+      loss_sum_(at::zeros({}, on_host(torch::kDouble))),
+      loss_sum_before_(at::zeros({}, on_host(torch::kDouble))) {}
 
 void Meter::restart() {
   loss_sum_.zero_();
@@ -58,6 +59,10 @@ void Meter::restore(const MeterReading& part) {
 }
 
 void Meter::add(const torch::Tensor& loss, std::int64_t samples) {
+  if (loss.device() != loss_sum_.device()) {
+    loss_sum_ = loss_sum_.to(loss.device());
+    loss_sum_before_ = loss_sum_before_.to(loss.device());
+  }
   loss_sum_.add_(loss.detach(), samples);
   samples_ += samples;
 }
@@ -73,7 +78,7 @@ void Meter::add_step(bool is_taken) {
 }
 
 MeterReading Meter::read(double comm_seconds) {
-  const torch::Tensor sums = at::zeros({3}, torch::kDouble);
+  const torch::Tensor sums = at::zeros({3}, on_host(torch::kDouble));
   sums[0].copy_(loss_sum_);
   sums[1].fill_(samples_);
   sums[2].fill_(samples_ - left_out_);
@@ -91,8 +96,8 @@ MeterReading Meter::read(double comm_seconds) {
 }
 
 torch::Tensor packed(const MeterReading& part) {
-  return at::tensor({static_cast<double>(part.steps), static_cast<double>(part.samples),
-                        part.loss_sum, part.seconds, part.data_seconds},
+  return torch::tensor({static_cast<double>(part.steps), static_cast<double>(part.samples),
+                           part.loss_sum, part.seconds, part.data_seconds},
       torch::kDouble);
 }
 

@@ -11,6 +11,7 @@
 #include <torch/version.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 
 namespace lockstep {
@@ -90,7 +91,7 @@ std::vector<std::string> BadImageWatch::news() {
 std::int64_t BadImageWatch::count(const ProcessGroup& world) const {
   std::int64_t total = 0;
   for (const auto& folder : folders_) {
-    const torch::Tensor is_bad = at::zeros({folder->size()}, torch::kByte);
+    const torch::Tensor is_bad = at::zeros({folder->size()}, on_host(torch::kByte));
     for (const auto& [index, reason] : folder->bad()) is_bad[index].fill_(1);
     world.all_reduce(is_bad, ReduceOp::kMax).wait();
     total += is_bad.sum().item<std::int64_t>();

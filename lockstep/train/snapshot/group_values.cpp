@@ -14,12 +14,13 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
 
 torch::Tensor bytes_of(const std::string& text) {
-  torch::Tensor bytes = at::empty({std::ssize(text)}, torch::kByte);
+  torch::Tensor bytes = at::empty({std::ssize(text)}, on_host(torch::kByte));
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   return bytes;
 }
@@ -30,7 +31,7 @@ std::string text_of(const torch::Tensor& bytes) {
 }
 
 torch::Tensor size_of(const std::string& text) {
-  return at::full({1}, std::ssize(text), torch::kLong);
+  return at::full({1}, std::ssize(text), on_host(torch::kLong));
 }
 
 // What the exception is, as the exit code that stands for it, its errno, and its text.
@@ -61,7 +62,7 @@ std::string note_of(const std::exception& error) {
 
 void maximize(std::initializer_list<double*> numbers, const ProcessGroup& group) {
   if (group.size() == 1) return;
-  const torch::Tensor all = at::empty({std::ssize(numbers)}, torch::kDouble);
+  const torch::Tensor all = at::empty({std::ssize(numbers)}, on_host(torch::kDouble));
   auto* place = all.mutable_data_ptr<double>();
   for (const double* number : numbers) *place++ = *number;
   group.all_reduce(all, ReduceOp::kMax).wait();
@@ -73,15 +74,16 @@ std::string broadcast_text(const std::string& text, int root, const ProcessGroup
   const torch::Tensor size = size_of(text);
   group.broadcast(size, root).wait();
   if (size.item<std::int64_t>() == 0) return {};
-  const torch::Tensor bytes =
-      group.rank() == root ? bytes_of(text) : at::empty({size.item<std::int64_t>()}, torch::kByte);
+  const torch::Tensor bytes = group.rank() == root
+                                  ? bytes_of(text)
+                                  : at::empty({size.item<std::int64_t>()}, on_host(torch::kByte));
   group.broadcast(bytes, root).wait();
   return text_of(bytes);
 }
 
 std::vector<std::string> gather_texts(
     const std::string& text, int root, const ProcessGroup& group) {
-  const torch::Tensor sizes = at::empty({group.size()}, torch::kLong);
+  const torch::Tensor sizes = at::empty({group.size()}, on_host(torch::kLong));
   group.all_gather(sizes, size_of(text)).wait();
   std::vector<std::string> texts;
   if (group.rank() != root) {
@@ -94,7 +96,7 @@ std::vector<std::string> gather_texts(
       texts.push_back(rank == root ? text : "");
       continue;
     }
-    const torch::Tensor bytes = at::empty({size}, torch::kByte);
+    const torch::Tensor bytes = at::empty({size}, on_host(torch::kByte));
     group.recv(bytes, rank).wait();
     texts.push_back(text_of(bytes));
   }

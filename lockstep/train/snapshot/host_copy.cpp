@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <map>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
@@ -12,9 +12,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/core/StreamGuard.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/nn/weights.h"
 
@@ -54,6 +55,7 @@ void HostCopy::lay_out(const std::vector<nn::NamedTensors>& lists) {
   pieces_.clear();
   bytes_ = 0;
   on_devices_ = false;
+  arrivals_.clear();
   std::uint64_t end = 0;
   for (std::size_t list = 0; list < lists.size(); ++list) {
     for (const auto& item : lists[list]) {
@@ -120,22 +122,32 @@ void HostCopy::copy_from_host() {
 }
 
 void HostCopy::copy_from_devices() {
-  std::set<std::pair<c10::DeviceType, c10::DeviceIndex>> devices;
+  std::map<std::string, c10::Stream> streams;  // beside those that compute
   auto* const base = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr());
   for (const Piece& piece : pieces_) {
     if (piece.source.is_cpu()) continue;
+    const torch::Device device = piece.source.device();
+    auto found = streams.find(device.str());
+    if (found == streams.end()) {
+      found = streams.emplace(device.str(), side_stream(device)).first;
+      wait_for(found->second, current_stream(device));
+    }
+    const c10::StreamGuard guard(found->second);
     const auto target = at::from_blob(base + piece.offset, piece.shape, piece.strides,
         torch::dtype(piece.source.scalar_type()).pinned_memory(true));
     target.copy_(piece.source, /*non_blocking=*/true);
-    devices.emplace(piece.source.device().type(), piece.source.device().index());
+    piece.source.record_stream(found->second);
   }
-  for (const auto& [type, index] : devices) {
-    const c10::impl::VirtualGuardImpl guard(type);
-    guard.synchronizeStream(guard.getStream(torch::Device(type, index)));
+  for (const auto& [name, stream] : streams) {
+    c10::Event& arrival = arrivals_.emplace_back(stream.device_type());
+    arrival.record(stream);
+    arrival.block(current_stream(stream.device()));
   }
 }
 
 std::vector<std::vector<TensorEntry>> HostCopy::row_major() {
+  for (const c10::Event& arrival : arrivals_) arrival.synchronize();
+  arrivals_.clear();
   std::vector<std::vector<TensorEntry>> lists;
   for (Piece& piece : pieces_) {
     auto* const at = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr()) + piece.offset;

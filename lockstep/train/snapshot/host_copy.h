@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <c10/core/Event.h>
 #include <torch/types.h>
 
 #include "lockstep/formats/weights/tensor_file.h"
@@ -14,12 +15,14 @@
 namespace lockstep {
 
 /// Holds a copy of tensors in one buffer of host memory, which serves again: pinned if a tensor is
-/// on a CUDA device.
+/// on an accelerator.
 ///
 /// Note [Host copy]
 /// take() is the time in which training stands still, so it only moves bytes, in the order in which
 /// they lie. row_major() puts them into the order of files later, in another thread. The buffer
-/// grows with the largest copy; only the first one, or a larger one, pays for new memory.
+/// grows with the largest copy; only the first one, or a larger one, pays for new memory. What an
+/// accelerator holds is copied on a stream beside the one that computes; the current stream waits
+/// for it, so that no later step changes what is copied, and the host does not, until row_major().
 class HostCopy {
  public:
   /// Copies the tensors of several lists as they are now; replaces what was held. A type that files
@@ -27,7 +30,7 @@ class HostCopy {
   void take(const std::vector<nn::NamedTensors>& lists);
 
   /// Brings the copies into row-major order and shows them, list by list. The bytes are valid until
-  /// the next take(). Uses no thread but the caller's.
+  /// the next take(). Waits for accelerators. Uses no thread but the caller's.
   std::vector<std::vector<TensorEntry>> row_major();
 
   /// Counts the bytes that were taken last.
@@ -51,7 +54,8 @@ class HostCopy {
 
   std::vector<Piece> pieces_;
   torch::Tensor buffer_;
-  std::vector<std::uint8_t> spare_;  // of the largest tensor that is put in order
+  std::vector<c10::Event> arrivals_;  // of what accelerators hold
+  std::vector<std::uint8_t> spare_;   // of the largest tensor that is put in order
   std::uint64_t bytes_ = 0;
   bool on_devices_ = false;
 };

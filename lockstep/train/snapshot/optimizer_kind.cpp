@@ -14,6 +14,7 @@
 #include <torch/optim/sgd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -167,7 +168,8 @@ class KindOf final : public OptimizerStateKind {
       if (value.defined()) values.emplace(value_name, value);
     });
     if constexpr (CountsSteps<const State>)
-      values.emplace("step", at::full({}, static_cast<std::int64_t>(own->step()), torch::kLong));
+      values.emplace(
+          "step", at::full({}, static_cast<std::int64_t>(own->step()), on_host(torch::kLong)));
     return values;
   }
 

@@ -14,6 +14,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
@@ -40,7 +41,7 @@ torch::Tensor tensor_of(const TensorEntry& entry, const OpenedFile& file) {
     return at::from_blob(
         data, entry.shape, [file](void*) {}, torch::dtype(type));
   }
-  torch::Tensor copy = at::empty(entry.shape, type);
+  torch::Tensor copy = at::empty(entry.shape, on_host(type));
   if (!entry.bytes.empty())
     std::memcpy(copy.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
   return copy;

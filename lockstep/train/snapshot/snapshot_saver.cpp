@@ -14,6 +14,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/snapshot/group_values.h"
@@ -246,7 +247,7 @@ void SnapshotSaver::advance(const SnapshotReport& agreed) {
 // On all ranks, whoever failed: the same reasons reach all.
 void SnapshotSaver::give_up() {
   in_flight_ = false;
-  const torch::Tensor code = at::full({1}, failure_ ? failure_->code : 0, torch::kLong);
+  const torch::Tensor code = at::full({1}, failure_ ? failure_->code : 0, on_host(torch::kLong));
   world_.all_reduce(code, ReduceOp::kMax).wait();
   std::string reasons;
   for (const auto& text : gather_texts(failure_ ? failure_->text : "", 0, world_)) {

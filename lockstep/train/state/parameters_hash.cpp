@@ -9,10 +9,11 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/pipeline/payload.h"
 #include "lockstep/train/snapshot/group_values.h"
 
@@ -44,14 +45,14 @@ torch::Tensor as_row(const torch::Tensor& tensor) {
 }
 
 void send_sized(const torch::Tensor& row, const ProcessGroup& group) {
-  group.send(at::full({1}, row.numel(), torch::kLong), 0).wait();
+  group.send(at::full({1}, row.numel(), on_host(torch::kLong)), 0).wait();
   group.send(row, 0).wait();
 }
 
 torch::Tensor receive_sized(torch::ScalarType type, int from, const ProcessGroup& group) {
-  const torch::Tensor size = at::empty({1}, torch::kLong);
+  const torch::Tensor size = at::empty({1}, on_host(torch::kLong));
   group.recv(size, from).wait();
-  torch::Tensor row = at::empty({size.item<std::int64_t>()}, type);
+  torch::Tensor row = at::empty({size.item<std::int64_t>()}, on_host(type));
   group.recv(row, from).wait();
   return row;
 }
@@ -66,10 +67,10 @@ std::string text_of_names(const nn::NamedTensors& state) {
 void send_state(const nn::NamedTensors& state, const ProcessGroup& group) {
   Payload payload{ValueForm::kTensor, {}, 0};
   for (const auto& item : state) {
-    const torch::Tensor value = item.value().detach();
+    const torch::Tensor value = item.value().detach().cpu();
     payload.values.push_back(value.contiguous(value.suggest_memory_format()));
   }
-  send_sized(at::tensor(describe({}, payload), torch::kLong), group);
+  send_sized(torch::tensor(describe({}, payload), torch::kLong), group);
   for (const torch::Tensor& value : payload.values)
     if (value.numel() > 0) group.send(as_row(value), 0).wait();
 }
@@ -101,7 +102,7 @@ std::string hexadecimal(std::uint64_t hash) {
 std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters, std::uint64_t start) {
   std::uint64_t hash = start;
   for (const auto& parameter : parameters) {
-    const torch::Tensor plain = parameter.detach().contiguous();
+    const torch::Tensor plain = parameter.detach().cpu().contiguous();
     hash = hash_bytes(hash, static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
   }
   return hash;
@@ -112,7 +113,7 @@ namespace {
 // Each rank continues what the one before it began.
 std::uint64_t hash_of_stages(
     const std::vector<torch::Tensor>& parameters, const ProcessGroup& stages) {
-  const torch::Tensor running = at::empty({1}, torch::kLong);
+  const torch::Tensor running = at::empty({1}, on_host(torch::kLong));
   auto* const hash = running.mutable_data_ptr<std::int64_t>();
   *hash = static_cast<std::int64_t>(kHashOfNothing);
   for (int rank = 0; rank < stages.size(); ++rank) {
@@ -128,9 +129,9 @@ std::uint64_t hash_of_stages(
 
 std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
     const ProcessGroup& world, const ProcessGroup& stages) {
-  const torch::Tensor own = at::empty({1}, torch::kLong);
+  const torch::Tensor own = at::empty({1}, on_host(torch::kLong));
   own.fill_(static_cast<std::int64_t>(hash_of_stages(parameters, stages)));
-  const torch::Tensor all = at::empty({world.size()}, torch::kLong);
+  const torch::Tensor all = at::empty({world.size()}, on_host(torch::kLong));
   world.all_gather(all, own).wait();
   const auto* hashes = reinterpret_cast<const std::uint64_t*>(all.const_data_ptr<std::int64_t>());
   for (int rank = 1; rank < world.size(); ++rank) {
@@ -148,7 +149,8 @@ nn::NamedTensors gathered_state(const nn::NamedTensors& own, const ProcessGroup&
     send_state(own, stages);
     return nn::NamedTensors("Tensor");
   }
-  nn::NamedTensors all = own;
+  nn::NamedTensors all("Tensor");
+  for (const auto& item : own) all.insert(item.key(), item.value().detach().cpu());
   for (int rank = 1; rank < stages.size(); ++rank)
     receive_state(all, names[static_cast<std::size_t>(rank)], rank, stages);
   return all;

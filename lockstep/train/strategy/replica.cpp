@@ -27,12 +27,12 @@ nn::Model seeded_model(const TrainOptions& options, std::int64_t classes) {
 std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOptions& options,
     const Layout& layout, const RankGroups& groups, const std::vector<Place>& places) {
   if (layout.stages > 1 && layout.stages_over_ranks)
-    return std::make_unique<StageReplica>(options, groups, prepared);
+    return std::make_unique<StageReplica>(options, groups, prepared, places.front().device);
   if (layout.stages > 1)
     return std::make_unique<PipelineReplica>(options, groups, prepared, places);
   if (options.parallel == Parallel::kDp)
     return std::make_unique<DataParallelReplica>(options, groups, prepared, places);
-  return std::make_unique<ModuleReplica>(options, groups, prepared);
+  return std::make_unique<ModuleReplica>(options, groups, prepared, places.front().device);
 }
 
 }  // namespace
@@ -43,10 +43,11 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
   return {world, std::move(grid.replicas), std::move(grid.stages)};
 }
 
-Replica::Replica(
-    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
+Replica::Replica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, torch::Device device)
     : options_(options),
       groups_(groups),
+      copier_(device),
       scaler_(
           nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed), groups.world),
       start_(prepared.start),
@@ -78,11 +79,11 @@ void Replica::make_optimizer() {
     optimizer_ = std::make_unique<ShardedOptimizer>(std::move(optimizer_), groups_.replicas);
 }
 
-nn::Autocast Replica::autocast() const { return autocast_of(options_.precision); }
+nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, device().type()); }
 
 torch::Tensor Replica::scores(const torch::Tensor& images) {
   const nn::Autocast shorter = autocast();
-  return evaluate(images).to(torch::kFloat);
+  return evaluate(copier_(images)).to(torch::kFloat);
 }
 
 // Note [What a step draws]
@@ -101,15 +102,14 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
       static_cast<std::size_t>(step), static_cast<std::size_t>(part.number));
   const RandomStream stream(
       make_stream_generator(seed, static_cast<std::size_t>(groups_.replicas.rank()), 0));
-  return forward_and_backward(batch, loss, part.is_last) / (factor * scaler_.scale_factor());
+  return forward_and_backward({copier_(batch.data), copier_(batch.target)}, loss, part.is_last) /
+         (factor * scaler_.scale_factor());
 }
 
 bool Replica::update(double lr) {
   scaler_.unscale_(*optimizer_);
-  if (options_.optimizer.clip_grad) {
-    clip_grad_norm(
-        parameters(), *options_.optimizer.clip_grad, groups_.stages, NonFiniteNorm::kSpread);
-  }
+  if (options_.optimizer.clip_grad)
+    clip_gradients(parameters(), *options_.optimizer.clip_grad, groups_.stages, device());
   set_lr(*optimizer_, lr);
   const bool is_taken = scaler_.step(*optimizer_);
   scaler_.update();
@@ -117,11 +117,13 @@ bool Replica::update(double lr) {
 }
 
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
-    const Task& task, const RankGroups& groups, const std::vector<Place>& places) {
+    const Task& task, const RankGroups& groups, const std::vector<Place>& given) {
+  const std::vector<Place> places = given.empty() ? std::vector<Place>(1) : given;
   PreparedModel prepared{.model = seeded_model(options, task.classes), .start = {}};
   prepared.start = start_with(prepared.model, options);
   if (layout.stages > 1)
-    prepared.balance = stage_balance(options, layout, prepared.model, task.image, groups.world);
+    prepared.balance = stage_balance(
+        options, layout, prepared.model, task.image, places.front().device, groups.world);
   return spread(prepared, options, layout, groups, places);
 }
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/models/model.h"
@@ -49,11 +50,13 @@ struct PreparedModel {
 /// What one rank trains: the model or its part of it, with its optimizer, spread as asked.
 class Replica {
  public:
-  Replica(const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared);
+  /// Takes batches in on `device`.
+  Replica(const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
+      torch::Device device);
   virtual ~Replica() = default;
 
-  /// Returns the scores of images, as float whatever the precision; for evaluation. A collective of
-  /// the stages.
+  /// Returns the scores of images, as float whatever the precision, on the device that has the
+  /// last stage; for evaluation. A collective of the stages.
   torch::Tensor scores(const torch::Tensor& images);
 
   /// Computes the gradients of a part of an optimizer step, in addition to those of the parts
@@ -99,6 +102,9 @@ class Replica {
   /// Returns the type of images that the model computes fastest with.
   torch::ScalarType image_type() const;
 
+  /// Returns where batches are taken in: from pinned memory they get there beside the computing.
+  torch::Device device() const { return copier_.device(); }
+
  protected:
   /// Makes the optimizer once the parameters are there.
   void make_optimizer();
@@ -116,13 +122,15 @@ class Replica {
 
   TrainOptions options_;
   RankGroups groups_;
+  DeviceCopier copier_;
   nn::GradScaler scaler_;  // of all ranks: replicas and stages alike
   StartWeights start_;
   std::vector<int> balance_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
-/// Makes what this rank trains, from the options' seed, computing in `places`. A collective.
+/// Makes what this rank trains, from the options' seed, computing in `places`, of which there are
+/// as many as the layout gives a rank; without any, where the calling thread is. A collective.
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
     const Task& task, const RankGroups& groups, const std::vector<Place>& places);
 

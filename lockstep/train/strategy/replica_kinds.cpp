@@ -13,11 +13,17 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
       .deferred_batch_norm(options.pipeline.deferred_batch_norm);
 }
 
+// Before the optimizer and the wrappers, which keep its tensors.
+nn::Model on_device(nn::Model model, torch::Device device) {
+  model->to(device);
+  return model;
+}
+
 }  // namespace
 
-ModuleReplica::ModuleReplica(
-    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
-    : Replica(options, groups, prepared), model_(prepared.model) {
+ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, torch::Device device)
+    : Replica(options, groups, prepared, device), model_(on_device(prepared.model, device)) {
   if (options.parallel == Parallel::kDdp) {
     parallel_.emplace(model_, groups.replicas,
         DistributedDataParallelOptions().sync_batch_norm(options.sync_batch_norm));
@@ -44,7 +50,9 @@ double ModuleReplica::communication_seconds() const {
 
 DataParallelReplica::DataParallelReplica(const TrainOptions& options, const RankGroups& groups,
     const PreparedModel& prepared, const std::vector<Place>& places)
-    : Replica(options, groups, prepared), model_(prepared.model), parallel_(model_, places) {
+    : Replica(options, groups, prepared, places.front().device),
+      model_(on_device(prepared.model, places.front().device)),
+      parallel_(model_, places) {
   make_optimizer();
 }
 
@@ -61,7 +69,7 @@ torch::Tensor DataParallelReplica::forward_and_backward(
 
 PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& groups,
     const PreparedModel& prepared, const std::vector<Place>& places)
-    : Replica(options, groups, prepared),
+    : Replica(options, groups, prepared, places.front().device),
       layers_(prepared.model->layers()),
       pipeline_(layers_, prepared.balance, places, pipeline_options(options), groups.replicas) {
   make_optimizer();
@@ -75,11 +83,11 @@ torch::Tensor PipelineReplica::forward_and_backward(
   return pipeline_.step(batch.data, batch.target, loss);
 }
 
-StageReplica::StageReplica(
-    const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared)
-    : Replica(options, groups, prepared),
+StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, torch::Device device)
+    : Replica(options, groups, prepared, device),
       stage_(prepared.model->layers(), prepared.balance, groups.stages, pipeline_options(options),
-          groups.replicas) {
+          groups.replicas, device) {
   make_optimizer();
 }
 

@@ -17,8 +17,8 @@ namespace lockstep {
 /// A whole model: alone, or one of those that DistributedDataParallel keeps alike.
 class ModuleReplica final : public Replica {
  public:
-  ModuleReplica(
-      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared);
+  ModuleReplica(const TrainOptions& options, const RankGroups& groups,
+      const PreparedModel& prepared, torch::Device device);
   std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
   double communication_seconds() const override;
@@ -72,8 +72,8 @@ class PipelineReplica final : public Replica {
 /// One stage, or several, of a model whose others are on other ranks.
 class StageReplica final : public Replica {
  public:
-  StageReplica(
-      const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared);
+  StageReplica(const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
+      torch::Device device);
   std::vector<torch::Tensor> parameters() const override { return stage_.parameters(); }
   nn::NamedTensors state() const override { return nn::named_state(stage_.layers()); }
   double communication_seconds() const override { return waited_seconds_; }

@@ -5,6 +5,7 @@
 #include <ATen/ops/rand.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/schedule/partition.h"
 
@@ -21,18 +22,21 @@ double copies_of_parameters(const TrainOptions& options) {
 }
 
 // A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
-torch::Tensor sample_of(
-    const TrainOptions& options, const Layout& layout, const std::vector<std::int64_t>& image) {
+torch::Tensor sample_of(const TrainOptions& options, const Layout& layout,
+    const std::vector<std::int64_t>& image, torch::Device device) {
   std::vector<std::int64_t> sizes = {options.batch_size / layout.micro_batches};
   sizes.insert(sizes.end(), image.begin(), image.end());
-  return at::rand(sizes);
+  return at::rand(sizes, device);
 }
 
-std::vector<int> measured(const TrainOptions& options, const Layout& layout, const nn::Model& model,
-    const std::vector<std::int64_t>& image) {
-  const nn::Autocast autocast = autocast_of(options.precision);
+std::vector<int> measured(const TrainOptions& options, const Layout& layout, nn::Model model,
+    const std::vector<std::int64_t>& image, torch::Device device) {
+  const nn::Autocast autocast = autocast_of(options.precision, device.type());
   const auto layers = model->layers();
-  const auto sample = [&] { return sample_of(options, layout, image); };
+  const auto sample = [&] {
+    model->to(device);
+    return sample_of(options, layout, image, device);
+  };
   switch (options.pipeline.balance) {
     case Balance::kCount:
       return partition_by_count(layers.size(), layout.stages);
@@ -57,14 +61,15 @@ std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
 }  // namespace
 
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const std::vector<std::int64_t>& image, const ProcessGroup& world) {
+    const nn::Model& model, const std::vector<std::int64_t>& image, torch::Device device,
+    const ProcessGroup& world) {
   check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
       " has ", model->layers().size(), " layers and cannot be cut into ", layout.stages,
       " stages; lower --stages");
-  const torch::Tensor balance = torch::zeros({layout.stages}, torch::kInt);
+  const torch::Tensor balance = torch::zeros({layout.stages}, on_host(torch::kInt));
   if (!layout.balance.empty()) return known_balance(layout, model);
   if (world.rank() == 0) {
-    const std::vector<int> own = measured(options, layout, model, image);
+    const std::vector<int> own = measured(options, layout, model, image, device);
     std::copy(own.begin(), own.end(), balance.data_ptr<int>());
   }
   world.broadcast(balance, 0).wait();

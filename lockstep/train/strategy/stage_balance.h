@@ -10,15 +10,17 @@
 
 namespace lockstep {
 
-/// Begins the scope in which a model computes with that precision.
-inline nn::Autocast autocast_of(Precision precision) {
+/// Begins the scope in which a model computes with that precision on that type of device.
+inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {
   const auto type = precision == Precision::k16Mixed ? at::kHalf : at::kBFloat16;
-  return nn::Autocast(at::kCPU, type, precision != Precision::k32);
+  return nn::Autocast(device, type, precision != Precision::k32);
 }
 
 /// Returns how many layers of a model each stage takes, by the options' rule; `image` is [channels,
-/// height, width]. Rank 0 measures for all. A collective.
+/// height, width]. Rank 0 measures for all, on its device, and leaves the model there. A
+/// collective.
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const std::vector<std::int64_t>& image, const ProcessGroup& world);
+    const nn::Model& model, const std::vector<std::int64_t>& image, torch::Device device,
+    const ProcessGroup& world);
 
 }  // namespace lockstep

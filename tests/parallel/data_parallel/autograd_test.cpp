@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/places.h"
 #include "training.h"
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -19,19 +20,19 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using testing_data_parallel::expect_close;
 using testing_data_parallel::expect_same_state;
 using testing_data_parallel::twin;
 using torch::Tensor;
 
-class OneNode : public testing::Test {
+class OneNode : public ::testing::Test {
  protected:
   OneNode() {
     net_->to(torch::kDouble);
     serial_ = twin(net_);
-    model_.emplace(net_, cpu_places(2));
+    model_.emplace(net_, testing::places(2));
   }
 
   Tensor random(std::int64_t batch, std::int64_t features) {
@@ -132,7 +133,7 @@ TEST_F(OneNode, NoticesSavedInputsThatChangeBeforeBackward) {
 TEST_F(OneNode, AllowsOtherInputsToChangeBeforeBackward) {
   torch::nn::Sequential net(torch::nn::Functional([](const Tensor& input) { return input + 1; }),
       torch::nn::Linear(4, 1));
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   auto input = at::randn({4, 4});
   const auto loss = model(input).sum();
   input.add_(1);  // nobody saved it
@@ -154,7 +155,7 @@ TEST_F(OneNode, LeavesUnusedParametersWithoutGradient) {
     torch::nn::Linear used = nullptr, unused = nullptr, by_second = nullptr;
   };
   const auto net = std::make_shared<HalfImpl>();
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   model(torch::tensor({{0.0F, 1.0F}, {2.0F, 3.0F}})).sum().backward();
   EXPECT_TRUE(net->used->weight.grad().equal(torch::tensor({{2.0F, 4.0F}})));
   EXPECT_TRUE(net->by_second->weight.grad().equal(torch::tensor({{2.0F, 3.0F}})));
@@ -164,7 +165,7 @@ TEST_F(OneNode, LeavesUnusedParametersWithoutGradient) {
 TEST_F(OneNode, LetsReplicasWorkInPlaceOnWhatNeedsNoGradient) {
   torch::nn::Sequential net(
       torch::nn::Functional([](Tensor input) { return input.relu_(); }), torch::nn::Linear(4, 1));
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   auto input = at::randn({4, 4});
   const auto version = input._version();
   for (int step = 0; step < 20; ++step) model(input).sum().backward();
@@ -196,7 +197,7 @@ TEST_F(OneNode, OutlivesTheWrapper) {
 // In float 1e8 + 1 is 1e8, so only this order gives 0: the replicas' gradients are their inputs.
 TEST_F(OneNode, SumsLargeGradientsInTheOrderOfTheReplicas) {
   torch::nn::Linear net(torch::nn::LinearOptions(70000, 3).bias(false));
-  DataParallel model(net, cpu_places(3));
+  DataParallel model(net, testing::places(3));
   const auto input = at::ones({3, 70000});
   input[0].fill_(1e8), input[2].fill_(-1e8);
   for (int pass = 0; pass < 10; ++pass) {
@@ -208,7 +209,7 @@ TEST_F(OneNode, SumsLargeGradientsInTheOrderOfTheReplicas) {
 
 TEST(BackwardNode, GivesTheSameByOneCallOfTheEngine) {
   torch::nn::Linear net(4, 3);
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   auto input = at::randn({5, 4}).requires_grad_();
   const auto gradients = [&](bool in_threads) {
     const auto loss = model(input);

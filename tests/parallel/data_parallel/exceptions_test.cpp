@@ -10,6 +10,7 @@
 #include <system_error>
 #include <thread>
 
+#include "tests/support/places.h"
 #include <ATen/ops/ones.h>
 #include <torch/nn/cloneable.h>
 #include <torch/nn/modules/linear.h>
@@ -20,9 +21,9 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
 using torch::Tensor;
 
 /// Throws the given exception in every replica but the first.
@@ -38,13 +39,13 @@ struct ThrowingImpl : torch::nn::Cloneable<ThrowingImpl<Thrown>> {
 template <typename Thrown>
 void throw_in_the_second(const std::function<Thrown()>& make) {
   DataParallel model(std::make_shared<ThrowingImpl<Thrown>>(),
-      {Place{}, Place{torch::kCPU, cpu_places(1)[0].cores}});
+      {Place{}, Place{torch::kCPU, testing::places(1)[0].cores}});
   EXPECT_NO_THROW(model(torch::tensor({0, 0}), make));
   model(torch::tensor({0, 1}), make);
 }
 
 TEST(Exceptions, OfReplicasHaveTheirNumberPlaceAndTypeR5) {
-  const std::string who = "replica 1 (" + describe(cpu_places(1)[0]) + "): ";
+  const std::string who = "replica 1 (" + describe(testing::places(1)[0]) + "): ";
   EXPECT_THAT(
       [] { throw_in_the_second<std::out_of_range>([] { return std::out_of_range("layer 3"); }); },
       ThrowsMessage<std::out_of_range>(who + "layer 3"));
@@ -70,7 +71,7 @@ TEST(Exceptions, OfReplicasHaveTheirNumberPlaceAndTypeR5) {
 
 TEST(Exceptions, OfLibTorchHaveTheNumberAndTrainingGoesOnR5) {
   torch::nn::Linear net(3, 2);
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   try {
     model(at::ones({4, 5}));
     FAIL() << "nothing was thrown";
@@ -91,7 +92,7 @@ TEST(Exceptions, ArriveWhenAllReplicasHaveFinishedR5) {
       return input;
     }
   };
-  DataParallel model(std::make_shared<SlowImpl>(), cpu_places(3));
+  DataParallel model(std::make_shared<SlowImpl>(), testing::places(3));
   std::atomic<int> finished = 0;
   EXPECT_THROW(model(torch::tensor({0, 1, 2}), &finished), std::runtime_error);
   EXPECT_EQ(finished, 2);

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/support/places.h"
 #include "training.h"
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>
@@ -56,9 +57,9 @@ void expect_parity(Holder net, const std::vector<Place>& places, const Tensor& i
   expect_same_state(*net, *serial);
 }
 
-class Parity : public testing::TestWithParam<std::tuple<int, std::int64_t>> {
+class Parity : public ::testing::TestWithParam<std::tuple<int, std::int64_t>> {
  protected:
-  std::vector<Place> places() const { return cpu_places(std::get<0>(GetParam())); }
+  std::vector<Place> places() const { return testing::places(std::get<0>(GetParam())); }
   std::int64_t batch() const { return std::get<1>(GetParam()); }
 };
 
@@ -78,7 +79,7 @@ TEST_P(Parity, OfAConvolutionalNetR1R6) {
 
 TEST(ParityOfPlaces, InTheOtherOrderR1) {
   torch::manual_seed(3);
-  auto places = cpu_places(2);
+  auto places = testing::places(2);
   std::swap(places[0], places[1]);
   torch::nn::Linear net(10, 5);
   net->to(torch::kDouble);
@@ -91,7 +92,7 @@ TEST(ParityOfSparseGradients, R1) {
   torch::nn::Embedding net(torch::nn::EmbeddingOptions(10, 3).sparse(true));
   net->to(torch::kDouble);
   auto serial = twin(net);
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   const auto words = at::randint(10, {6, 4}, torch::kLong);
   for (int step = 0; step < kSteps; ++step) {
     model(words).square().sum().backward();
@@ -124,7 +125,7 @@ TEST(ParityOfAnLstm, WithARateOfTenR1) {
   torch::manual_seed(5);
   const auto net = std::make_shared<RecurrentImpl>();
   net->to(torch::kDouble);
-  expect_parity(net, cpu_places(2), at::ones({4, 4, 6}, torch::kDouble),
+  expect_parity(net, testing::places(2), at::ones({4, 4, 6}, torch::kDouble),
       torch::zeros({4, 4, 16}, torch::kDouble), 10);
 }
 
@@ -143,7 +144,7 @@ TEST(ParityOfTiedParameters, AreOneInTheModuleAndTwoInItsClones) {
   const auto net = std::make_shared<TiedImpl>();
   net->to(torch::kDouble);
   net->tie();
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   const auto input = at::randn({5, 4}, torch::kDouble);
   model(input).square().sum().backward();
   const auto gradient = net->first->weight.grad().clone();
@@ -153,13 +154,13 @@ TEST(ParityOfTiedParameters, AreOneInTheModuleAndTwoInItsClones) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PlacesAndBatches, Parity,
-    testing::Combine(testing::Values(1, 2, 3), testing::Values(1, 2, 7, 20)));
+    ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Values(1, 2, 7, 20)));
 
 /// A module whose own forward is divided over places.
 class DividedImpl : public torch::nn::Module {
  public:
   explicit DividedImpl(const torch::nn::Linear& linear)
-      : linear_(register_module("linear", linear)), parallel_(linear, cpu_places(2)) {}
+      : linear_(register_module("linear", linear)), parallel_(linear, testing::places(2)) {}
 
   Tensor forward(const Tensor& input) { return parallel_(input).tanh(); }
 

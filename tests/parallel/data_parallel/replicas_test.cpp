@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <string>
 
+#include "tests/support/places.h"
 #include "training.h"
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -22,9 +23,9 @@
 namespace lockstep {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using testing_data_parallel::expect_close;
 using testing_data_parallel::twin;
 using torch::Tensor;
@@ -32,7 +33,7 @@ using torch::Tensor;
 TEST(Replicas, UpdateRunningStatisticsByTheFirstShareR4) {
   torch::nn::BatchNorm1d net(2);
   auto expected = twin(net);
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   const auto input = at::randn({8, 2});
   for (int step = 0; step < 3; ++step) {
     model(input * (step + 1));
@@ -46,7 +47,7 @@ TEST(Replicas, UpdateRunningStatisticsByTheFirstShareR4) {
 // The threads' order does not matter: each replica has its own stream.
 TEST(Replicas, DrawTheSameNumbersForTheSameSeed) {
   torch::nn::Dropout net(0.5);
-  DataParallel model(net, cpu_places(3));
+  DataParallel model(net, testing::places(3));
   const auto input = at::ones({300});
   const auto dropped = [&](std::uint64_t seed) {
     torch::manual_seed(seed);
@@ -60,7 +61,7 @@ TEST(Replicas, DrawTheSameNumbersForTheSameSeed) {
 
 TEST(Replicas, UseTheSameRunningStatisticsInEvaluationR4) {
   torch::nn::BatchNorm1d net(2);
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   const auto input = at::randn({8, 2});
   for (int step = 0; step < 3; ++step) model(input);
   net->eval();
@@ -76,7 +77,7 @@ TEST(Replicas, GiveBuffersTheirGradientsR4) {
   };
   const auto net = std::make_shared<ScaledImpl>();
   net->scale.requires_grad_();
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   model(at::ones({5, 2})).sum().backward();
   EXPECT_TRUE(net->scale.grad().equal(at::full({2}, 5.0)));
 }
@@ -84,7 +85,7 @@ TEST(Replicas, GiveBuffersTheirGradientsR4) {
 TEST(Replicas, FollowValuesModesAndWhatIsFrozen) {
   torch::nn::Sequential net(
       torch::nn::Linear(2, 2), torch::nn::Dropout(0.5), torch::nn::Linear(2, 1));
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   const auto input = at::ones({4, 2});
   net->ptr(1)->eval();  // only the dropout
   {
@@ -112,7 +113,7 @@ TEST(Replicas, ShareTheParametersInMemoryR6) {
     Tensor weight;
   };
   const auto net = std::make_shared<AddressImpl>();
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   EXPECT_EQ(model(at::ones({4})).second, net->weight.data_ptr());
 }
 
@@ -121,7 +122,7 @@ TEST(Replicas, LeaveTheDefaultGeneratorAlone) {
   torch::manual_seed(11);
   const auto expected = at::randn({3});
   torch::manual_seed(11);
-  DataParallel model(net, cpu_places(3));
+  DataParallel model(net, testing::places(3));
   EXPECT_TRUE(at::randn({3}).equal(expected));
 }
 
@@ -132,14 +133,14 @@ TEST(Replicas, AreMadeByAFunctionWhereThereIsNoClone) {
     torch::nn::Linear linear;
   };
   const auto net = std::make_shared<PlainImpl>();
-  EXPECT_THAT([&] { DataParallel<std::shared_ptr<PlainImpl>>(net, cpu_places(2)); },
+  EXPECT_THAT([&] { DataParallel<std::shared_ptr<PlainImpl>>(net, testing::places(2)); },
       ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("DataParallel: the module ("),
           HasSubstr("PlainImpl"), HasSubstr("Cloneable"))));
   const auto made = std::function([] { return std::make_shared<PlainImpl>(); });
-  DataParallel model(net, cpu_places(2), made);
+  DataParallel model(net, testing::places(2), made);
   const auto input = at::randn({4, 3});
   expect_close(model(input), net->forward(input), "output");
-  EXPECT_THAT([&] { DataParallel(net, cpu_places(2), std::function([&] { return net; })); },
+  EXPECT_THAT([&] { DataParallel(net, testing::places(2), std::function([&] { return net; })); },
       ThrowsMessage<InvalidArgument>(HasSubstr("gave the module itself")));
 }
 
@@ -158,7 +159,7 @@ TEST(Replicas, NameTheSubModuleThatHasNoClone) {
   };
   EXPECT_THAT(
       [] {
-        DataParallel<std::shared_ptr<OuterImpl>>(std::make_shared<OuterImpl>(), cpu_places(2));
+        DataParallel<std::shared_ptr<OuterImpl>>(std::make_shared<OuterImpl>(), testing::places(2));
       },
       ThrowsMessage<InvalidArgument>(HasSubstr("sub-module body.1 (")));
 }
@@ -167,7 +168,8 @@ TEST(Replicas, MustBeBuiltLikeTheModule) {
   torch::nn::Linear net(3, 2);
   EXPECT_THAT(
       [&] {
-        DataParallel(net, cpu_places(2), std::function([] { return torch::nn::Linear(3, 4); }));
+        DataParallel(
+            net, testing::places(2), std::function([] { return torch::nn::Linear(3, 4); }));
       },
       ThrowsMessage<InvalidArgument>(
           AllOf(HasSubstr("weight, Float [2, 3]"), HasSubstr("weight, Float [4, 3]"))));
@@ -184,7 +186,7 @@ TEST(Replicas, RefuseAModuleElsewhereThanTheFirstPlaceR3) {
     torch::nn::Linear first = nullptr;
     Tensor elsewhere;
   };
-  DataParallel model(std::make_shared<SpreadImpl>(), cpu_places(2));
+  DataParallel model(std::make_shared<SpreadImpl>(), testing::places(2));
   EXPECT_THAT(
       [&] {
         model(at::ones({4, 2}));
@@ -205,7 +207,7 @@ struct ModesImpl : torch::nn::Cloneable<ModesImpl> {
 };
 
 TEST(Replicas, ComputeInTheModesOfTheCallerR5) {
-  DataParallel model(std::make_shared<ModesImpl>(), cpu_places(2));
+  DataParallel model(std::make_shared<ModesImpl>(), testing::places(2));
   const auto square = [&] { return model(at::ones({2, 1})); };
   EXPECT_EQ(square(), std::make_tuple(true, false, at::kFloat));
   {
@@ -228,7 +230,7 @@ std::size_t allocated() {
 
 TEST(Replicas, DoNotGrowOver100StepsR6) {
   torch::nn::Sequential net(torch::nn::Linear(256, 256), torch::nn::BatchNorm1d(256));
-  DataParallel model(net, cpu_places(2));
+  DataParallel model(net, testing::places(2));
   const auto input = at::randn({64, 256});
   const auto steps = [&](int count) {
     for (int step = 0; step < count; ++step) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/places.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -20,9 +21,9 @@
 namespace lockstep {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using torch::Tensor;
 
 TEST(ChunkSizes, AreThoseOfTorchChunkR2) {
@@ -58,7 +59,7 @@ class EchoImpl : public torch::nn::Cloneable<EchoImpl<Value>> {
 
 template <typename Value>
 Value echo(const Value& value, int places = 2) {
-  DataParallel model(std::make_shared<EchoImpl<Value>>(), cpu_places(places));
+  DataParallel model(std::make_shared<EchoImpl<Value>>(), testing::places(places));
   return model(value);
 }
 
@@ -69,7 +70,7 @@ TEST(Scatter, GivesEachReplicaItsPieceAndGatherIsTheInverseR2) {
       return {at::full({1}, static_cast<double>(input.size(0))), input * 2};
     }
   };
-  DataParallel model(std::make_shared<SumImpl>(), cpu_places(2));
+  DataParallel model(std::make_shared<SumImpl>(), testing::places(2));
   auto input = at::ones({10}).requires_grad_();
   const auto [sizes, doubled] = model(input);
   EXPECT_TRUE(sizes.equal(at::full({2}, 5.0)));
@@ -95,7 +96,7 @@ TEST(Scatter, UsesOnlyAsManyReplicasAsSamplesR2) {
     void reset() override {}
     Tensor forward(const Tensor& input) { return input.sum(); }
   };
-  DataParallel model(std::make_shared<CountImpl>(), cpu_places(4));
+  DataParallel model(std::make_shared<CountImpl>(), testing::places(4));
   EXPECT_EQ(model(at::ones({9})).sizes(), (std::vector<std::int64_t>{3}));
   EXPECT_EQ(model(at::ones({3})).sizes(), (std::vector<std::int64_t>{3}));
   EXPECT_EQ(model(at::ones({1})).sizes(), (std::vector<std::int64_t>{1}));
@@ -108,12 +109,12 @@ TEST(Scatter, GathersNumbersToAVectorAndLeavesThemAloneOnOnePlaceR2) {
     Tensor forward(const Tensor& input) { return input.mean(); }
   };
   auto input = at::arange(6, torch::kDouble).requires_grad_();
-  DataParallel two(std::make_shared<MeanImpl>(), cpu_places(2));
+  DataParallel two(std::make_shared<MeanImpl>(), testing::places(2));
   const auto means = two(input);
   EXPECT_TRUE(means.equal(torch::tensor({1.0, 4.0}, torch::kDouble)));
   (means * torch::tensor({3.0, 6.0}, torch::kDouble)).sum().backward();
   EXPECT_TRUE(input.grad().equal(torch::tensor({1.0, 1.0, 1.0, 2.0, 2.0, 2.0}, torch::kDouble)));
-  DataParallel one(std::make_shared<MeanImpl>(), cpu_places(1));
+  DataParallel one(std::make_shared<MeanImpl>(), testing::places(1));
   EXPECT_EQ(one(input).dim(), 0);
 }
 
@@ -124,7 +125,7 @@ TEST(Scatter, GivesPlainValuesToAllAndChecksThatResultsAgree) {
       return {input, shape ? input.size(0) : 7};
     }
   };
-  DataParallel model(std::make_shared<PlainImpl>(), cpu_places(2));
+  DataParallel model(std::make_shared<PlainImpl>(), testing::places(2));
   EXPECT_EQ(model(at::ones({3}), false).second, 7);
   EXPECT_EQ(model(at::ones({4}), true).second, 2);
   EXPECT_THAT([&] { model(at::ones({3}), true); },
@@ -148,10 +149,10 @@ TEST(Scatter, RefusesInputsThatDoNotDivideAlike) {
 TEST(Gather, PutsOutputsWhereTheyAreRequestedR1) {
   const auto echo_of_tensors = std::make_shared<EchoImpl<Tensor>>();
   const auto options = DataParallelOptions().output_place(Place{torch::kMeta});
-  DataParallel elsewhere(echo_of_tensors, cpu_places(2), options);
+  DataParallel elsewhere(echo_of_tensors, testing::places(2), options);
   EXPECT_TRUE(elsewhere(at::ones({4})).is_meta());
   EXPECT_TRUE(elsewhere(at::ones({1})).is_meta());  // by one replica alone
-  DataParallel first(echo_of_tensors, cpu_places(2));
+  DataParallel first(echo_of_tensors, testing::places(2));
   EXPECT_TRUE(first(at::ones({4})).is_cpu());
 }
 

@@ -12,9 +12,9 @@
 #include "tests/parallel/replica_checks.h"
 #include "tests/support/message_of.h"
 #include <ATen/ops/sparse_coo_tensor.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/utils/clip_grad.h>
+#include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
@@ -33,8 +33,8 @@ Tensor parameter_with(const Tensor& gradient) {
 }
 
 TEST(ClipGradNorm, InOneProcessAllGradientsAreScaledTogether) {
-  const Tensor a = parameter_with(at::tensor({3.0, 4.0}, at::kDouble)),
-               b = parameter_with(at::tensor({12.0}, at::kDouble)), unused = at::zeros({1});
+  const Tensor a = parameter_with(torch::tensor({3.0, 4.0}, at::kDouble)),
+               b = parameter_with(torch::tensor({12.0}, at::kDouble)), unused = at::zeros({1});
   EXPECT_NEAR(clip_grad_norm({a, b, unused}, 1), 13, 1e-12);
   EXPECT_NEAR(a.grad()[0].item<double>(), 0.2307692, 1e-7);
   EXPECT_NEAR(a.grad()[1].item<double>(), 0.3076923, 1e-7);
@@ -42,7 +42,7 @@ TEST(ClipGradNorm, InOneProcessAllGradientsAreScaledTogether) {
 }
 
 TEST(ClipGradNorm, InOneProcessSmallGradientsAreLeftAlone) {
-  const Tensor a = parameter_with(at::tensor({0.3, 0.4}, at::kDouble));
+  const Tensor a = parameter_with(torch::tensor({0.3, 0.4}, at::kDouble));
   EXPECT_NEAR(clip_grad_norm({a}, 1), 0.5, 1e-12);
   EXPECT_EQ(a.grad()[0].item<double>(), 0.3);
   EXPECT_EQ(clip_grad_norm({at::zeros({1})}, 1), 0);

@@ -8,6 +8,7 @@
 
 #include "serial_reference.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/dropout.h>
 
@@ -45,7 +46,7 @@ TEST(PipelineFaults, P5AStageThatThrowsEndsAll) {
     std::this_thread::sleep_for(100ms);
   }),
       Spy([] { throw Thrown(); }));
-  Pipeline pipeline(layers_of(net), {1, 1, 1, 1}, cpu_places(4), PipelineOptions().chunks(3));
+  Pipeline pipeline(layers_of(net), {1, 1, 1, 1}, testing::places(4), PipelineOptions().chunks(3));
   const auto input = torch::randn({3, 2});
   EXPECT_THROW(pipeline.step(input, input, testing::mean_loss), Thrown);
   EXPECT_EQ(third, 2);
@@ -62,7 +63,7 @@ TEST(PipelineFaults, P7AStepAfterAFailureWorks) {
     serial->weight.copy_(net->at<torch::nn::LinearImpl>(0).weight);
     serial->bias.copy_(net->at<torch::nn::LinearImpl>(0).bias);
   }
-  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2));
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2));
   const auto input = torch::randn({4, 2}), target = torch::randn({4, 2});
   EXPECT_THROW(pipeline.step(input, target, testing::mean_loss), Thrown);
   fails = false;
@@ -86,7 +87,7 @@ TEST(PipelineFaults, P6SlowSecondStage) {
     if (stage == 1) std::this_thread::sleep_for(100ms);
   };
   torch::nn::Sequential net(Spy([&] { note(0); }), torch::nn::Linear(2, 2), Spy([&] { note(1); }));
-  Pipeline pipeline(layers_of(net), {2, 1}, cpu_places(2),
+  Pipeline pipeline(layers_of(net), {2, 1}, testing::places(2),
       PipelineOptions().chunks(3).schedule(ScheduleKind::kGPipe));
   const auto input = torch::randn({3, 2});
   pipeline.step(input, input, testing::mean_loss);
@@ -100,8 +101,8 @@ TEST(PipelineFaults, P6SlowSecondStage) {
 // P3: how many micro-batches of two are computed again.
 std::int64_t recomputed(Checkpoint checkpoint, bool with_gradients = true) {
   torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2));
-  Pipeline pipeline(
-      layers_of(net), {1, 1}, cpu_places(2), PipelineOptions().chunks(2).checkpoint(checkpoint));
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2),
+      PipelineOptions().chunks(2).checkpoint(checkpoint));
   const auto input = torch::randn({4, 2});
   if (with_gradients) {
     pipeline.step(input, input, testing::mean_loss);
@@ -125,7 +126,7 @@ TEST(PipelineFaults, P3GradientsAreTheSameWithRecomputation) {
     auto serial = testing::copy_of(net);
     const auto input = torch::randn({5, 3}, torch::kDouble);
     const auto target = torch::randn({5, 2}, torch::kDouble);
-    Pipeline pipeline(layers_of(net), {2, 3}, cpu_places(2),
+    Pipeline pipeline(layers_of(net), {2, 3}, testing::places(2),
         PipelineOptions().schedule(kind).checkpoint(Checkpoint::kAlways));
     pipeline.step(input, target, testing::mean_loss);
     testing::mean_loss(serial->forward(input), target).backward();
@@ -144,8 +145,8 @@ TORCH_MODULE(InPlace);
 
 TEST(PipelineFaults, P3ChangeOfASavedInputIsReported) {
   torch::nn::Sequential net(torch::nn::Linear(2, 2), InPlace(), torch::nn::Linear(2, 2));
-  Pipeline pipeline(
-      layers_of(net), {1, 2}, cpu_places(2), PipelineOptions().checkpoint(Checkpoint::kAlways));
+  Pipeline pipeline(layers_of(net), {1, 2}, testing::places(2),
+      PipelineOptions().checkpoint(Checkpoint::kAlways));
   const auto input = torch::randn({4, 2});
   EXPECT_THROW(pipeline.step(input, input, testing::mean_loss), Error);
 }
@@ -155,7 +156,7 @@ TEST(PipelineFaults, P4DropoutOfARecomputedForward) {
   for (const auto checkpoint : {Checkpoint::kAlways, Checkpoint::kNever}) {
     torch::nn::Sequential net;
     for (int layer = 0; layer < 100; ++layer) net->push_back(torch::nn::Dropout(0.001));
-    Pipeline pipeline(layers_of(net), {50, 50}, cpu_places(2),
+    Pipeline pipeline(layers_of(net), {50, 50}, testing::places(2),
         PipelineOptions().chunks(10).checkpoint(checkpoint));
     const auto input = torch::ones({10, 100}).requires_grad_();
     const auto output = pipeline(input);
@@ -171,7 +172,7 @@ TEST(PipelineFaults, DropoutFollowsTheSeedWhateverTheThreadsDo) {
     auto net = testing::make_chain({4, 8, 2});
     Layers layers = layers_of(net);
     layers.insert("dropout", torch::nn::AnyModule(torch::nn::Dropout(0.5)));
-    Pipeline pipeline(layers, {2, 2}, cpu_places(2), PipelineOptions().schedule(kind));
+    Pipeline pipeline(layers, {2, 2}, testing::places(2), PipelineOptions().schedule(kind));
     const auto input = torch::randn({8, 4}, torch::kDouble);
     pipeline.step(input, torch::zeros({8, 2}, torch::kDouble), testing::mean_loss);
     return net->parameters().front().grad();
@@ -186,7 +187,7 @@ void expect_deferred_statistics(Checkpoint checkpoint, std::optional<double> mom
   const auto options = torch::nn::BatchNorm1dOptions(3).momentum(momentum);
   torch::nn::Sequential net(torch::nn::BatchNorm1d(options), torch::nn::Linear(3, 2));
   torch::nn::BatchNorm1d whole(options);
-  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2),
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2),
       PipelineOptions().deferred_batch_norm(true).checkpoint(checkpoint));
   for (int step = 0; step < 3; ++step) {
     const auto input = torch::randn({16, 3}) * 2 + 1;
@@ -209,7 +210,7 @@ TEST(PipelineFaults, P10DeferredBatchNorm) {
 TEST(PipelineFaults, StatisticsAreUpdatedOnceThoughAForwardIsComputedTwice) {
   torch::nn::Sequential net(torch::nn::BatchNorm1d(3), torch::nn::Linear(3, 2));
   auto serial = testing::copy_of(net);
-  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2),
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2),
       PipelineOptions().chunks(2).checkpoint(Checkpoint::kAlways));
   const auto input = torch::randn({8, 3});
   pipeline.step(input, torch::zeros({8, 2}), testing::mean_loss);
@@ -249,7 +250,7 @@ TEST(PipelineFaults, P7TuplesAndIntegersPassBetweenStages) {
   for (const auto checkpoint : {Checkpoint::kNever, Checkpoint::kAlways}) {
     net->zero_grad();
     Pipeline pipeline(
-        layers_of(net), {2, 2}, cpu_places(2), PipelineOptions().checkpoint(checkpoint));
+        layers_of(net), {2, 2}, testing::places(2), PipelineOptions().checkpoint(checkpoint));
     pipeline.step(input, target, testing::mean_loss);
     testing::expect_close(first.weight.grad(), expected, 1e-10, "first layer");
   }
@@ -267,7 +268,7 @@ TORCH_MODULE(FromNumber);
 
 TEST(PipelineFaults, P7OtherTypesBetweenStagesAreRefusedByName) {
   torch::nn::Sequential net{Number(), FromNumber()};
-  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2));
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2));
   const std::string text = testing::message_of<InvalidArgument>([&] {
     pipeline.step(torch::ones({1, 2}), torch::ones({1, 2}), testing::mean_loss);
   });

@@ -8,6 +8,7 @@
 #include "serial_reference.h"
 #include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/process_group.h"
@@ -222,7 +223,8 @@ TEST(PipelineAccumulation, OverPlacesGivesTheGradientsOfAllPartsTogether) {
   const auto serial = with_serial_gradients(problem);
   testing::run_ranks(kReplicas, [&](const ProcessGroup& replicas) {
     const auto net = testing::copy_of(problem.net);
-    Pipeline pipeline(layers_of(net), {3, 2}, cpu_places(2), PipelineOptions().chunks(3), replicas);
+    Pipeline pipeline(
+        layers_of(net), {3, 2}, testing::places(2), PipelineOptions().chunks(3), replicas);
     accumulate(pipeline, problem, replicas);
     testing::expect_same_gradients(*net, *serial);
   });

@@ -8,6 +8,7 @@
 
 #include "serial_reference.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -36,8 +37,8 @@ TEST(PipelineStep, AStepThatFailedLeavesNoDeferredStatistics) {
   torch::nn::Sequential net(norm, calling([&] {
     if (fails) throw std::domain_error("the last stage fails");
   }));
-  Pipeline pipeline(
-      layers_of(net), {1, 1}, cpu_places(2), PipelineOptions().chunks(2).deferred_batch_norm(true));
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2),
+      PipelineOptions().chunks(2).deferred_batch_norm(true));
   const auto input = torch::randn({4, 2}), target = torch::randn({4, 2});
   EXPECT_THROW(pipeline.step(input + 100, target, testing::mean_loss), std::domain_error);
   fails = false;
@@ -52,7 +53,8 @@ TEST(PipelineStep, BuffersFollowOnceForStepsThatAccumulate) {
   run_ranks(2, [](ProcessGroup replicas) {
     torch::nn::BatchNorm1d norm(1);
     torch::nn::Sequential net(norm, torch::nn::Linear(1, 1));
-    Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2), PipelineOptions().chunks(1), replicas);
+    Pipeline pipeline(
+        layers_of(net), {1, 1}, testing::places(2), PipelineOptions().chunks(1), replicas);
     const auto input = torch::tensor({-1.F, 1.F}).view({2, 1});
     const auto step = [&] {
       norm->running_mean.fill_(10 * (replicas.rank() + 1));
@@ -75,7 +77,7 @@ TEST(PipelineStep, BuffersFollowOnceForStepsThatAccumulate) {
 TEST(PipelineStep, LibTorchsErrorsNameTheStageWithoutFrames) {
   torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2));
   net->to(torch::kDouble);
-  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2));
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2));
   const auto good = torch::randn({4, 2}, torch::kDouble), wrong = torch::randn({4, 2});
   const auto message = [&](const torch::Tensor& input, const torch::Tensor& target) {
     return testing::message_of<Error>([&] {
@@ -95,7 +97,7 @@ TEST(PipelineStep, LibTorchsErrorsNameTheStageWithoutFrames) {
 
 TEST(PipelineStep, LibTorchsErrorIsNestedInOurs) {
   torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(3, 2));
-  Pipeline pipeline(layers_of(net), {1, 1}, cpu_places(2));
+  Pipeline pipeline(layers_of(net), {1, 1}, testing::places(2));
   const auto input = torch::randn({4, 2});
   try {
     pipeline.step(input, input, testing::mean_loss);
@@ -118,7 +120,7 @@ TEST(PipelineStep, BackwardIsWithoutAutocast) {
           calling([&] { count(forwards, true); }), torch::nn::Linear(2, 2));
       for (const auto& parameter : net->parameters())
         parameter.register_hook([&](const torch::Tensor&) { count(backwards, false); });
-      Pipeline pipeline(layers_of(net), {2, 2}, cpu_places(2),
+      Pipeline pipeline(layers_of(net), {2, 2}, testing::places(2),
           PipelineOptions().chunks(2).schedule(kind).checkpoint(checkpoint));
       const auto input = torch::randn({4, 2});
       const nn::Autocast autocast(at::kCPU, at::kBFloat16);

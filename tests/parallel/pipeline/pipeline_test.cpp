@@ -5,6 +5,7 @@
 
 #include "serial_reference.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/optim/sgd.h>
 
@@ -24,8 +25,8 @@ constexpr ScheduleKind kPlain[] = {ScheduleKind::kSequential, ScheduleKind::kGPi
 TEST(Pipeline, P1Transparency) {
   for (const auto kind : kPlain) {
     auto problem = make_problem({1, 2, 4, 2, 1}, 8);
-    Pipeline pipeline(
-        layers_of(problem.net), {3, 4}, cpu_places(2), PipelineOptions().chunks(4).schedule(kind));
+    Pipeline pipeline(layers_of(problem.net), {3, 4}, testing::places(2),
+        PipelineOptions().chunks(4).schedule(kind));
     const auto loss = testing::mean_loss(problem.serial->forward(problem.input), problem.target);
     loss.backward();
     const auto ours = pipeline.step(problem.input, problem.target, testing::mean_loss);
@@ -50,7 +51,7 @@ void expect_pipeline_trains_as_serially(
   const auto loss =
       options.reduction() == LossReduction::kMean ? testing::mean_loss : testing::sum_loss;
   train_serially(problem, 5, loss);
-  Pipeline pipeline(layers_of(problem.net), balance, cpu_places(places), options);
+  Pipeline pipeline(layers_of(problem.net), balance, testing::places(places), options);
   torch::optim::SGD optimizer(pipeline.parameters(), 0.1);
   for (int step = 0; step < 5; ++step) {
     optimizer.zero_grad();
@@ -85,8 +86,8 @@ TEST(Pipeline, P2InterleavedStagesTrainAsTheSerialModel) {
 TEST(Pipeline, IsCalledLikeAModule) {
   for (const auto kind : kPlain) {
     auto problem = make_problem({3, 4, 5, 2}, 6);
-    Pipeline pipeline(
-        layers_of(problem.net), {2, 3}, cpu_places(2), PipelineOptions().chunks(4).schedule(kind));
+    Pipeline pipeline(layers_of(problem.net), {2, 3}, testing::places(2),
+        PipelineOptions().chunks(4).schedule(kind));
     const auto input = problem.input.clone().requires_grad_();
     const auto serial_input = problem.input.clone().requires_grad_();
     const auto expected = problem.serial->forward(serial_input);
@@ -101,7 +102,7 @@ TEST(Pipeline, IsCalledLikeAModule) {
 
 TEST(Pipeline, GivesTheGradientOfItsInputInAStep) {
   auto problem = make_problem({3, 4, 2}, 5);
-  Pipeline pipeline(layers_of(problem.net), {1, 2}, cpu_places(2));
+  Pipeline pipeline(layers_of(problem.net), {1, 2}, testing::places(2));
   const auto input = problem.input.clone().requires_grad_();
   const auto serial_input = problem.input.clone().requires_grad_();
   pipeline.step(input, problem.target, testing::mean_loss);
@@ -112,7 +113,7 @@ TEST(Pipeline, GivesTheGradientOfItsInputInAStep) {
 // H6: evaluation leaves training undisturbed.
 TEST(Pipeline, H6EvaluationBetweenSteps) {
   auto problem = make_problem({3, 4, 2}, 5);
-  Pipeline pipeline(layers_of(problem.net), {1, 2}, cpu_places(2));
+  Pipeline pipeline(layers_of(problem.net), {1, 2}, testing::places(2));
   pipeline.step(problem.input, problem.target, testing::mean_loss);
   {
     const torch::NoGradGuard no_grad;
@@ -128,7 +129,7 @@ TEST(Pipeline, H6EvaluationBetweenSteps) {
 
 TEST(Pipeline, BackwardOfAnOlderCallIsRefused) {
   auto problem = make_problem({3, 4, 2}, 5);
-  Pipeline pipeline(layers_of(problem.net), {1, 2}, cpu_places(2));
+  Pipeline pipeline(layers_of(problem.net), {1, 2}, testing::places(2));
   const auto old = pipeline(problem.input);
   pipeline(problem.input);
   EXPECT_THROW(old.sum().backward(), Error);
@@ -141,7 +142,7 @@ TEST(Pipeline, FrozenFirstStageIsLegal) {
   for (const auto kind : kPlain) {
     problem.net->zero_grad(), problem.serial->zero_grad();
     Pipeline pipeline(
-        layers_of(problem.net), {1, 2}, cpu_places(2), PipelineOptions().schedule(kind));
+        layers_of(problem.net), {1, 2}, testing::places(2), PipelineOptions().schedule(kind));
     pipeline.step(problem.input, problem.target, testing::mean_loss);
     testing::mean_loss(problem.serial->forward(problem.input), problem.target).backward();
     const auto gradient = problem.net->at<torch::nn::LinearImpl>(2).weight.grad();
@@ -157,7 +158,7 @@ TEST(Pipeline, LayersMayWorkInPlaceAfterACut) {
       torch::nn::Linear(4, 2));
   auto serial = testing::copy_of(net);
   const auto input = torch::randn({6, 3}), target = torch::randn({6, 2});
-  Pipeline pipeline(layers_of(net), {1, 2}, cpu_places(2));
+  Pipeline pipeline(layers_of(net), {1, 2}, testing::places(2));
   pipeline.step(input, target, testing::mean_loss);
   testing::mean_loss(serial->forward(input), target).backward();
   testing::expect_same_gradients(*net, *serial, 1e-6);
@@ -167,7 +168,7 @@ std::string refusal_of_pipeline(
     const std::vector<int>& balance, int places, const PipelineOptions& options = {}) {
   const auto problem = make_problem({3, 4, 2}, 5);
   return testing::message_of<InvalidArgument>([&] {
-    const Pipeline pipeline(layers_of(problem.net), balance, cpu_places(places), options);
+    const Pipeline pipeline(layers_of(problem.net), balance, testing::places(places), options);
   });
 }
 
@@ -190,7 +191,7 @@ TEST(Pipeline, ChunksBelowOneAreRefused) {
 
 TEST(Pipeline, BatchAndTargetMustFit) {
   auto problem = make_problem({3, 4, 2}, 5);
-  Pipeline pipeline(layers_of(problem.net), {1, 2}, cpu_places(2));
+  Pipeline pipeline(layers_of(problem.net), {1, 2}, testing::places(2));
   EXPECT_THROW(pipeline.step(problem.input, problem.target.slice(0, 1), testing::mean_loss),
       InvalidArgument);
   const auto unreduced = [](const torch::Tensor& output, const torch::Tensor& target) {

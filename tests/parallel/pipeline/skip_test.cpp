@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "serial_reference.h"
+#include "tests/support/places.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 
@@ -53,7 +54,7 @@ TEST(Skip, P9AcrossStages) {
   for (const auto kind : {ScheduleKind::kGPipe, ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
     for (const auto checkpoint : {Checkpoint::kNever, Checkpoint::kAlways}) {
       net->zero_grad();
-      Pipeline pipeline(layers_of(net), {2, 2, 2, 3}, cpu_places(4),
+      Pipeline pipeline(layers_of(net), {2, 2, 2, 3}, testing::places(4),
           PipelineOptions().chunks(3).schedule(kind).checkpoint(checkpoint));
       pipeline.step(input, target, testing::mean_loss);
       testing::expect_same_gradients(*net, *copy);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/places.h"
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -127,7 +128,7 @@ void try_data_parallel(Draw& draw, const Case& now, const torch::nn::Sequential&
     torch::nn::Sequential net{nullptr};
   };
   auto module = std::make_shared<NetImpl>(net);
-  DataParallel<std::shared_ptr<NetImpl>> parallel(module, cpu_places(places));
+  DataParallel<std::shared_ptr<NetImpl>> parallel(module, testing::places(places));
   train(module->parameters(), [&] { loss_of(parallel(now.input), now.target).backward(); });
   expect_as(layers_of(net), serial, concat(now.text, ", dp in ", places, " places"));
 }
@@ -182,7 +183,7 @@ Cut random_cut(Draw& draw, const Case& now) {
 void try_pipeline(Draw& draw, const Case& now, const torch::nn::Sequential& serial) {
   const Cut cut = random_cut(draw, now);
   const auto net = copy_of(now.net);
-  Pipeline pipeline(layers_of(net), cut.balance, cpu_places(cut.workers), cut.options);
+  Pipeline pipeline(layers_of(net), cut.balance, testing::places(cut.workers), cut.options);
   const bool inside = draw.from(0, 2) > 0;  // the loss
   train(pipeline.parameters(), [&] {
     if (inside) {

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/places.h"
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
 
@@ -104,7 +105,7 @@ Trained train_serially(const Problem& problem, int micro_batches) {
 
 Trained train_data_parallel(const Problem& problem, int places) {
   const nn::Model model = copy_of(problem.model);
-  DataParallel<nn::Model> parallel(model, cpu_places(places));
+  DataParallel<nn::Model> parallel(model, testing::places(places));
   auto optimizer = make_optimizer(model->parameters());
   Trained trained;
   for (int step = 0; step < problem.steps; ++step) {
@@ -149,7 +150,7 @@ Trained train_distributed(
 Trained train_pipeline(
     const Problem& problem, const std::vector<int>& balance, int places, PipelineOptions options) {
   const nn::Model model = copy_of(problem.model);
-  Pipeline pipeline(model->layers(), balance, cpu_places(places), options);
+  Pipeline pipeline(model->layers(), balance, testing::places(places), options);
   auto optimizer = make_optimizer(pipeline.parameters());
   Trained trained;
   for (int step = 0; step < problem.steps; ++step) {
@@ -194,7 +195,7 @@ Trained train_stages(const Problem& problem, const std::vector<int>& balance, in
 Trained train_replicated_pipelines(const Problem& problem, const std::vector<int>& balance,
     int places, int replicas, PipelineOptions options) {
   Trained trained;
-  const auto all = cpu_places(places * replicas);
+  const auto all = testing::places(places * replicas);
   testing::run_ranks(replicas, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
     const auto first = all.begin() + world.rank() * places;

@@ -9,7 +9,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/sin.h>
-#include <ATen/ops/tensor.h>
+#include <torch/types.h>
 
 namespace lockstep {
 namespace {
@@ -23,7 +23,7 @@ torch::Tensor scores_of(std::int64_t samples) {
 }
 
 torch::Tensor labels_of(const std::vector<std::int64_t>& classes) {
-  return at::tensor(classes, torch::kLong);
+  return torch::tensor(classes, torch::kLong);
 }
 
 // The loss, then its gradient.

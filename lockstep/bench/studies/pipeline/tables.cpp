@@ -83,9 +83,9 @@ page::Table time_table(const Cells& cells) {
       .name("note", [&](const Cell& cell) { return time_note(cells, cell); })
       .notes({batch_note(cells),
           "published: the study shows its times only as pictures, and gives no number",
-          "mean and standard deviation as in the study, over all repeats; median and interval "
-          "over "
-          "the rounds (- in one round), a process each, after one step to warm up",
+          "mean and standard deviation as in the study, over all repeats and divided by their "
+          "number; median and interval over the rounds (- in one round), a process each, after one "
+          "step to warm up",
           "predicted: median of the single place / (places x (1 - idle share of the schedule)); "
           "with the cores of both: half",
           oversubscribed_note(any_oversubscribed(cells))})

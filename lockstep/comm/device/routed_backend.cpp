@@ -1,0 +1,139 @@
+#include "lockstep/comm/device/routed_backend.h"
+
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/device/nccl_backend.h"
+#include "lockstep/comm/device/staged_backend.h"
+
+namespace lockstep {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<torch::DeviceType, MakeDeviceBackend> makers = {{torch::kCUDA, &make_nccl_backend}};
+
+  static Registry& get() {
+    static Registry registry;
+    return registry;
+  }
+};
+
+MakeDeviceBackend maker_of(torch::DeviceType type) {
+  Registry& registry = Registry::get();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.makers.find(type);
+  return found == registry.makers.end() ? nullptr : found->second;
+}
+
+using Engines = std::vector<std::shared_ptr<Backend>>;
+
+// Staged tensors take a group of their own, whatever their device: its collectives come in another
+// order than those of the host.
+Engines make_engines(Backend& host, const std::vector<torch::Device>& devices) {
+  Engines engines;
+  const MakeDeviceBackend make = maker_of(devices.front().type());
+  if (make != nullptr) {
+    for (const torch::Device& device : devices) engines.push_back(make(host, device));
+    return engines;
+  }
+  std::vector<int> everyone(static_cast<std::size_t>(host.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  engines.push_back(make_staged_backend(host.subgroup(everyone), devices.front().type()));
+  return engines;
+}
+
+class RoutedBackend final : public Backend {
+ public:
+  RoutedBackend(std::shared_ptr<Backend> host, std::vector<torch::Device> devices)
+      : host_(std::move(host)),
+        devices_(std::move(devices)),
+        engines_(make_engines(*host_, devices_)) {}
+
+  std::string name() const override { return host_->name(); }
+  std::string device_name() const override { return engines_.front()->name(); }
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  bool carries(torch::Device device) const override { return of(device).carries(device); }
+
+  Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
+    return of(tensor).all_reduce(tensor, op);
+  }
+  Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override {
+    return of(tensor).reduce(tensor, root, op);
+  }
+  Work broadcast(const torch::Tensor& tensor, int root) override {
+    return of(tensor).broadcast(tensor, root);
+  }
+  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override {
+    return of(input).all_gather(output, input);
+  }
+  Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) override {
+    return of(input).gather(output, input, root);
+  }
+  Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) override {
+    return of(output).scatter(output, input, root);
+  }
+  Work reduce_scatter(
+      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override {
+    return of(input).reduce_scatter(output, input, op);
+  }
+  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override {
+    return of(input).all_to_all(output, input);
+  }
+  Work send(const torch::Tensor& tensor, int to, int tag) override {
+    return of(tensor).send(tensor, to, tag);
+  }
+  Work recv(const torch::Tensor& tensor, int from, int tag) override {
+    return of(tensor).recv(tensor, from, tag);
+  }
+  Work barrier() override { return host_->barrier(); }
+
+  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override {
+    return make_routed_backend(host_->subgroup(members), devices_);
+  }
+  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
+    return of(options.device()).empty(elements, options);
+  }
+  void abort(const std::string& reason) override {
+    for (const auto& engine : engines_) engine->abort(reason);
+    host_->abort(reason);
+  }
+  std::chrono::milliseconds timeout() const override { return host_->timeout(); }
+  void set_timeout(std::chrono::milliseconds timeout) override {
+    host_->set_timeout(timeout);
+    for (const auto& engine : engines_) engine->set_timeout(timeout);
+  }
+
+ private:
+  // Of a device that none carries, one that says so.
+  Backend& of(torch::Device device) const {
+    if (device.is_cpu()) return *host_;
+    for (const auto& engine : engines_)
+      if (engine->carries(device)) return *engine;
+    return *engines_.front();
+  }
+  Backend& of(const torch::Tensor& tensor) const { return of(tensor.device()); }
+
+  std::shared_ptr<Backend> host_;
+  std::vector<torch::Device> devices_;
+  Engines engines_;
+};
+
+}  // namespace
+
+void register_device_backend(torch::DeviceType type, MakeDeviceBackend make) {
+  Registry& registry = Registry::get();
+  const std::lock_guard lock(registry.mutex);
+  registry.makers.insert_or_assign(type, make);
+}
+
+std::shared_ptr<Backend> make_routed_backend(
+    std::shared_ptr<Backend> host, const std::vector<torch::Device>& devices) {
+  return std::make_shared<RoutedBackend>(std::move(host), devices);
+}
+
+}  // namespace lockstep

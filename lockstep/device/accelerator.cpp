@@ -1,0 +1,54 @@
+#include "lockstep/device/accelerator.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace lockstep {
+
+std::optional<torch::DeviceType> accelerator_type() { return at::getAccelerator(false); }
+
+int device_count(torch::DeviceType type) {
+  const bool is_known = c10::impl::hasDeviceGuardImpl(type);
+  return is_known ? c10::impl::getDeviceGuardImpl(type)->deviceCount() : 0;
+}
+
+std::string device_type_name(torch::DeviceType type) {
+  return c10::DeviceTypeName(type, /*lower_case=*/true);
+}
+
+c10::Stream side_stream(torch::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+c10::Stream current_stream(torch::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+void wait_for(const c10::Stream& waiting, const c10::Stream& awaited) {
+  c10::Event event(awaited.device_type());
+  event.record(awaited);
+  event.block(waiting);
+}
+
+DeviceCopier::DeviceCopier(torch::Device device) : device_(device) {
+  if (!device.is_cpu()) stream_ = side_stream(device);
+}
+
+// The copy belongs to the side stream, so the caching allocator must know who else uses it.
+torch::Tensor DeviceCopier::operator()(const torch::Tensor& tensor) {
+  if (!stream_ || !tensor.defined() || tensor.device() == device_) return tensor;
+  const c10::Stream current = current_stream(device_);
+  torch::Tensor copy;
+  {
+    const c10::StreamGuard guard(*stream_);
+    copy = tensor.to(device_, /*non_blocking=*/true);
+  }
+  wait_for(current, *stream_);
+  copy.record_stream(current);
+  return copy;
+}
+
+}  // namespace lockstep

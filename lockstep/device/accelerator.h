@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <c10/core/Stream.h>
+#include <torch/types.h>
+
+namespace lockstep {
+
+/// Returns the type of accelerator that LibTorch has a backend for, whether or not there is a
+/// device; nothing if it has none, as long as load_cuda() was not called.
+std::optional<torch::DeviceType> accelerator_type();
+
+/// Returns how many devices of a type there are; 0 without a backend or a driver.
+int device_count(torch::DeviceType type);
+
+/// Returns a type's name as a device is written: `cuda`, `cpu`.
+std::string device_type_name(torch::DeviceType type);
+
+/// Loads the part of LibTorch that computes on NVIDIA GPUs, unless the program has it already. It
+/// is half a gigabyte, so nothing loads it before somebody asks for a GPU.
+///
+/// Returns why that is not possible, and what to do; empty if it is there. Whether there is a
+/// driver, and a device, device_count() tells.
+std::string load_cuda();
+
+/// Says whether the operating system has an NVIDIA driver loaded.
+bool has_nvidia_driver();
+
+/// Returns a stream of the device that nobody else waits for, or computes on.
+c10::Stream side_stream(torch::Device device);
+
+/// Returns the stream that this thread gives work on a device.
+c10::Stream current_stream(torch::Device device);
+
+/// Lets a stream wait for all that another has been given so far.
+void wait_for(const c10::Stream& waiting, const c10::Stream& awaited);
+
+/// Copies tensors from the host to a device beside what the device computes.
+///
+/// From pinned memory the copy is on its way when this returns; LibTorch's allocator of pinned
+/// memory gives it to nobody else before it has passed. From other memory the host waits.
+class DeviceCopier {
+ public:
+  explicit DeviceCopier(torch::Device device);
+
+  torch::Device device() const { return device_; }
+
+  /// Returns the tensor on the device, which the current stream of this thread waits for; the
+  /// tensor itself where the device is the CPU.
+  torch::Tensor operator()(const torch::Tensor& tensor);
+
+ private:
+  torch::Device device_;
+  std::optional<c10::Stream> stream_;
+};
+
+}  // namespace lockstep

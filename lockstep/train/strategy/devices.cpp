@@ -1,0 +1,128 @@
+#include "lockstep/train/strategy/devices.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include <c10/util/Exception.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/device/accelerator.h"
+
+namespace lockstep {
+namespace {
+
+torch::Device parse_device(const std::string& text) {
+  try {
+    return torch::Device(text);
+  } catch (const c10::Error&) {
+    throw InvalidArgument(
+        concat("train: LibTorch knows no device ", text, "; name it as cpu, cuda or cuda:1"));
+  }
+}
+
+// The places decide where they are named.
+std::optional<torch::DeviceType> asked_type(const TrainOptions& options) {
+  if (options.place_devices.empty()) {
+    if (options.device == "auto") return std::nullopt;
+    const torch::Device device = parse_device(options.device);
+    check(!device.has_index(), "train: --device names a type, such as ",
+        device_type_name(device.type()), "; a rank takes the next device, or name them: --places ",
+        options.device);
+    return device.type();
+  }
+  const torch::DeviceType type = parse_device(options.place_devices.front()).type();
+  for (const std::string& name : options.place_devices)
+    check(parse_device(name).type() == type,
+        "train: --places must name devices of one type: ", joined(options.place_devices, ","));
+  const bool agrees = options.device == "auto" || parse_device(options.device).type() == type;
+  check(agrees, "train: --device ", options.device, " contradicts --places ",
+      joined(options.place_devices, ","));
+  return type;
+}
+
+// Why there is nothing to compute on; empty if there is.
+std::string reason_against(torch::DeviceType type) {
+  if (type == torch::kCUDA) {
+    const std::string reason = load_cuda();
+    if (!reason.empty()) return reason;
+  }
+  if (device_count(type) > 0) return "";
+  const std::string name = device_type_name(type);
+  if (type == torch::kCUDA && !has_nvidia_driver())
+    return "this host has no NVIDIA driver, or none that is visible here";
+  if (type == torch::kCUDA)
+    return "there is an NVIDIA driver, but no GPU that LibTorch can use: see nvidia-smi, and "
+           "CUDA_VISIBLE_DEVICES";
+  return concat("LibTorch has no device of type ", name, " here");
+}
+
+DeviceChoice demanded(torch::DeviceType type) {
+  const std::string reason = reason_against(type);
+  if (reason.empty()) return {.type = type, .count = device_count(type)};
+  throw std::system_error(ENODEV, std::generic_category(),
+      concat("train: --device ", device_type_name(type), ": ", reason));
+}
+
+DeviceChoice automatic() {
+  const auto known = accelerator_type();
+  if (known && *known != torch::kCUDA && device_count(*known) > 0) return demanded(*known);
+  if (!has_nvidia_driver()) return {};
+  const std::string reason = reason_against(torch::kCUDA);
+  if (reason.empty()) return demanded(torch::kCUDA);
+  return {.idle = concat("GPUs are not used: ", reason)};
+}
+
+torch::Device device_at(const TrainOptions& options, const DeviceChoice& choice, int number) {
+  if (options.place_devices.empty()) return {choice.type, static_cast<torch::DeviceIndex>(number)};
+  const std::string& name = options.place_devices[static_cast<std::size_t>(number)];
+  const torch::Device device = parse_device(name);
+  check(device.has_index() && device.index() < choice.count, "train: --places: there is no ", name,
+      "; this host has ", choice.count, ", from ", device_type_name(choice.type), ":0");
+  return device;
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const TrainOptions& options) {
+  const auto type = asked_type(options);
+  if (!type) return automatic();
+  return *type == torch::kCPU ? DeviceChoice() : demanded(*type);
+}
+
+std::vector<Place> places_of_process(
+    const TrainOptions& options, const DeviceChoice& choice, int places, int local_rank) {
+  if (choice.type == torch::kCPU) return places > 1 ? cpu_places(places) : std::vector<Place>(1);
+  const int first = options.place_devices.empty() ? local_rank * places : 0;
+  const std::string name = device_type_name(choice.type);
+  check(!options.place_devices.empty() || first + places <= choice.count, "train: rank ",
+      local_rank, " of this host needs ", name, ":", first + places - 1, ", but there are ",
+      choice.count, " devices of type ", name,
+      "; start fewer ranks or places, or add --device cpu");
+  std::vector<Place> found;
+  for (int place = 0; place < places; ++place)
+    found.push_back({device_at(options, choice, first + place), {}});
+  return found;
+}
+
+std::vector<torch::Device> devices_of(const std::vector<Place>& places) {
+  std::vector<torch::Device> devices;
+  for (const Place& place : places) devices.push_back(place.device);
+  return devices;
+}
+
+std::string describe(const DeviceChoice& choice, const std::vector<Place>& places, int processes) {
+  if (choice.type == torch::kCPU) return choice.idle;
+  std::vector<std::string> names;
+  for (const Place& place : places) names.push_back(describe(place));
+  std::string text = "computing on " + joined(names);
+  if (processes > 1) text += concat(" and the like on ", processes - 1, " more ranks here");
+  const int idle = choice.count - processes * static_cast<int>(places.size());
+  if (idle > 0)
+    text += concat("; ", idle, idle == 1 ? " more is" : " more are",
+        " idle, which more ranks (--nproc-per-node) or --places would use");
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// What a step of training waits for, and what it copies: counted by the device.
+
+#include <gmock/gmock.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/accelerator/emulated_nccl.h"
+#include "tests/accelerator/runtime.h"
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+
+#include "lockstep/train/strategy/replica.h"
+
+namespace lockstep::emulated {
+namespace {
+
+constexpr int kSteps = 4;
+constexpr std::int64_t kImages = 8;
+
+struct Way {
+  const char* name;
+  Parallel parallel = Parallel::kSerial;
+  int ranks = 1;     ///< threads
+  int places = 1;    ///< of each
+  Counts step = {};  ///< of all ranks
+};
+
+std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
+
+at::Tensor pinned(const at::Tensor& tensor) {
+  return at::empty_like(tensor, tensor.options().pinned_memory(true)).copy_(tensor);
+}
+
+Batch random_images() {
+  return {pinned(at::rand({kImages, 1, 28, 28})),
+      pinned(at::randint(10, {kImages}, at::TensorOptions(torch::kLong)))};
+}
+
+TrainOptions options_of(const Way& way) {
+  TrainOptions options;
+  options.model = "mnist-small";
+  options.parallel = way.parallel;
+  options.batch_size = kImages;
+  if (way.places > 1) options.places = way.places;
+  if (way.parallel == Parallel::kPp) {
+    options.pipeline.balance = Balance::kCount;
+    options.pipeline.chunks = 2;
+  }
+  return options;
+}
+
+std::unique_ptr<Replica> replica_of(const Way& way, const ProcessGroup& group) {
+  const TrainOptions options = options_of(way);
+  const Layout layout = plan_layout_in(options, group.size(), group.size() > 1);
+  std::vector<Place> places;
+  for (int place = 0; place < way.places; ++place) {
+    const int number = group.rank() * way.places + place;
+    places.push_back({torch::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(number)), {}});
+  }
+  return make_replica(options, layout, {{1, 28, 28}, 10}, make_rank_groups(group, layout), places);
+}
+
+void make_steps(Replica& replica, int count) {
+  for (int step = 0; step < count; ++step) {
+    replica.backward(random_images(), {}, step);
+    replica.update(0.01);
+  }
+}
+
+// Returns what the steps after the first two came to, in the mean of a step.
+Counts counts_of(const Way& way) {
+  install();
+  const UseEmulatedNccl nccl;
+  Counts counts;
+  run_ranks(way.ranks, [&](const ProcessGroup& world) {
+    const torch::Device device(
+        c10::kPrivateUse1, static_cast<c10::DeviceIndex>(world.rank() * way.places));
+    const auto replica = replica_of(way, world.with_device(device));
+    replica->set_training(true);
+    make_steps(*replica, 2);
+    world.barrier().wait();
+    if (world.rank() == 0) Runtime::get().take_counts();
+    world.barrier().wait();
+    make_steps(*replica, kSteps);
+    world.barrier().wait();
+    if (world.rank() == 0) counts = Runtime::get().take_counts();
+    world.barrier().wait();
+  });
+  return counts;
+}
+
+class HostWaits : public ::testing::TestWithParam<Way> {};
+
+TEST_P(HostWaits, AStepWaitsForNothingAndCopiesTheBatchOnly) {
+  const Counts counts = counts_of(GetParam()), &step = GetParam().step;
+  EXPECT_GT(counts.kernels + counts.copies_to_device, 0);
+  EXPECT_EQ(counts.host_waits, 0);
+  EXPECT_EQ(counts.copies_to_host, 0);
+  EXPECT_EQ(counts.copies_to_device, kSteps * step.copies_to_device);
+  EXPECT_EQ(counts.copies_between_devices, kSteps * step.copies_between_devices);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HostWaits,
+    ::testing::Values(Way{"serial", Parallel::kSerial, 1, 1, {.copies_to_device = 2}},
+        Way{"ddp", Parallel::kDdp, 2, 1, {.copies_to_device = 4}},
+        Way{"dp", Parallel::kDp, 1, 2, {.copies_to_device = 2, .copies_between_devices = 15}},
+        Way{"pp", Parallel::kPp, 1, 2, {.copies_to_device = 2, .copies_between_devices = 6}}),
+    [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
+
+}  // namespace
+}  // namespace lockstep::emulated

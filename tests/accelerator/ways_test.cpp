@@ -1,0 +1,103 @@
+// Every way of training, on devices as on the CPU.
+
+#include <gmock/gmock.h>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/accelerator/emulated_nccl.h"
+#include "tests/accelerator/runtime.h"
+#include "tests/support/temporary_folder.h"
+
+#include "lockstep/train/strategy/devices.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::emulated {
+namespace {
+
+struct TrainedWay {
+  const char* name;
+  Parallel parallel = Parallel::kSerial;
+  int ranks = 1;   ///< threads
+  int places = 1;  ///< of each
+  bool nccl = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const TrainedWay& way) { return out << way.name; }
+
+TrainOptions run_options(
+    const TrainedWay& way, const std::string& model, const std::string& output) {
+  TrainOptions options;
+  options.model = model;
+  options.data.name = "mock";
+  options.parallel = way.parallel;
+  if (way.places > 1) options.places = way.places * (way.ranks > 1 ? way.ranks : 1);
+  if (way.parallel != Parallel::kDp && way.parallel != Parallel::kDdp &&
+      way.parallel != Parallel::kSerial)
+    options.pipeline.balance = Balance::kCount;
+  options.batch_size = 16 / (way.parallel == Parallel::kDp ? way.places : 1);
+  options.limit_train_batches = 6;
+  options.limits = {.epochs = 2};
+  options.log_interval = 2;
+  options.progress = ProgressStyle::kNone;
+  options.snapshots = {.unit = SnapshotUnit::kSteps, .count = 4};
+  options.output = output;
+  return options;
+}
+
+std::vector<Place> run_places(const TrainedWay& way, torch::DeviceType type, int rank) {
+  std::vector<Place> places(static_cast<std::size_t>(way.places));
+  if (type == torch::kCPU) return places;
+  for (int place = 0; place < way.places; ++place)
+    places[static_cast<std::size_t>(place)].device = {
+        type, static_cast<c10::DeviceIndex>(rank * way.places + place)};
+  return places;
+}
+
+RunSummary train_on(torch::DeviceType type, const TrainedWay& way, const TrainOptions& options) {
+  install();
+  std::optional<UseEmulatedNccl> nccl;
+  if (way.nccl) nccl.emplace();
+  RunSummary first;
+  run_ranks(way.ranks, [&](const ProcessGroup& world) {
+    const auto places = run_places(way, type, world.rank());
+    Trainer trainer(options, world.with_devices(devices_of(places)), {"test"}, places);
+    const RunSummary summary = trainer.run();
+    if (world.rank() == 0) first = summary;
+  });
+  return first;
+}
+
+std::vector<double> losses_of(const RunSummary& summary) {
+  std::vector<double> losses;
+  for (const EpochSummary& epoch : summary.epochs) {
+    losses.push_back(epoch.train_loss);
+    losses.push_back(*epoch.val.loss);
+  }
+  return losses;
+}
+
+class TrainedWays : public ::testing::TestWithParam<TrainedWay> {};
+
+TEST_P(TrainedWays, GiveTheLossesOfTheCpu) {
+  const testing::TemporaryFolder folder;
+  const auto losses_on = [&](torch::DeviceType type, const char* run) {
+    const auto options = run_options(GetParam(), "mnist-small", folder.str() + run);
+    return losses_of(train_on(type, GetParam(), options));
+  };
+  EXPECT_THAT(losses_on(torch::kPrivateUse1, "/device"),
+      ::testing::Pointwise(::testing::DoubleNear(1e-4), losses_on(torch::kCPU, "/cpu")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainedWays,
+    ::testing::Values(TrainedWay{"serial"}, TrainedWay{"dp", Parallel::kDp, 1, 2},
+        TrainedWay{"mp", Parallel::kMp, 1, 2}, TrainedWay{"pp", Parallel::kPp, 1, 2},
+        TrainedWay{"ddp", Parallel::kDdp, 2}, TrainedWay{"pp_over_ranks", Parallel::kPp, 2},
+        TrainedWay{"ddp_pp", Parallel::kDdpPp, 2, 2},
+        TrainedWay{"ddp_nccl", Parallel::kDdp, 2, 1, true},
+        TrainedWay{"pp_over_ranks_nccl", Parallel::kPp, 2, 1, true},
+        TrainedWay{"ddp_pp_nccl", Parallel::kDdpPp, 2, 2, true}),
+    [](const ::testing::TestParamInfo<TrainedWay>& way) { return std::string(way.param.name); });
+
+}  // namespace
+}  // namespace lockstep::emulated
