@@ -106,7 +106,8 @@ function(lockstep_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${arg_TIMEOUT}
+  # The longest first: no core waits for one of them at the end.
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT}
     ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_BINARY_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endfunction()
 
@@ -118,7 +119,7 @@ function(lockstep_test_over_backends name filter)
       continue()
     endif()
     add_test(NAME ${name}_${backend} COMMAND ${name} --gtest_filter=${filter})
-    set_tests_properties(${name}_${backend} PROPERTIES LABELS unit TIMEOUT 600
+    set_tests_properties(${name}_${backend} PROPERTIES LABELS unit TIMEOUT 600 COST 200
       ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_TEST_BACKEND=${backend}")
   endforeach()
 endfunction()
@@ -129,7 +130,7 @@ function(lockstep_test_on_devices name filter)
   target_link_libraries(${name} PRIVATE emulated_accelerator emulated_nccl)
   foreach(device IN ITEMS emulated staged)
     add_test(NAME ${name}_${device} COMMAND ${name} --gtest_filter=${filter})
-    set_tests_properties(${name}_${device} PROPERTIES LABELS unit TIMEOUT 600
+    set_tests_properties(${name}_${device} PROPERTIES LABELS unit TIMEOUT 600 COST 200
       ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_TEST_DEVICE=${device}")
   endforeach()
 endfunction()

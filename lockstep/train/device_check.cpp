@@ -111,8 +111,8 @@ std::vector<double> losses_of(Parallel way, const Devices& devices, int ranks) {
   const TrainOptions options = options_of(way, each, ranks);
   run_ranks(ranks, [&](const ProcessGroup& world) {
     std::vector<Place> places;
-    for (int place = 0; place < each; ++place)
-      places.push_back({devices[static_cast<std::size_t>(world.rank() * each + place)], {}});
+    const auto first = devices.begin() + world.rank() * each;
+    for (auto device = first; device != first + each; ++device) places.push_back({*device, {}});
     const ProcessGroup group = world.with_devices(devices_of(places));
     const Layout layout = plan_layout(options, ranks);
     const RankGroups groups = make_rank_groups(group, layout);

@@ -17,16 +17,16 @@ at::Tensor kernels_view(const at::Tensor& tensor);
 /// Keeps autograd, autocast and whatever else a thread has switched on away from kernels.
 class KernelDispatch {
  public:
-  KernelDispatch() { ++depth_; }
-  ~KernelDispatch() { --depth_; }
+  KernelDispatch() { ++depth; }
+  ~KernelDispatch() { --depth; }
   KernelDispatch(const KernelDispatch&) = delete;
   KernelDispatch& operator=(const KernelDispatch&) = delete;
 
   /// Says whether the calling thread is in a kernel.
-  static bool is_active() { return depth_ > 0; }
+  static bool is_active() { return depth > 0; }
 
  private:
-  inline static thread_local int depth_ = 0;
+  inline static thread_local int depth = 0;
   c10::impl::ForceDispatchKeyGuard guard_{c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
           c10::DispatchKeySet(c10::DispatchKey::AutogradOther)};

@@ -8,6 +8,7 @@
 
 #include "tests/nn/autocast_expected.h"
 #include <ATen/ATen.h>
+#include <torch/types.h>
 
 #include "lockstep/nn/autocast.h"
 
