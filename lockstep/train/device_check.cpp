@@ -1,5 +1,6 @@
 #include "lockstep/train/device_check.h"
 
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -26,6 +27,7 @@ constexpr std::int64_t kNumbers = std::int64_t{1} << 20;
 constexpr int kSteps = 8;
 constexpr std::int64_t kCheckImages = 32;
 constexpr double kTolerance = 2e-3;  // GPUs add up in another order
+constexpr auto kPatience = std::chrono::seconds(60);
 
 void expect(bool is_so, const std::string& otherwise) {
   if (!is_so) throw Error(otherwise);
@@ -63,6 +65,7 @@ using Devices = std::vector<torch::Device>;
 
 void on_ranks(const Devices& devices, const std::function<void(const ProcessGroup&)>& body) {
   run_ranks(static_cast<int>(devices.size()), [&](const ProcessGroup& world) {
+    world.set_timeout(kPatience);
     body(world.with_device(devices[static_cast<std::size_t>(world.rank())]));
   });
 }
@@ -113,6 +116,7 @@ std::vector<double> losses_of(Parallel way, const Devices& devices, int ranks) {
     std::vector<Place> places;
     const auto first = devices.begin() + world.rank() * each;
     for (auto device = first; device != first + each; ++device) places.push_back({*device, {}});
+    world.set_timeout(kPatience);
     const ProcessGroup group = world.with_devices(devices_of(places));
     const Layout layout = plan_layout(options, ranks);
     const RankGroups groups = make_rank_groups(group, layout);

@@ -9,6 +9,7 @@ end. Ends with code 1 if one is not found. Takes a minute a mutant; mutants of t
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -17,9 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 240  # of a test program, which takes a few
-PROGRAMS = {"accelerator_test": {}, "transparency_test": {"LOCKSTEP_TEST_DEVICE": "emulated"},
-            "sync_batch_norm_test": {"LOCKSTEP_TEST_DEVICE": "emulated"},
-            "parallel_test": {"LOCKSTEP_TEST_DEVICE": "emulated"}}
+ON_DEVICES = {"LOCKSTEP_TEST_DEVICE": "emulated"}
+PROGRAMS = {"accelerator_test": {}, "sharded_optim_test": ON_DEVICES, "sync_batch_norm_test": ON_DEVICES,
+            "transparency_test": ON_DEVICES}
 
 
 @dataclass
@@ -35,7 +36,9 @@ COPIER = "lockstep/device/accelerator.cpp"
 STAGING = "lockstep/comm/device/staging_thread.cpp"
 CHANNEL = "lockstep/comm/device/nccl_channel.cpp"
 COPY = "lockstep/train/snapshot/host_copy.cpp"
-DDP = ("accelerator_test", "parallel_test", "transparency_test")
+SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
+DDP = ("accelerator_test", "transparency_test")
+PIPELINES = ("accelerator_test", "transparency_test")
 
 MUTANTS = [
     Mutant("the batch is computed with before its copy has come", COPIER, "  wait_for(current, *stream_);\n", ""),
@@ -68,6 +71,27 @@ MUTANTS = [
            "    c10::impl::getDeviceGuardImpl(stream.device_type())->exchangeStream(stream);\n", "    static_cast<void>(stream);\n"),
     Mutant("all devices draw from one generator", "lockstep/parallel/operators/random_stream.cpp", ".defaultGenerator(device).clone();",
            ".defaultGenerator(device);"),
+    Mutant("the copier's streams wait the other way round", COPIER, "  wait_for(current, *stream_);\n", "  wait_for(*stream_, current);\n"),
+    Mutant("the staged copy is waited for, not the gradient", STAGING, "      wait_for(*side_, current_stream(device));\n",
+           "      wait_for(current_stream(device), *side_);\n"),
+    Mutant("NCCL's stream is waited for before it has begun", CHANNEL, "  wait_for(stream_, current_stream(device_));\n",
+           "  wait_for(current_stream(device_), stream_);\n"),
+    Mutant("memory that NCCL writes is given away", CHANNEL, "  for (const torch::Tensor& tensor : tensors)\n",
+           "  for (const torch::Tensor& tensor : std::vector<torch::Tensor>{tensors.back()})\n"),
+    Mutant("the averages are used before NCCL has them", "lockstep/parallel/ddp/reducer_pass.cpp", "      bucket.step.work.wait();\n", "",
+           DDP),
+    Mutant("a stage computes with what has not come", "lockstep/parallel/pipeline/links.cpp", "group_.recv(flat(tensor), from).wait();",
+           "group_.recv(flat(tensor), from);", PIPELINES),
+    Mutant("batch norm merges statistics that have not come", SYNC_BATCH_NORM, "  group.all_gather(rows.view({-1}), own).wait();\n",
+           "  group.all_gather(rows.view({-1}), own);\n", ("sync_batch_norm_test",)),
+    Mutant("batch norm's gradient uses sums that have not come", SYNC_BATCH_NORM, "  group.all_reduce(sums).wait();\n",
+           "  group.all_reduce(sums);\n", ("sync_batch_norm_test",)),
+    Mutant("gradients are clipped by a part of their norm", "lockstep/parallel/optim/clip_grad_norm.cpp",
+           "  group.all_reduce(sum).wait();\n  return sum;", "  group.all_reduce(sum);\n  return sum;", ("sharded_optim_test",)),
+    Mutant("messages up and down share a stream", "lockstep/comm/device/nccl_backend.cpp", "from < to ? *up_ : *down_", "from < to || to >= 0 ? *up_ : *down_",
+           PIPELINES),
+    Mutant("an aborted call passes for a finished one", CHANNEL, "    channel_->throw_if_aborted(call_->what);\n", ""),
+    Mutant("the watchdog never finds a call late", CHANNEL, "  bool is_late = false;\n  if (reason.empty()) {", "  bool is_late = false;\n  if (false) {"),
     Mutant("dropout draws outside of its stream", "lockstep/parallel/operators/random_stream.cpp",
            "  library.impl(\"dropout\", TORCH_FN(drop_from_stream));\n", ""),
 ]
@@ -85,7 +109,6 @@ def build(folder, programs):
 
 def failure_of(folder, program):
     """Returns what a program's failure names; None if it passes."""
-    import os
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **PROGRAMS[program]}
     try:
         done = run([str(folder / "build/release/bin" / program), "--gtest_brief=1"], folder, env=environment, timeout=SECONDS)
@@ -113,6 +136,14 @@ def found_by(folder, mutant):
         path.write_text(text, encoding="utf-8")
 
 
+def check_unchanged(folder, programs):
+    """A program that fails as it is would find every mutant."""
+    build(folder, sorted(programs))
+    for program in sorted(programs):
+        if failure := failure_of(folder, program):
+            raise SystemExit(f"{program} fails without any mutant: {failure}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -122,6 +153,7 @@ def main():
     if not clone.exists():
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     numbers = [int(each) for each in arguments.only.split(",")] if arguments.only else range(1, len(MUTANTS) + 1)
+    check_unchanged(clone, {program for number in numbers for program in MUTANTS[number - 1].programs})
     missed = 0
     for number in numbers:
         mutant = MUTANTS[number - 1]

@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/nn/module.h>
+
 #include "lockstep/parallel/place/place.h"
 
 namespace lockstep::testing {
@@ -19,5 +22,19 @@ inline std::vector<Place> places(int count) {
         {torch::Device(torch::kPrivateUse1, static_cast<torch::DeviceIndex>(index % 4)), {}});
   return places;
 }
+
+/// Returns the device of the calling thread: a rank's own, see run_ranks() of group_factory.h.
+inline torch::Device this_device() {
+  if (!on_devices()) return torch::kCPU;
+  return c10::impl::VirtualGuardImpl(torch::kPrivateUse1).getDevice();
+}
+
+/// Returns the tensor on the calling thread's device: itself if it is there.
+inline torch::Tensor here(const torch::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(this_device()) : tensor;
+}
+
+/// Moves the module to the calling thread's device.
+inline void bring_here(torch::nn::Module& module) { module.to(this_device()); }
 
 }  // namespace lockstep::testing

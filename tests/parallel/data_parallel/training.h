@@ -34,8 +34,10 @@ inline void expect_close(
   if (!actual.defined()) return;
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
   const double tolerance = actual.scalar_type() == torch::kDouble ? 1e-10 : 1e-5;
-  EXPECT_TRUE(actual.to_dense().allclose(expected.to_dense(), tolerance, tolerance))
-      << what << " differs by " << (actual - expected).abs().max().item<double>();
+  const auto on_host = [](const torch::Tensor& tensor) { return tensor.to_dense().cpu(); };
+  EXPECT_TRUE(on_host(actual).allclose(on_host(expected), tolerance, tolerance))
+      << what << " differs by "
+      << (on_host(actual) - on_host(expected)).abs().max().item<double>();
 }
 
 /// Compares parameters, gradients and buffers by name.

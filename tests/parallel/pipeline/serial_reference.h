@@ -30,8 +30,9 @@ inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expec
   ASSERT_EQ(actual.defined(), expected.defined()) << what;
   if (!expected.defined()) return;
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
-  const double scale = std::max(1e-3, expected.abs().max().item<double>());
-  EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance * scale) << what;
+  const torch::Tensor serial = expected.cpu();  // each stage may be on a device of its own
+  const double scale = std::max(1e-3, serial.abs().max().item<double>());
+  EXPECT_LE((actual.cpu() - serial).abs().max().item<double>(), tolerance * scale) << what;
 }
 
 inline void expect_same_gradients(

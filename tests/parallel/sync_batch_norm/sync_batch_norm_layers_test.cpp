@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/places.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
@@ -49,7 +50,8 @@ torch::nn::Sequential nested() {
 void expect_same_buffers(const torch::nn::Module& actual, const torch::nn::Module& expected) {
   const auto buffers = expected.named_buffers();
   for (const auto& item : actual.named_buffers()) {
-    EXPECT_TRUE(item.value().allclose(buffers[item.key()], 1e-10, 1e-10)) << item.key();
+    const Tensor there = testing::here(buffers[item.key()]);
+    EXPECT_TRUE(item.value().allclose(there, 1e-10, 1e-10)) << item.key();
   }
 }
 
@@ -66,8 +68,9 @@ TEST(SyncBatchNormScope, ReachesNestedLayersAndPassesASubGroupOnY5) {
     const auto rank = static_cast<std::size_t>(world.rank());
     const auto pair = world.split(world.rank() / 2, world.rank());
     const SyncBatchNormScope scope(pair);
-    const auto output = nets[rank]->forward(inputs.chunk(4)[rank]);
-    const auto expected = outputs[rank / 2].chunk(2)[rank % 2];
+    testing::bring_here(*nets[rank]);
+    const auto output = nets[rank]->forward(testing::here(inputs.chunk(4)[rank]));
+    const auto expected = testing::here(outputs[rank / 2].chunk(2)[rank % 2]);
     EXPECT_TRUE(output.allclose(expected, 1e-10, 1e-10));
     expect_same_buffers(*nets[rank], *wholes[rank / 2]);
   });
@@ -80,15 +83,18 @@ TEST(SyncBatchNormScope, LeavesInstanceNormToEachSample) {
   const auto weights = at::randn({6, 2, 3, 3}, torch::kDouble);
   const auto outputs = whole(inputs);
   (outputs * weights).sum().backward();
-  run_ranks(2, [&](ProcessGroup world) {
+  testing::run_ranks(2, [&](ProcessGroup world) {
     const std::int64_t first = 3 * world.rank(), end = first + 3;
-    const auto input = inputs.detach().slice(0, first, end).clone().set_requires_grad(true);
+    const auto part = [&](const Tensor& tensor) {
+      return testing::here(tensor.detach().slice(0, first, end));
+    };
+    const auto input = part(inputs).clone().set_requires_grad(true);
     torch::nn::InstanceNorm2d norm(2);
     const SyncBatchNormScope scope(world);
     const auto output = norm(input);
-    (output * weights.slice(0, first, end)).sum().backward();
-    EXPECT_TRUE(output.allclose(outputs.slice(0, first, end), 1e-10, 1e-10));
-    EXPECT_TRUE(input.grad().allclose(inputs.grad().slice(0, first, end), 1e-10, 1e-10));
+    (output * part(weights)).sum().backward();
+    EXPECT_TRUE(output.allclose(part(outputs), 1e-10, 1e-10));
+    EXPECT_TRUE(input.grad().allclose(part(inputs.grad()), 1e-10, 1e-10));
   });
 }
 
@@ -122,8 +128,8 @@ TEST(SyncBatchNormLayer, TakesOneSampleARankY2) {
   testing::run_ranks(2, [&](ProcessGroup world) {
     SyncBatchNorm norm(torch::nn::BatchNormOptions(2), world);
     norm->to(torch::kDouble);
-    const auto output = norm(inputs.narrow(0, world.rank(), 1));
-    EXPECT_TRUE(output.allclose(expected.narrow(0, world.rank(), 1), 1e-10, 1e-10));
+    const auto output = norm(testing::here(inputs.narrow(0, world.rank(), 1)));
+    EXPECT_TRUE(output.cpu().allclose(expected.narrow(0, world.rank(), 1).cpu(), 1e-10, 1e-10));
     expect_same_buffers(*norm, *whole);
   });
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/places.h"
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -82,8 +83,10 @@ Problem share_of(const Problem& problem, const std::vector<std::int64_t>& sample
   const auto first = std::accumulate(samples.begin(), samples.begin() + rank, std::int64_t{0});
   const auto size = samples[static_cast<std::size_t>(rank)];
   for (auto* tensors : {&share.inputs, &share.factors}) {
-    for (Tensor& tensor : *tensors) tensor = tensor.narrow(0, first, size);
+    for (Tensor& tensor : *tensors) tensor = testing::here(tensor.narrow(0, first, size));
   }
+  share.weight = testing::here(problem.weight);
+  share.bias = testing::here(problem.bias);
   return share;
 }
 
@@ -94,8 +97,9 @@ void expect_close(const Tensor& actual, const Tensor& expected, const std::strin
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
   const auto type = actual.scalar_type();
   const double tolerance = type == torch::kDouble ? 1e-10 : type == torch::kFloat ? 2e-5 : 2e-2;
-  EXPECT_TRUE(actual.allclose(expected, tolerance, tolerance))
-      << what << " differs by " << (actual - expected).abs().max().item<double>();
+  const Tensor there = testing::here(expected);
+  EXPECT_TRUE(actual.allclose(there, tolerance, tolerance))
+      << what << " differs by " << (actual - there).abs().max().item<double>();
 }
 
 Tensor sum_over_ranks(const Tensor& tensor, const ProcessGroup& world) {
@@ -159,7 +163,7 @@ TEST_P(Ranks, EqualItInChannelsLastAndKeepTheFormatY1) {
   for (Tensor& input : problem.inputs) input = input.contiguous(at::MemoryFormat::ChannelsLast);
   expect_parity(problem, two_each());
   testing::run_ranks(GetParam(), [&](ProcessGroup world) {
-    const auto output = sync_batch_norm(problem.inputs[0], {}, {}, {}, {}, 0, kEps, world);
+    const auto output = sync_batch_norm(testing::here(problem.inputs[0]), {}, {}, {}, {}, 0, kEps, world);
     EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
   });
 }

@@ -65,8 +65,12 @@ torch::nn::Sequential random_net(Draw& draw, int layers, std::int64_t& width) {
   return net;
 }
 
+// On the calling rank's device.
 torch::nn::Sequential copy_of(const torch::nn::Sequential& net) {
-  return torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
+  torch::nn::Sequential copy(
+      std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
+  testing::bring_here(*copy);
+  return copy;
 }
 
 std::vector<int> random_balance(Draw& draw, int layers, int stages) {
@@ -99,8 +103,9 @@ void expect_close(
     const torch::Tensor& ours, const torch::Tensor& expected, const std::string& what) {
   ASSERT_EQ(ours.defined(), expected.defined()) << what;
   if (!expected.defined()) return;
-  const double scale = std::max(1e-3, expected.abs().max().item<double>());
-  EXPECT_LE((ours - expected).abs().max().item<double>() / scale, kTolerance) << what;
+  const torch::Tensor serial = expected.cpu();
+  const double scale = std::max(1e-3, serial.abs().max().item<double>());
+  EXPECT_LE((ours.cpu() - serial).abs().max().item<double>() / scale, kTolerance) << what;
 }
 
 // The layers that a rank holds keep the serial net's parameters under the same names.
@@ -142,8 +147,8 @@ void try_distributed(Draw& draw, const Case& now, const torch::nn::Sequential& s
     DistributedDataParallel<torch::nn::Sequential> parallel(
         net, world, DistributedDataParallelOptions().first_bucket_bytes(bytes).bucket_bytes(bytes));
     // Shares of a batch need not be equal: each rank counts for what it has.
-    const auto input = now.input.tensor_split(ranks)[world.rank()];
-    const auto target = now.target.tensor_split(ranks)[world.rank()];
+    const auto input = testing::here(now.input.tensor_split(ranks)[world.rank()]);
+    const auto target = testing::here(now.target.tensor_split(ranks)[world.rank()]);
     const double share =
         static_cast<double>(input.size(0) * ranks) / static_cast<double>(now.input.size(0));
     train(net->parameters(), [&] {
@@ -204,8 +209,8 @@ void try_stages(Draw& draw, const Case& now, const torch::nn::Sequential& serial
     const auto net = copy_of(now.net);
     const PipelineGrid grid = make_pipeline_grid(world, cut.workers);
     PipelineStage stage(layers_of(net), cut.balance, grid.stages, cut.options, grid.replicas);
-    const auto input = now.input.tensor_split(replicas)[grid.replicas.rank()];
-    const auto target = now.target.tensor_split(replicas)[grid.replicas.rank()];
+    const auto input = testing::here(now.input.tensor_split(replicas)[grid.replicas.rank()]);
+    const auto target = testing::here(now.target.tensor_split(replicas)[grid.replicas.rank()]);
     const auto parameters = stage.parameters();
     if (parameters.empty()) {
       for (int step = 0; step < kSteps; ++step) stage.step(input, target, loss_of);

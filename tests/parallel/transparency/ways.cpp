@@ -22,8 +22,11 @@ torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) 
   return at::cross_entropy_loss(scores, labels);
 }
 
+// On the calling rank's device.
 nn::Model copy_of(const nn::Model& model) {
-  return nn::Model(std::dynamic_pointer_cast<nn::ModelImpl>(model->clone()));
+  nn::Model copy(std::dynamic_pointer_cast<nn::ModelImpl>(model->clone()));
+  bring_here(*copy);
+  return copy;
 }
 
 torch::optim::SGD make_optimizer(const std::vector<torch::Tensor>& parameters) {
@@ -52,12 +55,13 @@ void expect_close(const torch::Tensor& ours, const torch::Tensor& serial, double
     const std::string& what) {
   ASSERT_EQ(ours.defined(), serial.defined()) << what;
   if (!serial.defined()) return;
-  const double scale = std::max(1e-2, serial.abs().max().item<double>());
-  EXPECT_LE((ours - serial).abs().max().item<double>() / scale, tolerance) << what;
+  const torch::Tensor expected = serial.cpu();
+  const double scale = std::max(1e-2, expected.abs().max().item<double>());
+  EXPECT_LE((ours.cpu() - expected).abs().max().item<double>() / scale, tolerance) << what;
 }
 
 torch::Tensor share(const torch::Tensor& tensor, int shares, int index) {
-  return tensor.tensor_split(shares)[static_cast<std::size_t>(index)];
+  return here(tensor.tensor_split(shares)[static_cast<std::size_t>(index)]);
 }
 
 // The mean over the batch from the means over equal shares.
@@ -142,7 +146,7 @@ Trained train_distributed(
     }
     if (world.rank() != 0) return;
     add_state(trained, model, model->parameters());
-    trained.output = evaluated(model, problem.images);
+    trained.output = evaluated(model, here(problem.images));
   });
   return trained;
 }
@@ -184,7 +188,7 @@ Trained train_stages(const Problem& problem, const std::vector<int>& balance, in
       losses.push_back(mean_over(grid.replicas, loss));
     }
     stage.train(false);
-    const auto output = stage(problem.images);
+    const auto output = stage(here(problem.images));
     const std::lock_guard lock(mutex);
     if (replica == 0) add_state(trained, model, stage.parameters());
     if (world.rank() == 0) trained.losses = losses, trained.output = output;
@@ -211,7 +215,7 @@ Trained train_replicated_pipelines(const Problem& problem, const std::vector<int
     }
     if (world.rank() != 0) return;
     add_state(trained, model, pipeline.parameters());
-    trained.output = evaluated(model, problem.images);
+    trained.output = evaluated(model, here(problem.images));
   });
   return trained;
 }
