@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -110,10 +111,14 @@ class Operand {
 // Passes undefined tensors: whether one is allowed depends on the collective.
 void check_carried(const char* collective, const Backend& backend,
     std::initializer_list<const torch::Tensor*> tensors) {
+  std::optional<torch::Device> device;
   for (const torch::Tensor* tensor : tensors) {
-    if (!tensor->defined() || backend.carries(tensor->device())) continue;
-    throw InvalidArgument(concat(collective, ": the backend ", backend.name(),
-        " does not support tensors on ", tensor->device()));
+    if (!tensor->defined()) continue;
+    check(backend.carries(tensor->device()), collective, ": the backend ", backend.name(),
+        " does not support tensors on ", tensor->device());
+    check(device.value_or(tensor->device()) == tensor->device(), collective,
+        ": the tensors must be on one device: ", tensor->device(), " and ", *device);
+    device = tensor->device();
   }
 }
 

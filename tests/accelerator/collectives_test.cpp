@@ -171,6 +171,18 @@ TEST(NcclCollectives, ACallThatAnotherRankDoesNotMakeTimesOutAndIsNamed) {
   });
 }
 
+TEST(RoutedCollectives, RefuseTensorsOfSeveralDevices) {
+  install();
+  run_ranks(2, [](const ProcessGroup& world) {
+    const torch::Device device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(world.rank()));
+    const ProcessGroup group = world.with_device(device);
+    const at::Tensor there = at::zeros({1}, device), here = at::zeros({2});
+    EXPECT_THAT([&] { group.all_gather(here, there).wait(); },
+        ::testing::ThrowsMessage<InvalidArgument>(
+            ::testing::HasSubstr("all_gather: the tensors must be on one device: ")));
+  });
+}
+
 TEST(NcclCollectives, SaysWhatItCannotReduce) {
   install();
   const UseEmulatedNccl nccl;

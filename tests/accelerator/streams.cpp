@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 namespace lockstep::emulated {
@@ -83,14 +84,17 @@ bool Streams::is_ready(const Queue& queue) const {
   return held == nullptr || reached(*held);
 }
 
-// Marks only point to what was queued earlier, or to a stream that is open, so this ends. None:
-// another thread must give it work first.
-std::optional<std::size_t> Streams::needed_first(Mark mark) const {
-  while (!is_ready(queues_[mark.stream])) {
+// None: another thread must give it work first. Streams that wait for each other hang on a real
+// device.
+std::optional<std::size_t> Streams::needed_first(Mark mark) {
+  for (std::size_t hops = 0; hops <= queues_.size(); ++hops) {
+    if (is_ready(queues_[mark.stream])) return mark.stream;
     if (queues_[mark.stream].pieces.empty()) return std::nullopt;
     mark = std::get<Mark>(queues_[mark.stream].pieces.front());
   }
-  return mark.stream;
+  error_ = std::make_exception_ptr(std::runtime_error("a deadlock: streams wait for each other"));
+  changed_.notify_all();
+  std::rethrow_exception(error_);
 }
 
 void Streams::run_ahead() {

@@ -92,7 +92,7 @@ class Streams {
 
   bool reached(Mark mark) const;
   bool is_ready(const Queue& queue) const;
-  std::optional<std::size_t> needed_first(Mark mark) const;
+  std::optional<std::size_t> needed_first(Mark mark);
   void run_ahead();
   void step(std::size_t stream);
   void check_alive() const;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/host_backends.h"
@@ -133,13 +135,31 @@ void run_threads(
   rethrow_first(failures);
 }
 
-// Each rank on its own of the emulated devices.
+void finish_devices(int count) {
+  const c10::impl::VirtualGuardImpl devices(torch::kPrivateUse1);
+  for (int index = 0; index < count; ++index)
+    devices.synchronizeDevice(static_cast<torch::DeviceIndex>(index));
+}
+
+std::vector<c10::Stream> new_streams(int devices) {
+  const c10::impl::VirtualGuardImpl type(torch::kPrivateUse1);
+  std::vector<c10::Stream> streams;
+  for (int index = 0; index < devices; ++index)
+    streams.push_back(type.getStreamFromGlobalPool(
+        {torch::kPrivateUse1, static_cast<torch::DeviceIndex>(index)}));
+  return streams;
+}
+
+// Each rank on its own of the emulated devices, with streams of its own on all: where one waits for
+// a collective, others still get what was made there before.
 void run_devices(int size, const std::function<void(ProcessGroup)>& body) {
   constexpr int kDevices = 4;
+  finish_devices(kDevices);
   lockstep::run_ranks(size, [&](const ProcessGroup& world) {
     const torch::Device device(
         torch::kPrivateUse1, static_cast<torch::DeviceIndex>(world.rank() % kDevices));
     const c10::DeviceGuard guard(device);
+    const c10::MultiStreamGuard streams(new_streams(kDevices));
     const ProcessGroup group = world.with_device(device);
     try {
       body(group);
@@ -148,6 +168,7 @@ void run_devices(int size, const std::function<void(ProcessGroup)>& body) {
       throw;
     }
   });
+  finish_devices(kDevices);
 }
 
 }  // namespace
@@ -166,7 +187,7 @@ void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
 void run_group(
     const std::string& backend, int size, const std::function<void(ProcessGroup)>& body) {
   if (size == 1) return body(ProcessGroup());
-  if (backend == "threads") return lockstep::run_ranks(size, body);
+  if (backend == "threads") return testing::run_ranks(size, body);
   run_processes(backend, size, body);
 }
 

@@ -8,6 +8,7 @@
 #include "replica_checks.h"
 #include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include "three_layers.h"
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -168,7 +169,7 @@ class BuffersUnderNoSync : public ::testing::Test {
   // Makes a pass on each rank's own mark, and returns whether the mark was rank 0's then.
   static bool follows(Model& model, const ProcessGroup& group) {
     model->running_mean.fill_(10 * (group.rank() + 1));
-    model(torch::tensor({-1.F, 1.F}).view({2, 1})).pow(2).sum().backward();
+    model(testing::here(torch::tensor({-1.F, 1.F}).view({2, 1}))).pow(2).sum().backward();
     const auto mean = model->running_mean.item<float>();  // a tenth of the way to 0
     EXPECT_TRUE(mean == 9 || mean == 9.F * static_cast<float>(group.rank() + 1)) << mean;
     return mean == 9;
@@ -176,7 +177,7 @@ class BuffersUnderNoSync : public ::testing::Test {
 };
 
 TEST_F(BuffersUnderNoSync, FollowAfterASynchronisedForward) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Model model(torch::nn::BatchNorm1d(1), group);
     const bool is_first = group.rank() == 0;
     for (int step = 0; step < 2; ++step) {
@@ -193,7 +194,7 @@ TEST_F(BuffersUnderNoSync, FollowAfterASynchronisedForward) {
 }
 
 TEST_F(BuffersUnderNoSync, FollowAfterWhatAccumulatedWasReduced) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Model model(torch::nn::BatchNorm1d(1), group);
     for (int step = 0; step < 2; ++step) {
       {
@@ -207,13 +208,13 @@ TEST_F(BuffersUnderNoSync, FollowAfterWhatAccumulatedWasReduced) {
 
 // The rank that ends first does not see the other's last pass: afterwards both do the same.
 TEST_F(BuffersUnderNoSync, FollowAfterJoin) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Model model(torch::nn::BatchNorm1d(1), group);
     model.join([&] {
       EXPECT_TRUE(follows(model, group));
       if (group.rank() == 0) return;
       auto accumulate = model.no_sync();
-      model(torch::tensor({-1.F, 1.F}).view({2, 1})).sum().backward();
+      model(testing::here(torch::tensor({-1.F, 1.F}).view({2, 1}))).sum().backward();
     });
     EXPECT_TRUE(follows(model, group));
   });
@@ -221,7 +222,7 @@ TEST_F(BuffersUnderNoSync, FollowAfterJoin) {
 
 // Ranks that freeze different layers would wait for gradients that never come.
 TEST(GradientSync, FrozenParametersThatDifferAreNamed) {
-  run_ranks(2, [](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
     Linear layer(1, 1);
     layer->weight.set_requires_grad(group.rank() == 0);
     EXPECT_THAT(testing::message_of<InvalidArgument>(

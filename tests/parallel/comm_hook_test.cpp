@@ -110,9 +110,9 @@ TEST(CommHook, Fp16DividesBeforeItNarrows) {
 // PyTorch narrows first, then divides: with 2 ranks the same bits, unless the quotient is subnormal
 // in fp16. Then it rounds twice, and ours is the nearer one.
 TEST(CommHook, Fp16DiffersFromPyTorchInSubnormalNumbersOnly) {
-  const torch::Tensor exact = torch::logspace(-8, 4, 4000, 10, torch::kFloat);
-  const torch::Tensor theirs = exact.to(torch::kHalf).div(2).mul(2).to(torch::kFloat);
-  run_ranks(2, [&](ProcessGroup group) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    const torch::Tensor exact = torch::logspace(-8, 4, 4000, 10, torch::kFloat);
+    const torch::Tensor theirs = exact.to(torch::kHalf).div(2).mul(2).to(torch::kFloat);
     Linear net(LinearOptions(4000, 1).bias(false));
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
     model(exact.view({1, 4000})).sum().backward();

@@ -104,7 +104,8 @@ TEST(DistributedDataParallel, D2EqualsOneProcessOnTheWholeBatch) {
           const double tolerance = type == torch::kDouble ? 1e-10 : 1e-5;
           const auto parameters = net->parameters();
           for (std::size_t i = 0; i < parameters.size(); ++i) {
-            EXPECT_TRUE(torch::allclose(parameters[i], expected[i], tolerance, tolerance / 10))
+            EXPECT_TRUE(
+                torch::allclose(parameters[i].cpu(), expected[i].cpu(), tolerance, tolerance / 10))
                 << i;
             expect_same_on_all_ranks(parameters[i], group);
           }

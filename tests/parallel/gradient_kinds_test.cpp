@@ -7,6 +7,7 @@
 #include "replica_checks.h"
 #include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
@@ -190,7 +191,7 @@ TEST(MixedTypes, D14UnderAutocastEqualsOneProcessUnderAutocast) {
   const auto step = [](auto& model, const torch::Tensor& input) {
     torch::Tensor loss;
     {
-      const nn::Autocast autocast(at::kCPU, at::kBFloat16);
+      const nn::Autocast autocast(testing::this_device().type(), at::kBFloat16);
       loss = model(input).to(torch::kFloat).pow(2).mean();
     }
     loss.backward();
@@ -202,10 +203,12 @@ TEST(MixedTypes, D14UnderAutocastEqualsOneProcessUnderAutocast) {
   testing::run_ranks(2, [&](ProcessGroup group) {
     auto net = make_net();
     DistributedDataParallel model(net, group);
-    step(model, inputs.chunk(group.size(), 0)[static_cast<std::size_t>(group.rank())]);
+    step(model,
+        testing::here(inputs.chunk(group.size(), 0)[static_cast<std::size_t>(group.rank())]));
     const auto parameters = net->parameters(), expected = whole->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      EXPECT_TRUE(torch::allclose(parameters[i].grad(), expected[i].grad(), 1e-3, 1e-3)) << i;
+      EXPECT_TRUE(torch::allclose(parameters[i].grad().cpu(), expected[i].grad().cpu(), 1e-3, 1e-3))
+          << i;
       expect_same_on_all_ranks(parameters[i].grad(), group);
     }
   });

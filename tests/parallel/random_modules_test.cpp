@@ -131,7 +131,7 @@ TEST(RandomModules, DataParallelTrainingEqualsOneProcess) {
       const auto parameters = parallel(drawn, group);
       ASSERT_EQ(parameters.size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_TRUE(torch::allclose(parameters[i], expected[i], 1e-10, 1e-12))
+        EXPECT_TRUE(torch::allclose(parameters[i].cpu(), expected[i].cpu(), 1e-10, 1e-12))
             << "seed " << seed << ", parameter " << i << " on rank " << group.rank() << " of "
             << group.size();
       }

@@ -73,18 +73,21 @@ bool Command::read(int milliseconds) {
   return out || err;
 }
 
-bool Command::wait_until(const std::function<bool()>& holds, std::chrono::minutes guard) {
+bool Command::meets(const std::function<bool()>& holds, std::chrono::minutes guard) {
   const auto end = Clock::now() + guard;
   while (!holds()) {
-    if ((process_.status() && !holds()) || Clock::now() > end) {
-      while (read(5)) {
-      }
-      ADD_FAILURE() << "what the test waits for did not happen; it printed: " << out_ << err_;
-      return false;
-    }
+    if ((process_.status() && !holds()) || Clock::now() > end) return false;
     read(1);
   }
   return true;
+}
+
+bool Command::wait_until(const std::function<bool()>& holds, std::chrono::minutes guard) {
+  if (meets(holds, guard)) return true;
+  while (read(5)) {
+  }
+  ADD_FAILURE() << "what the test waits for did not happen; it printed: " << out_ << err_;
+  return false;
 }
 
 std::string Command::wait_for_lines(std::ptrdiff_t lines) {

@@ -33,6 +33,10 @@ class Command {
   /// Sends a signal to the command alone.
   void signal(int signal) const;
 
+  /// Reads until something holds; returns false when the command ends before or takes too long.
+  bool meets(
+      const std::function<bool()>& holds, std::chrono::minutes guard = std::chrono::minutes(2));
+
   /// Reads until something holds; fails the test and returns false when the command ends before or
   /// takes too long: a guard against waiting for ever.
   bool wait_until(

@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/module.h>
 
+#include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/place/place.h"
 
 namespace lockstep::testing {
@@ -21,6 +22,14 @@ inline std::vector<Place> places(int count) {
     places.push_back(
         {torch::Device(torch::kPrivateUse1, static_cast<torch::DeviceIndex>(index % 4)), {}});
   return places;
+}
+
+/// Returns the group, made to carry tensors of these places too.
+inline ProcessGroup carrying(const ProcessGroup& group, const std::vector<Place>& places) {
+  if (!on_devices()) return group;
+  std::vector<torch::Device> devices;
+  for (const Place& place : places) devices.push_back(place.device);
+  return group.with_devices(devices);
 }
 
 /// Returns the device of the calling thread: a rank's own, see run_ranks() of group_factory.h.

@@ -218,8 +218,9 @@ Tensor ShardedOptimizer::own_state_bytes() {
 
 void ShardedOptimizer::take_state_bytes(const Tensor& bytes, int owner) {
   torch::serialize::InputArchive archive;
+  // The archive names the devices of its owner.
   archive.load_from(reinterpret_cast<const char*>(bytes.const_data_ptr<std::uint8_t>()),
-      static_cast<std::size_t>(bytes.numel()));
+      static_cast<std::size_t>(bytes.numel()), device_of(param_groups_));
   States foreign;
   {
     const Lending lending(

@@ -2,14 +2,19 @@
 
 #include <exception>
 #include <functional>
+#include <optional>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/custom_class.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/device/accelerator.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
@@ -146,31 +151,71 @@ torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t st
   return back;
 }
 
-/// Ties the pipeline's output to its stages' own graphs.
-struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
-  // Keeps a pointer in the node: the pipeline must outlive its outputs' graphs.
-  struct Call : torch::CustomClassHolder {
-    Pipeline* pipeline = nullptr;
-    std::uint64_t step = 0;
-    torch::Tensor output;
-  };
+// Note [A pipeline in the user's graph]
+// LibTorch's engine has one thread a device, which may be the one that meets the gradient of the
+// output: if it ran the stages, whose threads call the engine for the same device, all would wait
+// for each other. So there are two nodes: one for the output, which only keeps its gradient, and
+// behind it one whose own output is an empty tensor of the host. The thread that called backward
+// runs that one.
 
+/// One forward, until its backward.
+struct PipelineCall : torch::CustomClassHolder {
+  Pipeline* pipeline = nullptr;  // must outlive its outputs' graphs
+  std::uint64_t step = 0;
+  torch::Tensor output, gradient;
+  std::optional<c10::Event> arrived;  // the gradient, on its device
+
+  static PipelineCall& of(torch::autograd::AutogradContext& context) {
+    return *static_cast<PipelineCall*>(context.saved_data["call"].toCapsule().get());
+  }
+
+  void keep(const torch::Tensor& given) {
+    gradient = given;
+    if (given.is_cpu()) return;
+    arrived.emplace(given.device().type());
+    arrived->record(current_stream(given.device()));
+  }
+
+  torch::Tensor take() {
+    if (arrived) arrived->block(current_stream(gradient.device()));
+    return std::exchange(gradient, {});
+  }
+};
+
+/// The node that runs the stages.
+struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
   // `anchor` requires a gradient, so that the output does, though the input need not.
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
-      const torch::Tensor& input, const torch::Tensor& anchor, c10::intrusive_ptr<Call> call) {
+      const torch::Tensor& input, const torch::Tensor& anchor,
+      c10::intrusive_ptr<PipelineCall> call) {
+    context->saved_data["call"] = c10::IValue::make_capsule(std::move(call));
+    (void)input;
+    return anchor.clone();
+  }
+
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context, const torch::autograd::variable_list&) {
+    check(!torch::GradMode::is_enabled(),
+        "pipeline: a second derivative (create_graph) cannot be computed through a pipeline");
+    PipelineCall& call = PipelineCall::of(*context);
+    return {call.pipeline->backward(call.take(), call.step), {}, {}};
+  }
+};
+
+/// The node that meets the gradient of the output.
+struct PipelineOutput : torch::autograd::Function<PipelineOutput> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+      const torch::Tensor& behind, c10::intrusive_ptr<PipelineCall> call) {
     torch::Tensor output = std::move(call->output);
     context->saved_data["call"] = c10::IValue::make_capsule(std::move(call));
-    (void)input, (void)anchor;
+    (void)behind;
     return output;
   }
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
-    check(!torch::GradMode::is_enabled(),
-        "pipeline: a second derivative (create_graph) cannot be computed through a pipeline");
-    const auto capsule = context->saved_data["call"].toCapsule();
-    const auto* call = static_cast<Call*>(capsule.get());
-    return {call->pipeline->backward(gradients[0], call->step), {}, {}};
+    PipelineCall::of(*context).keep(gradients[0]);
+    return {at::empty({0}, on_host(torch::kFloat)), {}};
   }
 };
 
@@ -183,12 +228,12 @@ torch::Tensor Pipeline::operator()(const torch::Tensor& input) {
     return output;
   }
   replicas_.before_step();
-  auto call = c10::make_intrusive<PipelineBackward::Call>();
+  auto call = c10::make_intrusive<PipelineCall>();
   call->pipeline = this;
   call->output = forward(input, sizes);
   call->step = step_;
-  const auto anchor = torch::empty({0}, torch::requires_grad());
-  return PipelineBackward::apply(input, anchor, std::move(call));
+  const auto anchor = at::empty({0}, on_host(torch::kFloat)).requires_grad_();
+  return PipelineOutput::apply(PipelineBackward::apply(input, anchor, call), call);
 }
 
 void Pipeline::train(bool on) {

@@ -156,9 +156,9 @@ TEST_F(OneNode, LeavesUnusedParametersWithoutGradient) {
   };
   const auto net = std::make_shared<HalfImpl>();
   DataParallel model(net, testing::places(2));
-  model(torch::tensor({{0.0F, 1.0F}, {2.0F, 3.0F}})).sum().backward();
-  EXPECT_TRUE(net->used->weight.grad().equal(torch::tensor({{2.0F, 4.0F}})));
-  EXPECT_TRUE(net->by_second->weight.grad().equal(torch::tensor({{2.0F, 3.0F}})));
+  model(testing::here(torch::tensor({{0.0F, 1.0F}, {2.0F, 3.0F}}))).sum().backward();
+  EXPECT_TRUE(net->used->weight.grad().equal(testing::here(torch::tensor({{2.0F, 4.0F}}))));
+  EXPECT_TRUE(net->by_second->weight.grad().equal(testing::here(torch::tensor({{2.0F, 3.0F}}))));
   EXPECT_FALSE(net->unused->weight.grad().defined());
 }
 

@@ -111,9 +111,10 @@ TEST(Scatter, GathersNumbersToAVectorAndLeavesThemAloneOnOnePlaceR2) {
   auto input = at::arange(6, torch::kDouble).requires_grad_();
   DataParallel two(std::make_shared<MeanImpl>(), testing::places(2));
   const auto means = two(input);
-  EXPECT_TRUE(means.equal(torch::tensor({1.0, 4.0}, torch::kDouble)));
-  (means * torch::tensor({3.0, 6.0}, torch::kDouble)).sum().backward();
-  EXPECT_TRUE(input.grad().equal(torch::tensor({1.0, 1.0, 1.0, 2.0, 2.0, 2.0}, torch::kDouble)));
+  EXPECT_TRUE(means.equal(testing::here(torch::tensor({1.0, 4.0}, torch::kDouble))));
+  (means * testing::here(torch::tensor({3.0, 6.0}, torch::kDouble))).sum().backward();
+  EXPECT_TRUE(input.grad().equal(
+      testing::here(torch::tensor({1.0, 1.0, 1.0, 2.0, 2.0, 2.0}, torch::kDouble))));
   DataParallel one(std::make_shared<MeanImpl>(), testing::places(1));
   EXPECT_EQ(one(input).dim(), 0);
 }

@@ -10,6 +10,7 @@
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
@@ -34,7 +35,7 @@ std::string saved(const torch::optim::Optimizer& optimizer) {
 
 void load(torch::optim::Optimizer& optimizer, const std::string& bytes) {
   torch::serialize::InputArchive archive;
-  archive.load_from(bytes.data(), bytes.size());
+  archive.load_from(bytes.data(), bytes.size(), testing::this_device());
   optimizer.load(archive);
 }
 

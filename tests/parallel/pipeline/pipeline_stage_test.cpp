@@ -57,17 +57,18 @@ void expect_stages_train_as_serially(
   testing::run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
     const auto net = testing::copy_of(problem.net);
     const auto grid = make_pipeline_grid(world, ranks);
-    PipelineStage stage(layers_of(net), balance, grid.stages, options, grid.replicas);
+    PipelineStage stage(
+        layers_of(net), balance, grid.stages, options, grid.replicas, testing::this_device());
     torch::optim::SGD optimizer(stage.parameters(), 0.1);
-    const auto input = problem.input.chunk(replicas)[grid.replicas.rank()];
-    const auto target = problem.target.chunk(replicas)[grid.replicas.rank()];
+    const auto input = testing::here(problem.input.chunk(replicas)[grid.replicas.rank()]);
+    const auto target = testing::here(problem.target.chunk(replicas)[grid.replicas.rank()]);
     for (int step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
       stage.step(input, target, testing::mean_loss);
       optimizer.step();
     }
     expect_own_layers_as(stage, serial, concat("rank ", world.rank()));
-    testing::expect_close(stage(problem.input), expected, 1e-10, "output");
+    testing::expect_close(stage(testing::here(problem.input)), expected, 1e-10, "output");
   });
 }
 
@@ -106,9 +107,11 @@ TEST(PipelineStage, GivesTheLossOnAllRanks) {
   const auto expected =
       testing::mean_loss(testing::copy_of(problem.net)->forward(problem.input), problem.target);
   testing::run_ranks(2, [&](const ProcessGroup& world) {
-    PipelineStage stage(layers_of(testing::copy_of(problem.net)), {1, 2}, world);
+    PipelineStage stage(layers_of(testing::copy_of(problem.net)), {1, 2}, world, PipelineOptions(),
+        ProcessGroup(), testing::this_device());
     testing::expect_close(
-        stage.step(problem.input, problem.target, testing::mean_loss), expected, 1e-12, "loss");
+        stage.step(testing::here(problem.input), testing::here(problem.target), testing::mean_loss),
+        expected, 1e-12, "loss");
   });
 }
 
@@ -121,14 +124,15 @@ TEST(PipelineStage, P9SkipsPassFromRankToRank) {
     torch::nn::Sequential net(first, Stash("skip"), torch::nn::Linear(2, 2), Pop("skip"), last);
     for (auto& parameter : net->at<torch::nn::LinearImpl>(2).parameters())
       parameter.detach().zero_();
-    PipelineStage stage(layers_of(net), {2, 1, 2}, world, PipelineOptions().chunks(2));
+    PipelineStage stage(layers_of(net), {2, 1, 2}, world, PipelineOptions().chunks(2),
+        ProcessGroup(), testing::this_device());
     const auto sum = [](const torch::Tensor& output, const torch::Tensor&) {
       return output.mean();
     };
     stage.step(torch::ones({4, 2}), torch::ones({4, 2}), sum);
     // The middle layer is zero, so all that reaches the first one came by the skip.
     if (world.rank() == 0) {
-      EXPECT_TRUE(torch::allclose(first->bias.grad(), torch::full({2}, 0.25)));
+      EXPECT_TRUE(torch::allclose(first->bias.grad().cpu(), torch::full({2}, 0.25).cpu()));
     }
   });
 }
@@ -203,15 +207,15 @@ torch::Tensor half_loss(const torch::Tensor& output, const torch::Tensor& target
 // A replica's share in two parts; what the first leaves must still be its own.
 template <typename AnyPipeline>
 void accumulate(AnyPipeline& pipeline, const Problem& problem, const ProcessGroup& replicas) {
-  const auto inputs = problem.input.chunk(2 * kReplicas),
-             targets = problem.target.chunk(2 * kReplicas);
+  const auto inputs = testing::here(problem.input).chunk(2 * kReplicas),
+             targets = testing::here(problem.target).chunk(2 * kReplicas);
   const auto first = 2 * static_cast<std::size_t>(replicas.rank());
   {
     const auto accumulation = pipeline.no_sync();
     pipeline.step(inputs[first], targets[first], half_loss);
   }
   const torch::Tensor own = pipeline.parameters().front().grad().clone();
-  const torch::Tensor others = torch::empty({kReplicas * own.numel()}, torch::kDouble);
+  const torch::Tensor others = torch::empty({kReplicas * own.numel()}, own.options());
   replicas.all_gather(others, own.flatten()).wait();
   const auto each = others.chunk(kReplicas);
   EXPECT_FALSE(each[0].allclose(each[1])) << "the first part was averaged over the replicas";
@@ -223,9 +227,10 @@ TEST(PipelineAccumulation, OverPlacesGivesTheGradientsOfAllPartsTogether) {
   const auto serial = with_serial_gradients(problem);
   testing::run_ranks(kReplicas, [&](const ProcessGroup& replicas) {
     const auto net = testing::copy_of(problem.net);
-    Pipeline pipeline(
-        layers_of(net), {3, 2}, testing::places(2), PipelineOptions().chunks(3), replicas);
-    accumulate(pipeline, problem, replicas);
+    const auto places = testing::places(2);
+    const ProcessGroup group = testing::carrying(replicas, places);
+    Pipeline pipeline(layers_of(net), {3, 2}, places, PipelineOptions().chunks(3), group);
+    accumulate(pipeline, problem, group);
     testing::expect_same_gradients(*net, *serial);
   });
 }
@@ -237,8 +242,8 @@ TEST(PipelineAccumulation, OverRanksGivesTheGradientsOfAllPartsTogether) {
   testing::run_ranks(2 * kReplicas, [&](const ProcessGroup& world) {
     const auto net = testing::copy_of(problem.net);
     const auto grid = make_pipeline_grid(world, 2);
-    PipelineStage stage(
-        layers_of(net), {3, 2}, grid.stages, PipelineOptions().chunks(3), grid.replicas);
+    PipelineStage stage(layers_of(net), {3, 2}, grid.stages, PipelineOptions().chunks(3),
+        grid.replicas, testing::this_device());
     accumulate(stage, problem, grid.replicas);
     for (const auto& layer : stage.layers())
       for (const auto& parameter : layer.value().ptr()->named_parameters())

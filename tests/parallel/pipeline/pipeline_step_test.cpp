@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "serial_reference.h"
+#include "tests/comm/group_factory.h"
 #include "tests/support/message_of.h"
 #include "tests/support/places.h"
 #include <ATen/autocast_mode.h>
@@ -50,12 +51,13 @@ TEST(PipelineStep, AStepThatFailedLeavesNoDeferredStatistics) {
 
 // As with DistributedDataParallel: a step that adds to gradients keeps its own statistics.
 TEST(PipelineStep, BuffersFollowOnceForStepsThatAccumulate) {
-  run_ranks(2, [](ProcessGroup replicas) {
+  testing::run_ranks(2, [](ProcessGroup replicas) {
     torch::nn::BatchNorm1d norm(1);
     torch::nn::Sequential net(norm, torch::nn::Linear(1, 1));
-    Pipeline pipeline(
-        layers_of(net), {1, 1}, testing::places(2), PipelineOptions().chunks(1), replicas);
-    const auto input = torch::tensor({-1.F, 1.F}).view({2, 1});
+    const auto places = testing::places(2);
+    Pipeline pipeline(layers_of(net), {1, 1}, places, PipelineOptions().chunks(1),
+        testing::carrying(replicas, places));
+    const auto input = testing::here(torch::tensor({-1.F, 1.F}).view({2, 1}));
     const auto step = [&] {
       norm->running_mean.fill_(10 * (replicas.rank() + 1));
       pipeline.step(input, input, testing::mean_loss);

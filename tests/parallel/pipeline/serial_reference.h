@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/places.h"
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -20,9 +21,17 @@ inline torch::Tensor sum_loss(const torch::Tensor& output, const torch::Tensor& 
   return at::mse_loss(output, target, at::Reduction::Sum);
 }
 
-/// Returns deep copies of a net, for a second computation with the same parameters.
+/// Returns deep copies of a net, for a second computation with the same parameters; on the calling
+/// thread's device.
 inline torch::nn::Sequential copy_of(const torch::nn::Sequential& net) {
-  return torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
+  torch::nn::Sequential copy(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
+  bring_here(*copy);
+  return copy;
+}
+
+/// Returns the loss, computed where the output is.
+inline torch::Tensor loss_there(const torch::Tensor& output, const torch::Tensor& target) {
+  return at::mse_loss(output, target.to(output.device()));
 }
 
 inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected,

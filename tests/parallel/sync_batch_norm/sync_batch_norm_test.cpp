@@ -163,7 +163,8 @@ TEST_P(Ranks, EqualItInChannelsLastAndKeepTheFormatY1) {
   for (Tensor& input : problem.inputs) input = input.contiguous(at::MemoryFormat::ChannelsLast);
   expect_parity(problem, two_each());
   testing::run_ranks(GetParam(), [&](ProcessGroup world) {
-    const auto output = sync_batch_norm(testing::here(problem.inputs[0]), {}, {}, {}, {}, 0, kEps, world);
+    const auto output =
+        sync_batch_norm(testing::here(problem.inputs[0]), {}, {}, {}, {}, 0, kEps, world);
     EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
   });
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ways.h"
+#include "tests/support/places.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/partition.h"
@@ -94,7 +95,9 @@ TEST(Transparency, ResNetWhereTheBatchIsWhole) {
 TEST(Transparency, ResNetInReplicasWithSynchronisedBatchNorm) {
   const Problem problem = testing::make_problem("resnet18-cifar", {4, 3, 8, 8}, torch::kDouble);
   const Trained serial = testing::train_serially(problem);
-  testing::expect_same(testing::train_distributed(problem, 2, 1 << 20, true), serial, 1e-10);
+  // On devices the serial batch norm adds up in another order, which five steps amplify.
+  const double tolerance = testing::on_devices() ? 1e-8 : 1e-10;
+  testing::expect_same(testing::train_distributed(problem, 2, 1 << 20, true), serial, tolerance);
 }
 
 // A pipeline normalises each micro-batch by itself, as PyTorch's do: so does a serial model that

@@ -176,7 +176,8 @@ Trained train_stages(const Problem& problem, const std::vector<int>& balance, in
   testing::run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
     const nn::Model model = copy_of(problem.model);
     const PipelineGrid grid = make_pipeline_grid(world, ranks);
-    PipelineStage stage(model->layers(), balance, grid.stages, options, grid.replicas);
+    PipelineStage stage(
+        model->layers(), balance, grid.stages, options, grid.replicas, testing::this_device());
     auto optimizer = make_optimizer(stage.parameters());
     const int replica = grid.replicas.rank();
     std::vector<double> losses;
@@ -201,20 +202,23 @@ Trained train_replicated_pipelines(const Problem& problem, const std::vector<int
   Trained trained;
   const auto all = testing::places(places * replicas);
   testing::run_ranks(replicas, [&](const ProcessGroup& world) {
-    const nn::Model model = copy_of(problem.model);
+    nn::Model model = copy_of(problem.model);
     const auto first = all.begin() + world.rank() * places;
-    Pipeline pipeline(model->layers(), balance, {first, first + places}, options, world);
+    const std::vector<Place> own(first, first + places);
+    const ProcessGroup group = carrying(world, own);
+    Pipeline pipeline(model->layers(), balance, own, options, group);
     auto optimizer = make_optimizer(pipeline.parameters());
     for (int step = 0; step < problem.steps; ++step) {
       optimizer.zero_grad();
       const auto loss = pipeline.step(share(problem.images, replicas, world.rank()),
           share(problem.labels, replicas, world.rank()), loss_of);
       optimizer.step();
-      const double mean = mean_over(world, loss);
+      const double mean = mean_over(group, loss);
       if (world.rank() == 0) trained.losses.push_back(mean);
     }
     if (world.rank() != 0) return;
     add_state(trained, model, pipeline.parameters());
+    bring_here(*model);
     trained.output = evaluated(model, here(problem.images));
   });
   return trained;
