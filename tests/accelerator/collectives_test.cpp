@@ -171,6 +171,22 @@ TEST(NcclCollectives, ACallThatAnotherRankDoesNotMakeTimesOutAndIsNamed) {
   });
 }
 
+// NCCL ends the kernels of a communicator that is aborted, and waiting stops no host.
+TEST(NcclCollectives, TheLastCallIsCompleteThoughTheGroupIsClosedAtOnce) {
+  install();
+  const UseEmulatedNccl nccl;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<at::Tensor> sums(3);
+    run_ranks(3, [&](const ProcessGroup& world) {
+      const torch::Device device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(world.rank()));
+      const at::Tensor sum = at::full({1000}, world.rank() + 1.0, device);
+      world.with_device(device).all_reduce(sum).wait();
+      sums[static_cast<std::size_t>(world.rank())] = sum;
+    });
+    for (const at::Tensor& sum : sums) EXPECT_TRUE(sum.cpu().eq(6).all().item<bool>());
+  }
+}
+
 TEST(RoutedCollectives, RefuseTensorsOfSeveralDevices) {
   install();
   run_ranks(2, [](const ProcessGroup& world) {

@@ -1,5 +1,6 @@
 #include "tests/accelerator/emulated_nccl.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "tests/accelerator/nccl_meeting.h"
 #include "tests/accelerator/runtime.h"
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/types.h>
 
@@ -22,12 +24,15 @@ namespace {
 using nccl::Api, nccl::Communicator, nccl::Operation, nccl::Result, nccl::Stream, nccl::Type,
     nccl::UniqueId;
 
+// Tensors without elements have no address.
 void* inside(const void* address) {
+  if (address == nullptr) return nullptr;
   Runtime& runtime = Runtime::get();
   return runtime.memory(runtime.device_of(address)).inside(address);
 }
 
 at::Tensor view_of(const void* address, std::size_t count, torch::ScalarType type) {
+  if (count == 0) return at::empty({0}, at::TensorOptions(type).device(torch::kCPU));
   return at::from_blob(inside(address), {static_cast<std::int64_t>(count)}, type);
 }
 
@@ -73,6 +78,7 @@ struct Communicator {
   int rank = 0;
   std::int64_t collectives = 0;                          // made so far
   std::map<int, std::int64_t> sent = {}, received = {};  // by the other rank
+  std::vector<emulated::Mark> ends = {};                 // of all calls
 };
 
 }  // namespace lockstep::nccl
@@ -87,7 +93,8 @@ std::size_t number_of(Stream stream) { return reinterpret_cast<std::size_t>(stre
 
 Result meet_all(Communicator* own, const Part& given, Stream stream, const Kernel& kernel) {
   const MeetingKey key(kAll, kAll, own->collectives++);
-  meet(own->ring, key, own->ring->ranks, own->rank, given, number_of(stream), kernel);
+  own->ends.push_back(
+      meet(own->ring, key, own->ring->ranks, own->rank, given, number_of(stream), kernel));
   return Result::kSuccess;
 }
 
@@ -120,9 +127,11 @@ Result init_rank(Communicator** made, int ranks, UniqueId id, int rank) {
   return Result::kSuccess;
 }
 
-// What waits for a rank that will not come ends.
+// What waits for a rank that will not come ends. One whose calls have all ended just leaves.
 Result abort(Communicator* own) {
-  {
+  const bool has_ended =
+      std::ranges::all_of(own->ends, [](Mark end) { return streams().is_reached(end); });
+  if (!has_ended) {
     const std::lock_guard lock(own->ring->mutex);
     own->ring->is_aborted = true;
     for (const auto& [key, meeting] : own->ring->meetings) streams().close(meeting.end.stream);
@@ -194,13 +203,15 @@ Kernel message(std::size_t count, Type type) {
 Result send(
     const void* data, std::size_t count, Type type, int to, Communicator* own, Stream stream) {
   const MeetingKey key(own->rank, to, own->sent[to]++);
-  meet(own->ring, key, 2, 0, {data, nullptr}, number_of(stream), message(count, type));
+  own->ends.push_back(
+      meet(own->ring, key, 2, 0, {data, nullptr}, number_of(stream), message(count, type)));
   return Result::kSuccess;
 }
 
 Result recv(void* data, std::size_t count, Type type, int from, Communicator* own, Stream stream) {
   const MeetingKey key(from, own->rank, own->received[from]++);
-  meet(own->ring, key, 2, 1, {nullptr, data}, number_of(stream), message(count, type));
+  own->ends.push_back(
+      meet(own->ring, key, 2, 1, {nullptr, data}, number_of(stream), message(count, type)));
   return Result::kSuccess;
 }
 

@@ -38,7 +38,7 @@ Meeting& meeting_of(Ring& ring, const MeetingKey& key, int ranks) {
 
 }  // namespace
 
-void meet(const std::shared_ptr<Ring>& ring, const MeetingKey& key, int ranks, int part,
+Mark meet(const std::shared_ptr<Ring>& ring, const MeetingKey& key, int ranks, int part,
     const Part& given, std::size_t stream, const Kernel& kernel) {
   const Mark end = [&] {
     const std::lock_guard lock(ring->mutex);
@@ -58,6 +58,7 @@ void meet(const std::shared_ptr<Ring>& ring, const MeetingKey& key, int ranks, i
                        ring->meetings.erase(key);
                      }});
   if (group_depth == 0) begin_pending();
+  return end;
 }
 
 void begin_group() { ++group_depth; }

@@ -42,8 +42,8 @@ struct Ring {
 };
 
 /// Takes part in a meeting of `ranks`, as number `part`: the stream goes on when the kernel has
-/// run.
-void meet(const std::shared_ptr<Ring>& ring, const MeetingKey& key, int ranks, int part,
+/// run, at the mark that is returned.
+Mark meet(const std::shared_ptr<Ring>& ring, const MeetingKey& key, int ranks, int part,
     const Part& given, std::size_t stream, const Kernel& kernel);
 
 /// Lets the calls between these of a thread begin together.

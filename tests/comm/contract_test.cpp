@@ -4,6 +4,7 @@
 #include "contract.h"
 
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 
 #include "lockstep/core/error.h"
 
@@ -11,7 +12,7 @@ namespace lockstep {
 namespace {
 
 using testing::Contract;
-using testing::kNumbers;
+using testing::number_types;
 
 INSTANTIATE_TEST_SUITE_P(Backends, Contract,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(1, 2, 3, 4)),
@@ -32,7 +33,7 @@ TEST_P(Contract, C1AllReduceOfEveryOperation) {
     const int size = group.size();
     double product = 1;
     for (int i = 1; i <= size; ++i) product *= i;
-    for (const auto type : kNumbers) {
+    for (const auto type : number_types(group)) {
       const auto reduce = [&](ReduceOp op) {
         const torch::Tensor tensor = filled(group.rank() + 1, {3}, type);
         group.all_reduce(tensor, op).wait();
@@ -118,11 +119,12 @@ TEST_P(Contract, C6AllGatherAlsoOfColumns) {
     group.all_gather(ranks, filled(group.rank(), {1})).wait();
     EXPECT_TRUE(torch::equal(ranks, torch::arange(size).to(torch::kFloat)));
 
-    const torch::Tensor square = torch::tensor({{1.0, 2.0}, {3.0, 4.0}}) + group.rank();
+    const torch::Tensor square =
+        testing::here(torch::tensor({{1.0, 2.0}, {3.0, 4.0}})) + group.rank();
     const torch::Tensor columns = torch::empty({size, 2});
     group.all_gather(columns, square.select(1, 1)).wait();
     for (int rank = 0; rank < size; ++rank) {
-      EXPECT_TRUE(torch::equal(columns[rank], torch::tensor({2.0, 4.0}) + rank)) << columns;
+      EXPECT_TRUE(torch::equal(columns[rank].cpu(), torch::tensor({2.0, 4.0}) + rank)) << columns;
     }
   });
 }
@@ -161,7 +163,7 @@ TEST_P(Contract, C8ScatterAndGatherWithEveryRoot) {
       const torch::Tensor back = is_root ? torch::empty({2 * size}) : torch::Tensor();
       group.gather(back, own, root).wait();
       if (is_root) {
-        EXPECT_TRUE(torch::equal(back, all));
+        EXPECT_TRUE(torch::equal(back, all)) << back.cpu() << all.cpu() << root;
       }
     }
   });
@@ -246,7 +248,7 @@ TEST_P(Contract, C12BadArgumentsAreRefusedBeforeAnythingIsSent) {
         [&] { (void)group.all_gather(torch::empty({4 * group.size()}, torch::kDouble), tensor); },
         "one type");
     refused([&] { (void)group.send(tensor, group.rank()); }, "is this rank");
-    refused([&] { (void)group.all_reduce(tensor.to_sparse()); }, "must be dense");
+    refused([&] { (void)group.all_reduce(tensor.cpu().to_sparse()); }, "must be dense");
     if (group.size() > 1) {  // meta stands for any device that is not the CPU
       const torch::Tensor elsewhere = torch::empty({4}, torch::kMeta);
       refused([&] { (void)group.all_reduce(elsewhere); }, "does not support tensors on meta");

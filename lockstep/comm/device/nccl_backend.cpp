@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -93,6 +94,8 @@ class NcclBackend final : public Backend {
   ~NcclBackend() override {
     watchdog_.request_stop();
     looked_.notify_all();
+    if (std::uncaught_exceptions() > 0) return;  // nobody may come to what this rank began
+    for (Channel* channel : channels()) channel->close(timeout_);
   }
 
   std::string name() const override { return "nccl"; }

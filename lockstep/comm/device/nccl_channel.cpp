@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -69,6 +70,23 @@ Channel::Channel(Backend& host, torch::Device device, std::string name)
 }
 
 Channel::~Channel() { abort("the group was closed"); }
+
+// NCCL stops the kernels of a communicator that is aborted, and those of the last calls may not
+// have run: whoever waits for a call makes a stream wait, not the host.
+void Channel::close(std::chrono::milliseconds patience) {
+  constexpr auto kPause = std::chrono::microseconds(100);
+  const auto end = Clock::now() + patience;
+  while (is_under_way() && async_error().empty() && Clock::now() < end)
+    std::this_thread::sleep_for(kPause);
+  abort("the group was closed");
+}
+
+bool Channel::is_under_way() {
+  const std::lock_guard lock(mutex_);
+  if (!reason_.empty()) return false;
+  forget_ended();
+  return !under_way_.empty();
+}
 
 Work Channel::call(
     const char* what, const std::vector<torch::Tensor>& tensors, const Enqueue& enqueue) {

@@ -40,6 +40,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// first that was given. May be called by any thread.
   void abort(const std::string& reason, bool is_timeout = false);
 
+  /// Gives up once the kernels under way have ended; waits for them so long at most.
+  void close(std::chrono::milliseconds patience);
+
   /// Gives up if NCCL reports an error, or if the oldest call has been under way for longer than
   /// this.
   void watch(std::chrono::milliseconds timeout);
@@ -51,6 +54,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   void throw_if_aborted(const std::string& what) const;
   bool is_aborted() const;
+  bool is_under_way();
   void forget_ended();
   std::string async_error();
 
