@@ -36,8 +36,7 @@ inline void expect_close(
   const double tolerance = actual.scalar_type() == torch::kDouble ? 1e-10 : 1e-5;
   const auto on_host = [](const torch::Tensor& tensor) { return tensor.to_dense().cpu(); };
   EXPECT_TRUE(on_host(actual).allclose(on_host(expected), tolerance, tolerance))
-      << what << " differs by "
-      << (on_host(actual) - on_host(expected)).abs().max().item<double>();
+      << what << " differs by " << (on_host(actual) - on_host(expected)).abs().max().item<double>();
 }
 
 /// Compares parameters, gradients and buffers by name.

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ways.h"
 #include "tests/support/places.h"
+#include "ways.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/partition.h"
