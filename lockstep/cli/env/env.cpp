@@ -3,10 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/cli/env/host_facts.h"
-#include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
-#include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
 
 namespace lockstep::cli {
@@ -42,20 +40,6 @@ std::string label_of(std::string name) {
     if (letter == '_') letter = ' ';
   }
   return name;
-}
-
-// For people: a line for each GPU and for each pair of them.
-Facts gpu_lines(const Facts& facts) {
-  Facts lines = facts;
-  lines.erase("gpus");
-  lines.erase("connections");
-  for (const Facts& gpu : facts.value("gpus", Facts::array()))
-    lines[concat("gpu_", gpu["index"].get<int>())] =
-        concat(gpu["name"].get<std::string>(), ", ", in_words("memory_bytes", gpu["memory_bytes"]),
-            ", driver ", gpu["driver"].get<std::string>(), ", ", gpu["uuid"].get<std::string>());
-  for (const auto& [pair, code] : facts.value("connections", Facts::object()).items())
-    lines[pair] = connection_in_words(code.get<std::string>());
-  return lines;
 }
 
 void print(const Facts& facts) {
@@ -97,7 +81,6 @@ int env(const std::vector<std::string>& arguments) {
     return 0;
   }
   facts.erase("v");
-  facts["gpu"] = gpu_lines(facts["gpu"]);
   print(facts);
   return 0;
 }
