@@ -37,16 +37,9 @@ launch::LaunchOptions usual_launch() {
   return options;
 }
 
-int ranks_asked(const GivenFlags& given, const launch::Processors& host) {
-  const std::string text = given.find("--nproc-per-node").value_or("1");
-  const bool cores_compute = given.find("--device") == "cpu";
-  return launch::worker_count(text == "auto" && cores_compute ? "cpu" : text, host);
-}
-
-void read_launch(
-    launch::LaunchOptions& options, const GivenFlags& given, const launch::Processors& host) {
+void read_launch(launch::LaunchOptions& options, const GivenFlags& given) {
   const auto& table = train_flags();
-  options.workers = ranks_asked(given, host);
+  options.workers = launch::worker_count(given.find("--nproc-per-node").value_or("1"));
   options.oversubscribe = given.has("--oversubscribe");
   options.pin = !given.has("--no-pin");
   options.output.log_dir = given.find("--log-dir").value_or("");
@@ -69,11 +62,10 @@ void remove_old_logs(const fs::path& folder) {
 
 }  // namespace
 
-TrainLaunch parse_train_launch(
-    const std::vector<std::string>& arguments, const launch::Processors& host) {
+TrainLaunch parse_train_launch(const std::vector<std::string>& arguments) {
   TrainLaunch plan{.options = usual_launch(), .rest = {}, .given = train_flags().parse(arguments)};
   if (plan.given.asks_help) return plan;
-  read_launch(plan.options, plan.given, host);
+  read_launch(plan.options, plan.given);
   for (const GivenFlag& flag : plan.given.flags)
     if (!flag.spec->is_for_launcher)
       plan.rest.insert(plan.rest.end(), flag.words.begin(), flag.words.end());
