@@ -19,6 +19,7 @@
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/models/model.h"
+#include "lockstep/nn/unscale_gradients.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/data_parallel.h"

@@ -43,6 +43,12 @@ class DivergedError : public Error {
   using Error::Error;
 };
 
+/// A device or the host has not the memory that training takes. Exit code 4.
+class MemoryError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Joins text and values into one message.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {

@@ -15,6 +15,7 @@ ExitCode exit_code_of(const std::exception& error) {
   if (dynamic_cast<const DataError*>(&error)) return ExitCode::kData;
   if (dynamic_cast<const CommError*>(&error)) return ExitCode::kPeersLost;
   if (dynamic_cast<const DivergedError*>(&error)) return ExitCode::kDiverged;
+  if (dynamic_cast<const MemoryError*>(&error)) return ExitCode::kEnvironment;
   if (dynamic_cast<const std::system_error*>(&error)) return ExitCode::kEnvironment;
   if (dynamic_cast<const std::bad_alloc*>(&error)) return ExitCode::kEnvironment;
   return ExitCode::kUnclassified;

@@ -6,7 +6,7 @@
 #include <torch/types.h>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 
 namespace lockstep::data {
 

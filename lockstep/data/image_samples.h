@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/data/samples.h"
 
 namespace lockstep::data {
@@ -25,6 +25,12 @@ class StoredSamples final : public Samples {
   ImageShape shape() const override { return images_.shape(); }
   std::string name(std::int64_t index) const override;
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
+  StoredImage stored(std::int64_t index) const override {
+    return {this, index % images_.stored_images()};
+  }
+
+  const InMemoryImages& images() const { return images_; }
+  const PixelScale& scale() const { return scale_; }
 
  private:
   InMemoryImages images_;

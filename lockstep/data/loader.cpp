@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/device_images.h"
 #include "lockstep/data/image_samples.h"
 
 namespace lockstep {
@@ -51,7 +52,20 @@ std::span<const std::int64_t> Loader::indices_of(std::int64_t batch) const {
       static_cast<std::size_t>(start), static_cast<std::size_t>(count));
 }
 
+Batch Loader::batch_on_device(std::int64_t number) const {
+  std::vector<std::int64_t> stored;
+  for (const std::int64_t index : indices_of(number)) {
+    data::check_index(index, samples_->size());
+    stored.push_back(samples_->stored(index).index);
+  }
+  return options_.resident->batch(stored, options_.dtype, options_.channels_last);
+}
+
 void Loader::read_into(Batch& batch, std::int64_t number) const {
+  if (options_.resident) {
+    batch = batch_on_device(number);
+    return;
+  }
   const auto indices = indices_of(number);
   if (!data::can_be_reused(batch, std::ssize(indices), form_)) {
     batch = data::empty_batch(std::ssize(indices), form_);
@@ -66,7 +80,7 @@ Loader::Iterator::Iterator(const Loader& loader)
     : loader_(&loader), number_(loader.options_.first_batch) {
   const LoaderOptions& options = loader.options_;
   if (*this == std::default_sentinel) return;
-  if (options.workers > 0) {
+  if (options.workers > 0 && !options.resident) {
     queue_ = std::make_unique<data::BatchQueue>(
         [&loader](Batch& batch, std::int64_t number) { loader.read_into(batch, number); },
         data::BatchQueue::Bounds{

@@ -9,10 +9,14 @@
 
 #include "lockstep/data/batch.h"
 #include "lockstep/data/batch_queue.h"
-#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/data/samples.h"
 
 namespace lockstep {
+
+namespace data {
+class DeviceImages;
+}
 
 /// Options of a Loader: its batches, and the threads that prepare them.
 struct LoaderOptions {
@@ -26,6 +30,8 @@ struct LoaderOptions {
   std::int64_t prefetch = 2;                ///< batches ahead, for each worker
   bool pinned = false;                      ///< page-locked memory, for copies to an accelerator
   bool channels_last = false;  ///< images lie as NHWC, which convolutions on a CPU take fastest
+  /// The set on a device, which makes the batches there, in the caller's thread; null: on the host.
+  std::shared_ptr<const data::DeviceImages> resident = nullptr;
 };
 
 /// A walk over a data set in batches, read in the caller's thread or ahead of it in others.
@@ -61,6 +67,7 @@ class Loader {
  private:
   std::span<const std::int64_t> indices_of(std::int64_t batch) const;
   void read_into(Batch& batch, std::int64_t number) const;
+  Batch batch_on_device(std::int64_t number) const;
 
   data::SamplesPointer samples_;
   std::vector<std::int64_t> indices_;

@@ -15,6 +15,8 @@ void check_index(std::int64_t index, std::int64_t size) {
 
 SamplesPointer Samples::within(std::span<const std::int64_t> /*indices*/) const { return nullptr; }
 
+StoredImage Samples::stored(std::int64_t /*index*/) const { return {}; }
+
 void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) const {
   const auto elements = static_cast<std::size_t>(shape().elements());
   const auto planes = planes_of(out.data, std::ssize(keys), shape());
@@ -56,19 +58,19 @@ SampleSubset::SampleSubset(SamplesPointer set, std::vector<std::int64_t> indices
 
 SamplesPointer SampleSubset::within(std::span<const std::int64_t> indices) const {
   std::vector<std::int64_t> mapped;
-  for (const std::int64_t index : indices) mapped.push_back(stored(index));
+  for (const std::int64_t index : indices) mapped.push_back(of_set(index));
   const auto part = set_->within(mapped);
   return part ? std::make_shared<SampleSubset>(part, indices_) : nullptr;
 }
 
-std::int64_t SampleSubset::stored(std::int64_t index) const {
+std::int64_t SampleSubset::of_set(std::int64_t index) const {
   check_index(index, size());
   return indices_[static_cast<std::size_t>(index)];
 }
 
 void SampleSubset::read(std::span<const SampleKey> keys, const Batch& out) const {
   std::vector<SampleKey> mapped(keys.begin(), keys.end());
-  for (SampleKey& key : mapped) key.index = stored(key.index);
+  for (SampleKey& key : mapped) key.index = of_set(key.index);
   set_->read(mapped, out);
 }
 

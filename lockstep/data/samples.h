@@ -13,6 +13,14 @@
 
 namespace lockstep::data {
 
+class StoredSamples;
+
+/// An image in memory; without a set there is none.
+struct StoredImage {
+  const StoredSamples* set = nullptr;
+  std::int64_t index = 0;
+};
+
 /// A labelled set as a Loader reads it: images in the form that a model takes, wherever they come
 /// from.
 ///
@@ -40,6 +48,10 @@ class Samples {
   /// Returns this set, in which nothing but these samples stands in for one that cannot be read: so
   /// the parts of a split stay apart. Null if nothing ever stands in.
   virtual std::shared_ptr<const Samples> within(std::span<const std::int64_t> indices) const;
+
+  /// Returns the image in memory that this sample is, but for its scale, in every epoch; none where
+  /// it is read or changed. All samples of a set are of one stored set, or of none.
+  virtual StoredImage stored(std::int64_t index) const;
 };
 
 using SamplesPointer = std::shared_ptr<const Samples>;
@@ -69,12 +81,13 @@ class SampleSubset final : public Samples {
   std::int64_t size() const override { return std::ssize(indices_); }
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
-  std::string name(std::int64_t index) const override { return set_->name(stored(index)); }
+  std::string name(std::int64_t index) const override { return set_->name(of_set(index)); }
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
   SamplesPointer within(std::span<const std::int64_t> indices) const override;
+  StoredImage stored(std::int64_t index) const override { return set_->stored(of_set(index)); }
 
  private:
-  std::int64_t stored(std::int64_t index) const;
+  std::int64_t of_set(std::int64_t index) const;
 
   SamplesPointer set_;
   std::vector<std::int64_t> indices_;
@@ -91,6 +104,9 @@ class RepeatedSamples final : public Samples {
   std::string name(std::int64_t index) const override { return set_->name(index % set_->size()); }
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
   SamplesPointer within(std::span<const std::int64_t> indices) const override;
+  StoredImage stored(std::int64_t index) const override {
+    return set_->stored(index % set_->size());
+  }
 
  private:
   SamplesPointer set_;

@@ -35,14 +35,15 @@ int gpu_count() {
   return std::min(static_cast<int>(listed), device_files());
 }
 
-int worker_count(const std::string& text) {
-  const int devices = gpu_count();
-  if (text == "cpu") return usable_cpu_count();
-  if (text == "auto") return devices > 0 ? devices : usable_cpu_count();
+Processors processors() { return {.gpus = gpu_count(), .cores = usable_cpu_count()}; }
+
+int worker_count(const std::string& text, const Processors& host) {
+  if (text == "cpu") return host.cores;
+  if (text == "auto") return host.gpus > 0 ? host.gpus : host.cores;
   if (text == "gpu") {
-    check(
-        devices > 0, "--nproc-per-node: gpu: this host has no NVIDIA device; use cpu or a number");
-    return devices;
+    check(host.gpus > 0,
+        "--nproc-per-node: gpu: this host has no NVIDIA device; use cpu or a number");
+    return host.gpus;
   }
   const auto count = parse_number<int>(text);
   check(count && *count >= 1 && *count <= kMostWorkers,

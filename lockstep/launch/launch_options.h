@@ -36,9 +36,18 @@ struct LaunchOptions {
   bool quiet = false;
 };
 
+/// What a host has for ranks to compute on.
+struct Processors {
+  int gpus = 0;
+  int cores = 1;
+};
+
+/// Counts what this process may use.
+Processors processors();
+
 /// Understands `--nproc-per-node`: a number, `cpu`, `gpu`, or `auto` (GPUs, else cores). Throws
 /// InvalidArgument.
-int worker_count(const std::string& text);
+int worker_count(const std::string& text, const Processors& host = processors());
 
 /// Throws InvalidArgument, which names --oversubscribe, for more than 8 workers a core: most likely
 /// a slip, and the machine would stand still.

@@ -2,150 +2,49 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
+#include <optional>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_fused_adam.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
+
+#include "lockstep/nn/fused_step.h"
 
 namespace lockstep::nn {
 namespace {
 
-using Groups = std::vector<torch::optim::OptimizerParamGroup>;
-using States = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
-
-bool is_fusable(const at::Tensor& parameter) {
-  const auto& gradient = parameter.grad();
-  return parameter.is_floating_point() && parameter.is_non_overlapping_and_dense() &&
-         (parameter.is_cpu() || parameter.is_cuda()) && gradient.layout() == at::kStrided &&
-         gradient.scalar_type() == parameter.scalar_type() &&
-         gradient.device() == parameter.device();
-}
-
-// Whether LibTorch's kernels can take every parameter that has a gradient.
-bool are_fusable(const Groups& groups) {
-  for (const auto& group : groups) {
-    for (const auto& parameter : group.params()) {
-      if (parameter.grad().defined() && !is_fusable(parameter)) return false;
-    }
-  }
-  return true;
-}
-
-bool in_same_order(const at::Tensor& a, const at::Tensor& b) {
-  for (std::int64_t dimension = 0; dimension < a.dim(); ++dimension) {
-    // A dimension of one element never moves, whatever its stride says.
-    if (a.size(dimension) > 1 && a.stride(dimension) != b.stride(dimension)) return false;
-  }
-  return true;
-}
-
-// The kernels walk parameter and gradient as flat arrays and never look at strides.
-at::Tensor gradient_like(const at::Tensor& parameter) {
-  const auto& gradient = parameter.grad();
-  if (in_same_order(parameter, gradient)) return gradient;
-  return at::empty_like(parameter).copy_(gradient);
-}
-
-at::Tensor loss_of(const torch::optim::Optimizer::LossClosure& closure) {
-  if (!closure) return {};
-  const at::AutoGradMode with_gradients(true);
-  return closure();
-}
-
-/// The arguments of one kernel call; the lists run in parallel.
-struct KernelArguments {
-  std::vector<at::Tensor> parameters, gradients, moments, second_moments, largest_moments, steps;
-};
-
-using KernelCalls = std::vector<KernelArguments>;
-
-// A call takes parameters of one device and one type only.
-KernelArguments& add(KernelCalls& calls, const at::Tensor& parameter) {
-  const auto fits = [&](const KernelArguments& call) {
-    const auto& other = call.parameters.front();
-    return other.device() == parameter.device() && other.scalar_type() == parameter.scalar_type();
-  };
-  auto call = std::find_if(calls.begin(), calls.end(), fits);
-  if (call == calls.end()) call = calls.emplace(calls.end());
-  call->parameters.push_back(parameter);
-  call->gradients.push_back(gradient_like(parameter));
-  return *call;
-}
-
 // The first step of a parameter fills its momentum with the plain gradient, so such a parameter
-// cannot share a call with the others.
+// cannot share a call with the others. One that may be skipped adds to a momentum of zeros instead:
+// the same values, unless there is dampening.
 struct SgdCalls {
-  KernelCalls first, later;
+  KernelCalls first = {}, later = {};
+  bool from_zeros = false;
 };
 
-void add_sgd(SgdCalls& calls, States& states, const at::Tensor& parameter, bool with_momentum) {
+void add_sgd(
+    SgdCalls& calls, OptimizerStates& states, const at::Tensor& parameter, bool with_momentum) {
   if (!with_momentum) {
-    add(calls.first, parameter);
+    add_parameter(calls.first, parameter);
     return;
   }
   auto& state = states[parameter.unsafeGetTensorImpl()];
-  const bool is_first = !state;
-  if (is_first) {
+  const bool is_first = !state && !calls.from_zeros;
+  if (!state) {
     auto fresh = std::make_unique<torch::optim::SGDParamState>();
-    fresh->momentum_buffer(at::empty_like(parameter));
+    fresh->momentum_buffer(is_first ? at::empty_like(parameter) : at::zeros_like(parameter));
     state = std::move(fresh);
   }
-  auto& call = add(is_first ? calls.first : calls.later, parameter);
+  auto& call = add_parameter(is_first ? calls.first : calls.later, parameter);
   call.moments.push_back(static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer());
 }
 
-void run_sgd(KernelCalls& calls, const torch::optim::SGDOptions& options, bool is_first) {
+void run_sgd(KernelCalls& calls, const torch::optim::SGDOptions& options, bool is_first,
+    const at::Tensor& skip) {
   for (auto& call : calls) {
     at::_fused_sgd_(call.parameters, call.gradients, call.moments, options.weight_decay(),
         options.momentum(), options.lr(), options.dampening(), options.nesterov(),
-        /*maximize=*/false, is_first);
-  }
-}
-
-template <typename State>
-State& adam_state_of(States& states, const at::Tensor& parameter, bool amsgrad) {
-  auto& state = states[parameter.unsafeGetTensorImpl()];
-  if (!state) {
-    auto fresh = std::make_unique<State>();
-    fresh->exp_avg(at::zeros_like(parameter));
-    fresh->exp_avg_sq(at::zeros_like(parameter));
-    if (amsgrad) fresh->max_exp_avg_sq(at::zeros_like(parameter));
-    state = std::move(fresh);
-  }
-  return static_cast<State&>(*state);
-}
-
-template <typename State>
-void add_adam(KernelCalls& calls, States& states, const at::Tensor& parameter, bool amsgrad) {
-  auto& state = adam_state_of<State>(states, parameter, amsgrad);
-  state.step(state.step() + 1);
-  auto& call = add(calls, parameter);
-  call.moments.push_back(state.exp_avg());
-  call.second_moments.push_back(state.exp_avg_sq());
-  if (amsgrad) call.largest_moments.push_back(state.max_exp_avg_sq());
-  const auto step = static_cast<double>(state.step());
-  call.steps.push_back(at::full({}, step, parameter.options().dtype(at::kFloat)));
-}
-
-template <typename State, typename Options>
-void step_adam(Groups& groups, States& states, const auto& kernel) {
-  for (auto& group : groups) {
-    const auto& options = static_cast<const Options&>(group.options());
-    const auto [beta1, beta2] = options.betas();
-    KernelCalls calls;
-    for (const auto& parameter : group.params()) {
-      if (parameter.grad().defined()) add_adam<State>(calls, states, parameter, options.amsgrad());
-    }
-    for (auto& call : calls) {
-      kernel(call.parameters, call.gradients, call.moments, call.second_moments,
-          call.largest_moments, call.steps, options.lr(), beta1, beta2, options.weight_decay(),
-          options.eps(), options.amsgrad(), /*maximize=*/false);
-    }
+        /*maximize=*/false, is_first, std::nullopt, skip_for(call, skip));
   }
 }
 
@@ -153,45 +52,38 @@ void step_adam(Groups& groups, States& states, const auto& kernel) {
 
 torch::Tensor SGD::step(LossClosure closure) {
   const at::NoGradGuard no_gradients;
-  auto loss = loss_of(closure);
-  if (!are_fusable(param_groups_)) {
+  auto loss = closure_loss(closure);
+  if (are_fusable(param_groups_)) {
+    run_kernel({});
+  } else {
     torch::optim::SGD::step();
-    return loss;
   }
+  return loss;
+}
+
+bool SGD::can_skip() const {
+  const auto damps = [](const torch::optim::OptimizerParamGroup& group) {
+    return static_cast<const torch::optim::SGDOptions&>(group.options()).dampening() != 0;
+  };
+  return are_fusable(param_groups_) &&
+         std::none_of(param_groups_.begin(), param_groups_.end(), damps);
+}
+
+void SGD::step_unless(const torch::Tensor& skip) {
+  const at::NoGradGuard no_gradients;
+  run_kernel(skip);
+}
+
+void SGD::run_kernel(const torch::Tensor& skip) {
   for (auto& group : param_groups_) {
     const auto& options = static_cast<const torch::optim::SGDOptions&>(group.options());
-    SgdCalls calls;
+    SgdCalls calls{.from_zeros = skip.defined()};
     for (const auto& parameter : group.params()) {
       if (parameter.grad().defined()) add_sgd(calls, state_, parameter, options.momentum() != 0);
     }
-    run_sgd(calls.first, options, true);
-    run_sgd(calls.later, options, false);
+    run_sgd(calls.first, options, true, skip);
+    run_sgd(calls.later, options, false, skip);
   }
-  return loss;
-}
-
-torch::Tensor Adam::step(LossClosure closure) {
-  const at::NoGradGuard no_gradients;
-  auto loss = loss_of(closure);
-  if (are_fusable(param_groups_)) {
-    step_adam<torch::optim::AdamParamState, torch::optim::AdamOptions>(
-        param_groups_, state_, [](const auto&... all) { at::_fused_adam_(all...); });
-  } else {
-    torch::optim::Adam::step();
-  }
-  return loss;
-}
-
-torch::Tensor AdamW::step(LossClosure closure) {
-  const at::NoGradGuard no_gradients;
-  auto loss = loss_of(closure);
-  if (are_fusable(param_groups_)) {
-    step_adam<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(
-        param_groups_, state_, [](const auto&... all) { at::_fused_adamw_(all...); });
-  } else {
-    torch::optim::AdamW::step();
-  }
-  return loss;
 }
 
 }  // namespace lockstep::nn

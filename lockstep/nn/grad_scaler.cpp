@@ -2,49 +2,23 @@
 
 #include <cmath>
 #include <limits>
-#include <map>
-#include <string>
-#include <unordered_set>
 #include <utility>
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/device/host_tensor.h"
+#include "lockstep/device/skippable_step.h"
+#include "lockstep/nn/unscale_gradients.h"
 
 namespace lockstep::nn {
 namespace {
 
-// The kernel takes tensors of one device and one type at a time.
-using Kind = std::pair<std::string, torch::ScalarType>;
-using GradientsByKind = std::map<Kind, std::vector<torch::Tensor>>;
-
-torch::Tensor dense_part(const torch::Tensor& parameter) {
-  torch::Tensor gradient = parameter.grad();
-  if (!gradient.is_sparse()) return gradient;
-  if (gradient.scalar_type() == torch::kHalf) {
-    gradient = gradient.coalesce();
-    parameter.mutable_grad() = gradient;
-  }
-  return gradient._values();
-}
-
-GradientsByKind gradients_of(const std::vector<torch::Tensor>& parameters) {
-  std::unordered_set<const at::TensorImpl*> seen;
-  GradientsByKind gradients;
-  for (const torch::Tensor& parameter : parameters) {
-    if (!parameter.grad().defined()) continue;
-    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-    torch::Tensor dense = dense_part(parameter);
-    gradients[{dense.device().str(), dense.scalar_type()}].push_back(std::move(dense));
-  }
-  return gradients;
-}
+// What unscale_() found on any rank: 1 or 0.
+enum Found : std::uint8_t { kAnyGradient, kOverflowed };
 
 // Held as float32, like PyTorch's.
 void check_scale(double scale) {
@@ -81,41 +55,37 @@ void check_types(const std::vector<torch::Tensor>& parameters) {
 
 }  // namespace
 
-UnscaledGradients unscale_gradients(const std::vector<torch::Tensor>& parameters, double factor) {
-  const at::NoGradGuard no_gradients;
-  UnscaledGradients result;
-  std::map<std::string, torch::Tensor> found;  // one value a device has to be waited for
-  for (auto& [kind, gradients] : gradients_of(parameters)) {
-    const auto options = at::TensorOptions(torch::kFloat).device(gradients.front().device());
-    torch::Tensor& found_here = found.try_emplace(kind.first, at::zeros({}, options)).first->second;
-    at::_amp_foreach_non_finite_check_and_unscale_(
-        gradients, found_here, at::full({}, factor, options));
-    result.any = true;
-  }
-  for (const auto& [device, count] : found) result.finite &= count.item<float>() == 0;
-  return result;
-}
-
-GradScaler::GradScaler(GradScalerOptions options, ProcessGroup group)
-    : options_(options),
-      group_(std::move(group)),
-      scale_(static_cast<float>(options_.init_scale())) {
+GradScaler::GradScaler(GradScalerOptions options, ProcessGroup group, torch::Device device)
+    : options_(options), group_(std::move(group)), device_(device) {
   if (!is_enabled()) return;
   check_scale(options_.init_scale());
   check_rule(options_.growth_factor(), options_.backoff_factor(), options_.growth_interval());
+  scale_ = at::full({}, options_.init_scale(), on_device(torch::kFloat));
+  growth_tracker_ = at::zeros({}, on_device(torch::kInt));
+  skipped_ = at::zeros({}, on_device(torch::kLong));
+}
+
+// A number of the host goes to a device with the kernel that uses it: no copy, no wait.
+torch::Tensor GradScaler::scale_on(const torch::Device& device) const {
+  if (device == device_ || !device_.is_cpu()) return scale_.to(device);
+  return at::full({}, scale_.item<float>(), at::TensorOptions(torch::kFloat).device(device));
 }
 
 // By a tensor of float32, as PyTorch does: the product of a float16 loss is float32 then.
 torch::Tensor GradScaler::scale(const torch::Tensor& outputs) {
   if (!is_enabled()) return outputs;
   has_scaled_ = true;
-  return outputs * at::full({}, scale_, at::TensorOptions(torch::kFloat).device(outputs.device()));
+  return outputs * scale_on(outputs.device());
 }
 
 std::vector<torch::Tensor> GradScaler::scale(const std::vector<torch::Tensor>& outputs) {
   std::vector<torch::Tensor> scaled;
   for (const torch::Tensor& output : outputs) scaled.push_back(scale(output));
   return scaled;
+}
+
+torch::Tensor GradScaler::unscaled(const torch::Tensor& outputs) const {
+  return is_enabled() ? outputs / scale_on(outputs.device()) : outputs;
 }
 
 void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
@@ -128,10 +98,18 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
       "GradScaler: unscale_() was called after step(); it belongs between backward() and step()");
   check_types(parameters);
   check_scaled();
-  const UnscaledGradients gradients = unscale_gradients(parameters, 1.0 / scale_);
-  const Flags flags = agreed({gradients.any, !gradients.finite});
-  iterations_[&optimizer] = {
-      .stage = Stage::kUnscaled, .any_gradient = flags[0], .overflowed = flags[1]};
+  const torch::Tensor found = at::zeros({2}, on_device(torch::kFloat));
+  const torch::Tensor inverse = scale_.to(torch::kDouble).reciprocal().to(torch::kFloat);
+  if (unscale_gradients(parameters, inverse, found[kOverflowed])) found[kAnyGradient].fill_(1);
+  group_.all_reduce(found, ReduceOp::kMax).wait();
+  iterations_[&optimizer] = {.stage = Stage::kUnscaled, .found = found};
+}
+
+GradScaler::Iteration& GradScaler::begin_step(torch::optim::Optimizer& optimizer) {
+  check(stage_of(optimizer) != Stage::kStepped,
+      "GradScaler: step() was called twice for one optimizer since the last update()");
+  if (stage_of(optimizer) == Stage::kReady) unscale_(optimizer);
+  return iterations_.at(&optimizer);
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
@@ -139,54 +117,78 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return true;
   }
-  check(stage_of(optimizer) != Stage::kStepped,
-      "GradScaler: step() was called twice for one optimizer since the last update()");
-  if (stage_of(optimizer) == Stage::kReady) unscale_(optimizer);
-  Iteration& iteration = iterations_.at(&optimizer);
-  check(iteration.any_gradient,
-      "GradScaler: step() found no gradient of this optimizer's parameters; call backward() first, "
-      "or do not call step() for it");
-  if (!iteration.overflowed) optimizer.step();
+  Iteration& iteration = begin_step(optimizer);
+  const torch::Tensor found = iteration.found.cpu();
+  check_gradients(found);
+  const bool is_taken = found[kOverflowed].item<float>() == 0;
+  if (is_taken) optimizer.step();
   iteration.stage = Stage::kStepped;
-  return !iteration.overflowed;
+  return is_taken;
+}
+
+void GradScaler::step_without_wait(torch::optim::Optimizer& optimizer) {
+  auto* const skippable = dynamic_cast<SkippableStep*>(&optimizer);
+  if (!is_enabled() || device_.is_cpu() || skippable == nullptr || !skippable->can_skip()) {
+    step(optimizer);
+    return;
+  }
+  Iteration& iteration = begin_step(optimizer);
+  if (!group_has_gradients_) check_gradients(iteration.found.cpu());
+  skippable->step_unless(iteration.found[kOverflowed]);
+  iteration.stage = Stage::kStepped;
 }
 
 void GradScaler::update(const std::optional<double>& new_scale) {
   if (!is_enabled()) return;
+  const torch::Tensor found = found_by_all();
   if (new_scale) {
     check_scale(*new_scale);
-    scale_ = static_cast<float>(*new_scale);
+    scale_.fill_(static_cast<float>(*new_scale));
   } else {
-    adapt_scale();
+    adapt_scale(found);
   }
+  if (found.defined()) skipped_.add_(found[kOverflowed].to(torch::kLong));
   iterations_.clear();
 }
 
+torch::Tensor GradScaler::found_by_all() const {
+  torch::Tensor all;
+  for (const auto& [optimizer, iteration] : iterations_)
+    all = all.defined() ? at::maximum(all, iteration.found) : iteration.found;
+  return all;
+}
+
 // The operator also keeps the scale where it would become infinite.
-void GradScaler::adapt_scale() {
-  bool any_gradient = false, overflowed = false;
-  for (const auto& [optimizer, iteration] : iterations_) {
-    any_gradient |= iteration.any_gradient;
-    overflowed |= iteration.overflowed;
-  }
+void GradScaler::adapt_scale(const torch::Tensor& found) {
+  const bool any_gradient =
+      found.defined() && (!device_.is_cpu() || found[kAnyGradient].item<float>() > 0);
   check(any_gradient,
       "GradScaler: update() was called before any step() or unscale_() of this iteration");
-  torch::Tensor scale = at::full({}, scale_, on_host(torch::kFloat));
-  torch::Tensor growth_tracker = at::full({}, growth_tracker_, on_host(torch::kInt));
-  at::_amp_update_scale_(scale, growth_tracker,
-      at::full({}, overflowed ? 1 : 0, on_host(torch::kFloat)), options_.growth_factor(),
+  at::_amp_update_scale_(scale_, growth_tracker_, found[kOverflowed], options_.growth_factor(),
       options_.backoff_factor(), options_.growth_interval());
-  scale_ = scale.item<float>();
-  growth_tracker_ = growth_tracker.item<int>();
 }
+
+std::int64_t GradScaler::take_skipped() {
+  if (!is_enabled()) return 0;
+  const auto count = skipped_.item<std::int64_t>();
+  skipped_.zero_();
+  return count;
+}
+
+torch::Tensor GradScaler::overflowed() const {
+  const torch::Tensor found = found_by_all();
+  return found.defined() ? found[kOverflowed] : torch::Tensor();
+}
+
+double GradScaler::scale_factor() const { return is_enabled() ? scale_.item<float>() : 1; }
 
 std::optional<GradScalerState> GradScaler::state() const {
   if (!is_enabled()) return std::nullopt;
-  return GradScalerState{.scale = scale_,
+  return GradScalerState{.scale = scale_factor(),
       .growth_factor = options_.growth_factor(),
       .backoff_factor = options_.backoff_factor(),
       .growth_interval = options_.growth_interval(),
-      .growth_tracker = growth_tracker_};
+      .growth_tracker = growth_tracker_.item<int>()};
 }
 
 void GradScaler::load(const std::optional<GradScalerState>& state) {
@@ -198,8 +200,8 @@ void GradScaler::load(const std::optional<GradScalerState>& state) {
   check(0 <= state->growth_tracker && state->growth_tracker <= state->growth_interval,
       "GradScaler: the growth tracker of a state lies between 0 and its growth interval, ",
       state->growth_interval, ": ", state->growth_tracker);
-  scale_ = static_cast<float>(state->scale);
-  growth_tracker_ = state->growth_tracker;
+  scale_.fill_(static_cast<float>(state->scale));
+  growth_tracker_.fill_(state->growth_tracker);
   options_.growth_factor(state->growth_factor)
       .backoff_factor(state->backoff_factor)
       .growth_interval(state->growth_interval);
@@ -212,16 +214,24 @@ GradScaler::Stage GradScaler::stage_of(const torch::optim::Optimizer& optimizer)
 
 // Of several stages only the last has a loss to scale. Asked until it is so, and then no more.
 void GradScaler::check_scaled() {
-  if (!group_has_scaled_) group_has_scaled_ = agreed({has_scaled_, false})[0];
+  if (group_has_scaled_) return;
+  const torch::Tensor any = at::full({1}, has_scaled_ ? 1 : 0, on_device(torch::kFloat));
+  group_.all_reduce(any, ReduceOp::kMax).wait();
+  group_has_scaled_ = any.item<float>() > 0;
   check(group_has_scaled_,
       "GradScaler: unscale_() or step() was called before scale(); backward() must start from "
       "scale(loss)");
 }
 
-GradScaler::Flags GradScaler::agreed(const Flags& own) const {
-  const torch::Tensor flags = torch::tensor({own[0] ? 1.0F : 0.0F, own[1] ? 1.0F : 0.0F});
-  group_.all_reduce(flags, ReduceOp::kMax).wait();
-  return {flags[0].item<float>() > 0, flags[1].item<float>() > 0};
+void GradScaler::check_gradients(const torch::Tensor& found) {
+  group_has_gradients_ = found[kAnyGradient].item<float>() > 0;
+  check(group_has_gradients_,
+      "GradScaler: step() found no gradient of this optimizer's parameters; call backward() first, "
+      "or do not call step() for it");
+}
+
+torch::TensorOptions GradScaler::on_device(torch::ScalarType type) const {
+  return torch::TensorOptions(type).device(device_);
 }
 
 }  // namespace lockstep::nn

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -14,20 +13,6 @@
 #include "lockstep/nn/grad_scaler_state.h"
 
 namespace lockstep::nn {
-
-/// What unscale_gradients() met.
-struct UnscaledGradients {
-  bool any = false;    ///< there was a gradient
-  bool finite = true;  ///< no element was infinite or NaN
-};
-
-/// Multiplies the gradients of the parameters by `factor`, in place, and looks for Inf and NaN.
-///
-/// Takes gradients of any layout of strides, type and device, and sparse ones; finite elements are
-/// multiplied whatever the others are. A sparse float16 gradient is replaced by its coalesced form,
-/// since adding up its duplicates may overflow. A parameter that is listed twice counts once, one
-/// without gradient not at all. Waits for the device.
-UnscaledGradients unscale_gradients(const std::vector<torch::Tensor>& parameters, double factor);
 
 /// The settings of a GradScaler; PyTorch's defaults.
 struct GradScalerOptions {
@@ -56,14 +41,30 @@ struct GradScalerOptions {
 /// stages of one model that never see the loss, or owners of shards. Any number of optimizers; an
 /// overflow in one skips its step alone. Use it from one thread at a time. Misuse throws
 /// InvalidArgument and changes nothing.
+///
+/// On the device of its gradients the scaler makes no host wait, where step_without_wait() takes
+/// step()'s place:
+///
+///     nn::GradScaler scaler({}, world, device);
 class GradScaler {
  public:
-  /// All ranks of the group must give the same options.
-  explicit GradScaler(GradScalerOptions options = {}, ProcessGroup group = ProcessGroup());
+  /// Keeps the scale on `device`, whose tensors the group must carry. All ranks of the group must
+  /// give the same options and the same type of device.
+  explicit GradScaler(GradScalerOptions options = {}, ProcessGroup group = ProcessGroup(),
+      torch::Device device = torch::kCPU);
+
+  GradScaler(const GradScaler&) = delete;
+  GradScaler& operator=(const GradScaler&) = delete;
+  GradScaler(GradScaler&&) = default;
+  GradScaler& operator=(GradScaler&&) = default;
+  ~GradScaler() = default;
 
   /// Multiplies a loss or other outputs by the scale. On one rank of the group at least.
   torch::Tensor scale(const torch::Tensor& outputs);
   std::vector<torch::Tensor> scale(const std::vector<torch::Tensor>& outputs);
+
+  /// Divides outputs by the scale in force, such as the loss that scale() gave, to look at them.
+  torch::Tensor unscaled(const torch::Tensor& outputs) const;
 
   /// Divides the optimizer's gradients by the scale, in place, once all are there; at most once
   /// before its step(). Gradients of float16 are refused: what they lost cannot come back. A
@@ -71,8 +72,16 @@ class GradScaler {
   void unscale_(torch::optim::Optimizer& optimizer);  // NOLINT: PyTorch's name
 
   /// Calls unscale_() if that was not done, then the optimizer's step() if all gradients on all
-  /// ranks are finite; returns whether it did. A collective.
+  /// ranks are finite; returns whether it did. A collective. Waits for the device.
   bool step(torch::optim::Optimizer& optimizer);
+
+  /// Does so without waiting for the device, which leaves the step out itself; with an optimizer
+  /// that is no SkippableStep, and on the CPU, the same as step(). A collective.
+  void step_without_wait(torch::optim::Optimizer& optimizer);
+
+  /// Returns 1 where a gradient of this iteration overflowed and 0 where none did, on the scaler's
+  /// device, between unscale_() and update(); undefined at other times.
+  torch::Tensor overflowed() const;
 
   /// Ends the iteration: lowers the scale if a gradient overflowed, raises it after growth_interval
   /// iterations in which none did; or sets it, the same on all ranks.
@@ -80,8 +89,11 @@ class GradScaler {
 
   bool is_enabled() const { return options_.enabled(); }
 
-  /// Returns the scale in force; 1 if disabled.
-  double scale_factor() const { return is_enabled() ? scale_ : 1; }
+  /// Returns the scale in force; 1 if disabled. Waits for the device.
+  double scale_factor() const;
+
+  /// Returns how many iterations overflowed since this was last asked. Waits for the device.
+  std::int64_t take_skipped();
 
   /// Returns what a snapshot keeps; nothing if disabled. Take it after update().
   std::optional<GradScalerState> state() const;
@@ -97,23 +109,25 @@ class GradScaler {
   // One optimizer's gradients since the last update().
   struct Iteration {
     Stage stage = Stage::kReady;
-    bool any_gradient = false;
-    bool overflowed = false;
+    torch::Tensor found = {};
   };
 
-  using Flags = std::array<bool, 2>;
-
+  torch::TensorOptions on_device(torch::ScalarType type) const;
+  torch::Tensor scale_on(const torch::Device& device) const;
   Stage stage_of(const torch::optim::Optimizer& optimizer) const;
+  Iteration& begin_step(torch::optim::Optimizer& optimizer);
   void check_scaled();
-  Flags agreed(const Flags& own) const;
-  void adapt_scale();
+  void check_gradients(const torch::Tensor& found);
+  torch::Tensor found_by_all() const;
+  void adapt_scale(const torch::Tensor& found);
 
   GradScalerOptions options_;
   ProcessGroup group_;
-  float scale_;
-  std::int64_t growth_tracker_ = 0;
-  bool has_scaled_ = false;        // on this rank
-  bool group_has_scaled_ = false;  // on any rank; known to all alike
+  torch::Device device_;
+  torch::Tensor scale_, growth_tracker_, skipped_;  // undefined if disabled
+  bool has_scaled_ = false;                         // on this rank
+  bool group_has_scaled_ = false;                   // on any rank; known to all alike
+  bool group_has_gradients_ = false;                // so did an earlier step
   std::unordered_map<const torch::optim::Optimizer*, Iteration> iterations_;
 };
 

@@ -162,6 +162,7 @@ void Checkpointer::bring_state_up_to_date() {
   state.seconds = run_.clock.read();
   if (state.position.samples == 0) state.seconds.epoch = 0;
   state.scaler = run_.replica->scaler();
+  state.skipped_steps += run_.replica->take_skipped_steps();
   if (run_.ema) state.ema_updates = run_.ema->updates();
 }
 

@@ -19,6 +19,7 @@ EpochSummary EpochLoop::pass() {
   run_.clock.begin_epoch();
   begin_epoch();
   train_steps(loader());
+  run_.state.skipped_steps += run_.replica->take_skipped_steps();
   run_.groups.world.barrier().wait();
   double seconds = run_.clock.read().epoch;
   maximize({&seconds}, run_.groups.world);
@@ -77,12 +78,12 @@ void EpochLoop::abandon_step() {
 
 void EpochLoop::make_step() {
   RunState& state = run_.state;
-  const bool is_taken = run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau));
-  if (!is_taken) ++state.skipped_steps;
+  const torch::Tensor skipped =
+      run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau));
   if (run_.ema) run_.ema->update();
   ++state.step;
   ++state.schedule_step;
-  run_.meter.add_step(is_taken);
+  run_.meter.add_step(skipped);
   run_.log.step(state.step);
 }
 
@@ -142,7 +143,8 @@ Loader EpochLoop::loader() const {
           .epoch = position.epoch - 1,
           .workers = run_.workers,
           .pinned = !run_.replica->device().is_cpu(),
-          .channels_last = true}};
+          .channels_last = true,
+          .resident = run_.resident.of(*run_.data.train)}};
 }
 
 void EpochLoop::announce_rest() {

@@ -8,6 +8,8 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/data/device_images.h"
+#include "lockstep/nn/conv/convolution.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/optim/ema.h"
@@ -77,11 +79,13 @@ struct TrainRun {
   TrainOptions options;
   Layout layout;
   RankGroups groups;
+  nn::conv::ConvolutionScope convolutions;
   Datasets data;
   int workers;                          ///< threads of this rank that load images
   std::unique_ptr<const RunLock> lock;  ///< of the run's folder, on rank 0
   StartingPoint start;
   std::unique_ptr<Replica> replica;
+  data::ResidentSets resident;  ///< of `data`, where the replica takes its batches in
   std::optional<ModelEma> ema;
   LrScheduler scheduler;
   Meter meter;

@@ -138,7 +138,8 @@ Loader Validator::loader(const data::SamplesPointer& samples) const {
       {.dtype = run_.replica->image_type(),
           .workers = run_.workers,
           .pinned = !run_.replica->device().is_cpu(),
-          .channels_last = true}};
+          .channels_last = true,
+          .resident = run_.resident.of(*samples)}};
 }
 
 // Saves the weights that the replica has now, which may be averages.

@@ -1,7 +1,10 @@
+#include "lockstep/device/accelerator.h"
+
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <gmock/gmock.h>
+#include <vector>
 
 #include "tests/accelerator/runtime.h"
 #include <ATen/ops/empty.h>
@@ -154,6 +157,32 @@ TEST_F(EmulatedAccelerator, RandomNumbersFollowTheDevicesSeed) {
   torch::manual_seed(4);
   EXPECT_TRUE(torch::rand({10}, kFirst).cpu().equal(first));
   EXPECT_TRUE(torch::rand({10}).equal(on_host)) << "the host's generator is another";
+}
+
+// Where the copying stream runs ahead, the memory of one copy must not become that of the next
+// while somebody computes with it.
+TEST_F(EmulatedAccelerator, CopiesOfACopierLiveAsLongAsTheyAreComputedWith) {
+  DeviceCopier copier(kFirst);
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    runtime_.streams().set_seed(seed);
+    std::vector<at::Tensor> sums;
+    for (int i = 0; i < 50; ++i) sums.push_back(copier(at::full({100}, i, at::kFloat)) + 1);
+    for (int i = 0; i < 50; ++i)
+      EXPECT_TRUE(sums[static_cast<std::size_t>(i)].cpu().equal(at::full({100}, i + 1, at::kFloat)))
+          << i;
+    runtime_.streams().set_seed(0);
+  }
+}
+
+TEST_F(EmulatedAccelerator, WhatGrowsStaysOnItsDevice) {
+  const c10::Device third(c10::kPrivateUse1, 2);
+  const at::Tensor grown = at::empty({0}, third);
+  grown.resize_({300});
+  EXPECT_EQ(runtime_.device_of(grown.const_data_ptr()), 2);
+  const at::Tensor kept = at::full({4}, 7.0, third);
+  kept.resize_({400});
+  EXPECT_EQ(runtime_.device_of(kept.const_data_ptr()), 2);
+  EXPECT_TRUE(kept.cpu().slice(0, 0, 4).equal(at::full({4}, 7.0)));
 }
 
 }  // namespace

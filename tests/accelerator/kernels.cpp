@@ -8,6 +8,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -137,8 +138,14 @@ void record_stream(Tensor& tensor, c10::Stream stream) {
       .record(tensor.storage().mutable_data(), runtime.number_of(stream));
 }
 
+// LibTorch's own takes new memory from the device that is current, and moves the bytes as the host.
 const Tensor& resize(
     const Tensor& tensor, c10::SymIntArrayRef sizes, Maybe<c10::MemoryFormat> format) {
+  const auto elements =
+      c10::multiply_integers(C10_AS_INTARRAYREF_SLOW(sizes)) + tensor.storage_offset();
+  const std::size_t bytes = static_cast<std::size_t>(elements) * tensor.itemsize();
+  if (bytes > tensor.storage().nbytes())
+    at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(tensor.storage(), bytes);
   return at::native::resize_(tensor, C10_AS_INTARRAYREF_SLOW(sizes), format);
 }
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 240  # of a test program, which takes a few
 ON_DEVICES = {"LOCKSTEP_TEST_DEVICE": "emulated"}
 PROGRAMS = {"accelerator_test": {}, "sharded_optim_test": ON_DEVICES, "sync_batch_norm_test": ON_DEVICES,
-            "transparency_test": ON_DEVICES}
+            "transparency_test": {**ON_DEVICES, "GTEST_FILTER": "-*ResNet*"}}
 
 
 @dataclass
@@ -64,7 +64,6 @@ MUTANTS = [
            "  for (const c10::Event& arrival : arrivals_) arrival.synchronize();\n", ""),
     Mutant("the copy's end is recorded on the computing stream", COPY, "    arrival.record(stream);\n",
            "    arrival.record(current_stream(stream.device()));\n"),
-    Mutant("a temporary of the snapshot is given away", COPY, "    piece.source.record_stream(found->second);\n", ""),
     Mutant("a pinned batch is filled again early", "lockstep/data/batch.cpp", "  return !form.pinned && is_held_by_nobody_else",
            "  return is_held_by_nobody_else"),
     Mutant("workers compute on other streams than the caller", "lockstep/parallel/place/thread_modes.cpp",

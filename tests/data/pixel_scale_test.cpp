@@ -1,4 +1,4 @@
-#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

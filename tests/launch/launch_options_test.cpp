@@ -42,6 +42,9 @@ TEST(WorkerCount, UnderstandsNumbersAndWords) {
   EXPECT_EQ(worker_count("3"), 3);
   EXPECT_EQ(worker_count("cpu"), usable_cpu_count());
   EXPECT_EQ(worker_count("auto"), gpu_count() > 0 ? gpu_count() : usable_cpu_count());
+  EXPECT_EQ(worker_count("auto", {.gpus = 2, .cores = 7}), 2);
+  EXPECT_EQ(worker_count("auto", {.gpus = 0, .cores = 7}), 7);
+  EXPECT_EQ(worker_count("cpu", {.gpus = 2, .cores = 7}), 7);
   for (const char* bad : {"", "0", "-1", "two", "2x", "1.5", "99999", "9999999999999"}) {
     EXPECT_THROW(worker_count(bad), InvalidArgument) << bad;
   }

@@ -11,8 +11,10 @@
 #include "tests/support/expected_numbers.h"
 #include "tests/support/message_of.h"
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/nn/fused_optimizers.h"
 
 namespace lockstep::nn {
 namespace {
@@ -205,6 +207,56 @@ TEST(GradScaler, AllRanksFailWhenNobodyHasScaledG11) {
     EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler.step(net.optimizer); }),
         HasSubstr("called before scale()"));
   });
+}
+
+// What the scaler and Adam come to on a device of its own is what they come to by waiting.
+TEST(GradScaler, LeavesStepsOutWithoutWaiting) {
+  using lockstep::testing::here, lockstep::testing::this_device;
+  const auto options = GradScalerOptions().init_scale(8).growth_interval(2);
+  GradScaler waiting(options), other(options, ProcessGroup(), this_device());
+  const at::TensorOptions host(at::kCPU);
+  const at::Tensor expected = at::ones({3}, host).set_requires_grad(true);
+  const at::Tensor actual = here(at::ones({3})).set_requires_grad(true);
+  nn::Adam waited(std::vector<at::Tensor>{expected}), optimizer(std::vector<at::Tensor>{actual});
+  for (const double gradient : {kInf, 1.0, 2.0, -kInf, std::nan(""), 3.0, 4.0, 5.0}) {
+    scale_something(waiting);
+    other.scale(here(at::ones({})));
+    expected.mutable_grad() = at::full({3}, gradient, host);
+    actual.mutable_grad() = here(at::full({3}, gradient));
+    const bool is_taken = waiting.step(waited);
+    other.step_without_wait(optimizer);
+    EXPECT_EQ(other.overflowed().item<float>() == 0, is_taken);
+    waiting.update();
+    other.update();
+    EXPECT_FALSE(other.overflowed().defined());
+    EXPECT_EQ(other.state(), waiting.state());
+    EXPECT_TRUE(actual.cpu().equal(expected)) << gradient;
+  }
+  EXPECT_EQ(other.take_skipped(), 3);
+  EXPECT_EQ(other.take_skipped(), 0);
+}
+
+// Gradients of two devices: one scale, one decision.
+TEST(GradScaler, TakesGradientsOfSeveralDevices) {
+  const std::vector<Place> places = lockstep::testing::places(2);
+  for (const std::size_t overflowing : {0, 1}) {
+    std::vector<at::Tensor> parameters;
+    for (const Place& place : places)
+      parameters.push_back(at::zeros({2}, place.device).set_requires_grad(true));
+    nn::Adam optimizer(parameters);
+    GradScaler scaler({}, ProcessGroup(), places.front().device);
+    for (const double gradient : {kInf, 65536.0}) {
+      scaler.scale(at::ones({}, places.back().device));
+      for (const at::Tensor& parameter : parameters)
+        parameter.mutable_grad() = at::ones_like(parameter);
+      parameters[overflowing].mutable_grad().fill_(gradient);
+      scaler.step_without_wait(optimizer);
+      scaler.update();
+      for (const at::Tensor& parameter : parameters)
+        EXPECT_EQ(parameter.cpu()[0].item<float>() == 0, gradient == kInf);
+    }
+    EXPECT_EQ(scaler.scale_factor(), 32768);
+  }
 }
 
 }  // namespace

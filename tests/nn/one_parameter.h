@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "tests/support/places.h"
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/sgd.h>
@@ -18,9 +19,11 @@ inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// One parameter of two numbers with an optimizer, and a gradient that is set by hand.
 struct OneParameter {
-  OneParameter() : parameter(at::zeros({2}).set_requires_grad(true)), optimizer({parameter}, 1.0) {}
+  OneParameter()
+      : parameter(lockstep::testing::here(at::zeros({2})).set_requires_grad(true)),
+        optimizer({parameter}, 1.0) {}
   void set_gradient(double second) {
-    parameter.mutable_grad() = torch::tensor({1.0, second}).to(at::kFloat);
+    parameter.mutable_grad() = lockstep::testing::here(torch::tensor({1.0, second}).to(at::kFloat));
   }
   double moved() const { return -parameter[0].item<double>(); }
 

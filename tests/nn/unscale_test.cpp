@@ -11,7 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/types.h>
 
-#include "lockstep/nn/grad_scaler.h"
+#include "lockstep/nn/unscale_gradients.h"
 
 namespace lockstep::nn {
 namespace {

@@ -10,6 +10,7 @@
 #include "lockstep/bench/page/section.h"
 #include "lockstep/bench/study/cell_note.h"
 #include "lockstep/bench/study/measured.h"
+#include "lockstep/bench/study/train_command.h"
 
 namespace lockstep::bench {
 
@@ -34,6 +35,7 @@ struct StudyOf {
   std::vector<page::Table> (*tables)(const Cells&);
   std::vector<plot::Figure> (*figures)(const Cells&);
   std::vector<SampleColumn> sample_columns;  ///< of the table of all samples
+  std::string device = {};                   ///< of the trainings, see StudyOptions
 
   Study make() const;
 };
@@ -50,7 +52,7 @@ Study StudyOf<Point>::make() const {
       .report = {}};
   std::map<std::string, Point> points;
   for (const Point& point : grid) {
-    study.cells.push_back(cell(point));
+    study.cells.push_back(on_device(cell(point), device));
     points.emplace(study.cells.back().id, point);
   }
   study.values = [points, read = values](const StudyCell& each, const std::filesystem::path& run) {

@@ -12,6 +12,8 @@ struct StudyOptions {
   /// Data sets in place of those that studies take by themselves, as `lockstep train --data` takes
   /// them: NAME or NAME:DIR. Each study looks for a name that it knows.
   std::vector<std::string> data = {};
+  /// What trainings compute on, as `lockstep train --device` takes it; empty: what that chooses.
+  std::string device = {};
   /// Hosts to start ranks on; empty: hosts in network namespaces of this machine.
   std::vector<std::string> nodes = {};
   int rounds = 0;  ///< samples of every cell; 0: as many as the study says

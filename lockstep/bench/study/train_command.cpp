@@ -10,4 +10,12 @@ Words spreading_flags(const std::string& way, int places) {
   return {"--parallel", way};
 }
 
+StudyCell on_device(StudyCell cell, const std::string& device) {
+  if (device.empty()) return cell;
+  cell.id += "-" + device;
+  cell.settings.push_back({"device", device});
+  add_words(cell.command, words_of("--device", device));
+  return cell;
+}
+
 }  // namespace lockstep::bench

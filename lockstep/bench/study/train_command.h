@@ -38,6 +38,10 @@ Words train_command(const Parts&... parts) {
 /// Returns the flags by which `lockstep train` spreads over this many places: dp, ddp, or serial.
 Words spreading_flags(const std::string& way, int places);
 
+/// Returns the cell with its training on a type of device; empty: as it is. Its name tells, so that
+/// samples of another device are not taken for its own.
+StudyCell on_device(StudyCell cell, const std::string& device);
+
 /// Returns how many cores a place is: a fourth of them, so that up to four places differ in nothing
 /// else, and at least one.
 inline int cores_a_place(int cores) { return std::max(1, cores / 4); }

@@ -68,6 +68,10 @@ const FlagTable<BenchTexts>& bench_table() {
                       &C::request, &R::options, &S::data)
                       .repeated()
                       .usually("each its own"),
+                  flag("--device", "TYPE",
+                      "what trainings compute on, as lockstep train takes it: cpu, cuda",
+                      &T::command, &C::request, &R::options, &S::device)
+                      .usually("what lockstep train chooses"),
                   flag("--nodes", "HOST,HOST,...", "hosts for studies of several", &T::command,
                       &C::request, &R::options, &S::nodes)
                       .usually("network namespaces of this machine"),
@@ -154,6 +158,9 @@ void resolve_bench(BenchCommand& command, bool is_quick) {
     data = with_absolute_folder(data);
   }
   if (!command.name.empty()) resolve_pretrained(command.request);
+  const bool only_collectives = command.request.studies == std::vector<std::string>{"collectives"};
+  check(options.device.empty() || !only_collectives,
+      "bench: --device is for studies that train, not for collectives");
   if (command.output.empty()) command.output = default_output(command.name);
 }
 

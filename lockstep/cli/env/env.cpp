@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
 
 namespace lockstep::cli {
@@ -40,6 +42,22 @@ std::string label_of(std::string name) {
     if (letter == '_') letter = ' ';
   }
   return name;
+}
+
+// For people: a line for each GPU and for each pair of them.
+Facts gpu_lines(const Facts& facts) {
+  Facts lines = facts;
+  lines.erase("gpus");
+  lines.erase("connections");
+  const Facts gpus = facts.value("gpus", Facts::array());
+  for (const Facts& gpu : gpus)
+    lines[concat("gpu_", gpu["index"].get<int>())] =
+        concat(gpu["name"].get<std::string>(), ", ", in_words("memory_bytes", gpu["memory_bytes"]),
+            ", driver ", gpu["driver"].get<std::string>(), ", ", gpu["uuid"].get<std::string>());
+  const Facts connections = facts.value("connections", Facts::object());  // items() refers to it
+  for (const auto& [pair, code] : connections.items())
+    lines[pair] = connection_in_words(code.get<std::string>());
+  return lines;
 }
 
 void print(const Facts& facts) {
@@ -81,6 +99,7 @@ int env(const std::vector<std::string>& arguments) {
     return 0;
   }
   facts.erase("v");
+  facts["gpu"] = gpu_lines(facts["gpu"]);
   print(facts);
   return 0;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/launch/cgroup.h"
@@ -141,8 +142,10 @@ Facts gpu_facts() {
   for (const std::string& name : entries(folder)) {
     devices.push_back(field_of(read_text(folder / name / "information"), "Model"));
   }
-  return {{"driver", read_line("/proc/driver/nvidia/version")}, {"devices", devices},
+  Facts facts{{"driver", read_line("/proc/driver/nvidia/version")}, {"devices", devices},
       {"usable", launch::gpu_count()}};
+  facts.update(nvidia_smi_facts());
+  return facts;
 }
 
 Facts scheduler_facts() {

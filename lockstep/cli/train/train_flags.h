@@ -15,7 +15,8 @@ struct TrainCommand {
   TrainOptions options;
   bool dry_run = false;
   bool json = false;
-  bool names_precision = false;  ///< --precision was given
+  bool names_precision = false;     ///< --precision was given
+  bool names_convolutions = false;  ///< --convolutions was given
 };
 
 /// What the launcher's environment says about the ranks, and the clock for the default folder.
@@ -37,8 +38,14 @@ std::optional<TrainCommand> parse_train_flags(
 /// Does the same with a command line that is cut into flags already.
 TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& surroundings);
 
-/// Returns the precision of the snapshot that these options resume from; nothing if they resume
-/// none, or none can be read. Whether it is whole is not checked here.
-std::optional<Precision> resumed_precision(const TrainOptions& options);
+/// How a run computed that is resumed: what `auto` means for it from then on.
+struct ResumedArithmetic {
+  std::optional<Precision> precision;
+  nn::conv::Convolutions convolutions;
+};
+
+/// Returns that of the snapshot that these options resume from; nothing if they resume none, or
+/// none can be read. Whether it is whole is not checked here.
+std::optional<ResumedArithmetic> resumed_arithmetic(const TrainOptions& options);
 
 }  // namespace lockstep::cli

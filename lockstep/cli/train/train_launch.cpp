@@ -37,9 +37,16 @@ launch::LaunchOptions usual_launch() {
   return options;
 }
 
-void read_launch(launch::LaunchOptions& options, const GivenFlags& given) {
+int ranks_asked(const GivenFlags& given, const launch::Processors& host) {
+  const std::string text = given.find("--nproc-per-node").value_or("1");
+  const bool cores_compute = given.find("--device") == "cpu";
+  return launch::worker_count(text == "auto" && cores_compute ? "cpu" : text, host);
+}
+
+void read_launch(
+    launch::LaunchOptions& options, const GivenFlags& given, const launch::Processors& host) {
   const auto& table = train_flags();
-  options.workers = launch::worker_count(given.find("--nproc-per-node").value_or("1"));
+  options.workers = ranks_asked(given, host);
   options.oversubscribe = given.has("--oversubscribe");
   options.pin = !given.has("--no-pin");
   options.output.log_dir = given.find("--log-dir").value_or("");
@@ -62,10 +69,11 @@ void remove_old_logs(const fs::path& folder) {
 
 }  // namespace
 
-TrainLaunch parse_train_launch(const std::vector<std::string>& arguments) {
+TrainLaunch parse_train_launch(
+    const std::vector<std::string>& arguments, const launch::Processors& host) {
   TrainLaunch plan{.options = usual_launch(), .rest = {}, .given = train_flags().parse(arguments)};
   if (plan.given.asks_help) return plan;
-  read_launch(plan.options, plan.given);
+  read_launch(plan.options, plan.given, host);
   for (const GivenFlag& flag : plan.given.flags)
     if (!flag.spec->is_for_launcher)
       plan.rest.insert(plan.rest.end(), flag.words.begin(), flag.words.end());

@@ -25,8 +25,10 @@ struct TrainLaunch {
 /// refuses unknown ones.
 ///
 /// Several ranks are restarted up to 3 times unless it says otherwise. Rank 0 writes to our
-/// terminal itself, the others are shown when they fail.
-TrainLaunch parse_train_launch(const std::vector<std::string>& arguments);
+/// terminal itself, the others are shown when they fail. `--nproc-per-node auto` counts cores where
+/// `--device cpu` is given.
+TrainLaunch parse_train_launch(const std::vector<std::string>& arguments,
+    const launch::Processors& host = launch::processors());
 
 /// Has the ranks above 0 write to logs/ in the run's folder, unless `--log-dir` says otherwise.
 ///

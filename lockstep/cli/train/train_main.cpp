@@ -24,6 +24,8 @@
 #include "lockstep/core/frame_log.h"
 #include "lockstep/core/progress_page.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/device/arithmetic.h"
+#include "lockstep/device/memory_error.h"
 #include "lockstep/parallel/place/place_worker.h"
 #include "lockstep/train/device_check.h"
 #include "lockstep/train/dry_run.h"
@@ -65,6 +67,7 @@ void report(const RunSummary& summary, const TrainCommand& command) {
 // Says what failed and ends here, with the group still open: were it closed first, the other ranks
 // could end sooner than this one, and the launcher would take their loss of a peer for the cause.
 [[noreturn]] void leave(const std::exception& error) {
+  if (const auto memory = as_memory_error(error)) leave(*memory);
   report_error("lockstep", error);
   ::_exit(static_cast<int>(exit_code_of(error)));
 }
@@ -105,25 +108,56 @@ int train_threads(const TrainCommand& command, const std::vector<std::string>& w
 }
 
 PrecisionChoice choose(
-    const TrainCommand& command, bool computes_bf16, std::optional<Precision> resumed) {
+    const TrainCommand& command, const Computing& on, std::optional<Precision> resumed) {
   const PrecisionRequest asked{.is_auto = command.options.auto_precision,
       .is_given = command.names_precision,
       .precision = command.options.precision};
-  return choose_precision(asked, computes_bf16, resumed);
+  return choose_precision(asked, on, resumed);
+}
+
+// A value as a number below that of none, so that the minimum over ranks is one that is known.
+template <typename Enum>
+int known_number(std::optional<Enum> value) {
+  return value ? -1 - static_cast<int>(*value) : 0;
+}
+
+template <typename Enum>
+std::optional<Enum> known_value(const torch::Tensor& number) {
+  const auto known = number.item<std::int64_t>();
+  return known < 0 ? std::optional(static_cast<Enum>(-1 - known)) : std::nullopt;
+}
+
+using nn::conv::Convolutions;
+
+Convolutions choose(const TrainCommand& command, std::optional<Convolutions> resumed) {
+  const Convolutions asked = command.options.convolutions;
+  return command.names_convolutions ? asked : resumed.value_or(asked);
+}
+
+std::optional<Convolutions> convolutions_of(const std::optional<ResumedArithmetic>& resumed) {
+  return resumed ? std::optional(resumed->convolutions) : std::nullopt;
+}
+
+std::optional<Precision> precision_of(const std::optional<ResumedArithmetic>& resumed) {
+  return resumed ? resumed->precision : std::nullopt;
 }
 
 // The same on all ranks, also where their processors are unlike, or some see no snapshots. A
 // collective.
-PrecisionChoice agreed_precision(const TrainCommand& command, const ProcessGroup& world) {
-  const auto own = resumed_precision(command.options);
-  // The minimum over the ranks; of what is resumed, any rank's that knows it.
-  const torch::Tensor facts =
-      torch::tensor({this_processor_computes_bf16() ? 1 : 0, own ? -1 - static_cast<int>(*own) : 0},
-          torch::kLong);
+PrecisionChoice agree_on_arithmetic(
+    TrainCommand& command, const torch::Device& device, const ProcessGroup& world) {
+  const auto own = resumed_arithmetic(command.options);
+  const bool is_fast = device.is_cpu() ? this_processor_computes_bf16() : is_bf16_fast(device);
+  const torch::Tensor facts = torch::tensor(
+      {is_fast ? 1 : 0, known_number(precision_of(own)), known_number(convolutions_of(own))},
+      torch::kLong);
   world.all_reduce(facts, ReduceOp::kMin).wait();
-  const auto known = facts[1].item<std::int64_t>();
-  const auto resumed = known < 0 ? std::optional(static_cast<Precision>(-1 - known)) : std::nullopt;
-  return choose(command, facts[0].item<std::int64_t>() == 1, resumed);
+  const Computing on{
+      .is_bf16_fast = facts[0].item<std::int64_t>() == 1, .on_accelerators = !device.is_cpu()};
+  const auto precision = choose(command, on, known_value<Precision>(facts[1]));
+  command.options.precision = precision.precision;
+  command.options.convolutions = choose(command, known_value<Convolutions>(facts[2]));
+  return precision;
 }
 
 // Once, not at each restart.
@@ -168,14 +202,18 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
   const ProcessGroup world = init_process_group(meeting_of(command.options));
   try {
     check_same_flags(command.options, world);
-    const PrecisionChoice precision = agreed_precision(command, world);
-    command.options.precision = precision.precision;
-    if (world.rank() == 0) report_precision(precision, command.options);
     const Layout layout = plan_layout(command.options, world.size());
     // The places have all cores; OpenMP's threads of the caller would spin on them between its own
     // few loops, which made a step of mnist-small in two places four times as long.
     if (layout.places > 1) at::set_num_threads(1);
     const std::vector<Place> places = choose_places(command.options, layout, world);
+    const torch::Device device = places.empty() ? torch::kCPU : places.front().device;
+    const PrecisionChoice precision = agree_on_arithmetic(command, device, world);
+    if (world.rank() == 0) report_precision(precision, command.options);
+    if (command.options.tf32 != Tf32::kAuto) {
+      const bool is_on = command.options.tf32 == Tf32::kOn;
+      allow_tf32(is_on, is_on);
+    }
     if (layout.thread_ranks > 1) return train_threads(command, words, layout, places);
     return train_rank(command, world.with_devices(devices_of(places)), words, places);
   } catch (const std::exception& error) {
@@ -220,9 +258,10 @@ int body(int count, char** values) {
     if (speaks) std::cout << train_help();
   } else if (command->dry_run) {
     if (speaks) {
-      command->options.precision =
-          choose(*command, this_processor_computes_bf16(), resumed_precision(command->options))
-              .precision;
+      const auto resumed = resumed_arithmetic(command->options);
+      const Computing here{.is_bf16_fast = this_processor_computes_bf16()};
+      command->options.precision = choose(*command, here, precision_of(resumed)).precision;
+      command->options.convolutions = choose(*command, convolutions_of(resumed));
       std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));
     }
   } else {

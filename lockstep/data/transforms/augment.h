@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/data/transforms/augment_step.h"
 #include "lockstep/data/transforms/crop.h"
 #include "lockstep/data/transforms/ops/resample.h"

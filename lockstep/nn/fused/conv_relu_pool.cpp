@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/conv2d.h>
@@ -13,6 +12,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused/conv_relu_pool_kernel.h"
+#include "lockstep/nn/in_parallel.h"
 
 namespace lockstep::nn::fused {
 namespace {
@@ -46,7 +46,7 @@ char* at_image(at::Tensor& tensor, std::int64_t image) {
 template <typename Body>
 void for_each_part(std::int64_t images, const Body& body) {
   const std::int64_t parts = (images + kImagesAtOnce - 1) / kImagesAtOnce;
-  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+  in_parallel(parts, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t first = part * kImagesAtOnce;
       body(part, first, std::min(kImagesAtOnce, images - first));

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <unordered_set>
@@ -75,14 +74,6 @@ torch::Device device_of(const std::vector<torch::optim::OptimizerParamGroup>& gr
   return torch::kCPU;
 }
 
-std::vector<std::size_t> largest_first(const std::vector<std::int64_t>& elements) {
-  std::vector<std::size_t> order(elements.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-      [&](std::size_t a, std::size_t b) { return elements[a] > elements[b]; });
-  return order;
-}
-
 }  // namespace
 
 /// Lends parameters, with the options of their groups, and a state to an optimizer.
@@ -129,13 +120,32 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
     const torch::AutoGradMode with_gradients(true);
     loss = closure();
   }
+  update([&] { optimizer_->step(); });
+  return loss;
+}
+
+// The states are not asked for: they come with the first step.
+bool ShardedOptimizer::can_skip() const {
+  const auto* const skippable = dynamic_cast<const SkippableStep*>(optimizer_.get());
+  if (skippable == nullptr) return false;
+  States none;
+  const Lending lending(
+      *optimizer_, param_groups_, shares()[static_cast<std::size_t>(group_.rank())], none);
+  return skippable->can_skip();
+}
+
+void ShardedOptimizer::step_unless(const torch::Tensor& skip) {
+  update([&] { dynamic_cast<SkippableStep&>(*optimizer_).step_unless(skip); });
+}
+
+void ShardedOptimizer::update(const std::function<void()>& step_of_share) {
   check_parameters();
   forget_foreign_state();
   const std::vector<Parameters> shares = this->shares();
   {
     const auto own = static_cast<std::size_t>(group_.rank());
     const Lending lending(*optimizer_, param_groups_, shares[own], state_);
-    optimizer_->step();
+    step_of_share();
   }
   for (int owner = 0; owner < group_.size(); ++owner) {
     std::vector<torch::Tensor> updated;
@@ -144,7 +154,6 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
     }
     broadcast_all(updated, owner, group_);
   }
-  return loss;
 }
 
 std::vector<std::vector<int>> ShardedOptimizer::owners() const {
@@ -246,6 +255,7 @@ void ShardedOptimizer::consolidate_state(int to) {
 }
 
 void ShardedOptimizer::save(torch::serialize::OutputArchive& archive) const {
+  settle_steps(*this);
   States copies;  // of the entries; their tensors are shared
   for (const auto& [key, state] : state_) copies[key] = state->clone();
   const Lending lending(*optimizer_, param_groups_, all_parameters(), copies);
@@ -263,22 +273,6 @@ void ShardedOptimizer::load(torch::serialize::InputArchive& archive) {
   }
   std::swap(state_, loaded);
   forget_foreign_state();
-}
-
-std::vector<std::vector<int>> balanced_owners(
-    const std::vector<std::vector<std::int64_t>>& elements, int ranks) {
-  check(ranks >= 1, "balanced_owners: at least 1 rank is needed: ", ranks);
-  std::vector<std::int64_t> loads(static_cast<std::size_t>(ranks));
-  std::vector<std::vector<int>> owners;
-  for (const auto& group : elements) {
-    auto& owners_of_group = owners.emplace_back(group.size());
-    for (const std::size_t parameter : largest_first(group)) {
-      const auto least = std::min_element(loads.begin(), loads.end());
-      owners_of_group[parameter] = static_cast<int>(least - loads.begin());
-      *least += group[parameter];
-    }
-  }
-  return owners;
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/device/skippable_step.h"
 
 namespace lockstep {
 
@@ -27,7 +29,7 @@ namespace lockstep {
 /// Note [Sharding]
 /// The wrapped optimizer holds no parameters between steps. For a step it is lent this rank's
 /// parameters, the groups' options and the state, so it keeps state for this share only.
-class ShardedOptimizer final : public torch::optim::Optimizer {
+class ShardedOptimizer final : public torch::optim::Optimizer, public SkippableStep {
  public:
   /// A collective. Throws InvalidArgument on every rank if the parameters differ in number, type or
   /// shape, or if the optimizer must see all parameters at once (LBFGS).
@@ -36,6 +38,10 @@ class ShardedOptimizer final : public torch::optim::Optimizer {
   /// Updates all parameters that have a gradient on their owner. A collective; calls the closure
   /// once on every rank and returns its loss, undefined without one.
   torch::Tensor step(LossClosure closure = nullptr) override;
+
+  /// Says whether the wrapped optimizer can, for this rank's share.
+  bool can_skip() const override;
+  void step_unless(const torch::Tensor& skip) override;
 
   /// Returns, per group and parameter, the rank that updates it and keeps its state.
   std::vector<std::vector<int>> owners() const;
@@ -62,6 +68,7 @@ class ShardedOptimizer final : public torch::optim::Optimizer {
   class Lending;
 
   std::vector<Parameters> shares() const;  // per rank
+  void update(const std::function<void()>& step_of_share);
   Parameters all_parameters() const;
   std::size_t number_of_parameters() const;
   void check_parameters();

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -30,18 +31,22 @@ bool this_processor_computes_bf16() {
 }
 
 PrecisionChoice choose_precision(
-    const PrecisionRequest& asked, bool all_compute_bf16, std::optional<Precision> resumed) {
+    const PrecisionRequest& asked, const Computing& on, std::optional<Precision> resumed) {
   PrecisionChoice choice;
   choice.precision = asked.precision;
   if (asked.is_auto)
-    choice.precision = resumed.value_or(all_compute_bf16 ? Precision::kBf16Mixed : Precision::k32);
-  if (choice.precision == Precision::kBf16Mixed && !all_compute_bf16)
+    choice.precision = resumed.value_or(on.is_bf16_fast ? Precision::kBf16Mixed : Precision::k32);
+  if (choice.precision == Precision::kBf16Mixed && !on.is_bf16_fast)
     choice.warning =
-        "--precision bf16-mixed: a processor of this run has no instructions for bfloat16 and "
-        "emulates them, about 5 times slower than --precision 32";
-  if (!asked.is_given && !resumed && all_compute_bf16)
-    choice.hint =
-        "this processor has bf16 instructions: --precision bf16-mixed (or auto) is usually faster";
+        on.on_accelerators
+            ? "--precision bf16-mixed: a device of this run multiplies in bfloat16 no faster than "
+              "in float32"
+            : "--precision bf16-mixed: a processor of this run has no instructions for bfloat16 "
+              "and emulates them, about 5 times slower than --precision 32";
+  if (!asked.is_given && !resumed && on.is_bf16_fast)
+    choice.hint = concat("this ",
+        on.on_accelerators ? "device is faster in bf16" : "processor has bf16 instructions",
+        ": --precision bf16-mixed (or auto) is usually faster");
   return choice;
 }
 

@@ -18,6 +18,18 @@ constexpr auto names_of(Precision) {
       EnumName{Precision::k16Mixed, "16-mixed"}};
 }
 
+/// Which float32 products NVIDIA's GPUs may round to TF32, of 10 bits of mantissa, which is several
+/// times as fast.
+enum class Tf32 {
+  kAuto,  ///< convolutions, not matrix products: LibTorch's own choice
+  kOn,
+  kOff
+};
+constexpr auto names_of(Tf32) {
+  return std::array{
+      EnumName{Tf32::kAuto, "auto"}, EnumName{Tf32::kOn, "on"}, EnumName{Tf32::kOff, "off"}};
+}
+
 /// Returns whether a processor of these features, as /proc/cpuinfo lists them, has instructions
 /// for bfloat16: AVX512_BF16 or AMX_BF16.
 bool computes_bf16(const std::string& features);
@@ -39,9 +51,15 @@ struct PrecisionChoice {
   std::string warning;  ///< of a slow one; may be empty
 };
 
-/// Decides in what to compute. `all_compute_bf16` speaks of the processors of all ranks; `resumed`
-/// is what the snapshot has that a run goes on from, which `auto` keeps.
+/// What all ranks of a run compute on.
+struct Computing {
+  bool is_bf16_fast = false;  ///< on all of them
+  bool on_accelerators = false;
+};
+
+/// Decides in what to compute; `resumed` is what the snapshot has that a run goes on from, which
+/// `auto` keeps.
 PrecisionChoice choose_precision(
-    const PrecisionRequest& asked, bool all_compute_bf16, std::optional<Precision> resumed);
+    const PrecisionRequest& asked, const Computing& on, std::optional<Precision> resumed);
 
 }  // namespace lockstep

@@ -138,6 +138,12 @@ void read_precision(Options& options, const FlagSpec& flag, Text text) {
   if (!options.auto_precision) read_value(flag, text, options.precision);
 }
 
+// Not where it is oneDNN: so it was in every run before there was a choice.
+FlagValue written_convolutions(const Options& options) {
+  const auto who = options.convolutions;
+  return who == nn::conv::Convolutions::kOneDnn ? FlagValue() : written_value(who);
+}
+
 std::vector<std::string> precision_words() {
   auto words = all_names<Precision>();
   words.emplace_back("auto");
@@ -187,10 +193,22 @@ Group spreading_group() {
               .letter("-b")
               .from(1)
               .to(kMostBatches),
-          flag_by<Options>("--precision", "P", "{}: bf16-mixed where the processor has it",
-              read_precision,
+          flag_by<Options>("--precision", "P", "{}: bf16-mixed where that is fast", read_precision,
               [](const Options& options) { return written_value(options.precision); })
               .one_of(precision_words()),
+          flag("--tf32", "HOW",
+              "whether NVIDIA's GPUs may round float32 products to TF32: {}; auto: convolutions "
+              "may",
+              &Options::tf32)
+              .unless_usual(),
+          flag_by<Options>(
+              "--convolutions", "WHOSE",
+              "who computes 3x3 convolutions on the CPU in float32: {}; auto: by their shape",
+              [](Options& options, const FlagSpec& flag, Text text) {
+                read_value(flag, text, options.convolutions);
+              },
+              written_convolutions)
+              .one_of(all_names<nn::conv::Convolutions>()),
           flag("--backend", "NAME", "{}", &Options::backend)
               .may_change()
               .one_of({"auto", "shm", "gloo"}),

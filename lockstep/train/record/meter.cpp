@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <torch/types.h>
 
@@ -13,6 +14,8 @@
 namespace lockstep {
 
 namespace {
+
+enum Sum : std::uint8_t { kLoss, kLeftOut };
 
 // Returns the sum over all samples if those that do not count had the mean of those that do; NaN if
 // none counts.
@@ -25,63 +28,84 @@ double over_all(double loss_sum, double samples, double counted) {
 // Doubles, so that thousands of losses add up without rounding away the last ones.
 Meter::Meter(ProcessGroup world)
     : world_(std::move(world)),
-      loss_sum_(at::zeros({}, on_host(torch::kDouble))),
-      loss_sum_before_(at::zeros({}, on_host(torch::kDouble))) {}
+      sums_(at::zeros({2}, on_host(torch::kDouble))),
+      sums_before_(at::zeros({2}, on_host(torch::kDouble))) {}
 
 void Meter::restart() {
-  loss_sum_.zero_();
-  loss_sum_before_.zero_();
+  sums_.zero_();
+  sums_before_.zero_();
   steps_ = 0;
-  samples_ = samples_before_ = left_out_ = 0;
+  samples_ = samples_before_ = 0;
   data_seconds_ = 0;
   seconds_before_ = 0;
   watch_.restart();
 }
 
 MeterReading Meter::part() const {
+  const torch::Tensor sums = sums_.cpu();
+  const auto* sum = sums.const_data_ptr<double>();
+  const auto samples = static_cast<double>(samples_);
   return {.steps = steps_,
       .samples = samples_,
-      .loss_sum = over_all(loss_sum_.item<double>(), static_cast<double>(samples_),
-          static_cast<double>(samples_ - left_out_)),
+      .loss_sum = over_all(sum[kLoss], samples, samples - sum[kLeftOut]),
       .seconds = seconds_before_ + watch_.seconds(),
       .data_seconds = data_seconds_};
 }
 
 void Meter::restore(const MeterReading& part) {
   restart();
-  if (!std::isfinite(part.loss_sum)) left_out_ = part.samples;
-  loss_sum_.fill_(left_out_ > 0 ? 0 : part.loss_sum);
-  loss_sum_before_.copy_(loss_sum_);
+  const bool has_loss = std::isfinite(part.loss_sum);
+  sums_[kLoss].fill_(has_loss ? part.loss_sum : 0);
+  sums_[kLeftOut].fill_(has_loss ? 0 : part.samples);
+  sums_before_.copy_(sums_);
   steps_ = part.steps;
   samples_ = samples_before_ = part.samples;
   data_seconds_ = part.data_seconds;
   seconds_before_ = part.seconds;
 }
 
+Meter::Sums Meter::sums() const {
+  return {.of_device = sums_.clone(), .samples = samples_, .data_seconds = data_seconds_};
+}
+
+void Meter::take_back(const Sums& sums) {
+  follow(sums.of_device.device());
+  sums_.copy_(sums.of_device);
+  samples_ = sums.samples;
+  data_seconds_ = sums.data_seconds;
+}
+
+void Meter::follow(const torch::Device& device) {
+  if (device == sums_.device()) return;
+  sums_ = sums_.to(device);
+  sums_before_ = sums_before_.to(device);
+}
+
 void Meter::add(const torch::Tensor& loss, std::int64_t samples) {
-  if (loss.device() != loss_sum_.device()) {
-    loss_sum_ = loss_sum_.to(loss.device());
-    loss_sum_before_ = loss_sum_before_.to(loss.device());
-  }
-  loss_sum_.add_(loss.detach(), samples);
+  follow(loss.device());
+  sums_[kLoss].add_(loss.detach(), samples);
   samples_ += samples;
 }
 
-void Meter::add_step(bool is_taken) {
+void Meter::add_step(const torch::Tensor& skipped) {
   ++steps_;
-  if (!is_taken && !std::isfinite(loss_sum_.item<double>())) {
-    left_out_ += samples_ - samples_before_;
-    loss_sum_.copy_(loss_sum_before_);
-  }
-  loss_sum_before_.copy_(loss_sum_);
+  if (skipped.defined()) leave_out_overflow(skipped.to(sums_.device()));
+  sums_before_.copy_(sums_);
   samples_before_ = samples_;
 }
 
+void Meter::leave_out_overflow(const torch::Tensor& skipped) {
+  const torch::Tensor is_lost = skipped.gt(0).logical_and_(sums_[kLoss].isfinite().logical_not());
+  sums_.copy_(at::where(is_lost, sums_before_, sums_));
+  sums_[kLeftOut].add_(is_lost.to(torch::kDouble), samples_ - samples_before_);
+}
+
 MeterReading Meter::read(double comm_seconds) {
-  const torch::Tensor sums = at::zeros({3}, on_host(torch::kDouble));
-  sums[0].copy_(loss_sum_);
+  const torch::Tensor own = sums_.cpu(), sums = at::zeros({3}, on_host(torch::kDouble));
+  const double left_out = own[kLeftOut].item<double>();
+  sums[0].copy_(own[kLoss]);
   sums[1].fill_(samples_);
-  sums[2].fill_(samples_ - left_out_);
+  sums[2].fill_(static_cast<double>(samples_) - left_out);
   world_.all_reduce(sums).wait();
   const auto* sum = sums.const_data_ptr<double>();
   const MeterReading reading{.steps = steps_,

@@ -21,9 +21,9 @@ class Meter {
 
   /// Adds a batch: the mean loss over this rank's samples.
   void add(const torch::Tensor& loss, std::int64_t samples);
-  /// Counts a step of one batch or several. If a scaler left it out, and its loss overflowed, it
-  /// counts as the mean of the others.
-  void add_step(bool is_taken = true);
+  /// Counts a step of one batch or several. If a scaler left it out, so that `skipped` is 1, and
+  /// its loss overflowed, it counts as the mean of the others.
+  void add_step(const torch::Tensor& skipped = {});
   void add_data_seconds(double seconds) { data_seconds_ += seconds; }
 
   std::int64_t steps() const { return steps_; }
@@ -35,16 +35,30 @@ class Meter {
   /// Goes on from what part() gave.
   void restore(const MeterReading& part);
 
+  /// What batches add to, as it is at a moment.
+  struct Sums {
+    torch::Tensor of_device;
+    std::int64_t samples = 0;
+    double data_seconds = 0;
+  };
+
+  /// Returns the sums, to take back the batches of a step that is abandoned.
+  Sums sums() const;
+  void take_back(const Sums& sums);
+
   /// Sums over all ranks and restarts. A collective. `comm_seconds` counts from the start of the
   /// run.
   MeterReading read(double comm_seconds);
 
  private:
+  void follow(const torch::Device& device);
+  void leave_out_overflow(const torch::Tensor& skipped);
+
   ProcessGroup world_;
-  torch::Tensor loss_sum_, loss_sum_before_;  // before: at the end of the last step
+  // The losses' sum and how many samples it does not count; before: at the end of the last step.
+  torch::Tensor sums_, sums_before_;
   std::int64_t steps_ = 0;
   std::int64_t samples_ = 0, samples_before_ = 0;
-  std::int64_t left_out_ = 0;  // samples that the loss does not count
   double data_seconds_ = 0;
   double comm_seconds_read_ = 0;
   double seconds_before_ = 0;  // of the interval, before a restart of the run

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -17,6 +16,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/weights.h"
 
 namespace lockstep {
@@ -113,7 +113,7 @@ void HostCopy::copy_from_host() {
       tasks.push_back({base + piece.offset + at, from + at, bytes});
     }
   }
-  at::parallel_for(0, std::ssize(tasks), 1, [&](std::int64_t begin, std::int64_t end) {
+  nn::in_parallel(std::ssize(tasks), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const auto& [to, from, bytes] = tasks[static_cast<std::size_t>(task)];
       std::memcpy(to, from, bytes);

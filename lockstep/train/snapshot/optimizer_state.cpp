@@ -11,6 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/skippable_step.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/snapshot/optimizer_kind.h"
@@ -225,6 +226,7 @@ class Restoring {
 }  // namespace
 
 OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensors& named) {
+  settle_steps(optimizer);
   const OptimizerStateKind& kind = optimizer_kind(optimizer);
   const auto parameters = parameters_of(optimizer, named);
   OptimizerState state;

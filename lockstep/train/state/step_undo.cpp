@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-StepUndo::StepUndo(const TrainRun& run) : random_(random_state()), meter_(run.meter.part()) {
+StepUndo::StepUndo(const TrainRun& run) : random_(random_state()), meter_(run.meter.sums()) {
   const auto parameters = run.replica->parameters();
   for (const auto& item : run.replica->state()) {
     const torch::Tensor& tensor = item.value();
@@ -19,7 +19,7 @@ StepUndo::StepUndo(const TrainRun& run) : random_(random_state()), meter_(run.me
 void StepUndo::take_back(TrainRun& run) const {
   for (const auto& [buffer, before] : buffers_) buffer.copy_(before);
   restore_random_state(random_);
-  run.meter.restore(meter_);
+  run.meter.take_back(meter_);
 }
 
 }  // namespace lockstep

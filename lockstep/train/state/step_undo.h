@@ -20,7 +20,7 @@ class StepUndo {
  private:
   std::vector<std::pair<torch::Tensor, torch::Tensor>> buffers_;  // each with a copy
   nn::NamedTensors random_;
-  MeterReading meter_;
+  Meter::Sums meter_;
 };
 
 }  // namespace lockstep

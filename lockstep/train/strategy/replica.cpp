@@ -48,8 +48,8 @@ Replica::Replica(const TrainOptions& options, const RankGroups& groups,
     : options_(options),
       groups_(groups),
       copier_(device),
-      scaler_(
-          nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed), groups.world),
+      scaler_(nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed),
+          groups.world, device),
       start_(prepared.start),
       balance_(prepared.balance) {}
 
@@ -102,18 +102,20 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
       static_cast<std::size_t>(step), static_cast<std::size_t>(part.number));
   const RandomStream stream(
       make_stream_generator(seed, static_cast<std::size_t>(groups_.replicas.rank()), 0));
-  return forward_and_backward({copier_(batch.data), copier_(batch.target)}, loss, part.is_last) /
-         (factor * scaler_.scale_factor());
+  const torch::Tensor scaled =
+      forward_and_backward({copier_(batch.data), copier_(batch.target)}, loss, part.is_last);
+  return scaler_.unscaled(scaled) / factor;
 }
 
-bool Replica::update(double lr) {
+torch::Tensor Replica::update(double lr) {
   scaler_.unscale_(*optimizer_);
   if (options_.optimizer.clip_grad)
     clip_gradients(parameters(), *options_.optimizer.clip_grad, groups_.stages, device());
   set_lr(*optimizer_, lr);
-  const bool is_taken = scaler_.step(*optimizer_);
+  scaler_.step_without_wait(*optimizer_);
+  const torch::Tensor skipped = scaler_.overflowed();
   scaler_.update();
-  return is_taken;
+  return skipped;
 }
 
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,

@@ -64,9 +64,13 @@ class Replica {
   /// seed, the step's number, the part and the replica, see Note [What a step draws]. A collective.
   torch::Tensor backward(const Batch& batch, const StepPart& part, std::int64_t step);
 
-  /// Makes the optimizer step with the gradients of all its parts; returns false if it left the
-  /// step out, because a gradient of any rank overflowed in float16. A collective.
-  bool update(double lr);
+  /// Makes the optimizer step with the gradients of all its parts. Returns, with float16, 1 on the
+  /// device if the step was left out, because a gradient of any rank overflowed, and 0 if not;
+  /// undefined with another precision. A collective; waits for no device.
+  torch::Tensor update(double lr);
+
+  /// Returns how many steps were left out since this was last asked. Waits for the device.
+  std::int64_t take_skipped_steps() { return scaler_.take_skipped(); }
 
   /// Lets the buffers of all replicas follow those of the first, as training does before each
   /// forward: so what is evaluated is what is saved. A collective.

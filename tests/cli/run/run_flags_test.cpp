@@ -124,6 +124,10 @@ TEST(TrainLaunch, TakesOutWhatConcernsTheStart) {
 
 TEST(TrainLaunch, StartsOneRankByDefaultAndForHelp) {
   EXPECT_EQ(parse_train_launch({}).options.workers, 1);
+  const launch::Processors host{.gpus = 2, .cores = 3};
+  EXPECT_EQ(parse_train_launch({"-np", "auto"}, host).options.workers, 2);
+  EXPECT_EQ(parse_train_launch({"-np", "auto", "--device", "cpu"}, host).options.workers, 3);
+  EXPECT_EQ(parse_train_launch({"-np", "auto", "--device=cuda"}, host).options.workers, 2);
   EXPECT_TRUE(parse_train_launch({}).options.pin);
   EXPECT_TRUE(parse_train_launch({"--nproc-per-node", "4", "--help"}).given.asks_help);
   EXPECT_THROW(parse_train_launch({"--nproc-per-node", "x"}), InvalidArgument);

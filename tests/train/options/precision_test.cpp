@@ -25,17 +25,17 @@ TEST(Precision, ProcessorsAreKnownByTheirFeatures) {
 }
 
 TEST(Precision, AutoTakesBf16WhereAllProcessorsHaveIt) {
-  EXPECT_EQ(choose_precision(kAuto, true, {}).precision, Precision::kBf16Mixed);
-  EXPECT_EQ(choose_precision(kAuto, false, {}).precision, Precision::k32);
+  EXPECT_EQ(choose_precision(kAuto, {true}, {}).precision, Precision::kBf16Mixed);
+  EXPECT_EQ(choose_precision(kAuto, {false}, {}).precision, Precision::k32);
   for (const bool has : {true, false}) {
-    EXPECT_EQ(choose_precision(kAuto, has, {}).hint, "");
-    EXPECT_EQ(choose_precision(kAuto, has, {}).warning, "");
+    EXPECT_EQ(choose_precision(kAuto, {has}, {}).hint, "");
+    EXPECT_EQ(choose_precision(kAuto, {has}, {}).warning, "");
   }
 }
 
 TEST(Precision, AutoKeepsThatOfTheSnapshot) {
-  EXPECT_EQ(choose_precision(kAuto, true, Precision::k32).precision, Precision::k32);
-  const auto slow = choose_precision(kAuto, false, Precision::kBf16Mixed);
+  EXPECT_EQ(choose_precision(kAuto, {true}, Precision::k32).precision, Precision::k32);
+  const auto slow = choose_precision(kAuto, {false}, Precision::kBf16Mixed);
   EXPECT_EQ(slow.precision, Precision::kBf16Mixed);
   EXPECT_THAT(slow.warning, HasSubstr("5 times slower"));
 }
@@ -43,20 +43,33 @@ TEST(Precision, AutoKeepsThatOfTheSnapshot) {
 TEST(Precision, WhatIsGivenIsTaken) {
   for (const Precision given : {Precision::k32, Precision::kBf16Mixed, Precision::k16Mixed}) {
     const PrecisionRequest asked{.is_given = true, .precision = given};
-    EXPECT_EQ(choose_precision(asked, true, {}).precision, given);
-    EXPECT_EQ(choose_precision(asked, true, {}).hint, "");
-    EXPECT_EQ(choose_precision(asked, false, Precision::k32).precision, given);
+    EXPECT_EQ(choose_precision(asked, {true}, {}).precision, given);
+    EXPECT_EQ(choose_precision(asked, {true}, {}).hint, "");
+    EXPECT_EQ(choose_precision(asked, {false}, Precision::k32).precision, given);
   }
   const PrecisionRequest bf16{.is_given = true, .precision = Precision::kBf16Mixed};
-  EXPECT_EQ(choose_precision(bf16, true, {}).warning, "");
-  EXPECT_THAT(choose_precision(bf16, false, {}).warning, HasSubstr("5 times slower"));
+  EXPECT_EQ(choose_precision(bf16, {true}, {}).warning, "");
+  EXPECT_THAT(choose_precision(bf16, {false}, {}).warning, HasSubstr("5 times slower"));
 }
 
 TEST(Precision, SaysWhereBf16WouldBeQuicker) {
-  EXPECT_EQ(choose_precision(kNothing, true, {}).precision, Precision::k32);
-  EXPECT_THAT(choose_precision(kNothing, true, {}).hint, HasSubstr("--precision bf16-mixed"));
-  EXPECT_EQ(choose_precision(kNothing, false, {}).hint, "");
-  EXPECT_EQ(choose_precision(kNothing, true, Precision::k32).hint, "") << "a resume cannot change";
+  EXPECT_EQ(choose_precision(kNothing, {true}, {}).precision, Precision::k32);
+  EXPECT_THAT(choose_precision(kNothing, {true}, {}).hint, HasSubstr("--precision bf16-mixed"));
+  EXPECT_EQ(choose_precision(kNothing, {false}, {}).hint, "");
+  EXPECT_EQ(choose_precision(kNothing, {true}, Precision::k32).hint, "")
+      << "a resume cannot change";
+}
+
+TEST(Precision, SpeaksOfDevicesWhereTheyCompute) {
+  const Computing fast{.is_bf16_fast = true, .on_accelerators = true},
+      slow{.on_accelerators = true};
+  const PrecisionRequest bf16{.is_given = true, .precision = Precision::kBf16Mixed};
+  EXPECT_EQ(choose_precision(kAuto, fast, {}).precision, Precision::kBf16Mixed);
+  EXPECT_EQ(choose_precision(kAuto, slow, {}).precision, Precision::k32);
+  EXPECT_THAT(
+      choose_precision(kNothing, fast, {}).hint, HasSubstr("this device is faster in bf16"));
+  EXPECT_THAT(choose_precision(bf16, slow, {}).warning, HasSubstr("a device of this run"));
+  EXPECT_EQ(choose_precision(bf16, fast, {}).warning, "");
 }
 
 }  // namespace

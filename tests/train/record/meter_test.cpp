@@ -12,6 +12,8 @@ namespace {
 
 torch::Tensor loss_of(double value) { return at::full({}, value, torch::kFloat); }
 
+torch::Tensor skipped() { return at::full({}, 1, torch::kFloat); }
+
 TEST(Meter, WeighsEachBatchByItsSamples) {
   Meter meter{ProcessGroup()};
   meter.add(loss_of(1), 100);
@@ -65,7 +67,7 @@ TEST(Meter, AnOverflowThatWasLeftOutCountsAsTheMeanOfTheOthers) {
     meter.add_step();
     meter.add(loss_of(5), 10);
     meter.add(loss_of(world.rank() == 1 ? INFINITY : 8), 10);
-    meter.add_step(false);
+    meter.add_step(skipped());
     Meter resumed(world);
     resumed.restore(meter.part());
     EXPECT_DOUBLE_EQ(meter.part().loss_sum, world.rank() == 1 ? 2 * 30 : (2 + 5 + 8) * 10);
@@ -79,7 +81,7 @@ TEST(Meter, AnOverflowThatWasLeftOutCountsAsTheMeanOfTheOthers) {
 TEST(Meter, OfOverflowsAloneHasNoLossAndGoesOnFromIt) {
   Meter meter{ProcessGroup()}, resumed{ProcessGroup()};
   meter.add(loss_of(std::nan("")), 10);
-  meter.add_step(false);
+  meter.add_step(skipped());
   EXPECT_FALSE(std::isfinite(meter.part().loss_sum));
   resumed.restore(meter.part());
   resumed.add(loss_of(3), 10);

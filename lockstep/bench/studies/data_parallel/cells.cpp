@@ -146,7 +146,8 @@ Study make_study(const StudyOptions& options) {
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,
-      .sample_columns = {{kFirstEpoch, "first epoch [s]"}, {kSecondEpoch, "second epoch [s]"}}}
+      .sample_columns = {{kFirstEpoch, "first epoch [s]"}, {kSecondEpoch, "second epoch [s]"}},
+      .device = options.device}
       .make();
 }
 

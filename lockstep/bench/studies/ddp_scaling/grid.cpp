@@ -160,7 +160,8 @@ Study make_study(const StudyOptions& options) {
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,
-      .sample_columns = {{kRunSeconds, "ten epochs [s]"}, {kLaterEpoch, "later epoch [s]"}}}
+      .sample_columns = {{kRunSeconds, "ten epochs [s]"}, {kLaterEpoch, "later epoch [s]"}},
+      .device = options.device}
       .make();
 }
 

@@ -159,7 +159,8 @@ Study make_study(const StudyOptions& options) {
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,
-      .sample_columns = {{kRunSeconds, "run [s]"}, {kRunRepeats, "repeats"}}}
+      .sample_columns = {{kRunSeconds, "run [s]"}, {kRunRepeats, "repeats"}},
+      .device = options.device}
       .make();
 }
 

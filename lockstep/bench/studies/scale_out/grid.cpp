@@ -232,7 +232,8 @@ Study make_study(const StudyOptions& options) {
       .tables = tables,
       .figures = figures,
       .sample_columns = {{"steps", "steps"}, {"step_seconds", "step [s]"},
-          {kBestValLoss, "best val loss"}, {"test_accuracy", "top-1"}}}
+          {kBestValLoss, "best val loss"}, {"test_accuracy", "top-1"}},
+      .device = options.device}
       .make();
 }
 

@@ -182,7 +182,8 @@ Study make_study(const StudyOptions& options) {
       .tables = tables,
       .figures = figures,
       .sample_columns = {{kSecondsASample, "a sample [s]"}, {"samples_per_s", "samples/s"},
-          {"first_step_seconds", "first step [s]"}, {"data_share", "waited for data"}}}
+          {"first_step_seconds", "first step [s]"}, {"data_share", "waited for data"}},
+      .device = options.device}
       .make();
 }
 

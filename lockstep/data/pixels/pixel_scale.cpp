@@ -1,9 +1,9 @@
-#include "lockstep/data/pixel_scale.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 
 #include <cmath>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/pixel_kernel.h"
+#include "lockstep/data/pixels/pixel_kernel.h"
 
 namespace lockstep::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/data/pixel_kernel.h"
+#include "lockstep/data/pixels/pixel_kernel.h"
 
 namespace lockstep::data {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/data/pixel_kernel.h"
+#include "lockstep/data/pixels/pixel_kernel.h"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/pixel_kernel.h"
+#include "lockstep/data/pixels/pixel_kernel.h"
 
 // Measured: the compiler's own vectors of the plain loop are as fast as hand-written ones; memory
 // is the limit.

@@ -1,5 +1,5 @@
 #include "lockstep/core/error.h"
-#include "lockstep/data/pixel_kernel.h"
+#include "lockstep/data/pixels/pixel_kernel.h"
 
 namespace lockstep::data {
 

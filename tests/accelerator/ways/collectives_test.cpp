@@ -61,6 +61,16 @@ TEST_P(DeviceCollectives, AllReduceTakesWhatTheStreamComputesFirst) {
   });
 }
 
+TEST_P(DeviceCollectives, WhatIsReadMayBeGivenAwayAtOnce) {
+  on_devices(2, [](const ProcessGroup& group) {
+    const at::Tensor all = at::zeros({2000}, at::TensorOptions(device_of(group)));
+    Work work = group.all_gather(all, filled(group, 7));
+    const at::Tensor next = filled(group, 99);  // where the input was, if it is free
+    work.wait();
+    EXPECT_THAT(values_of(all), ::testing::Each(7));
+  });
+}
+
 TEST_P(DeviceCollectives, ManyUnderWayEndInAnyOrder) {
   on_devices(2, [](const ProcessGroup& group) {
     std::vector<at::Tensor> tensors;

@@ -11,6 +11,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 
+#include "lockstep/train/record/meter.h"
 #include "lockstep/train/strategy/replica.h"
 
 namespace lockstep::emulated {
@@ -22,8 +23,9 @@ constexpr std::int64_t kImages = 8;
 struct Way {
   const char* name;
   Parallel parallel = Parallel::kSerial;
-  int ranks = 1;     ///< threads
-  int places = 1;    ///< of each
+  int ranks = 1;   ///< threads
+  int places = 1;  ///< of each
+  Precision precision = Precision::k32;
   Counts step = {};  ///< of all ranks
 };
 
@@ -43,6 +45,8 @@ TrainOptions options_of(const Way& way) {
   options.model = "mnist-small";
   options.parallel = way.parallel;
   options.batch_size = kImages;
+  options.precision = way.precision;
+  if (way.precision == Precision::k16Mixed) options.optimizer.kind = OptimizerKind::kAdam;
   if (way.places > 1) options.places = way.places;
   if (way.parallel == Parallel::kPp) {
     options.pipeline.balance = Balance::kCount;
@@ -62,10 +66,10 @@ std::unique_ptr<Replica> replica_of(const Way& way, const ProcessGroup& group) {
   return make_replica(options, layout, {{1, 28, 28}, 10}, make_rank_groups(group, layout), places);
 }
 
-void make_steps(Replica& replica, int count) {
+void make_steps(Replica& replica, Meter& meter, int count) {
   for (int step = 0; step < count; ++step) {
-    replica.backward(random_images(), {}, step);
-    replica.update(0.01);
+    meter.add(replica.backward(random_images(), {}, step), kImages);
+    meter.add_step(replica.update(0.01));
   }
 }
 
@@ -79,11 +83,12 @@ Counts counts_of(const Way& way) {
         c10::kPrivateUse1, static_cast<c10::DeviceIndex>(world.rank() * way.places));
     const auto replica = replica_of(way, world.with_device(device));
     replica->set_training(true);
-    make_steps(*replica, 2);
+    Meter meter{ProcessGroup()};
+    make_steps(*replica, meter, 2);
     world.barrier().wait();
     if (world.rank() == 0) Runtime::get().take_counts();
     world.barrier().wait();
-    make_steps(*replica, kSteps);
+    make_steps(*replica, meter, kSteps);
     world.barrier().wait();
     if (world.rank() == 0) counts = Runtime::get().take_counts();
     world.barrier().wait();
@@ -103,10 +108,22 @@ TEST_P(HostWaits, AStepWaitsForNothingAndCopiesTheBatchOnly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HostWaits,
-    ::testing::Values(Way{"serial", Parallel::kSerial, 1, 1, {.copies_to_device = 2}},
-        Way{"ddp", Parallel::kDdp, 2, 1, {.copies_to_device = 4}},
-        Way{"dp", Parallel::kDp, 1, 2, {.copies_to_device = 2, .copies_between_devices = 15}},
-        Way{"pp", Parallel::kPp, 1, 2, {.copies_to_device = 2, .copies_between_devices = 6}}),
+    ::testing::Values(
+        Way{"serial", Parallel::kSerial, 1, 1, Precision::k32, {.copies_to_device = 2}},
+        Way{"ddp", Parallel::kDdp, 2, 1, Precision::k32, {.copies_to_device = 4}},
+        Way{"dp", Parallel::kDp, 1, 2, Precision::k32,
+            {.copies_to_device = 2, .copies_between_devices = 15}},
+        Way{"pp", Parallel::kPp, 1, 2, Precision::k32,
+            {.copies_to_device = 2, .copies_between_devices = 6}},
+        Way{"serial_in_half", Parallel::kSerial, 1, 1, Precision::k16Mixed,
+            {.copies_to_device = 2}},
+        Way{"ddp_in_half", Parallel::kDdp, 2, 1, Precision::k16Mixed, {.copies_to_device = 4}},
+        Way{"dp_in_half", Parallel::kDp, 1, 2, Precision::k16Mixed,
+            {.copies_to_device = 2, .copies_between_devices = 15}},
+        // The scale goes to the last stage for each of two micro-batches and for the loss, its
+        // inverse and the decision to the second stage, what that found to the first.
+        Way{"pp_in_half", Parallel::kPp, 1, 2, Precision::k16Mixed,
+            {.copies_to_device = 2, .copies_between_devices = 13}}),
     [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
 
 }  // namespace

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "lockstep/core/enum_names.h"
+
+namespace lockstep::nn::conv {
+
+/// Who computes convolutions on the CPU.
+enum class Convolutions { kAuto, kOwn, kOneDnn };
+constexpr auto names_of(Convolutions) {
+  return std::array{EnumName{Convolutions::kAuto, "auto"}, EnumName{Convolutions::kOwn, "own"},
+      EnumName{Convolutions::kOneDnn, "onednn"}};
+}
+
+/// A convolution as the choice sees it: what it multiplies, and whether Note [Winograd] covers it.
+struct ConvolutionShape {
+  std::int64_t images, inputs, outputs;
+  std::int64_t out_height, out_width;
+};
+
+/// The widest vectors that are used.
+enum class Isa { kPlain, kAvx2, kAvx512 };
+
+/// Returns which of our tiles, 2 or 4 pixels wide, needs fewer products.
+std::int64_t fitting_tile(const ConvolutionShape& shape);
+
+/// Says whether our convolution is faster than oneDNN's, forward and backward together, by what
+/// was measured on layers of 4 to 512 channels and 1 to 56 pixels (benchmarks/README.md).
+///
+/// The number of threads does not matter, so that a run can go on with another one: neither the
+/// choice nor the results of our convolutions depend on it.
+bool is_own_faster(const ConvolutionShape& shape, Isa isa);
+
+}  // namespace lockstep::nn::conv

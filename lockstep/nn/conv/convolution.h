@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/conv/choice.h"
+#include "lockstep/nn/conv/winograd_kernel.h"
+
+namespace lockstep::nn::conv {
+
+/// What conv2d is asked for.
+struct ConvolutionCall {
+  const at::Tensor& images;  ///< [N, C, H, W], or [C, H, W]
+  const at::Tensor& weight;  ///< [K, C / groups, h, w]
+  const at::Tensor& bias;    ///< [K], or undefined
+  at::IntArrayRef stride, padding, dilation;
+  std::int64_t groups;
+};
+
+/// Returns whether our convolution can compute it: fp32 on the CPU, channels-last, 3x3, stride 1,
+/// padding 0 or 1, no dilation, one group.
+bool is_covered(const ConvolutionCall& call);
+
+/// Computes a covered convolution in Winograd's form, differentiable once: its output is
+/// channels-last. A second derivative is an Error.
+at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel);
+
+/// Computes it by `who`; what is not covered is LibTorch's, whoever is asked.
+at::Tensor conv2d(const ConvolutionCall& call, Convolutions who);
+
+/// Returns the fastest build that this processor runs, or LOCKSTEP_TEST_CPU_FEATURES allows.
+const WinogradBuild& fastest_winograd();
+
+/// Lets all conv2d of this process that run on the CPU, of any module, in any thread, be computed
+/// by `who` while it exists; of several the newest counts.
+class [[nodiscard]] ConvolutionScope {
+ public:
+  explicit ConvolutionScope(Convolutions who);
+  ~ConvolutionScope();
+  ConvolutionScope(const ConvolutionScope&) = delete;
+  ConvolutionScope& operator=(const ConvolutionScope&) = delete;
+
+  Convolutions who() const { return who_; }
+
+ private:
+  Convolutions who_;
+};
+
+}  // namespace lockstep::nn::conv

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/conv/winograd_kernel.h"
+
+/// 3x3 convolutions of stride 1 in Winograd's form (see Note [Winograd]), in fp32.
+///
+/// Images are [N, C, H, W] and weights [K, C, 3, 3]; images in any other order than channels-last
+/// are copied into it. Results have the same bits in every run and for any number of threads.
+namespace lockstep::nn::conv {
+
+/// Returns the output, [N, K, H + 2 * padding - 2, W + 2 * padding - 2], channels-last. An
+/// undefined bias is none. Padding is 0, 1 or 2.
+at::Tensor winograd_forward(const WinogradKernel& kernel, const at::Tensor& images,
+    const at::Tensor& weight, const at::Tensor& bias, std::int64_t padding);
+
+/// Returns the gradient of the images from that of the output; padding is 0 or 1.
+at::Tensor winograd_input_gradient(const WinogradKernel& kernel, const at::Tensor& gradient,
+    const at::Tensor& weight, std::int64_t padding);
+
+/// Returns the gradient of the weight, in the weight's layout.
+at::Tensor winograd_weight_gradient(const WinogradKernel& kernel, const at::Tensor& images,
+    const at::Tensor& gradient, const at::Tensor& weight, std::int64_t padding);
+
+}  // namespace lockstep::nn::conv

@@ -1,0 +1,104 @@
+#pragma once
+
+// The transforms of weights in Note [Winograd]: a vector holds neighbouring outputs.
+
+#include "lockstep/nn/conv/winograd_tiles.h"
+
+namespace lockstep::nn::conv {
+namespace {
+
+constexpr int kTaps = 9;
+
+// Weights have another order than panels, so some inputs of a panel pass through the first cache.
+constexpr std::int64_t kInputsAtOnce = 8;
+struct WeightPatch {
+  float at[kInputsAtOnce][kTaps][kPanel];
+};
+
+struct PatchPlace {
+  std::int64_t output, outputs, input, inputs;
+};
+
+inline float* weight_at(const Weights& weights, std::int64_t output, std::int64_t input) {
+  return weights.data + output * weights.output_stride + input * weights.input_stride;
+}
+
+/// Calls body with each weight of a patch and its place there, neighbours in memory one after the
+/// other: outputs may be neighbours, or inputs, or inputs with their taps between them.
+template <typename Body>
+inline void each_weight(const Weights& weights, const PatchPlace& place, const Body& body) {
+  const auto visit = [&](std::int64_t output, std::int64_t input, int tap) {
+    float* const taps = weight_at(weights, place.output + output, place.input + input);
+    body(taps[tap / 3 * weights.row_stride + tap % 3 * weights.column_stride], input, tap, output);
+  };
+  if (weights.output_stride == 1) {
+    for (std::int64_t input = 0; input < place.inputs; ++input)
+      for (int tap = 0; tap < kTaps; ++tap)
+        for (std::int64_t output = 0; output < place.outputs; ++output) visit(output, input, tap);
+    return;
+  }
+  for (std::int64_t output = 0; output < place.outputs; ++output)
+    for (int tap = 0; tap < kTaps; ++tap)
+      for (std::int64_t input = 0; input < place.inputs; ++input) visit(output, input, tap);
+}
+
+template <typename Body>
+inline void each_patch(const Weights& weights, Range panels, const Body& body) {
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    const std::int64_t first = panel * kPanel, left = weights.outputs - first;
+    for (std::int64_t input = 0; input < weights.inputs; input += kInputsAtOnce) {
+      const std::int64_t inputs = weights.inputs - input;
+      body(panel, PatchPlace{.output = first,
+                      .outputs = left < kPanel ? left : kPanel,
+                      .input = input,
+                      .inputs = inputs < kInputsAtOnce ? inputs : kInputsAtOnce});
+    }
+  }
+}
+
+template <typename Form>
+inline void transform_weights(const Weights& weights, Range panels, const PanelPlanes& to) {
+  WeightPatch patch = {};  // lanes beyond the last output stay what they were, and are never read
+  each_patch(weights, panels, [&](std::int64_t panel, const PatchPlace& place) {
+    each_weight(
+        weights, place, [&](float weight, std::int64_t input, int tap, std::int64_t output) {
+          patch.at[input][tap][output] = weight;
+        });
+    for (std::int64_t input = 0; input < place.inputs; ++input) {
+      float* const row = panel_of(to, 0, panel) + (place.input + input) * kPanel;
+      for (std::int64_t lane = 0; lane < kPanel; lane += kLanes) {
+        transform_square<3, Form::kIn>(
+            [&](int y, int x) { return load(&patch.at[input][y * 3 + x][lane]); }, Form::weights,
+            [&](int y, int x, Floats value) {
+              store_all(row + (y * Form::kIn + x) * to.plane_stride + lane, value);
+            });
+      }
+    }
+  });
+}
+
+template <typename Form>
+inline void finish_weights(const PanelPlanes& from, Range panels, const Weights& to) {
+  WeightPatch patch;
+  each_patch(to, panels, [&](std::int64_t panel, const PatchPlace& place) {
+    for (std::int64_t input = 0; input < place.inputs; ++input) {
+      const float* const row = panel_of(from, 0, panel) + (place.input + input) * kPanel;
+      for (std::int64_t lane = 0; lane < kPanel; lane += kLanes) {
+        transform_square<Form::kIn, 3>(
+            [&](int y, int x) {
+              return load(row + (y * Form::kIn + x) * from.plane_stride + lane);
+            },
+            Form::weights_gradient,
+            [&](int y, int x, Floats value) {
+              store_all(&patch.at[input][y * 3 + x][lane], value);
+            });
+      }
+    }
+    each_weight(to, place, [&](float& weight, std::int64_t input, int tap, std::int64_t output) {
+      weight = patch.at[input][tap][output];
+    });
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::nn::conv

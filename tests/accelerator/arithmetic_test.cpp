@@ -1,0 +1,69 @@
+// What a device computes in, and what is said where its memory does not suffice.
+
+#include "lockstep/device/arithmetic.h"
+
+#include <gmock/gmock.h>
+#include <new>
+
+#include "tests/accelerator/runtime.h"
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include "lockstep/core/exit_code.h"
+#include "lockstep/device/memory_error.h"
+
+namespace lockstep::emulated {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(AllowTf32, IsLibTorchsSwitchOfBoth) {
+  const at::Context& context = at::globalContext();
+  for (const bool on : {true, false}) {
+    allow_tf32(on, !on);
+    EXPECT_EQ(context.allowTF32CuBLAS(), on);
+    EXPECT_EQ(context.allowTF32CuDNN(), !on);
+  }
+  allow_tf32(false, true);
+}
+
+// Which of them is faster, the CPU that emulates the device decides.
+TEST(IsBf16Fast, AsksTheDeviceAndLeavesItUsable) {
+  install();
+  const torch::Device device(c10::kPrivateUse1, 1);
+  Runtime::get().take_counts();
+  is_bf16_fast(device);
+  const Counts counts = Runtime::get().take_counts();
+  EXPECT_GE(counts.kernels, 2 * (1 + 3 * 4));
+  EXPECT_EQ(counts.copies_to_device, 0);
+  EXPECT_EQ(at::ones({2}, device).sum().item<float>(), 2);
+}
+
+TEST(MemoryError, IsMadeOfWhatTheAllocatorsThrow) {
+  try {
+    at::empty({std::int64_t{1} << 50}, at::kCPU);
+    FAIL() << "a petabyte";
+  } catch (const std::exception& error) {
+    const auto memory = as_memory_error(error);
+    ASSERT_TRUE(memory.has_value()) << error.what();
+    EXPECT_THAT(memory->what(), HasSubstr("out of memory: "));
+    EXPECT_THAT(memory->what(), HasSubstr("4503599627370496 bytes"));
+    EXPECT_THAT(memory->what(), HasSubstr("--batch-size"));
+    EXPECT_THAT(memory->what(), Not(HasSubstr("\n")));
+    EXPECT_EQ(exit_code_of(*memory), ExitCode::kEnvironment);
+  }
+  const c10::OutOfMemoryError of_device(
+      {__func__, __FILE__, __LINE__}, "CUDA out of memory. Tried to allocate 2.00 GiB.\nMore.");
+  EXPECT_THAT(as_memory_error(of_device)->what(), HasSubstr("Tried to allocate 2.00 GiB."));
+  EXPECT_THAT(as_memory_error(of_device)->what(), Not(HasSubstr("More.")));
+}
+
+TEST(MemoryError, IsNotMadeOfOtherFailures) {
+  EXPECT_FALSE(as_memory_error(std::bad_alloc()).has_value());
+  EXPECT_FALSE(as_memory_error(c10::Error({__func__, __FILE__, __LINE__}, "shapes")).has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::emulated

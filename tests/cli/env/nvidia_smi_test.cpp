@@ -1,0 +1,80 @@
+#include "lockstep/cli/env/nvidia_smi.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+TEST(NvidiaSmi, ListsTheGpusOfAQuery) {
+  const auto gpus = parse_gpu_query(
+      "0, GPU-b1f0a6d4-5c4e-2f0e-8f63-3a51d2c0a111, 535.129.03, 81920, NVIDIA A100-SXM4-80GB\n"
+      "11, GPU-00000000-0000-0000-0000-000000000002, 535.129.03, [N/A], NVIDIA GB10, rev. 2\r\n");
+  ASSERT_EQ(gpus.size(), 2U);
+  EXPECT_EQ(gpus[0]["index"], 0);
+  EXPECT_EQ(gpus[0]["name"], "NVIDIA A100-SXM4-80GB");
+  EXPECT_EQ(gpus[0]["memory_bytes"], 81920.0 * 1024 * 1024);
+  EXPECT_EQ(gpus[0]["uuid"], "GPU-b1f0a6d4-5c4e-2f0e-8f63-3a51d2c0a111");
+  EXPECT_EQ(gpus[0]["driver"], "535.129.03");
+  EXPECT_EQ(gpus[1]["index"], 11);
+  EXPECT_EQ(gpus[1]["name"], "NVIDIA GB10, rev. 2");
+  EXPECT_TRUE(gpus[1]["memory_bytes"].is_null());
+}
+
+TEST(NvidiaSmi, HasNoGpuInAMessage) {
+  for (const char* text : {"", "\n", "No devices were found\n", "0, GPU-1\n",
+           "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make "
+           "sure, that, the, latest, driver is running.\n"})
+    EXPECT_TRUE(parse_gpu_query(text).empty()) << text;
+}
+
+// As drivers 535 and later print it, with the underline of the column names.
+constexpr const char* kThreeGpus =
+    "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+    "GPU0\t X \tNV12\tSYS\tPXB\t48-63,176-191\t3\t\tN/A\n"
+    "GPU1\tNV12\t X \tNODE\tPXB\t48-63,176-191\t3\t\tN/A\n"
+    "GPU2\tSYS\tNODE\t X \tSYS\t0-15\t0\t\tN/A\n"
+    "NIC0\tPXB\tPXB\tSYS\t X \t\t\t\t\n"
+    "\n"
+    "Legend:\n"
+    "\n"
+    "  X    = Self\n"
+    "  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes\n"
+    "  NV#  = Connection traversing a bonded set of # NVLinks\n"
+    "\n"
+    "NIC Legend:\n"
+    "\n"
+    "  NIC0: mlx5_0\n";
+
+TEST(NvidiaSmi, ConnectsEachPairOnce) {
+  const nlohmann::ordered_json expected{
+      {"GPU0-GPU1", "NV12"}, {"GPU0-GPU2", "SYS"}, {"GPU1-GPU2", "NODE"}};
+  EXPECT_EQ(parse_gpu_topology(kThreeGpus), expected);
+  EXPECT_TRUE(parse_gpu_topology("").empty());
+  EXPECT_TRUE(parse_gpu_topology("\tGPU0\tCPU Affinity\nGPU0\t X \t0-31\n").empty());
+  EXPECT_TRUE(parse_gpu_topology("Failed to initialize NVML: Driver/library mismatch\n").empty());
+}
+
+TEST(NvidiaSmi, ConnectionsHaveWords) {
+  EXPECT_EQ(connection_in_words("NV1"), "1 NVLink");
+  EXPECT_EQ(connection_in_words("NV12"), "12 NVLinks");
+  EXPECT_EQ(connection_in_words("SYS"), "PCIe, between NUMA nodes");
+  EXPECT_EQ(connection_in_words("XYZ"), "XYZ");
+}
+
+TEST(OutputOf, IsWhatAProgramPrinted) {
+  EXPECT_EQ(output_of("sh", {"-c", "echo one; echo lost >&2; echo two"}, 60), "one\ntwo\n");
+}
+
+TEST(OutputOf, ProgramsThatFailHangOrAreNotThereAreErrors) {
+  EXPECT_THROW(output_of("sh", {"-c", "echo one; exit 9"}, 60), std::system_error);
+  EXPECT_THROW(output_of("sleep", {"1000"}, 0.1), std::system_error);
+  EXPECT_THROW(output_of("sh", {"-c", "exec >&- 2>&-; sleep 1000"}, 0.1), std::system_error);
+  EXPECT_THROW(output_of("no-such-program-here", {}, 60), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <vector>
+
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/randn.h>
+#include <torch/types.h>
+
+namespace lockstep::nn::conv {
+
+/// A 3x3 convolution of stride 1.
+struct TestShape {
+  std::int64_t images, inputs, outputs, height, width, padding;
+
+  std::int64_t out_height() const { return height + 2 * padding - 2; }
+  std::int64_t out_width() const { return width + 2 * padding - 2; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const TestShape& shape) {
+  return out << shape.images << "x" << shape.inputs << "x" << shape.height << "x" << shape.width
+             << " to " << shape.outputs << ", padding " << shape.padding;
+}
+
+/// What goes into a convolution and its backward pass; channels-last.
+struct Given {
+  at::Tensor images, weight, bias, gradient;
+
+  explicit Given(const TestShape& shape) {
+    const auto drawn = [](at::IntArrayRef sizes) {
+      return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    images = drawn({shape.images, shape.inputs, shape.height, shape.width});
+    weight = drawn({shape.outputs, shape.inputs, 3, 3});
+    bias = at::randn({shape.outputs});
+    gradient = drawn({shape.images, shape.outputs, shape.out_height(), shape.out_width()});
+  }
+};
+
+/// What comes out.
+struct Outcome {
+  at::Tensor output, images, weight;
+};
+
+/// Computes in fp64, by LibTorch; of the absolute values, if they are wanted.
+inline Outcome reference(const Given& given, std::int64_t padding, bool is_absolute = false) {
+  const auto exact = [&](const at::Tensor& tensor) {
+    const auto wide = tensor.to(at::kDouble);
+    return is_absolute ? wide.abs() : wide;
+  };
+  const auto images = exact(given.images), weight = exact(given.weight);
+  auto [images_gradient, weight_gradient, bias_gradient] =
+      at::convolution_backward(exact(given.gradient), images, weight, c10::nullopt, {1, 1},
+          {padding, padding}, {1, 1}, false, {0, 0}, 1, {true, true, false});
+  return {
+      at::conv2d(images, weight, exact(given.bias), 1, padding), images_gradient, weight_gradient};
+}
+
+/// Expects |result - exact| <= tolerance * the largest sum of |x| |w| of any element.
+///
+/// Within a tile, Winograd's form adds and subtracts what other elements of the tile are made of,
+/// so the largest sum bounds the error, not the element's own.
+inline void expect_close(const at::Tensor& result, const at::Tensor& exact,
+    const at::Tensor& absolute, double tolerance, const char* what) {
+  ASSERT_EQ(result.sizes(), exact.sizes()) << what;
+  if (exact.numel() == 0) return;
+  const double error = (result.to(at::kDouble) - exact).abs().max().item<double>();
+  EXPECT_LE(error, tolerance * absolute.max().item<double>()) << what;
+}
+
+/// Tolerances of expect_close(): a float has 2^-24. Measured over the drawn shapes of the tests:
+/// at most half of these.
+constexpr double kLargeTileTolerance = 7e-6;
+constexpr double kSmallTileTolerance = 1e-6;
+
+inline double tolerance_of(std::int64_t tile) {
+  return tile == 2 ? kSmallTileTolerance : kLargeTileTolerance;
+}
+
+}  // namespace lockstep::nn::conv
