@@ -1,7 +1,12 @@
-"""Runs the programs that a benchmark compares."""
+"""Runs the programs that a benchmark compares, and tells what else ran meanwhile."""
 
+import os
+import platform
+import resource
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 
 def output_of(command):
@@ -10,3 +15,31 @@ def output_of(command):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
     return done.stdout
+
+
+def cpu_model():
+    lines = Path("/proc/cpuinfo").read_text().split("\n")
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def busy_seconds():
+    """Returns the CPU seconds that the whole machine has spent on anything but idling."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+    return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    """Returns the CPU seconds of this process and of the commands that it has run."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+class SharedTime:
+    """The share of the machine that other programs have used since this was made."""
+
+    def __init__(self):
+        self.start, self.busy, self.own = time.monotonic(), busy_seconds(), own_seconds()
+
+    def of_others(self):
+        others = (busy_seconds() - self.busy) - (own_seconds() - self.own)
+        return max(0.0, others) / ((time.monotonic() - self.start) * os.cpu_count())

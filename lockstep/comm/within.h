@@ -1,8 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <future>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <type_traits>
@@ -11,15 +11,25 @@
 namespace lockstep {
 
 /// Returns what a call returns, or throws what it throws, or returns nothing after `limit`: then
-/// its thread stays behind, so the call must own all that it uses. For calls into LibTorch and the
-/// system that may wait without end.
+/// its thread stays behind, so the call must own all that it uses. What it owns is released before
+/// this returns its answer: a store that was asked last is closed, and its port is free. For calls
+/// into LibTorch and the system that may wait without end.
 template <typename Call>
 auto within(std::chrono::milliseconds limit, Call call)
     -> std::optional<std::invoke_result_t<Call>> {
   using Result = std::invoke_result_t<Call>;
-  auto task = std::make_shared<std::packaged_task<Result()>>(std::move(call));
-  std::future<Result> result = task->get_future();
-  std::thread([task] { (*task)(); }).detach();
+  std::promise<Result> promise;
+  std::future<Result> result = promise.get_future();
+  std::thread([promise = std::move(promise), owned = std::optional(std::move(call))]() mutable {
+    try {
+      Result answer = (*owned)();
+      owned.reset();
+      promise.set_value(std::move(answer));
+    } catch (...) {
+      owned.reset();
+      promise.set_exception(std::current_exception());
+    }
+  }).detach();
   if (result.wait_for(limit) != std::future_status::ready) return std::nullopt;
   return result.get();
 }

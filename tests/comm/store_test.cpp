@@ -3,6 +3,8 @@
 
 #include "lockstep/comm/store.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +15,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/comm/rendezvous.h"
+#include "lockstep/comm/within.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -33,6 +36,28 @@ void expect_basic_behaviour(const Store& store) {
   EXPECT_EQ(text(store->get("key")), "6");
   EXPECT_EQ(text(store->get("key3")), "21");
   EXPECT_EQ(text(store->get("key0")), "value0");
+}
+
+// Closing a store takes a while, as joining its thread does.
+struct ClosesSlowly {
+  std::atomic<bool>* closed;
+  ~ClosesSlowly() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    *closed = true;
+  }
+};
+
+TEST(Store, IsClosedWhenTheLastQuestionIsAnswered) {
+  std::atomic<bool> closed{false};
+  const auto ask = [&](auto answer) {
+    closed = false;
+    auto store = std::make_shared<ClosesSlowly>(&closed);
+    return within(std::chrono::minutes(1), [answer, store = std::move(store)] { return answer(); });
+  };
+  EXPECT_EQ(ask([] { return 5; }), 5);
+  EXPECT_TRUE(closed);
+  EXPECT_THROW(ask([]() -> int { throw Error("no"); }), Error);
+  EXPECT_TRUE(closed);
 }
 
 TEST(Store, S1AddSetAndGet) {

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Times training of each net in Lockstep and in Python PyTorch, in turn on the same cores, and prints the ratios of medians.
+
+    python3 -m venv peer && peer/bin/pip install torch==2.15.0 torchvision timm "Pillow<13"
+    benchmarks/against_pytorch.py --peer-python peer/bin/python
+    benchmarks/against_pytorch.py --peer-python peer/bin/python --rows resnet18 vgg19 --precision bf16-mixed --rounds 5
+
+Lockstep is `lockstep train` on the images of `--data mock`; the peer is peers/nets.py, with malloc tuned, channels-last, fused
+Adam and gradients as bucket views. For each row the peer first runs every one of its settings (two ranks of one thread or
+one of two, compiled or not) once, and goes on with the best. A share of the roof is the arithmetic of the direct
+convolutions and matrix products over what both cores do in a large matrix product; Winograd's form needs less of it.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from commands import output_of, cpu_model, SharedTime
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Row:
+    """The same work on both sides. A batch is that of all ranks together."""
+
+    net: str
+    image_size: int
+    batch: int
+    batches: int  # an epoch
+    flags: str = ""  # of ours
+    peer_flags: str = ""
+    classes: int = 10
+    ranks: int = 2  # of ours
+
+
+ROWS = {
+    "mnist-small": Row("mnist-small", 28, 256, 200),
+    "mnist-large": Row("mnist-large", 28, 256, 10),
+    "resnet18": Row("resnet18", 32, 256, 12),
+    "resnet18-timm": Row("resnet18", 32, 256, 12, "--augment timm", "--augment timm"),
+    "resnet18-cifar": Row("resnet18-cifar", 32, 256, 3),
+    "resnet50": Row("resnet50", 224, 16, 5),
+    "vgg19": Row("vgg19", 224, 16, 3, classes=20),
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15, torchvision and timm")
+    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--precision", choices=["32", "bf16-mixed"], default="32")
+    parser.add_argument("--no-compile", action="store_true", help="leave out the peer's compiled settings, which take minutes each")
+    return parser.parse_args()
+
+
+def ours(arguments, row):
+    """Trains two epochs; returns the images a second of the second one."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [arguments.lockstep, "train", "--model", row.net, "--data", "mock", "--image-size", str(row.image_size)]
+        command += ["--num-classes", str(row.classes), "--nproc-per-node", str(row.ranks)]
+        command += ["--batch-size", str(row.batch // row.ranks), "--repeat", "20"]
+        command += ["--limit-train-batches", str(row.batches), "--epochs", "2", "--val-interval", "never", "--optimizer", "adam"]
+        command += ["--precision", arguments.precision, "--snapshot-interval", "never", *row.flags.split()]
+        command += ["--progress", "none", "--json", "--output", f"{folder}/run"]
+        summary = json.loads(output_of(command).strip().split("\n")[-1])
+    last = summary["epochs"][-1]
+    if last["samples"] != row.batch * row.batches:
+        raise SystemExit(f"not the same work: {last['samples']} samples an epoch")
+    return last["samples"] / last["train_seconds"]
+
+
+def peer(arguments, row, setting):
+    """The same by the peer with a setting: ranks, threads of each, compiled or not."""
+    ranks, threads, compiled = setting
+    command = [arguments.peer_python, str(ROOT / "benchmarks/peers/nets.py"), "--net", row.net]
+    command += ["--image-size", str(row.image_size), "--classes", str(row.classes), "--batch-size", str(row.batch // ranks)]
+    command += ["--batches", str(row.batches), "--ranks", str(ranks), "--threads", str(threads)]
+    command += ["--precision", arguments.precision, *row.peer_flags.split(), *(["--compile"] if compiled else [])]
+    lines = [line for line in output_of(command).split("\n") if line.startswith("{")]
+    return json.loads(lines[-1])["images_per_s"]
+
+
+def best_setting(arguments, row):
+    compiled = [False] if arguments.no_compile else [False, True]
+    speeds = {setting: peer(arguments, row, setting) for setting in (
+        (ranks, threads, choice) for (ranks, threads), choice in product([(2, 1), (1, 2)], compiled))}
+    return max(speeds, key=speeds.get)
+
+
+def machine(arguments):
+    """Returns the peaks of both cores, by large products and a large copy in the peer's library."""
+    code = (
+        "import torch, time, json\n"
+        "torch.set_num_threads(2)\n"
+        "def rate(call, work):\n"
+        "    rates = []\n"
+        "    for _ in range(7):\n"
+        "        start = time.perf_counter(); call(); rates.append(work / (time.perf_counter() - start))\n"
+        "    return max(rates)\n"
+        "a = torch.randn(2048, 2048); h = a.bfloat16(); big = torch.randn(1 << 26); other = torch.empty_like(big)\n"
+        "flops = 2 * 2048 ** 3\n"
+        "print(json.dumps([rate(lambda: a @ a, flops), rate(lambda: h @ h, flops), rate(lambda: other.copy_(big), 8 * big.numel())]))\n")
+    return json.loads(output_of([arguments.peer_python, "-c", code]))
+
+
+def measure(arguments, name):
+    row = ROWS[name]
+    setting = best_setting(arguments, row)
+    own, others, busy = [], [], SharedTime()
+    for _ in range(arguments.rounds):
+        own.append(ours(arguments, row))
+        others.append(peer(arguments, row, setting))
+    pairs = [a / b for a, b in zip(own, others)]
+    ratio = statistics.median(own) / statistics.median(others)
+    ranks, threads, compiled = setting
+    print(f"| {name} | {statistics.median(own):,.4g} | {statistics.median(others):,.4g} "
+          f"({ranks} x {threads}{', compiled' if compiled else ''}) | **{ratio:.2f}** ({min(pairs):.2f} to {max(pairs):.2f}) "
+          f"| {busy.of_others():.0%} |", flush=True)
+
+
+def main():
+    arguments = parse_arguments()
+    fp32, bf16, copied = machine(arguments)
+    print(f"{cpu_model()}, {os.cpu_count()} cores, {fp32 / 1e9:.0f} GFLOP/s in fp32, {bf16 / 1e9:.0f} in bf16, "
+          f"{copied / 1e9:.0f} GB/s copied; {arguments.precision}, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
+    print("| work | Lockstep, images/s | PyTorch's best (ranks x threads) | ratio (by round) | other programs |")
+    print("|---|---|---|---|---|", flush=True)
+    for name in arguments.rows:
+        measure(arguments, name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The work of `lockstep train --data mock` for any of the nets that Lockstep has, in Python PyTorch with its best settings.
+
+    python nets.py --net resnet18 --image-size 32 --batch-size 128              # 2 ranks of one thread, Gloo DDP, fp32
+    python nets.py --net resnet50 --batch-size 16 --ranks 1 --threads 2 --compile
+    python nets.py --net resnet18 --image-size 32 --augment timm
+
+Images are drawn once and stay in memory, as float channels-last batches where nothing is to be done to them. Starts its own
+ranks through torchrun; rank 0 prints one JSON line per epoch. Needs torch, torchvision and, for --augment timm, timm.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+# Read by glibc at process start, hence set before the ranks begin. Without them a step takes up to twice as long.
+MALLOC = (
+    "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
+    "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
+)
+NETS = ["mnist-small", "mnist-large", "resnet18", "resnet18-cifar", "resnet50", "vgg19"]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", choices=NETS, default="resnet18")
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--batch-size", type=int, default=128, help="per rank")
+    parser.add_argument("--batches", type=int, default=8, help="of each rank and epoch")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of each rank")
+    parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="32")
+    parser.add_argument("--augment", choices=["none", "timm"], default="none")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the wrapped net")
+    parser.add_argument("--seed", type=int, default=42)
+    return parser.parse_args()
+
+
+def start_ranks(arguments):
+    environment = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads))
+    environment.setdefault("GLIBC_TUNABLES", MALLOC)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(arguments.ranks), *sys.argv]
+    os.execve(sys.executable, command, environment)
+
+
+arguments = parse_arguments()
+if "RANK" not in os.environ:
+    start_ranks(arguments)
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+CHANNELS = 1 if arguments.net.startswith("mnist") else 3
+
+
+def one_channel_nhwc(rows, height, width):
+    # contiguous(channels_last) changes nothing with one channel, and then the convolution returns NCHW.
+    return rows.reshape(-1, height, width, 1).permute(0, 3, 1, 2)
+
+
+def block(inputs, outputs):
+    return [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+
+
+def mnist_net(size, classes):
+    if size == "small":
+        layers = [*block(1, 32), nn.Flatten(), nn.Linear(6272, 64), nn.ReLU(), nn.Linear(64, classes)]
+    else:
+        layers = [*block(1, 128), *block(128, 256), *block(256, 512), nn.Flatten(), nn.Linear(4608, 512), nn.ReLU()]
+        layers += [nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, classes)]
+    net = nn.Sequential(*layers).to(memory_format=torch.channels_last)
+    net[0].weight.data = one_channel_nhwc(net[0].weight.data.contiguous(), 3, 3)
+    return net
+
+
+def make_net(name, classes):
+    if name.startswith("mnist"):
+        return mnist_net(name[len("mnist-"):], classes)
+    import torchvision
+
+    net = getattr(torchvision.models, name.removesuffix("-cifar"))(num_classes=classes)
+    if name == "resnet18-cifar":
+        net.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        net.maxpool = nn.Identity()
+    return net.to(memory_format=torch.channels_last)
+
+
+class Plain:
+    """Batches that lie ready in memory; two of them, since more would not be slower to read."""
+
+    def __init__(self):
+        size = arguments.image_size
+        images = torch.randn(2, arguments.batch_size, CHANNELS, size, size)
+        in_order = (lambda batch: one_channel_nhwc(batch, size, size)) if CHANNELS == 1 else (
+            lambda batch: batch.contiguous(memory_format=torch.channels_last))
+        self.images = [in_order(batch) for batch in images]
+        self.labels = torch.randint(arguments.classes, (2, arguments.batch_size))
+
+    def epoch(self):
+        for index in range(arguments.batches):
+            yield self.images[index % 2], self.labels[index % 2]
+
+
+class Augmented:
+    """Images of bytes, each transformed by timm's create_transform when its batch is made."""
+
+    def __init__(self):
+        from timm.data import create_transform
+
+        size = arguments.image_size
+        count = arguments.batches * arguments.batch_size
+        self.images = torch.randint(256, (count, size, size, 3), dtype=torch.uint8).numpy()
+        self.labels = torch.randint(arguments.classes, (count,))
+        self.transform = create_transform(
+            input_size=(3, size, size), is_training=True, color_jitter=0.4, auto_augment="rand-m9-mstd0.5-inc1",
+            interpolation="bicubic", re_prob=0.25, re_mode="pixel", re_count=1)
+
+    def epoch(self):
+        from PIL import Image
+
+        for indices in torch.randperm(len(self.labels)).split(arguments.batch_size):
+            batch = torch.stack([self.transform(Image.fromarray(self.images[index])) for index in indices.tolist()])
+            yield batch.contiguous(memory_format=torch.channels_last), self.labels[indices]
+
+
+def train_epoch(model, optimizer, batches):
+    loss_function = nn.CrossEntropyLoss()
+    for images, labels in batches:
+        optimizer.zero_grad()  # to None: cheaper than filling with zeros
+        with torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "bf16-mixed"):
+            loss = loss_function(model(images), labels)
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    dist.init_process_group("gloo")
+    net = make_net(arguments.net, arguments.classes)
+    data = Augmented() if arguments.augment == "timm" else Plain()
+    model = net
+    if WORLD > 1:
+        model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
+    if arguments.compile:
+        model = torch.compile(model)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+    for epoch in range(arguments.epochs):
+        dist.barrier()
+        start = time.perf_counter()
+        train_epoch(model, optimizer, data.epoch())
+        dist.barrier()
+        seconds = time.perf_counter() - start
+        if RANK == 0:
+            images = arguments.batches * arguments.batch_size * WORLD
+            print(json.dumps({"epoch": epoch, "seconds": seconds, "images": images, "images_per_s": images / seconds}), flush=True)
+    dist.destroy_process_group()
+
+
+main()
