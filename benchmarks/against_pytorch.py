@@ -41,13 +41,13 @@ class Row:
 
 
 ROWS = {
-    "mnist-small": Row("mnist-small", 28, 256, 200),
-    "mnist-large": Row("mnist-large", 28, 256, 10),
-    "resnet18": Row("resnet18", 32, 256, 12),
-    "resnet18-timm": Row("resnet18", 32, 256, 12, "--augment timm", "--augment timm"),
-    "resnet18-cifar": Row("resnet18-cifar", 32, 256, 3),
-    "resnet50": Row("resnet50", 224, 16, 5),
-    "vgg19": Row("vgg19", 224, 16, 3, classes=20),
+    "mnist-small": Row("mnist-small", 28, 256, 60),
+    "mnist-large": Row("mnist-large", 28, 256, 6),
+    "resnet18": Row("resnet18", 32, 256, 6),
+    "resnet18-timm": Row("resnet18", 32, 256, 6, "--augment timm", "--augment timm"),
+    "resnet18-cifar": Row("resnet18-cifar", 32, 256, 2),
+    "resnet50": Row("resnet50", 224, 16, 3),
+    "vgg19": Row("vgg19", 224, 16, 2, classes=20),
 }
 
 
@@ -68,7 +68,7 @@ def ours(arguments, row):
         command = [arguments.lockstep, "train", "--model", row.net, "--data", "mock", "--image-size", str(row.image_size)]
         command += ["--num-classes", str(row.classes), "--nproc-per-node", str(row.ranks)]
         command += ["--batch-size", str(row.batch // row.ranks), "--repeat", "20"]
-        command += ["--limit-train-batches", str(row.batches), "--epochs", "2", "--val-interval", "never", "--optimizer", "adam"]
+        command += ["--limit-train-batches", str(row.batches), "--epochs", "2", "--val-interval", "never"]
         command += ["--precision", arguments.precision, "--snapshot-interval", "never", *row.flags.split()]
         command += ["--progress", "none", "--json", "--output", f"{folder}/run"]
         summary = json.loads(output_of(command).strip().split("\n")[-1])

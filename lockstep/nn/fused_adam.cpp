@@ -57,9 +57,9 @@ void add_adam(KernelCalls& calls, OptimizerStates& states, const at::Tensor& par
     bool amsgrad, bool may_skip) {
   auto& call = add_parameter(calls, parameter);
   auto& state = adam_state_of<State>(states, parameter, amsgrad);
-  call.moments.push_back(state.exp_avg());
-  call.second_moments.push_back(state.exp_avg_sq());
-  if (amsgrad) call.largest_moments.push_back(state.max_exp_avg_sq());
+  call.moments.push_back(flat(state.exp_avg()));
+  call.second_moments.push_back(flat(state.exp_avg_sq()));
+  if (amsgrad) call.largest_moments.push_back(flat(state.max_exp_avg_sq()));
   const auto options = parameter.options().dtype(at::kFloat);
   const std::int64_t step = state.step() + 1;
   if (!may_skip) {

@@ -36,7 +36,7 @@ void add_sgd(
     state = std::move(fresh);
   }
   auto& call = add_parameter(is_first ? calls.first : calls.later, parameter);
-  call.moments.push_back(static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer());
+  call.moments.push_back(flat(static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer()));
 }
 
 void run_sgd(KernelCalls& calls, const torch::optim::SGDOptions& options, bool is_first,

@@ -60,9 +60,13 @@ KernelArguments& add_parameter(KernelCalls& calls, const at::Tensor& parameter) 
   };
   auto call = std::find_if(calls.begin(), calls.end(), fits);
   if (call == calls.end()) call = calls.emplace(calls.end());
-  call->parameters.push_back(parameter);
-  call->gradients.push_back(gradient_like(parameter));
+  call->parameters.push_back(flat(parameter));
+  call->gradients.push_back(flat(gradient_like(parameter)));
   return *call;
+}
+
+at::Tensor flat(const at::Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : tensor.as_strided({tensor.numel()}, {1});
 }
 
 std::optional<at::Tensor> skip_for(const KernelArguments& call, const at::Tensor& skip) {

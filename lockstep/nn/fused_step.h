@@ -27,6 +27,10 @@ bool are_fusable(const OptimizerGroups& groups);
 /// Adds a parameter and its gradient to the call that can take it, made where there is none.
 KernelArguments& add_parameter(KernelCalls& calls, const torch::Tensor& parameter);
 
+/// Returns a dense tensor's elements in the order of its memory. LibTorch's Adam would copy every
+/// tensor that is not contiguous, such as a channels-last weight, only to walk the original.
+torch::Tensor flat(const torch::Tensor& tensor);
+
 /// Returns `skip` where the call computes; nothing if it is undefined: the step is made.
 std::optional<torch::Tensor> skip_for(const KernelArguments& call, const torch::Tensor& skip);
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/nn/conv/pointwise.h"
 #include "lockstep/nn/conv/winograd.h"
 
 namespace lockstep::nn::conv {
@@ -67,6 +68,28 @@ at::Tensor by_libtorch(const ConvolutionCall& call) {
       c10::fromIntArrayRefSlow(call.dilation), call.groups);
 }
 
+bool is_pointwise(const ConvolutionCall& call) {
+  return call.groups == 1 && are_both(call.stride, 1) && are_both(call.padding, 0) &&
+         is_plain_float(call.images) && call.images.dim() == 4 && call.weight.dim() == 4 &&
+         call.weight.size(2) == 1 && call.weight.size(3) == 1 && is_channels_last(call);
+}
+
+// See Note [1x1 convolutions of few images].
+at::Tensor by_onednn(const ConvolutionCall& call) {
+  const std::int64_t parts =
+      is_pointwise(call) ? parts_of_image(call.images.size(0), call.images.size(2)) : 1;
+  if (parts == 1) return by_libtorch(call);
+  const auto cut = cut_rows(call.images, parts);
+  return join_rows(by_libtorch({.images = cut,
+                       .weight = call.weight,
+                       .bias = call.bias,
+                       .stride = call.stride,
+                       .padding = call.padding,
+                       .dilation = call.dilation,
+                       .groups = call.groups}),
+      parts);
+}
+
 class WinogradConvolution : public torch::autograd::Function<WinogradConvolution> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
@@ -123,7 +146,8 @@ at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel)
 }
 
 at::Tensor conv2d(const ConvolutionCall& call, Convolutions who) {
-  if (who == Convolutions::kOneDnn || !is_covered(call)) return by_libtorch(call);
+  if (who == Convolutions::kOneDnn) return by_libtorch(call);
+  if (!is_covered(call)) return by_onednn(call);
   const std::int64_t margin = 2 * value_at(call.padding, 0) - 2;
   const ConvolutionShape shape{call.images.size(0), call.images.size(1), call.weight.size(0),
       call.images.size(2) + margin, call.images.size(3) + margin};

@@ -26,7 +26,8 @@ bool is_covered(const ConvolutionCall& call);
 /// channels-last. A second derivative is an Error.
 at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel);
 
-/// Computes it by `who`; what is not covered is LibTorch's, whoever is asked.
+/// Computes it by `who`. What is not covered is LibTorch's; unless only that is asked for, oneDNN
+/// within it computes 1x1 convolutions of few images too.
 at::Tensor conv2d(const ConvolutionCall& call, Convolutions who);
 
 /// Returns the fastest build that this processor runs, or LOCKSTEP_TEST_CPU_FEATURES allows.
