@@ -109,7 +109,7 @@ Chunk share_of(const Chunk& chunk, int rank, int size) {
 }
 
 bool Collective::at_once(int size) const {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 16;  // that a rank reads
+  constexpr std::size_t kMostBytes = std::size_t{1} << 14;  // that a rank reads
   return input_bytes() * static_cast<std::size_t>(size) <= kMostBytes;
 }
 
@@ -127,7 +127,7 @@ Cut uncut(const Collective& collective) {
 }
 
 Cut cut_for_staging(const Collective& collective) {
-  constexpr std::int64_t kOverlapping = 4, kLeastBytes = 1 << 15;
+  constexpr std::int64_t kOverlapping = 4, kLeastBytes = 1 << 14;
   const auto unit = static_cast<std::int64_t>(collective.element_bytes()) * collective.pieces;
   const auto capacity = static_cast<std::int64_t>(SharedRegion::kStagingBytes) / unit;
   const std::int64_t wanted = std::max(collective.elements / kOverlapping, kLeastBytes / unit);
