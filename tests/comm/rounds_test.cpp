@@ -150,13 +150,5 @@ TEST(OneWait, WhoHasArrivedMayEndAfterAnotherHasGivenUp) {
   EXPECT_EQ(testing::message_of<CommError>([&] { pair.second.barrier().wait(); }), "no such file");
 }
 
-TEST(OneWait, TheThirdCollectiveWaitsUntilTheFirstOnesBufferIsFree) {
-  Pair pair;
-  Work begun = pair.second.all_reduce(pair.small[1], ReduceOp::kSum);
-  pair.first.all_reduce(pair.small[0], ReduceOp::kSum).wait();
-  Work next = pair.first.all_reduce(pair.small[0], ReduceOp::kSum);
-  EXPECT_THROW(next.wait(), TimeoutError);  // the second rank has not come yet
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -95,15 +95,19 @@ Work Engine::post(const torch::Tensor& tensor, int peer, int tag, bool outgoing)
   return Work(std::make_shared<Ticket<Message>>(shared_from_this(), message));
 }
 
+bool Engine::advance() {
+  while (!jobs_.empty() && step(*jobs_.front())) {
+    if (jobs_.front()->complete) jobs_.pop_front();
+  }
+  post_.poll();
+  return !jobs_.empty() || !post_.idle();
+}
+
 void Engine::poll() {
   if (failure_) return;
   try {
-    while (!jobs_.empty() && step(*jobs_.front())) {
-      if (jobs_.front()->complete) jobs_.pop_front();
-    }
-    post_.poll();
-    const bool under_way = !jobs_.empty() || !post_.idle();
-    if (under_way && region_->aborted()) throw CommError(region_->abort_reason());
+    // A rank may have arrived just before it gave up: what that allows still counts.
+    if (advance() && region_->aborted() && advance()) throw CommError(region_->abort_reason());
   } catch (...) {  // LibTorch's errors too: a round that was left half-way cannot be gone on with
     fail(std::current_exception());
   }

@@ -31,12 +31,12 @@ namespace lockstep::host {
 ///      that was used. Where nobody else touches this rank's tensors it ends at once.
 /// A tensor that all can see takes one round, and so does a small one, which is staged in any case
 /// and ends at once: one wait, not two. Other staged tensors take one round per buffer-full; each
-/// rank has two buffers and fills one before it works on the other, so that ranks rarely wait:
+/// rank has some buffers (kRounds) and fills the next ones before it works on the first, so that
+/// ranks rarely wait for each other. With two of them:
 ///
 ///     begin 0, begin 1, work 0, end 0, begin 2, work 1, end 1, begin 3, ...
 ///
-/// Round k uses the buffer and the descriptor of round k - 2, so it begins when all have finished
-/// that one.
+/// A round begins when all have finished the one that last used its buffer and its descriptor.
 /// There is no communication thread: each call that begins a collective, polls or waits advances
 /// everything under way, in order, in all groups of the rank (see Siblings). So the reducer
 /// overlaps communication with backward by polling between buckets, without taking a core from the
@@ -79,6 +79,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // All below are called with the mutex held.
   void poll();
+  bool advance();  ///< returns whether something is still under way
   template <typename Target>
   void look(const Target& target, std::chrono::milliseconds waited);
   bool step(Job& job);

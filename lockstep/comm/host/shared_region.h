@@ -58,8 +58,9 @@ static_assert(sizeof(Arrival) == 64);
 
 /// One rank's part of the control block. Only that rank writes it.
 struct alignas(128) RankSlot {
-  /// Rounds whose memory may be in use at the same time: the others may be late by so many.
-  static constexpr std::uint64_t kRounds = 2;
+  /// Rounds whose memory may be in use at the same time: the others may be late by so many. Where
+  /// ranks share a core, each gets so far before it must give the core to the other.
+  static constexpr std::uint64_t kRounds = 4;
 
   Arrival arrivals[kRounds];
   /// The rounds in which the rank has used the others' memory.
@@ -98,7 +99,7 @@ struct alignas(128) Mailbox {
 /// staging buffers per rank. Pages cost nothing until they are touched.
 class SharedRegion {
  public:
-  /// Of the staging buffer of one round: two of them stay in a core's second-level cache.
+  /// Of the staging buffer of one round: all of them stay in a core's second-level cache.
   static constexpr std::size_t kStagingBytes = std::size_t{1} << 18;
   /// Which split it is, and the first rank of the part.
   using SubgroupKey = std::pair<int, int>;
