@@ -71,6 +71,25 @@ TEST(ReduceKernel, AllBuildsGiveTheSameBitsAtEveryLength) {
   }
 }
 
+// The loops are unrolled for some numbers of inputs and outputs only.
+TEST(ReduceKernel, AnyNumberOfInputsAndOutputsGivesTheSameBits) {
+  torch::manual_seed(2);
+  const torch::Tensor values = torch::randn({6, 101});
+  for (int count = 1; count <= 6; ++count) {
+    torch::Tensor expected = values[0].clone();
+    for (int i = 1; i < count; ++i) expected += values[i];
+    for (const int outputs : {1, count}) {
+      for (const Kernel kernel : kernels()) {
+        const torch::Tensor ranks = values.clone();
+        void* rows[6];
+        for (int i = 0; i < count; ++i) rows[i] = ranks[i].data_ptr();
+        kernel({Element::kFloat, ReduceOp::kSum, rows, count, rows, outputs, 101});
+        for (int i = 0; i < outputs; ++i) EXPECT_TRUE(torch::equal(ranks[i], expected));
+      }
+    }
+  }
+}
+
 TEST(ReduceKernel, FloatsAreCombinedInTheOrderOfTheInputs) {
   const auto inputs = {torch::full({20}, 1e8f), torch::full({20}, 1.0f), torch::full({20}, -1e8f)};
   for (const Kernel kernel : kernels()) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <c10/util/SmallVector.h>
+
 #include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/core/error.h"
 
@@ -17,40 +19,46 @@ std::size_t bytes_of(const Collective& collective, std::int64_t elements) {
   return static_cast<std::size_t>(elements) * collective.element_bytes();
 }
 
-void reduce_into(const Collective& collective, std::int64_t elements,
-    const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs) {
+constexpr std::int64_t kLine = 64;  // elements: no two ranks write the same cache line
+
+using Pointers = c10::SmallVector<void*, 16>;
+
+void reduce_into(const Collective& collective, std::int64_t elements, const Pointers& inputs,
+    const Pointers& outputs) {
   if (elements == 0) return;
-  const std::vector<const void*> from(inputs.begin(), inputs.end());
-  const std::vector<void*> to(outputs.begin(), outputs.end());
-  reduce::best_kernel()({reduce_element(collective.element), collective.op, from.data(),
-      static_cast<int>(from.size()), to.data(), static_cast<int>(to.size()),
+  reduce::best_kernel()({reduce_element(collective.element), collective.op, inputs.data(),
+      static_cast<int>(inputs.size()), outputs.data(), static_cast<int>(outputs.size()),
       static_cast<std::size_t>(elements)});
 }
 
+Pointers pieces_of(std::span<const ChunkView> views, int piece, std::size_t offset) {
+  Pointers pieces;
+  for (const ChunkView& view : views) pieces.push_back(view.piece(piece) + offset);
+  return pieces;
+}
+
 // Each rank reduces its share once and writes it to all who want it.
-void reduce_in_place(const Collective& collective, const Chunk& chunk,
-    const std::vector<ChunkView>& views, int rank) {
+void reduce_in_place(
+    const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int rank) {
   const Chunk share = share_of({0, chunk.count}, rank, static_cast<int>(views.size()));
-  const std::size_t offset = bytes_of(collective, share.begin);
-  std::vector<std::byte*> everyone;
-  for (const ChunkView& view : views) everyone.push_back(view.first + offset);
+  const Pointers everyone = pieces_of(views, 0, bytes_of(collective, share.begin));
   const bool all = collective.kind == Kind::kAllReduce;
-  const auto outputs =
-      all ? everyone : std::vector{everyone[static_cast<std::size_t>(collective.root)]};
+  const Pointers outputs =
+      all ? everyone : Pointers{everyone[static_cast<std::size_t>(collective.root)]};
   reduce_into(collective, share.count, everyone, outputs);
 }
 
-void reduce_own_piece(const Collective& collective, const Chunk& chunk,
-    const std::vector<ChunkView>& views, int rank) {
-  std::vector<std::byte*> inputs;
-  for (const ChunkView& view : views) inputs.push_back(view.piece(rank));
-  reduce_into(
-      collective, chunk.count, inputs, {collective.output + bytes_of(collective, chunk.begin)});
+// Each receiver reduces its piece of all inputs into its own output.
+void reduce_own_piece(
+    const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int piece) {
+  if (collective.output == nullptr) return;
+  reduce_into(collective, chunk.count, pieces_of(views, piece, 0),
+      {collective.output + bytes_of(collective, chunk.begin)});
 }
 
 // Puts one piece of every rank, in rank order, into the output.
-void collect(const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
-    int piece) {
+void collect(
+    const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int piece) {
   std::byte* to = collective.output + bytes_of(collective, chunk.begin);
   for (const ChunkView& view : views) {
     copy_bytes(to, view.piece(piece), bytes_of(collective, chunk.count));
@@ -58,8 +66,8 @@ void collect(const Collective& collective, const Chunk& chunk, const std::vector
   }
 }
 
-void copy_from_root(const Collective& collective, const Chunk& chunk,
-    const std::vector<ChunkView>& views, int piece) {
+void copy_from_root(
+    const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int piece) {
   const ChunkView& root = views[static_cast<std::size_t>(collective.root)];
   copy_bytes(collective.output + bytes_of(collective, chunk.begin), root.piece(piece),
       bytes_of(collective, chunk.count));
@@ -94,18 +102,46 @@ reduce::Element reduce_element(at::ScalarType type) {
 }
 
 Chunk share_of(const Chunk& chunk, int rank, int size) {
-  constexpr std::int64_t kLine = 64;
   const std::int64_t lines = (chunk.count + kLine - 1) / kLine;
   const std::int64_t begin = std::min(lines * rank / size * kLine, chunk.count);
   const std::int64_t end = std::min(lines * (rank + 1) / size * kLine, chunk.count);
   return {chunk.begin + begin, end - begin};
 }
 
-void exchange(const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
-    int rank) {
+bool Collective::at_once(int size) const {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 14;  // that a rank reads
+  return input_bytes() * static_cast<std::size_t>(size) <= kMostBytes;
+}
+
+std::int64_t Cut::rounds() const {
+  return std::max<std::int64_t>(1, (elements + per_round - 1) / per_round);
+}
+
+Chunk Cut::chunk(std::int64_t round) const {
+  const std::int64_t begin = round * per_round;
+  return {begin, std::min(per_round, elements - begin)};
+}
+
+Cut uncut(const Collective& collective) {
+  return {collective.elements, std::max<std::int64_t>(1, collective.elements)};
+}
+
+Cut cut_for_staging(const Collective& collective) {
+  constexpr std::int64_t kOverlapping = 4, kLeastBytes = 1 << 14;
+  const auto unit = static_cast<std::int64_t>(collective.element_bytes()) * collective.pieces;
+  const auto capacity = static_cast<std::int64_t>(SharedRegion::kStagingBytes) / unit;
+  const std::int64_t wanted = std::max(collective.elements / kOverlapping, kLeastBytes / unit);
+  const std::int64_t most = std::max<std::int64_t>(1, capacity / kLine * kLine);
+  return {collective.elements, std::min((wanted / kLine + 1) * kLine, most)};
+}
+
+void exchange(
+    const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int rank) {
+  const bool at_once = collective.at_once(static_cast<int>(views.size()));
   switch (collective.kind) {
     case Kind::kAllReduce:
     case Kind::kReduce:
+      if (at_once) return reduce_own_piece(collective, chunk, views, 0);
       return reduce_in_place(collective, chunk, views, rank);
     case Kind::kReduceScatter:
       return reduce_own_piece(collective, chunk, views, rank);
@@ -126,18 +162,38 @@ void exchange(const Collective& collective, const Chunk& chunk, const std::vecto
   }
 }
 
-void copy_in(const Collective& collective, const Chunk& chunk, std::byte* staging) {
+namespace {
+
+// Copies all of the chunk but what the rank reduces itself, which it does in its own tensor.
+void copy_around_share(const Collective& collective, const Chunk& chunk, const Chunk& share,
+    std::byte* to, const std::byte* from) {
+  const std::int64_t end = share.begin + share.count;
+  copy_bytes(to, from, bytes_of(collective, share.begin));
+  copy_bytes(to + bytes_of(collective, end), from + bytes_of(collective, end),
+      bytes_of(collective, chunk.count - end));
+}
+
+}  // namespace
+
+void copy_in(
+    const Collective& collective, const Chunk& chunk, std::byte* staging, int rank, int size) {
   const std::byte* from = collective.input + bytes_of(collective, chunk.begin);
+  if (collective.in_place() && !collective.at_once(size)) {
+    return copy_around_share(
+        collective, chunk, share_of({0, chunk.count}, rank, size), staging, from);
+  }
+  const int own = collective.pieces > 1 ? rank : -1;  // which the rank reads where it is
   for (int piece = 0; piece < collective.pieces; ++piece) {
-    copy_bytes(staging, from, bytes_of(collective, chunk.count));
+    if (piece != own) copy_bytes(staging, from, bytes_of(collective, chunk.count));
     staging += bytes_of(collective, chunk.count);
     from += bytes_of(collective, collective.elements);
   }
 }
 
-void copy_out(const Collective& collective, const Chunk& chunk, const std::byte* staging) {
-  copy_bytes(collective.output + bytes_of(collective, chunk.begin), staging,
-      bytes_of(collective, chunk.count));
+void copy_out(const Collective& collective, const Chunk& chunk, const std::byte* staging, int rank,
+    int size) {
+  copy_around_share(collective, chunk, share_of({0, chunk.count}, rank, size),
+      collective.output + bytes_of(collective, chunk.begin), staging);
 }
 
 }  // namespace lockstep::host

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <c10/core/ScalarType.h>
@@ -31,6 +32,12 @@ struct Collective {
   std::size_t element_bytes() const { return c10::elementSize(element); }
   /// Returns whether ranks reduce into the memory that all expose: a staged result is copied out.
   bool in_place() const { return kind == Kind::kAllReduce || kind == Kind::kReduce; }
+  std::size_t input_bytes() const {
+    return static_cast<std::size_t>(elements) * static_cast<std::size_t>(pieces) * element_bytes();
+  }
+  /// Returns whether it is so small that waiting costs more than work: then every rank shows a copy
+  /// of its input and computes its own result from those of all, without waiting a second time.
+  bool at_once(int size) const;
 };
 
 /// A part of a collective: these elements of every piece.
@@ -38,6 +45,19 @@ struct Chunk {
   std::int64_t begin = 0;
   std::int64_t count = 0;
 };
+
+/// How a collective is cut into rounds; all ranks cut alike.
+struct Cut {
+  std::int64_t elements = 0;
+  std::int64_t per_round = 1;  ///< elements of each piece; fewer in the last round
+  std::int64_t rounds() const;
+  Chunk chunk(std::int64_t round) const;
+};
+
+/// Returns the cut of what all ranks see in place: one round.
+Cut uncut(const Collective& collective);
+/// Returns the cut for staging buffers: rounds so small that they overlap even in short tensors.
+Cut cut_for_staging(const Collective& collective);
 
 /// Where a rank's chunk lies, as this rank sees it.
 struct ChunkView {
@@ -54,15 +74,17 @@ struct ChunkView {
 Chunk share_of(const Chunk& chunk, int rank, int size);
 
 /// Does this rank's work on a chunk: reads the views of all ranks, writes its own output or, in
-/// place, everyone's.
-void exchange(const Collective& collective, const Chunk& chunk, const std::vector<ChunkView>& views,
-    int rank);
+/// place, everyone's. This rank's own view is its tensor.
+void exchange(
+    const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int rank);
 
-/// Copies the chunk of each piece of the input into the staging buffer, one after the other.
-void copy_in(const Collective& collective, const Chunk& chunk, std::byte* staging);
+/// Copies what others read of the chunk into the staging buffer, the pieces one after the other.
+void copy_in(
+    const Collective& collective, const Chunk& chunk, std::byte* staging, int rank, int size);
 
-/// Copies the reduced chunk from the staging buffer to the output.
-void copy_out(const Collective& collective, const Chunk& chunk, const std::byte* staging);
+/// Copies what others have reduced of the chunk from the staging buffer to the output.
+void copy_out(
+    const Collective& collective, const Chunk& chunk, const std::byte* staging, int rank, int size);
 
 /// Returns the reduction's name of an element type; throws InvalidArgument for types that cannot be
 /// reduced.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/comm/host/address_space.h"
-#include "lockstep/comm/host/collective.h"
+#include "lockstep/comm/host/job.h"
 #include "lockstep/comm/host/peer_watch.h"
 #include "lockstep/comm/host/post.h"
 #include "lockstep/comm/host/siblings.h"
@@ -23,15 +23,23 @@ namespace lockstep::host {
 ///
 /// Note [Rounds]
 /// A collective is one or more rounds. In each a rank
-///   1. makes its memory visible: the tensor itself where the others can see it, else a copy in its
-///      staging buffer; writes its descriptor; raises `arrived`;
-///   2. once all have arrived: compares the descriptors, does its part of the work on all ranks'
-///      memory, raises `finished`;
-///   3. once all have finished: copies the result out of the staging buffer, if it was used.
-/// A tensor that all can see takes one round; staged ones take one per buffer-full. There is no
-/// communication thread: each call that begins a collective, polls or waits advances everything
-/// under way, in order, in all groups of the rank (see Siblings). So the reducer overlaps
-/// communication with backward by polling between buckets, without taking a core from the
+///   1. begins: makes its memory visible, the tensor itself where the others can see it, else a
+///      copy in a staging buffer; writes its descriptor; raises `arrived`;
+///   2. works, once all have arrived: compares the descriptors, does its part of the work on all
+///      ranks' memory, raises `finished`;
+///   3. ends the round, once all have finished: copies the result out of the staging buffer, if
+///      that was used. Where nobody else touches this rank's tensors it ends at once.
+/// A tensor that all can see takes one round, and so does a small one, which is staged in any case
+/// and ends at once: one wait, not two. Other staged tensors take one round per buffer-full; each
+/// rank has some buffers (kRounds) and fills the next ones before it works on the first, so that
+/// ranks rarely wait for each other. With two of them:
+///
+///     begin 0, begin 1, work 0, end 0, begin 2, work 1, end 1, begin 3, ...
+///
+/// A round begins when all have finished the one that last used its buffer and its descriptor.
+/// There is no communication thread: each call that begins a collective, polls or waits advances
+/// everything under way, in order, in all groups of the rank (see Siblings). So the reducer
+/// overlaps communication with backward by polling between buckets, without taking a core from the
 /// computation.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -64,23 +72,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
  private:
-  /// A collective under way on this rank.
-  struct Job {
-    enum class Phase { kQueued, kArriving, kFinishing };
-
-    Collective collective;
-    std::uint64_t number = 0;
-    Phase phase = Phase::kQueued;
-    bool staged = false;    ///< this rank's memory is seen through its staging buffer
-    std::int64_t done = 0;  ///< elements of each piece
-    Chunk chunk = {};       ///< of the round under way
-    bool complete = false;
-    std::exception_ptr error = nullptr;
-
-    /// Returns how many elements of each piece fit the staging buffer.
-    std::int64_t capacity() const;
-    std::string describe() const;
-  };
   template <typename Target>
   class Ticket;
 
@@ -88,22 +79,31 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // All below are called with the mutex held.
   void poll();
+  bool advance();  ///< returns whether something is still under way
   template <typename Target>
   void look(const Target& target, std::chrono::milliseconds waited);
-  bool advance(Job& job);
+  bool step(Job& job);
+  bool may_begin(const Job& job);
+  bool may_work(const Job& job) const;
+  bool may_end(const Job& job);
   void begin_round(Job& job);
   void work_on_round(Job& job);
-  bool end_round(Job& job);
+  void end_round(Job& job);
+  void introduce(Job& job, Descriptor& descriptor);
+  void meet(Job& job);
   void verify(const Job& job) const;
-  Chunk chunk_of(const Job& job) const;
   ChunkView view_of(const Job& job, const Chunk& chunk, int rank) const;
-  bool all_reached(std::atomic<std::uint64_t> RankSlot::*counter) const;
+  bool all_arrived(std::uint64_t round) const;
+  bool all_finished(std::uint64_t round);
 
   void inspect(const Job& job, std::chrono::milliseconds waited) const;
   void inspect(const Message& message, std::chrono::milliseconds waited) const;
   std::vector<int> missing() const;
   std::string lost(int rank) const;
   void fail(const std::exception_ptr& error);
+
+  /// Returns whether another rank was last seen on the core that this one runs on.
+  bool shares_core() const;
 
   std::shared_ptr<SharedRegion> region_;
   std::unique_ptr<AddressSpace> space_;
@@ -115,7 +115,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::mutex mutex_;
   std::exception_ptr failure_;
-  std::uint64_t rounds_ = 0;
+  std::uint64_t rounds_ = 0;        ///< begun
+  std::uint64_t all_finished_ = 0;  ///< as far as this rank knows
   std::uint64_t collectives_ = 0;
   std::deque<std::shared_ptr<Job>> jobs_;
   Post post_;

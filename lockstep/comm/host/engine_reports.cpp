@@ -22,16 +22,16 @@ bool agree(const Descriptor& a, const Descriptor& b) {
 
 }  // namespace
 
-std::string Engine::Job::describe() const {
+std::string Job::describe() const {
   if (collective.kind == Kind::kBarrier) return concat("barrier #", number);
   return concat(kind_name(collective.kind), " #", number, " (", c10::toString(collective.element),
       ", ", collective.elements, " elements)");
 }
 
 void Engine::verify(const Job& job) const {
-  const Descriptor& own = region_->slot(rank_).descriptor;
+  const Descriptor& own = region_->slot(rank_).arrival(job.first).descriptor;
   for (int rank = 0; rank < region_->size(); ++rank) {
-    const Descriptor& other = region_->slot(rank).descriptor;
+    const Descriptor& other = region_->slot(rank).arrival(job.first).descriptor;
     if (agree(own, other)) continue;
     // The program's fault: the same ranks would do the same again.
     throw InvalidArgument(
@@ -40,12 +40,19 @@ void Engine::verify(const Job& job) const {
   }
 }
 
+// A rank is late in arriving where this one could work, else in finishing what it could end, or
+// what would free a buffer for the next round.
 std::vector<int> Engine::missing() const {
-  const bool arriving = jobs_.front()->phase == Job::Phase::kArriving;
-  const auto counter = arriving ? &RankSlot::arrived : &RankSlot::finished;
+  const Job& job = *jobs_.front();
+  const bool arriving = job.worked < job.begun;
+  const std::uint64_t unfinished =
+      job.ended < job.worked ? job.round_to_end() : rounds_ + 1 - RankSlot::kRounds;
   std::vector<int> ranks;
   for (int rank = 0; rank < region_->size(); ++rank) {
-    if ((region_->slot(rank).*counter).load() < rounds_) ranks.push_back(rank);
+    RankSlot& slot = region_->slot(rank);
+    const bool there =
+        arriving ? slot.has_arrived(job.round_to_work()) : slot.has_finished(unfinished);
+    if (!there) ranks.push_back(rank);
   }
   return ranks;
 }

@@ -40,7 +40,7 @@ std::size_t staging_at(std::size_t size) {
 
 std::size_t SharedRegion::bytes_for(int size) {
   const auto ranks = static_cast<std::size_t>(size);
-  return staging_at(ranks) + ranks * kStagingBytes;
+  return staging_at(ranks) + ranks * RankSlot::kRounds * kStagingBytes;
 }
 
 SharedRegion::Head& SharedRegion::head() const { return *reinterpret_cast<Head*>(mapping_.data()); }
@@ -54,9 +54,10 @@ Mailbox& SharedRegion::mailbox(int from, int to) const {
   return reinterpret_cast<Mailbox*>(first)[from * size_ + to];
 }
 
-std::byte* SharedRegion::staging(int rank) const {
-  return mapping_.data() + staging_at(static_cast<std::size_t>(size_)) +
-         static_cast<std::size_t>(rank) * kStagingBytes;
+std::byte* SharedRegion::staging(int rank, std::uint64_t round) const {
+  const std::size_t index = static_cast<std::size_t>(rank) * RankSlot::kRounds +
+                            static_cast<std::size_t>(round % RankSlot::kRounds);
+  return mapping_.data() + staging_at(static_cast<std::size_t>(size_)) + index * kStagingBytes;
 }
 
 void SharedRegion::abort(const std::string& reason) {

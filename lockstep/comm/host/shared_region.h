@@ -48,16 +48,36 @@ struct Descriptor {
   Exposure exposure;
 };
 
+/// What a rank publishes when it arrives in a round: in one cache line, so that whoever waits for
+/// it fetches all of it at once.
+struct alignas(64) Arrival {
+  std::atomic<std::uint64_t> round;  ///< its memory may be used in this round
+  Descriptor descriptor;             ///< written in the first round of a collective only
+};
+static_assert(sizeof(Arrival) == 64);
+
 /// One rank's part of the control block. Only that rank writes it.
 struct alignas(128) RankSlot {
-  std::atomic<std::uint64_t> arrived;  ///< rounds begun: the rank's memory may be used
-  /// Rounds in which the rank has used the others' memory.
+  /// Rounds whose memory may be in use at the same time: the others may be late by so many. Where
+  /// ranks share a core, each gets so far before it must give the core to the other.
+  static constexpr std::uint64_t kRounds = 4;
+
+  Arrival arrivals[kRounds];
+  /// The rounds in which the rank has used the others' memory.
   alignas(64) std::atomic<std::uint64_t> finished;
   /// The number of the collective it is at, for messages.
   alignas(64) std::atomic<std::uint64_t> collective;
   std::atomic<std::int32_t> kind;   ///< and its kind
+  std::atomic<std::int32_t> core;   ///< the core it last ran on, plus one
   std::atomic<std::uint32_t> left;  ///< the rank has gone in good order
-  Descriptor descriptor;
+
+  Arrival& arrival(std::uint64_t round) { return arrivals[round % kRounds]; }
+  bool has_arrived(std::uint64_t round) {
+    return arrival(round).round.load(std::memory_order_acquire) >= round;
+  }
+  bool has_finished(std::uint64_t round) const {
+    return finished.load(std::memory_order_acquire) >= round;
+  }
 };
 
 /// The one-way channel between two ranks: a ring of slots. It is wide, so that a
@@ -76,10 +96,11 @@ struct alignas(128) Mailbox {
 };
 
 /// The memory through which the ranks of one host meet: a slot, a mailbox to each other rank and
-/// a staging buffer per rank. Pages cost nothing until they are touched.
+/// staging buffers per rank. Pages cost nothing until they are touched.
 class SharedRegion {
  public:
-  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
+  /// Of the staging buffer of one round: all of them stay in a core's second-level cache.
+  static constexpr std::size_t kStagingBytes = std::size_t{1} << 18;
   /// Which split it is, and the first rank of the part.
   using SubgroupKey = std::pair<int, int>;
 
@@ -89,7 +110,8 @@ class SharedRegion {
   int size() const { return size_; }
   RankSlot& slot(int rank) const;
   Mailbox& mailbox(int from, int to) const;
-  std::byte* staging(int rank) const;
+  /// Where the rank shows the others a copy of its memory in this round.
+  std::byte* staging(int rank, std::uint64_t round) const;
 
   /// Makes every rank's collectives fail; the first reason stays.
   void abort(const std::string& reason);

@@ -127,34 +127,35 @@ void reduce_tail(const Job& job, std::size_t at, Finish finish) {
   }
 }
 
-// With ranks counted at compile time, the loop over them unrolls; its pointers stay in registers.
-template <typename Codec, typename Op, int kRanks, typename Finish>
+// With inputs and outputs counted at compile time, the loops over them unroll; the pointers stay in
+// registers.
+template <typename Codec, typename Op, int kInputs, int kOutputs, typename Finish>
 std::size_t reduce_among(const Job& job, Finish finish) {
   using Stored = typename Codec::Stored;
-  const Stored* inputs[kRanks];
-  Stored* outputs[kRanks];
-  for (int rank = 0; rank < kRanks; ++rank) {
-    inputs[rank] = static_cast<const Stored*>(job.inputs[rank]);
-    outputs[rank] = static_cast<Stored*>(job.outputs[rank]);
-  }
+  const Stored* inputs[kInputs];
+  Stored* outputs[kOutputs];
+  for (int i = 0; i < kInputs; ++i) inputs[i] = static_cast<const Stored*>(job.inputs[i]);
+  for (int i = 0; i < kOutputs; ++i) outputs[i] = static_cast<Stored*>(job.outputs[i]);
+  const std::size_t elements = job.elements;
   std::size_t at = 0;
-  for (; at + kLanes <= job.elements; at += kLanes) {
+  for (; at + kLanes <= elements; at += kLanes) {
     auto sum = Codec::load(inputs[0] + at);
-    for (int rank = 1; rank < kRanks; ++rank) {
-      sum = Op::combine(sum, Codec::load(inputs[rank] + at));
-    }
+    for (int i = 1; i < kInputs; ++i) sum = Op::combine(sum, Codec::load(inputs[i] + at));
     sum = finish(sum);
-    for (int rank = 0; rank < kRanks; ++rank) Codec::store(outputs[rank] + at, sum);
+    for (int i = 0; i < kOutputs; ++i) Codec::store(outputs[i] + at, sum);
   }
   return at;
 }
 
 template <typename Codec, typename Op, typename Finish>
 std::size_t reduce_full_vectors(const Job& job, Finish finish) {
-  if (job.input_count == job.output_count) {
-    if (job.input_count == 2) return reduce_among<Codec, Op, 2>(job, finish);
-    if (job.input_count == 4) return reduce_among<Codec, Op, 4>(job, finish);
-  }
+  const auto counts = [&job](int inputs, int outputs) {
+    return job.input_count == inputs && job.output_count == outputs;
+  };
+  if (counts(2, 1)) return reduce_among<Codec, Op, 2, 1>(job, finish);
+  if (counts(2, 2)) return reduce_among<Codec, Op, 2, 2>(job, finish);
+  if (counts(4, 1)) return reduce_among<Codec, Op, 4, 1>(job, finish);
+  if (counts(4, 4)) return reduce_among<Codec, Op, 4, 4>(job, finish);
   std::size_t at = 0;
   for (; at + kLanes <= job.elements; at += kLanes) reduce_lanes<Codec, Op>(job, at, finish);
   return at;
