@@ -6,9 +6,9 @@
     benchmarks/against_pytorch.py --peer-python peer/bin/python --rows resnet18 vgg19 --precision bf16-mixed --rounds 5
 
 Lockstep is `lockstep train` on the images of `--data mock`; the peer is peers/nets.py, with malloc tuned, channels-last, fused
-Adam and gradients as bucket views. For each row the peer first runs every one of its settings (two ranks of one thread or
-one of two, compiled or not) once, and goes on with the best. A share of the roof is the arithmetic of the direct
-convolutions and matrix products over what both cores do in a large matrix product; Winograd's form needs less of it.
+Adam and gradients as bucket views. For each row the peer first runs every one of its settings (two ranks of one thread or one
+of two, compiled or not) once, and goes on with the best. The roof is what both cores do in a large matrix product, and a share
+of it counts the arithmetic of direct convolutions; Winograd's form needs less, so a share may be above 1.
 """
 
 import argparse
@@ -86,12 +86,13 @@ def peer(arguments, row, setting):
     command += ["--batches", str(row.batches), "--ranks", str(ranks), "--threads", str(threads)]
     command += ["--precision", arguments.precision, *row.peer_flags.split(), *(["--compile"] if compiled else [])]
     lines = [line for line in output_of(command).split("\n") if line.startswith("{")]
-    return json.loads(lines[-1])["images_per_s"]
+    record = json.loads(lines[-1])
+    return record["images_per_s"], record["flops_per_image"]
 
 
 def best_setting(arguments, row):
     compiled = [False] if arguments.no_compile else [False, True]
-    speeds = {setting: peer(arguments, row, setting) for setting in (
+    speeds = {setting: peer(arguments, row, setting)[0] for setting in (
         (ranks, threads, choice) for (ranks, threads), choice in product([(2, 1), (1, 2)], compiled))}
     return max(speeds, key=speeds.get)
 
@@ -112,19 +113,20 @@ def machine(arguments):
     return json.loads(output_of([arguments.peer_python, "-c", code]))
 
 
-def measure(arguments, name):
+def measure(arguments, name, roof):
     row = ROWS[name]
     setting = best_setting(arguments, row)
     own, others, busy = [], [], SharedTime()
     for _ in range(arguments.rounds):
         own.append(ours(arguments, row))
-        others.append(peer(arguments, row, setting))
+        speed, flops = peer(arguments, row, setting)
+        others.append(speed)
     pairs = [a / b for a, b in zip(own, others)]
-    ratio = statistics.median(own) / statistics.median(others)
+    ours_median, peers_median = statistics.median(own), statistics.median(others)
     ranks, threads, compiled = setting
-    print(f"| {name} | {statistics.median(own):,.4g} | {statistics.median(others):,.4g} "
-          f"({ranks} x {threads}{', compiled' if compiled else ''}) | **{ratio:.2f}** ({min(pairs):.2f} to {max(pairs):.2f}) "
-          f"| {busy.of_others():.0%} |", flush=True)
+    print(f"| {name} | {ours_median:,.4g} ({ours_median * flops / roof:.2f}) | {peers_median:,.4g} ({peers_median * flops / roof:.2f}), "
+          f"{ranks} x {threads}{', compiled' if compiled else ''} "
+          f"| **{ours_median / peers_median:.2f}** ({min(pairs):.2f} to {max(pairs):.2f}) | {busy.of_others():.0%} |", flush=True)
 
 
 def main():
@@ -132,10 +134,10 @@ def main():
     fp32, bf16, copied = machine(arguments)
     print(f"{cpu_model()}, {os.cpu_count()} cores, {fp32 / 1e9:.0f} GFLOP/s in fp32, {bf16 / 1e9:.0f} in bf16, "
           f"{copied / 1e9:.0f} GB/s copied; {arguments.precision}, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
-    print("| work | Lockstep, images/s | PyTorch's best (ranks x threads) | ratio (by round) | other programs |")
+    print("| work | Lockstep, images/s (share of the roof) | PyTorch's best, ranks x threads | ratio (by round) | other programs |")
     print("|---|---|---|---|---|", flush=True)
     for name in arguments.rows:
-        measure(arguments, name)
+        measure(arguments, name, fp32 if arguments.precision == "32" else bf16)
 
 
 if __name__ == "__main__":

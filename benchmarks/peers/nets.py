@@ -140,11 +140,23 @@ def train_epoch(model, optimizer, batches):
         optimizer.step()
 
 
+def flops_of_an_image(net):
+    """Returns the operations of direct convolutions and matrix products, forward and backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    images = torch.randn(2, CHANNELS, arguments.image_size, arguments.image_size)
+    with FlopCounterMode(display=False) as counter:
+        net(images).sum().backward()
+    net.zero_grad()
+    return counter.get_total_flops() / len(images)
+
+
 def main():
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     dist.init_process_group("gloo")
     net = make_net(arguments.net, arguments.classes)
+    flops = flops_of_an_image(net) if RANK == 0 else 0
     data = Augmented() if arguments.augment == "timm" else Plain()
     model = net
     if WORLD > 1:
@@ -160,7 +172,8 @@ def main():
         seconds = time.perf_counter() - start
         if RANK == 0:
             images = arguments.batches * arguments.batch_size * WORLD
-            print(json.dumps({"epoch": epoch, "seconds": seconds, "images": images, "images_per_s": images / seconds}), flush=True)
+            record = {"epoch": epoch, "seconds": seconds, "images": images, "images_per_s": images / seconds}
+            print(json.dumps(record | {"flops_per_image": flops}), flush=True)
     dist.destroy_process_group()
 
 
