@@ -3,6 +3,8 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 
+#include "lockstep/device/host_tensor.h"
+
 namespace lockstep::nn {
 
 // LibTorch's loops over elements are compiled with its OpenMP: ours goes over bytes that are never
@@ -10,7 +12,7 @@ namespace lockstep::nn {
 void in_parallel(
     std::int64_t count, c10::function_ref<void(std::int64_t begin, std::int64_t end)> body) {
   if (count <= 0) return;
-  auto bytes = at::empty({count}, at::kByte);
+  auto bytes = at::empty({count}, on_host(at::kByte));
   const char* const first = static_cast<const char*>(bytes.const_data_ptr());
   auto loop = at::TensorIterator::nullary_op(bytes);
   loop.for_each(

@@ -45,7 +45,8 @@ void Generator::set_state(const c10::TensorImpl& state) {
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
   const State values = {seed_, offset_};
-  const at::Tensor state = at::empty({sizeof(State)}, at::kByte);
+  const at::Tensor state =
+      at::empty({sizeof(State)}, at::TensorOptions(at::kByte).device(at::kCPU));
   std::memcpy(state.mutable_data_ptr(), values.data(), sizeof(State));
   return state.getIntrusivePtr();
 }

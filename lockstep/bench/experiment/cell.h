@@ -29,6 +29,7 @@ struct StudyCell {
   std::vector<std::string> command = {};
   std::string program = {};                   ///< that starts it, from PATH; empty: `lockstep`
   int places = 1;                             ///< how many compute at a time
+  bool on_cores = true;                       ///< else places are devices, and cores only feed them
   int cores = 0;                              ///< it may use the first ones of ours; 0: all
   std::vector<std::string> environment = {};  ///< NAME=VALUE, for what we inherited of that name
   int rounds = 0;                             ///< at most as many of the study's; 0: all

@@ -79,7 +79,7 @@ Sample blank_sample(const Study& study, const StudyCell& cell, int round, int co
       .time = utc_now(),
       .command = words_of(cell),
       .places = cell.places,
-      .oversubscribed = oversubscribed(cell.places, own),
+      .oversubscribed = cell.on_cores && oversubscribed(cell.places, own),
       .not_measurable = cell.not_measurable};
   for (const Setting& setting : cell.settings) sample.settings[setting.name] = setting.value;
   return sample;

@@ -131,12 +131,19 @@ std::string memory_verdict(const SampleEnd& end) {
   return "";
 }
 
-std::string last_line(const SampleEnd& end) {
-  const auto has_text = [](const std::string& line) {
-    return line.find_first_not_of(" \t") != std::string::npos;
-  };
-  const auto found = std::find_if(end.last_lines.rbegin(), end.last_lines.rend(), has_text);
-  return found == end.last_lines.rend() ? "" : ": " + *found;
+// A launcher says which rank failed and why, and after it where the rest of that can be read.
+bool tells_cause(const std::string& line) {
+  return line.find("the run failed: ") != std::string::npos;
+}
+
+bool has_text(const std::string& line) {
+  return line.find_first_not_of(" \t") != std::string::npos;
+}
+
+std::string telling_line(const std::vector<std::string>& lines) {
+  auto found = std::find_if(lines.rbegin(), lines.rend(), tells_cause);
+  if (found == lines.rend()) found = std::find_if(lines.rbegin(), lines.rend(), has_text);
+  return found == lines.rend() ? "" : ": " + *found;
 }
 
 }  // namespace
@@ -152,7 +159,7 @@ SampleEnd run_sample(const SampleCommand& command, const launch::SignalReader& s
 
 std::string failure_reason(const SampleEnd& end, double limit_seconds) {
   if (end.status.succeeded()) return "";
-  return what_happened(end, limit_seconds) + memory_verdict(end) + last_line(end);
+  return what_happened(end, limit_seconds) + memory_verdict(end) + telling_line(end.last_lines);
 }
 
 }  // namespace lockstep::bench

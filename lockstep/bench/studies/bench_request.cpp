@@ -3,8 +3,12 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
 
+#include "lockstep/bench/page/section.h"
 #include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/study/cell_note.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/json_fields.h"
@@ -23,6 +27,7 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
       .options = {.full = object.at("full").get<bool>(),
           .cores = object.at("cores").get<int>(),
           .data = object.at("data").get<std::vector<std::string>>(),
+          .device = object.value("device", ""),
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
           .rounds = object.at("rounds").get<int>(),
           .pretrained = object.value("pretrained", "")}};
@@ -34,24 +39,51 @@ void check_same(const char* what, const Value& before, const Value& now) {
       "' there, '", now, "' now; ask for the same to go on with it, or name another folder");
 }
 
+// Beside the same study on another device: with names of its own.
+Study named_by_device(Study study, const std::string& device) {
+  study.name += "-" + device;
+  study.title += ", on " + device;
+  study.report = [of_one = study.report, device](
+                     const Study& whole, std::span<const Sample> samples) {
+    page::Section section = of_one(whole, samples);
+    for (page::Table& table : section.tables)
+      if (table.id != sample_table_id(whole.name)) table.id += "-" + device;
+    for (plot::Figure& figure : section.figures) figure.id += "-" + device;
+    return section;
+  };
+  return study;
+}
+
+std::vector<Study> made_of(const StudyEntry& entry, StudyOptions options) {
+  const std::vector<std::string> devices = split(options.device, ',');
+  if (!entry.trains || devices.size() < 2) return {entry.make(options)};
+  std::vector<Study> made;
+  for (const std::string& device : devices) {
+    options.device = device;
+    made.push_back(named_by_device(entry.make(options), device));
+  }
+  return made;
+}
+
 }  // namespace
 
 std::vector<Study> BenchRequest::make() const {
-  std::vector<Study> made;
+  std::vector<Study> all;
   for (const std::string& name : studies) {
     const StudyEntry* entry = find_study(name);
     if (entry == nullptr)
       throw DataError(concat(kRequestFile, ": this program has no study ", name));
-    made.push_back(entry->make(options));
+    for (Study& study : made_of(*entry, options)) all.push_back(std::move(study));
   }
-  return made;
+  return all;
 }
 
 void write_request(const std::filesystem::path& folder, const BenchRequest& request) {
   const nlohmann::ordered_json object = {{"v", kVersion}, {"studies", request.studies},
       {"full", request.options.full}, {"data", request.options.data},
       {"nodes", request.options.nodes}, {"cores", request.options.cores},
-      {"rounds", request.options.rounds}, {"pretrained", request.options.pretrained}};
+      {"rounds", request.options.rounds}, {"device", request.options.device},
+      {"pretrained", request.options.pretrained}};
   replace_file(folder / kRequestFile,
       object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
@@ -79,6 +111,7 @@ void check_continues(const BenchRequest& before, const BenchRequest& now) {
   check_same("study", joined(before.studies, " "), joined(now.studies, " "));
   check_same("grid", grid(before), grid(now));
   check_same("--data", joined(before.options.data, " "), joined(now.options.data, " "));
+  check_same("--device", before.options.device, now.options.device);
   check_same("--nodes", joined(before.options.nodes, " "), joined(now.options.nodes, " "));
   check_same("--pretrained", before.options.pretrained, now.options.pretrained);
   check_same("number of cores", before.options.cores, now.options.cores);

@@ -18,7 +18,8 @@ struct BenchRequest {
   std::vector<std::string> studies;  ///< by name
   StudyOptions options;
 
-  /// Makes the studies. A name that this program does not know is a DataError.
+  /// Makes the studies; where several devices are named, one for each of them. A name that this
+  /// program does not know is a DataError.
   std::vector<Study> make() const;
 };
 

@@ -33,7 +33,7 @@ const std::vector<StudyEntry>& study_catalogue() {
       {"collectives",
           "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
           "Gloo",
-          {}, collectives::make_study, nullptr}};
+          {}, collectives::make_study, nullptr, false, false}};
   return kStudies;
 }
 

@@ -19,6 +19,7 @@ struct StudyEntry {
   /// folder; what is already made stays. nullptr: it needs nothing.
   void (*prepare)(const StudyOptions& options, const std::filesystem::path& output);
   bool takes_pretrained = false;  ///< weights to begin with, with the whole grid
+  bool trains = true;             ///< else it has nothing to do with `lockstep train --device`
 };
 
 /// Lists the studies in the order in which `bench all` runs them.

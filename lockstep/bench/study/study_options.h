@@ -13,6 +13,7 @@ struct StudyOptions {
   /// them: NAME or NAME:DIR. Each study looks for a name that it knows.
   std::vector<std::string> data = {};
   /// What trainings compute on, as `lockstep train --device` takes it; empty: what that chooses.
+  /// Of a request: several, separated by commas.
   std::string device = {};
   /// Hosts to start ranks on; empty: hosts in network namespaces of this machine.
   std::vector<std::string> nodes = {};
@@ -22,6 +23,12 @@ struct StudyOptions {
 
   /// Returns the set of one of these names; `otherwise` if none was asked for.
   std::string data_of(const std::vector<std::string>& names, const std::string& otherwise) const;
+
+  /// Returns true unless a device was named that has cores of its own.
+  bool on_cores() const { return device.empty() || device == "auto" || device == "cpu"; }
+
+  /// Returns true if this many places have to share cores.
+  bool oversubscribed(int places) const { return on_cores() && places > cores; }
 
   /// Returns the rounds that were asked for, or else the study's.
   int rounds_or(int of_study) const { return rounds > 0 ? rounds : of_study; }

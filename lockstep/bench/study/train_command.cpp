@@ -1,5 +1,7 @@
 #include "lockstep/bench/study/train_command.h"
 
+#include "lockstep/bench/study/study_options.h"
+
 namespace lockstep::bench {
 
 Words spreading_flags(const std::string& way, int places) {
@@ -15,6 +17,7 @@ StudyCell on_device(StudyCell cell, const std::string& device) {
   cell.id += "-" + device;
   cell.settings.push_back({"device", device});
   add_words(cell.command, words_of("--device", device));
+  cell.on_cores = StudyOptions{.device = device}.on_cores();
   return cell;
 }
 

@@ -42,6 +42,10 @@ Words spreading_flags(const std::string& way, int places);
 /// samples of another device are not taken for its own.
 StudyCell on_device(StudyCell cell, const std::string& device);
 
+/// Says why hosts that are made within this machine do not train on its devices.
+inline constexpr const char* kSharedDevices =
+    "hosts of this machine would share its devices; name others by --nodes";
+
 /// Returns how many cores a place is: a fourth of them, so that up to four places differ in nothing
 /// else, and at least one.
 inline int cores_a_place(int cores) { return std::max(1, cores / 4); }

@@ -41,7 +41,7 @@ void list_cells(const BenchCommand& command) {
     for (const bench::StudyCell& cell : study.cells) {
       std::cout << "\n"
                 << cell.id << ": on " << cell.cores << (cell.cores == 1 ? " core" : " cores");
-      if (cell.places > cell.cores) std::cout << ", oversubscribed";
+      if (cell.on_cores && cell.places > cell.cores) std::cout << ", oversubscribed";
       if (cell.rounds > 0) std::cout << ", rounds: at most " << cell.rounds;
       const std::string program = cell.program.empty() ? "lockstep" : cell.program;
       std::cout << "\n  " << program << " " << shell_text(cell.command) << "\n";

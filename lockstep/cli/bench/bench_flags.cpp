@@ -68,8 +68,9 @@ const FlagTable<BenchTexts>& bench_table() {
                       &C::request, &R::options, &S::data)
                       .repeated()
                       .usually("each its own"),
-                  flag("--device", "TYPE",
-                      "what trainings compute on, as lockstep train takes it: cpu, cuda",
+                  flag("--device", "TYPE,...",
+                      "what trainings compute on, as lockstep train takes it: cpu, cuda; or "
+                      "several",
                       &T::command, &C::request, &R::options, &S::device)
                       .usually("what lockstep train chooses"),
                   flag("--nodes", "HOST,HOST,...", "hosts for studies of several", &T::command,
@@ -146,6 +147,17 @@ void resolve_pretrained(bench::BenchRequest& request) {
   file = std::filesystem::absolute(file).lexically_normal().string();
 }
 
+void check_devices(const bench::BenchRequest& request) {
+  const bool trains = std::any_of(request.studies.begin(), request.studies.end(),
+      [](const std::string& study) { return bench::find_study(study)->trains; });
+  check(trains || request.studies.empty(), "bench: --device is for studies that train, not for ",
+      joined(request.studies, ","));
+  const std::vector<std::string> devices = split(request.options.device, ',');
+  for (const std::string& device : devices)
+    check(!device.empty() && std::count(devices.begin(), devices.end(), device) == 1,
+        "bench: --device names each type once: ", request.options.device);
+}
+
 void resolve_bench(BenchCommand& command, bool is_quick) {
   auto& options = command.request.options;
   check(!is_quick || !options.full, "bench: --quick and --full exclude each other");
@@ -158,9 +170,7 @@ void resolve_bench(BenchCommand& command, bool is_quick) {
     data = with_absolute_folder(data);
   }
   if (!command.name.empty()) resolve_pretrained(command.request);
-  const bool only_collectives = command.request.studies == std::vector<std::string>{"collectives"};
-  check(options.device.empty() || !only_collectives,
-      "bench: --device is for studies that train, not for collectives");
+  if (!options.device.empty()) check_devices(command.request);
   if (command.output.empty()) command.output = default_output(command.name);
 }
 

@@ -15,6 +15,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/weights.h"
@@ -92,7 +93,7 @@ void HostCopy::make_room() {
   if (has_room) return;
   buffer_ = torch::Tensor();  // before the new one is there, or both would count
   buffer_ = at::empty(
-      {static_cast<std::int64_t>(needed)}, torch::dtype(torch::kByte).pinned_memory(on_devices_));
+      {static_cast<std::int64_t>(needed)}, on_host(torch::kByte).pinned_memory(on_devices_));
   if (!on_devices_) prefer_huge_pages(buffer_);
 }
 

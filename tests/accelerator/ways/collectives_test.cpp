@@ -71,6 +71,16 @@ TEST_P(DeviceCollectives, WhatIsReadMayBeGivenAwayAtOnce) {
   });
 }
 
+TEST_P(DeviceCollectives, WhatIsWrittenMayBeGivenAwayAtOnce) {
+  on_devices(2, [](const ProcessGroup& group) {
+    Work work =
+        group.all_gather(at::zeros({2000}, at::TensorOptions(device_of(group))), filled(group, 7));
+    const at::Tensor next = filled(group, 99, 2000);  // where the output was, if it is free
+    work.wait();
+    EXPECT_THAT(values_of(next), ::testing::Each(99));
+  });
+}
+
 TEST_P(DeviceCollectives, ManyUnderWayEndInAnyOrder) {
   on_devices(2, [](const ProcessGroup& group) {
     std::vector<at::Tensor> tensors;

@@ -12,6 +12,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_sets.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/device/accelerator.h"
 
 namespace lockstep::emulated {
 namespace {
@@ -91,6 +92,24 @@ TEST_F(DeviceImagesTest, SendTheIndicesAloneAndWaitForNothing) {
   EXPECT_EQ(counts.copies_to_device, 2);
   EXPECT_EQ(counts.copies_to_host, 0);
   EXPECT_EQ(counts.host_waits, 0);
+}
+
+// The copies are late: each must find its own batch in the pinned memory.
+TEST_F(DeviceImagesTest, PinnedBatchesAreNotFilledAgainBeforeTheyAreCopied) {
+  const auto samples = colours(1);
+  const Loader plain(samples, all_of(samples), 8);
+  for (const int workers : {0, 1}) {
+    const Loader pinned(
+        samples, all_of(samples), 8, LoaderOptions{.workers = workers, .pinned = true});
+    DeviceCopier copier(kSecondDevice);
+    std::vector<torch::Tensor> copies;
+    for (auto& batch : pinned) copies.push_back(copier(batch.data));
+    auto expected = plain.begin();
+    for (const torch::Tensor& copy : copies) {
+      EXPECT_TRUE(copy.cpu().equal(expected->data));
+      ++expected;
+    }
+  }
 }
 
 TEST_F(DeviceImagesTest, AreThereOnceAndOnlyForMereCopies) {

@@ -43,6 +43,17 @@ TEST(FailedSample, HasItsExitCodeMeaningAndLastLine) {
   EXPECT_GT(sample.seconds, 0);
 }
 
+// As after a rank that ran out of memory: the line that says so is not the last.
+TEST(FailedSample, HasWhatTheLauncherSaysOfTheCause) {
+  const TemporaryFolder folder;
+  const Sample sample = sample_of(folder.path(),
+      "echo 'lockstep: the run failed: rank 1 of 2 (host a, pid 7) exited with code 4: out of "
+      "memory: tried 2 GiB' >&2; echo 'lockstep: its whole output: /x' >&2; exit 4");
+  EXPECT_EQ(sample.failure,
+      "exited with code 4 (port, disk, device or permission): lockstep: the run failed: rank 1 of "
+      "2 (host a, pid 7) exited with code 4: out of memory: tried 2 GiB");
+}
+
 TEST(FailedSample, HasTheSignalThatKilledIt) {
   const TemporaryFolder folder;
   const Sample sample = sample_of(folder.path(), "echo 1 > \"$RUN/value\"; kill -SEGV $$");

@@ -1,16 +1,28 @@
 // Studies on a type of device.
 
 #include <algorithm>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/bench/studies/made_sample.h"
+#include "tests/support/temporary_folder.h"
+
+#include "lockstep/bench/page/page.h"
+#include "lockstep/bench/studies/bench_report.h"
 #include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/studies/throughput/study.h"
 #include "lockstep/cli/bench/bench_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::bench {
 namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 // Of a command that may begin with a launcher's words.
 std::vector<std::string> training_of(const StudyCell& cell) {
@@ -39,9 +51,75 @@ TEST_P(StudyOnDevice, TrainsEveryCellThere) {
 INSTANTIATE_TEST_SUITE_P(All, StudyOnDevice,
     ::testing::Values("data-parallel", "throughput", "pipeline", "ddp-scaling", "scale-out"));
 
+const StudyOptions kOnDevices{.cores = 1, .device = "cuda"};
+
+TEST(StudyOnDevices, DevicesDoNotShareTheCores) {
+  for (const StudyCell& cell : find_study("pipeline")->make(kOnDevices).cells)
+    EXPECT_FALSE(cell.on_cores) << cell.id;
+  for (const StudyCell& cell : find_study("pipeline")->make({.cores = 1, .device = "cpu"}).cells)
+    EXPECT_TRUE(cell.on_cores) << cell.id;
+  const Study few = find_study("data-parallel")->make(kOnDevices);
+  const Study many = find_study("data-parallel")->make({.cores = 64, .device = "cuda"});
+  for (std::size_t i = 0; i < few.cells.size(); ++i)
+    EXPECT_EQ(few.cells[i].rounds, many.cells[i].rounds) << few.cells[i].id;
+}
+
+TEST(StudyOnDevices, WhatOnlyCoresCanBeMeasuredOnSaysSo) {
+  const auto reasons = [](const char* study) {
+    std::vector<std::string> all;
+    for (const StudyCell& cell : find_study(study)->make(kOnDevices).cells)
+      if (!cell.not_measurable.empty()) all.push_back(cell.id + ": " + cell.not_measurable);
+    return all;
+  };
+  EXPECT_THAT(reasons("pipeline"),
+      ElementsAre(
+          "single-both-b8-cuda: two devices do not make one place, as two sets of cores do"));
+  EXPECT_THAT(reasons("ddp-scaling"), IsSupersetOf({HasSubstr("hosts of this machine would share"),
+                                          HasSubstr("hosts of this machine would share")}));
+  EXPECT_THAT(reasons("scale-out"), Contains(HasSubstr("n2-cuda: hosts of this machine would")));
+  const throughput::Point large{.way = "dp", .places = 4, .batch = 4096};
+  EXPECT_EQ(throughput::cell_of(large, kOnDevices, 1).not_measurable, "")
+      << "the host's memory is not the device's";
+}
+
+TEST(StudyOnDevices, IsReportedFromItsFolder) {
+  const lockstep::testing::TemporaryFolder folder;
+  const BenchRequest request{.studies = {"data-parallel"}, .options = kOnDevices};
+  write_request(folder.path(), request);
+  const Study study = request.make().front();
+  std::ofstream(folder.path() / "samples.jsonl") << to_json(testing::made_sample("data-parallel",
+      study.cells.front(), 1, {{"first_epoch_seconds", 2}, {"second_epoch_seconds", 1.625}}));
+  EXPECT_THAT(bench_text(read_bench_report(folder.path())), HasSubstr("1.62"));
+  BenchRequest other = request;
+  check_continues(*read_request(folder.path()), other);
+  other.options.device = "cpu";
+  EXPECT_THROW(check_continues(*read_request(folder.path()), other), InvalidArgument);
+}
+
+TEST(StudyOnDevices, EachOfSeveralHasItsOwnSection) {
+  BenchRequest all{.studies = {}, .options = {.cores = 2, .device = "cpu,cuda"}};
+  for (const StudyEntry& entry : study_catalogue()) all.studies.push_back(entry.name);
+  page::Page page{.title = "a page", .sections = {}, .environment = {}};
+  std::vector<std::string> names;
+  for (const Study& study : all.make()) {
+    names.push_back(study.name);
+    page.sections.push_back(study.report(study, {}));
+    if (study.name == "collectives") continue;
+    for (const StudyCell& cell : study.cells)
+      EXPECT_TRUE(study.name.ends_with("-" + cell.settings.back().value)) << cell.id;
+  }
+  EXPECT_THAT(names, ElementsAre("data-parallel-cpu", "data-parallel-cuda", "throughput-cpu",
+                         "throughput-cuda", "ddp-scaling-cpu", "ddp-scaling-cuda", "pipeline-cpu",
+                         "pipeline-cuda", "scale-out-cpu", "scale-out-cuda", "collectives"));
+  page::check_page(page);
+}
+
 TEST(BenchFlags, DeviceIsForStudiesThatTrain) {
   EXPECT_EQ(cli::parse_bench({"pipeline", "--device", "cpu"})->request.options.device, "cpu");
   EXPECT_EQ(cli::parse_bench({"all", "--device", "cuda"})->request.options.device, "cuda");
+  EXPECT_EQ(cli::parse_bench({"all", "--device", "cpu,cuda"})->request.make().size(), 11U);
+  for (const char* wrong : {"cpu,cpu", "cpu,", ","})
+    EXPECT_THROW(cli::parse_bench({"pipeline", "--device", wrong}), InvalidArgument) << wrong;
   EXPECT_THROW(cli::parse_bench({"collectives", "--device", "cuda"}), InvalidArgument);
 }
 

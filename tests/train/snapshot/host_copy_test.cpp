@@ -18,7 +18,7 @@ nn::NamedTensors numbered(const std::vector<torch::Tensor>& tensors) {
 }
 
 void expect_same(const TensorEntry& entry, const torch::Tensor& tensor) {
-  const torch::Tensor plain = tensor.detach().contiguous();
+  const torch::Tensor plain = tensor.detach().cpu().contiguous();
   ASSERT_EQ(entry.bytes.size(), plain.nbytes());
   EXPECT_EQ(entry.shape, plain.sizes().vec());
   EXPECT_EQ(nn::scalar_type_of(entry.type), plain.scalar_type());

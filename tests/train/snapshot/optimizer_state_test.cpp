@@ -11,6 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused_optimizers.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -68,23 +69,24 @@ OptimizerState copy_of(const OptimizerState& state) {
 TEST_P(EveryOptimizer, GoesOnBitForBit) {
   SmallNet whole, part, fresh;
   const auto at_once = GetParam().make(whole->parameters());
-  torch::manual_seed(1);
+  testing::seed_all(1);
   train_steps(whole, *at_once, 0, 6);
 
   const auto before = GetParam().make(part->parameters());
-  torch::manual_seed(1);
+  testing::seed_all(1);
   train_steps(part, *before, 0, 3);
   const auto weights = copy_of(nn::named_state(*part));
   const auto saved = copy_of(optimizer_state(*before, nn::named_state(*part)));
   EXPECT_EQ(saved.tensors.size(), 6U * static_cast<std::size_t>(GetParam().values));
-  const auto random = at::globalContext().defaultGenerator(torch::kCPU).get_state();
+  const std::vector<torch::Device> devices{part->fc->weight.device()};
+  const auto random = random_state(devices);
 
   const auto after = GetParam().make(fresh->parameters());
   train_steps(fresh, *after, 7, 9);  // another state, to be replaced
   after->param_groups()[0].options().set_lr(123);
   restore_tensors(nn::named_state(*fresh), weights, "test");
   restore_optimizer(*after, nn::named_state(*fresh), saved);
-  at::Generator(at::globalContext().defaultGenerator(torch::kCPU)).set_state(random);
+  (void)restore_random_state(random, devices);
   EXPECT_EQ(
       after->param_groups()[0].options().get_lr(), before->param_groups()[0].options().get_lr());
   train_steps(fresh, *after, 3, 6);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/places.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/training_steps.h"
 #include <torch/torch.h>
@@ -51,14 +52,14 @@ TEST(Snapshot, BeginsWhereNothingWasSaved) {
 TEST(Snapshot, GoesOnBitForBit) {
   const TemporaryFolder run;
   Training whole;
-  torch::manual_seed(5);
+  testing::seed_all(5);
   train_steps(whole.net, whole.optimizer, 0, 6);
 
   {
     Training first;
     Snapshot snapshot(run.path(), ProcessGroup());
     (void)snapshot.load(*first.net, first.optimizer);
-    torch::manual_seed(5);
+    testing::seed_all(5);
     train_steps(first.net, first.optimizer, 0, 3);
     snapshot.save(
         *first.net, first.optimizer, {.epoch = 2, .step = 3, .values = {{"name", "größer"}}});
@@ -205,6 +206,7 @@ void train_sharded(const std::string& run, int ranks, int first, int last) {
   auto nets = nets_for(ranks);
   testing::run_ranks(ranks, [&](const ProcessGroup& world) {
     SmallNet& net = nets[static_cast<std::size_t>(world.rank())];
+    net->to(testing::this_device());
     ShardedOptimizer optimizer(
         std::make_unique<nn::Adam>(net->parameters(), AdamOptions(0.01)), world);
     Snapshot snapshot(run, world);
@@ -239,6 +241,7 @@ TEST(Snapshot, ARankTakesOnlyTheShareThatItOwns) {
   auto nets = nets_for(2);
   testing::run_ranks(2, [&](const ProcessGroup& world) {
     SmallNet& net = nets[static_cast<std::size_t>(world.rank())];
+    net->to(testing::this_device());
     ShardedOptimizer optimizer(
         std::make_unique<nn::Adam>(net->parameters(), AdamOptions(0.01)), world);
     (void)Snapshot(run.path(), world).load(*net, optimizer);

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "lockstep/bench/statistics/load_meter.h"
 #include "lockstep/bench/studies/data_parallel/study.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/train_command.h"
@@ -66,7 +65,7 @@ Words command_of(const Point& point, const StudyOptions& options) {
 // What costs minutes or proves little is measured less often in the quick grid.
 int rounds_of(const Point& point, const StudyOptions& options) {
   if (options.full || options.rounds > 0) return 0;
-  if (oversubscribed(point.places, options.cores)) return 1;
+  if (options.oversubscribed(point.places)) return 1;
   return point.model == kLarge ? 2 : 0;
 }
 

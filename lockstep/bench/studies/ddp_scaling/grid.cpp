@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "lockstep/bench/statistics/load_meter.h"
 #include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/train_command.h"
@@ -54,7 +53,7 @@ std::string not_measurable(const Point& point, const StudyOptions& options) {
     return "there is no torchrun in PATH: pip install torch, and put its folder into PATH";
   }
   if (point.nodes == 1) return "";
-  if (options.nodes.empty()) return launch::hosts_missing();
+  if (options.nodes.empty()) return options.on_cores() ? launch::hosts_missing() : kSharedDevices;
   if (std::ssize(options.nodes) >= point.nodes) return "";
   return concat("takes ", point.nodes, " hosts: name as many with --nodes");
 }
@@ -120,7 +119,7 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   const int cores = cores_a_place(options.cores);
   // Places on other machines take nothing of this one.
   const int here = point.link == "real" ? point.places / point.nodes : point.places;
-  const bool once = !options.full && options.rounds == 0 && oversubscribed(here, options.cores);
+  const bool once = !options.full && options.rounds == 0 && options.oversubscribed(here);
   return {.id = id_of(point, options.full),
       .settings = {{"nodes", concat(point.nodes)}, {"places", concat(point.places)},
           {"started by", point.started_by}, {"link", point.link}, {"pixels", concat(point.pixels)}},

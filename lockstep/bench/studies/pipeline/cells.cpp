@@ -56,6 +56,12 @@ int rounds_of(const Point& point, const StudyOptions& options) {
   return is_studys || options.full || options.rounds > 0 ? 0 : 1;
 }
 
+// Why one place cannot have the cores of two.
+std::string missing_cores(bool has_one, const StudyOptions& options) {
+  if (!options.on_cores()) return "two devices do not make one place, as two sets of cores do";
+  return has_one ? "needs 2 cores and may use 1; allow more (taskset, cgroup)" : "";
+}
+
 std::vector<double> step_seconds(const std::filesystem::path& file) {
   std::vector<double> seconds;
   for (const MetricLine& line : merged(read_metrics(file).lines)) {
@@ -113,7 +119,6 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   // Two places are all that the study has, so each may have half of the cores.
   const int of_place = std::max(1, options.cores / kPlaces);
   const int of_both = std::min(options.cores, kPlaces * of_place);
-  const bool has_one = of_both == of_place;  // core for two places
   const int cores = std::min(of_both, point.cores_of_places() * of_place);
   return {.id = concat(
               point.way, "-b", point.batch, point.chunks() > 1 ? concat("-s", point.split) : ""),
@@ -124,9 +129,8 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
       .cores = cores,
       .environment = threads(point.is_cut() ? of_place : cores),
       .rounds = rounds_of(point, options),
-      .not_measurable = point.way == kCoresOfBoth && has_one
-                            ? "needs 2 cores and may use 1; allow more (taskset, cgroup)"
-                            : ""};
+      .not_measurable =
+          point.way == kCoresOfBoth ? missing_cores(of_both == of_place, options) : ""};
 }
 
 SampleValues values_of(const std::filesystem::path& run, int batches) {

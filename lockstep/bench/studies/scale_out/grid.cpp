@@ -105,7 +105,9 @@ std::string missing_real_hosts(const Point& point, const StudyOptions& options) 
   return point.killed ? "a worker is killed on hosts of this machine alone: leave out --nodes" : "";
 }
 
-std::string missing_made_hosts(const Point& point, const TrainerPlan& plan) {
+std::string missing_made_hosts(
+    const Point& point, const StudyOptions& options, const TrainerPlan& plan) {
+  if (!options.on_cores()) return point.nodes == 1 ? "" : kSharedDevices;
   const double have = static_cast<double>(machine_memory()) / kGigabyte;
   const double need = point.nodes * plan.gigabytes_a_host;
   if (have > 0 && need > have) {
@@ -120,13 +122,13 @@ std::string not_measurable(
     const Point& point, const StudyOptions& options, const TrainerPlan& plan) {
   if (point.nodes > plan.most_nodes) return "not in --quick; --full measures it";
   return has_real_hosts(options) ? missing_real_hosts(point, options)
-                                 : missing_made_hosts(point, plan);
+                                 : missing_made_hosts(point, options, plan);
 }
 
 // What is not a fair test, or only to be shown, is measured once in the quick grid.
 int rounds_of(const Point& point, const StudyOptions& options) {
   if (options.full || options.rounds > 0) return 0;
-  const bool over = !has_real_hosts(options) && oversubscribed(point.nodes, options.cores);
+  const bool over = !has_real_hosts(options) && options.oversubscribed(point.nodes);
   return over || point.killed ? 1 : 0;
 }
 

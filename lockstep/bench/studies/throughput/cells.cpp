@@ -145,7 +145,7 @@ StudyCell cell_of(const Point& point, const StudyOptions& options, std::int64_t 
       .cores = std::min(options.cores, point.places * cores),
       .environment = threads(cores),
       .rounds = once ? 1 : 0,
-      .not_measurable = memory_lack(point, memory_bytes)};
+      .not_measurable = options.on_cores() ? memory_lack(point, memory_bytes) : ""};
 }
 
 SampleValues values_of(const std::filesystem::path& run) {
