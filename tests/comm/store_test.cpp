@@ -39,20 +39,19 @@ void expect_basic_behaviour(const Store& store) {
 }
 
 // Closing a store takes a while, as joining its thread does.
-struct ClosesSlowly {
-  std::atomic<bool>* closed;
-  ~ClosesSlowly() {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    *closed = true;
-  }
-};
+std::shared_ptr<void> closes_slowly(std::atomic<bool>& closed) {
+  return {nullptr, [&closed](void*) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            closed = true;
+          }};
+}
 
 TEST(Store, IsClosedWhenTheLastQuestionIsAnswered) {
   std::atomic<bool> closed{false};
   const auto ask = [&](auto answer) {
     closed = false;
-    auto store = std::make_shared<ClosesSlowly>(&closed);
-    return within(std::chrono::minutes(1), [answer, store = std::move(store)] { return answer(); });
+    return within(
+        std::chrono::minutes(1), [answer, store = closes_slowly(closed)] { return answer(); });
   };
   EXPECT_EQ(ask([] { return 5; }), 5);
   EXPECT_TRUE(closed);

@@ -4,6 +4,8 @@
 
 #include "tests/accelerator/runtime.h"
 #include <ATen/Context.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <c10/core/StreamGuard.h>
 #include <torch/nn/modules/linear.h>
@@ -64,6 +66,16 @@ TEST(RandomStreamOnDevices, IsNotDisturbedByAnotherOnItsDevice) {
     return drawn();
   };
   EXPECT_TRUE(second_draw(true).equal(second_draw(false)));
+}
+
+// Its operator takes no generator on accelerators.
+TEST(RandomStreamOnDevices, DropoutDrawsFromItToo) {
+  install();
+  const auto dropped = [] {
+    const RandomStream stream(make_stream_generator(1, 0, 0));
+    return at::dropout(at::ones({100}, kCallers), 0.5, /*train=*/true).cpu();
+  };
+  EXPECT_TRUE(dropped().equal(dropped()));
 }
 
 }  // namespace
