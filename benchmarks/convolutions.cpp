@@ -1,5 +1,5 @@
 // Times 3x3 convolutions of ours and of oneDNN: forward, gradient of the images, gradient of the
-// weights, channels-last, fp32, the two in turn. See benchmarks/README.md.
+// weights, channels-last, fp32 or bf16, the two in turn. See benchmarks/README.md.
 //
 //     lockstep run --no-pin -- build/release/bin/convolutions_benchmark --threads 1 --rounds 9
 //
@@ -43,6 +43,7 @@ constexpr Layer kLayers[] = {{"ResNet18, 3x3 stem", 64, 64, 32},
 struct Options {
   int threads = 1;
   int rounds = 9;
+  bool in_bf16 = false;
 };
 
 const FlagTable<Options>& flags() {
@@ -53,7 +54,8 @@ const FlagTable<Options>& flags() {
           .footer = ""},
       {{"Flags",
           {flag("--threads", "N", "threads of each", &Options::threads).from(1).to(1024),
-              flag("--rounds", "N", "that are measured", &Options::rounds).from(1).to(10'000)}}});
+              flag("--rounds", "N", "that are measured", &Options::rounds).from(1).to(10'000),
+              flag("--bf16", "", "images and weights are bf16", &Options::in_bf16)}}});
   return kTable;
 }
 
@@ -76,11 +78,10 @@ struct Pass {
   std::vector<double> own_seconds = {}, onednn_seconds = {};
 };
 
-at::Tensor channels_last(at::IntArrayRef sizes) {
-  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-}
-
-std::vector<Pass> passes_of(const Layer& layer) {
+std::vector<Pass> passes_of(const Layer& layer, at::ScalarType type) {
+  const auto channels_last = [=](at::IntArrayRef sizes) {
+    return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast).to(type);
+  };
   const auto images = channels_last({layer.images, layer.channels, layer.side, layer.side});
   const auto gradient = channels_last({layer.images, layer.channels, layer.side, layer.side});
   const auto weight = channels_last({layer.channels, layer.channels, 3, 3});
@@ -122,7 +123,7 @@ void report(const Layer& layer, const Pass& pass) {
 
 // The first round is to warm up.
 void measure(const Layer& layer, const Options& options) {
-  auto passes = passes_of(layer);
+  auto passes = passes_of(layer, options.in_bf16 ? at::kBFloat16 : at::kFloat);
   const bool of_cpu = options.threads == 1;
   for (int round = 0; round <= options.rounds; ++round) {
     for (Pass& pass : passes) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/core/processor.h"
+
 namespace lockstep::nn::conv {
 namespace {
 
@@ -18,14 +20,23 @@ std::int64_t fitting_tile(const ConvolutionShape& shape) {
   return is_small ? 2 : 4;
 }
 
-bool is_own_faster(const ConvolutionShape& shape, Isa isa) {
-  if (isa == Isa::kPlain) return false;
+Multiplier bf16_multiplier(const std::string& features) {
+  if (has_feature(features, "amx_bf16")) return Multiplier::kAmx;
+  const bool has_bf16 = has_feature(features, "avx512_bf16");
+  return has_bf16 ? Multiplier::kAvx512Bf16 : Multiplier::kConverted;
+}
+
+bool is_own_faster(const ConvolutionShape& shape, Isa isa, Multiplier theirs) {
+  // AMX multiplies sixteen times as fast as ours, which needs a quarter of the products.
+  if (isa == Isa::kPlain || theirs == Multiplier::kAmx) return false;
+  const bool is_twice_as_fast = theirs == Multiplier::kAvx512Bf16;
+  if (is_twice_as_fast && fitting_tile(shape) == 2) return false;
   // With fewer channels the transforms cost more than the products that they save.
   constexpr std::int64_t kFewestChannels = 24;
   if (std::min(shape.inputs, shape.outputs) < kFewestChannels) return false;
   // With fewer tiles, transforming the weights does.
-  constexpr std::int64_t kFewestTiles = 16;
-  if (tiles_of(shape, fitting_tile(shape)) < kFewestTiles) return false;
+  const std::int64_t fewest_tiles = is_twice_as_fast ? 128 : 16;
+  if (tiles_of(shape, fitting_tile(shape)) < fewest_tiles) return false;
   // Of one pixel oneDNN computes only the middle tap.
   return shape.out_height > 1 && shape.out_width > 1;
 }

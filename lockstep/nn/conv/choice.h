@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "lockstep/core/enum_names.h"
 
@@ -20,8 +21,15 @@ struct ConvolutionShape {
   std::int64_t out_height, out_width;
 };
 
-/// The widest vectors that are used.
+/// The widest vectors that ours uses.
 enum class Isa { kPlain, kAvx2, kAvx512 };
+
+/// What oneDNN multiplies with: floats, or bf16 by AMX's tiles, by AVX-512's own instructions, or
+/// by converting to floats.
+enum class Multiplier { kFloat, kAmx, kAvx512Bf16, kConverted };
+
+/// Returns what oneDNN has for bf16 on a processor of these features (lockstep/core/processor.h).
+Multiplier bf16_multiplier(const std::string& features);
 
 /// Returns which of our tiles, 2 or 4 pixels wide, needs fewer products.
 std::int64_t fitting_tile(const ConvolutionShape& shape);
@@ -31,6 +39,6 @@ std::int64_t fitting_tile(const ConvolutionShape& shape);
 ///
 /// The number of threads does not matter, so that a run can go on with another one: neither the
 /// choice nor the results of our convolutions depend on it.
-bool is_own_faster(const ConvolutionShape& shape, Isa isa);
+bool is_own_faster(const ConvolutionShape& shape, Isa isa, Multiplier theirs);
 
 }  // namespace lockstep::nn::conv

@@ -5,8 +5,8 @@
 #include <ATen/ops/convolution_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/processor.h"
 #include "lockstep/nn/conv/pointwise.h"
 #include "lockstep/nn/conv/winograd.h"
 
@@ -15,16 +15,20 @@ namespace {
 
 const WinogradBuild& find_fastest() {
   const WinogradBuilds found = winograd_builds();
-  const auto features = environment("LOCKSTEP_TEST_CPU_FEATURES");
-  const bool has_avx512 = !features || features->find("avx512f") != std::string::npos;
   int last = found.count - 1;
-  if (!has_avx512 && found.builds[last] == &winograd_avx512()) --last;
+  if (!has_feature(processor_features(), "avx512f") && found.builds[last] == &winograd_avx512())
+    --last;
   return *found.builds[last];
 }
 
 Isa isa_of(const WinogradBuild& build) {
   if (&build == &winograd_avx512()) return Isa::kAvx512;
   return &build == &winograd_avx2() ? Isa::kAvx2 : Isa::kPlain;
+}
+
+Multiplier multiplier_of(const at::Tensor& images) {
+  static const Multiplier kOfBf16 = bf16_multiplier(processor_features());
+  return images.scalar_type() == at::kFloat ? Multiplier::kFloat : kOfBf16;
 }
 
 // Of the first or the only value, as LibTorch takes a list.
@@ -36,9 +40,15 @@ bool are_both(at::IntArrayRef list, std::int64_t value) {
   return value_at(list, 0) == value && value_at(list, 1) == value;
 }
 
-bool is_plain_float(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat &&
+bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == type &&
          !tensor.is_neg() && !tensor._is_zerotensor();
+}
+
+bool are_types_covered(const ConvolutionCall& call) {
+  const auto type = call.images.scalar_type();
+  return (type == at::kFloat || type == at::kBFloat16) && is_plain(call.images, type) &&
+         is_plain(call.weight, type) && (!call.bias.defined() || is_plain(call.bias, type));
 }
 
 // LibTorch's rule for the order of the output.
@@ -58,8 +68,7 @@ bool are_sizes_covered(const ConvolutionCall& call) {
 
 bool is_bias_covered(const ConvolutionCall& call) {
   if (!call.bias.defined()) return true;
-  return is_plain_float(call.bias) && call.bias.dim() == 1 &&
-         call.bias.size(0) == call.weight.size(0);
+  return call.bias.dim() == 1 && call.bias.size(0) == call.weight.size(0);
 }
 
 at::Tensor by_libtorch(const ConvolutionCall& call) {
@@ -70,7 +79,7 @@ at::Tensor by_libtorch(const ConvolutionCall& call) {
 
 bool is_pointwise(const ConvolutionCall& call) {
   return call.groups == 1 && are_both(call.stride, 1) && are_both(call.padding, 0) &&
-         is_plain_float(call.images) && call.images.dim() == 4 && call.weight.dim() == 4 &&
+         is_plain(call.images, at::kFloat) && call.images.dim() == 4 && call.weight.dim() == 4 &&
          call.weight.size(2) == 1 && call.weight.size(3) == 1 && is_channels_last(call);
 }
 
@@ -134,8 +143,8 @@ const WinogradBuild& fastest_winograd() {
 bool is_covered(const ConvolutionCall& call) {
   const bool is_usual = call.groups == 1 && are_both(call.stride, 1) && are_both(call.dilation, 1);
   const bool is_padded = are_both(call.padding, 0) || are_both(call.padding, 1);
-  return is_usual && is_padded && is_plain_float(call.images) && is_plain_float(call.weight) &&
-         are_sizes_covered(call) && is_bias_covered(call) && is_channels_last(call);
+  return is_usual && is_padded && are_types_covered(call) && are_sizes_covered(call) &&
+         is_bias_covered(call) && is_channels_last(call);
 }
 
 at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel) {
@@ -152,7 +161,9 @@ at::Tensor conv2d(const ConvolutionCall& call, Convolutions who) {
   const ConvolutionShape shape{call.images.size(0), call.images.size(1), call.weight.size(0),
       call.images.size(2) + margin, call.images.size(3) + margin};
   const WinogradBuild& build = fastest_winograd();
-  if (who == Convolutions::kAuto && !is_own_faster(shape, isa_of(build))) return by_libtorch(call);
+  if (who == Convolutions::kAuto &&
+      !is_own_faster(shape, isa_of(build), multiplier_of(call.images)))
+    return by_libtorch(call);
   return own_conv2d(call, fitting_tile(shape) == 2 ? build.small : build.large);
 }
 

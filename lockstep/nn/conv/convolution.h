@@ -18,8 +18,8 @@ struct ConvolutionCall {
   std::int64_t groups;
 };
 
-/// Returns whether our convolution can compute it: fp32 on the CPU, channels-last, 3x3, stride 1,
-/// padding 0 or 1, no dilation, one group.
+/// Returns whether our convolution can compute it: fp32 or bf16 on the CPU, channels-last, 3x3,
+/// stride 1, padding 0 or 1, no dilation, one group.
 bool is_covered(const ConvolutionCall& call);
 
 /// Computes a covered convolution in Winograd's form, differentiable once: its output is

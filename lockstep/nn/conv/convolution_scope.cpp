@@ -4,7 +4,7 @@
 // operator that it calls can. LibTorch's own conv2d is composed of others and has no kernel for the
 // CPU: ours takes that place, above and below autograd, in the whole process and all its threads,
 // when it is first asked for. From then on a variable says what it does. Autocast stands above and
-// has cast its arguments, so those in bf16 fall through.
+// has cast its arguments.
 
 #include <atomic>
 #include <mutex>

@@ -22,7 +22,7 @@ at::Tensor convolve(const WinogradKernel& kernel, const at::Tensor& given, const
       .to = pixels_of(result),
       .weights = weights,
       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-      .zeros = zeros.const_data_ptr<float>()};
+      .zeros = zeros.const_data_ptr()};
   pass.run();
   return result;
 }
@@ -31,28 +31,30 @@ at::Tensor convolve(const WinogradKernel& kernel, const at::Tensor& given, const
 
 at::Tensor winograd_forward(const WinogradKernel& kernel, const at::Tensor& images,
     const at::Tensor& weight, const at::Tensor& bias, std::int64_t padding) {
-  return convolve(
-      kernel, images, weights_of(weight), bias.defined() ? bias.contiguous() : bias, padding);
+  const auto floats = weight.to(at::kFloat);
+  const auto addends = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  return convolve(kernel, images, weights_of(floats), addends, padding);
 }
 
 at::Tensor winograd_input_gradient(const WinogradKernel& kernel, const at::Tensor& gradient,
     const at::Tensor& weight, std::int64_t padding) {
-  return convolve(kernel, gradient, rotated(weights_of(weight)), {}, 2 - padding);
+  const auto floats = weight.to(at::kFloat);
+  return convolve(kernel, gradient, rotated(weights_of(floats)), {}, 2 - padding);
 }
 
 at::Tensor winograd_weight_gradient(const WinogradKernel& kernel, const at::Tensor& images,
     const at::Tensor& gradient, const at::Tensor& weight, std::int64_t padding) {
   const auto pixels = channels_last(images), errors = channels_last(gradient);
   const auto zeros = at::zeros({std::max(images.size(1), gradient.size(1))}, at::kFloat);
-  auto result = at::empty_like(weight);
+  auto result = at::empty_like(weight, at::kFloat);
   const WeightGradientPass pass{.kernel = kernel,
       .grid = tile_grid(kernel, images.size(0), images.size(2), images.size(3), padding),
       .images = pixels_of(pixels),
       .gradient = pixels_of(errors),
       .weights = weights_of(result),
-      .zeros = zeros.const_data_ptr<float>()};
+      .zeros = zeros.const_data_ptr()};
   pass.run();
-  return result;
+  return result.to(weight.scalar_type());
 }
 
 }  // namespace lockstep::nn::conv

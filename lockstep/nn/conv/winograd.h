@@ -4,7 +4,8 @@
 
 #include "lockstep/nn/conv/winograd_kernel.h"
 
-/// 3x3 convolutions of stride 1 in Winograd's form (see Note [Winograd]), in fp32.
+/// 3x3 convolutions of stride 1 in Winograd's form (see Note [Winograd]). Images and weights are
+/// in fp32 or bf16, the sums between them in fp32; results have the type of what they are like.
 ///
 /// Images are [N, C, H, W] and weights [K, C, 3, 3]; images in any other order than channels-last
 /// are copied into it. Results have the same bits in every run and for any number of threads.

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "lockstep/nn/element.h"
+
 namespace lockstep::nn::conv {
 
 /// How a 3x3 convolution of stride 1 is cut into tiles of output pixels.
@@ -19,8 +21,9 @@ struct TileGrid {
 
 /// Images in NHWC order.
 struct Pixels {
-  float* data;
+  void* data;
   std::int64_t channels;
+  Element element;
 };
 
 /// The weights of a convolution, by strides in floats: one layout and its rotation look the same.
@@ -53,7 +56,7 @@ struct Range {
 struct TileBlock {
   TileGrid grid;
   std::int64_t first;
-  const float* zeros;  ///< as many as images have channels: stands for pixels outside
+  const void* zeros;  ///< a pixel of nothing but zeros: stands for pixels outside
 };
 
 /// Matrix products, one for each plane and panel; ranges of products count panels first:

@@ -45,7 +45,9 @@ at::Tensor channels_last(const at::Tensor& images) {
 }
 
 Pixels pixels_of(const at::Tensor& images) {
-  return {const_cast<float*>(images.const_data_ptr<float>()), images.size(1)};
+  const bool is_float = images.scalar_type() == at::kFloat;
+  return {const_cast<void*>(images.const_data_ptr()), images.size(1),
+      is_float ? Element::kFloat : Element::kBFloat16};
 }
 
 Weights weights_of(const at::Tensor& weight) {

@@ -28,7 +28,8 @@ void add_panels(
 /// Returns images in the order that kernels take, copied if need be.
 at::Tensor channels_last(const at::Tensor& images);
 
-/// Return what kernels see of tensors; of const ones they only read.
+/// Return what kernels see of tensors, images in fp32 or bf16 and weights in fp32; of const ones
+/// they only read.
 Pixels pixels_of(const at::Tensor& images);
 Weights weights_of(const at::Tensor& weight);
 

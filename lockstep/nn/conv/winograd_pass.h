@@ -12,8 +12,8 @@ struct ForwardPass {
   TileGrid grid;
   Pixels from, to;
   Weights weights;
-  const float* bias;   ///< or none
-  const float* zeros;  ///< as many as inputs
+  const float* bias;  ///< or none
+  const void* zeros;  ///< as many as inputs
 
   void run() const;
 
@@ -33,8 +33,8 @@ struct WeightGradientPass {
   const WinogradKernel& kernel;
   TileGrid grid;
   Pixels images, gradient;
-  Weights weights;     ///< that are written
-  const float* zeros;  ///< as many as inputs, and as outputs
+  Weights weights;    ///< that are written
+  const void* zeros;  ///< as many as inputs, and as outputs
 
   void run() const;
 

@@ -9,6 +9,7 @@
 namespace lockstep::nn::conv {
 namespace {
 
+using fused::BFloat16;
 using fused::store;
 
 struct TilePlace {
@@ -41,18 +42,19 @@ inline Window output_window(const TileGrid& grid, std::int64_t tile) {
 }
 
 /// Where each pixel of a tile is; those outside of the image are `outside`.
-template <int kSize, typename Float>
+template <int kSize, typename T>
 struct PixelPointers {
-  Float* at[kSize][kSize];
+  T* at[kSize][kSize];
 
-  PixelPointers(const Window& window, const Pixels& pixels, Float* outside) {
+  PixelPointers(const Window& window, const Pixels& pixels, T* outside) {
+    T* const first = static_cast<T*>(pixels.data);
     for (int y = 0; y < kSize; ++y) {
       for (int x = 0; x < kSize; ++x) {
         const std::int64_t row = window.row + y, column = window.column + x;
         const bool is_inside =
             row >= 0 && row < window.height && column >= 0 && column < window.width;
         const std::int64_t pixel = (window.image * window.height + row) * window.width + column;
-        at[y][x] = is_inside ? pixels.data + pixel * pixels.channels : outside;
+        at[y][x] = is_inside ? first + pixel * pixels.channels : outside;
       }
     }
   }
@@ -90,12 +92,13 @@ inline void each_vector(std::int64_t channels, const Body& body) {
   if (channel < channels) body(channel, channels - channel);
 }
 
-template <typename Form>
-inline void transform_input(
+template <typename Form, typename T>
+inline void transform_input_of(
     const TileBlock& block, const Pixels& from, Range tiles, const TilePlanes& to) {
   for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-    const PixelPointers<Form::kIn, const float> pixels(
-        input_window<Form>(block.grid, block.first + tile), from, block.zeros);
+    const PixelPointers<Form::kIn, const T> pixels(
+        input_window<Form>(block.grid, block.first + tile), from,
+        static_cast<const T*>(block.zeros));
     float* const row = to.data + tile * to.row_stride;
     each_vector(from.channels, [&](std::int64_t channel, std::int64_t room) {
       transform_square<Form::kIn, Form::kIn>(
@@ -107,12 +110,13 @@ inline void transform_input(
   }
 }
 
-template <typename Form>
-inline void transform_gradient(
+template <typename Form, typename T>
+inline void transform_gradient_of(
     const TileBlock& block, const Pixels& from, Range tiles, const PanelPlanes& to) {
   for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-    const PixelPointers<Form::kOut, const float> pixels(
-        output_window<Form>(block.grid, block.first + tile), from, block.zeros);
+    const PixelPointers<Form::kOut, const T> pixels(
+        output_window<Form>(block.grid, block.first + tile), from,
+        static_cast<const T*>(block.zeros));
     const auto transform = [&](std::int64_t channel, std::int64_t room) {
       float* const row = panel_of(to, 0, channel / kPanel) + tile * kPanel + channel % kPanel;
       transform_square<Form::kOut, Form::kIn>(
@@ -125,11 +129,11 @@ inline void transform_gradient(
   }
 }
 
-template <typename Form>
-inline void transform_output(const TileBlock& block, const PanelPlanes& from, const float* bias,
+template <typename Form, typename T>
+inline void transform_output_of(const TileBlock& block, const PanelPlanes& from, const float* bias,
     Range tiles, const Pixels& to) {
   for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-    const PixelPointers<Form::kOut, float> pixels(
+    const PixelPointers<Form::kOut, T> pixels(
         output_window<Form>(block.grid, block.first + tile), to, nullptr);
     each_vector(to.channels, [&](std::int64_t channel, std::int64_t room) {
       const float* const row =
@@ -139,11 +143,36 @@ inline void transform_output(const TileBlock& block, const PanelPlanes& from, co
           [&](int y, int x) { return load(row + (y * Form::kIn + x) * from.plane_stride); },
           Form::output,
           [&](int y, int x, Floats value) {
-            float* const pixel = pixels.at[y][x];
+            T* const pixel = pixels.at[y][x];
             if (pixel != nullptr) store(pixel + channel, value + start, room);
           });
     });
   }
+}
+
+// The steps of WinogradKernel, for pixels of either type.
+template <typename Form>
+inline void transform_input(
+    const TileBlock& block, const Pixels& from, Range tiles, const TilePlanes& to) {
+  const bool is_float = from.element == Element::kFloat;
+  is_float ? transform_input_of<Form, float>(block, from, tiles, to)
+           : transform_input_of<Form, BFloat16>(block, from, tiles, to);
+}
+
+template <typename Form>
+inline void transform_gradient(
+    const TileBlock& block, const Pixels& from, Range tiles, const PanelPlanes& to) {
+  const bool is_float = from.element == Element::kFloat;
+  is_float ? transform_gradient_of<Form, float>(block, from, tiles, to)
+           : transform_gradient_of<Form, BFloat16>(block, from, tiles, to);
+}
+
+template <typename Form>
+inline void transform_output(const TileBlock& block, const PanelPlanes& from, const float* bias,
+    Range tiles, const Pixels& to) {
+  const bool is_float = to.element == Element::kFloat;
+  is_float ? transform_output_of<Form, float>(block, from, bias, tiles, to)
+           : transform_output_of<Form, BFloat16>(block, from, bias, tiles, to);
 }
 
 }  // namespace

@@ -6,10 +6,9 @@
 
 #include <cstdint>
 
-namespace lockstep::nn::fused {
+#include "lockstep/nn/element.h"
 
-/// The types in which images and activations may be stored; arithmetic is always fp32.
-enum class Element { kFloat, kBFloat16 };
+namespace lockstep::nn::fused {
 
 /// The size of the block: images of one channel, `channels` filters of 3x3, padding 1, pool 2x2.
 struct ConvReluPoolShape {

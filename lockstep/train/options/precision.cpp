@@ -1,34 +1,15 @@
 #include "lockstep/train/options/precision.h"
 
-#include <fstream>
-#include <sstream>
-
-#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/processor.h"
 
 namespace lockstep {
-namespace {
-
-std::string processor_features() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("flags")) return line;
-  return "";
-}
-
-}  // namespace
 
 bool computes_bf16(const std::string& features) {
-  std::istringstream words(features);
-  for (std::string word; words >> word;)
-    if (word == "avx512_bf16" || word == "amx_bf16") return true;
-  return false;
+  return has_feature(features, "avx512_bf16") || has_feature(features, "amx_bf16");
 }
 
-bool this_processor_computes_bf16() {
-  const auto features = environment("LOCKSTEP_TEST_CPU_FEATURES");
-  return computes_bf16(features ? *features : processor_features());
-}
+bool this_processor_computes_bf16() { return computes_bf16(processor_features()); }
 
 PrecisionChoice choose_precision(
     const PrecisionRequest& asked, const Computing& on, std::optional<Precision> resumed) {

@@ -203,7 +203,7 @@ Group spreading_group() {
               .unless_usual(),
           flag_by<Options>(
               "--convolutions", "WHOSE",
-              "who computes 3x3 convolutions on the CPU in float32: {}; auto: by their shape",
+              "who computes 3x3 convolutions on the CPU: {}; auto: by their shape",
               [](Options& options, const FlagSpec& flag, Text text) {
                 read_value(flag, text, options.convolutions);
               },

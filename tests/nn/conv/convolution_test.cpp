@@ -166,18 +166,30 @@ TEST_F(Convolution, LeavesOtherOrdersToLibTorch) {
   EXPECT_TRUE(output.is_contiguous());
 }
 
+TEST_F(Convolution, ComputesInBf16UnderAutocast) {
+  const ConvolutionScope scope(Convolutions::kOwn);
+  auto module = module_of(usual_options());
+  const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
+  const auto exact = module(images);
+  const Autocast autocast(at::kCPU);
+  const auto output = module(images);
+  EXPECT_TRUE(is_own(output));
+  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(output.to(at::kFloat).allclose(exact, 0.02, 0.02));
+  output.sum().backward();
+  EXPECT_EQ(images.grad().scalar_type(), at::kFloat);
+  EXPECT_EQ(module->weight.grad().scalar_type(), at::kFloat);
+}
+
 TEST_F(Convolution, LeavesOtherTypesToLibTorch) {
   const ConvolutionScope scope(Convolutions::kOwn);
   auto module = module_of(usual_options());
   const auto images = images_of({2, 40, 9, 9});
-  {
-    const Autocast autocast(at::kCPU);
-    const auto output = module(images);
-    EXPECT_FALSE(is_own(output));
-    EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+  EXPECT_THROW(module(images.to(at::kBFloat16)), c10::Error) << "weights of another type";
+  for (const auto type : {at::kDouble, at::kHalf}) {
+    module->to(type);
+    EXPECT_FALSE(is_own(module(images.to(type))));
   }
-  module->to(at::kDouble);
-  EXPECT_FALSE(is_own(module(images.to(at::kDouble))));
 }
 
 TEST_F(Convolution, RefusesWhatLibTorchRefuses) {

@@ -165,6 +165,23 @@ TEST(Winograd, AnImageHasTheSameBitsInAnyBatch) {
   }
 }
 
+// The sums are those of the same values in fp32; only what is stored is rounded.
+TEST(Winograd, InBf16RoundsOnlyItsResults) {
+  torch::manual_seed(10);
+  Given given({3, 21, 37, 9, 6, 1});
+  for (auto* tensor : {&given.images, &given.weight, &given.bias, &given.gradient})
+    *tensor = tensor->to(at::kBFloat16);
+  Given wide = given;
+  for (auto* tensor : {&wide.images, &wide.weight, &wide.bias, &wide.gradient})
+    *tensor = tensor->to(at::kFloat);
+  for (const auto* kernel : all_kernels()) {
+    const Outcome exact = outcome_of(*kernel, wide, 1), result = outcome_of(*kernel, given, 1);
+    EXPECT_TRUE(result.output.equal(exact.output.to(at::kBFloat16))) << kernel->name;
+    EXPECT_TRUE(result.images.equal(exact.images.to(at::kBFloat16))) << kernel->name;
+    EXPECT_TRUE(result.weight.equal(exact.weight.to(at::kBFloat16))) << kernel->name;
+  }
+}
+
 TEST(Winograd, ANotANumberStaysInItsImage) {
   torch::manual_seed(8);
   const Given given({3, 8, 8, 9, 9, 1});
