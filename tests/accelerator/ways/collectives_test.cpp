@@ -15,6 +15,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/optim/clip_grad_norm.h"
 
 namespace lockstep::emulated {
 namespace {
@@ -107,6 +108,16 @@ TEST_P(DeviceCollectives, TensorsOfTheHostGoBesideThem) {
     EXPECT_THAT(values_of(host), ::testing::Each(4));
     EXPECT_EQ(group.backend_name(), "threads");
     EXPECT_EQ(group.device_backend_name(), GetParam());
+  });
+}
+
+// Of norms 3 and 4 on two ranks it is 5.
+TEST_P(DeviceCollectives, GradientsAreClippedByTheNormOverAllRanks) {
+  on_devices(2, [](const ProcessGroup& group) {
+    at::Tensor parameter = filled(group, 0, 1);
+    parameter.mutable_grad() = filled(group, 3 + group.rank(), 1);
+    clip_gradients({parameter}, 1, group, device_of(group));
+    EXPECT_NEAR(values_of(parameter.grad()).front(), (3 + group.rank()) / 5.0, 1e-5);
   });
 }
 
