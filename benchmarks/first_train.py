@@ -5,7 +5,7 @@
     benchmarks/first_train.py --folder DIR       a clone in DIR, which stays
 
 Packages of Debian should be there (./dev setup), or their download is timed too. Nothing else should run: the machine's load is
-printed. The last line trains as on a processor without bf16 instructions, in float32.
+printed. The last line trains as on a processor that has AVX2 but neither AVX-512 nor bf16 instructions, in float32.
 """
 
 import argparse
@@ -45,7 +45,8 @@ def measure(folder):
         # More than a comment: ccache would know the result.
         source.write(f"namespace {{ [[maybe_unused]] constexpr auto kEdited = {time.time_ns()}; }}\n")
     timed("./dev build lockstep-train, edited", ["./dev", "build", "lockstep-train"], clone, **cache)
-    timed("./dev train as without bf16", ["./dev", "train"], clone, LOCKSTEP_TEST_CPU_FEATURES="avx2", **cache)
+    timed("./dev train as with AVX2 only", ["./dev", "train"], clone, LOCKSTEP_TEST_CPU_FEATURES="avx2", ONEDNN_MAX_CPU_ISA="AVX2",
+          ATEN_CPU_CAPABILITY="avx2", **cache)
 
 
 def main():

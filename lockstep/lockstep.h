@@ -18,6 +18,7 @@
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/grad_scaler.h"
+#include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/unscale_gradients.h"
 #include "lockstep/nn/weights.h"

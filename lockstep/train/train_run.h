@@ -79,7 +79,7 @@ struct TrainRun {
   TrainOptions options;
   Layout layout;
   RankGroups groups;
-  nn::conv::ConvolutionScope convolutions;
+  nn::KernelScope kernels;
   Datasets data;
   int workers;                          ///< threads of this rank that load images
   std::unique_ptr<const RunLock> lock;  ///< of the run's folder, on rank 0

@@ -30,11 +30,11 @@ std::optional<Enum> value_in(const Configuration& configuration, std::string_vie
   return std::nullopt;
 }
 
-// A run that says nothing of convolutions had oneDNN's.
+// A run that says nothing of kernels had LibTorch's.
 ResumedArithmetic arithmetic_in(const Configuration& configuration) {
-  using Who = nn::conv::Convolutions;
   return {.precision = value_in<Precision>(configuration, "precision"),
-      .convolutions = value_in<Who>(configuration, "convolutions").value_or(Who::kOneDnn)};
+      .kernels =
+          value_in<nn::Kernels>(configuration, "kernels").value_or(nn::Kernels::kLibTorch)};
 }
 
 std::optional<ResumedArithmetic> arithmetic_of_snapshot(const fs::path& snapshot) {

@@ -41,7 +41,7 @@ TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& 
       .dry_run = given.has("--dry-run"),
       .json = given.has("--json"),
       .names_precision = given.has("--precision"),
-      .names_convolutions = given.has("--convolutions")};
+      .names_kernels = given.has("--kernels")};
   train_flags().read(command.options, given);
   resolve(command.options, given, surroundings);
   check_options(command.options, surroundings.world_size);

@@ -16,7 +16,7 @@ struct TrainCommand {
   bool dry_run = false;
   bool json = false;
   bool names_precision = false;     ///< --precision was given
-  bool names_convolutions = false;  ///< --convolutions was given
+  bool names_kernels = false;  ///< --kernels was given
 };
 
 /// What the launcher's environment says about the ranks, and the clock for the default folder.
@@ -41,7 +41,7 @@ TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& 
 /// How a run computed that is resumed: what `auto` means for it from then on.
 struct ResumedArithmetic {
   std::optional<Precision> precision;
-  nn::conv::Convolutions convolutions;
+  nn::Kernels kernels;
 };
 
 /// Returns that of the snapshot that these options resume from; nothing if they resume none, or

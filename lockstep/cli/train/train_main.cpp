@@ -127,15 +127,15 @@ std::optional<Enum> known_value(const torch::Tensor& number) {
   return known < 0 ? std::optional(static_cast<Enum>(-1 - known)) : std::nullopt;
 }
 
-using nn::conv::Convolutions;
+using nn::Kernels;
 
-Convolutions choose(const TrainCommand& command, std::optional<Convolutions> resumed) {
-  const Convolutions asked = command.options.convolutions;
-  return command.names_convolutions ? asked : resumed.value_or(asked);
+Kernels choose(const TrainCommand& command, std::optional<Kernels> resumed) {
+  const Kernels asked = command.options.kernels;
+  return command.names_kernels ? asked : resumed.value_or(asked);
 }
 
-std::optional<Convolutions> convolutions_of(const std::optional<ResumedArithmetic>& resumed) {
-  return resumed ? std::optional(resumed->convolutions) : std::nullopt;
+std::optional<Kernels> kernels_of(const std::optional<ResumedArithmetic>& resumed) {
+  return resumed ? std::optional(resumed->kernels) : std::nullopt;
 }
 
 std::optional<Precision> precision_of(const std::optional<ResumedArithmetic>& resumed) {
@@ -149,14 +149,14 @@ PrecisionChoice agree_on_arithmetic(
   const auto own = resumed_arithmetic(command.options);
   const bool is_fast = device.is_cpu() ? this_processor_computes_bf16() : is_bf16_fast(device);
   const torch::Tensor facts = torch::tensor(
-      {is_fast ? 1 : 0, known_number(precision_of(own)), known_number(convolutions_of(own))},
+      {is_fast ? 1 : 0, known_number(precision_of(own)), known_number(kernels_of(own))},
       torch::kLong);
   world.all_reduce(facts, ReduceOp::kMin).wait();
   const Computing on{
       .is_bf16_fast = facts[0].item<std::int64_t>() == 1, .on_accelerators = !device.is_cpu()};
   const auto precision = choose(command, on, known_value<Precision>(facts[1]));
   command.options.precision = precision.precision;
-  command.options.convolutions = choose(command, known_value<Convolutions>(facts[2]));
+  command.options.kernels = choose(command, known_value<Kernels>(facts[2]));
   return precision;
 }
 
@@ -261,7 +261,7 @@ int body(int count, char** values) {
       const auto resumed = resumed_arithmetic(command->options);
       const Computing here{.is_bf16_fast = this_processor_computes_bf16()};
       command->options.precision = choose(*command, here, precision_of(resumed)).precision;
-      command->options.convolutions = choose(*command, convolutions_of(resumed));
+      command->options.kernels = choose(*command, kernels_of(resumed));
       std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));
     }
   } else {

@@ -1,19 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 
-#include "lockstep/core/enum_names.h"
-
 namespace lockstep::nn::conv {
-
-/// Who computes convolutions on the CPU.
-enum class Convolutions { kAuto, kOwn, kOneDnn };
-constexpr auto names_of(Convolutions) {
-  return std::array{EnumName{Convolutions::kAuto, "auto"}, EnumName{Convolutions::kOwn, "own"},
-      EnumName{Convolutions::kOneDnn, "onednn"}};
-}
 
 /// A convolution as the choice sees it: what it multiplies, and whether Note [Winograd] covers it.
 struct ConvolutionShape {

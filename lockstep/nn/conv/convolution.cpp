@@ -13,14 +13,6 @@
 namespace lockstep::nn::conv {
 namespace {
 
-const WinogradBuild& find_fastest() {
-  const WinogradBuilds found = winograd_builds();
-  int last = found.count - 1;
-  if (!has_feature(processor_features(), "avx512f") && found.builds[last] == &winograd_avx512())
-    --last;
-  return *found.builds[last];
-}
-
 Isa isa_of(const WinogradBuild& build) {
   if (&build == &winograd_avx512()) return Isa::kAvx512;
   return &build == &winograd_avx2() ? Isa::kAvx2 : Isa::kPlain;
@@ -115,7 +107,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     if (at::GradMode::is_enabled()) {
-      throw Error("conv2d: our convolution has no second derivative; use onednn's");
+      throw Error("conv2d: our convolution has no second derivative; LibTorch's has");
     }
     const auto saved = context->get_saved_variables();
     const auto padding = context->saved_data["padding"].toInt();
@@ -136,8 +128,8 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
 }  // namespace
 
 const WinogradBuild& fastest_winograd() {
-  static const WinogradBuild& found = find_fastest();
-  return found;
+  static const WinogradBuilds kFound = winograd_builds();
+  return *kFound.builds[kFound.count - 1];
 }
 
 bool is_covered(const ConvolutionCall& call) {
@@ -154,15 +146,14 @@ at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel)
       call.images, call.weight, bias, value_at(call.padding, 0), &kernel);
 }
 
-at::Tensor conv2d(const ConvolutionCall& call, Convolutions who) {
-  if (who == Convolutions::kOneDnn) return by_libtorch(call);
+at::Tensor conv2d(const ConvolutionCall& call, Kernels who) {
+  if (who == Kernels::kLibTorch) return by_libtorch(call);
   if (!is_covered(call)) return by_onednn(call);
   const std::int64_t margin = 2 * value_at(call.padding, 0) - 2;
   const ConvolutionShape shape{call.images.size(0), call.images.size(1), call.weight.size(0),
       call.images.size(2) + margin, call.images.size(3) + margin};
   const WinogradBuild& build = fastest_winograd();
-  if (who == Convolutions::kAuto &&
-      !is_own_faster(shape, isa_of(build), multiplier_of(call.images)))
+  if (who == Kernels::kAuto && !is_own_faster(shape, isa_of(build), multiplier_of(call.images)))
     return by_libtorch(call);
   return own_conv2d(call, fitting_tile(shape) == 2 ? build.small : build.large);
 }

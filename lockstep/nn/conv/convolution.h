@@ -6,6 +6,7 @@
 
 #include "lockstep/nn/conv/choice.h"
 #include "lockstep/nn/conv/winograd_kernel.h"
+#include "lockstep/nn/kernels.h"
 
 namespace lockstep::nn::conv {
 
@@ -28,24 +29,12 @@ at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel)
 
 /// Computes it by `who`. What is not covered is LibTorch's; unless only that is asked for, oneDNN
 /// within it computes 1x1 convolutions of few images too.
-at::Tensor conv2d(const ConvolutionCall& call, Convolutions who);
+at::Tensor conv2d(const ConvolutionCall& call, Kernels who);
 
-/// Returns the fastest build that this processor runs, or LOCKSTEP_TEST_CPU_FEATURES allows.
+/// Returns the fastest build that this processor runs.
 const WinogradBuild& fastest_winograd();
 
-/// Lets all conv2d of this process that run on the CPU, of any module, in any thread, be computed
-/// by `who` while it exists; of several the newest counts.
-class [[nodiscard]] ConvolutionScope {
- public:
-  explicit ConvolutionScope(Convolutions who);
-  ~ConvolutionScope();
-  ConvolutionScope(const ConvolutionScope&) = delete;
-  ConvolutionScope& operator=(const ConvolutionScope&) = delete;
-
-  Convolutions who() const { return who_; }
-
- private:
-  Convolutions who_;
-};
+/// Lets conv2d() compute all conv2d of this process on the CPU from now on, by kernels_in_use().
+void take_place_of_conv2d();
 
 }  // namespace lockstep::nn::conv

@@ -6,6 +6,8 @@
 #include <torch/nn/init.h>
 #include <torch/nn/modules/linear.h>
 
+#include "lockstep/nn/fused/batch_norm_relu.h"
+
 namespace lockstep::nn {
 namespace {
 
@@ -49,9 +51,9 @@ BasicBlockImpl::BasicBlockImpl(std::int64_t inputs, std::int64_t width, std::int
 }
 
 torch::Tensor BasicBlockImpl::forward(torch::Tensor input) {
-  auto maps = bn1_(conv1_(input)).relu_();
-  maps = bn2_(conv2_(maps));
-  return maps.add_(shortcut(downsample_, input)).relu_();
+  const auto maps = fused::batch_norm_relu(bn1_, conv1_(input));
+  const auto sums = conv2_(maps);
+  return fused::batch_norm_relu(bn2_, sums, shortcut(downsample_, input));
 }
 
 std::tuple<std::int64_t, std::int64_t, std::int64_t> BasicBlockImpl::arguments() const {
@@ -77,10 +79,10 @@ BottleneckImpl::BottleneckImpl(std::int64_t inputs, std::int64_t width, std::int
 }
 
 torch::Tensor BottleneckImpl::forward(torch::Tensor input) {
-  auto maps = bn1_(conv1_(input)).relu_();
-  maps = bn2_(conv2_(maps)).relu_();
-  maps = bn3_(conv3_(maps));
-  return maps.add_(shortcut(downsample_, input)).relu_();
+  auto maps = fused::batch_norm_relu(bn1_, conv1_(input));
+  maps = fused::batch_norm_relu(bn2_, conv2_(maps));
+  maps = conv3_(maps);
+  return fused::batch_norm_relu(bn3_, maps, shortcut(downsample_, input));
 }
 
 std::tuple<std::int64_t, std::int64_t, std::int64_t> BottleneckImpl::arguments() const {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/core/enum_names.h"
-#include "lockstep/nn/conv/choice.h"
+#include "lockstep/nn/kernels.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/train/options/eval_metric.h"
 #include "lockstep/train/options/loading_settings.h"
@@ -80,7 +80,7 @@ struct TrainOptions {
   Precision precision = Precision::k32;
   bool auto_precision = false;  ///< `precision` was chosen by the processors, or is yet to be
   Tf32 tf32 = Tf32::kAuto;
-  nn::conv::Convolutions convolutions = nn::conv::Convolutions::kAuto;
+  nn::Kernels kernels = nn::Kernels::kAuto;
   OptimizerSettings optimizer = {};
   std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
   double smoothing = 0;               ///< of the labels in training

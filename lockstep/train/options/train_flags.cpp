@@ -138,10 +138,10 @@ void read_precision(Options& options, const FlagSpec& flag, Text text) {
   if (!options.auto_precision) read_value(flag, text, options.precision);
 }
 
-// Not where it is oneDNN: so it was in every run before there was a choice.
-FlagValue written_convolutions(const Options& options) {
-  const auto who = options.convolutions;
-  return who == nn::conv::Convolutions::kOneDnn ? FlagValue() : written_value(who);
+// Not where it is LibTorch: so it was in every run before there was a choice.
+FlagValue written_kernels(const Options& options) {
+  const auto who = options.kernels;
+  return who == nn::Kernels::kLibTorch ? FlagValue() : written_value(who);
 }
 
 std::vector<std::string> precision_words() {
@@ -202,13 +202,13 @@ Group spreading_group() {
               &Options::tf32)
               .unless_usual(),
           flag_by<Options>(
-              "--convolutions", "WHOSE",
-              "who computes 3x3 convolutions on the CPU: {}; auto: by their shape",
+              "--kernels", "WHOSE",
+              "whose kernels compute convolutions and batch norm on the CPU: {}; auto: the faster",
               [](Options& options, const FlagSpec& flag, Text text) {
-                read_value(flag, text, options.convolutions);
+                read_value(flag, text, options.kernels);
               },
-              written_convolutions)
-              .one_of(all_names<nn::conv::Convolutions>()),
+              written_kernels)
+              .one_of(all_names<nn::Kernels>()),
           flag("--backend", "NAME", "{}", &Options::backend)
               .may_change()
               .one_of({"auto", "shm", "gloo"}),

@@ -46,25 +46,25 @@ TEST_F(Convolution, OfAnUnchangedModuleIsOursInAScope) {
   const auto images = images_of({2, 40, 9, 9});
   EXPECT_FALSE(is_own(module(images)));
   {
-    const ConvolutionScope scope(Convolutions::kOwn);
+    const KernelScope scope(Kernels::kOwn);
     EXPECT_TRUE(is_own(module(images)));
     at::Tensor elsewhere;
     std::thread([&] { elsewhere = module(images); }).join();
     EXPECT_TRUE(is_own(elsewhere));
-    const ConvolutionScope inner(Convolutions::kOneDnn);
+    const KernelScope inner(Kernels::kLibTorch);
     EXPECT_FALSE(is_own(module(images)));
   }
   EXPECT_FALSE(is_own(module(images)));
 }
 
-Outcome run_module(const Given& given, Convolutions who) {
-  const ConvolutionScope scope(who);
+Outcome run_module(const Given& given, Kernels who) {
+  const KernelScope scope(who);
   auto module = module_of(usual_options());
   module->weight.set_data(given.weight.clone());
   module->bias.set_data(given.bias.clone());
   auto images = given.images.clone().set_requires_grad(true);
   const auto output = module(images);
-  EXPECT_EQ(is_own(output), who == Convolutions::kOwn);
+  EXPECT_EQ(is_own(output), who == Kernels::kOwn);
   EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
   output.backward(given.gradient);
   EXPECT_TRUE(module->bias.grad().allclose(given.gradient.sum({0, 2, 3}), 1e-5, 1e-5));
@@ -74,16 +74,16 @@ Outcome run_module(const Given& given, Convolutions who) {
 TEST_F(Convolution, GradientsAgreeWithDoublePrecision) {
   const Given given(kShape);
   const Outcome exact = reference(given, 1), absolute = reference(given, 1, true);
-  const Outcome own = run_module(given, Convolutions::kOwn);
+  const Outcome own = run_module(given, Kernels::kOwn);
   expect_close(own.output, exact.output, absolute.output, kLargeTileTolerance, "output");
   expect_close(own.images, exact.images, absolute.images, kLargeTileTolerance, "images");
   expect_close(own.weight, exact.weight, absolute.weight, kLargeTileTolerance, "weight");
-  const Outcome theirs = run_module(given, Convolutions::kOneDnn);
+  const Outcome theirs = run_module(given, Kernels::kLibTorch);
   EXPECT_FALSE(own.output.equal(theirs.output)) << "the same program twice";
 }
 
 TEST_F(Convolution, ComputesOnlyTheGradientsThatAreWanted) {
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   module->weight.set_requires_grad(false);
   const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
@@ -94,7 +94,7 @@ TEST_F(Convolution, ComputesOnlyTheGradientsThatAreWanted) {
 }
 
 TEST_F(Convolution, DoesWithoutBias) {
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   auto without = module_of(usual_options().bias(false));
   module->bias.detach().zero_();
@@ -109,7 +109,7 @@ TEST_F(Convolution, DoesWithoutBias) {
 }
 
 TEST_F(Convolution, HasTheSameBitsWithoutGradients) {
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   const auto images = images_of({2, 40, 9, 9});
   const auto recorded = module(images).detach();
@@ -122,7 +122,7 @@ TEST_F(Convolution, HasTheSameBitsWithoutGradients) {
 }
 
 TEST_F(Convolution, RefusesASecondDerivative) {
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
   const auto output = module(images).square().sum();
@@ -134,7 +134,7 @@ void expect_left_alone(
     const torch::nn::Conv2dOptions& options, const at::Tensor& images, const char* what) {
   auto module = module_of(options);
   const auto theirs = module(images);
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   const auto output = module(images);
   EXPECT_FALSE(is_own(output)) << what;
   EXPECT_TRUE(output.equal(theirs)) << what;
@@ -160,14 +160,14 @@ TEST_F(Convolution, LeavesOtherConvolutionsToLibTorch) {
 
 TEST_F(Convolution, LeavesOtherOrdersToLibTorch) {
   torch::nn::Conv2d module(usual_options());
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   const auto output = module(at::randn({2, 40, 9, 9}));
   EXPECT_FALSE(is_own(output));
   EXPECT_TRUE(output.is_contiguous());
 }
 
 TEST_F(Convolution, ComputesInBf16UnderAutocast) {
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
   const auto exact = module(images);
@@ -182,7 +182,7 @@ TEST_F(Convolution, ComputesInBf16UnderAutocast) {
 }
 
 TEST_F(Convolution, LeavesOtherTypesToLibTorch) {
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   const auto images = images_of({2, 40, 9, 9});
   EXPECT_THROW(module(images.to(at::kBFloat16)), c10::Error) << "weights of another type";
@@ -193,7 +193,7 @@ TEST_F(Convolution, LeavesOtherTypesToLibTorch) {
 }
 
 TEST_F(Convolution, RefusesWhatLibTorchRefuses) {
-  const ConvolutionScope scope(Convolutions::kOwn);
+  const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   EXPECT_THROW(module(images_of({2, 41, 9, 9})), c10::Error);
   auto unpadded = module_of(usual_options().padding(0));
@@ -201,7 +201,7 @@ TEST_F(Convolution, RefusesWhatLibTorchRefuses) {
 }
 
 TEST_F(Convolution, ByDefaultChoosesByShape) {
-  const ConvolutionScope scope(Convolutions::kAuto);
+  const KernelScope scope(Kernels::kAuto);
   auto stem = module_of(torch::nn::Conv2dOptions(3, 48, 3).padding(1));
   EXPECT_FALSE(is_own(stem(images_of({8, 3, 16, 16}))));
 }

@@ -58,9 +58,9 @@ TEST(Pointwise, CutImagesAreViewsAndJoinAgain) {
 }
 
 /// A module's output and the gradients of images, weight and bias.
-std::vector<at::Tensor> run(Convolutions who, const at::Tensor& given,
+std::vector<at::Tensor> run(Kernels who, const at::Tensor& given,
     const torch::nn::Conv2d& module, const at::Tensor& gradient) {
-  const ConvolutionScope scope(who);
+  const KernelScope scope(who);
   auto images = given.detach().clone().requires_grad_(true);
   auto layer = std::static_pointer_cast<torch::nn::Conv2dImpl>(module->clone());
   const auto output = layer->forward(images);
@@ -71,8 +71,8 @@ std::vector<at::Tensor> run(Convolutions who, const at::Tensor& given,
 void expect_as_libtorch(at::IntArrayRef sizes, std::int64_t outputs) {
   torch::nn::Conv2d module(torch::nn::Conv2dOptions(sizes[1], outputs, 1));
   const auto images = drawn(sizes), gradient = drawn({sizes[0], outputs, sizes[2], sizes[3]});
-  const auto own = run(Convolutions::kAuto, images, module, gradient);
-  const auto libtorch = run(Convolutions::kOneDnn, images, module, gradient);
+  const auto own = run(Kernels::kAuto, images, module, gradient);
+  const auto libtorch = run(Kernels::kLibTorch, images, module, gradient);
   for (std::size_t i = 0; i < own.size(); ++i)
     EXPECT_TRUE(own[i].allclose(libtorch[i], 1e-4, 1e-4)) << i << " of " << sizes;
   EXPECT_TRUE(own[0].is_contiguous(at::MemoryFormat::ChannelsLast));

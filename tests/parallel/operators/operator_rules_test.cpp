@@ -8,6 +8,8 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/instancenorm.h>
 
+#include "lockstep/core/error.h"
+#include "lockstep/nn/fused/batch_norm_relu.h"
 #include "lockstep/parallel/operators/batch_norm_rule.h"
 #include "lockstep/parallel/operators/random_stream.h"
 
@@ -99,6 +101,50 @@ TEST(DeferredBatchNorm, InstanceNormHasTheStatisticsOfAllSamples) {
   EXPECT_TRUE(torch::allclose(parts->running_mean, whole->running_mean, 1e-5, 1e-6));
   EXPECT_TRUE(torch::allclose(parts->running_var, whole->running_var, 1e-5, 1e-6));
   EXPECT_FALSE(torch::allclose(whole->running_mean, torch::zeros({3}), 0, 0.1));
+}
+
+/// What a rule makes of a layer, by a function.
+class RuleBy : public BatchNormRule {
+ public:
+  using Function = torch::Tensor (*)(const BatchNormCall&);
+  explicit RuleBy(Function function) : function_(function) {}
+  torch::Tensor batch_norm(const BatchNormCall& call) override { return function_(call); }
+
+ private:
+  Function function_;
+};
+
+// A layer whose ReLU is computed in the same pass asks the rule all the same.
+class RulesAboveFusedKernels : public ::testing::Test {
+ protected:
+  torch::Tensor output(BatchNormRule& rule) {
+    const BatchNormScope scope(rule);
+    return nn::fused::batch_norm_relu(layer_, input_, addend_);
+  }
+
+  const nn::KernelScope own_{nn::Kernels::kOwn};
+  torch::nn::BatchNorm2d layer_{3};
+  torch::Tensor input_ = torch::randn({4, 3, 5, 5}).contiguous(torch::MemoryFormat::ChannelsLast);
+  torch::Tensor addend_ = torch::randn_like(input_);
+};
+
+TEST_F(RulesAboveFusedKernels, ThatComputeByTheOperatorGetTheFusedOne) {
+  CountingRule rule;
+  const auto fused = output(rule);
+  EXPECT_EQ(rule.calls, 1);
+  EXPECT_TRUE(torch::allclose(fused, (layer_(input_) + addend_).relu(), 1e-5, 1e-5));
+  EXPECT_NE(fused.grad_fn()->name().find("BatchNormRelu"), std::string::npos);
+}
+
+TEST_F(RulesAboveFusedKernels, ThatComputeInTheirOwnWayAreAddedToAndRectified) {
+  RuleBy doubled([](const BatchNormCall& call) { return call.input * 2; });
+  EXPECT_TRUE(output(doubled).equal((input_ * 2 + addend_).relu()));
+}
+
+TEST_F(RulesAboveFusedKernels, ThatChangeTheOperatorsResultAreRefused) {
+  RuleBy negated(
+      [](const BatchNormCall& call) { return -batch_norm_without_running_statistics(call); });
+  EXPECT_THROW(output(negated), Error);
 }
 
 // P10: 16 images in micro-batches of 4; the running values are those of the whole batch.

@@ -115,14 +115,14 @@ TEST(TrainFlags, ReadWhatTheyWrite) {
   }
 }
 
-// As versions before the table of flags wrote it, but for the order. Those had oneDNN's
-// convolutions, without a word.
+// As versions before the table of flags wrote it, but for the order. Those had LibTorch's
+// kernels, without a word.
 TEST(TrainFlags, TheFileOfOptionsIsTheOldOne) {
   const auto lines = [](const std::string& text) {
     const auto all = split(text, '\n');
     return std::set<std::string>(all.begin(), all.end());
   };
-  EXPECT_EQ(lines(config_toml(parsed(concat(kMany, " --convolutions onednn"), 2))),
+  EXPECT_EQ(lines(config_toml(parsed(concat(kMany, " --kernels libtorch"), 2))),
       lines("model = \"toy\"\ndata = \"mnist:/d:x\"\nrepeat = 2\naugment = \"none\"\n"
             "bad-images = \"fail\"\nval-split = 0.0\nparallel = \"ddp\"\nbackend = \"gloo\"\n"
             "batch-size = 64\nepochs = 5\nmax-steps = 7\nmax-time = \"90s\"\n"
@@ -145,12 +145,12 @@ TEST(TrainFlags, StartAndPrecisionAreRead) {
   EXPECT_FALSE(parsed("--precision auto --precision 32").auto_precision);
 }
 
-TEST(TrainFlags, ConvolutionsAreWrittenUnlessTheyAreOneDnns) {
-  EXPECT_EQ(parsed("").convolutions, nn::conv::Convolutions::kAuto);
-  EXPECT_THAT(config_toml(parsed("")), HasSubstr("convolutions = \"auto\"\n"));
-  EXPECT_THAT(config_toml(parsed("--convolutions own")), HasSubstr("convolutions = \"own\"\n"));
-  EXPECT_THAT(config_toml(parsed("--convolutions onednn")), Not(HasSubstr("convolutions")));
-  EXPECT_THAT(refusal("--convolutions mine"), HasSubstr("--convolutions must be"));
+TEST(TrainFlags, KernelsAreWrittenUnlessTheyAreLibTorchs) {
+  EXPECT_EQ(parsed("").kernels, nn::Kernels::kAuto);
+  EXPECT_THAT(config_toml(parsed("")), HasSubstr("kernels = \"auto\"\n"));
+  EXPECT_THAT(config_toml(parsed("--kernels own")), HasSubstr("kernels = \"own\"\n"));
+  EXPECT_THAT(config_toml(parsed("--kernels libtorch")), Not(HasSubstr("kernels")));
+  EXPECT_THAT(refusal("--kernels mine"), HasSubstr("--kernels must be"));
 }
 
 TEST(TrainFlags, PatternsAreNotEmpty) {

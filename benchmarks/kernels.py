@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times training of whole nets with our convolutions and with oneDNN's, in turn, and prints the ratio of medians.
+"""Times training of whole nets with our kernels and with LibTorch's (oneDNN), in turn, and prints the ratio of medians.
 
-    python3 benchmarks/convolutions.py                                   # one rank on one core, CPU time
-    python3 benchmarks/convolutions.py --ranks 2 --nets resnet18-cifar
+    python3 benchmarks/kernels.py                                   # one rank on one core, CPU time
+    python3 benchmarks/kernels.py --ranks 2 --nets resnet18-cifar
 
-Both are `lockstep train` on the images of `--data mock`, in fp32 with Adam, and differ in --convolutions only. One rank
+Both are `lockstep train` on the images of `--data mock`, in fp32 with Adam, and differ in --kernels only. One rank
 has one thread, pinned, and its seconds are CPU time, so that other programs on a busy core are not counted; of several
 ranks they are those of the clock. Each run's first steps are left out. Needs Lockstep built by ./dev build;
 convolutions.cpp times the layers alone.
@@ -45,7 +45,7 @@ def cpu_seconds():
     return usage.ru_utime + usage.ru_stime
 
 
-def train(arguments, net, convolutions, steps):
+def train(arguments, net, kernels, steps):
     """Trains; returns the milliseconds of each step after the first ones, and the CPU seconds of the whole run."""
     batch, size, _ = NETS[net]
     before = cpu_seconds()
@@ -53,32 +53,32 @@ def train(arguments, net, convolutions, steps):
         command = [arguments.lockstep, "train", "--model", net, "--data", "mock", "--image-size", str(size)]
         command += ["--batch-size", str(batch), "--max-steps", str(steps), "--val-interval", "never"]
         command += ["--nproc-per-node", str(arguments.ranks), "--snapshot-interval", "never", "--log-interval", "1"]
-        command += ["--convolutions", convolutions, "--output", f"{folder}/run", "--progress", "none"]
+        command += ["--kernels", kernels, "--output", f"{folder}/run", "--progress", "none"]
         output_of(command)
         lines = Path(folder, "run/metrics.jsonl").read_text().splitlines()
     milliseconds = [record["step_ms"] for record in map(json.loads, lines) if record.get("step_ms")]
     return milliseconds[FIRST_STEPS:], cpu_seconds() - before
 
 
-def rate(arguments, net, convolutions):
+def rate(arguments, net, kernels):
     """Returns images per second: by CPU time of one rank, by the clock of several."""
     batch, _, steps = NETS[net]
     if arguments.ranks == 1:
-        short = train(arguments, net, convolutions, FIRST_STEPS)[1]
-        return batch * steps / (train(arguments, net, convolutions, FIRST_STEPS + steps)[1] - short)
-    milliseconds = train(arguments, net, convolutions, FIRST_STEPS + steps)[0]
+        short = train(arguments, net, kernels, FIRST_STEPS)[1]
+        return batch * steps / (train(arguments, net, kernels, FIRST_STEPS + steps)[1] - short)
+    milliseconds = train(arguments, net, kernels, FIRST_STEPS + steps)[0]
     return 1000 * batch * arguments.ranks / statistics.median(milliseconds)
 
 
 def compare(arguments, net):
-    rates = {"own": [], "onednn": []}
+    rates = {"own": [], "libtorch": []}
     for _ in range(arguments.pairs):
-        for convolutions, values in rates.items():
-            values.append(rate(arguments, net, convolutions))
-    for convolutions, values in rates.items():
-        print(f"{net:15} {convolutions:7} {statistics.median(values):8.2f} images/s ({min(values):.2f} to {max(values):.2f})")
-    pairs = [own / other for own, other in zip(rates["own"], rates["onednn"])]
-    ratio = statistics.median(rates["own"]) / statistics.median(rates["onednn"])
+        for kernels, values in rates.items():
+            values.append(rate(arguments, net, kernels))
+    for kernels, values in rates.items():
+        print(f"{net:15} {kernels:8} {statistics.median(values):8.2f} images/s ({min(values):.2f} to {max(values):.2f})")
+    pairs = [own / other for own, other in zip(rates["own"], rates["libtorch"])]
+    ratio = statistics.median(rates["own"]) / statistics.median(rates["libtorch"])
     print(f"{net:15} ratio of medians {ratio:.2f}; by pair {min(pairs):.2f} to {max(pairs):.2f}", flush=True)
 
 

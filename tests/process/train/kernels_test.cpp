@@ -1,4 +1,4 @@
-// Which convolutions a run has, and that it keeps them.
+// Which kernels a run has, and that it keeps them.
 
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -14,8 +14,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Small images, but layers of the kind and size that `auto` computes itself.
-class TrainConvolutions : public ::testing::Test {
+// Small images, but convolutions of the kind and size that `auto` computes itself.
+class TrainKernels : public ::testing::Test {
  protected:
   Ended run(const std::string& name, const std::string& flags) const {
     return train(
@@ -37,16 +37,16 @@ class TrainConvolutions : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
-TEST_F(TrainConvolutions, AreOursByDefaultAndTheSameInEachRun) {
+TEST_F(TrainKernels, AreOursByDefaultAndTheSameInEachRun) {
   const std::string usual = whole("usual", "");
-  EXPECT_EQ(usual, whole("again", "--convolutions auto"));
-  EXPECT_NE(usual, whole("onednn", "--convolutions onednn"));
-  EXPECT_NE(whole("own", "--convolutions own"), hash("onednn"));
+  EXPECT_EQ(usual, whole("again", "--kernels auto"));
+  EXPECT_NE(usual, whole("libtorch", "--kernels libtorch"));
+  EXPECT_NE(whole("own", "--kernels own"), hash("libtorch"));
 }
 
-TEST_F(TrainConvolutions, OfAResumedRunAreKept) {
-  for (const std::string who : {"own", "onednn"}) {
-    const std::string flag = "--convolutions " + who;
+TEST_F(TrainKernels, OfAResumedRunAreKept) {
+  for (const std::string who : {"own", "libtorch"}) {
+    const std::string flag = "--kernels " + who;
     const std::string expected = whole("whole-" + who, flag);
     ASSERT_EQ(run(who, "--max-steps 2 " + flag).code(), 0);
     const Ended ended = run(who, "--max-steps 4 --resume auto");
@@ -55,13 +55,13 @@ TEST_F(TrainConvolutions, OfAResumedRunAreKept) {
   }
 }
 
-// Nothing in its folder names convolutions: so it is with each run from before there was a choice.
-TEST_F(TrainConvolutions, OfARunWithOneDnnLeaveNoTraceAndAreNotChanged) {
-  ASSERT_EQ(run("run", "--max-steps 2 --convolutions onednn").code(), 0);
-  EXPECT_THAT(contents(output("run") + "/config.toml"), Not(HasSubstr("convolutions")));
-  const Ended ended = run("run", "--max-steps 4 --resume auto --convolutions own");
+// Nothing in its folder names kernels: so it is with each run from before there was a choice.
+TEST_F(TrainKernels, OfLibTorchLeaveNoTraceAndAreNotChanged) {
+  ASSERT_EQ(run("run", "--max-steps 2 --kernels libtorch").code(), 0);
+  EXPECT_THAT(contents(output("run") + "/config.toml"), Not(HasSubstr("kernels")));
+  const Ended ended = run("run", "--max-steps 4 --resume auto --kernels own");
   EXPECT_EQ(ended.code(), 3);
-  EXPECT_THAT(ended.err, HasSubstr("--convolutions: the snapshot has no value, now \"own\""));
+  EXPECT_THAT(ended.err, HasSubstr("--kernels: the snapshot has no value, now \"own\""));
 }
 
 }  // namespace

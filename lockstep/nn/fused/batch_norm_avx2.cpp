@@ -1,0 +1,10 @@
+#include "lockstep/nn/fused/batch_norm_loops.h"
+
+namespace lockstep::nn::fused {
+
+const BatchNormKernel& batch_norm_avx2() {
+  static constexpr BatchNormKernel kKernel = batch_norm_build("avx2");
+  return kKernel;
+}
+
+}  // namespace lockstep::nn::fused

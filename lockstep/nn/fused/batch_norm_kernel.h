@@ -1,0 +1,88 @@
+#pragma once
+
+// Included by sources that are compiled for one instruction set each: nothing here may come from a
+// header with inline functions, or such a function could end up with newer instructions in the
+// whole program.
+
+#include <cstdint>
+
+#include "lockstep/nn/element.h"
+
+namespace lockstep::nn::fused {
+
+/// The values of a layer, NHWC: a row for each pixel of each image, a column for each channel.
+/// Arrays of a value a channel, below, have this many.
+struct PixelRows {
+  Element element;
+  std::int64_t channels;
+};
+
+struct RowRange {
+  std::int64_t begin, end;
+};
+
+/// Mean and sum of squared deviations from it, for each channel.
+struct Moments {
+  double* mean;
+  double* squares;
+};
+
+/// outputs = max(0, inputs * scale + shift [+ addends])
+struct NormaliseJob {
+  PixelRows rows;
+  const void* inputs;
+  const void* addends;  ///< or none
+  const float *scale, *shift;
+  void* outputs;
+};
+
+/// Gradients that pass ReLU are those of positive outputs. Without `outputs`, these are computed
+/// again from the inputs; with them, what passes is written too, for it is the addends' gradient.
+struct ReduceJob {
+  PixelRows rows;
+  const void *inputs, *gradients;
+  const void* outputs;  ///< or none
+  const float *scale, *shift, *mean;
+  void* passed;  ///< with outputs
+};
+
+/// The sums, for each channel, of the gradients that pass, and of these times the deviation of
+/// their inputs from the mean.
+struct GradientSums {
+  double* gradients;
+  double* products;
+};
+
+/// input_gradients = passed * of_gradient + inputs * of_input + constant
+struct InputGradientJob {
+  PixelRows rows;
+  const void *inputs, *gradients;
+  bool have_passed;            ///< ReLU already; else those whose output is not positive count as 0
+  const float *scale, *shift;  ///< of the outputs
+  const float *of_gradient, *of_input, *constant;
+  void* input_gradients;
+};
+
+/// One build of the loops. `scratch` has scratch_floats(channels) floats.
+struct BatchNormKernel {
+  const char* name;
+  std::int64_t (*scratch_floats)(std::int64_t channels);
+  void (*collect)(const PixelRows& rows, const void* inputs, RowRange range, const Moments& moments,
+      float* scratch);
+  void (*normalise)(const NormaliseJob& job, RowRange range);
+  void (*reduce)(const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch);
+  void (*differentiate)(const InputGradientJob& job, RowRange range);
+};
+
+const BatchNormKernel& batch_norm_plain();
+const BatchNormKernel& batch_norm_avx2();
+const BatchNormKernel& batch_norm_avx512();
+
+/// Lists the builds that this processor can run, the fastest last.
+struct BatchNormKernels {
+  const BatchNormKernel* kernels[3];
+  int count;
+};
+BatchNormKernels batch_norm_kernels();
+
+}  // namespace lockstep::nn::fused

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/fused/batch_norm_kernel.h"
+
+namespace lockstep::nn::fused {
+
+/// Mean and sum of squared deviations of each channel, over `count` values; double [C].
+struct BatchStatistics {
+  at::Tensor mean, squares;
+  std::int64_t count;
+};
+
+/// What batch norm multiplies with and adds; float [C].
+struct BatchNormAffine {
+  at::Tensor scale, shift, inverse_deviation;
+};
+BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& weight,
+    const at::Tensor& bias, double eps);
+
+/// What the backward pass starts from; `output` only if there was an addend.
+struct BatchNormBackward {
+  const at::Tensor& gradient;
+  const at::Tensor& weight;
+  BatchNormAffine affine;
+  const at::Tensor& mean;
+  const at::Tensor& output;
+};
+
+struct BatchNormGradients {
+  at::Tensor input, weight, bias, addend;
+};
+
+/// Runs the kernels over one layer's input, [N, C, H, W] in channels-last order, on all threads.
+/// Sums are those of fixed parts of the rows, added in order: the number of threads changes no bit.
+struct BatchNormPasses {
+  const BatchNormKernel& kernel;
+  const at::Tensor& input;
+
+  BatchStatistics statistics() const;
+  at::Tensor normalised(const BatchNormAffine& affine, const at::Tensor& addend) const;
+  BatchNormGradients gradients(const BatchNormBackward& given) const;
+
+  /// Moves running statistics towards a batch's, the variance unbiased.
+  void update(const at::Tensor& running_mean, const at::Tensor& running_var,
+      const BatchStatistics& statistics, double momentum) const;
+
+ private:
+  std::int64_t row_count() const { return input.numel() / input.size(1); }
+  PixelRows rows() const;
+};
+
+}  // namespace lockstep::nn::fused

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include "lockstep/nn/fused/batch_norm_kernel.h"
+#include "lockstep/nn/kernels.h"
+
+namespace lockstep::nn::fused {
+
+/// Computes relu(norm(input) + addend), of an undefined addend relu(norm(input)), by kernels that
+/// read and write values little more than half as often as LibTorch's operators (see Note [Batch
+/// norm in four passes]); differentiable once.
+///
+/// input and addend are [N, C, H, W]. The kernels take what is_batch_norm_fused() says; everything
+/// else, and all that a rule for batch norm computes in its own way, is LibTorch's. They agree with
+/// it within 1e-5 of the values' size, have the same bits for any number of threads, and sum
+/// statistics in double. In bf16 the sums are those of the fp32 kernel, and only results are
+/// rounded. Without a KernelScope all of it is LibTorch's.
+at::Tensor batch_norm_relu(
+    torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend = {});
+
+/// Lets the batch norm of this process on the CPU call the kernels where batch_norm_relu() does.
+void take_place_of_batch_norm();
+
+/// What a batch norm of LibTorch is asked for in training.
+struct BatchNormArguments {
+  const at::Tensor& input;
+  at::Tensor weight, bias;               ///< [C]
+  at::Tensor running_mean, running_var;  ///< [C], updated in place; or both undefined
+  double momentum, eps;
+};
+
+/// Returns whether the kernels can: on the CPU, channels-last, fp32 or bf16 with fp32 parameters;
+/// an addend has the input's form.
+bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend);
+
+/// Computes what is_batch_norm_fused() allows.
+at::Tensor fused_batch_norm_relu(
+    const BatchNormKernel& kernel, const BatchNormArguments& given, const at::Tensor& addend);
+
+}  // namespace lockstep::nn::fused

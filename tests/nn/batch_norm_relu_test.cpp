@@ -1,0 +1,292 @@
+#include "lockstep/nn/fused/batch_norm_relu.h"
+
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::nn::fused {
+namespace {
+
+constexpr double kEps = 1e-5, kMomentum = 0.1;
+
+struct LayerShape {
+  std::int64_t images, channels, height, width;
+};
+
+std::ostream& operator<<(std::ostream& out, const LayerShape& shape) {
+  return out << shape.images << "x" << shape.channels << "x" << shape.height << "x" << shape.width;
+}
+
+at::Tensor layer_values(const LayerShape& shape, at::ScalarType type = at::kFloat) {
+  return at::randn({shape.images, shape.channels, shape.height, shape.width})
+      .to(type)
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+/// What goes into a layer and its backward pass. Inputs have a mean far from zero.
+struct Given {
+  at::Tensor input, addend, gradient, weight, bias;
+
+  Given(const LayerShape& shape, bool has_addend, at::ScalarType type = at::kFloat)
+      : input((layer_values(shape) * 2 + 5).to(type)),
+        addend(has_addend ? layer_values(shape, type) : at::Tensor()),
+        gradient(layer_values(shape, type)),
+        weight(at::randn({shape.channels})),
+        bias(at::randn({shape.channels})) {}
+};
+
+struct Outcome {
+  at::Tensor output, input, addend, weight, bias;  // after the first, gradients
+  at::Tensor running_mean, running_var;
+
+  std::vector<at::Tensor> all() const {
+    return {output, input, addend, weight, bias, running_mean, running_var};
+  }
+};
+
+bool has_same_bits(const Outcome& a, const Outcome& b) {
+  const auto left = a.all(), right = b.all();
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (left[i].defined() && !left[i].equal(right[i])) return false;
+  }
+  return true;
+}
+
+at::Tensor leaf(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.detach().clone().set_requires_grad(true) : at::Tensor();
+}
+
+at::Tensor gradient_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.grad() : at::Tensor();
+}
+
+Outcome outcome_of(const BatchNormKernel& kernel, const Given& given) {
+  const auto input = leaf(given.input), addend = leaf(given.addend);
+  const auto weight = leaf(given.weight), bias = leaf(given.bias);
+  auto running_mean = at::zeros_like(given.weight), running_var = at::ones_like(given.weight);
+  const BatchNormArguments arguments{
+      input, weight, bias, running_mean, running_var, kMomentum, kEps};
+  EXPECT_TRUE(is_batch_norm_fused(arguments, addend));
+  const auto output = fused_batch_norm_relu(kernel, arguments, addend);
+  output.backward(given.gradient);
+  return {output.detach(), input.grad(), gradient_of(addend), weight.grad(), bias.grad(),
+      running_mean, running_var};
+}
+
+/// Computes in fp64, by LibTorch. Which gradients pass ReLU is taken from `output`: near zero, the
+/// sign is rounding's.
+Outcome reference(const Given& given, const at::Tensor& output) {
+  const auto exact = [](const at::Tensor& tensor) {
+    return tensor.defined() ? leaf(tensor.to(at::kDouble)) : at::Tensor();
+  };
+  const auto input = exact(given.input), addend = exact(given.addend);
+  const auto weight = exact(given.weight), bias = exact(given.bias);
+  auto running_mean = at::zeros_like(weight).detach(), running_var = at::ones_like(weight).detach();
+  auto sum =
+      at::batch_norm(input, weight, bias, running_mean, running_var, true, kMomentum, kEps, false);
+  if (addend.defined()) sum = sum + addend;
+  sum.backward(given.gradient.to(at::kDouble) * (output > 0));
+  return {sum.detach().relu(), input.grad(), gradient_of(addend), weight.grad(), bias.grad(),
+      running_mean, running_var};
+}
+
+void expect_near(const Outcome& result, const Outcome& exact, double tolerance) {
+  const char* const names[] = {"output", "gradient of the input", "gradient of the addend",
+      "gradient of the weight", "gradient of the bias", "running mean", "running variance"};
+  const auto results = result.all(), expected = exact.all();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    ASSERT_EQ(results[i].defined(), expected[i].defined()) << names[i];
+    if (!results[i].defined()) continue;
+    const double size = std::max(1.0, expected[i].abs().max().item<double>());
+    const double error = (results[i].to(at::kDouble) - expected[i]).abs().max().item<double>();
+    EXPECT_LE(error, tolerance * size) << names[i];
+  }
+}
+
+void expect_agrees(const BatchNormKernel& kernel, const LayerShape& shape, bool has_addend) {
+  SCOPED_TRACE(::testing::Message() << kernel.name << ": " << shape << ", addend " << has_addend);
+  const Given given(shape, has_addend);
+  const Outcome result = outcome_of(kernel, given);
+  expect_near(result, reference(given, result.output), 1e-5);
+}
+
+std::vector<const BatchNormKernel*> all_kernels() {
+  const BatchNormKernels found = batch_norm_kernels();
+  return {found.kernels, found.kernels + found.count};
+}
+
+class BatchNormShapes : public ::testing::TestWithParam<LayerShape> {};
+
+TEST_P(BatchNormShapes, AgreeWithDoublePrecision) {
+  torch::manual_seed(1);
+  for (const auto* kernel : all_kernels()) {
+    expect_agrees(*kernel, GetParam(), false);
+    expect_agrees(*kernel, GetParam(), true);
+  }
+}
+
+// Images, channels, height, width; the last ones have many parts and blocks of rows.
+INSTANTIATE_TEST_SUITE_P(BatchNormRelu, BatchNormShapes,
+    ::testing::Values(LayerShape{2, 1, 1, 1}, LayerShape{1, 3, 1, 2}, LayerShape{2, 17, 1, 1},
+        LayerShape{3, 33, 5, 7}, LayerShape{64, 64, 8, 8}, LayerShape{5, 2048, 3, 3},
+        LayerShape{32, 16, 28, 28}, LayerShape{8, 256, 28, 28}));
+
+TEST(BatchNormRelu, AgreesWithDoublePrecisionOnDrawnShapes) {
+  torch::manual_seed(2);
+  std::mt19937 generator(3);
+  const auto drawn = [&](int least, int most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(generator);
+  };
+  const auto kernels = all_kernels();
+  for (std::size_t round = 0; round < 2000; ++round) {
+    const LayerShape shape{drawn(2, 9), drawn(1, 70), drawn(1, 9), drawn(1, 9)};
+    expect_agrees(*kernels[round % kernels.size()], shape, drawn(0, 1) == 1);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+// A value of bf16 has 2^-9 of rounding in each of the values that are stored.
+TEST(BatchNormRelu, RoundsOnlyResultsInBf16) {
+  torch::manual_seed(4);
+  for (const auto* kernel : all_kernels()) {
+    for (const bool has_addend : {false, true}) {
+      const Given given({8, 33, 9, 9}, has_addend, at::kBFloat16);
+      const Outcome result = outcome_of(*kernel, given);
+      const Outcome exact = reference(given, result.output);
+      EXPECT_EQ(result.output.scalar_type(), at::kBFloat16);
+      EXPECT_EQ(result.weight.scalar_type(), at::kFloat);
+      EXPECT_TRUE(at::allclose(result.output.to(at::kDouble), exact.output, 1.0 / 256, 1e-5));
+      EXPECT_TRUE(at::allclose(result.input.to(at::kDouble), exact.input, 1.0 / 256, 1e-5));
+      EXPECT_TRUE(at::allclose(result.weight.to(at::kDouble), exact.weight, 1e-4, 1e-4));
+      EXPECT_TRUE(at::allclose(result.running_var.to(at::kDouble), exact.running_var, 1e-5, 1e-5));
+    }
+  }
+}
+
+TEST(BatchNormRelu, HasTheSameBitsForAnyNumberOfThreads) {
+  const int before = at::get_num_threads();
+  for (const LayerShape& shape : {LayerShape{3, 5, 3, 3}, LayerShape{16, 48, 20, 20}}) {
+    torch::manual_seed(5);
+    const Given given(shape, true);
+    at::set_num_threads(1);
+    const Outcome one = outcome_of(*all_kernels().back(), given);
+    at::set_num_threads(3);
+    const Outcome three = outcome_of(*all_kernels().back(), given);
+    EXPECT_TRUE(has_same_bits(one, three)) << shape;
+  }
+  at::set_num_threads(before);
+}
+
+// Deviations of 1e-3 from a mean of 1000: a float's squares would lose all of it.
+TEST(BatchNormRelu, KeepsSmallDeviationsFromALargeMean) {
+  torch::manual_seed(6);
+  Given given({16, 8, 16, 16}, false);
+  given.input = 1000 + layer_values({16, 8, 16, 16}) * 0.01;
+  for (const auto* kernel : all_kernels()) {
+    const Outcome result = outcome_of(*kernel, given);
+    const Outcome exact = reference(given, result.output);
+    EXPECT_TRUE(at::allclose(result.running_var.to(at::kDouble), exact.running_var, 1e-6, 0));
+    EXPECT_TRUE(at::allclose(result.running_mean.to(at::kDouble), exact.running_mean, 1e-6, 0));
+  }
+}
+
+TEST(BatchNormRelu, PassesNansOn) {
+  torch::manual_seed(7);
+  Given given({2, 3, 4, 4}, true);
+  given.addend.index_put_({0, 1, 2, 3}, std::numeric_limits<float>::quiet_NaN());
+  for (const auto* kernel : all_kernels()) {
+    const Outcome result = outcome_of(*kernel, given);
+    EXPECT_TRUE(result.output.isnan()[0][1][2][3].item<bool>());
+    EXPECT_EQ(result.output.isnan().sum().item<std::int64_t>(), 1);
+    EXPECT_EQ(result.addend[0][1][2][3].item<float>(), given.gradient[0][1][2][3].item<float>());
+  }
+}
+
+/// A layer of LibTorch, and the same operators one after the other.
+struct Layer {
+  torch::nn::BatchNorm2d norm;
+
+  explicit Layer(std::int64_t channels, std::optional<double> momentum = kMomentum)
+      : norm(torch::nn::BatchNorm2dOptions(channels).momentum(momentum)) {}
+
+  at::Tensor plain(const at::Tensor& input, const at::Tensor& addend) {
+    auto maps = norm->forward(input);
+    return (addend.defined() ? maps + addend : maps).relu();
+  }
+};
+
+TEST(BatchNormRelu, UpdatesALayerAsItsForwardDoes) {
+  const KernelScope own(Kernels::kOwn);
+  for (const auto momentum : {std::optional(0.3), std::optional<double>()}) {
+    torch::manual_seed(8);
+    Layer fused(6, momentum), plain(6, momentum);
+    for (int step = 0; step < 3; ++step) {
+      const Given given({4, 6, 5, 5}, true);
+      const auto ours = batch_norm_relu(fused.norm, given.input, given.addend);
+      EXPECT_NE(ours.grad_fn()->name().find("BatchNormRelu"), std::string::npos);
+      EXPECT_TRUE(at::allclose(ours, plain.plain(given.input, given.addend), 1e-5, 1e-5));
+    }
+    EXPECT_EQ(fused.norm->num_batches_tracked.item<std::int64_t>(), 3);
+    EXPECT_TRUE(at::allclose(fused.norm->running_mean, plain.norm->running_mean, 1e-5, 1e-6));
+    EXPECT_TRUE(at::allclose(fused.norm->running_var, plain.norm->running_var, 1e-5, 1e-6));
+  }
+}
+
+// Evaluation, rows of channels, and doubles are LibTorch's, bit for bit.
+TEST(BatchNormRelu, LeavesTheRestToLibTorch) {
+  const KernelScope own(Kernels::kOwn);
+  torch::manual_seed(9);
+  const Given given({4, 6, 5, 5}, true);
+  Layer layer(6);
+  layer.norm->eval();
+  EXPECT_TRUE(batch_norm_relu(layer.norm, given.input, given.addend)
+                  .equal(layer.plain(given.input, given.addend)));
+  layer.norm->train();
+  const auto rows = given.input.contiguous(), addend = given.addend.contiguous();
+  EXPECT_TRUE(batch_norm_relu(layer.norm, rows, addend).equal(layer.plain(rows, addend)));
+  layer.norm->to(at::kDouble);
+  const auto wide = given.input.to(at::kDouble);
+  EXPECT_TRUE(batch_norm_relu(layer.norm, wide).equal(layer.plain(wide, {})));
+}
+
+TEST(BatchNormRelu, DoesNotReachOtherLayers) {
+  const KernelScope own(Kernels::kOwn);
+  torch::manual_seed(10);
+  Layer fused(3), other(3);
+  const auto input = layer_values({2, 3, 4, 4});
+  batch_norm_relu(fused.norm, input);
+  EXPECT_LT(other.norm->forward(input).min().item<float>(), 0) << "without ReLU";
+}
+
+TEST(BatchNormRelu, IsLibTorchsUnlessAskedFor) {
+  torch::manual_seed(12);
+  const Given given({4, 6, 5, 5}, true);
+  Layer layer(6);
+  const KernelScope own(Kernels::kOwn);
+  const KernelScope libtorch(Kernels::kLibTorch);
+  EXPECT_TRUE(batch_norm_relu(layer.norm, given.input, given.addend)
+                  .equal(layer.plain(given.input, given.addend)));
+}
+
+TEST(BatchNormRelu, RefusesSecondDerivatives) {
+  const KernelScope own(Kernels::kOwn);
+  torch::manual_seed(11);
+  Layer layer(3);
+  const auto input = leaf(layer_values({2, 3, 4, 4}));
+  const auto output = batch_norm_relu(layer.norm, input);
+  EXPECT_THROW(torch::autograd::grad({output.sum()}, {input}, {}, true, true), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::nn::fused
