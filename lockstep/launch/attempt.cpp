@@ -219,7 +219,7 @@ const Worker* Attempt::last_to_speak() const {
 }
 
 AttemptReport Attempt::report() {
-  for (Worker& worker : workers_) worker.output.note(worker.message());
+  for (Worker& worker : workers_) worker.log_message();
   AttemptReport report;
   report.end = {.code = code(), .failure = {}, .signal = signal_, .step = furthest_step()};
   const Worker* const cause = this->cause();
