@@ -126,6 +126,36 @@ TEST_F(RunFolder, ARunThatHadJustBegunBeginsAgain) {
   EXPECT_EQ(run.summary()["restarts"], 1);
 }
 
+TEST_F(RunFolder, OneWhoseSnapshotsAreAllDamagedIsNotOverwritten) {
+  const ResumableRun run(long_flags());
+  Command first = run.start();
+  ASSERT_TRUE(wait_for_snapshot(run, first));
+  ::kill(run.rank(0), SIGKILL);
+  first.wait();
+  damage_snapshots(run);
+  const Files before = files_of(run);
+  const Ended refused = run.attempt();
+  EXPECT_EQ(refused.code(), 2) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("which holds snapshots that cannot be used"),
+                               HasSubstr("state.json"), HasSubstr("--overwrite")));
+  EXPECT_TRUE(files_of(run) == before);
+  EXPECT_THAT(run.complete("--max-steps 3 --overwrite").err, HasSubstr("training starts anew"));
+}
+
+TEST_F(RunFolder, TheBestWeightsOfARunWithoutSnapshotsAreNotOverwritten) {
+  const ResumableRun run(
+      flags("--epochs 2000 --opt sgd --lr 1e-30 --snapshot-interval never"));  // the first is best
+  Command first = run.start();
+  ASSERT_TRUE(first.wait_until([&] { return fs::exists(run.file("best.safetensors")); }));
+  ::kill(run.rank(0), SIGKILL);
+  first.wait();
+  const Files before = files_of(run);
+  const Ended refused = run.attempt();
+  EXPECT_EQ(refused.code(), 2) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("the weights of its best epoch (best.safetensors)"));
+  EXPECT_TRUE(files_of(run) == before);
+}
+
 TEST_F(RunFolder, OverwriteTouchesNoFolderThatIsNoRuns) {
   const ResumableRun run(flags("--max-steps 3 --overwrite"));
   fs::create_directories(run.output());
