@@ -84,7 +84,7 @@ class Snapshot {
       const SnapshotMoment& moment);
 
   /// Waits until the last one is durable, and warns if it is not. A collective. The destructor
-  /// waits as well, but for the other ranks no longer than a minute, and throws nothing.
+  /// waits as well, but for the other ranks no longer than a minute and a half, and throws nothing.
   void wait();
 
  private:
