@@ -14,7 +14,8 @@ namespace lockstep {
 /// Makes calls to a store that may never be answered, as when rank 0's host hangs: the calls end by
 /// themselves after `timeout` if the store does answer. They own all that they use.
 ///
-/// Throws our errors with the topic before them, CommError for those of the store.
+/// Throws our errors with the topic before them, CommError for those of the store, ThreadNotStarted
+/// where nobody can ask.
 template <typename Calls>
 auto ask_store(const std::string& topic, std::chrono::milliseconds timeout, Calls calls) {
   constexpr std::chrono::seconds kOneAnswer(2);
@@ -28,6 +29,8 @@ auto ask_store(const std::string& topic, std::chrono::milliseconds timeout, Call
     throw TimeoutError(concat(topic, ": ", error.what()));
   } catch (const Error&) {
     throw;
+  } catch (const ThreadNotStarted&) {
+    throw;  // this host's fault: another try would end in the same way
   } catch (const std::exception& error) {
     throw CommError(concat(topic, ": the store does not answer: ", first_line(error)));
   }

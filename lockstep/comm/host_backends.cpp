@@ -33,8 +33,9 @@ class OneProcess : public host::AddressSpace {
   std::optional<Exposure> expose(const void* memory, std::size_t) const override {
     return Exposure{Exposure::kAddress, reinterpret_cast<std::uint64_t>(memory)};
   }
-  std::byte* resolve(int, const Exposure& exposure) const override {
-    return reinterpret_cast<std::byte*>(exposure.offset);
+  // Threads hold the tensors of a failed collective in the region.
+  std::shared_ptr<std::byte> resolve(int, const Exposure& exposure) const override {
+    return {std::shared_ptr<void>(), reinterpret_cast<std::byte*>(exposure.offset)};
   }
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
       const host::ExchangeText&) override {

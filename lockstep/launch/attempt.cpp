@@ -112,6 +112,7 @@ bool Attempt::is_stop(const ExitStatus& status) const {
 }
 
 void Attempt::on_end(Worker& worker) {
+  if (worker.status) return;  // it was let go since its end was seen
   worker.status = worker.process->status();
   if (!worker.status) return;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
@@ -163,6 +164,10 @@ void Attempt::pass_deadline() {
     for (Worker& worker : workers_) worker.output.close(supervisor_.console());
     return deadline_.reset();
   }
+  if (has_killed_) {
+    for (Worker& worker : workers_) let_go(worker);
+    return;
+  }
   if (ending_ == Ending::kAwaited) return end_after_failure();
   if (ending_ == Ending::kNone) return end_all(SIGTERM, rules_.grace_period);
   if (signal_ && failed_.empty()) {
@@ -174,8 +179,18 @@ void Attempt::pass_deadline() {
 void Attempt::kill_all() {
   ending_ = Ending::kAsked;
   has_killed_ = true;
-  for (const Worker& worker : workers_) worker.process->signal_group(SIGKILL);
-  deadline_.reset();
+  deadline_ = Clock::now() + kDeathPatience;
+  for (Worker& worker : workers_)
+    if (!worker.process->signal_group(SIGKILL)) let_go(worker);
+}
+
+// One that cannot be killed is a stray, which clean_up() names, and ends the run as if it had been.
+void Attempt::let_go(Worker& worker) {
+  if (worker.status) return;
+  ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
+  worker.process->leave();
+  worker.status = ExitStatus{.signal = SIGKILL};
+  if (running() == 0) clean_up();
 }
 
 /// Ends what the processes left running, so that the pipes are closed and nothing stays behind.
@@ -219,7 +234,7 @@ const Worker* Attempt::last_to_speak() const {
 }
 
 AttemptReport Attempt::report() {
-  for (Worker& worker : workers_) worker.output.note(worker.message());
+  for (Worker& worker : workers_) worker.log_message();
   AttemptReport report;
   report.end = {.code = code(), .failure = {}, .signal = signal_, .step = furthest_step()};
   const Worker* const cause = this->cause();

@@ -72,6 +72,7 @@ class Attempt {
   void end_all(int signal, Clock::duration grace);
   void pass_deadline();
   void kill_all();
+  void let_go(Worker& worker);
   void clean_up();
   bool finished() const;
   bool is_stop(const ExitStatus& status) const;

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
@@ -129,6 +130,18 @@ void throw_if_not_started(const FileDescriptor& failures, const std::string& pro
   throw std::system_error(failure.error, std::generic_category(), what);
 }
 
+bool signal_group_of(pid_t pid, int signal) { return ::kill(-pid, signal) == 0 || errno != EPERM; }
+
+// No wait is without an end, as with strays.
+void kill_and_wait(pid_t pid) {
+  const bool may_end = signal_group_of(pid, SIGKILL);
+  const auto end = std::chrono::steady_clock::now() + kDeathPatience;
+  while (::waitpid(pid, nullptr, WNOHANG) == 0) {
+    if (!may_end || std::chrono::steady_clock::now() >= end) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 bool is_file(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored);
@@ -171,8 +184,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
     if (!descriptor_) throw_errno("launch: watch", options.program);
     if (output.reader) make_nonblocking(output.reader), make_nonblocking(errors.reader);
   } catch (...) {
-    signal_group(SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
+    kill_and_wait(pid_);
     throw;
   }
   output_ = std::move(output.reader);
@@ -186,10 +198,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
       errors_(std::move(other.errors_)) {}
 
 ChildProcess::~ChildProcess() {
-  if (pid_ < 0) return;
-  signal_group(SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  if (pid_ > 0) kill_and_wait(pid_);
 }
 
 std::optional<ExitStatus> ChildProcess::status() const {
@@ -201,8 +210,8 @@ std::optional<ExitStatus> ChildProcess::status() const {
   return ExitStatus{.signal = info.si_status};
 }
 
-void ChildProcess::signal_group(int signal) const noexcept {
-  if (pid_ > 0) ::kill(-pid_, signal);
+bool ChildProcess::signal_group(int signal) const noexcept {
+  return pid_ < 0 || signal_group_of(pid_, signal);
 }
 
 std::string find_program(const std::string& name, const std::string& search_path) {

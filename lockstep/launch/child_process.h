@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <sys/types.h>
@@ -10,6 +11,9 @@
 #include "lockstep/launch/guardian.h"
 
 namespace lockstep::launch {
+
+/// How long a killed process is waited for: the kernel may hold it, or have much memory to free.
+inline constexpr std::chrono::seconds kDeathPatience{10};
 
 /// What a child process runs, and with what around it.
 struct ChildOptions {
@@ -35,7 +39,7 @@ class ChildProcess {
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
 
-  /// Kills what is left of the process group and waits for the child.
+  /// Kills what is left of the process group and waits for the child, kDeathPatience at most.
   ~ChildProcess();
 
   pid_t pid() const { return pid_; }
@@ -55,8 +59,12 @@ class ChildProcess {
   /// so that a signal to the group can never reach a stranger.
   std::optional<ExitStatus> status() const;
 
-  /// Sends a signal to the child and to all processes of its group.
-  void signal_group(int signal) const noexcept;
+  /// Sends a signal to the child and to all processes of its group; false if it may not, since they
+  /// have become another user's (`sudo`).
+  bool signal_group(int signal) const noexcept;
+
+  /// Lets go of a child that cannot be killed: it stays our process's, but no more this object's.
+  void leave() noexcept { pid_ = -1; }
 
  private:
   pid_t pid_ = -1;

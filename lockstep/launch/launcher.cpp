@@ -69,6 +69,7 @@ class RankAttempt : public Attempt {
     failure_.message = cause.message();
     failure_.last_lines = cause.output.last_lines();
     failure_.log = cause.log;
+    failure_.message_log = cause.message_log;
     return failure_report(failure_);
   }
 

@@ -1,5 +1,6 @@
 #include "lockstep/launch/worker.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
@@ -54,6 +55,7 @@ Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local
   return {.number = rank,
       .output = WorkerOutput(output, errors, heading_of(options, plan)),
       .log = errors.file.empty() ? output.file : errors.file,
+      .message_log = message_log_of(options.output, local_rank, rank),
       .error_file = ErrorFile()};
 }
 
@@ -61,7 +63,21 @@ Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local
 /// there.
 bool reads_input(int local_rank) { return local_rank == 0 && ::isatty(STDIN_FILENO) == 0; }
 
+// Of a rank that begins no log of its own.
+bool append_to(const std::string& path, const std::string& text) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+  const FileDescriptor file(::open(path.c_str(), kFlags, 0644));
+  return file && ::write(file.get(), text.data(), text.size()) == std::ssize(text);
+}
+
 }  // namespace
+
+void Worker::log_message() {
+  const std::string text = message();
+  if (text.empty()) return;
+  if (message_log.empty()) return output.note(text);
+  if (!append_to(message_log, concat("lockstep: ", text, "\n"))) message_log.clear();
+}
 
 std::vector<Worker> start_ranks(
     const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian) {

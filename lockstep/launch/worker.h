@@ -16,13 +16,17 @@ namespace lockstep::launch {
 struct Worker {
   int number;  ///< the rank, or the host
   WorkerOutput output;
-  std::string log = {};  ///< the file with its output; may be empty
+  std::string log = {};          ///< the file with its output; may be empty
+  std::string message_log = {};  ///< the file for its message alone; empty: that is in the other
   std::optional<ErrorFile> error_file = {};
   std::optional<ChildProcess> process = {};
   std::optional<ExitStatus> status = {};  ///< set when its end was seen
 
   /// Returns what it said of its end; may be empty.
   std::string message() const { return error_file ? error_file->message() : ""; }
+
+  /// Keeps that in its log; forgets the name of a log that cannot be written.
+  void log_message();
 };
 
 /// What is new for the ranks of one attempt.

@@ -27,7 +27,7 @@ class SpoiledSpace : public host::AddressSpace {
   std::optional<Exposure> expose(const void*, std::size_t) const override {
     throw std::runtime_error("no memory for this");
   }
-  std::byte* resolve(int, const Exposure&) const override { return nullptr; }
+  std::shared_ptr<std::byte> resolve(int, const Exposure&) const override { return nullptr; }
   torch::Tensor empty(
       std::int64_t, const torch::TensorOptions&, const host::ExchangeText&) override {
     return {};
@@ -116,6 +116,30 @@ TEST(HalfDone, RanksThatWantDifferentSharedTensorsAreToldBoth) {
     const torch::Tensor tensor = group.empty(4, torch::kFloat).fill_(1);
     group.all_reduce(tensor).wait();  // the group is as good as before
     EXPECT_TRUE(tensor.equal(torch::full({4}, 2.0F)));
+  });
+}
+
+// Rank 1 copies between its own tensor and the shared one of rank 0, in several rounds.
+TEST(HalfDone, MemoryThatARankHasReleasedStaysUntilItsWorkIsDone) {
+  testing::SharedFlag begun, released;
+  testing::run_group("shm", 2, [&](ProcessGroup group) {
+    constexpr std::int64_t kElements = 1'000'000;
+    torch::Tensor shared = group.empty(kElements, torch::kFloat);
+    torch::Tensor tensor = group.rank() == 0 ? shared : torch::empty({kElements});
+    tensor.fill_(1.F + static_cast<float>(group.rank()));
+    Work work;
+    if (group.rank() == 0) {
+      work = group.all_reduce(tensor);
+      begun.raise();
+      released.wait();
+    } else {
+      begun.wait();
+      work = group.all_reduce(tensor);  // has seen rank 0's memory, and cannot end without rank 0
+      shared.reset();
+      released.raise();
+    }
+    work.wait();
+    EXPECT_TRUE(tensor.eq(3).all().item<bool>());
   });
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/support/message_of.h"
+#include "tests/support/no_threads.h"
 
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/comm/within.h"
@@ -128,6 +129,15 @@ TEST(ExchangeTexts, S4TheRanksThatDoNotComeAreNamed) {
     exchange_texts(store, "hosts", 0, 3, "here", std::chrono::milliseconds(30));
   }),
       "hosts: waited 30 ms for rank 1, 2 of 3");
+}
+
+// Code 4, not 5: to try again would not help.
+TEST(ExchangeTexts, WhereNoThreadCanBeginItIsTheHostsFault) {
+  const Store store = memory_store();
+  const testing::NoThreads none;
+  EXPECT_THAT(testing::message_of<std::system_error>(
+                  [&] { exchange_texts(store, "hosts", 0, 1, "here", std::chrono::seconds(1)); }),
+      HasSubstr("start a thread"));
 }
 
 class Environment : public ::testing::Test {

@@ -54,8 +54,11 @@ TEST(OutputPlan, KeepsBothStreamsOfARankInOneFileWithoutMasks) {
   options.log_dir = "logs";
   EXPECT_EQ(route_of(options, 1, 5, 4, Stream::kOutput).file, "logs/rank-5.log");
   EXPECT_EQ(route_of(options, 1, 5, 4, Stream::kErrors).file, "logs/rank-5.log");
+  EXPECT_EQ(message_log_of(options, 0, 4), "");
   options.first_inherits = true;
   EXPECT_EQ(route_of(options, 0, 4, 4, Stream::kErrors).file, "");
+  EXPECT_EQ(message_log_of(options, 0, 4), "logs/rank-4.log");
+  EXPECT_EQ(message_log_of(options, 1, 5), "") << "it has a log of its output";
 }
 
 TEST(OutputPlan, MasksDecideForEachStream) {

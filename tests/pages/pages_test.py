@@ -83,6 +83,14 @@ class CodeTest(unittest.TestCase):
                 self.assertTrue(declared[name] & reached, f"{page.name}: {name} of {declared[name]}")
         self.assertGreater(named, 50)
 
+    def test_the_tests_of_the_security_page_exist(self):
+        rows = re.findall(r"\| `([\w/.]+)`: ([\w.]+) \|", (ROOT / "docs/security.md").read_text())
+        self.assertGreater(len(rows), 80)
+        for file, name in rows:
+            suite, _, test = name.rpartition(".")
+            defined = rf"TEST(_F|_P)?\(\s*{suite},\s*{test}\)|def {test}\(|NAME {test} "
+            self.assertRegex((ROOT / "tests" / file).read_text(), defined, f"{file}: {name}")
+
     def test_python_can_be_read(self):
         for page, block in pages.blocks("python"):
             compile(block.text, f"{page.name}:{block.line}", "exec")

@@ -130,6 +130,14 @@ class StyleTest(CheckerTest):
             "lockstep/core/log.cpp: listed in no CMakeLists.txt",
             {"lockstep/core/log.cpp": "", "lockstep/core/CMakeLists.txt": "add_library(core catalog.cpp)\n"})
 
+    def test_refuses_a_main_that_repairs_nothing(self):
+        lists = {"CMakeLists.txt": "lockstep/cli/main.cpp examples/hello.cpp benchmarks/sum.cpp tests/probe.cpp\n"}
+        plain, wrapped = "int main() { return 0; }\n", 'int main(int argc, char** argv) { return run_program("x", body, argc, argv); }\n'
+        for file in ("lockstep/cli/main.cpp", "examples/hello.cpp", "benchmarks/sum.cpp"):
+            with self.subTest(file):
+                self.assert_complaint(f"{file}: main() must return run_program", {file: plain, **lists})
+                self.assert_clean({file: wrapped, "tests/probe.cpp": plain, **lists})
+
     def test_leaves_alone_what_git_ignores(self):
         self.assert_clean({".gitignore": "/build/\n", "build/utils.cpp": ""})
 

@@ -1,7 +1,6 @@
 #include "lockstep/cli/train/train_launch.h"
 
 #include <ctime>
-#include <filesystem>
 #include <iostream>
 #include <signal.h>
 
@@ -19,8 +18,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int kUsualRestarts = 3;  // with several ranks; one alone needs no launcher
 
@@ -62,9 +59,9 @@ void read_launch(
 }
 
 // Those of a start that came to no run.
-void remove_old_logs(const fs::path& folder) {
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().starts_with("rank-")) fs::remove(entry.path());
+void remove_old_logs(const OpenDirectory& folder) {
+  for (const std::string& name : folder.names())
+    if (name.starts_with("rank-")) folder.remove(name);
 }
 
 }  // namespace
@@ -90,11 +87,10 @@ void keep_logs_with_run(TrainLaunch& plan) {
   if (!plan.given.has("--output")) plan.rest.insert(plan.rest.end(), {"--output", output});
   if (!plan.options.output.log_dir.empty()) return;
   plan.logs = std::make_unique<const RunLock>(output, kLauncherLock);
-  const fs::path logs = fs::path(output) / "logs";
-  make_folders(logs);
+  const OpenDirectory logs = make_logs_folder(output);
   plan.options.output.append = holds_run(output);
   if (!plan.options.output.append) remove_old_logs(logs);
-  plan.options.output.log_dir = logs;
+  plan.options.output.log_dir = logs.path();
 }
 
 int train(const std::vector<std::string>& arguments) {

@@ -42,12 +42,12 @@ std::optional<Exposure> SymmetricMemory::expose(const void* memory, std::size_t 
   return std::nullopt;
 }
 
-std::byte* SymmetricMemory::resolve(int rank, const Exposure& exposure) const {
+std::shared_ptr<std::byte> SymmetricMemory::resolve(int rank, const Exposure& exposure) const {
   const std::lock_guard lock(mutex_);
   for (const auto& weak : segments_) {
     const auto segment = weak.lock();
     if (segment && segment->id == exposure.segment) {
-      return segment->of_rank[static_cast<std::size_t>(rank)].data() + exposure.offset;
+      return {segment, segment->of_rank[static_cast<std::size_t>(rank)].data() + exposure.offset};
     }
   }
   throw CommError(concat("rank ", rank, " uses shared memory that rank ", rank_, " has released"));

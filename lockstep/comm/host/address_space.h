@@ -26,8 +26,9 @@ class AddressSpace {
   /// Names the memory so that the other ranks can find it; nothing if they cannot see it.
   virtual std::optional<Exposure> expose(const void* memory, std::size_t bytes) const = 0;
 
-  /// Finds the memory that a rank exposed.
-  virtual std::byte* resolve(int rank, const Exposure& exposure) const = 0;
+  /// Finds the memory that a rank exposed; it stays mapped as long as somebody has the result, even
+  /// if this rank releases its own part meanwhile.
+  virtual std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const = 0;
 
   /// Makes a tensor that expose() can name. Every rank calls it with the same arguments.
   virtual torch::Tensor empty(
@@ -37,14 +38,14 @@ class AddressSpace {
 /// The address space of ranks that are processes: each allocation is one segment per rank,
 /// mapped by all.
 ///
-/// A segment lives as long as the tensor made in it; one that this rank has released cannot be
-/// resolved.
+/// A segment lives as long as the tensor made in it, and as what was resolved in it; one that this
+/// rank has released cannot be resolved.
 class SymmetricMemory : public AddressSpace {
  public:
   SymmetricMemory(int rank, int size);
 
   std::optional<Exposure> expose(const void* memory, std::size_t bytes) const override;
-  std::byte* resolve(int rank, const Exposure& exposure) const override;
+  std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const override;
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
       const ExchangeText& exchange) override;
 

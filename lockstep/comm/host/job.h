@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,9 +19,10 @@ struct Job {
   bool at_once = false;  ///< small: all staged, and nobody waits for the others to finish
   bool staged = false;   ///< this rank's memory is seen through its staging buffers
   Cut cut = {};
-  std::uint64_t first = 0;                        ///< the number of its first round
-  std::int64_t begun = 0, worked = 0, ended = 0;  ///< rounds
-  std::vector<ChunkView> exposed = {};            ///< each rank's whole input; null if staged
+  std::uint64_t first = 0;                            ///< the number of its first round
+  std::int64_t begun = 0, worked = 0, ended = 0;      ///< rounds
+  std::vector<ChunkView> exposed = {};                ///< each rank's whole input; null if staged
+  std::vector<std::shared_ptr<std::byte>> held = {};  ///< what of that is others' memory
   bool complete = false;
   std::exception_ptr error = nullptr;
 

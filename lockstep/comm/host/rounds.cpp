@@ -88,9 +88,8 @@ void Engine::meet(Job& job) {
     const Exposure exposure = region_->slot(rank).arrival(job.first).descriptor.exposure;
     const bool own = rank == rank_, staging = exposure.segment == Exposure::kStaging;
     const bool seen = !own && !staging && exposure.segment != Exposure::kNothing;
-    std::byte* const first = own    ? collective.input
-                             : seen ? space_->resolve(rank, exposure)
-                                    : nullptr;
+    if (seen) job.held.push_back(space_->resolve(rank, exposure));
+    std::byte* const first = own ? collective.input : seen ? job.held.back().get() : nullptr;
     job.exposed.push_back({first, stride});
     if (staging && !job.at_once) job.cut = cut_for_staging(collective);
   }
@@ -126,6 +125,7 @@ void Engine::end_round(Job& job) {
   }
   ++job.ended;
   job.complete = job.ended == job.cut.rounds();
+  if (job.complete) job.held.clear();
 }
 
 bool Engine::all_arrived(std::uint64_t round) const {

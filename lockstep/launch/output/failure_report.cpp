@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLongestMessage = std::size_t{1} << 16;
 
-constexpr std::size_t kMostLines = 12;  // of a rank's own words, after the first
+// Lines after the headline; one is kept for what follows from the failure.
 constexpr std::size_t kMostDetails = 3;
 
 using Lines = std::vector<std::string>;
@@ -26,15 +26,27 @@ std::string quoted(const Lines& lines) {
   return result;
 }
 
-/// Returns a rank's own words after their first line, which is in the headline.
-std::string rest_of(const std::string& message) {
+/// A rank's own words, as far as they are shown.
+struct Excerpt {
+  Lines shown;
+  std::size_t left = 0;  ///< lines after them
+};
+
+/// Takes a message's lines after the first, which is in the headline. Where no other line of the
+/// report does, one says how many are left.
+Excerpt begin_of(const std::string& message, std::size_t room, bool is_logged) {
   Lines lines = split(message, '\n');
   lines.erase(lines.begin());
   if (!lines.empty() && lines.back().empty()) lines.pop_back();
-  if (lines.size() <= kMostLines) return quoted(lines);
-  const auto left = lines.size() - kMostLines;
-  lines.resize(kMostLines);
-  return quoted(lines) + concat("  | and ", left, " more lines\n");
+  if (lines.size() <= room) return {lines};
+  const std::size_t shown = is_logged ? room : room - 1, left = lines.size() - shown;
+  lines.resize(shown);
+  return {lines, left};
+}
+
+/// Takes the last lines of a rank's output.
+Excerpt end_of(const Lines& lines, std::size_t room) {
+  return {{lines.end() - static_cast<std::ptrdiff_t>(std::min(room, lines.size())), lines.end()}};
 }
 
 std::string memory_line(const Failure& failure) {
@@ -48,8 +60,16 @@ std::string memory_line(const Failure& failure) {
   return "";
 }
 
-std::string log_line(const Failure& failure) {
-  return failure.log.empty() ? "" : concat("lockstep: its whole output: ", failure.log, "\n");
+/// Says where the rest is, and how many lines of the message are left.
+std::string log_line(const Failure& failure, std::size_t left) {
+  const std::string more = concat(left, left == 1 ? " more line" : " more lines");
+  if (!failure.log.empty()) {
+    return concat(
+        "lockstep: ", left > 0 ? more + ", and " : "", "its whole output: ", failure.log, "\n");
+  }
+  if (left == 0) return "";
+  if (failure.message_log.empty()) return concat("  | and ", more, "\n");
+  return concat("lockstep: ", more, ": ", failure.message_log, "\n");
 }
 
 std::string advice(const Failure& failure) {
@@ -57,6 +77,11 @@ std::string advice(const Failure& failure) {
   if (!lost_peers || failure.nodes == 1) return "";
   return "lockstep: it lost its peers; the cause is likely on another node: see the launcher "
          "there\n";
+}
+
+std::size_t room_beside(const std::string& facts) {
+  const auto taken = static_cast<std::size_t>(std::ranges::count(facts, '\n')) + 1;
+  return kMostDetails - std::min(taken, kMostDetails - 1);
 }
 
 }  // namespace
@@ -67,18 +92,14 @@ std::string failure_headline(const Failure& failure) {
 }
 
 std::string failure_report(const Failure& failure) {
-  const std::string facts = memory_line(failure) + advice(failure) + log_line(failure);
-  const std::string headline = failure_headline(failure);
-  if (!failure.message.empty()) {
-    const auto first_line = failure.message.substr(0, failure.message.find('\n'));
-    return concat(headline, ": ", first_line, "\n", rest_of(failure.message), facts);
-  }
-  // One more line may say what follows from the failure.
-  const auto taken = static_cast<std::size_t>(std::count(facts.begin(), facts.end(), '\n')) + 1;
-  const std::size_t room = kMostDetails - std::min(taken, kMostDetails - 1);
-  const Lines& lines = failure.last_lines;
-  const auto shown = static_cast<std::ptrdiff_t>(std::min(room, lines.size()));
-  return concat(headline, "\n", quoted({lines.end() - shown, lines.end()}), facts);
+  const std::string facts = memory_line(failure) + advice(failure);
+  const std::size_t room = room_beside(facts + log_line(failure, 0));
+  const bool is_logged = !failure.log.empty();
+  const Excerpt words = failure.message.empty() ? end_of(failure.last_lines, room)
+                                                : begin_of(failure.message, room, is_logged);
+  const std::string first = failure.message.substr(0, failure.message.find('\n'));
+  return concat(failure_headline(failure), first.empty() ? "" : ": " + first, "\n",
+      quoted(words.shown), facts, log_line(failure, words.left));
 }
 
 ErrorFile::ErrorFile() : file_(::memfd_create("lockstep-error", MFD_CLOEXEC)) {

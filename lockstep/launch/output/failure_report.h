@@ -22,6 +22,7 @@ struct Failure {
   std::string message;                  ///< from its error file
   std::vector<std::string> last_lines;  ///< of its output
   std::string log;                      ///< where all of it is; may be empty
+  std::string message_log;              ///< where its message is, if nothing else is kept
 };
 
 /// Returns in one sentence what happened: `rank 1 of 4 (host box, pid 17) was killed by SIGKILL
@@ -30,7 +31,7 @@ std::string failure_headline(const Failure& failure);
 
 /// Returns that sentence with the rank's own message or, if it left none, with its last lines, each
 /// begun by `  | `; then what else is known, begun by `lockstep: `. With one line for what follows
-/// from the failure these are at most three lines, apart from a message that has more itself.
+/// from the failure these are at most three lines; the last says where the rest is.
 std::string failure_report(const Failure& failure);
 
 /// The file in which a rank may write what failed (TORCHELASTIC_ERROR_FILE). It lies in memory and

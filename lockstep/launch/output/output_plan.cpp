@@ -17,10 +17,17 @@ bool is_shown(const OutputOptions& options, int local_rank, Stream stream) {
   return !options.redirects.has(local_rank, stream) || options.tee.has(local_rank, stream);
 }
 
+bool is_unseen(const OutputOptions& options, int local_rank) {
+  return options.first_inherits && local_rank == 0;
+}
+
+std::string log_of(const OutputOptions& options, int rank) {
+  return options.log_dir + "/rank-" + std::to_string(rank);
+}
+
 std::string file_of(const OutputOptions& options, int local_rank, int rank, Stream stream) {
-  const bool unseen = options.first_inherits && local_rank == 0;
-  if (options.log_dir.empty() || unseen) return "";
-  const std::string start = options.log_dir + "/rank-" + std::to_string(rank);
+  if (options.log_dir.empty() || is_unseen(options, local_rank)) return "";
+  const std::string start = log_of(options, rank);
   if (options.redirects.empty() && options.tee.empty()) return start + ".log";
   const bool kept =
       options.redirects.has(local_rank, stream) || options.tee.has(local_rank, stream);
@@ -78,6 +85,11 @@ Route route_of(
   return {.shown = is_shown(options, local_rank, stream),
       .file = file_of(options, local_rank, rank, stream),
       .prefix = alone ? "" : options.prefix};
+}
+
+std::string message_log_of(const OutputOptions& options, int local_rank, int rank) {
+  if (options.log_dir.empty() || !is_unseen(options, local_rank)) return "";
+  return log_of(options, rank) + ".log";
 }
 
 std::string fill_prefix(std::string pattern, int rank, int local_rank, const std::string& role) {

@@ -54,6 +54,10 @@ struct Route {
 Route route_of(
     const OutputOptions& options, int local_rank, int rank, int local_size, Stream stream);
 
+/// Returns the file for the last message of a rank whose output is kept nowhere, because it goes to
+/// the launcher's own; empty: none.
+std::string message_log_of(const OutputOptions& options, int local_rank, int rank);
+
 /// Fills in `${rank}`, `${local_rank}` and `${role_name}`.
 std::string fill_prefix(std::string pattern, int rank, int local_rank, const std::string& role);
 

@@ -71,6 +71,11 @@ void check_run_directory(const std::string& path, const ResumeSettings& resume) 
   }
 }
 
+OpenDirectory make_logs_folder(const std::string& path) {
+  make_folders(path + "/logs");
+  return OpenDirectory::open(path).child("logs");
+}
+
 void remove_run(const std::string& path) {
   SnapshotFolder(path).clear();
   const OpenDirectory folder = OpenDirectory::open(path);
@@ -83,7 +88,7 @@ RunDirectory::RunDirectory(std::string path, const ResumeSettings& resume, bool 
     : path_(std::move(path)) {
   check_run_directory(path_, resume);
   if (replaces) remove_run(path_);
-  make_folders(file("logs"));
+  make_logs_folder(path_);
   remove_unfinished(path_);
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/record/metrics.h"
@@ -20,6 +21,10 @@ bool continues(const std::string& path, const ResumeSettings& resume);
 /// Throws InvalidArgument when a folder cannot take this run: it holds another one, or other files,
 /// is used by a process of this host, is a file, or its name is not UTF-8. Makes nothing.
 void check_run_directory(const std::string& path, const ResumeSettings& resume = {});
+
+/// Makes the folder logs/ of a run, unless it is there, and opens it. A link in its place is a
+/// DataError: old logs are removed there, and new ones written.
+OpenDirectory make_logs_folder(const std::string& path);
 
 /// Removes what a run has made in its folder, its snapshots first and config.toml last; logs/ and
 /// files of others stay.

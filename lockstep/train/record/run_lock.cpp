@@ -98,8 +98,8 @@ Life life_of(const Owner& owner) {
                               ? concat("process ", owner->pid, " on ", printable_path(owner->host),
                                     ", started ", printable_path(owner->started))
                               : std::string("another process");
-  throw InvalidArgument(concat("train: a run is under way in ", folder, ": ", who,
-      "; wait for its end, stop it, or name another --output"));
+  throw InvalidArgument(concat("a run is under way in ", folder, ": ", who,
+      "; wait for its end, stop it, or name another folder"));
 }
 
 // One that has just taken the lock writes its name next.
@@ -117,7 +117,7 @@ void check_is_free(const OpenDirectory& opened, const std::string& name,
   const std::string folder = opened.path().string();
   const Life life = life_of(*owner);
   if (life == Life::kLives) refuse(folder, owner);
-  check(life == Life::kEnded, "train: ", folder, " belongs to process ", owner->pid, " on ",
+  check(life == Life::kEnded, folder, " belongs to process ", owner->pid, " on ",
       printable_path(owner->host), ", started ", printable_path(owner->started),
       ", and its file system cannot lock files (", std::generic_category().message(refusal),
       "), so nobody here can know whether that run has ended; if it has, remove ",

@@ -1,14 +1,17 @@
 #include "lockstep/train/snapshot/snapshot.h"
 
+#include <cerrno>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
+#include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/snapshot/snapshot_files.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
@@ -79,12 +82,23 @@ void say(const ProcessGroup& world, const std::string& text) {
   if (world.rank() == 0) std::cerr << text << std::endl;
 }
 
-void remove_leftovers(const std::filesystem::path& run, const ProcessGroup& world) {
-  if (world.rank() != 0) return;
+/// Returns nothing where this program may not write, and so can take nothing from another.
+std::unique_ptr<const RunLock> lock_of(const std::filesystem::path& run) {
+  try {
+    return std::make_unique<const RunLock>(run.string());
+  } catch (const std::system_error& error) {
+    const int number = error.code().value();
+    if (number != EACCES && number != EPERM && number != EROFS) throw;
+    return nullptr;
+  }
+}
+
+void remove_leftovers(const std::filesystem::path& run) {
   try {
     SnapshotFolder(run).remove_leftovers();
   } catch (const std::exception& error) {
-    say(world, concat("warning: what an earlier run left unfinished stays: ", error.what()));
+    std::cerr << "warning: what an earlier run left unfinished stays: " << error.what()
+              << std::endl;
   }
 }
 
@@ -98,7 +112,7 @@ Snapshot::Snapshot(std::filesystem::path run, ProcessGroup world, SnapshotOption
 SnapshotPosition Snapshot::load(
     torch::nn::Module& module, torch::optim::Optimizer& optimizer, nn::GradScaler* scaler) {
   saver_.finish();
-  remove_leftovers(run_, world_);
+  take_folder();
   const SnapshotChoice choice = newest_snapshot(run_, world_);
   for (const auto& [name, reason] : choice.refused)
     say(world_, concat("warning: ", run_.string(), ": ", name, " cannot be used: ", reason));
@@ -122,6 +136,15 @@ SnapshotPosition Snapshot::load(
   say(world_, concat(choice.path.string(), ": goes on with epoch ", state.position.epoch, ", step ",
                   state.position.step));
   return state.position;
+}
+
+// What is unfinished may be the work of another process, until the folder is this one's.
+void Snapshot::take_folder() {
+  const auto take = [this] {
+    if (lock_ == nullptr) lock_ = lock_of(run_);
+    if (lock_ != nullptr) remove_leftovers(run_);
+  };
+  do_on_root(take, world_);
 }
 
 void Snapshot::save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,

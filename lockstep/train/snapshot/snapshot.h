@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/nn/grad_scaler.h"
+#include "lockstep/train/record/run_lock.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 
 namespace lockstep {
@@ -53,6 +55,8 @@ struct SnapshotMoment {
 ///
 /// Files are written while training goes on, one snapshot at a time. One that cannot be written is
 /// a warning of rank 0 on stderr, and those before stay.
+///
+/// From load() to its end it has the folder for itself, see Note [A run's folder].
 class Snapshot {
  public:
   /// All ranks give the same arguments; nothing is read or written yet.
@@ -61,6 +65,9 @@ class Snapshot {
   /// Goes on from the newest snapshot that is whole, on all ranks; from the beginning if there is
   /// none. Rank 0 says on stderr which it is, and names those that are broken. A collective; before
   /// save().
+  ///
+  /// While another run has the folder, of any process, this is an InvalidArgument that names it. A
+  /// folder that this program may not write to is only read.
   ///
   /// A snapshot of another model or optimizer is a DataError that lists the differences. Ranks
   /// beyond those that saved keep the generators that they have. A scaler must be passed if, and
@@ -77,16 +84,18 @@ class Snapshot {
       const SnapshotMoment& moment);
 
   /// Waits until the last one is durable, and warns if it is not. A collective. The destructor
-  /// waits as well, but for the other ranks no longer than a minute, and throws nothing.
+  /// waits as well, but for the other ranks no longer than a minute and a half, and throws nothing.
   void wait();
 
  private:
+  void take_folder();
   void say_warnings();
 
   std::filesystem::path run_;
   ProcessGroup world_;
   std::map<std::string, std::string> values_;
   std::optional<std::int64_t> last_step_;  // nothing before load()
+  std::unique_ptr<const RunLock> lock_;    // of rank 0, from load() on; it outlives the saver
   SnapshotSaver saver_;
 };
 

@@ -23,9 +23,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};
-constexpr std::chrono::milliseconds kPatience{60'000};  // with other ranks, at the end
-// With rank 0, which makes it: a client of NFS may believe for 60 s that a name is not there.
-constexpr double kFolderSeconds = 90, kFolderSecondsAtTheEnd = 10;
 
 // What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
@@ -67,8 +64,7 @@ SnapshotSaver::~SnapshotSaver() {
   if (!in_flight_) return;
   const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
   if (world_.size() > 1 && is_unwinding) is_given_up_ = true;
-  is_ending_ = true;
-  thread_.wait_for(kPatience);
+  thread_.wait_for(options_.patience);
   if (world_.size() > 1 && world_.rank() == 0) is_given_up_ = true;
   thread_.wait();
   say_how_it_ended();
@@ -151,15 +147,15 @@ void SnapshotSaver::work() {
   }
 }
 
-// Rank 0 makes it, the others wait until they see it: not for long, as rank 0 may have gone.
+// Rank 0 makes it, the others wait until they see it; not without end, as rank 0 may have gone.
 void SnapshotSaver::open_folder() {
   if (world_.rank() == 0) {
     pending_.emplace(PendingSnapshot::begin(folder_, aside_.filename().string()));
     return;
   }
   const Stopwatch watch;
+  const auto most = static_cast<double>(options_.patience.count());
   while (!is_given_up_ && !is_there_now(aside_)) {
-    const double most = is_ending_ ? kFolderSecondsAtTheEnd : kFolderSeconds;
     if (watch.seconds() > most)
       throw std::runtime_error(
           concat(aside_.string(), ": rank 0 has not made it within ", most, " s"));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -44,6 +45,9 @@ struct SnapshotSaverOptions {
   std::filesystem::path run;
   int keep = 2;           ///< the newest ones; the best one comes on top
   bool required = false;  ///< one that cannot be written is an error, not a warning
+  /// With what other ranks make in the folder, where nobody says that they failed: a client of NFS
+  /// may believe for 60 s that a name is not there.
+  std::chrono::seconds patience{90};
 };
 
 /// What a rank knows of the save in flight. Ranks combine it by the maximum of each number.
@@ -157,7 +161,6 @@ class SnapshotSaver {
   std::optional<SnapshotCost> cost_;
   std::optional<std::int64_t> last_saved_;
   std::atomic<bool> is_given_up_{false};
-  std::atomic<bool> is_ending_{false};  // nobody finishes this any more
   std::atomic<bool> is_committed_{false};
   BackgroundThread thread_;  // last: it ends before what it uses
 };

@@ -82,9 +82,16 @@ void check_same(const RunState& state, const std::vector<std::string>& differenc
 
 // What a run holds that must not be lost for a fresh start of this one, and how that is seen;
 // empty, if nothing.
-std::vector<std::string> precious_in(const fs::path& run, const TrainOptions& options) {
+std::vector<std::string> precious_in(
+    const fs::path& run, const TrainOptions& options, bool has_unusable_snapshots) {
   for (const char* weights : {"model.safetensors", "model-ema.safetensors"})
     if (fs::exists(run / weights)) return {concat("finished weights (", weights, ")")};
+  if (has_unusable_snapshots) return {"snapshots that cannot be used"};
+  // Where there are snapshots, that of the best epoch follows its weights: a run that was killed
+  // between the first two has no more to lose than one that was killed before.
+  const bool is_unsaved = options.snapshots.unit == SnapshotUnit::kNever;
+  if (is_unsaved && fs::exists(run / "best.safetensors"))
+    return {"the weights of its best epoch (best.safetensors)"};
   const fs::path file = run / "config.toml";
   if (!fs::exists(file)) return {"a run without its config.toml"};
   std::ostringstream toml;
@@ -98,7 +105,7 @@ std::vector<std::string> precious_in(const fs::path& run, const TrainOptions& op
 // Without a snapshot the run begins anew over what is there.
 void check_nothing_is_lost(const TrainOptions& options, const std::vector<std::string>& remarks) {
   if (!holds_run(options.output)) return;
-  std::vector<std::string> lines = precious_in(options.output, options);
+  std::vector<std::string> lines = precious_in(options.output, options, !remarks.empty());
   if (lines.empty()) return;
   lines.front() = concat("train: --resume auto finds no complete snapshot in ", options.output,
       ", which holds ", lines.front(),

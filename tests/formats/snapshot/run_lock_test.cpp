@@ -65,7 +65,7 @@ TEST_F(RunLockTest, HoldsTheFolderAndNamesItsOwner) {
     EXPECT_THAT(refusal(),
         AllOf(HasSubstr("a run is under way in " + run()),
             HasSubstr("process " + std::to_string(::getpid()) + " on "),
-            HasSubstr(record()["started"].get<std::string>()), HasSubstr("name another --output")));
+            HasSubstr(record()["started"].get<std::string>()), HasSubstr("name another folder")));
   }
   EXPECT_FALSE(fs::exists(run())) << "it made the folder, and nothing is in it";
 }

@@ -100,5 +100,24 @@ TEST(WeightBackward, AddsToGradientsThatAreThere) {
   EXPECT_TRUE(torch::equal(layer->bias.grad(), torch::full({3}, 4.0)));
 }
 
+// The way to the inputs leads through the layer's output, and so does the way to its parameters.
+TEST(WeightBackward, AHookOnTheOutputOfALayerRunsInBothParts) {
+  torch::nn::Linear first(3, 3), second(3, 3);
+  const auto input = torch::randn({2, 3}).requires_grad_();
+  int calls = 0;
+  const auto output = [&] {
+    const auto inner = first(input);
+    inner.register_hook([&](const torch::Tensor&) { ++calls; });
+    return second(inner.tanh());
+  };
+  output().sum().backward();
+  EXPECT_EQ(calls, 1);
+  const auto cut = output();
+  auto rest = backward_inputs({cut}, {torch::ones_like(cut)}, {input});
+  EXPECT_EQ(calls, 2) << "in the first part";
+  rest.run();
+  EXPECT_EQ(calls, 3) << "and once more in the second";
+}
+
 }  // namespace
 }  // namespace lockstep

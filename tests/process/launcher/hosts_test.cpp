@@ -1,6 +1,7 @@
 // Hosts that are made within this machine, with real processes and sockets. This needs root.
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 #include <signal.h>
 
 #include "tests/process/command.h"
@@ -32,11 +33,18 @@ class MadeHosts : public ::testing::Test {
     return shell_on("--count 2 " + flags + " --", script);
   }
 
-  /// Trains with one rank on each of two hosts.
+  /// Returns the arguments by which one rank on each of two hosts trains.
+  static Words training(const std::string& hosts, const std::string& flags) {
+    return words("hosts --count 2 " + hosts + " -- lockstep run --nproc-per-node 1 -- " +
+                 "lockstep train --model toy --data mock " + flags);
+  }
+
   static Ended train(const std::string& hosts, const std::string& flags) {
-    return run_command(words("hosts --count 2 " + hosts +
-                             " -- lockstep run --nproc-per-node 1 -- lockstep train " +
-                             "--model toy --data mock " + flags));
+    return run_command(training(hosts, flags));
+  }
+
+  static nlohmann::json summary(const std::string& run) {
+    return nlohmann::json::parse(contents(run + "/summary.json"));
   }
 };
 
@@ -171,6 +179,36 @@ TEST_F(MadeHosts, TrainTogetherAndOneWrites) {
   EXPECT_EQ(run.code(), 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("\"world_size\":2"));
   EXPECT_THAT(contents(folder.file("run/summary.json")), HasSubstr("\"world_size\":2"));
+}
+
+// As two ranks of one host do that Gloo connects: on the hosts the run is stopped and goes on.
+TEST_F(MadeHosts, AStoppedRunHasTheParametersOfOneHost) {
+  const Words one_thread{"OMP_NUM_THREADS=1"};
+  for (const std::string way : {"ddp --shard-optimizer", "pp --balance count --chunks 2"}) {
+    const TemporaryFolder folder;
+    const std::string hosts = folder.file("hosts"), host = folder.file("host");
+    const std::string flags =
+        "--epochs 100000 --val-interval never --snapshot-interval none "
+        "--log-interval 1 --progress none --parallel " +
+        way + " --output ";
+    Command begun(training("", flags + hosts), one_thread);
+    begun.wait_until([&] { return count_of("\n", contents(hosts + "/metrics.jsonl")) >= 2; });
+    begun.signal(SIGTERM);
+    const Ended stopped = begun.wait();
+    ASSERT_EQ(stopped.code(), 75) << stopped.err;
+    const std::string steps =
+        " --max-steps " + std::to_string(summary(hosts)["steps"].get<int>() + 3);
+    const Ended resumed =
+        run_command(training("", flags + hosts + " --resume auto" + steps), one_thread);
+    EXPECT_EQ(resumed.code(), 0) << resumed.err;
+    EXPECT_FALSE(summary(hosts)["resumed_from"].is_null());
+    const Ended whole = run_command(words("train --model toy --data mock --nproc-per-node 2 "
+                                          "--backend gloo " +
+                                          flags + host + steps),
+        one_thread);
+    EXPECT_EQ(whole.code(), 0) << whole.err;
+    EXPECT_EQ(summary(hosts)["parameters_hash"], summary(host)["parameters_hash"]) << way;
+  }
 }
 
 TEST_F(MadeHosts, SayWhenRightsAreMissing) {

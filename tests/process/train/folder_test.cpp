@@ -1,22 +1,14 @@
-// Gives the folder of one run to another: beside it, after it, damaged, renamed.
+// Gives the folder of one run to another: beside it, after it, with its snapshots damaged.
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "tests/process/train/idx_files.h"
-#include "tests/process/train/resumable_run.h"
-
-#include "lockstep/formats/checksum.h"
-#include "lockstep/formats/snapshot/manifest.h"
+#include "tests/process/train/run_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -24,57 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
-using Files = std::map<std::string, std::string>;
-
-class RunFolder : public ::testing::Test {
- protected:
-  std::string flags(const std::string& more = "") const {
-    return "--model mnist-small --epochs 2 --batch-size 16 --log-interval 1 "
-           "--snapshot-interval 5steps " +
-           data_.flag() + " " + more;
-  }
-
-  // Thousands of steps.
-  std::string long_flags(const std::string& more = "") const {
-    return flags("--repeat 2000 --epochs 1 " + more);
-  }
-
-  static bool wait_for_lines(const ResumableRun& run, Command& command, std::size_t lines = 1) {
-    return command.wait_until([&] { return run.lines() >= lines; });
-  }
-
-  static bool wait_for_snapshot(const ResumableRun& run, Command& command) {
-    return command.wait_until([&] { return fs::exists(run.file("snapshots/LATEST")); });
-  }
-
-  static void damage_snapshots(const ResumableRun& run) {
-    for (const std::string& name : run.snapshot_names())
-      if (name.starts_with("step-"))
-        fs::resize_file(run.file("snapshots/" + name + "/state.json"), 9);
-  }
-
-  // All files of a run by name, but for what the launcher logs.
-  static Files files_of(const ResumableRun& run) {
-    Files files;
-    for (const auto& entry : fs::recursive_directory_iterator(run.output()))
-      if (entry.is_regular_file()) files[entry.path().string()] = contents(entry.path());
-    std::erase_if(
-        files, [](const auto& file) { return file.first.find("/logs/") != file.first.npos; });
-    return files;
-  }
-
-  static void expect_each_step_once(const ResumableRun& run) {
-    std::ifstream file(run.file("metrics.jsonl"));
-    std::set<std::string> seen;
-    for (std::string text; std::getline(file, text);) {
-      const auto line = nlohmann::json::parse(text);
-      EXPECT_TRUE(seen.insert(line["split"].dump() + line["step"].dump()).second) << text;
-    }
-  }
-
-  IdxFiles data_{320, 64};
-};
 
 class SharedFolder : public RunFolder, public ::testing::WithParamInterface<std::string> {};
 
@@ -185,6 +126,36 @@ TEST_F(RunFolder, ARunThatHadJustBegunBeginsAgain) {
   EXPECT_EQ(run.summary()["restarts"], 1);
 }
 
+TEST_F(RunFolder, OneWhoseSnapshotsAreAllDamagedIsNotOverwritten) {
+  const ResumableRun run(long_flags());
+  Command first = run.start();
+  ASSERT_TRUE(wait_for_snapshot(run, first));
+  ::kill(run.rank(0), SIGKILL);
+  first.wait();
+  damage_snapshots(run);
+  const Files before = files_of(run);
+  const Ended refused = run.attempt();
+  EXPECT_EQ(refused.code(), 2) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("which holds snapshots that cannot be used"),
+                               HasSubstr("state.json"), HasSubstr("--overwrite")));
+  EXPECT_TRUE(files_of(run) == before);
+  EXPECT_THAT(run.complete("--max-steps 3 --overwrite").err, HasSubstr("training starts anew"));
+}
+
+TEST_F(RunFolder, TheBestWeightsOfARunWithoutSnapshotsAreNotOverwritten) {
+  const ResumableRun run(
+      flags("--epochs 2000 --opt sgd --lr 1e-30 --snapshot-interval never"));  // the first is best
+  Command first = run.start();
+  ASSERT_TRUE(first.wait_until([&] { return fs::exists(run.file("best.safetensors")); }));
+  ::kill(run.rank(0), SIGKILL);
+  first.wait();
+  const Files before = files_of(run);
+  const Ended refused = run.attempt();
+  EXPECT_EQ(refused.code(), 2) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("the weights of its best epoch (best.safetensors)"));
+  EXPECT_TRUE(files_of(run) == before);
+}
+
 TEST_F(RunFolder, OverwriteTouchesNoFolderThatIsNoRuns) {
   const ResumableRun run(flags("--max-steps 3 --overwrite"));
   fs::create_directories(run.output());
@@ -209,81 +180,6 @@ TEST_F(RunFolder, ARestartDoesNotOverwriteAgain) {
   ASSERT_TRUE(wait_for_lines(run, command, run.lines() + 20)) << "it trains again";
   command.signal(SIGTERM);
   EXPECT_EQ(command.wait().code(), 75);
-}
-
-TEST_F(RunFolder, ItsLossIsNoticed) {
-  for (const std::string ranks : {"", "--nproc-per-node 2"}) {
-    const ResumableRun run(long_flags(ranks));
-    Command command = run.start();
-    ASSERT_TRUE(wait_for_lines(run, command));
-    fs::rename(run.output(), run.output() + "-moved");
-    const Ended ended = command.wait();
-    EXPECT_EQ(ended.code(), 4) << ended.err;
-    EXPECT_THAT(ended.err,
-        AllOf(HasSubstr("removed, renamed or replaced"), HasSubstr(run.file("metrics.jsonl"))));
-  }
-}
-
-TEST_F(RunFolder, LinksInItAreNotFollowed) {
-  const ResumableRun run(flags("--max-steps 3 --nproc-per-node 2"));
-  run.complete();
-  const TemporaryFolder folder;
-  for (const std::string name : {"metrics.jsonl", "logs/rank-1.log"}) {
-    std::ofstream(folder.file("other")) << "precious";
-    const std::string kept = run.file(name) + ".kept";
-    fs::rename(run.file(name), kept);
-    fs::create_symlink(folder.file("other"), run.file(name));
-    EXPECT_NE(run.attempt("--max-steps 6").code(), 0) << name;
-    EXPECT_EQ(contents(folder.file("other")), "precious");
-    fs::rename(kept, run.file(name));
-  }
-  run.complete("--max-steps 6");
-}
-
-TEST_F(RunFolder, ANameThatIsNotUtf8IsRefusedAtTheStart) {
-  const TemporaryFolder folder;
-  const std::string output = folder.file("run\xff");
-  for (const std::string ranks : {"1", "2"}) {
-    const Ended ended = train(flags("--nproc-per-node " + ranks + " --output " + output));
-    EXPECT_EQ(ended.code(), 2);
-    EXPECT_THAT(ended.err, HasSubstr("run\\xff"));
-    EXPECT_FALSE(fs::exists(output));
-  }
-}
-
-// Puts a value into the newest snapshot's state, and signs it again.
-void forge(const ResumableRun& run, const std::string& key, const nlohmann::json& value) {
-  const SnapshotChoice newest = run.newest();
-  auto state = nlohmann::ordered_json::parse(contents(newest.path / "state.json"));
-  state[key] = value;
-  const std::string text = state.dump(1) + "\n";
-  std::ofstream(newest.path / "state.json") << text;
-  SnapshotManifest manifest = newest.manifest;
-  for (SnapshotFile& file : manifest.files) {
-    if (file.name != "state.json") continue;
-    file.bytes = text.size();
-    file.sha256 = sha256_of_file(newest.path / file.name);
-  }
-  std::ofstream(newest.path / "manifest.json") << to_json(manifest);
-  ASSERT_TRUE(run.newest().refused.empty()) << "it is not found by its hashes";
-}
-
-TEST_F(RunFolder, AForgedSnapshotOfNoPossibleRunIsRefused) {
-  const ResumableRun run(flags());
-  run.complete();
-  const std::vector<std::pair<std::string, nlohmann::json>> forgeries{
-      {"replicas", 0}, {"step", std::int64_t{1} << 62}, {"epoch", 1'000'000'000}, {"step", 41}};
-  const auto state = nlohmann::json::parse(contents(run.newest().path / "state.json"));
-  for (const auto& [key, value] : forgeries) {
-    forge(run, key, value);
-    for (const std::string ranks : {"1", "2"}) {
-      const Ended ended = run.attempt("--max-steps 50 --epochs 9 --nproc-per-node " + ranks);
-      EXPECT_EQ(ended.code(), 3) << key << ended.err;
-      EXPECT_THAT(
-          ended.err, AllOf(HasSubstr("state.json: " + key + " must be"), Not(HasSubstr("signal"))));
-    }
-    forge(run, key, state[key]);
-  }
 }
 
 }  // namespace

@@ -10,10 +10,13 @@
 #include "tests/process/train/idx_files.h"
 #include "tests/train/file_size_limit.h"
 
+#include "lockstep/core/error.h"
+
 namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TrainRefusal : public ::testing::Test {
  protected:
@@ -89,6 +92,22 @@ TEST_F(TrainRefusal, ACheckpointIsNoFileOfWeights) {
   EXPECT_EQ(ended.code(), 3);
   EXPECT_THAT(ended.err, HasSubstr("lockstep convert " + checkpoint +
                                    " weights.safetensors --only \"model\" (7 tensors)"));
+}
+
+TEST_F(TrainRefusal, ALongErrorIsThreeLinesAndTheRestIsInTheLog) {
+  const auto ended =
+      run("--nproc-per-node 4 --pretrained " LOCKSTEP_WEIGHTS_DATA "/types.safetensors");
+  EXPECT_EQ(ended.code(), 3) << ended.err;
+  const std::string report = ended.err.substr(ended.err.find("lockstep: the run failed"));
+  EXPECT_THAT(report, HasSubstr("the weights do not fit"));
+  EXPECT_THAT(report, HasSubstr("missing in the file: "));
+  EXPECT_LE(count_of("\n", report), 4) << report;
+  const std::string last = "choose the model that the file was made with";
+  EXPECT_THAT(report, Not(HasSubstr(last)));
+  std::ptrdiff_t logged = 0;
+  for (int rank = 0; rank < 4; ++rank)
+    logged += count_of(last, contents(output() + concat("/logs/rank-", rank, ".log")));
+  EXPECT_GE(logged, 1) << "its last line is in a log";
 }
 
 TEST_F(TrainRefusal, AFolderThatCannotBeMade) {

@@ -218,8 +218,11 @@ TEST_F(TrainSnapshot, AnotherTrainingIsRefusedWithAllDifferences) {
   kill_early(run);
   const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2");
   EXPECT_EQ(ended.code(), 3) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("is of another training"));
+  const std::string logged =
+      contents(run.file("logs/rank-0.log")) + contents(run.file("logs/rank-1.log"));
   EXPECT_THAT(
-      ended.err, AllOf(HasSubstr("--lr:"), HasSubstr("--batch-size: the snapshot has 16, now 8")));
+      logged, AllOf(HasSubstr("--lr:"), HasSubstr("--batch-size: the snapshot has 16, now 8")));
   data_.write(160, 64);
   const Ended other = run.attempt();
   EXPECT_EQ(other.code(), 3) << other.err;

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
-#include <pthread.h>
 #include <system_error>
 
+#include "tests/support/no_threads.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 
@@ -16,23 +16,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// Lets no thread begin, as where a container may have no more processes: no stack is that large.
-class NoThreads {
- public:
-  NoThreads() {
-    ::pthread_getattr_default_np(&before_);
-    pthread_attr_t huge = before_;
-    ::pthread_attr_setstacksize(&huge, std::size_t{1} << 47);
-    ::pthread_setattr_default_np(&huge);
-  }
-  NoThreads(const NoThreads&) = delete;
-  NoThreads& operator=(const NoThreads&) = delete;
-  ~NoThreads() { ::pthread_setattr_default_np(&before_); }
-
- private:
-  pthread_attr_t before_{};
-};
+using testing::NoThreads;
 
 TEST(BackgroundThread, HasNoJobWhereNoThreadCanBegin) {
   BackgroundThread thread;

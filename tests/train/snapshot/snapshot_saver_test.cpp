@@ -20,6 +20,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
 
 namespace lockstep {
@@ -219,15 +220,35 @@ TEST(SnapshotSaver, AnExceptionDoesNotWaitForOtherRanks) {
     const std::shared_ptr<void> at_end(nullptr, [&](void*) {
       if (world.rank() == 0) ended.set_value();
     });
-    SnapshotSaver saver({.run = run.path()}, world);
+    const std::chrono::seconds patience(world.rank() == 0 ? 90 : 1);
+    SnapshotSaver saver({.run = run.path(), .patience = patience}, world);
     saver.save(1, part);
     if (world.rank() == 0) throw DataError("the training failed");
-    // Half of the time for which rank 0 would wait otherwise.
+    // A third of the time for which rank 0 would wait otherwise.
     EXPECT_EQ(ended.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
   };
   EXPECT_THROW(testing::run_ranks(2, train), DataError);
   EXPECT_TRUE(SnapshotFolder(run.path()).newest().path.empty());
   EXPECT_THAT(names_in(fs::path(run.path()) / "snapshots"), IsEmpty());
+}
+
+// Rank 0 names a folder and is gone before it makes it.
+TEST(SnapshotSaver, IsAsPatientAtTheEndAsBefore) {
+  const TemporaryFolder run;
+  const auto aside = fs::path(run.path()) / "snapshots" / ".step-00000001.abc123";
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
+    if (world.rank() == 0) {
+      (void)broadcast_text(aside.string(), 0, world);
+      return;
+    }
+    ::testing::internal::CaptureStderr();
+    {
+      SnapshotSaver saver({.run = run.path(), .patience = std::chrono::seconds(1)}, world);
+      saver.save(1, part_of(world, 1));
+    }
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+        HasSubstr(aside.string() + ": rank 0 has not made it within 1 s"));
+  });
 }
 
 TEST(SnapshotSaver, AnIdleOneCostsNothing) {
