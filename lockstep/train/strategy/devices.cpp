@@ -42,22 +42,6 @@ std::optional<torch::DeviceType> asked_type(const TrainOptions& options) {
   return type;
 }
 
-// Why there is nothing to compute on; empty if there is.
-std::string reason_against(torch::DeviceType type) {
-  if (type == torch::kCUDA) {
-    const std::string reason = load_cuda();
-    if (!reason.empty()) return reason;
-  }
-  if (device_count(type) > 0) return "";
-  const std::string name = device_type_name(type);
-  if (type == torch::kCUDA && !has_nvidia_driver())
-    return "this host has no NVIDIA driver, or none that is visible here";
-  if (type == torch::kCUDA)
-    return "there is an NVIDIA driver, but no GPU that LibTorch can use: see nvidia-smi, and "
-           "CUDA_VISIBLE_DEVICES";
-  return concat("LibTorch has no device of type ", name, " here");
-}
-
 DeviceChoice demanded(torch::DeviceType type) {
   const std::string reason = reason_against(type);
   if (reason.empty()) return {.type = type, .count = device_count(type)};
@@ -67,10 +51,11 @@ DeviceChoice demanded(torch::DeviceType type) {
 
 DeviceChoice automatic() {
   const auto known = accelerator_type();
-  if (known && *known != torch::kCUDA && device_count(*known) > 0) return demanded(*known);
-  if (!has_nvidia_driver()) return {};
-  const std::string reason = reason_against(torch::kCUDA);
-  if (reason.empty()) return demanded(torch::kCUDA);
+  if (known && device_count(*known) > 0) return demanded(*known);
+  const auto driven = driven_type();
+  if (!driven) return {};
+  const std::string reason = reason_against(*driven);
+  if (reason.empty()) return demanded(*driven);
   return {.idle = concat("GPUs are not used: ", reason)};
 }
 
