@@ -144,6 +144,11 @@ ProcessGroup ProcessGroup::with_devices(const std::vector<torch::Device>& device
         "with_devices: the devices are of two types: ", devices.front(), " and ", device);
   if (size() == 1 || devices.front().is_cpu()) return *this;
   return ProcessGroup(make_routed_backend(backend_, devices));
+  for (const torch::Device& device : devices)
+    check(
+        device.has_index(), "with_devices: which one? name it with its number, as ", device, ":0");
+  const std::string reason = reason_against(devices.front().type());
+  check(reason.empty(), "with_devices: ", devices.front(), ": ", reason);
 }
 
 Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
