@@ -171,13 +171,13 @@ void report_precision(const PrecisionChoice& choice, const TrainOptions& options
 std::vector<Place> choose_places(
     const TrainOptions& options, const Layout& layout, const ProcessGroup& world) {
   const DeviceChoice choice = choose_device(options);
-  const int local_rank = environment_count("LOCAL_RANK").value_or(0);
+  const RankOfHost own{.rank = environment_count("LOCAL_RANK").value_or(0),
+      .ranks = environment_count("LOCAL_WORLD_SIZE", 1).value_or(1)};
   std::vector<Place> places =
       places_of_process(options, choice, layout.thread_ranks * layout.places, local_rank);
   const bool speaks =
       world.rank() == 0 && !options.resume.again && options.progress != ProgressStyle::kNone;
-  const std::string text =
-      describe(choice, places, environment_count("LOCAL_WORLD_SIZE", 1).value_or(1));
+  const std::string text = describe(choice, places, own.ranks);
   if (speaks && !text.empty()) std::cerr << "lockstep: " << text << '\n';
   return places;
 }

@@ -77,14 +77,17 @@ DeviceChoice choose_device(const TrainOptions& options) {
 }
 
 std::vector<Place> places_of_process(
-    const TrainOptions& options, const DeviceChoice& choice, int places, int local_rank) {
+    const TrainOptions& options, const DeviceChoice& choice, int places, RankOfHost own) {
   if (choice.type == torch::kCPU) return places > 1 ? cpu_places(places) : std::vector<Place>(1);
-  const int first = options.place_devices.empty() ? local_rank * places : 0;
+  check(options.place_devices.empty() || own.ranks == 1,
+      "train: --places names the devices of one process, and this host has ", own.ranks,
+      " ranks, which would all compute there; give their number, as --places ", places,
+      ": each rank takes the next");
+  const int first = own.rank * places;
   const std::string name = device_type_name(choice.type);
-  check(!options.place_devices.empty() || first + places <= choice.count, "train: rank ",
-      local_rank, " of this host needs ", name, ":", first + places - 1, ", but there are ",
-      choice.count, " devices of type ", name,
-      "; start fewer ranks or places, or add --device cpu");
+  check(!options.place_devices.empty() || first + places <= choice.count, "train: rank ", own.rank,
+      " of this host needs ", name, ":", first + places - 1, ", but there are ", choice.count,
+      " devices of type ", name, "; start fewer ranks or places, or add --device cpu");
   std::vector<Place> found;
   for (int place = 0; place < places; ++place)
     found.push_back({device_at(options, choice, first + place), {}});
