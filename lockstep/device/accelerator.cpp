@@ -29,6 +29,10 @@ std::string device_type_name(torch::DeviceType type) {
   return c10::DeviceTypeName(type, /*lower_case=*/true);
 }
 
+void use_device(torch::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+}
+
 c10::Stream side_stream(torch::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }

@@ -210,6 +210,7 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
     const torch::Device device = places.empty() ? torch::kCPU : places.front().device;
     const PrecisionChoice precision = agree_on_arithmetic(command, device, world);
     if (world.rank() == 0) report_precision(precision, command.options);
+    use_device(device);
     if (command.options.tf32 != Tf32::kAuto) {
       const bool is_on = command.options.tf32 == Tf32::kOn;
       allow_tf32(is_on, is_on);
