@@ -48,7 +48,7 @@ PIPELINES = ("accelerator_test", "transparency_test")
 MUTANTS = [
     Mutant("the batch is computed with before its copy has come", COPIER, "  wait_for(current, *stream_);\n", ""),
     Mutant("the batch's memory is given away while it is computed with", COPIER, "  copy.record_stream(current);\n", ""),
-    Mutant("no stream waits for an event", COPIER, "  event.block(waiting);\n", ""),
+    Mutant("no stream waits for an event", COPIER, "  event.block(waiting);\n", "  static_cast<void>(waiting);\n"),
     Mutant("the event is recorded on the stream that waits", COPIER, "  event.record(awaited);\n", "  event.record(waiting);\n"),
     Mutant("a gradient leaves before it is computed", STAGING, "      wait_for(*side_, current_stream(device));\n", ""),
     Mutant("the host reduces before the gradient has come", STAGING, "  if (side_) arrived_ = recorded(*side_);\n", ""),
@@ -160,15 +160,16 @@ def misfits():
 
 
 def write_page(finders):
-    """Puts the table behind the heading of the page; `finders` by the number of the mutant."""
-    commit = run(["git", "log", "-1", "--format=%h of %cs"], ROOT).stdout.strip()
-    lines = [f"At {commit}, `mutants.py` made {len(finders)} of its {len(MUTANTS)} mistakes.", "", "| mistake | in | found by |", "|---|---|---|"]
-    for number, finder in sorted(finders.items()):
+    """Puts what was found, by the number of the mutant, into the page's table; other rows stay if their mutant does."""
+    heading, rest = "## What finds which mistake\n\n", PAGE.read_text(encoding="utf-8")
+    start = rest.index(heading) + len(heading)
+    rows = {row.split(" | ")[0].removeprefix("| "): row for row in rest[start:].splitlines() if row.startswith("| ")}
+    for number, finder in finders.items():
         mutant = MUTANTS[number - 1]
-        lines.append(f"| {mutant.name} | `{Path(mutant.file).name}` | {finder or '**nothing**'} |")
-    text = PAGE.read_text(encoding="utf-8")
-    heading = "## What finds which mistake\n\n"
-    PAGE.write_text(text[:text.index(heading) + len(heading)] + "\n".join(lines) + "\n", encoding="utf-8")
+        rows[mutant.name] = f"| {mutant.name} | `{Path(mutant.file).name}` | {finder or '**nothing**'} |"
+    made = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
+    lines = [f"`mutants.py` has {len(MUTANTS)} mistakes; it made {len(made)} of them:", "", "| mistake | in | found by |", "|---|---|---|", *made]
+    PAGE.write_text(rest[:start] + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 def main():
