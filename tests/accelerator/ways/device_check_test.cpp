@@ -2,6 +2,7 @@
 
 #include "lockstep/train/device_check.h"
 
+#include <functional>
 #include <gmock/gmock.h>
 #include <optional>
 #include <string>
@@ -25,9 +26,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 
-std::vector<DeviceFinding> findings() {
+std::vector<DeviceFinding> findings(
+    const std::function<void(const DeviceFinding&)>& report = [](const DeviceFinding&) {}) {
   install();
-  return check_devices(c10::kPrivateUse1, [](const DeviceFinding&) {});
+  return check_devices(c10::kPrivateUse1, report);
 }
 
 std::vector<std::string> trials_of(const std::vector<DeviceFinding>& findings) {
@@ -41,7 +43,11 @@ class DeviceCheck : public ::testing::TestWithParam<bool> {};
 TEST_P(DeviceCheck, PassesEveryTrialOnDevicesThatWork) {
   std::optional<UseEmulatedNccl> nccl;
   if (GetParam()) nccl.emplace();
-  const auto found = findings();
+  allow_tf32(false, true);  // as LibTorch has it, which is more than the tolerance
+  const at::Context& context = at::globalContext();
+  const auto found = findings(
+      [&](const DeviceFinding& trial) { EXPECT_FALSE(context.allowTF32CuDNN()) << trial.what; });
+  EXPECT_TRUE(context.allowTF32CuDNN());
   EXPECT_THAT(found, Each(Field(&DeviceFinding::failure, IsEmpty())));
   EXPECT_THAT(trials_of(found),
       IsSupersetOf({"emulated:0: copies and streams", "emulated:3: training",
@@ -60,17 +66,6 @@ TEST(DeviceCheckOfFew, SaysWhatItCannotShow) {
   EXPECT_THAT(not_tried_on(1), HasSubstr("NCCL"));
   EXPECT_THAT(not_tried_on(3), HasSubstr("ddp+pp"));
   EXPECT_EQ(not_tried_on(4), "");
-}
-
-// Convolutions use it by default, which is more than the tolerance.
-TEST(DeviceCheckArithmetic, LeavesTf32AsItWasAndUsesNone) {
-  install();
-  allow_tf32(false, true);
-  const at::Context& context = at::globalContext();
-  check_devices(c10::kPrivateUse1, [&](const DeviceFinding& finding) {
-    EXPECT_FALSE(context.allowTF32CuDNN()) << finding.what;
-  });
-  EXPECT_TRUE(context.allowTF32CuDNN());
 }
 
 INSTANTIATE_TEST_SUITE_P(OverNcclAndTheHost, DeviceCheck, ::testing::Bool());
