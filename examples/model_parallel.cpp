@@ -47,11 +47,11 @@ Result train(lockstep::nn::Model& net, const std::vector<int>& balance,
 
 int compare(int argc, char** argv) {
   const Flags flags(argc, argv, {{"batch-size", "8"}, {"image-size", "64"}, {"steps", "3"}});
+  const auto places = two_places();
   torch::manual_seed(0);
   auto net = lockstep::nn::make_model("resnet50", 1000);
   lockstep::nn::Model same(std::dynamic_pointer_cast<lockstep::nn::ModelImpl>(net->clone()));
 
-  const auto places = two_places();
   const int layers = static_cast<int>(net->layers().size());
   const int first = static_cast<int>(lockstep::nn::layer_index(net->layers(), "layer3"));
   const Result one = train(same, {layers}, {places.front()}, flags);

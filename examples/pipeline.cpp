@@ -49,6 +49,7 @@ int train(int argc, char** argv) {
   const Flags flags(argc, argv,
       {{"batch-size", "12"}, {"image-size", "64"}, {"split-size", "1,2,3,4,6,12"},
           {"schedule", "1f1b"}, {"repeats", "3"}});
+  const auto places = two_places();
   torch::manual_seed(0);
   auto net = lockstep::nn::make_model("resnet50", 1000);
   const int layers = static_cast<int>(net->layers().size());
@@ -57,7 +58,7 @@ int train(int argc, char** argv) {
   for (const auto split : flags.numbers("split-size")) {
     const int chunks = static_cast<int>((batch + split - 1) / split);
     const auto schedule = lockstep::schedule_kind(flags.text("schedule"));
-    lockstep::Pipeline model(net->layers(), {first, layers - first}, two_places(),
+    lockstep::Pipeline model(net->layers(), {first, layers - first}, places,
         lockstep::PipelineOptions().chunks(chunks).schedule(schedule));
     const auto [mean, deviation] = time_steps(model, flags);
     std::printf("split size %3d, %3d micro-batches: mean %.3f s, standard deviation %.3f s\n",

@@ -12,10 +12,10 @@
 
 int train(int argc, char** argv) {
   const Flags flags(argc, argv, {{"steps", "10"}});
+  const auto places = two_places();
   torch::manual_seed(0);
   torch::nn::Linear net1(10, 10), net2(10, 5);
   torch::nn::Sequential net(net1, torch::nn::ReLU(), net2);
-  const auto places = two_places();
   lockstep::Pipeline model(lockstep::layers_of(net), {2, 1},  // net1, ReLU | net2
       places, lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential));
   torch::optim::SGD optimizer(model.parameters(), 0.001);

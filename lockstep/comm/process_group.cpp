@@ -10,6 +10,7 @@
 #include "lockstep/comm/device/routed_backend.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
@@ -143,6 +144,11 @@ ProcessGroup ProcessGroup::with_devices(const std::vector<torch::Device>& device
     check(device.type() == devices.front().type(),
         "with_devices: the devices are of two types: ", devices.front(), " and ", device);
   if (size() == 1 || devices.front().is_cpu()) return *this;
+  for (const torch::Device& device : devices)
+    check(
+        device.has_index(), "with_devices: which one? name it with its number, as ", device, ":0");
+  const std::string reason = reason_against(devices.front().type());
+  check(reason.empty(), "with_devices: ", devices.front(), ": ", reason);
   return ProcessGroup(make_routed_backend(backend_, devices));
 }
 

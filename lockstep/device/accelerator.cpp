@@ -1,6 +1,8 @@
 #include "lockstep/device/accelerator.h"
 
-#include <ATen/DeviceAccelerator.h>
+#include <algorithm>
+#include <array>
+
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -8,7 +10,15 @@
 
 namespace lockstep {
 
-std::optional<torch::DeviceType> accelerator_type() { return at::getAccelerator(false); }
+// Not at::getAccelerator(), which asks for CUDA's hooks: LibTorch keeps its first answer for good,
+// and where it was "none", load_cuda() comes too late.
+std::optional<torch::DeviceType> accelerator_type() {
+  constexpr std::array kTypes = {
+      c10::kPrivateUse1, c10::kCUDA, c10::kXPU, c10::kHIP, c10::kMPS, c10::kMTIA, c10::kHPU};
+  const auto found = std::ranges::find_if(
+      kTypes, [](torch::DeviceType type) { return c10::impl::hasDeviceGuardImpl(type); });
+  return found == kTypes.end() ? std::nullopt : std::optional(*found);
+}
 
 int device_count(torch::DeviceType type) {
   const bool is_known = c10::impl::hasDeviceGuardImpl(type);
@@ -17,6 +27,10 @@ int device_count(torch::DeviceType type) {
 
 std::string device_type_name(torch::DeviceType type) {
   return c10::DeviceTypeName(type, /*lower_case=*/true);
+}
+
+void use_device(torch::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
 
 c10::Stream side_stream(torch::Device device) {

@@ -9,7 +9,8 @@
 namespace lockstep {
 
 /// Returns the type of accelerator that LibTorch has a backend for, whether or not there is a
-/// device; nothing if it has none, as long as load_cuda() was not called.
+/// device; nothing if it has none, as long as nobody called load_cuda(), which may be called after
+/// this.
 std::optional<torch::DeviceType> accelerator_type();
 
 /// Returns how many devices of a type there are; 0 without a backend or a driver.
@@ -21,12 +22,23 @@ std::string device_type_name(torch::DeviceType type);
 /// Loads the part of LibTorch that computes on NVIDIA GPUs, unless the program has it already. It
 /// is half a gigabyte, so nothing loads it before somebody asks for a GPU.
 ///
-/// Returns why that is not possible, and what to do; empty if it is there. Whether there is a
-/// driver, and a device, device_count() tells.
+/// To be called before what asks LibTorch for CUDA: `torch::manual_seed()`, `torch::cuda`,
+/// `backward()`. Returns why that is not possible, and what to do; empty if it is there. Whether
+/// there is a driver, and a device, device_count() tells.
 std::string load_cuda();
 
-/// Says whether the operating system has an NVIDIA driver loaded.
-bool has_nvidia_driver();
+/// Returns the type of accelerator that this host has a driver for and that only awaits that
+/// LibTorch's part for it is loaded.
+std::optional<torch::DeviceType> driven_type();
+
+/// Returns why nothing can be computed on devices of a type here, and what to do; empty if
+/// something can. Loads LibTorch's part for them first.
+std::string reason_against(torch::DeviceType type);
+
+/// Makes a device the current one of the calling thread, which is the first of its type otherwise:
+/// what a thread does to the events and streams of another takes memory on its own, too. The CPU is
+/// the current device of no thread.
+void use_device(torch::Device device);
 
 /// Returns a stream of the device that nobody else waits for, or computes on.
 c10::Stream side_stream(torch::Device device);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -36,11 +35,6 @@ double seconds_of_products(const torch::Device& device, torch::ScalarType type) 
 }
 
 }  // namespace
-
-void allow_tf32(bool matrix_products, bool convolutions) {
-  at::globalContext().setAllowTF32CuBLAS(matrix_products);
-  at::globalContext().setAllowTF32CuDNN(convolutions);
-}
 
 bool is_bf16_fast(torch::Device device) try {
   const at::NoGradGuard no_gradients;

@@ -8,7 +8,8 @@
 namespace lockstep {
 
 /// Returns what to say of an exception of LibTorch's that means that memory, of a device or of the
-/// host, did not suffice: one sentence with the amount, and what helps. Nothing for others.
+/// host, did not suffice, or that has such a one nested in it: one sentence with the amount, and
+/// what helps. Nothing for others.
 std::optional<MemoryError> as_memory_error(const std::exception& error);
 
 }  // namespace lockstep

@@ -147,7 +147,7 @@ SnapshotPart Checkpointer::part(bool best) {
     part.files[names.model_ema].tensors = run_.named_averages();
   if (!names.optimizer.empty())
     part.files[names.optimizer] = content_of(optimizer_state(run_.replica->optimizer(), state));
-  nn::NamedTensors own = random_state();
+  nn::NamedTensors own = random_state(run_.devices);
   own.insert("meter", packed(run_.meter.part()));
   part.files[names.rank].tensors = own;
   bring_state_up_to_date();

@@ -10,15 +10,20 @@ namespace lockstep {
 
 /// What came of one trial on the devices of this host.
 struct DeviceFinding {
-  std::string what;     ///< `cuda:0 and cuda:1: collectives by nccl`
-  std::string failure;  ///< why it did not pass; empty if it did
+  std::string what;          ///< `cuda:0 and cuda:1: collectives`
+  std::string detail = {};   ///< `by NCCL 2.28.9`; may be empty
+  std::string failure = {};  ///< why it did not pass; empty if it did
   double seconds = 0;
 };
 
-/// Tries what training needs on all devices of a type, and compares with the CPU: copies, streams,
-/// copies and collectives between all pairs, and a small net trained by every way of spreading it.
-/// Reports each trial as it ends, and returns all.
+/// Tries what training needs on all devices of a type, and compares with the CPU, without TF32:
+/// copies, streams, snapshots, copies and collectives between all pairs, and a small net trained by
+/// every way of spreading it, some in half precision. Reports each trial as it ends, and returns
+/// all.
 std::vector<DeviceFinding> check_devices(
     torch::DeviceType type, const std::function<void(const DeviceFinding&)>& report);
+
+/// Says what so many devices are too few for; empty if they can show everything.
+std::string not_tried_on(int devices);
 
 }  // namespace lockstep

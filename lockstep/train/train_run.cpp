@@ -7,10 +7,12 @@
 #include <ATen/ops/empty.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/state/same_on_ranks.h"
+#include "lockstep/train/strategy/devices.h"
 
 namespace lockstep {
 namespace {
@@ -84,12 +86,19 @@ MeterReading meter_of_rank(const nn::NamedTensors& rank) {
   return unpacked(meter == nullptr ? at::empty({0}) : *meter);
 }
 
+// The thread that makes the run computes on the first.
+std::vector<torch::Device> devices_in_use(const std::vector<Place>& places) {
+  if (!places.empty()) use_device(places.front().device);
+  return devices_of(places);
+}
+
 }  // namespace
 
 // Samples are dealt out among the replicas: the stages of one train on the same.
 TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
     const std::vector<std::string>& command, const std::vector<Place>& places)
     : options(std::move(given)),
+      devices(devices_in_use(places)),
       layout(checked_layout(options, world)),
       groups(make_rank_groups(world, layout)),
       kernels(options.kernels),
@@ -163,7 +172,7 @@ void TrainRun::announce_start() {
   const StartWeights& weights = replica->start();
   if (!weights.remark.empty()) progress.announce(weights.remark);
   if (!weights.warning.empty()) progress.warn(weights.warning);
-  if (options.precision == Precision::k16Mixed) {
+  if (options.precision == Precision::k16Mixed && replica->device().is_cpu()) {
     progress.warn(
         "--precision 16-mixed is for GPUs: on a CPU bf16-mixed is the quicker one, and does not "
         "overflow");
@@ -192,7 +201,7 @@ void TrainRun::restore_rank(const SnapshotReader& snapshot) {
   const int rank = groups.world.rank();
   if (snapshot.ranks() == groups.world.size() && state.setup.is_spread_as(before)) {
     const nn::NamedTensors own = snapshot.rank(rank);
-    restore_random_state(own);
+    restore_random_state(own, devices);
     return meter.restore(meter_of_rank(own));
   }
   MeterReading all;

@@ -77,6 +77,7 @@ struct TrainRun {
   [[noreturn]] void diverged(const std::string& what) const;
 
   TrainOptions options;
+  std::vector<torch::Device> devices;  ///< of its places
   Layout layout;
   RankGroups groups;
   nn::KernelScope kernels;

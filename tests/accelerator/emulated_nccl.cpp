@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "tests/accelerator/nccl_meeting.h"
@@ -21,8 +22,8 @@
 namespace lockstep::emulated {
 namespace {
 
-using nccl::Api, nccl::Communicator, nccl::Operation, nccl::Result, nccl::Stream, nccl::Type,
-    nccl::UniqueId;
+using nccl::Api, nccl::Communicator, nccl::Config, nccl::Operation, nccl::Result, nccl::Stream,
+    nccl::Type, nccl::UniqueId;
 
 // Tensors without elements have no address.
 void* inside(const void* address) {
@@ -76,6 +77,8 @@ namespace lockstep::nccl {
 struct Communicator {
   std::shared_ptr<emulated::Ring> ring;
   int rank = 0;
+  bool is_blocking = false;
+  emulated::Launches launches{ring};
   std::int64_t collectives = 0;                          // made so far
   std::map<int, std::int64_t> sent = {}, received = {};  // by the other rank
   std::vector<emulated::Mark> ends = {};                 // of all calls
@@ -87,14 +90,37 @@ namespace lockstep::emulated {
 namespace {
 
 constexpr int kAll = -1;
+constexpr Result kAborted{1}, kCalledTooEarly{4};
+
+// Within a group, one rank's: begins when the group ends.
+thread_local int group_depth = 0;
+thread_local Communicator* of_group = nullptr;
+
+Result end_call(Communicator* own) {
+  if (group_depth > 0 || own == nullptr || !own->is_blocking) return Result::kInProgress;
+  return own->launches.launch() ? Result::kSuccess : kAborted;
+}
+
+// As NCCL, takes no call before the last one is on its stream.
+Result begin_call(Communicator* own, PendingCall call) {
+  if (!own->launches.is_empty() && of_group != own) return kCalledTooEarly;
+  if (group_depth > 0) of_group = own;
+  own->ends.push_back(call.end);
+  own->launches.add(std::move(call));
+  return end_call(own);
+}
 
 // As the guard tells it.
 std::size_t number_of(Stream stream) { return reinterpret_cast<std::size_t>(stream) - 1; }
 
 Result meet_all(Communicator* own, const Part& given, Stream stream, const Kernel& kernel) {
   const MeetingKey key(kAll, kAll, own->collectives++);
-  own->ends.push_back(
-      meet(own->ring, key, own->ring->ranks, own->rank, given, number_of(stream), kernel));
+  return begin_call(
+      own, meet(own->ring, key, own->ring->ranks, own->rank, given, number_of(stream), kernel));
+}
+
+Result version(int* number) {
+  *number = 21409;
   return Result::kSuccess;
 }
 
@@ -116,33 +142,52 @@ std::shared_ptr<Ring> ring_of(const UniqueId& id) {
   return ring;
 }
 
-Result init_rank(Communicator** made, int ranks, UniqueId id, int rank) {
+Result init_rank(Communicator** made, int ranks, UniqueId id, int rank, Config* config) {
   const auto ring = ring_of(id);
+  *made = new Communicator{ring, rank, config->blocking != 0};
   std::unique_lock lock(ring->mutex);
   ring->ranks = ranks;
   ++ring->present;
-  ring->joined.notify_all();
-  ring->joined.wait(lock, [&] { return ring->present == ranks; });
-  *made = new Communicator{ring, rank};
+  ring->changed.notify_all();
+  if (config->blocking == 0) return Result::kInProgress;
+  ring->changed.wait(lock, [&] { return ring->present == ranks; });
   return Result::kSuccess;
+}
+
+bool has_ended(const Communicator& own) {
+  return std::ranges::all_of(own.ends, [](Mark end) { return streams().is_reached(end); });
 }
 
 // What waits for a rank that will not come ends. One whose calls have all ended just leaves.
 Result abort(Communicator* own) {
-  const bool has_ended =
-      std::ranges::all_of(own->ends, [](Mark end) { return streams().is_reached(end); });
-  if (!has_ended) {
+  if (!has_ended(*own)) {
     const std::lock_guard lock(own->ring->mutex);
     own->ring->is_aborted = true;
+    own->ring->changed.notify_all();
     for (const auto& [key, meeting] : own->ring->meetings) streams().close(meeting.end.stream);
   }
   delete own;
   return Result::kSuccess;
 }
 
+Result finalize(Communicator*) { return Result::kInProgress; }
+
+Result destroy(Communicator* own) {
+  delete own;
+  return Result::kSuccess;
+}
+
+Result state_of_ring(Ring& ring) {
+  const std::lock_guard lock(ring.mutex);
+  if (ring.is_aborted) return kAborted;
+  return ring.present == ring.ranks ? Result::kSuccess : Result::kInProgress;
+}
+
+// What a thread of NCCL's has done meanwhile is done here, also if another rank has given up since.
 Result async_error(Communicator* own, Result* error) {
-  const std::lock_guard lock(own->ring->mutex);
-  *error = own->ring->is_aborted ? Result{1} : Result::kSuccess;
+  const bool had_calls = !own->launches.is_empty(), is_launched = own->launches.try_launch();
+  *error = had_calls && is_launched ? Result::kSuccess : state_of_ring(*own->ring);
+  if (*error == Result::kSuccess && !is_launched) *error = Result::kInProgress;
   return Result::kSuccess;
 }
 
@@ -203,34 +248,32 @@ Kernel message(std::size_t count, Type type) {
 Result send(
     const void* data, std::size_t count, Type type, int to, Communicator* own, Stream stream) {
   const MeetingKey key(own->rank, to, own->sent[to]++);
-  own->ends.push_back(
-      meet(own->ring, key, 2, 0, {data, nullptr}, number_of(stream), message(count, type)));
-  return Result::kSuccess;
+  return begin_call(
+      own, meet(own->ring, key, 2, 0, {data, nullptr}, number_of(stream), message(count, type)));
 }
 
 Result recv(void* data, std::size_t count, Type type, int from, Communicator* own, Stream stream) {
   const MeetingKey key(from, own->rank, own->received[from]++);
-  own->ends.push_back(
-      meet(own->ring, key, 2, 1, {nullptr, data}, number_of(stream), message(count, type)));
-  return Result::kSuccess;
+  return begin_call(
+      own, meet(own->ring, key, 2, 1, {nullptr, data}, number_of(stream), message(count, type)));
 }
 
 Result group_start() {
-  begin_group();
+  ++group_depth;
   return Result::kSuccess;
 }
 
 Result group_end() {
-  end_group();
-  return Result::kSuccess;
+  if (--group_depth > 0) return Result::kSuccess;
+  return end_call(std::exchange(of_group, nullptr));
 }
 
 const char* error_text(Result) { return "an error"; }
 const char* last_error(Communicator*) { return ""; }
 
-constexpr Api kApi = {&get_unique_id, &init_rank, &abort, &async_error, &all_reduce, &reduce,
-    &reduce_scatter, &broadcast, &all_gather, &send, &recv, &group_start, &group_end, &error_text,
-    &last_error};
+constexpr Api kApi = {&version, &get_unique_id, &init_rank, &finalize, &destroy, &abort,
+    &async_error, &all_reduce, &reduce, &reduce_scatter, &broadcast, &all_gather, &send, &recv,
+    &group_start, &group_end, &error_text, &last_error};
 
 }  // namespace
 

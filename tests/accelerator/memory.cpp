@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include <c10/util/Exception.h>
+
 namespace lockstep::emulated {
 namespace {
 
@@ -96,7 +98,8 @@ std::optional<DeviceMemory::Block> DeviceMemory::take_freed(std::size_t bytes, s
 }
 
 DeviceMemory::Block DeviceMemory::take_new(std::size_t bytes, std::size_t stream) {
-  if (bytes > kCapacity - used_) throw std::bad_alloc();
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes <= kCapacity - used_,
+      "emulated accelerator: tried to allocate ", bytes >> 20, " MiB of ", kCapacity >> 20);
   const std::size_t offset = std::exchange(used_, used_ + bytes);
   std::memset(inside_ + offset, kPoison, bytes);
   return {.offset = offset, .bytes = bytes, .stream = stream};

@@ -22,8 +22,8 @@ class DeviceMemory {
   ~DeviceMemory();
 
   /// Returns memory for work of a stream: what the stream freed last comes first, whether or not
-  /// its work has run. What it holds becomes NaN in the stream's order. Throws std::bad_alloc
-  /// beyond kCapacity.
+  /// its work has run. What it holds becomes NaN in the stream's order. Throws
+  /// c10::OutOfMemoryError, as for GPUs, beyond kCapacity.
   void* allocate(std::size_t bytes, std::size_t stream);
 
   void free(void* address);

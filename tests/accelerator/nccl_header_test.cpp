@@ -1,5 +1,6 @@
 // Lockstep declares NCCL's functions itself; where nccl.h is there, it must agree.
 
+#include <cstddef>
 #include <gtest/gtest.h>
 #include <nccl.h>
 #include <type_traits>
@@ -41,8 +42,11 @@ TEST(NcclHeader, HasTheSameNumbers) {
 }
 
 TEST(NcclHeader, HasTheSameFunctions) {
+  EXPECT_TRUE((kIsSameFunction<decltype(&ncclGetVersion), decltype(Api::version)>));
   EXPECT_TRUE((kIsSameFunction<decltype(&ncclGetUniqueId), decltype(Api::get_unique_id)>));
-  EXPECT_TRUE((kIsSameFunction<decltype(&ncclCommInitRank), decltype(Api::init_rank)>));
+  EXPECT_TRUE((kIsSameFunction<decltype(&ncclCommInitRankConfig), decltype(Api::init_rank)>));
+  EXPECT_TRUE((kIsSameFunction<decltype(&ncclCommFinalize), decltype(Api::finalize)>));
+  EXPECT_TRUE((kIsSameFunction<decltype(&ncclCommDestroy), decltype(Api::destroy)>));
   EXPECT_TRUE((kIsSameFunction<decltype(&ncclCommAbort), decltype(Api::abort)>));
   EXPECT_TRUE((kIsSameFunction<decltype(&ncclCommGetAsyncError), decltype(Api::async_error)>));
   EXPECT_TRUE((kIsSameFunction<decltype(&ncclAllReduce), decltype(Api::all_reduce)>));
@@ -55,6 +59,19 @@ TEST(NcclHeader, HasTheSameFunctions) {
   EXPECT_TRUE((kIsSameFunction<decltype(&ncclGroupStart), decltype(Api::group_start)>));
   EXPECT_TRUE((kIsSameFunction<decltype(&ncclGroupEnd), decltype(Api::group_end)>));
   EXPECT_TRUE((kIsSameFunction<decltype(&ncclGetErrorString), decltype(Api::error_text)>));
+  EXPECT_TRUE((kIsSameFunction<decltype(&ncclGetLastError), decltype(Api::last_error)>));
+}
+
+// The members that we set, where NCCL's own initializer has them.
+TEST(NcclHeader, HasTheSameConfiguration) {
+  const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+  const Config ours;
+  EXPECT_EQ(ours.magic, theirs.magic);
+  EXPECT_LE(ours.version, theirs.version);
+  EXPECT_EQ(ours.cluster_size, theirs.cgaClusterSize);
+  EXPECT_EQ(offsetof(Config, version), offsetof(ncclConfig_t, version));
+  EXPECT_EQ(offsetof(Config, blocking), offsetof(ncclConfig_t, blocking));
+  EXPECT_EQ(offsetof(Config, cluster_size), offsetof(ncclConfig_t, cgaClusterSize));
 }
 
 }  // namespace

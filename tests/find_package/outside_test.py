@@ -131,7 +131,7 @@ class Outside(unittest.TestCase):
         project.mkdir()
         (project / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.25)\nproject(needs LANGUAGES CXX)\n"
-            "find_package(Lockstep REQUIRED COMPONENTS core train)\n"
+            "find_package(Lockstep REQUIRED COMPONENTS core train nccl)\n"
             "get_target_property(type lockstep::train TYPE)\n")
         configure("with-train", f"-DCMAKE_PREFIX_PATH={self.prefix}", project=project)
         with self.assertRaisesRegex(AssertionError, r"(?s)Lockstep.*train"):

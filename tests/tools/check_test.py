@@ -125,6 +125,14 @@ class StyleTest(CheckerTest):
                     'lockstep/core/log.cpp: must include "lockstep/core/log.h" before all else',
                     {"lockstep/core/log.cpp": text, "lockstep/core/log.h": HEADER, "CMakeLists.txt": "lockstep/core/log.cpp\n"})
 
+    def test_refuses_names_of_cuda_outside_the_files_that_are_for_it(self):
+        for name in ("torch::kCUDA", "tensor.is_cuda()", "torch::cuda::is_available()", 'find("ncclSend")'):
+            with self.subTest(name):
+                self.assert_complaint(
+                    "lockstep/nn/net.h:2: CUDA's names are for lockstep/device/cuda_library.cpp",
+                    {"lockstep/nn/net.h": f"{HEADER}auto found = {name};  // on what?\n"})
+        self.assert_clean({"lockstep/nn/net.h": f"{HEADER}// As torch::kCUDA would.\n"})
+
     def test_refuses_a_source_that_is_never_built(self):
         self.assert_complaint(
             "lockstep/core/log.cpp: listed in no CMakeLists.txt",

@@ -49,14 +49,20 @@ Facts gpu_lines(const Facts& facts) {
   Facts lines = facts;
   lines.erase("gpus");
   lines.erase("connections");
+  lines.erase("peer_access");
   const Facts gpus = facts.value("gpus", Facts::array());
   for (const Facts& gpu : gpus)
     lines[concat("gpu_", gpu["index"].get<int>())] =
         concat(gpu["name"].get<std::string>(), ", ", in_words("memory_bytes", gpu["memory_bytes"]),
             ", driver ", gpu["driver"].get<std::string>(), ", ", gpu["uuid"].get<std::string>());
   const Facts connections = facts.value("connections", Facts::object());  // items() refers to it
-  for (const auto& [pair, code] : connections.items())
+  const Facts peers = facts.value("peer_access", Facts::object());
+  for (const auto& [pair, code] : connections.items()) {
     lines[pair] = connection_in_words(code.get<std::string>());
+    if (peers.contains(pair))
+      lines[pair] = concat(lines[pair].get<std::string>(), ", ",
+          peer_access_in_words(peers[pair].get<std::string>()));
+  }
   return lines;
 }
 

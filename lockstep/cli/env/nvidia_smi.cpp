@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kSmiSeconds = 5;  // for each of two questions; a hung driver never answers
+constexpr double kSmiSeconds = 5;  // for each question; a hung driver never answers
 
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r");
@@ -142,14 +142,32 @@ std::string output_of(
   return text;
 }
 
+std::string peer_access_in_words(const std::string& code) {
+  if (code == "OK") return "peer access";
+  return code == "NS" || code == "CNS" || code == "GNS" || code == "TNS"
+             ? "no peer access"
+             : concat("peer access: ", code);
+}
+
+namespace {
+
+// None of older ones, which do not know the question.
+Json topology(const std::vector<std::string>& arguments) try {
+  return parse_gpu_topology(output_of("nvidia-smi", arguments, kSmiSeconds));
+} catch (const std::system_error&) {
+  return Json::object();
+}
+
+}  // namespace
+
 Json nvidia_smi_facts() try {
   Json facts;
   facts["gpus"] = parse_gpu_query(output_of("nvidia-smi",
       {"--query-gpu=index,uuid,driver_version,memory.total,name", "--format=csv,noheader,nounits"},
       kSmiSeconds));
-  facts["connections"] = Json::object();
-  if (facts["gpus"].size() > 1)
-    facts["connections"] = parse_gpu_topology(output_of("nvidia-smi", {"topo", "-m"}, kSmiSeconds));
+  const bool has_pairs = facts["gpus"].size() > 1;
+  facts["connections"] = has_pairs ? topology({"topo", "-m"}) : Json::object();
+  facts["peer_access"] = has_pairs ? topology({"topo", "-p2p", "r"}) : Json::object();
   return facts;
 } catch (const InvalidArgument&) {
   return {{"nvidia_smi", "not in PATH"}};

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <torch/types.h>
 #include <torch/version.h>
 
+#include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
@@ -171,13 +173,13 @@ void report_precision(const PrecisionChoice& choice, const TrainOptions& options
 std::vector<Place> choose_places(
     const TrainOptions& options, const Layout& layout, const ProcessGroup& world) {
   const DeviceChoice choice = choose_device(options);
-  const int local_rank = environment_count("LOCAL_RANK").value_or(0);
+  const RankOfHost own{.rank = environment_count("LOCAL_RANK").value_or(0),
+      .ranks = environment_count("LOCAL_WORLD_SIZE", 1).value_or(1)};
   std::vector<Place> places =
-      places_of_process(options, choice, layout.thread_ranks * layout.places, local_rank);
+      places_of_process(options, choice, layout.thread_ranks * layout.places, own);
   const bool speaks =
       world.rank() == 0 && !options.resume.again && options.progress != ProgressStyle::kNone;
-  const std::string text =
-      describe(choice, places, environment_count("LOCAL_WORLD_SIZE", 1).value_or(1));
+  const std::string text = describe(choice, places, own.ranks);
   if (speaks && !text.empty()) std::cerr << "lockstep: " << text << '\n';
   return places;
 }
@@ -208,6 +210,7 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
     if (layout.places > 1) at::set_num_threads(1);
     const std::vector<Place> places = choose_places(command.options, layout, world);
     const torch::Device device = places.empty() ? torch::kCPU : places.front().device;
+    use_device(device);
     const PrecisionChoice precision = agree_on_arithmetic(command, device, world);
     if (world.rank() == 0) report_precision(precision, command.options);
     if (command.options.tf32 != Tf32::kAuto) {
@@ -221,8 +224,17 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
   }
 }
 
+// What nvidia-smi knows; nothing of other accelerators.
+void print_gpus() {
+  const auto facts = nvidia_smi_facts();
+  for (const auto& gpu : facts.value("gpus", nlohmann::ordered_json::array()))
+    std::cout << "GPU " << gpu["index"] << ": " << gpu["name"].get<std::string>() << ", driver "
+              << gpu["driver"].get<std::string>() << '\n';
+}
+
 void print_finding(const DeviceFinding& finding) {
   std::cout << (finding.failure.empty() ? "ok      " : "failed  ") << finding.what;
+  if (!finding.detail.empty()) std::cout << ' ' << finding.detail;
   if (!finding.failure.empty()) std::cout << ": " << finding.failure;
   std::cout << std::endl;
 }
@@ -237,12 +249,16 @@ int check_all_devices(const std::string& type) {
         concat(
             "env: there is no accelerator to check", choice.idle.empty() ? "" : "; ", choice.idle));
   std::cout << "Checking " << choice.count << " of type " << device_type_name(choice.type)
-            << " with LibTorch " << TORCH_VERSION << '\n';
+            << " with LibTorch " << TORCH_VERSION << ", Lockstep " << LOCKSTEP_VERSION << '\n';
+  print_gpus();
   const auto findings = check_devices(choice.type, print_finding);
   const auto failed = std::ranges::count_if(
       findings, [](const DeviceFinding& finding) { return !finding.failure.empty(); });
-  std::cout << findings.size() - static_cast<std::size_t>(failed) << " passed, " << failed
-            << " failed\n";
+  const std::string missing = not_tried_on(choice.count);
+  if (!missing.empty()) std::cout << "not tried: " << missing << '\n';
+  std::cout << "verdict: " << (failed == 0 ? "everything that was tried works" : "not ready")
+            << ", " << findings.size() - static_cast<std::size_t>(failed) << " trials passed, "
+            << failed << " failed\n";
   return failed == 0 ? 0 : 1;
 }
 

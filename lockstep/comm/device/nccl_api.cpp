@@ -17,8 +17,9 @@ std::atomic<const Api*> other_api = nullptr;
       concat("nccl: ", reason, "; ./dev setup --gpu brings it, LibTorch for CUDA needs it too"));
 }
 
-// Already there with libtorch_cuda; by name else.
+// Some builds of libtorch_cuda have NCCL inside, others have loaded it.
 void* open_library() {
+  if (::dlsym(RTLD_DEFAULT, "ncclCommInitRankConfig") != nullptr) return RTLD_DEFAULT;
   void* const library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) fail(concat("cannot be loaded: ", ::dlerror()));
   return library;
@@ -27,14 +28,17 @@ void* open_library() {
 template <typename Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) fail(concat("the library has no ", name, ": 2.10 or newer is needed"));
+  if (function == nullptr) fail(concat("the library has no ", name, ": 2.14 or newer is needed"));
 }
 
 Api loaded() {
   void* const library = open_library();
   Api api{};
+  find(library, "ncclGetVersion", api.version);
   find(library, "ncclGetUniqueId", api.get_unique_id);
-  find(library, "ncclCommInitRank", api.init_rank);
+  find(library, "ncclCommInitRankConfig", api.init_rank);
+  find(library, "ncclCommFinalize", api.finalize);
+  find(library, "ncclCommDestroy", api.destroy);
   find(library, "ncclCommAbort", api.abort);
   find(library, "ncclCommGetAsyncError", api.async_error);
   find(library, "ncclAllReduce", api.all_reduce);
@@ -57,6 +61,12 @@ const Api& api() {
   if (const Api* const other = other_api) return *other;
   static const Api kFound = loaded();
   return kFound;
+}
+
+std::string version() {
+  int number = 0;
+  api().version(&number);
+  return concat(number / 10000, '.', number / 100 % 100, '.', number % 100);
 }
 
 void use_api(const Api* functions) { other_api = functions; }

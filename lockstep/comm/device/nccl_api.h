@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
+#include <string>
 
 namespace lockstep::nccl {
 
-// As nccl.h has had them since NCCL 2.10, so that no build needs its headers; a test compares.
+// As nccl.h has had them since NCCL 2.14, so that no build needs its headers; a test compares.
 
 struct Communicator;
 using Stream = void*;  ///< CUDA's
@@ -28,10 +30,25 @@ enum class Type : int {
 
 enum class Operation : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kMean = 4 };
 
+/// How a communicator is made; newer versions of NCCL have more members, and go by size and
+/// version.
+struct Config {
+  static constexpr int kUndefined = std::numeric_limits<int>::min();
+
+  std::size_t size = sizeof(Config);
+  unsigned int magic = 0xcafebeef;
+  unsigned int version = 21400;
+  int blocking = 0;  ///< 0: calls return kInProgress, and a thread of NCCL's goes on with them
+  int cluster_size = kUndefined;
+};
+
 /// The functions of NCCL that we call; counts are of elements.
 struct Api {
+  Result (*version)(int*);
   Result (*get_unique_id)(UniqueId*);
-  Result (*init_rank)(Communicator**, int ranks, UniqueId, int rank);
+  Result (*init_rank)(Communicator**, int ranks, UniqueId, int rank, Config*);
+  Result (*finalize)(Communicator*);
+  Result (*destroy)(Communicator*);
   Result (*abort)(Communicator*);
   Result (*async_error)(Communicator*, Result*);
   Result (*all_reduce)(const void*, void*, std::size_t, Type, Operation, Communicator*, Stream);
@@ -51,6 +68,9 @@ struct Api {
 /// Returns the functions of the NCCL that LibTorch's CUDA part brings. Throws std::system_error
 /// (ENODEV) that says what to do where there is none.
 const Api& api();
+
+/// Returns NCCL's version: `2.28.9`.
+std::string version();
 
 /// Puts other functions in their place, for tests.
 void use_api(const Api* functions);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
 
 #include "lockstep/comm/device/nccl_channel.h"
 #include "lockstep/core/error.h"
@@ -14,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-using nccl::api, nccl::Channel, nccl::Communicator, nccl::Operation, nccl::Result, nccl::Stream,
-    nccl::Type;
+using nccl::api, nccl::Channel, nccl::Communicator, nccl::is_taken, nccl::Operation, nccl::Result,
+    nccl::Stream, nccl::Type;
 using torch::Tensor;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
@@ -73,10 +74,10 @@ char* piece_of(const Tensor& whole, int rank, int ranks) {
 template <typename Calls>
 Result in_group(const Calls& calls) {
   Result result = api().group_start();
-  if (result != Result::kSuccess) return result;
+  if (!is_taken(result)) return result;
   const Result of_calls = calls();
   result = api().group_end();
-  return of_calls == Result::kSuccess ? result : of_calls;
+  return is_taken(of_calls) ? result : of_calls;
 }
 
 class NcclBackend final : public Backend {
@@ -144,7 +145,7 @@ class NcclBackend final : public Backend {
     return collectives_->call("gather", {output, input}, [&](Communicator* all, Stream stream) {
       return in_group([&] {
         Result result = send_bytes(input.const_data_ptr(), input.nbytes(), root, all, stream);
-        for (int from = 0; rank_ == root && from < size_ && result == Result::kSuccess; ++from)
+        for (int from = 0; rank_ == root && from < size_ && is_taken(result); ++from)
           result = recv_bytes(piece_of(output, from, size_), input.nbytes(), from, all, stream);
         return result;
       });
@@ -154,7 +155,7 @@ class NcclBackend final : public Backend {
     return collectives_->call("scatter", {output, input}, [&](Communicator* all, Stream stream) {
       return in_group([&] {
         Result result = recv_bytes(output.mutable_data_ptr(), output.nbytes(), root, all, stream);
-        for (int to = 0; rank_ == root && to < size_ && result == Result::kSuccess; ++to)
+        for (int to = 0; rank_ == root && to < size_ && is_taken(result); ++to)
           result = send_bytes(piece_of(input, to, size_), output.nbytes(), to, all, stream);
         return result;
       });
@@ -165,9 +166,9 @@ class NcclBackend final : public Backend {
     return collectives_->call("all_to_all", {output, input}, [&](Communicator* all, Stream stream) {
       return in_group([&] {
         Result result = Result::kSuccess;
-        for (int peer = 0; peer < size_ && result == Result::kSuccess; ++peer) {
+        for (int peer = 0; peer < size_ && is_taken(result); ++peer) {
           result = send_bytes(piece_of(input, peer, size_), bytes, peer, all, stream);
-          if (result == Result::kSuccess)
+          if (is_taken(result))
             result = recv_bytes(piece_of(output, peer, size_), bytes, peer, all, stream);
         }
         return result;
@@ -178,8 +179,11 @@ class NcclBackend final : public Backend {
   // Note [Messages over NCCL]
   // A kernel that sends ends when the other rank receives, and those of one stream run one after
   // the other. So messages to higher and to lower ranks have a communicator and a stream each, and
-  // neighbours that send to each other do not wait for each other. NCCL knows no tags: messages
-  // between two ranks must be received in the order in which they are sent.
+  // neighbours that send to each other do not wait for each other; nor do they where they connect
+  // (Note [Calls that do not block]). NCCL knows no tags: messages between two ranks must be
+  // received in the order in which they are sent. It does not promise either that kernels of
+  // several communicators run beside each other on one GPU; where they fit there they do, and
+  // PyTorch takes that for granted, too.
   Work send(const Tensor& tensor, int to, int /*tag*/) override {
     return between(rank_, to).call("send", {tensor}, [&](Communicator* all, Stream stream) {
       return send_bytes(tensor.const_data_ptr(), tensor.nbytes(), to, all, stream);
@@ -220,6 +224,7 @@ class NcclBackend final : public Backend {
   std::array<Channel*, 3> channels() { return {collectives_.get(), up_.get(), down_.get()}; }
 
   void watch(const std::stop_token& stop) {
+    const c10::DeviceGuard guard(device_);
     std::mutex mutex;
     std::unique_lock lock(mutex);
     while (!looked_.wait_for(lock, stop, kBetweenLooks, [&] { return stop.stop_requested(); }))

@@ -6,6 +6,8 @@
 
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include "lockstep/parallel/data_parallel/copy_together.h"
+
 namespace lockstep::data_parallel {
 namespace {
 
@@ -37,6 +39,13 @@ bool is_flat(const Sum& sum) {
 }
 
 torch::Tensor flat(const torch::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
+
+/// Brings a replica's gradients together to the module's device, where it has only one.
+void gather(std::vector<torch::Tensor>& gradients, const std::vector<torch::Device>& devices) {
+  const bool is_one = std::all_of(devices.begin(), devices.end(),
+      [&](const torch::Device& device) { return device == devices.front(); });
+  if (is_one && !devices.empty()) gradients = copied_together(gradients, devices.front());
+}
 
 /// Takes one tensor's gradients from the lists of the replicas.
 Sum take(
@@ -108,6 +117,7 @@ std::vector<std::vector<Stretch>> divide_elements(
 std::vector<torch::Tensor> sum_gradients(std::vector<std::vector<torch::Tensor>> gradients,
     const std::vector<torch::Device>& devices, ReplicaThreads& threads) {
   const torch::NoGradGuard no_grad;
+  for (auto& of_replica : gradients) gather(of_replica, devices);
   std::vector<Sum> sums;
   for (std::size_t tensor = 0; tensor < devices.size(); ++tensor) {
     sums.push_back(take(gradients, tensor, devices[tensor]));

@@ -89,16 +89,17 @@ std::int64_t version_of(const torch::Tensor& tensor) {
   return !tensor.defined() || tensor.is_inference() ? 0 : tensor._version();
 }
 
-void ValueCopy::update(const torch::Tensor& original, torch::Tensor& copy) {
+void ValueCopy::update(
+    const torch::Tensor& original, const torch::Tensor& value, torch::Tensor& copy) {
   const torch::NoGradGuard no_grad;
   const std::int64_t version = version_of(original);
   if (!has_same_form(original, copy)) {
     copy.set_data(original.detach().to(copy.device(), original.scalar_type(), false, true));
   } else if (version != version_) {
-    copy.copy_(original);
+    copy.copy_(value);
   } else {
     const at::AutoDispatchBelowADInplaceOrView unnoticed;
-    copy.copy_(original);
+    copy.copy_(value);
   }
   version_ = version;
 }

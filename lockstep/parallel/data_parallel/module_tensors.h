@@ -43,7 +43,8 @@ std::int64_t version_of(const torch::Tensor& tensor);
 /// silent updates of running statistics affect neither.
 class ValueCopy {
  public:
-  void update(const torch::Tensor& original, torch::Tensor& copy);
+  /// `value` is what to copy: the original, or a copy of it that is nearer.
+  void update(const torch::Tensor& original, const torch::Tensor& value, torch::Tensor& copy);
 
  private:
   std::int64_t version_ = -1;

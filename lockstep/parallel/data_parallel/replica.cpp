@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/data_parallel/copy_together.h"
 
 namespace lockstep::data_parallel {
 namespace {
@@ -90,6 +91,7 @@ void Replica::follow(
   // Not at construction: first it is checked that the original is where it should be.
   if (!is_placed_) module_->to(device_);
   is_placed_ = true;
+  const std::vector<torch::Tensor> values = values_here(originals);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const torch::Tensor& source = originals[i].tensor;
     torch::Tensor& tensor = tensors_[i].tensor;
@@ -98,13 +100,20 @@ void Replica::follow(
     if (shares && source.device() == tensor.device()) {
       share_memory(source, tensor);
     } else {
-      copies_[i].update(source, tensor);
+      copies_[i].update(source, values[i], tensor);
     }
     if (tensor.requires_grad() != source.requires_grad()) {
       tensor.set_requires_grad(source.requires_grad());
     }
   }
   follow_modes(original);
+}
+
+std::vector<torch::Tensor> Replica::values_here(const std::vector<ModuleTensor>& originals) const {
+  std::vector<torch::Tensor> tensors;
+  for (const ModuleTensor& original : originals)
+    tensors.push_back(original.tensor.defined() ? original.tensor.detach() : original.tensor);
+  return copied_together(tensors, device_);
 }
 
 // Outer modules first: train() of a module sets those within it.

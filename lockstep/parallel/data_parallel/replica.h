@@ -42,6 +42,7 @@ class Replica {
   torch::autograd::Edge gradient_edge(std::size_t index) const;
 
  private:
+  std::vector<torch::Tensor> values_here(const std::vector<ModuleTensor>& originals) const;
   void follow_modes(const torch::nn::Module& original);
 
   std::shared_ptr<torch::nn::Module> module_;

@@ -10,9 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include <c10/core/impl/DeviceGuardImplInterface.h>
-
 #include "lockstep/core/error.h"
+#include "lockstep/device/accelerator.h"
 
 namespace lockstep::place {
 namespace {
@@ -91,13 +90,11 @@ std::vector<Place> cpu_places(int count) {
 std::vector<Place> device_places(torch::DeviceType type) {
   check(type != torch::kCPU,
       "device_places: the CPU is one device; cut its cores into places with cpu_places(count)");
-  const bool known = c10::impl::hasDeviceGuardImpl(type);
-  const int count = known ? c10::impl::getDeviceGuardImpl(type)->deviceCount() : 0;
-  check(count > 0, "device_places: there is no device of type ",
-      c10::DeviceTypeName(type, /*lower_case=*/true), known ? "" : " in this build of LibTorch",
-      "; use cpu_places(count)");
+  const std::string reason = reason_against(type);
+  check(reason.empty(), "device_places: there is no device of type ", device_type_name(type), ": ",
+      reason, "; use cpu_places(count)");
   std::vector<Place> places;
-  for (int index = 0; index < count; ++index) {
+  for (int index = 0; index < device_count(type); ++index) {
     places.push_back({torch::Device(type, static_cast<torch::DeviceIndex>(index)), {}});
   }
   return places;

@@ -43,8 +43,9 @@ struct Place {
 ///     auto places = lockstep::cpu_places(2);   // on four cores: 0-1 and 2-3
 std::vector<Place> cpu_places(int count);
 
-/// Returns one place for each accelerator of a type, in the order of their indices. Throws
-/// InvalidArgument for the CPU, and where there is none.
+/// Returns one place for each accelerator of a type, in the order of their indices; loads
+/// LibTorch's part for them first (see load_cuda()), so call it before anything that asks LibTorch
+/// for CUDA. Throws InvalidArgument for the CPU, and, with what to do, where there is none.
 ///
 ///     auto places = lockstep::device_places(torch::kCUDA);   // cuda:0, cuda:1, ...
 std::vector<Place> device_places(torch::DeviceType type);

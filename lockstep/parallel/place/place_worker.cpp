@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <ATen/Parallel.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/accelerator.h"
 
 namespace lockstep {
 namespace {
@@ -98,8 +98,7 @@ void PlaceWorker::start(const std::string& name) {
     name_this_thread(name);
     pin_this_thread(place_);
     use_one_thread_per_core(place_);
-    if (!place_.device.is_cpu())
-      c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
+    use_device(place_.device);
   });
   wait();
 }

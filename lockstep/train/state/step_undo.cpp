@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-StepUndo::StepUndo(const TrainRun& run) : random_(random_state()), meter_(run.meter.sums()) {
+StepUndo::StepUndo(const TrainRun& run)
+    : random_(random_state(run.devices)), meter_(run.meter.sums()) {
   const auto parameters = run.replica->parameters();
   for (const auto& item : run.replica->state()) {
     const torch::Tensor& tensor = item.value();
@@ -18,7 +19,7 @@ StepUndo::StepUndo(const TrainRun& run) : random_(random_state()), meter_(run.me
 
 void StepUndo::take_back(TrainRun& run) const {
   for (const auto& [buffer, before] : buffers_) buffer.copy_(before);
-  restore_random_state(random_);
+  restore_random_state(random_, run.devices);
   run.meter.take_back(meter_);
 }
 

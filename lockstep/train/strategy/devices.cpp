@@ -42,22 +42,6 @@ std::optional<torch::DeviceType> asked_type(const TrainOptions& options) {
   return type;
 }
 
-// Why there is nothing to compute on; empty if there is.
-std::string reason_against(torch::DeviceType type) {
-  if (type == torch::kCUDA) {
-    const std::string reason = load_cuda();
-    if (!reason.empty()) return reason;
-  }
-  if (device_count(type) > 0) return "";
-  const std::string name = device_type_name(type);
-  if (type == torch::kCUDA && !has_nvidia_driver())
-    return "this host has no NVIDIA driver, or none that is visible here";
-  if (type == torch::kCUDA)
-    return "there is an NVIDIA driver, but no GPU that LibTorch can use: see nvidia-smi, and "
-           "CUDA_VISIBLE_DEVICES";
-  return concat("LibTorch has no device of type ", name, " here");
-}
-
 DeviceChoice demanded(torch::DeviceType type) {
   const std::string reason = reason_against(type);
   if (reason.empty()) return {.type = type, .count = device_count(type)};
@@ -67,10 +51,11 @@ DeviceChoice demanded(torch::DeviceType type) {
 
 DeviceChoice automatic() {
   const auto known = accelerator_type();
-  if (known && *known != torch::kCUDA && device_count(*known) > 0) return demanded(*known);
-  if (!has_nvidia_driver()) return {};
-  const std::string reason = reason_against(torch::kCUDA);
-  if (reason.empty()) return demanded(torch::kCUDA);
+  if (known && device_count(*known) > 0) return demanded(*known);
+  const auto driven = driven_type();
+  if (!driven) return {};
+  const std::string reason = reason_against(*driven);
+  if (reason.empty()) return demanded(*driven);
   return {.idle = concat("GPUs are not used: ", reason)};
 }
 
@@ -92,14 +77,17 @@ DeviceChoice choose_device(const TrainOptions& options) {
 }
 
 std::vector<Place> places_of_process(
-    const TrainOptions& options, const DeviceChoice& choice, int places, int local_rank) {
+    const TrainOptions& options, const DeviceChoice& choice, int places, RankOfHost own) {
   if (choice.type == torch::kCPU) return places > 1 ? cpu_places(places) : std::vector<Place>(1);
-  const int first = options.place_devices.empty() ? local_rank * places : 0;
+  check(options.place_devices.empty() || own.ranks == 1,
+      "train: --places names the devices of one process, and this host has ", own.ranks,
+      " ranks, which would all compute there; give their number, as --places ", places,
+      ": each rank takes the next");
+  const int first = own.rank * places;
   const std::string name = device_type_name(choice.type);
-  check(!options.place_devices.empty() || first + places <= choice.count, "train: rank ",
-      local_rank, " of this host needs ", name, ":", first + places - 1, ", but there are ",
-      choice.count, " devices of type ", name,
-      "; start fewer ranks or places, or add --device cpu");
+  check(!options.place_devices.empty() || first + places <= choice.count, "train: rank ", own.rank,
+      " of this host needs ", name, ":", first + places - 1, ", but there are ", choice.count,
+      " devices of type ", name, "; start fewer ranks or places, or add --device cpu");
   std::vector<Place> found;
   for (int place = 0; place < places; ++place)
     found.push_back({device_at(options, choice, first + place), {}});

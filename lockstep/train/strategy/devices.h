@@ -25,13 +25,19 @@ struct DeviceChoice {
 /// use.
 DeviceChoice choose_device(const TrainOptions& options);
 
-/// Returns where a process computes that has so many places; `local_rank` counts the processes of
-/// this host. Each process takes the next devices; a CPU's cores are divided among its own places,
-/// and one place alone is where the process is.
+/// A process among those of this host that belong to the run.
+struct RankOfHost {
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// Returns where a process computes that has so many places. Each process takes the next devices; a
+/// CPU's cores are divided among its own places, and one place alone is where the process is.
 ///
-/// Throws InvalidArgument where there are fewer devices than the processes need.
+/// Throws InvalidArgument where there are fewer devices than the processes need, and where several
+/// processes would compute on those that are named.
 std::vector<Place> places_of_process(
-    const TrainOptions& options, const DeviceChoice& choice, int places, int local_rank);
+    const TrainOptions& options, const DeviceChoice& choice, int places, RankOfHost own);
 
 /// Returns the devices of places, for ProcessGroup::with_devices().
 std::vector<torch::Device> devices_of(const std::vector<Place>& places);

@@ -47,6 +47,13 @@ class DeviceCollectives : public ::testing::TestWithParam<const char*> {
     if (GetParam() == std::string("nccl")) nccl_.emplace();
   }
 
+  // Until the ranks have connected, NCCL's call keeps its tensors itself.
+  void let_begin(Work& work, const ProcessGroup& group) const {
+    if (!nccl_) return;
+    group.barrier().wait();
+    (void)work.done();
+  }
+
  private:
   std::optional<UseEmulatedNccl> nccl_;
 };
@@ -66,9 +73,10 @@ TEST_P(DeviceCollectives, AllReduceTakesWhatTheStreamComputesFirst) {
 }
 
 TEST_P(DeviceCollectives, WhatIsReadMayBeGivenAwayAtOnce) {
-  on_devices(2, [](const ProcessGroup& group) {
+  on_devices(2, [this](const ProcessGroup& group) {
     const at::Tensor all = at::zeros({2000}, at::TensorOptions(device_of(group)));
     Work work = group.all_gather(all, filled(group, 7));
+    let_begin(work, group);
     const at::Tensor next = filled(group, 99);  // where the input was, if it is free
     work.wait();
     EXPECT_THAT(values_of(all), ::testing::Each(7));
@@ -76,9 +84,10 @@ TEST_P(DeviceCollectives, WhatIsReadMayBeGivenAwayAtOnce) {
 }
 
 TEST_P(DeviceCollectives, WhatIsWrittenMayBeGivenAwayAtOnce) {
-  on_devices(2, [](const ProcessGroup& group) {
+  on_devices(2, [this](const ProcessGroup& group) {
     Work work =
         group.all_gather(at::zeros({2000}, at::TensorOptions(device_of(group))), filled(group, 7));
+    let_begin(work, group);
     const at::Tensor next = filled(group, 99, 2000);  // where the output was, if it is free
     work.wait();
     EXPECT_THAT(values_of(next), ::testing::Each(99));
@@ -228,6 +237,14 @@ TEST(RoutedCollectives, RefuseTensorsOfSeveralDevices) {
     EXPECT_THAT([&] { group.all_gather(here, there).wait(); },
         ::testing::ThrowsMessage<InvalidArgument>(
             HasSubstr("all_gather: the tensors must be on one device: ")));
+  });
+}
+
+TEST(RoutedCollectives, AreOfDevicesWithANumber) {
+  install();
+  run_ranks(2, [](const ProcessGroup& world) {
+    EXPECT_THAT([&] { world.with_device(torch::Device(c10::kPrivateUse1)); },
+        ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("with its number, as emulated:0")));
   });
 }
 

@@ -2,16 +2,19 @@
 
 #include "lockstep/train/device_check.h"
 
+#include <functional>
 #include <gmock/gmock.h>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/accelerator/emulated_nccl.h"
-#include "tests/accelerator/install.h"
+#include "tests/accelerator/runtime.h"
+#include <ATen/Context.h>
 
 #include "lockstep/comm/device/routed_backend.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/arithmetic.h"
 
 namespace lockstep::emulated {
 namespace {
@@ -23,9 +26,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 
-std::vector<DeviceFinding> findings() {
+std::vector<DeviceFinding> findings(
+    const std::function<void(const DeviceFinding&)>& report = [](const DeviceFinding&) {}) {
   install();
-  return check_devices(c10::kPrivateUse1, [](const DeviceFinding&) {});
+  return check_devices(c10::kPrivateUse1, report);
 }
 
 std::vector<std::string> trials_of(const std::vector<DeviceFinding>& findings) {
@@ -39,12 +43,29 @@ class DeviceCheck : public ::testing::TestWithParam<bool> {};
 TEST_P(DeviceCheck, PassesEveryTrialOnDevicesThatWork) {
   std::optional<UseEmulatedNccl> nccl;
   if (GetParam()) nccl.emplace();
-  const auto found = findings();
+  allow_tf32(false, true);  // as LibTorch has it, which is more than the tolerance
+  const at::Context& context = at::globalContext();
+  const auto found = findings(
+      [&](const DeviceFinding& trial) { EXPECT_FALSE(context.allowTF32CuDNN()) << trial.what; });
+  EXPECT_TRUE(context.allowTF32CuDNN());
   EXPECT_THAT(found, Each(Field(&DeviceFinding::failure, IsEmpty())));
   EXPECT_THAT(trials_of(found),
       IsSupersetOf({"emulated:0: copies and streams", "emulated:3: training",
+          "emulated:1: training in 16-mixed", "emulated:2: snapshot",
           "emulated:0 and emulated:1: copies", "emulated:2 and emulated:3: collectives",
-          "all: collectives", "dp", "ddp", "mp", "pp in one process", "pp over ranks"}));
+          "all: collectives", "dp", "ddp", "ddp in 16-mixed", "mp", "pp in one process",
+          "pp over ranks", "ddp+pp"}));
+  for (const DeviceFinding& finding : found) {
+    const bool names_engine = finding.what.find("collectives") != std::string::npos;
+    const std::string engine = GetParam() ? "by NCCL 2.14.9" : "by way of the host";
+    EXPECT_EQ(finding.detail, names_engine ? engine : "") << finding.what;
+  }
+}
+
+TEST(DeviceCheckOfFew, SaysWhatItCannotShow) {
+  EXPECT_THAT(not_tried_on(1), HasSubstr("NCCL"));
+  EXPECT_THAT(not_tried_on(3), HasSubstr("ddp+pp"));
+  EXPECT_EQ(not_tried_on(4), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(OverNcclAndTheHost, DeviceCheck, ::testing::Bool());
@@ -58,7 +79,8 @@ TEST(DeviceCheckFailure, IsSaidOfTheTrialsThatMeetItAndTheRestGoesOn) {
   register_device_backend(c10::kPrivateUse1, nullptr);
   for (const DeviceFinding& finding : found) {
     const bool meets = finding.what.find("collectives") != std::string::npos ||
-                       finding.what == "ddp" || finding.what == "pp over ranks";
+                       finding.what.find("ddp") != std::string::npos ||
+                       finding.what == "pp over ranks";
     EXPECT_EQ(finding.failure.find("no way to emulated:") != std::string::npos, meets)
         << finding.what << ": " << finding.failure;
   }

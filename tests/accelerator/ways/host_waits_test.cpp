@@ -12,6 +12,8 @@
 #include <ATen/ops/randint.h>
 
 #include "lockstep/train/record/meter.h"
+#include "lockstep/train/strategy/devices.h"
+#include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/replica.h"
 
 namespace lockstep::emulated {
@@ -48,21 +50,27 @@ TrainOptions options_of(const Way& way) {
   options.precision = way.precision;
   if (way.precision == Precision::k16Mixed) options.optimizer.kind = OptimizerKind::kAdam;
   if (way.places > 1) options.places = way.places;
-  if (way.parallel == Parallel::kPp) {
+  if (way.parallel == Parallel::kPp || way.parallel == Parallel::kDdpPp) {
     options.pipeline.balance = Balance::kCount;
     options.pipeline.chunks = 2;
   }
   return options;
 }
 
-std::unique_ptr<Replica> replica_of(const Way& way, const ProcessGroup& group) {
-  const TrainOptions options = options_of(way);
-  const Layout layout = plan_layout_in(options, group.size(), group.size() > 1);
+std::vector<Place> places_of(const Way& way, int rank) {
   std::vector<Place> places;
   for (int place = 0; place < way.places; ++place) {
-    const int number = group.rank() * way.places + place;
-    places.push_back({torch::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(number)), {}});
+    const auto number = static_cast<c10::DeviceIndex>(rank * way.places + place);
+    places.push_back({torch::Device(c10::kPrivateUse1, number), {}});
   }
+  return places;
+}
+
+std::unique_ptr<Replica> replica_of(const Way& way, const ProcessGroup& world) {
+  const std::vector<Place> places = places_of(way, world.rank());
+  const ProcessGroup group = world.with_devices(devices_of(places));
+  const TrainOptions options = options_of(way);
+  const Layout layout = plan_layout(options, group.size());
   return make_replica(options, layout, {{1, 28, 28}, 10}, make_rank_groups(group, layout), places);
 }
 
@@ -79,9 +87,7 @@ Counts counts_of(const Way& way) {
   const UseEmulatedNccl nccl;
   Counts counts;
   run_ranks(way.ranks, [&](const ProcessGroup& world) {
-    const torch::Device device(
-        c10::kPrivateUse1, static_cast<c10::DeviceIndex>(world.rank() * way.places));
-    const auto replica = replica_of(way, world.with_device(device));
+    const auto replica = replica_of(way, world);
     replica->set_training(true);
     Meter meter{ProcessGroup()};
     make_steps(*replica, meter, 2);
@@ -112,14 +118,17 @@ INSTANTIATE_TEST_SUITE_P(All, HostWaits,
         Way{"serial", Parallel::kSerial, 1, 1, Precision::k32, {.copies_to_device = 2}},
         Way{"ddp", Parallel::kDdp, 2, 1, Precision::k32, {.copies_to_device = 4}},
         Way{"dp", Parallel::kDp, 1, 2, Precision::k32,
-            {.copies_to_device = 2, .copies_between_devices = 15}},
+            {.copies_to_device = 2, .copies_between_devices = 5}},
         Way{"pp", Parallel::kPp, 1, 2, Precision::k32,
             {.copies_to_device = 2, .copies_between_devices = 6}},
+        Way{"pp_over_ranks", Parallel::kPp, 2, 1, Precision::k32, {.copies_to_device = 4}},
+        Way{"ddp_pp", Parallel::kDdpPp, 2, 2, Precision::k32,
+            {.copies_to_device = 4, .copies_between_devices = 12}},
         Way{"serial_in_half", Parallel::kSerial, 1, 1, Precision::k16Mixed,
             {.copies_to_device = 2}},
         Way{"ddp_in_half", Parallel::kDdp, 2, 1, Precision::k16Mixed, {.copies_to_device = 4}},
         Way{"dp_in_half", Parallel::kDp, 1, 2, Precision::k16Mixed,
-            {.copies_to_device = 2, .copies_between_devices = 15}},
+            {.copies_to_device = 2, .copies_between_devices = 5}},
         // The scale goes to the last stage for each of two micro-batches and for the loss, its
         // inverse and the decision to the second stage, what that found to the first.
         Way{"pp_in_half", Parallel::kPp, 1, 2, Precision::k16Mixed,

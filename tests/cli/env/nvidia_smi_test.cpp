@@ -1,8 +1,14 @@
 #include "lockstep/cli/env/nvidia_smi.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <system_error>
+
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 
@@ -63,6 +69,51 @@ TEST(NvidiaSmi, ConnectionsHaveWords) {
   EXPECT_EQ(connection_in_words("NV12"), "12 NVLinks");
   EXPECT_EQ(connection_in_words("SYS"), "PCIe, between NUMA nodes");
   EXPECT_EQ(connection_in_words("XYZ"), "XYZ");
+}
+
+TEST(NvidiaSmi, PeerAccessHasWords) {
+  EXPECT_EQ(peer_access_in_words("OK"), "peer access");
+  EXPECT_EQ(peer_access_in_words("CNS"), "no peer access");
+  EXPECT_EQ(peer_access_in_words("U"), "peer access: U");
+}
+
+/// A program of this name before all others of PATH, for as long as it lives.
+class ProgramInPath {
+ public:
+  ProgramInPath(const std::string& name, const std::string& script) : before_(::getenv("PATH")) {
+    std::ofstream(folder_.file(name)) << "#!/bin/sh\n" << script;
+    std::filesystem::permissions(folder_.file(name), std::filesystem::perms::owner_all);
+    ::setenv("PATH", (folder_.str() + ":" + before_).c_str(), 1);
+  }
+  ~ProgramInPath() { ::setenv("PATH", before_.c_str(), 1); }
+  ProgramInPath(const ProgramInPath&) = delete;
+  ProgramInPath& operator=(const ProgramInPath&) = delete;
+
+ private:
+  testing::TemporaryFolder folder_;
+  std::string before_;
+};
+
+constexpr const char* kTwoGpus =
+    "case \"$*\" in\n"
+    "*query-gpu*) for i in 0 1; do echo \"$i, GPU-$i, 580.1, 81920, NVIDIA H100\"; done ;;\n"
+    "'topo -m') printf '\\tGPU0\\tGPU1\\nGPU0\\t X \\tNV12\\nGPU1\\tNV12\\t X \\n' ;;\n"
+    "'topo -p2p r') printf ' \\tGPU0\\tGPU1\\t\\n GPU0\\tX\\tOK\\t\\n GPU1\\tOK\\tX\\t\\n' ;;\n"
+    "esac\n";
+
+TEST(NvidiaSmi, IsAskedForGpusConnectionsAndPeerAccess) {
+  const ProgramInPath smi("nvidia-smi", kTwoGpus);
+  const auto facts = nvidia_smi_facts();
+  EXPECT_EQ(facts["gpus"].size(), 2U);
+  EXPECT_EQ(facts["connections"], (nlohmann::ordered_json{{"GPU0-GPU1", "NV12"}}));
+  EXPECT_EQ(facts["peer_access"], (nlohmann::ordered_json{{"GPU0-GPU1", "OK"}}));
+}
+
+TEST(NvidiaSmi, ThatDoesNotKnowAQuestionAnswersTheOthers) {
+  const ProgramInPath smi("nvidia-smi", std::string("[ \"$1\" = topo ] && exit 2\n") + kTwoGpus);
+  const auto facts = nvidia_smi_facts();
+  EXPECT_EQ(facts["gpus"].size(), 2U);
+  EXPECT_TRUE(facts["peer_access"].empty());
 }
 
 TEST(OutputOf, IsWhatAProgramPrinted) {
