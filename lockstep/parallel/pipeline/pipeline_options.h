@@ -23,7 +23,7 @@ using LossFunction =
 struct PipelineOptions {
   /// How many micro-batches a batch is cut into: more make the bubble smaller, fewer make
   /// better use of a device.
-  TORCH_ARG(int, chunks) = 4;
+  TORCH_ARG(int, chunks) = kDefaultChunks;
   /// The order of work: see ScheduleKind.
   TORCH_ARG(ScheduleKind, schedule) = ScheduleKind::k1F1B;
   /// Which activations are computed again in backward instead of kept.

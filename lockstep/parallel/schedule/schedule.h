@@ -16,6 +16,9 @@ enum class ScheduleKind {
   kZeroBubble    ///< ZB-H1: the weights' gradients fill the idle time of 1F1B
 };
 
+/// The micro-batches of a batch, unless the user says otherwise.
+inline constexpr int kDefaultChunks = 8;
+
 /// Returns the name on the command line: sequential, gpipe, 1f1b, interleaved, zero-bubble.
 const char* name_of(ScheduleKind kind);
 

@@ -128,21 +128,6 @@ std::string counted(int count, const char* noun) {
 
 }  // namespace
 
-bool is_replicated_stages(Parallel way) {
-  return way == Parallel::kDdpMp || way == Parallel::kDdpPp;
-}
-
-ScheduleKind schedule_of(const TrainOptions& options) {
-  const bool sequential = options.parallel == Parallel::kMp || options.parallel == Parallel::kDdpMp;
-  if (sequential) return ScheduleKind::kSequential;
-  return options.pipeline.schedule.value_or(ScheduleKind::k1F1B);
-}
-
-int chunks_of(const TrainOptions& options) {
-  if (schedule_of(options) == ScheduleKind::kSequential) return options.pipeline.chunks.value_or(1);
-  return options.pipeline.chunks.value_or(8);
-}
-
 Layout plan_layout(const TrainOptions& options, int world_size) {
   check_flags_fit(options);
   check(options.places.value_or(1) >= 1, "train: --places must be at least 1: ", *options.places);
