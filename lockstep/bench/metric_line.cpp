@@ -195,7 +195,7 @@ std::optional<double> parse_utc(const std::string& text) {
   };
   if (!std::equal(kForm.begin(), kForm.end(), text.begin(), text.end(), fits)) return std::nullopt;
   const auto number = [&](std::size_t at, std::size_t digits) {
-    return std::stoi(text.substr(at, digits));
+    return *parse_number<int>(std::string_view(text).substr(at, digits));
   };
   using namespace std::chrono;
   const year_month_day date(year(number(0, 4)), month(static_cast<unsigned>(number(5, 2))),
