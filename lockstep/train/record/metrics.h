@@ -24,12 +24,13 @@ struct ScoreName {
   const char* name;
   const char* title;
   std::optional<double> Scores::*value;
+  bool is_always_shown = false;  ///< in tables of a run; else where an epoch has a value
 };
 
 /// All members of Scores, in the order of the files. Writers and readers of metrics.jsonl,
 /// summary.json and state.json, and the tables of a run, go through them.
-inline constexpr ScoreName kScores[] = {{"loss", "loss", &Scores::loss},
-    {"accuracy", "accuracy", &Scores::top1}, {"accuracy5", "top-5", &Scores::top5}};
+inline constexpr ScoreName kScores[] = {{"loss", "loss", &Scores::loss, true},
+    {"accuracy", "accuracy", &Scores::top1, true}, {"accuracy5", "top-5", &Scores::top5}};
 
 /// A line of metrics.jsonl; what was not measured is absent here and `null` there.
 struct MetricRecord {
