@@ -39,9 +39,6 @@ struct CellResult {
 /// left out; of several of one round the last counts.
 std::vector<CellResult> cell_results(const Study& study, std::span<const Sample> samples);
 
-/// Finds a cell by its id; nullptr when there is none.
-const CellResult* find_cell(const std::vector<CellResult>& results, const std::string& id);
-
 /// Estimates how much larger a value is in one cell than in another, from the rounds that both
 /// have; nothing when there is none, or a denominator is 0.
 std::optional<Estimate> ratio_of(

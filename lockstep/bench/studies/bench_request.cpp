@@ -100,10 +100,6 @@ std::optional<BenchRequest> read_request(const std::filesystem::path& folder) {
   }
 }
 
-bool is_bench_folder(const std::filesystem::path& folder) {
-  return std::filesystem::is_regular_file(folder / kRequestFile);
-}
-
 void check_continues(const BenchRequest& before, const BenchRequest& now) {
   const auto grid = [](const BenchRequest& request) {
     return std::string(request.options.full ? "--full" : "--quick");

@@ -28,9 +28,6 @@ struct BenchRequest {
 void write_request(const std::filesystem::path& folder, const BenchRequest& request);
 std::optional<BenchRequest> read_request(const std::filesystem::path& folder);
 
-/// True if a folder is that of a bench.
-bool is_bench_folder(const std::filesystem::path& folder);
-
 /// Throws InvalidArgument, saying what differs, unless a bench that was asked for so may go on with
 /// what `before` began. More rounds are no difference.
 void check_continues(const BenchRequest& before, const BenchRequest& now);

@@ -61,10 +61,6 @@ class ImageReader {
   ImageInfo info_;
 };
 
-/// Returns what an image file holds without decoding it; wrong files are a DataError.
-ImageInfo read_image_info(
-    std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options = {});
-
 /// Decodes a whole image file, as ImageReader::read() does.
 Image decode_image(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options = {});

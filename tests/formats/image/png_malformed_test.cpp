@@ -186,7 +186,7 @@ TEST(PngMalformed, BytesAfterItsEndAreNotItsOwn) {
 }
 
 TEST(PngMalformed, DamagedExifLeavesTheImageUpright) {
-  const auto info = read_image_info(with_chunk(png({24, 16}), "eXIf", {'M', 'M'}), "FILE");
+  const auto info = ImageReader(with_chunk(png({24, 16}), "eXIf", {'M', 'M'}), "FILE").info();
   EXPECT_TRUE(info.exif_is_damaged);
   EXPECT_EQ(info.orientation, 1);
 }
