@@ -5,7 +5,13 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-#include <torch/torch.h>
+#include <ATen/Context.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/optimizer.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "lockstep/nn/named_state.h"
 
