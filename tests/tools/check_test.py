@@ -105,6 +105,16 @@ class StyleTest(CheckerTest):
     def test_refuses_a_long_file_without_a_reason(self):
         self.assert_complaint("lockstep/core/table.h: 401 lines", {"lockstep/core/table.h": HEADER + "\n" * 400})
 
+    def test_refuses_a_long_function_without_a_reason(self):
+        body = "  ++count;\n" * 39
+        for head, end in (("int count() {\n", "}\n"), ("struct A {\n  int count() {\n", "  }\n};\n")):
+            with self.subTest(head):
+                first = 1 + head.count("\n")
+                self.assert_clean({"lockstep/core/log.h": HEADER + head + body[11:] + end})
+                self.assert_complaint(f"lockstep/core/log.h:{first}: a function of 41 lines",
+                                      {"lockstep/core/log.h": HEADER + head + body + end})
+        self.assert_clean({"lockstep/core/log.h": HEADER + "// Long because it is a table.\nint count() {\n" + body + "}\n"})
+
     def test_refuses_a_crowded_folder(self):
         names = [f"lockstep/core/part_{number}.h" for number in range(31)]
         self.assert_clean({name: HEADER for name in names[:30]})

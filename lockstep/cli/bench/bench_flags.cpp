@@ -39,6 +39,7 @@ struct BenchTexts {
   bool quick = false;
 };
 
+// Long because it is a table.
 const FlagTable<BenchTexts>& bench_table() {
   using T = BenchTexts;
   using C = BenchCommand;

@@ -86,6 +86,7 @@ FlagGroup<TrainOptions> optimizer_group() {
               .below(1)}};
 }
 
+// Long because it is a table.
 FlagGroup<TrainOptions> rate_group() {
   using Set = OptimizerSettings;
   using Lr = LrSettings;

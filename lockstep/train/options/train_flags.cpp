@@ -163,6 +163,7 @@ FlagValue written_places(const Options& options) {
   return written_value(options.places);
 }
 
+// Long because it is a table.
 Group spreading_group() {
   return {"How to spread it",
       {flag("--parallel", "HOW", "{}", &Options::parallel)
