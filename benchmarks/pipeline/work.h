@@ -17,7 +17,7 @@ struct WorkSize {
   std::int64_t image_size = 0;   ///< of a net: its images are [3, size, size]
 };
 
-/// Is a model as a chain of layers with a loss, and what it is trained on.
+/// A model as a chain of layers with a loss, and the batch that it is trained on.
 struct Work {
   Layers layers;
   LossFunction loss;

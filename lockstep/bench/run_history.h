@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// What a run recorded of one epoch, over all restarts.
+/// The records of one epoch, over all restarts.
 struct EpochHistory {
   std::int64_t epoch = 0;                 ///< counted from 1
   std::int64_t step = 0;                  ///< the last that is recorded

@@ -56,10 +56,10 @@ void check_size(const ByteSource& source, std::size_t size, const Layout& layout
   const Layout& other = other_than(layout);
   if (size % other.record() == 0) {
     refuse_at(source.name(), 0, "the file has the size of ", size / other.record(), " records of ",
-        other.name, ", not of ", layout.name, "; name it as that set");
+        other.name, ", not of ", layout.name, "; use the name of that set");
   }
   refuse_at(source.name(), size - size % layout.record(), "the file ends inside a record: ", size,
-      " bytes are no multiple of ", layout.name, "'s ", layout.record(),
+      " bytes are not a multiple of ", layout.name, "'s ", layout.record(),
       "; it was cut or is another file");
 }
 

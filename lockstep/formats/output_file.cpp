@@ -39,7 +39,7 @@ void require_free(const fs::path& target) {
   const auto status = fs::symlink_status(target);
   if (!fs::exists(status)) return;
   check(fs::is_directory(status) && fs::is_empty(target), target.string(),
-      ": is there already and is not an empty folder; name another one, or move it away");
+      ": already exists and is not an empty folder; name another one, or move it away");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace lockstep::launch {
 
-/// What a child process runs, and with what around it.
+/// The program of a child process, and its surroundings.
 struct ChildOptions {
   std::string program;                   ///< path of the file to execute; PATH is not searched
   std::vector<std::string> arguments;    ///< what follows the program's name

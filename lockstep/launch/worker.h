@@ -25,7 +25,7 @@ struct Worker {
   std::string message() const { return error_file ? error_file->message() : ""; }
 };
 
-/// What is new for the ranks of one attempt.
+/// The new facts of one attempt for its ranks.
 struct RankPlan : AttemptPlan {
   int master_port = 0;
   std::string progress;  ///< path of the page in which the ranks report how far they are

@@ -205,8 +205,8 @@ WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::pat
     throw DataError(concat("load_weights: ", path.string(),
         ": the weights do not fit the model; nothing was loaded:\n",
         differences_text(pairing.report()),
-        "choose the model that the file was made with, or let the tensors of a new head keep their "
-        "values"));
+        "choose the model that the file was made with, or let a new head keep its own values "
+        "(LoadOptions::resizable)"));
   }
   return file.checked([&] { return pairing.copy(); });
 }

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// What a rank reports after a step. Ranks agree on the maximum of each number.
+/// A rank's report after a step. Ranks agree on the maximum of each number.
 struct StepReport {
   double seconds = 0;  ///< of training
   double signal = 0;   ///< that asks it to stop; 0: none

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What came of one trial on the devices of this host.
+/// The result of one trial on the devices of this host.
 struct DeviceFinding {
   std::string what;     ///< `cuda:0 and cuda:1: collectives by nccl`
   std::string failure;  ///< why it did not pass; empty if it did

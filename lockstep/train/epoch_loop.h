@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// How a training goes on after a step.
+/// The course of a training after a step.
 enum class Course {
   kGoesOn,
   kEnds,        ///< a limit is reached

@@ -89,7 +89,8 @@ TEST(MetricsReader, LeavesOutATornLastLineAndNamesIt) {
   for (std::size_t size = 1; size + 1 < second.size(); ++size) {
     const auto file = read(whole + second.substr(0, size));
     ASSERT_EQ(file.lines.size(), 1U) << size;
-    ASSERT_THAT(file.left_out, ElementsAre("m: line 2: torn when its writer ended; left out"));
+    ASSERT_THAT(
+        file.left_out, ElementsAre("m: line 2: incomplete because its writer died; skipped"));
   }
   EXPECT_EQ(read(whole + second.substr(0, second.size() - 1)).lines.size(), 2U);
   EXPECT_EQ(read(whole + std::string(64, '\0')).left_out.size(), 1U) << "zeros after a power cut";

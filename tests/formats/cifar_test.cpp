@@ -71,10 +71,11 @@ TEST(Cifar, RefusesAnEmptyFile) {
 TEST(Cifar, RefusesASizeThatIsNoMultipleOfARecord) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(refusal(Bytes(two.begin(), two.end() - 1), k10),
-      "FILE: offset 3073: the file ends inside a record: 6145 bytes are no multiple of CIFAR-10's "
+      "FILE: offset 3073: the file ends inside a record: 6145 bytes are not a multiple of "
+      "CIFAR-10's "
       "3073; it was cut or is another file");
   EXPECT_THAT(refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
-  EXPECT_THAT(refusal({1}, k100), HasSubstr("no multiple of CIFAR-100's 3074"));
+  EXPECT_THAT(refusal({1}, k100), HasSubstr("not a multiple of CIFAR-100's 3074"));
 }
 
 TEST(Cifar, RefusesTruncationAtEveryByte) {

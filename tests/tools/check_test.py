@@ -115,6 +115,16 @@ class StyleTest(CheckerTest):
                                       {"lockstep/core/log.h": HEADER + head + body + end})
         self.assert_clean({"lockstep/core/log.h": HEADER + "// Long because it is a table.\nint count() {\n" + body + "}\n"})
 
+    def test_refuses_a_type_that_is_not_described_by_a_noun_phrase(self):
+        for comment, type_ in (("/// What a run left.", "struct Run {\n"), ("// How it ended.\n// Or not.", "class End\n"),
+                               ("/// Is a pair.", "template <class T>\nstruct Pair {\n"), ("  /// What it does.", "  enum class A { kB };\n")):
+            with self.subTest(comment):
+                self.assert_complaint("lockstep/core/log.h:2: describe a type by a noun phrase",
+                                      {"lockstep/core/log.h": f"{HEADER}{comment}\n{type_}"})
+        self.assert_clean({"lockstep/core/log.h":
+                           HEADER + "/// A run,\n/// What else?\nstruct Run {\n/// What f says.\nstruct stat f(int);\n"
+                           "/// What is forward.\nstruct A;\n"})
+
     def test_refuses_a_crowded_folder(self):
         names = [f"lockstep/core/part_{number}.h" for number in range(31)]
         self.assert_clean({name: HEADER for name in names[:30]})

@@ -11,7 +11,7 @@
 
 namespace lockstep::bench {
 
-/// What is known of a cell.
+/// The samples of a cell and the estimates from them.
 struct CellResult {
   StudyCell cell;
   std::vector<Sample> samples;                ///< one a round, failed ones too, by round

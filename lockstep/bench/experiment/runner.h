@@ -23,7 +23,7 @@ struct RunnerOptions {
   std::function<void(const std::string& line)> say;
 };
 
-/// What running a study came to.
+/// The outcome of running a study.
 struct RunnerResult {
   std::vector<Sample> samples;  ///< of this study, also of earlier runs; one a cell and round
   int signal = 0;               ///< that stopped it before all was measured; 0: none did

@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// What a samples.jsonl says, in the file's order.
+/// The content of a samples.jsonl, in the file's order.
 struct SampleFile {
   std::vector<Sample> samples;
   std::string torn;       ///< names a last line that was left out, `FILE: line N: ...`; or empty

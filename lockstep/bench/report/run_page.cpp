@@ -19,7 +19,7 @@ using Style = plot::Series::Style;
 
 using Value = std::function<std::optional<double>(const EpochHistory&)>;
 
-/// What a figure shows of each epoch, or of each line of metrics.jsonl of a split.
+/// A line of a figure: its value in each epoch, or in each line of metrics.jsonl of a split.
 struct Curve {
   std::string name;
   const char* split;

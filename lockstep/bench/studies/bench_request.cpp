@@ -36,7 +36,8 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
 template <typename Value>
 void check_same(const char* what, const Value& before, const Value& now) {
   check(before == now, "bench: --output holds a bench with another ", what, ": '", before,
-      "' there, '", now, "' now; ask for the same to go on with it, or name another folder");
+      "' there, '", now,
+      "' now; repeat the original request to continue it, or name another folder");
 }
 
 // Beside the same study on another device: with names of its own.

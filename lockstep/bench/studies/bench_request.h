@@ -13,7 +13,7 @@ namespace lockstep::bench {
 /// The file that makes a folder a bench's.
 inline constexpr const char* kRequestFile = "bench.json";
 
-/// What a bench was asked for: with it and samples.jsonl its report can be written again.
+/// The request for a bench: with it and samples.jsonl its report can be written again.
 struct BenchRequest {
   std::vector<std::string> studies;  ///< by name
   StudyOptions options;

@@ -129,7 +129,7 @@ void start_curl_once() {
   if (kStarted != CURLE_OK) throw Error("download: curl cannot be started");
 }
 
-/// What the callback needs of one request.
+/// The data of one request that its callback needs.
 struct Reception {
   CURL* handle = nullptr;
   BodySink* sink = nullptr;

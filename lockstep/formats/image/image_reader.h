@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What an image file holds, from its header alone.
+/// The facts about an image file that its header gives.
 struct ImageInfo {
   ImageKind kind = ImageKind::kJpeg;
   ImageSize size;       ///< after the orientation, if that is applied

@@ -101,7 +101,7 @@ void TorchArchive::check_kind(const std::string& file) const {
   const TorchRecord* order = find("byteorder");
   if (order != nullptr && text_of(order->bytes) != "little") {
     refuse_at(file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
-        "; only little is read: save it anew on such a machine");
+        "; only little-endian files are read: save it on a little-endian machine");
   }
 }
 

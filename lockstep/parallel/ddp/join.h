@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// How ranks with fewer inputs than others are treated, equal on all ranks.
+/// The treatment of ranks with fewer inputs than others, equal on all ranks.
 struct JoinOptions {
   /// Divides gradients by the number of all ranks to the end, so that every sample weighs the same;
   /// otherwise by the number of those that still have inputs.

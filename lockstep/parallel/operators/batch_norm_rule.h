@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What a batch norm or instance norm layer in training asks of LibTorch. Tensors that the layer
+/// The call of LibTorch by a batch norm or instance norm layer in training. Tensors that the layer
 /// lacks are undefined.
 struct BatchNormCall {
   const torch::Tensor& input;  ///< [N, C, ...]
@@ -68,7 +68,7 @@ class DeferredBatchNorm final : public BatchNormRule {
   void discard() { layers_.clear(); }
 
  private:
-  // What each value tells about: a channel of the whole batch, or of one sample.
+  // The unit that each value describes: a channel of the whole batch, or of one sample.
   enum class Unit { kBatch, kSample };
   struct Layer {
     torch::Tensor running_mean, running_var;

@@ -30,7 +30,8 @@ std::vector<torch::Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& for
 /// Puts tensors into a value of that form.
 torch::nn::AnyValue value_of(ValueForm form, const std::vector<torch::Tensor>& tensors);
 
-/// What one stage hands to the next for one micro-batch, or its gradient on the way back.
+/// The tensors that one stage hands to the next for one micro-batch, or their gradients on the way
+/// back.
 struct Payload {
   ValueForm form = ValueForm::kTensor;
   std::vector<torch::Tensor> values;  ///< the value's tensors, then the skips that cross

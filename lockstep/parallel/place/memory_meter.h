@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// How many bytes of tensors are alive, and how many were at most.
+/// The bytes of tensors that are alive, and the highest number of them so far.
 struct MemoryUse {
   std::int64_t live = 0;
   std::int64_t peak = 0;

@@ -31,7 +31,7 @@ namespace lockstep {
 
 namespace nested {
 
-/// How to reach the tensors of one type; this is the case of a plain one.
+/// The access to the tensors of one type; this is the case of a plain one.
 template <typename T>
 struct Traits {
   static constexpr bool kHoldsTensors = false;

@@ -26,7 +26,7 @@ const char* name_of(LrScheduleKind kind);
 /// True if it must know how long the training takes.
 bool has_length(LrScheduleKind kind);
 
-/// How the learning rate runs through a training, times in ticks of `steps_a_tick` steps.
+/// The course of the learning rate through a training, times in ticks of `steps_a_tick` steps.
 ///
 /// The warm-up comes first and the schedule's own time begins when it ends, as with PyTorch's
 /// SequentialLR.

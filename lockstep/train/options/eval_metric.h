@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// By what an epoch is better than another, as timm's --eval-metric.
+/// The metric that compares epochs, as timm's --eval-metric.
 enum class EvalMetric { kLoss, kTop1, kTop5 };
 constexpr auto names_of(EvalMetric) {
   return std::array{EnumName{EvalMetric::kLoss, "loss"}, EnumName{EvalMetric::kTop1, "top1"},

@@ -27,8 +27,8 @@ void check_options(const TrainOptions& options, int world_size) {
   train_flags().check_ranges(options);
   check_optimizer(options.optimizer, options.limits);
   check(options.optimizer.schedule.kind != LrScheduleKind::kPlateau || options.val_interval > 0,
-      "train: --sched plateau follows the evaluations, but --val-interval 0 makes none before the "
-      "end");
+      "train: --sched plateau needs evaluations during training, but --val-interval 0 makes none "
+      "before the end");
   const SnapshotSettings& snapshots = options.snapshots;
   check(snapshots.unit == SnapshotUnit::kNone || snapshots.unit == SnapshotUnit::kNever ||
             snapshots.count > 0,

@@ -35,7 +35,7 @@ class Meter {
   /// Goes on from what part() gave.
   void restore(const MeterReading& part);
 
-  /// What batches add to, as it is at a moment.
+  /// The sums that batches add to, at one moment.
   struct Sums {
     torch::Tensor of_device;
     std::int64_t samples = 0;

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// How well a model does on a data set; what was not measured is absent.
+/// The scores of a model on a data set; what was not measured is absent.
 struct Scores {
   std::optional<double> loss = {};
   std::optional<double> top1 = {};  ///< share of samples whose highest score is right
@@ -68,7 +68,7 @@ std::string json_line(const MetricRecord& record, const std::string& utc_time);
 /// Returns the time now as `2026-01-31T12:00:00.123Z`.
 std::string utc_now();
 
-/// What some steps came to, over all ranks.
+/// The totals over some steps, of all ranks.
 struct MeterReading {
   std::int64_t steps = 0;
   std::int64_t samples = 0;  ///< of all ranks together

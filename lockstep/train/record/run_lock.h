@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The file by which rank 0 holds a run's folder, and that by which a launcher holds its logs/.
-/// They alone make no folder a run's.
+/// The lock file of a run's folder, held by rank 0, and that of its logs/, held by the launcher.
+/// They alone do not make a folder a run's.
 inline constexpr const char* kRunLock = ".lock";
 inline constexpr const char* kLauncherLock = ".launcher.lock";
 

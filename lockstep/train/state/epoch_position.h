@@ -14,7 +14,7 @@ struct EpochPosition {
   friend bool operator==(const EpochPosition&, const EpochPosition&) = default;
 };
 
-/// How the samples of an epoch are cut into batches and steps.
+/// The division of an epoch's samples into batches and steps.
 struct EpochRule {
   std::int64_t samples = 0;                        ///< of the training set
   std::int64_t replicas = 1;                       ///< ranks that they are dealt out among
@@ -23,7 +23,7 @@ struct EpochRule {
   std::int64_t batches_a_step = 1;
 };
 
-/// What a rank trains on in an epoch, and how many of its batches make one optimizer step.
+/// The samples of a rank in an epoch, and the number of its batches in one optimizer step.
 struct EpochBatches {
   std::int64_t samples = 0;  ///< of this rank; the last batch may have fewer than the others
   std::int64_t batch_size = 1;

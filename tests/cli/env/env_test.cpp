@@ -55,7 +55,7 @@ TEST(Dispatch, RefusesWhatIsNotThere) {
     dispatch({"plan"});
     ADD_FAILURE();
   } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find("comes later"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("not available yet"), std::string::npos);
   }
 }
 

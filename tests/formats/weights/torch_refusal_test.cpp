@@ -195,7 +195,7 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
                                                    "torch.save(torch.jit.load(...).state_dict())"));
   EXPECT_THAT(with({.name = "x/code/a.py"}), HasSubstr("TorchScript"));
   EXPECT_THAT(with({.name = "x/byteorder", .content = "big"}),
-      HasSubstr("the byte order is \"big\"; only little is read"));
+      HasSubstr("the byte order is \"big\"; only little-endian files are read"));
   EXPECT_THAT(with({.name = "y/data/0"}), HasSubstr("\"y/data/0\" is not in the folder x/"));
   EXPECT_THAT(refusal_of_bytes(testing::zip_bytes({pickle})), HasSubstr("has no version"));
   EXPECT_THAT(refusal_of_bytes(testing::zip_bytes({version})), HasSubstr("has no FOLDER/data.pkl"));

@@ -25,7 +25,7 @@ inline void seed_all(std::uint64_t seed) {
     at::Generator(at::globalContext().defaultGenerator(here)).set_current_seed(seed);
 }
 
-/// Is a small net with a parameter that channels last reorders, with buffers and with dropout.
+/// A small net with a parameter that channels last reorders, with buffers and with dropout.
 struct SmallNetImpl : torch::nn::Module {
   SmallNetImpl() {
     seed_all(7);
