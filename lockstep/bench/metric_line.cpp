@@ -151,7 +151,7 @@ class LineReader final : public nlohmann::json_sax<json> {
   void set_nonfinite(const std::string& name) {
     auto* const value = number_of(line_.record, name);
     if (value == nullptr) return;
-    if (*value) refuse(name, " is ", **value, " and stands in nonfinite");
+    if (*value) refuse(name, " is ", **value, " and is listed in nonfinite");
     *value = std::numeric_limits<double>::quiet_NaN();
   }
 

@@ -39,8 +39,8 @@ std::vector<std::uint8_t> read_all(ByteSource& source, std::uint64_t maximum_byt
   while (true) {
     const std::size_t before = bytes.size();
     if (before > maximum_bytes) {
-      refuse_at(source.name(), maximum_bytes, "the file goes on after the limit of ", maximum_bytes,
-          " bytes");
+      refuse_at(source.name(), maximum_bytes, "the file continues after the limit of ",
+          maximum_bytes, " bytes");
     }
     bytes.resize(std::min<std::uint64_t>(maximum_bytes + 1, std::max(kFirstPiece, 2 * before)));
     const std::size_t seen = before + source.read(std::span(bytes).subspan(before));

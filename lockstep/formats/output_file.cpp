@@ -92,7 +92,7 @@ void AtomicFile::open_aside() {
     if (!file_ && errno != EEXIST) throw_errno("create", folder_.path_of(aside));
     if (file_) aside_ = aside;
   }
-  if (!file_) throw_errno("create a file beside", folder_.path_of(name_));
+  if (!file_) throw_errno("create a file next to", folder_.path_of(name_));
 }
 
 void AtomicFile::put(std::span<const std::uint8_t> bytes) {

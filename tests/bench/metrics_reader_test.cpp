@@ -133,7 +133,7 @@ TEST(MetricsReader, RefusesWhatIsNotAsTheFormatSays) {
   EXPECT_THAT(refusal(with("\"step\":1,\"time\":\"yesterday\"")),
       HasSubstr("m: line 1: time is \"yesterday\", not like 2"));
   EXPECT_EQ(refusal(with("\"step\":1,\"loss\":2,\"nonfinite\":[\"loss\"]")),
-      "m: line 1: loss is 2 and stands in nonfinite");
+      "m: line 1: loss is 2 and is listed in nonfinite");
   EXPECT_EQ(refusal(with("\"step\":1,\"nonfinite\":7")), "m: line 1: nonfinite is a number");
 }
 

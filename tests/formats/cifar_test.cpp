@@ -111,7 +111,7 @@ TEST(Cifar, StopsAtItsLimit) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(parse_records(two, k10, two.size()).labels.size(), 2U);
   EXPECT_EQ(refusal(two, k10, two.size() - 1),
-      "FILE: offset 6145: the file goes on after the limit of 6145 bytes");
+      "FILE: offset 6145: the file continues after the limit of 6145 bytes");
   EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
 }
 

@@ -55,7 +55,7 @@ class Arrival final : public BodySink {
 };
 
 void check_wanted(const Download& wanted) {
-  check(is_sha256(wanted.sha256), "download: this is no SHA-256: ", wanted.sha256);
+  check(is_sha256(wanted.sha256), "download: this is not a SHA-256: ", wanted.sha256);
   check(!wanted.addresses.empty(), "download: no address is given for ", wanted.name);
   check(wanted.bytes > 0, "download: the size must be known: ", wanted.name);
 }

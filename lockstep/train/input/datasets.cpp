@@ -38,7 +38,7 @@ void hold_out(DatasetSource& source, const TrainOptions& options) {
 void need_a_test(DatasetSource& source, const TrainOptions& options) {
   if (source.test == nullptr) source.test = std::exchange(source.validation, nullptr);
   check(source.test != nullptr, "train: ", options.data.directory,
-      " has no images to test on: make a folder val or test beside train, or hold some out by ",
+      " has no images to test on: make a folder val or test next to train, or hold some out by ",
       "--val-split 0.1");
 }
 

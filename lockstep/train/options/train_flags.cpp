@@ -167,7 +167,7 @@ FlagValue written_places(const Options& options) {
 
 // Long because it is a table.
 Group spreading_group() {
-  return {"How to spread it",
+  return {"How to distribute it",
       {flag("--parallel", "HOW", "{}", &Options::parallel)
               .may_change()
               .usually("serial; ddp if there is more than one rank"),

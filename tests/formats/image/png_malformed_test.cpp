@@ -104,7 +104,7 @@ TEST(PngMalformed, HeadersThatCannotBeAreRefused) {
   EXPECT_THAT(fault(with_header(png_header(2, 2, 8, 0, 2))),
       HasSubstr("compressed, filtered or interlaced in an unknown way"));
   EXPECT_THAT(fault(with_header(chunk("IDAT", {}))),
-      HasSubstr("offset 8: the first chunk of the PNG image is no IHDR of 13 bytes"));
+      HasSubstr("offset 8: the first chunk of the PNG image is not an IHDR of 13 bytes"));
 }
 
 TEST(PngMalformed, UnknownMethodsAreRefused) {
