@@ -8,7 +8,7 @@
 
 namespace lockstep::benchmark {
 
-/// Says what a step of training consists of.
+/// The size of a step of training.
 struct WorkSize {
   std::string model = "chain";   ///< `chain` of equal linear layers, or a net of nn::make_model()
   std::int64_t micro_batch = 0;  ///< samples

@@ -30,7 +30,8 @@ std::optional<double>* number_of(MetricRecord& record, std::string_view name) {
 
 const std::set<std::string, std::less<>> kCounts{"v", "rank", "restart", "epoch", "step"};
 
-/// Takes an object's own keys; what lies deeper is looked at only for the names in `nonfinite`.
+/// A reader of an object's own keys; what lies deeper is looked at only for the names in
+/// `nonfinite`.
 class LineReader final : public nlohmann::json_sax<json> {
  public:
   explicit LineReader(const std::string& where) : where_(where) {}

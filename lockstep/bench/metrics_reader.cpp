@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
 
-/// Takes the lines of a file one after the other and decides which torn ones may be left out.
+/// A reader of a file's lines, one after the other, that decides which torn ones may be left out.
 class FileReader {
  public:
   explicit FileReader(const std::string& file) : file_(file) {}

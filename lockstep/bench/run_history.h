@@ -33,7 +33,7 @@ struct ScoreSet {
 inline constexpr ScoreSet kScoreSets[] = {{"val_", "val ", "val", "validation", &EpochHistory::val},
     {"ema_", "EMA ", "val-ema", "validation, averaged weights", &EpochHistory::ema}};
 
-/// Where a run went on after its processes had ended.
+/// The point where a run resumed after its processes had ended.
 struct Restart {
   int restart = 0;         ///< its number; those that recorded nothing are passed over
   std::int64_t epoch = 0;  ///< of its first record

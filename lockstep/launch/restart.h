@@ -22,7 +22,7 @@ struct AttemptEnd {
   std::optional<std::int64_t> step;   ///< the furthest that was reported; nothing if none was
 };
 
-/// When a group may be started again.
+/// The rules for restarting a group.
 struct RestartRules {
   int most = 0;  ///< restarts in all
   /// The processes' codes mean what ExitCode says; without it any failure is worth a restart, as

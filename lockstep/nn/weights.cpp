@@ -73,7 +73,7 @@ torch::Tensor tensor_of(const TensorEntry& entry) {
   return tensor;
 }
 
-/// Pairs the tensors of a model with those of a file.
+/// The pairing of a model's tensors with those of a file.
 class Pairing {
  public:
   Pairing(NamedTensors state, const TensorFile& file, const LoadWeightsOptions& options)

@@ -85,7 +85,7 @@ Sample blank_sample(const Study& study, const StudyCell& cell, int round, int co
   return sample;
 }
 
-/// Measures what is missing of one study.
+/// The measuring of what is missing of one study.
 class Runner {
  public:
   Runner(const Study& study, const RunnerOptions& options)

@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// Where and how a study is run.
+/// The place and manner of running a study.
 struct RunnerOptions {
   std::filesystem::path output;  ///< made if missing; what it holds of this study is continued
   std::string program;           ///< path of `lockstep`

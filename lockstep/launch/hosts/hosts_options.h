@@ -8,7 +8,7 @@
 
 namespace lockstep::launch {
 
-/// Which host is killed, and when.
+/// The host that is killed, and the time.
 struct Drill {
   int host = 0;
   double seconds = 0;  ///< after the start of the first attempt

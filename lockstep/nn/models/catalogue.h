@@ -13,7 +13,7 @@ namespace lockstep::nn {
 /// 3x3 stride 1 and no pool for CIFAR's 32.
 enum class ResNetStem { kImageNet, kCifar };
 
-/// Which block the four groups are made of.
+/// The block that the four groups are made of.
 enum class ResNetBlock { kBasic, kBottleneck };
 
 /// The properties that tell one ResNet from another.

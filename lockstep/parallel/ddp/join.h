@@ -30,8 +30,8 @@ class UnevenInputs : public Error {
   using Error::Error;
 };
 
-/// Lets ranks make unequal numbers of collectives: those that have ended shadow the others'
-/// collectives until all have ended.
+/// A scope in which ranks may make unequal numbers of collectives: those that have ended shadow the
+/// others' collectives until all have ended.
 ///
 /// Before each collective, or group of them, every rank that takes part announces it, by one small
 /// all-gather; a rank that has ended takes part in that and then does what was announced, without

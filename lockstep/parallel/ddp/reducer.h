@@ -44,7 +44,7 @@ struct ReducerOptions {
   std::set<std::string> sparse = {};  ///< parameters whose gradients are sparse
 };
 
-/// Averages gradients over all ranks while backward goes on.
+/// The averaging of gradients over all ranks during backward.
 ///
 /// Note [Reducer]
 /// A hook on every parameter runs as soon as its gradient is complete. It copies the gradient into

@@ -20,7 +20,7 @@ struct BatchNormCall {
   double eps;
 };
 
-/// Decides how batch norm layers in training compute.
+/// A rule for how batch norm layers compute in training.
 class BatchNormRule {
  public:
   virtual ~BatchNormRule() = default;
@@ -50,7 +50,7 @@ class [[nodiscard]] BatchNormScope {
   OperatorRulesOn on_;
 };
 
-/// Lets running statistics follow the whole batch although it passes in micro-batches.
+/// A rule by which running statistics follow the whole batch although it passes in micro-batches.
 ///
 /// Each micro-batch is normalised by its own statistics; the running ones are updated once, by
 /// commit(), with mean and unbiased variance of all samples together. Statistics are merged by
@@ -86,7 +86,7 @@ class DeferredBatchNorm final : public BatchNormRule {
   std::vector<Layer> layers_;
 };
 
-/// Leaves running statistics alone: for a forward that is computed a second time.
+/// A rule that leaves running statistics alone: for a forward that is computed a second time.
 class FrozenStatistics final : public BatchNormRule {
  public:
   torch::Tensor batch_norm(const BatchNormCall& call) override {

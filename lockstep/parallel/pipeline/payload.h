@@ -38,7 +38,7 @@ struct Payload {
   std::size_t skips = 0;              ///< how many of them are skips
 };
 
-/// Which way a payload goes.
+/// The direction of a payload.
 enum class Direction : std::int64_t { kForward, kBackward };
 
 /// The address of a payload: the stage that takes it, and the micro-batch.

@@ -41,7 +41,7 @@ struct StepPlan {
   StageLoss loss = nullptr;
 };
 
-/// Computes one stage of a pipeline, micro-batch by micro-batch, and keeps what their backward
+/// One stage of a pipeline: it computes micro-batch by micro-batch and keeps what their backward
 /// needs. It knows nothing of other stages, threads or ranks.
 class Stage {
  public:

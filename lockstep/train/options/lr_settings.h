@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Says when training ends: at the first of these; an absent one never ends it.
+/// The limits of a training, which ends at the first of these; an absent one never ends it.
 struct TrainLimits {
   std::optional<std::int64_t> epochs = {};
   std::optional<std::int64_t> steps = {};

@@ -18,8 +18,8 @@ constexpr auto names_of(Precision) {
       EnumName{Precision::k16Mixed, "16-mixed"}};
 }
 
-/// Which float32 products NVIDIA's GPUs may round to TF32, of 10 bits of mantissa, which is several
-/// times as fast.
+/// The float32 products that NVIDIA's GPUs may round to TF32, of 10 bits of mantissa, which is
+/// several times as fast.
 enum class Tf32 {
   kAuto,  ///< convolutions, not matrix products: LibTorch's own choice
   kOn,

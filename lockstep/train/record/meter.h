@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Adds up losses and times of steps without looking at them: nothing waits for a device until
-/// read().
+/// The losses and times of steps, added up without looking at them: nothing waits for a device
+/// until read().
 class Meter {
  public:
   explicit Meter(ProcessGroup world);

@@ -87,7 +87,7 @@ struct MeterReading {
   friend bool operator==(const MeterReading&, const MeterReading&) = default;
 };
 
-/// Appends records to a file, each by one write, so that a reader never sees half a line. What a
+/// A file of records, each appended by one write, so that a reader never sees half a line. What a
 /// full disk does not take waits in memory and goes before the next record: no training ends for
 /// it, and no line is lost. A file that has lost its name takes nothing: std::system_error.
 class MetricsLog {

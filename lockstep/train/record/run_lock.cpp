@@ -24,7 +24,7 @@ namespace {
 
 using OwnerJson = nlohmann::ordered_json;
 
-/// Who works in a folder.
+/// The process that works in a folder.
 struct Owner {
   std::string host;
   pid_t pid = 0;

@@ -12,7 +12,7 @@ namespace lockstep {
 inline constexpr const char* kRunLock = ".lock";
 inline constexpr const char* kLauncherLock = ".launcher.lock";
 
-/// Keeps a run's folder for one process, as long as it lives.
+/// The ownership of a run's folder by one process, as long as it lives.
 ///
 /// Note [A run's folder]
 /// The file RUN/.lock is locked (flock), so the operating system gives the folder free when its

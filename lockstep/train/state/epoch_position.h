@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Where in the data a training stands, between two optimizer steps.
+/// The position of a training in the data, between two optimizer steps.
 struct EpochPosition {
   std::int64_t epoch = 1;          ///< under way, or begins next; counted from 1
   std::int64_t samples = 0;        ///< of this epoch that all replicas together have consumed
