@@ -18,7 +18,7 @@
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/inherited_state.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -15,7 +16,7 @@ constexpr auto names_of(EvalMetric) {
 }
 
 /// Returns whether more is better.
-bool larger_is_better(EvalMetric metric);
+constexpr bool larger_is_better(EvalMetric metric) { return metric != EvalMetric::kLoss; }
 
 /// The epoch that did best so far; none before the first.
 struct BestEpoch {
@@ -25,6 +26,9 @@ struct BestEpoch {
 
 /// Returns whether a value is better than the best so far: of equal ones the first stays, NaN is
 /// never better.
-bool is_better(double value, const std::optional<BestEpoch>& best, EvalMetric metric);
+inline bool is_better(double value, const std::optional<BestEpoch>& best, EvalMetric metric) {
+  if (!best) return !std::isnan(value);
+  return larger_is_better(metric) ? value > best->value : value < best->value;
+}
 
 }  // namespace lockstep
