@@ -4,6 +4,7 @@
 
 #include "parsed_flags.h"
 
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/options/train_flags.h"
 
@@ -151,6 +152,12 @@ TEST(TrainFlags, ConvolutionsAreWrittenUnlessTheyAreOneDnns) {
   EXPECT_THAT(config_toml(parsed("--convolutions own")), HasSubstr("convolutions = \"own\"\n"));
   EXPECT_THAT(config_toml(parsed("--convolutions onednn")), Not(HasSubstr("convolutions")));
   EXPECT_THAT(refusal("--convolutions mine"), HasSubstr("--convolutions must be"));
+}
+
+TEST(TrainFlags, HelpListsEveryModel) {
+  const std::string help = train_flags().spec("--model").help;
+  for (const std::string& name : nn::model_names())
+    EXPECT_THAT(", " + help + ",", HasSubstr(", " + name + ","));
 }
 
 TEST(TrainFlags, PatternsAreNotEmpty) {
