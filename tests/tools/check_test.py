@@ -206,10 +206,10 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(self.run_tidy()[0], ["lockstep/b.cpp"])
         self.assertEqual(self.run_tidy()[0], [])
 
-    def test_takes_the_newest_half_however_short_the_time(self):
+    def test_takes_the_newest_however_short_the_time(self):
         for source in ("lockstep/d.cpp", "lockstep/a.cpp", "lockstep/b.cpp", "lockstep/c.cpp"):
             self.change(source)
-        taken, text = self.run_tidy("--seconds", "-1")
+        taken, text = self.run_tidy("--seconds", "-1", "--always", "2")
         self.assertEqual(taken, ["lockstep/b.cpp", "lockstep/c.cpp"])
         self.assertIn("LEFT OUT for lack of time: 2", text)
 
