@@ -206,7 +206,7 @@ WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::pat
         ": the weights do not fit the model; nothing was loaded:\n",
         differences_text(pairing.report()),
         "choose the model that the file was made with, or let a new head keep its own values "
-        "(LoadOptions::resizable)"));
+        "(LoadWeightsOptions::resizable)"));
   }
   return file.checked([&] { return pairing.copy(); });
 }

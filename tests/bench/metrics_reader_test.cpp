@@ -100,7 +100,7 @@ TEST(MetricsReader, LeavesOutATornLineThatALaterRestartFollows) {
   const std::string torn = train_line(0, 1, 2, 0.5, 2).substr(0, 40) + "\n";
   const auto file = read(train_line(0, 1, 1, 0.5, 1) + torn + train_line(1, 1, 2, 0.5, 9));
   EXPECT_EQ(file.lines.size(), 2U);
-  EXPECT_THAT(file.left_out, ElementsAre(HasSubstr("m: line 2: torn")));
+  EXPECT_THAT(file.left_out, ElementsAre(HasSubstr("m: line 2: incomplete")));
 }
 
 TEST(MetricsReader, RefusesATornLineWhereNoWriterCanHaveEnded) {

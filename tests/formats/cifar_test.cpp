@@ -88,11 +88,11 @@ TEST(Cifar, RefusesTruncationAtEveryByte) {
 
 TEST(Cifar, TellsTheOtherVariant) {
   EXPECT_EQ(refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
-      "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; name it "
-      "as that set");
+      "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; use the "
+      "name of that set");
   EXPECT_EQ(refusal(cifar_record({1}), k100),
-      "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; name it "
-      "as that set");
+      "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; use the "
+      "name of that set");
 }
 
 TEST(Cifar, RefusesLabelsOutOfRange) {
@@ -112,7 +112,7 @@ TEST(Cifar, StopsAtItsLimit) {
   EXPECT_EQ(parse_records(two, k10, two.size()).labels.size(), 2U);
   EXPECT_EQ(refusal(two, k10, two.size() - 1),
       "FILE: offset 6145: the file continues after the limit of 6145 bytes");
-  EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
+  EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file continues"));
 }
 
 TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {

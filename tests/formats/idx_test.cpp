@@ -104,7 +104,7 @@ TEST(Idx, RefusesTruncationAtEveryByte) {
 TEST(Idx, RefusesTrailingBytes) {
   for (const std::size_t extra : {1U, 2U, 100'000U}) {
     const auto bytes = testing::joined(idx_bytes({3}, {1, 2, 3}), Bytes(extra));
-    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 11: the file goes on")) << extra;
+    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 11: the file continues")) << extra;
   }
 }
 

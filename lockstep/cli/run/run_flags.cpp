@@ -122,7 +122,7 @@ Group node_flags() {
               .from(0)
               .to(kMostRanks)
               .variable("PET_NODE_RANK"),
-          flag("--master-addr", "HOST", "address of host 0, reachable from all others",
+          flag("--master-addr", "HOST", "address of host 0, as others reach it",
               &RunRequest::master_address)
               .usually("127.0.0.1 for one host")
               .variable("PET_MASTER_ADDR"),
@@ -190,7 +190,7 @@ Group output_flags() {
               })
               .usually("all")
               .variable("PET_LOCAL_RANKS_FILTER"),
-          flag("--log-line-prefix", "TEXT", "prefix of output lines when several ranks are shown",
+          flag("--log-line-prefix", "TEXT", "prefix of lines when several ranks are shown",
               &RunRequest::options, &Options::output, &Output::prefix)
               .may_be_empty()
               .variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),

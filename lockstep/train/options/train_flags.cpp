@@ -332,7 +332,8 @@ Group snapshot_group() {
            "snapshot",
            read_resume, written_resume)
               .may_change(),
-          flag_on("--overwrite", "replace an existing run in --output instead of refusing to start",
+          flag_on("--overwrite",
+              "replace a run in --output that is not resumed, instead of refusing to start",
               &Options::resume, &ResumeSettings::overwrite)
               .may_change(),
           flag_by<Options>("--snapshot-interval", "TIME",

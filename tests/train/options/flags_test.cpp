@@ -246,7 +246,7 @@ TEST(TrainFlags, HelpIsAskedForByFlag) {
   EXPECT_FALSE(cli::parse_train_flags({"--model", "x", "--help"}, {}).has_value());
   EXPECT_FALSE(cli::parse_train_flags({"-h"}, {}).has_value());
   EXPECT_THAT(cli::train_help(),
-      AllOf(HasSubstr("-b,--batch-size N               samples a step on each replica [128]\n"),
+      AllOf(HasSubstr("-b,--batch-size N               samples per step on each replica [128]\n"),
           HasSubstr("adam, sgd, adamw [adam]\n"), HasSubstr("Examples:")));
 }
 
