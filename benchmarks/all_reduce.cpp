@@ -24,7 +24,7 @@ namespace {
 
 using Call = std::function<void()>;
 
-/// Is one way of doing a collective: a group, and the call on tensors in the memory of its choice.
+/// One way of doing a collective: a group, and the call on tensors in the memory of its choice.
 struct Way {
   const char* name;
   ProcessGroup group;

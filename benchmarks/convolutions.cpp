@@ -71,7 +71,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Is one pass of a layer, by both.
+/// One pass of a layer, by both.
 struct Pass {
   const char* name;
   std::function<at::Tensor()> own, onednn;

@@ -42,7 +42,7 @@ struct Flags {
   double interval = 30;
 };
 
-/// Is a folder for the snapshots, which goes at the end.
+/// A folder for the snapshots, removed at the end.
 class Folder {
  public:
   explicit Folder(const std::string& parent) : path_(parent + "/snapshot-stall-XXXXXX") {

@@ -21,6 +21,19 @@ data::SamplesPointer open_images(
   return std::make_shared<data::FolderSamples>(folder, std::move(transform));
 }
 
+struct ImageSets {
+  data::SamplesPointer training, validation;
+};
+
+ImageSets open_sets(const Flags& flags) {
+  const auto folders = data::open_image_folders(flags.text("data"));
+  check(folders.validation.has_value(), "images: --data needs a folder val beside train");
+  const ImageSize size{flags.number("image-size"), flags.number("image-size")};
+  return {open_images(folders.train,
+              data::make_train_transform(data::augment_options(data::AugmentKind::kTimm, size))),
+      open_images(*folders.validation, data::make_eval_transform(size))};
+}
+
 nn::Model make_model(const Flags& flags, std::int64_t classes, const ProcessGroup& world) {
   nn::Model model = nn::make_model(flags.text("model"), classes);
   if (flags.text("pretrained") != "none") {
@@ -52,13 +65,7 @@ int train(int argc, char** argv) {
           {"batch-size", "32"}, {"epochs", "3"}, {"workers", "1"}, {"precision", "bfloat16"},
           {"output", "weights.safetensors"}});
   const auto world = init_process_group();
-  const auto folders = data::open_image_folders(flags.text("data"));
-  check(folders.validation.has_value(), "images: --data needs a folder val beside train");
-  const ImageSize size{flags.number("image-size"), flags.number("image-size")};
-  const auto images = open_images(folders.train,
-      data::make_train_transform(data::augment_options(data::AugmentKind::kTimm, size)));
-  const auto held_out = open_images(*folders.validation, data::make_eval_transform(size));
-
+  const auto [images, held_out] = open_sets(flags);
   torch::manual_seed(42);
   nn::Model model = make_model(flags, images->classes(), world);
   DistributedDataParallel net(model, world);

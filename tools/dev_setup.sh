@@ -14,7 +14,7 @@ packages=(
   libjpeg-dev libpng-dev # images
   libcurl4-openssl-dev libarchive-dev libssl-dev # data sets from the network
   libgloo-dev # headers only: the one that c10d's Gloo backend includes
-  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
+  libgtest-dev libgmock-dev librapidcheck-dev
   dataset-fashion-mnist
 )
 packages_for_check=(clang-format-14 clang-tidy-14 shellcheck)

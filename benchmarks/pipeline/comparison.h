@@ -8,7 +8,7 @@
 
 namespace lockstep::benchmark {
 
-/// Holds what was measured of one schedule, a number for each round.
+/// The measurements of one schedule, a number for each round.
 struct ScheduleRecord {
   ScheduleKind kind;
   int stages;
@@ -23,7 +23,7 @@ struct ScheduleRecord {
   std::vector<std::int64_t> peak_bytes = {};  ///< per rank, without parameters
 };
 
-/// Compares the schedules of pipelines with the same stages run alone.
+/// A comparison of the schedules of pipelines with the same stages run alone.
 class Comparison {
  public:
   Comparison(StageMachine& machine, const WorkSize& size, int chunks,

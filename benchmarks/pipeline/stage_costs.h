@@ -9,7 +9,7 @@
 
 namespace lockstep::benchmark {
 
-/// Is how many seconds one stage takes for one micro-batch, alone.
+/// The seconds that one stage takes for one micro-batch, alone.
 struct StageCosts {
   double forward = 0;
   double backward = 0;

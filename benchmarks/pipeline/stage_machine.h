@@ -12,14 +12,14 @@
 
 namespace lockstep::benchmark {
 
-/// Is a step of training as measured.
+/// A step of training as measured.
 struct StepCost {
   double seconds = 0;
   double cpu_seconds = 0;  ///< of all stages together
   double page_faults = 0;  ///< of all stages together
 };
 
-/// Is where stages compute: places of this process, or ranks.
+/// The hardware of the stages: places of this process, or ranks.
 class StageMachine {
  public:
   virtual ~StageMachine() = default;

@@ -8,7 +8,7 @@
 
 namespace lockstep::benchmark {
 
-/// Says what a step of training consists of.
+/// The size of a step of training.
 struct WorkSize {
   std::string model = "chain";   ///< `chain` of equal linear layers, or a net of nn::make_model()
   std::int64_t micro_batch = 0;  ///< samples
@@ -17,7 +17,7 @@ struct WorkSize {
   std::int64_t image_size = 0;   ///< of a net: its images are [3, size, size]
 };
 
-/// Is a model as a chain of layers with a loss, and what it is trained on.
+/// A model as a chain of layers with a loss, and the batch that it is trained on.
 struct Work {
   Layers layers;
   LossFunction loss;

@@ -30,7 +30,8 @@ std::optional<double>* number_of(MetricRecord& record, std::string_view name) {
 
 const std::set<std::string, std::less<>> kCounts{"v", "rank", "restart", "epoch", "step"};
 
-/// Takes an object's own keys; what lies deeper is looked at only for the names in `nonfinite`.
+/// A reader of an object's own keys; what lies deeper is looked at only for the names in
+/// `nonfinite`.
 class LineReader final : public nlohmann::json_sax<json> {
  public:
   explicit LineReader(const std::string& where) : where_(where) {}
@@ -151,7 +152,7 @@ class LineReader final : public nlohmann::json_sax<json> {
   void set_nonfinite(const std::string& name) {
     auto* const value = number_of(line_.record, name);
     if (value == nullptr) return;
-    if (*value) refuse(name, " is ", **value, " and stands in nonfinite");
+    if (*value) refuse(name, " is ", **value, " and is listed in nonfinite");
     *value = std::numeric_limits<double>::quiet_NaN();
   }
 
@@ -195,7 +196,7 @@ std::optional<double> parse_utc(const std::string& text) {
   };
   if (!std::equal(kForm.begin(), kForm.end(), text.begin(), text.end(), fits)) return std::nullopt;
   const auto number = [&](std::size_t at, std::size_t digits) {
-    return std::stoi(text.substr(at, digits));
+    return *parse_number<int>(std::string_view(text).substr(at, digits));
   };
   using namespace std::chrono;
   const year_month_day date(year(number(0, 4)), month(static_cast<unsigned>(number(5, 2))),

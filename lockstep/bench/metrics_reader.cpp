@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
 
-/// Takes the lines of a file one after the other and decides which torn ones may be left out.
+/// A reader of a file's lines, one after the other, that decides which torn ones may be left out.
 class FileReader {
  public:
   explicit FileReader(const std::string& file) : file_(file) {}
@@ -29,14 +29,15 @@ class FileReader {
       torn_.push_back(number_);
       return;
     }
-    // What a life tore is followed by the next life's first line, if by any.
+    // A line that one attempt tore is followed by the first line of the next attempt, if there is
+    // one.
     leave_torn_out(line->record.restart > restart_ ? torn_.size() : 0);
     restart_ = std::max(restart_, line->record.restart);
     result_.lines.push_back(std::move(*line));
   }
 
   MetricsFile finish() {
-    // Lives that a full disk ended may each have torn one; a file of nothing else is no metrics.
+    // Each attempt that a full disk ended may have torn one; a file of nothing else has no metrics.
     leave_torn_out(result_.lines.empty() ? 1 : torn_.size());
     return std::move(result_);
   }
@@ -47,7 +48,8 @@ class FileReader {
       throw DataError(concat(where(torn_.front()), ": is not JSON in UTF-8"));
     }
     for (const std::size_t line : torn_) {
-      result_.left_out.push_back(concat(where(line), ": torn when its writer ended; left out"));
+      result_.left_out.push_back(
+          concat(where(line), ": incomplete because its writer died; skipped"));
     }
     torn_.clear();
   }

@@ -10,13 +10,13 @@
 
 namespace lockstep::bench {
 
-/// Is a line of metrics.jsonl as it was read: what stands there in `nonfinite` is NaN here.
+/// A line of metrics.jsonl; what its `nonfinite` names is NaN.
 struct MetricLine {
   MetricRecord record;
   std::optional<double> unix_seconds = {};  ///< when it was written
 };
 
-/// Holds what a metrics.jsonl says, in the file's order.
+/// The content of a metrics.jsonl, in the file's order.
 struct MetricsFile {
   std::vector<MetricLine> lines;
   std::vector<std::string> left_out;  ///< torn lines, each as `FILE: line N: ...`
@@ -24,7 +24,7 @@ struct MetricsFile {
 
 /// Reads the text of a metrics.jsonl.
 ///
-/// Unknown keys are ignored. A line that is no JSON is left out where a writer that was killed can
+/// Unknown keys are ignored. A line that is not JSON is left out where a writer that was killed can
 /// have torn it: at the end, and before a line of a later restart. Anything else that is not as the
 /// format says is a DataError that names file, line and reason.
 MetricsFile parse_metrics(std::string_view text, const std::string& file);

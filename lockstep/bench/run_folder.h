@@ -11,14 +11,14 @@
 
 namespace lockstep::bench {
 
-/// What a run's summary.json says of one epoch.
+/// One epoch in a run's summary.json.
 struct EpochFacts {
   std::optional<double> train_seconds = {};
   std::optional<double> train_loss = {};  ///< mean over its samples
   std::optional<std::int64_t> samples = {};
 };
 
-/// What a run's summary.json says and a report shows; fields that it lacks are empty.
+/// The part of a run's summary.json that a report shows; fields that it lacks are empty.
 struct SummaryFacts {
   std::string model;
   std::string data;
@@ -41,7 +41,7 @@ struct SummaryFacts {
   std::map<std::int64_t, EpochFacts> epochs = {};      ///< by number, from 1
 };
 
-/// What is in a run's folder.
+/// The content of a run's folder.
 struct RunFolder {
   std::filesystem::path path;
   MetricsFile metrics;

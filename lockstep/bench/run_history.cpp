@@ -64,7 +64,7 @@ bool is_replaced(const MetricLine& line, const Spans& spans) {
   });
 }
 
-/// Gathers the records of an epoch.
+/// The sums over the records of an epoch.
 struct EpochSums {
   EpochHistory history;
   Mean loss;
@@ -98,7 +98,7 @@ void add_evaluation(RunHistory& run, EpochHistory& epoch, const MetricRecord& re
   if (record.split == "test") run.test = record.scores;
 }
 
-/// Goes through the lines in the file's order and notes where a restart begins.
+/// A walk through the lines in the file's order that notes where a restart begins.
 class RestartFinder {
  public:
   void add(const MetricLine& line) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// What a run recorded of one epoch, over all restarts.
+/// The records of one epoch, over all restarts.
 struct EpochHistory {
   std::int64_t epoch = 0;                 ///< counted from 1
   std::int64_t step = 0;                  ///< the last that is recorded
@@ -20,7 +20,20 @@ struct EpochHistory {
   std::optional<double> seconds = {};  ///< of training; what restarts cost is not in it
 };
 
-/// Where a run went on after its processes had ended.
+/// A set of scores of an epoch, and its names.
+struct ScoreSet {
+  const char* key;    ///< before the names of its scores in files
+  const char* title;  ///< before their titles in tables
+  const char* split;  ///< in metrics.jsonl
+  const char* words;  ///< in figures
+  Scores EpochHistory::*scores;
+};
+
+/// All of them. Tables, files and figures of a run go through them, and through kScores.
+inline constexpr ScoreSet kScoreSets[] = {{"val_", "val ", "val", "validation", &EpochHistory::val},
+    {"ema_", "EMA ", "val-ema", "validation, averaged weights", &EpochHistory::ema}};
+
+/// The point where a run resumed after its processes had ended.
 struct Restart {
   int restart = 0;         ///< its number; those that recorded nothing are passed over
   std::int64_t epoch = 0;  ///< of its first record

@@ -6,7 +6,7 @@
 
 namespace lockstep::bench {
 
-/// Sets rows in columns of equal width, numbers to the right.
+/// A table of text: columns of equal width, numbers to the right.
 ///
 ///     TextTable table({"epoch", "loss"});
 ///     table.add_row({"1", "0.5910"});

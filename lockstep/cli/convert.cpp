@@ -51,8 +51,8 @@ std::optional<ConvertRequest> convert_request(const std::vector<std::string>& ar
       {{"Arguments", {flag("IN", "", "file to read", &R::input).required(),
                          flag("OUT", "", "file to write", &R::output).required()}},
           {"Options", {flag("--only", "PREFIX",
-                           "take what lies below this name, such as state_dict", &R::only),
-                          flag_on("--force", "write over OUT if it is there", &R::force),
+                           "take only the entries below this name, such as state_dict", &R::only),
+                          flag_on("--force", "overwrite OUT if it exists", &R::force),
                           flag_on("--json", "print one JSON object", &R::json)}}});
   return table.request(arguments, std::cout);
 }
@@ -62,7 +62,7 @@ void check_output(const ConvertRequest& request) {
   const bool is_there = std::filesystem::symlink_status(request.output).type() !=
                         std::filesystem::file_type::not_found;
   check(request.force || !is_there, "convert: ", request.output,
-      " is there already; --force writes over it");
+      " already exists; --force overwrites it");
 }
 
 /// Reads the input; of a checkpoint it says by which flag the weights are taken.
@@ -96,7 +96,7 @@ void print_summary(const ConvertRequest& request, const ConvertSummary& summary)
   std::cout << request.output << ": " << summary.tensors << " tensors, " << summary.bytes
             << " bytes\n";
   if (summary.metadata_left_out.empty()) return;
-  std::cout << "left out, as a file of PyTorch has no place for metadata:";
+  std::cout << "left out, since PyTorch files cannot hold metadata:";
   for (const std::string& key : summary.metadata_left_out) std::cout << ' ' << key;
   std::cout << '\n';
 }

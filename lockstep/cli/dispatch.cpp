@@ -30,7 +30,7 @@ const std::vector<std::string> kLater{"plan"};
 [[noreturn]] void refuse(const std::string& word) {
   for (const std::string& verb : kLater) {
     check(word != verb, verb,
-        ": comes later; this version has run, hosts, train, data, convert, bench, report, "
+        " is not available yet; this version has run, hosts, train, data, convert, bench, report, "
         "collectives, env and help");
   }
   std::vector<std::string> known{"--version", "--help"};

@@ -8,23 +8,23 @@ namespace lockstep::cli {
 std::string overview() {
   return R"(Usage: lockstep VERB [flags]
 
-Spreads training over devices, processes and hosts.
+Distributes training over devices, processes and hosts.
 
   run --nproc-per-node N PROGRAM    start a program once per rank, as torchrun does
   hosts --count N -- COMMAND        run a command on several hosts, made within this machine or real
   train [flags]                     train a model on a data set, on one rank or several
   data fetch|check|synthesize       download, check or draw a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
-  bench STUDY [--quick|--full]      measure a study: which way of spreading pays here
-  report RUN... | BENCH             show what runs recorded; a bench's tables and figures again
+  bench STUDY [--quick|--full]      run a study: which way of distributing is fastest here
+  report RUN... | BENCH             show what runs recorded; remake the tables and figures of a bench
   collectives [flags]               measure all_reduce and others over message sizes and backends
-  env [--json]                      show what this host and this build are
+  env [--json]                      show facts about this host and this build
   help [VERB]                       explain a verb; lockstep VERB --help does too
   --version                         print the version
 
 Examples:
   lockstep train --nproc-per-node 2                  two ranks train on Fashion-MNIST
-  lockstep run --nproc-per-node 4 ./hello            four ranks of a program of yours
+  lockstep run --nproc-per-node 4 ./hello            four ranks of your own program
   lockstep env --json                                for a report or a script
 
 Exit codes: 0 done, 1 unclassified, 2 bad flags, 3 bad data or snapshot, 4 environment (port, disk, permission),

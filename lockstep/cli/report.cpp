@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 constexpr const char* kReportDescription =
     R"(Shows what runs of lockstep train recorded, or what a bench measured, as plain tables.
 
-One run: a row for each epoch, its restarts joined to one curve; between the rows stands where it
-went on and what had been lost; RUN/report.html has the same with plots of loss and accuracy. Several runs:
-side by side. A run may still be under way.
-A bench's folder: its tables, and report.md, report.html and figures/ are written again, all of them
-from its samples.jsonl.
-Files of results, as lockstep bench data-parallel and the study that it repeats write them: their epoch
-times in one table.
+One run: a row for each epoch, all its restarts as one curve; lines between the rows say where it
+resumed and what had been lost. RUN/report.html has the same, with plots of loss and accuracy.
+Several runs: side by side. A run may still be under way.
+The folder of a bench: its tables; report.md, report.html and figures/ are written again, all from
+its samples.jsonl.
+Files of results, as lockstep bench data-parallel and the study that it repeats write them: their
+epoch times in one table.
 )";
 
 constexpr const char* kReportExamples = R"(Examples:

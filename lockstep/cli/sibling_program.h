@@ -9,7 +9,7 @@ namespace lockstep::cli {
 /// std::system_error that says how to build it when it is missing.
 std::string sibling_program(const std::string& verb, const std::string& name);
 
-/// How a program's memory is handed out: as glibc usually does, or as suits many large tensors.
+/// The allocator of a program's memory: glibc's usual one, or one that suits many large tensors.
 enum class Allocator { kUsual, kForTensors };
 
 /// Becomes that program; std::system_error when it cannot be executed.

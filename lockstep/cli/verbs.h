@@ -36,7 +36,7 @@ int report_measured(std::vector<std::string> arguments);
 /// or once with threads as ranks.
 int collectives(const std::vector<std::string>& arguments);
 
-/// Prints what this host and this build are.
+/// Prints facts about this host and this build.
 int env(const std::vector<std::string>& arguments);
 
 /// Prints the overview, or the help of one verb.

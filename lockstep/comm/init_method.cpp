@@ -15,7 +15,7 @@ InitMethod tcp_method(const std::string& url, const std::string& rest) {
   std::string host = rest.substr(0, colon);
   const bool bracketed = host.front() == '[' && host.back() == ']';
   check(bracketed || host.find(':') == std::string::npos, kWhat, url,
-      " has an IPv6 address, which stands in brackets: tcp://[::1]:29500");
+      " has an IPv6 address, which needs brackets: tcp://[::1]:29500");
   if (bracketed) host = host.substr(1, host.size() - 2);
   const int port = parse_number<int>(rest.substr(colon + 1)).value_or(0);
   check(0 < port && port < 65536, kWhat, url,

@@ -26,7 +26,7 @@ class Backend;
 class ProcessGroup {
  public:
   /// Makes a group of one. Under a launcher, init_process_group() gives the group of all ranks;
-  /// who uses this one without it is warned on stderr, once.
+  /// using this one without it prints a warning on stderr, once.
   ProcessGroup();
   explicit ProcessGroup(std::shared_ptr<Backend> backend);
 

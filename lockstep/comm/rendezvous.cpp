@@ -18,7 +18,7 @@
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/inherited_state.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {
@@ -55,7 +55,7 @@ World world_of(const InitOptions& options) {
   const bool by_environment = world.meeting.kind == InitMethod::Kind::kEnvironment;
   if (by_environment && !options.rank && !environment("RANK")) {
     const int others = environment_count("WORLD_SIZE", 1).value_or(1) - 1;
-    check(others == 0, "init_process_group: WORLD_SIZE speaks of ", others,
+    check(others == 0, "init_process_group: WORLD_SIZE implies ", others,
         " other ranks, but RANK is not set; start the program by a launcher, or unset both");
     return world;
   }
@@ -114,8 +114,8 @@ void check_same_backend(const Store& store, const World& world, const InitOption
 // A file left by an earlier run still holds that run's values.
 void check_is_first(const Store& store, const World& world) {
   check(store->add(concat("joined-", world.rank), 1) == 1, "init_process_group: rank ", world.rank,
-      " has been in the file before: an earlier run that did not end well left it, or two "
-      "processes have the same rank; remove it, or name another: ",
+      " is already in the file: an earlier run left it behind, or two processes have the same "
+      "rank; remove it, or name another: ",
       world.meeting.path);
 }
 

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// How the world is formed; every field may be left out.
+/// The options of init_process_group(); every field may be left out.
 struct InitOptions {
   /// `auto`, `shm` or `gloo`. `auto` takes shm when all ranks are on one host, else gloo.
   std::string backend = "auto";

@@ -28,8 +28,8 @@ std::string shown(const std::string& process) { return process.substr(0, process
 void check_size(const Store& store, const Member& member, const std::string& size) {
   if (size == std::to_string(member.size)) return;
   refuse_for_all(store,
-      concat(kRollCall, "rank ", member.rank, " (", shown(member.process), ") is of a world of ",
-          member.size, " ranks, and rank 0 at ", member.place, " of one of ", size,
+      concat(kRollCall, "rank ", member.rank, " (", shown(member.process), ") has a world of ",
+          member.size, " ranks, rank 0 at ", member.place, " has one of ", size,
           "; start all with the same number of hosts and of ranks a host (WORLD_SIZE)"));
 }
 

@@ -20,7 +20,7 @@ Store memory_store();
 /// Throws std::system_error that names the path if it cannot be made or written.
 Store file_store(const std::string& path, int users);
 
-/// How to reach, or serve, a store over TCP.
+/// The options to reach, or to serve, a store over TCP.
 struct TcpStoreOptions {
   std::string host;
   int port = 0;        ///< a server with port 0 takes a free one

@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kFirstPause(5), kLongestPause(500);
 constexpr milliseconds kLongestHandshake(5000);  // then the host's next address is tried
 
-/// What keeps a client from its store. Its thread writes here, and may outlive the wait for it.
+/// The reason why a client does not reach its store. Its thread writes here, and may outlive the
+/// wait for it.
 class Obstacle {
  public:
   void set(const std::string& text) {
@@ -40,7 +41,7 @@ class Obstacle {
 
  private:
   mutable std::mutex mutex_;
-  std::string text_ = "the name of the host was not answered";
+  std::string text_ = "the host name was not resolved in time";
 };
 
 /// The addresses of a host, or why there are none.

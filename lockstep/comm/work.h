@@ -10,7 +10,7 @@ namespace lockstep {
 /// collective is thrown by wait(), in the thread that calls it.
 class [[nodiscard]] Work {
  public:
-  /// What a backend knows about a collective under way.
+  /// A backend's view of a collective under way.
   class State {
    public:
     virtual ~State() = default;
@@ -24,8 +24,9 @@ class [[nodiscard]] Work {
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Makes progress without blocking and returns whether wait() would return at once. Who only asks
-  /// gets as far as who waits: a rank that is lost, or too late, ends the work too.
+  /// Makes progress without blocking and returns whether wait() would return at once. A caller
+  /// that only polls gets as far as one that waits: a rank that is lost, or too late, ends the
+  /// work.
   bool done() { return !state_ || state_->poll(); }
 
   /// Blocks until the collective is finished; throws CommError or TimeoutError if it failed.

@@ -10,8 +10,8 @@ namespace lockstep {
 /// No world has more ranks: what an environment says beyond is a slip.
 inline constexpr std::int64_t kMostRanks = 1'000'000;
 
-/// Reads an environment variable. One that is set to nothing is an InvalidArgument that names it:
-/// whoever sets `RANK=` has most likely lost its value.
+/// Reads an environment variable. An empty one is an InvalidArgument that names it: `RANK=` in a
+/// script most likely means that a value was lost.
 std::optional<std::string> environment(const char* name);
 
 /// Reads a variable of the system, such as PATH or TERM, of which empty and absent are the same.

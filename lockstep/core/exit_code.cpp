@@ -4,9 +4,8 @@
 #include <system_error>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/error_report.h"
 #include "lockstep/core/frame_log.h"
-#include "lockstep/core/inherited_state.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 

@@ -94,7 +94,7 @@ struct GivenFlags {
   std::vector<std::string> all(std::string_view name) const;
 };
 
-/// What may follow the flags of a verb.
+/// The words that may follow the flags of a verb.
 enum class AfterFlags { kNothing, kProgram };
 
 /// Finds the known flags in a command line; values are not read yet.
@@ -107,7 +107,7 @@ enum class AfterFlags { kNothing, kProgram };
 GivenFlags parse_flags(const std::string& verb, const FlagSpecs& known,
     const std::vector<std::string>& words, AfterFlags after = AfterFlags::kNothing);
 
-/// What stands around the flags in the help of a verb.
+/// The texts around the flags in the help of a verb.
 struct VerbText {
   std::string verb;
   std::string usage;

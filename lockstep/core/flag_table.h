@@ -20,7 +20,7 @@ struct Flag {
   using Write = std::function<FlagValue(const Options&)>;
 
   FlagSpec spec;
-  Read read;    ///< none: who parses asks GivenFlags for it
+  Read read;    ///< none: the caller asks GivenFlags for it
   Write write;  ///< none: it is not among the options
 
   Flag& letter(std::string text) { return set(spec.letter, std::move(text)); }

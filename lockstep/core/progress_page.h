@@ -14,7 +14,7 @@ namespace lockstep {
 /// Reads the monotonic clock in nanoseconds, the same for all processes of a host.
 std::int64_t monotonic_nanoseconds() noexcept;
 
-/// What one process reports in its part of a progress page; each part has one writer.
+/// One process's part of a progress page; each part has one writer.
 struct alignas(64) ProgressSlot {
   std::atomic<std::int64_t> step{-1};  ///< the furthest; 0: none yet, -1: nobody writes here
   std::atomic<std::int64_t> first_step_ns{0};  ///< when this process did its first step; 0: not yet

@@ -17,7 +17,7 @@ std::optional<Number> parse_number(std::string_view text);
 /// Returns the words with `between` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
 
-/// Is how many of a list a message names before it only counts.
+/// The number of list items that a message names before it only counts.
 inline constexpr std::size_t kMostListed = 10;
 
 /// Joins the first words of a list that has `size` of them: `a, b and 1490 more`.

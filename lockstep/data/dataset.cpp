@@ -33,7 +33,8 @@ InMemoryImages::InMemoryImages(Parts parts) {
 
 InMemoryImages InMemoryImages::repeated(std::int64_t times) const {
   check(1 <= times && times <= std::numeric_limits<std::int64_t>::max() / size(),
-      "InMemoryImages: a set is repeated at least once and must stay countable: ", times, " times");
+      "InMemoryImages: a set is repeated at least once, and its size must not overflow: ", times,
+      " times");
   InMemoryImages longer = *this;
   longer.repetitions_ *= times;
   return longer;

@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// How large an image is; in memory the channels of a pixel lie together.
+/// The size of an image; in memory the channels of a pixel lie together.
 struct ImageShape {
   std::int64_t channels = 1;
   std::int64_t height = 0;

@@ -100,17 +100,4 @@ void gather_labels_into(
   for (const std::int64_t index : indices) *labels++ = images.label(index);
 }
 
-torch::Tensor gather_images(const InMemoryImages& images, std::span<const std::int64_t> indices,
-    const PixelScale& scale, torch::ScalarType dtype) {
-  auto out = empty_images(std::ssize(indices), images.shape(), dtype, true);
-  gather_images_into(out, images, indices, scale);
-  return out;
-}
-
-torch::Tensor gather_labels(const InMemoryImages& images, std::span<const std::int64_t> indices) {
-  auto out = torch::empty({std::ssize(indices)}, torch::TensorOptions().dtype(torch::kLong));
-  gather_labels_into(out, images, indices);
-  return out;
-}
-
 }  // namespace lockstep::data

@@ -51,11 +51,4 @@ void gather_images_into(const torch::Tensor& out, const InMemoryImages& images,
 void gather_labels_into(
     const torch::Tensor& out, const InMemoryImages& images, std::span<const std::int64_t> indices);
 
-/// Does the same into a new tensor.
-torch::Tensor gather_images(const InMemoryImages& images, std::span<const std::int64_t> indices,
-    const PixelScale& scale, torch::ScalarType dtype = torch::kFloat);
-
-/// Does the same into a new tensor.
-torch::Tensor gather_labels(const InMemoryImages& images, std::span<const std::int64_t> indices);
-
 }  // namespace lockstep::data

@@ -62,9 +62,9 @@ void check_only_parts(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().native();
     if (name.starts_with('.') || is_part_name(name) || !entry.is_directory()) continue;
-    throw DataError(concat(printable_path(directory.native()), ": the folder ",
-        printable_path(name),
-        " stands beside the folder train; a set has either parts (train, val, test) or classes"));
+    throw DataError(
+        concat(printable_path(directory.native()), ": the folder ", printable_path(name),
+            " is next to the folder train; a set has either parts (train, val, test) or classes"));
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// What a scan found, in the order of the classes.
+/// The files that a scan found, in the order of the classes.
 struct ImageFolderList {
   /// A file as it was found, so that a later change is seen.
   struct File {

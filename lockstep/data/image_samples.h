@@ -54,7 +54,7 @@ class TransformedSamples final : public SingleSamples {
   std::unique_ptr<const ImageTransform> transform_;
 };
 
-/// What becomes of an image file that cannot be decoded.
+/// The treatment of an image file that cannot be decoded.
 enum class OnBadImage {
   kFail,     ///< its DataError ends the walk
   kReplace,  ///< the next file of the same part of the folder that can be read stands in, with its
@@ -88,7 +88,7 @@ class FolderSamples final : public SingleSamples {
   bool was_decoded(const SampleKey& key, std::span<float> out) const;
   std::int64_t after(std::int64_t index) const;
 
-  // What the folder's parts share.
+  // The members that the folder's parts share.
   struct Files {
     ImageFolder folder;
     std::unique_ptr<const ImageTransform> transform;

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How a set lies on disk.
+/// The layout of a set on disk.
 struct Version {
   std::string name;
   std::string title;

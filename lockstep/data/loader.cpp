@@ -95,7 +95,7 @@ Loader::Iterator& Loader::Iterator::operator++() {
   return *this;
 }
 
-// Who else holds a batch is seen here, in the thread that gave it away.
+// Other holders of a batch are detected here, in the thread that handed it out.
 void Loader::Iterator::fetch() {
   if (!queue_) return loader_->read_into(batch_, number_);
   if (!data::is_held_by_nobody_else(batch_)) batch_ = {};

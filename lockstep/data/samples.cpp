@@ -77,7 +77,7 @@ void SampleSubset::read(std::span<const SampleKey> keys, const Batch& out) const
 RepeatedSamples::RepeatedSamples(SamplesPointer set, std::int64_t times)
     : set_(std::move(set)), times_(times) {
   check(1 <= times && times <= std::numeric_limits<std::int64_t>::max() / set_->size(),
-      "RepeatedSamples: a set is repeated at least once and must stay countable: ", times,
+      "RepeatedSamples: a set is repeated at least once, and its size must not overflow: ", times,
       " times");
 }
 

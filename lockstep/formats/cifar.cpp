@@ -39,8 +39,8 @@ std::vector<std::uint8_t> read_all(ByteSource& source, std::uint64_t maximum_byt
   while (true) {
     const std::size_t before = bytes.size();
     if (before > maximum_bytes) {
-      refuse_at(source.name(), maximum_bytes, "the file goes on after the limit of ", maximum_bytes,
-          " bytes");
+      refuse_at(source.name(), maximum_bytes, "the file continues after the limit of ",
+          maximum_bytes, " bytes");
     }
     bytes.resize(std::min<std::uint64_t>(maximum_bytes + 1, std::max(kFirstPiece, 2 * before)));
     const std::size_t seen = before + source.read(std::span(bytes).subspan(before));
@@ -56,10 +56,10 @@ void check_size(const ByteSource& source, std::size_t size, const Layout& layout
   const Layout& other = other_than(layout);
   if (size % other.record() == 0) {
     refuse_at(source.name(), 0, "the file has the size of ", size / other.record(), " records of ",
-        other.name, ", not of ", layout.name, "; name it as that set");
+        other.name, ", not of ", layout.name, "; use the name of that set");
   }
   refuse_at(source.name(), size - size % layout.record(), "the file ends inside a record: ", size,
-      " bytes are no multiple of ", layout.name, "'s ", layout.record(),
+      " bytes are not a multiple of ", layout.name, "'s ", layout.record(),
       "; it was cut or is another file");
 }
 

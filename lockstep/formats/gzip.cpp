@@ -80,7 +80,7 @@ std::size_t GunzipSource::inflate_some(std::span<std::uint8_t> out) {
 bool GunzipSource::start_next_member() {
   if (stream_->avail_in == 1) refill();
   if (stream_->avail_in == 0) return false;
-  if (!starts_as_gzip(*stream_)) fail("bytes that are no gzip member follow the last one");
+  if (!starts_as_gzip(*stream_)) fail("bytes that are not a gzip member follow the last one");
   inflateReset(stream_.get());
   inside_member_ = true;
   return true;

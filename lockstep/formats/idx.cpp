@@ -80,7 +80,7 @@ std::vector<std::uint8_t> read_values(
   }
   std::array<std::uint8_t, 1> beyond{};
   if (source.read(beyond) != 0) {
-    refuse_at(source.name(), header_bytes + promised, "the file goes on after the ", promised,
+    refuse_at(source.name(), header_bytes + promised, "the file continues after the ", promised,
         " values that its header promises");
   }
   return values;

@@ -134,14 +134,6 @@ std::map<std::string, std::string> JsonFields::text_map(const char* key) const {
   return texts;
 }
 
-std::map<std::string, double> JsonFields::number_map(const char* key) const {
-  const JsonFields inner = object(key);
-  std::map<std::string, double> numbers;
-  for (const auto& [name, value] : inner.items().items())
-    numbers[name] = inner.number(name.c_str());
-  return numbers;
-}
-
 void JsonFields::refuse(const char* key, const std::string& expected) const {
   const auto found = object_->find(key);
   const std::string value = found == object_->end() ? "it is missing" : shown(*found);

@@ -54,7 +54,6 @@ class JsonFields {
   std::vector<std::string> texts(const char* key) const;
   std::vector<double> numbers(const char* key) const;
   std::map<std::string, std::string> text_map(const char* key) const;
-  std::map<std::string, double> number_map(const char* key) const;
 
   /// The object itself, for what the functions above do not cover.
   const nlohmann::json& items() const { return *object_; }

@@ -31,7 +31,7 @@ struct stat require_own(int descriptor, const std::string& name) {
   const uid_t user = ::geteuid();
   if (status.st_uid != user && status.st_uid != 0) {
     throw DataError(concat(name, ": belongs to user ", status.st_uid, ", neither to you (", user,
-        ") nor to root; what others own is not used here: copy it, or change its owner"));
+        ") nor to root; files of other users are not used here: copy it, or change its owner"));
   }
   return status;
 }

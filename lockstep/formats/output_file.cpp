@@ -39,7 +39,7 @@ void require_free(const fs::path& target) {
   const auto status = fs::symlink_status(target);
   if (!fs::exists(status)) return;
   check(fs::is_directory(status) && fs::is_empty(target), target.string(),
-      ": is there already and is not an empty folder; name another one, or move it away");
+      ": already exists and is not an empty folder; name another one, or move it away");
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ void AtomicFile::open_aside() {
     if (!file_ && errno != EEXIST) throw_errno("create", folder_.path_of(aside));
     if (file_) aside_ = aside;
   }
-  if (!file_) throw_errno("create a file beside", folder_.path_of(name_));
+  if (!file_) throw_errno("create a file next to", folder_.path_of(name_));
 }
 
 void AtomicFile::put(std::span<const std::uint8_t> bytes) {

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What is watched while parsing: the depth, and the keys of the objects that are open.
+/// A watch over parsing: the depth, and the keys of the objects that are open.
 class Watch {
  public:
   Watch(const std::string& file, std::size_t most) : file_(file), most_(most) {}

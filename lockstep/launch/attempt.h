@@ -11,7 +11,7 @@
 
 namespace lockstep::launch {
 
-/// How the processes of a group are ended.
+/// The rules for ending the processes of a group.
 struct EndingRules {
   std::string members;                         ///< what messages call them: `ranks`
   std::chrono::milliseconds grace_period;      ///< between a passed-on signal and SIGKILL
@@ -50,7 +50,7 @@ class Attempt {
   void say(const std::string& text) { supervisor_.say(text); }
 
  private:
-  /// How far the end of all has come, after a failure or a signal.
+  /// The progress of ending all processes, after a failure or a signal.
   enum class Ending { kNone, kAwaited, kAsked };
 
   /// Notes what is known only at the moment of the first failure.

@@ -22,7 +22,7 @@ void make_nonblocking(const FileDescriptor& descriptor) {
   if (::fcntl(descriptor.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("launch: set up a pipe");
 }
 
-/// What the child reports to its parent when it could not become the program.
+/// The child's report to its parent when it could not become the program.
 struct StartFailure {
   int error = 0;
   char step[60] = {};

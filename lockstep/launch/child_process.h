@@ -15,7 +15,7 @@ namespace lockstep::launch {
 /// How long a killed process is waited for: the kernel may hold it, or have much memory to free.
 inline constexpr std::chrono::seconds kDeathPatience{10};
 
-/// What a child process runs, and with what around it.
+/// The program of a child process, and its surroundings.
 struct ChildOptions {
   std::string program;                   ///< path of the file to execute; PATH is not searched
   std::vector<std::string> arguments;    ///< what follows the program's name

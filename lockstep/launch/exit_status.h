@@ -5,7 +5,7 @@
 
 namespace lockstep::launch {
 
-/// How a process ended: by its own exit code, or by a signal (then `signal` is not zero).
+/// The end of a process: by its own exit code, or by a signal (then `signal` is not zero).
 struct ExitStatus {
   int code = 0;
   int signal = 0;

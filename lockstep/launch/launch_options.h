@@ -10,7 +10,7 @@
 
 namespace lockstep::launch {
 
-/// What to run, how often, and how.
+/// The program to run, the number of ranks, and the options of their start and end.
 struct LaunchOptions {
   std::string program;  ///< a path, or a name for PATH
   std::vector<std::string> arguments;
@@ -36,7 +36,7 @@ struct LaunchOptions {
   bool quiet = false;
 };
 
-/// What a host has for ranks to compute on.
+/// A host's hardware for ranks to compute on.
 struct Processors {
   int gpus = 0;
   int cores = 1;

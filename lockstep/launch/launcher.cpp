@@ -92,8 +92,8 @@ class RankAttempt : public Attempt {
 
   void say_first_step(double seconds) {
     std::ostringstream text;
-    text << "restart " << plan_.restart << " of " << options_.max_restarts << ": training went on "
-         << std::fixed << std::setprecision(1) << seconds << " s after the death";
+    text << "restart " << plan_.restart << " of " << options_.max_restarts << ": training resumed "
+         << std::fixed << std::setprecision(1) << seconds << " s after the failure";
     say(text.str());
   }
 

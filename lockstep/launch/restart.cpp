@@ -24,9 +24,9 @@ std::string no_progress(const RestartHistory& history, const AttemptEnd& end) {
   const std::int64_t before = *history.furthest;
   std::string text = step == before ? concat("no progress: died again ", place(step), ", as before")
                                     : concat("no progress: died ", place(step),
-                                          ", and had come to step ", before, " before");
+                                          ", although an earlier attempt reached step ", before);
   if (history.code_at_furthest != end.code) {
-    text += concat("; the first of these deaths gives the code ", history.code_at_furthest);
+    text += concat("; the exit code is that of the first failure: ", history.code_at_furthest);
   }
   return text;
 }
@@ -66,7 +66,7 @@ NextAttempt next_attempt(
   };
   if (!end.failure || rules.most == 0) return over(end.code);
   if (rules.lockstep_codes && !is_worth_a_restart(*end.failure)) {
-    return over(end.code, "not started again: that would end in the same way");
+    return over(end.code, "not restarted: it would fail in the same way");
   }
   if (is_stuck(history, end)) {
     return over(history.code_at_furthest, no_progress(history, end));
@@ -77,7 +77,7 @@ NextAttempt next_attempt(
   if (end.signal) {
     const int code =
         rules.lockstep_codes ? static_cast<int>(ExitCode::kStopped) : 128 + *end.signal;
-    return over(code, concat("not started again: ", signal_name(*end.signal)));
+    return over(code, concat("not restarted: ", signal_name(*end.signal)));
   }
   NextAttempt next{.starts = true, .code = end.code, .reason = "", .history = with(history, end)};
   ++next.history.restarts;

@@ -8,13 +8,13 @@
 
 namespace lockstep::launch {
 
-/// What is new in one attempt: one start of all processes of a group.
+/// The new facts of one attempt: one start of all processes of a group.
 struct AttemptPlan {
   int restart = 0;            ///< how many attempts there were before
   std::int64_t death_ns = 0;  ///< when the last of them failed, on the monotonic clock; 0: none did
 };
 
-/// How one attempt ended.
+/// The end of one attempt.
 struct AttemptEnd {
   int code = 0;                       ///< what the run returns if this attempt was its last
   std::optional<ExitStatus> failure;  ///< of the process that failed first
@@ -22,7 +22,7 @@ struct AttemptEnd {
   std::optional<std::int64_t> step;   ///< the furthest that was reported; nothing if none was
 };
 
-/// When a group may be started again.
+/// The rules for restarting a group.
 struct RestartRules {
   int most = 0;  ///< restarts in all
   /// The processes' codes mean what ExitCode says; without it any failure is worth a restart, as
@@ -30,7 +30,7 @@ struct RestartRules {
   bool lockstep_codes = false;
 };
 
-/// What the decision must know of the attempts so far.
+/// The facts about earlier attempts that the decision needs.
 struct RestartHistory {
   int restarts = 0;
   std::optional<std::int64_t> furthest;  ///< step of any attempt; nothing if none was reported

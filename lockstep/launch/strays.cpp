@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What one look at the strays found.
+/// The findings of one look at the strays.
 struct Strays {
   std::vector<pid_t> left;
   bool may_end = false;  ///< some were killed, and end soon or have left us their children

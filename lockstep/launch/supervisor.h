@@ -12,7 +12,7 @@
 
 namespace lockstep::launch {
 
-/// What is known when an attempt is over.
+/// The facts that are known when an attempt is over.
 struct AttemptReport {
   AttemptEnd end;
   std::string failure;        ///< lines that say what failed; empty: nothing did

@@ -29,7 +29,7 @@ struct Worker {
   void log_message();
 };
 
-/// What is new for the ranks of one attempt.
+/// The new facts of one attempt for its ranks.
 struct RankPlan : AttemptPlan {
   int master_port = 0;
   std::string progress;  ///< path of the page in which the ranks report how far they are

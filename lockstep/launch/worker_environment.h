@@ -6,7 +6,7 @@
 
 namespace lockstep::launch {
 
-/// Which worker of which run a process is.
+/// The place of a process in a run: which worker it is.
 struct WorkerPlace {
   int local_rank = 0;
   int local_size = 1;  ///< workers on this node

@@ -5,7 +5,7 @@
 
 namespace lockstep::nn {
 
-/// Runs the operations of its scope in a shorter type where LibTorch deems that safe, else in fp32.
+/// A scope whose operations run in a shorter type where LibTorch deems that safe, else in fp32.
 ///
 /// The lists are PyTorch's. On a CPU, with float16 as with bfloat16: convolutions, matrix products,
 /// linear, attention and PReLU compute in the shorter type; losses, prod and cdist in fp32; cat and

@@ -17,7 +17,7 @@
 namespace lockstep::nn {
 namespace {
 
-// What unscale_() found on any rank: 1 or 0.
+// The findings of unscale_() on any rank: 1 or 0.
 enum Found : std::uint8_t { kAnyGradient, kOverflowed };
 
 // Held as float32, like PyTorch's.

@@ -27,8 +27,9 @@ struct GradScalerOptions {
   TORCH_ARG(bool, enabled) = true;
 };
 
-/// Multiplies the loss, so that small gradients survive float16, divides the gradients again before
-/// the optimizer sees them, and skips the steps in which one overflowed: PyTorch's GradScaler.
+/// A scaler of the loss, so that small gradients survive float16: it divides the gradients again
+/// before the optimizer sees them, and skips the steps in which one overflowed. PyTorch's
+/// GradScaler.
 ///
 ///     nn::GradScaler scaler({}, world);
 ///     ...

@@ -4,7 +4,7 @@
 
 namespace lockstep::nn {
 
-/// What a GradScaler must be given back to go on as before: PyTorch's state_dict().
+/// The state from which a GradScaler continues as before: PyTorch's state_dict().
 struct GradScalerState {
   double scale = 0;
   double growth_factor = 0;

@@ -42,7 +42,7 @@ GradientsByKind gradients_of(const std::vector<torch::Tensor>& parameters) {
   return gradients;
 }
 
-// What the kernel multiplies by and what it finds, on one device.
+// The kernel's factor and its finding, on one device.
 struct Scalars {
   torch::Tensor factor, found;
 };

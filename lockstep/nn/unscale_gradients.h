@@ -6,7 +6,7 @@
 
 namespace lockstep::nn {
 
-/// What unscale_gradients() met.
+/// The findings of unscale_gradients().
 struct UnscaledGradients {
   bool any = false;    ///< there was a gradient
   bool finite = true;  ///< no element was infinite or NaN

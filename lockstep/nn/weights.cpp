@@ -73,7 +73,7 @@ torch::Tensor tensor_of(const TensorEntry& entry) {
   return tensor;
 }
 
-/// Pairs the tensors of a model with those of a file.
+/// The pairing of a model's tensors with those of a file.
 class Pairing {
  public:
   Pairing(NamedTensors state, const TensorFile& file, const LoadWeightsOptions& options)
@@ -205,8 +205,8 @@ WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::pat
     throw DataError(concat("load_weights: ", path.string(),
         ": the weights do not fit the model; nothing was loaded:\n",
         differences_text(pairing.report()),
-        "choose the model that the file was made with, or let the tensors of a new head keep their "
-        "values"));
+        "choose the model that the file was made with, or let a new head keep its own values "
+        "(LoadWeightsOptions::resizable)"));
   }
   return file.checked([&] { return pairing.copy(); });
 }

@@ -15,7 +15,7 @@
 
 namespace lockstep::nn {
 
-/// How a file of weights and a model differ, by the model's names.
+/// The differences between a file of weights and a model, by the model's names.
 struct WeightsReport {
   /// A tensor whose shape, or kind of number, is another in the file.
   struct Mismatch {
@@ -50,7 +50,7 @@ std::string differences_text(const WeightsReport& report);
 /// types converted, NaN met. Nothing if the file was taken as it is.
 std::string remarks_text(const WeightsReport& report);
 
-/// How far a file may differ from the model.
+/// The differences between file and model that are allowed.
 struct LoadWeightsOptions {
   /// Names tensors that keep the model's values where those of the file have another first
   /// dimension: weight and bias of a head with another number of classes. The report lists them.

@@ -26,7 +26,7 @@ struct DataParallelOptions {
   TORCH_ARG(std::optional<Place>, output_place) = std::nullopt;
 };
 
-/// Trains a module in one process on several places at once: each computes a share of the batch.
+/// A module trained in one process on several places at once: each computes a share of the batch.
 ///
 /// It is called like the module, `->` reaches the module, and `backward()` returns with the same
 /// gradients as the module itself would have.

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Trains a module on all ranks of a group: each computes on its share of the data, gradients are
+/// A module trained on all ranks of a group: each computes on its share of the data, gradients are
 /// averaged.
 ///
 /// It is called like the module, `->` reaches the module, and `backward()` returns with the

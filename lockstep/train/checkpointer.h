@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// What a rank reports after a step. Ranks agree on the maximum of each number.
+/// A rank's report after a step. Ranks agree on the maximum of each number.
 struct StepReport {
   double seconds = 0;  ///< of training
   double signal = 0;   ///< that asks it to stop; 0: none
@@ -23,7 +23,8 @@ struct StepReport {
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 
-/// Lets all ranks act alike after the same step: on the time, on signals, on what disks do.
+/// The means by which all ranks act alike after the same step: on the time, on signals, on what
+/// disks do.
 ///
 /// Ranks meet only about four times a second, after steps, or parts of steps, that all of them know
 /// beforehand; a rank that is alone looks after every one.

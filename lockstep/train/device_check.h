@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What came of one trial on the devices of this host.
+/// The result of one trial on the devices of this host.
 struct DeviceFinding {
   std::string what;          ///< `cuda:0 and cuda:1: collectives`
   std::string detail = {};   ///< `by NCCL 2.28.9`; may be empty

@@ -10,14 +10,15 @@
 
 namespace lockstep {
 
-/// How a training goes on after a step.
+/// The course of a training after a step.
 enum class Course {
   kGoesOn,
   kEnds,        ///< a limit is reached
   kInterrupted  ///< by a signal: another start will go on from here
 };
 
-/// Decides after each optimizer step, for all ranks alike, whether training goes on, and saves it.
+/// The part that decides after each optimizer step, for all ranks alike, whether training
+/// continues, and saves it.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -35,7 +36,7 @@ class StepObserver {
   virtual void save_step(bool is_last) = 0;
 };
 
-/// Passes over the training data.
+/// The loop over the training data.
 class EpochLoop {
  public:
   EpochLoop(TrainRun& run, StepObserver& observer);

@@ -1,8 +1,8 @@
 #include "lockstep/train/evaluate.h"
 
-#include <algorithm>
-#include <array>
+#include <iterator>
 #include <tuple>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/argmax.h>
@@ -15,45 +15,53 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kFew = 5;
+// A score that counts whether the right class is among the highest ones; with as many classes or
+// fewer it always is, and there is no score.
+struct AmongHighest {
+  std::int64_t highest;
+  std::optional<double> Scores::*score;
+};
+constexpr AmongHighest kAmong[] = {{5, &Scores::top5}};
 
-// Counts on a device without waiting for it; all ranks' counts are added by one collective.
-class Counts {
+// Sums on a device without waiting for it; all ranks' sums are added by one collective. They are
+// loss, samples and hits; then for each of kAmong the samples that it counts, and its hits.
+class Sums {
  public:
   void add(const torch::Tensor& scores, const torch::Tensor& labels) {
-    if (sums_.device() != scores.device()) begin_on(scores.device());
-    loss_.add_(at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum, kIgnoredTarget));
+    if (all_.device() != scores.device()) begin_on(scores.device());
     const torch::Tensor counted = labels.ne(kIgnoredTarget).sum();
-    samples_.add_(counted);
-    hits_.add_(scores.argmax(1).eq(labels).sum());
-    if (scores.size(1) <= kFew) return;
-    few_samples_.add_(counted);
-    const torch::Tensor highest = std::get<1>(scores.topk(kFew, 1));
-    few_hits_.add_(highest.eq(labels.unsqueeze(1)).sum());
+    sums_[0].add_(at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum, kIgnoredTarget));
+    sums_[1].add_(counted);
+    sums_[2].add_(scores.argmax(1).eq(labels).sum());
+    for (std::size_t i = 0; i < std::size(kAmong); ++i) {
+      if (scores.size(1) <= kAmong[i].highest) continue;
+      const torch::Tensor highest = std::get<1>(scores.topk(kAmong[i].highest, 1));
+      sums_[3 + 2 * i].add_(counted);
+      sums_[4 + 2 * i].add_(highest.eq(labels.unsqueeze(1)).sum());
+    }
   }
 
   Evaluation over_all(const ProcessGroup& world) const {
-    const torch::Tensor sums = sums_.cpu();
+    const torch::Tensor sums = all_.cpu();
     world.all_reduce(sums).wait();
-    std::array<double, 5> numbers{};
-    std::copy_n(sums.const_data_ptr<double>(), numbers.size(), numbers.begin());
-    const auto [loss, samples, hits, few_samples, few_hits] = numbers;
-    Evaluation result{.scores = {.loss = loss / samples, .top1 = hits / samples},
-        .samples = static_cast<std::int64_t>(samples)};
-    if (few_samples > 0) result.scores.top5 = few_hits / few_samples;
+    const auto* const sum = sums.const_data_ptr<double>();
+    Evaluation result{.scores = {.loss = sum[0] / sum[1], .top1 = sum[2] / sum[1]},
+        .samples = static_cast<std::int64_t>(sum[1])};
+    for (std::size_t i = 0; i < std::size(kAmong); ++i)
+      if (sum[3 + 2 * i] > 0) result.scores.*kAmong[i].score = sum[4 + 2 * i] / sum[3 + 2 * i];
     return result;
   }
 
  private:
+  static constexpr std::int64_t kSize = 3 + 2 * std::ssize(kAmong);
+
   void begin_on(torch::Device device) {
-    sums_ = at::zeros({5}, at::TensorOptions(torch::kDouble).device(device));
-    loss_ = sums_[0], samples_ = sums_[1], hits_ = sums_[2];
-    few_samples_ = sums_[3], few_hits_ = sums_[4];
+    all_ = at::zeros({kSize}, at::TensorOptions(torch::kDouble).device(device));
+    sums_ = all_.unbind();
   }
 
-  torch::Tensor sums_ = at::zeros({5}, on_host(torch::kDouble));
-  torch::Tensor loss_ = sums_[0], samples_ = sums_[1], hits_ = sums_[2], few_samples_ = sums_[3],
-                few_hits_ = sums_[4];
+  torch::Tensor all_ = at::zeros({kSize}, on_host(torch::kDouble));
+  std::vector<torch::Tensor> sums_ = all_.unbind();
 };
 
 }  // namespace
@@ -61,13 +69,13 @@ class Counts {
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
     const ProcessGroup& world, const std::function<bool()>& leaves) {
   const at::NoGradGuard no_gradients;
-  Counts counts;
+  Sums sums;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
     const torch::Tensor scores = forward(batch->data);
-    counts.add(scores, batch->target.to(scores.device(), /*non_blocking=*/true));
+    sums.add(scores, batch->target.to(scores.device(), /*non_blocking=*/true));
     if (leaves && leaves()) return std::nullopt;
   }
-  return counts.over_all(world);
+  return sums.over_all(world);
 }
 
 double value_of(const Scores& scores, EvalMetric metric) {

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// How well a model does on a data set.
+/// The scores of a model on a data set.
 struct Evaluation {
   Scores scores;
   std::int64_t samples = 0;  ///< of all ranks together

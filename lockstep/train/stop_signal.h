@@ -10,7 +10,7 @@ inline constexpr std::array<int, 3> kStopSignals = {SIGTERM, SIGINT, SIGUSR1};
 
 /// What a training that was stopped says last, on rank 0.
 inline constexpr char kStoppedText[] =
-    "lockstep: stopped by a signal; start it again with --resume auto to go on\n";
+    "lockstep: stopped by a signal; start it again with --resume auto to continue\n";
 
 /// Lets stop signals wait for the program that this process becomes next: one that comes while it
 /// is loaded is answered by its handle_stop_signals().

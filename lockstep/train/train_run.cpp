@@ -172,11 +172,6 @@ void TrainRun::announce_start() {
   const StartWeights& weights = replica->start();
   if (!weights.remark.empty()) progress.announce(weights.remark);
   if (!weights.warning.empty()) progress.warn(weights.warning);
-  if (options.precision == Precision::k16Mixed && replica->device().is_cpu()) {
-    progress.warn(
-        "--precision 16-mixed is for GPUs: on a CPU bf16-mixed is the quicker one, and does not "
-        "overflow");
-  }
 }
 
 // The state is there already; the tensors follow.

@@ -10,7 +10,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/core/peak_memory.h"
+#include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/state/parameters_hash.h"

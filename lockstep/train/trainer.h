@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Trains a named model on named data, on every rank of a group, and records the run on rank 0.
+/// A training of a named model on named data, on every rank of a group; rank 0 records the run.
 ///
 /// Make one on every rank with the same options.
 ///

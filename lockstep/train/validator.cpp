@@ -54,7 +54,7 @@ void Validator::restore_best(const SnapshotReader& snapshot) {
     nn::save_weights(weights, file, best_metadata());
   } catch (const std::exception& error) {
     run_.log.warn(
-        concat("best.safetensors may be of a later epoch than the best one: ", error.what()));
+        concat("best.safetensors may belong to a later epoch than the best one: ", error.what()));
   }
 }
 

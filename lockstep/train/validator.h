@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Measures what is trained, finds the best epoch, and keeps its weights.
+/// The part that measures what is trained, finds the best epoch, and keeps its weights.
 ///
 /// A signal interrupts an evaluation (Checkpointer::course() says so then): nothing came of it, and
 /// the next start makes it anew.

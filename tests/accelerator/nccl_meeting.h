@@ -15,7 +15,7 @@
 
 namespace lockstep::emulated {
 
-/// What one rank passes to a call.
+/// One rank's arguments of a call.
 struct Part {
   const void* input = nullptr;
   void* output = nullptr;

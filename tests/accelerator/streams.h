@@ -36,7 +36,7 @@ struct Mark {
   std::int64_t position = 0;
 };
 
-/// What happened since the counts were last taken.
+/// The counts since they were last taken.
 struct Counts {
   std::int64_t kernels = 0;
   std::int64_t host_waits = 0;  ///< for streams, events and values

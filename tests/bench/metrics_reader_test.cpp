@@ -89,7 +89,8 @@ TEST(MetricsReader, LeavesOutATornLastLineAndNamesIt) {
   for (std::size_t size = 1; size + 1 < second.size(); ++size) {
     const auto file = read(whole + second.substr(0, size));
     ASSERT_EQ(file.lines.size(), 1U) << size;
-    ASSERT_THAT(file.left_out, ElementsAre("m: line 2: torn when its writer ended; left out"));
+    ASSERT_THAT(
+        file.left_out, ElementsAre("m: line 2: incomplete because its writer died; skipped"));
   }
   EXPECT_EQ(read(whole + second.substr(0, second.size() - 1)).lines.size(), 2U);
   EXPECT_EQ(read(whole + std::string(64, '\0')).left_out.size(), 1U) << "zeros after a power cut";
@@ -99,7 +100,7 @@ TEST(MetricsReader, LeavesOutATornLineThatALaterRestartFollows) {
   const std::string torn = train_line(0, 1, 2, 0.5, 2).substr(0, 40) + "\n";
   const auto file = read(train_line(0, 1, 1, 0.5, 1) + torn + train_line(1, 1, 2, 0.5, 9));
   EXPECT_EQ(file.lines.size(), 2U);
-  EXPECT_THAT(file.left_out, ElementsAre(HasSubstr("m: line 2: torn")));
+  EXPECT_THAT(file.left_out, ElementsAre(HasSubstr("m: line 2: incomplete")));
 }
 
 TEST(MetricsReader, RefusesATornLineWhereNoWriterCanHaveEnded) {
@@ -132,7 +133,7 @@ TEST(MetricsReader, RefusesWhatIsNotAsTheFormatSays) {
   EXPECT_THAT(refusal(with("\"step\":1,\"time\":\"yesterday\"")),
       HasSubstr("m: line 1: time is \"yesterday\", not like 2"));
   EXPECT_EQ(refusal(with("\"step\":1,\"loss\":2,\"nonfinite\":[\"loss\"]")),
-      "m: line 1: loss is 2 and stands in nonfinite");
+      "m: line 1: loss is 2 and is listed in nonfinite");
   EXPECT_EQ(refusal(with("\"step\":1,\"nonfinite\":7")), "m: line 1: nonfinite is a number");
 }
 

@@ -69,7 +69,7 @@ TEST_F(Convert, PrintsOneJsonObject) {
 
 TEST_F(Convert, SaysWhatMetadataItLeavesOut) {
   EXPECT_THAT(output_of({path("in.safetensors"), path("out.pt")}),
-      HasSubstr("left out, as a file of PyTorch has no place for metadata: format note\n"));
+      HasSubstr("left out, since PyTorch files cannot hold metadata: format note\n"));
   output_of({path("in.safetensors"), path("out.safetensors")});
   EXPECT_EQ(read_safetensors(path("out.safetensors")).metadata().at("note"), "x");
 }
@@ -85,12 +85,12 @@ TEST_F(Convert, TakesAPart) {
 TEST_F(Convert, NeverWritesOverAFileUnlessForced) {
   const std::string out = path("in.safetensors");
   EXPECT_EQ(refusal<InvalidArgument>({input_, out}),
-      "convert: " + out + " is there already; --force writes over it");
+      "convert: " + out + " already exists; --force overwrites it");
   EXPECT_EQ(read_safetensors(out).metadata().size(), 2U);
   output_of({input_, out, "--force"});
   EXPECT_EQ(read_safetensors(out).metadata().size(), 1U);
   std::filesystem::create_symlink("nowhere", path("link.pt"));
-  EXPECT_THAT(refusal<InvalidArgument>({input_, path("link.pt")}), HasSubstr("is there already"));
+  EXPECT_THAT(refusal<InvalidArgument>({input_, path("link.pt")}), HasSubstr("already exists"));
 }
 
 TEST_F(Convert, ConvertsAFileInItsPlace) {

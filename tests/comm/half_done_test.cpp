@@ -67,7 +67,7 @@ TEST(HalfDone, AnAborterThatDiesIsHeardAllTheSame) {
   EXPECT_THAT(region.abort_reason(), HasSubstr("a rank gave up"));
 }
 
-/// Is late after a barrier, by as much as the flag says.
+/// A backend that is late after a barrier, by as much as the flag says.
 class LateBackend : public ThreadBackend {
  public:
   LateBackend(std::shared_ptr<SharedRegion> region, int rank, testing::SharedFlag& flag)

@@ -62,7 +62,7 @@ TEST(InitMethodText, WhatIsWrongIsSaid) {
     EXPECT_EQ(refusal_of_text(concat("tcp://node0:", port)),
         concat(what, "tcp://node0:", port, " has no port between 1 and 65535: ", port));
   }
-  EXPECT_THAT(refusal_of_text("tcp://::1:29500"), HasSubstr("stands in brackets"));
+  EXPECT_THAT(refusal_of_text("tcp://::1:29500"), HasSubstr("needs brackets"));
   EXPECT_EQ(refusal_of_text("file://tmp/meeting"),
       what +
           "file://tmp/meeting needs an absolute path after two slashes, so three in all: "
@@ -149,7 +149,7 @@ TEST(InitProcessGroup, AFileOfAnEarlierRunIsRefused) {
   const auto join = [&] { init_process_group(options); };
   EXPECT_EQ(testing::message_of<TimeoutError>(join), "backend: waited 50 ms for rank 1 of 2");
   const std::string text = testing::message_of<InvalidArgument>(join);
-  EXPECT_THAT(text, HasSubstr("rank 0 has been in the file before"));
+  EXPECT_THAT(text, HasSubstr("rank 0 is already in the file"));
   EXPECT_THAT(text, HasSubstr((folder.path() / "meeting").string()));
 }
 

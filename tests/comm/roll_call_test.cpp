@@ -53,9 +53,9 @@ TEST_F(RollCall, TakesEachRankOnce) {
 TEST_F(RollCall, RefusesAnotherSizeForAll) {
   come(0, 4, "p0");
   EXPECT_THAT(refusal(1, 2, "p1"),
-      AllOf(HasSubstr("rank 1 (p1) is of a world of 2 ranks, and rank 0 at node0:1 of one of 4"),
+      AllOf(HasSubstr("rank 1 (p1) has a world of 2 ranks, rank 0 at node0:1 has one of 4"),
           HasSubstr("WORLD_SIZE")));
-  EXPECT_THAT(end_of_meeting<InvalidArgument>(4), HasSubstr("rank 1 (p1) is of a world of 2"));
+  EXPECT_THAT(end_of_meeting<InvalidArgument>(4), HasSubstr("rank 1 (p1) has a world of 2"));
 }
 
 TEST_F(RollCall, RefusesAnotherRunWithoutHarmToThisOne) {

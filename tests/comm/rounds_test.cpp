@@ -118,7 +118,7 @@ TEST_P(Rounds, BuffersAreNotUsedAgainBeforeAllHaveReadThem) {
   });
 }
 
-/// Is two ranks in one thread, so that a test decides who gets how far.
+/// Two ranks in one thread, so that a test decides who gets how far.
 struct Pair {
   std::shared_ptr<host::SharedRegion> region = ThreadBackend::make_region(2);
   ThreadBackend first{region, 0}, second{region, 1};

@@ -162,7 +162,7 @@ TEST_F(Environment, M5AnEmptyOrMissingRankNeverTrainsAlone) {
   set("WORLD_SIZE", "2");
   EXPECT_EQ(refusal(), "environment: RANK is set, but empty; give it a value, or unset it");
   ::unsetenv("RANK");
-  EXPECT_THAT(refusal(), HasSubstr("WORLD_SIZE speaks of 1 other ranks, but RANK is not set"));
+  EXPECT_THAT(refusal(), HasSubstr("WORLD_SIZE implies 1 other ranks, but RANK is not set"));
   set("RANK", "0");
   set("WORLD_SIZE", "1099511627776");
   EXPECT_THAT(refusal(), HasSubstr("WORLD_SIZE must be a whole number from 0 to 1000000"));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/data/gathered.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_sets.h"
 

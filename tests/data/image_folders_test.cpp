@@ -62,7 +62,7 @@ TEST(ImageFolders, RefusesLayoutsWithTwoMeanings) {
   const ClassFolders both({"train/a/1.jpg", "train/b/1.jpg", "plane/1.jpg"});
   EXPECT_EQ(message_of<DataError>([&] { open_image_folders(both.path()); }),
       both.path().string() +
-          ": the folder plane stands beside the folder train; a set has either parts (train, val, "
+          ": the folder plane is next to the folder train; a set has either parts (train, val, "
           "test) or classes");
   const ClassFolders twice({"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg",
       "valid/a/1.jpg", "valid/b/1.jpg"});

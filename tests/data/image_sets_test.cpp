@@ -94,9 +94,8 @@ TEST(CifarSet, TellsAFileOfTheOtherSet) {
   const auto path = directory.write("data_batch_2.bin", cifar_record({1, 2}));
   EXPECT_EQ(message_of<DataError>([&] { cifar10(directory.path()); }),
       path.string() +
-          ": offset 0: the file has the size of 1 records of CIFAR-100, not of CIFAR-10; name it "
-          "as "
-          "that set");
+          ": offset 0: the file has the size of 1 records of CIFAR-100, not of CIFAR-10; use the "
+          "name of that set");
 }
 
 TEST(CifarSet, TellsThePythonVersion) {

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "tests/data/gathered.h"
+
 #include "lockstep/core/error.h"
-#include "lockstep/data/gather.h"
 #include "lockstep/data/image_sets.h"
 
 namespace lockstep {

@@ -142,7 +142,7 @@ TEST(LoaderWorkers, UseMemoryAgain) {
   EXPECT_LE(memory.size(), 3U);
 }
 
-// Is a set in which sample 5 cannot be read.
+// A set in which sample 5 cannot be read.
 class OneBad final : public data::SingleSamples {
  public:
   std::int64_t size() const override { return 10; }

@@ -5,7 +5,7 @@
 
 namespace lockstep::testing {
 
-/// How a command ended, and what it printed on both streams.
+/// The end of a command, with its output on both streams.
 struct Ended {
   int status = -1;  ///< as a shell reports it
   std::string output;

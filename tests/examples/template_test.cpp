@@ -25,7 +25,7 @@ using testing::TemporaryFolder;
 constexpr const char* kScripts = LOCKSTEP_TEMPLATE "/scripts/";
 constexpr const char* kProgram = "export TRAIN=" LOCKSTEP_TEMPLATE_BUILD "/train\n";
 
-/// What the program prints of its epochs.
+/// The numbers that the program prints of its epochs.
 struct Epochs {
   std::vector<double> number, train_loss, test_loss, accuracy, top5;
 };

@@ -71,10 +71,11 @@ TEST(Cifar, RefusesAnEmptyFile) {
 TEST(Cifar, RefusesASizeThatIsNoMultipleOfARecord) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(refusal(Bytes(two.begin(), two.end() - 1), k10),
-      "FILE: offset 3073: the file ends inside a record: 6145 bytes are no multiple of CIFAR-10's "
+      "FILE: offset 3073: the file ends inside a record: 6145 bytes are not a multiple of "
+      "CIFAR-10's "
       "3073; it was cut or is another file");
   EXPECT_THAT(refusal(joined(two, {0}), k10), HasSubstr("FILE: offset 6146: the file ends inside"));
-  EXPECT_THAT(refusal({1}, k100), HasSubstr("no multiple of CIFAR-100's 3074"));
+  EXPECT_THAT(refusal({1}, k100), HasSubstr("not a multiple of CIFAR-100's 3074"));
 }
 
 TEST(Cifar, RefusesTruncationAtEveryByte) {
@@ -87,11 +88,11 @@ TEST(Cifar, RefusesTruncationAtEveryByte) {
 
 TEST(Cifar, TellsTheOtherVariant) {
   EXPECT_EQ(refusal(joined(cifar_record({1, 2}), cifar_record({3, 4})), k10),
-      "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; name it "
-      "as that set");
+      "FILE: offset 0: the file has the size of 2 records of CIFAR-100, not of CIFAR-10; use the "
+      "name of that set");
   EXPECT_EQ(refusal(cifar_record({1}), k100),
-      "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; name it "
-      "as that set");
+      "FILE: offset 0: the file has the size of 1 records of CIFAR-10, not of CIFAR-100; use the "
+      "name of that set");
 }
 
 TEST(Cifar, RefusesLabelsOutOfRange) {
@@ -110,8 +111,8 @@ TEST(Cifar, StopsAtItsLimit) {
   const Bytes two = joined(cifar_record({1}), cifar_record({2}));
   EXPECT_EQ(parse_records(two, k10, two.size()).labels.size(), 2U);
   EXPECT_EQ(refusal(two, k10, two.size() - 1),
-      "FILE: offset 6145: the file goes on after the limit of 6145 bytes");
-  EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file goes on"));
+      "FILE: offset 6145: the file continues after the limit of 6145 bytes");
+  EXPECT_THAT(refusal(two, k10, 0), HasSubstr("offset 0: the file continues"));
 }
 
 TEST(Cifar, ReadsSeveralFilesPlainOrCompressed) {

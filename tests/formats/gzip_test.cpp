@@ -127,8 +127,8 @@ TEST(Gunzip, RefusesBytesAfterTheLastMember) {
   for (const Bytes& garbage :
       {Bytes{0}, Bytes{0x1f}, Bytes{0x1f, 0x8c}, Bytes(70'000), Bytes{'x', 'y'}}) {
     EXPECT_THAT(refusal(joined(member, garbage)),
-        HasSubstr(concat(
-            "FILE: compressed offset ", member.size(), ": bytes that are no gzip member follow")));
+        HasSubstr(concat("FILE: compressed offset ", member.size(),
+            ": bytes that are not a gzip member follow")));
   }
 }
 
@@ -138,8 +138,8 @@ TEST(Gunzip, RefusesBytesAfterAMemberThatEndsJustBeforeTheBuffer) {
   const auto member = gzip(sample(kBuffer - 1 - overhead), 0);
   ASSERT_EQ(member.size(), kBuffer - 1);
   EXPECT_THAT(refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
-      HasSubstr(
-          concat("compressed offset ", member.size(), ": bytes that are no gzip member follow")));
+      HasSubstr(concat(
+          "compressed offset ", member.size(), ": bytes that are not a gzip member follow")));
 }
 
 TEST(Gunzip, StopsABombAtWhatTheHeaderPromises) {

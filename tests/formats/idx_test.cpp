@@ -76,7 +76,7 @@ TEST(Idx, RefusesCountsThatLie) {
   EXPECT_EQ(refusal(idx_bytes({7}, values), 1),
       "FILE: offset 14: the file ends after 6 of the 7 values that its header promises");
   EXPECT_EQ(refusal(idx_bytes({5}, values), 1),
-      "FILE: offset 13: the file goes on after the 5 values that its header promises");
+      "FILE: offset 13: the file continues after the 5 values that its header promises");
   EXPECT_THAT(
       refusal(idx_bytes({2, 0, 3}, values), 3), HasSubstr("FILE: offset 8: a dimension counts 0"));
 }
@@ -104,7 +104,7 @@ TEST(Idx, RefusesTruncationAtEveryByte) {
 TEST(Idx, RefusesTrailingBytes) {
   for (const std::size_t extra : {1U, 2U, 100'000U}) {
     const auto bytes = testing::joined(idx_bytes({3}, {1, 2, 3}), Bytes(extra));
-    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 11: the file goes on")) << extra;
+    EXPECT_THAT(refusal(bytes, 1), HasSubstr("FILE: offset 11: the file continues")) << extra;
   }
 }
 

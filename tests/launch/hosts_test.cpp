@@ -64,7 +64,8 @@ TEST(Hosts, RefuseWhatCannotWork) {
   EXPECT_NO_THROW(check_options(two_made()));
   EXPECT_NO_THROW(check_options(two_real()));
   const auto made = [](auto change) { return refusal(two_made(), change); };
-  EXPECT_THAT(made([](Options& options) { options.count = 0; }), HasSubstr("--count N, or which"));
+  EXPECT_THAT(
+      made([](Options& options) { options.count = 0; }), HasSubstr("give the hosts: --count N"));
   EXPECT_THAT(made([](Options& options) { options.names = {"red"}; }), HasSubstr("--names"));
   EXPECT_THAT(
       made([](Options& options) { options.count = 251; }), HasSubstr("--count must be 1 to 250"));

@@ -16,7 +16,7 @@ AttemptEnd failed(const ExitStatus& status, Step step = {}, std::optional<int> s
 
 AttemptEnd killed(Step step = {}) { return failed({.signal = SIGKILL}, step); }
 
-/// What became of a run.
+/// The outcome of a run.
 struct Outcome {
   int restarts;
   int code;
@@ -68,17 +68,17 @@ TEST(Restart, EndsWithTheFirstCodeWhenNoStepIsGained) {
       (Outcome{1, 137, "no progress: died again at step 500, as before"}));
   EXPECT_EQ(outcome(many, {killed(0), failed({.code = 1}, 0)}),
       (Outcome{1, 137,
-          "no progress: died again before its first step, as before; the first of these deaths "
-          "gives the code 137"}));
+          "no progress: died again before its first step, as before; the exit code is that of the "
+          "first failure: 137"}));
   EXPECT_EQ(
       outcome(many, {killed(100), failed({.signal = SIGSEGV}, 500), killed(460), killed(500)}),
       (Outcome{3, 139,
-          "no progress: died again at step 500, as before; the first of these deaths gives the "
-          "code 139"}));
+          "no progress: died again at step 500, as before; the exit code is that of the first "
+          "failure: 139"}));
   EXPECT_EQ(outcome(many, {killed(100), failed({.code = 1}, 500), killed(500)}),
       (Outcome{2, 1,
-          "no progress: died again at step 500, as before; the first of these deaths gives the "
-          "code 1"}));
+          "no progress: died again at step 500, as before; the exit code is that of the first "
+          "failure: 1"}));
 }
 
 TEST(Restart, OnlyCountsAnAttemptThatWasStruckBeforeItWasBackAtItsStep) {
@@ -89,8 +89,9 @@ TEST(Restart, OnlyCountsAnAttemptThatWasStruckBeforeItWasBackAtItsStep) {
 
 TEST(Restart, TakesAnAttemptThatReportedNothingForNoProgressOnceOthersDid) {
   EXPECT_EQ(outcome(kThree, {killed(500), killed()}),
-      (Outcome{
-          1, 137, "no progress: died before its first step, and had come to step 500 before"}));
+      (Outcome{1, 137,
+          "no progress: died before its first step, although an earlier attempt reached step "
+          "500"}));
   EXPECT_EQ(outcome(kThree, {killed(), killed(0), killed(0)}),
       (Outcome{2, 137, "no progress: died again before its first step, as before"}));
 }
@@ -117,9 +118,9 @@ TEST(Restart, NeedsACodeThatAnotherAttemptMayChange) {
 
 TEST(Restart, IsCalledOffByASignalWhichThenGivesTheCode) {
   const auto struck = failed({.signal = SIGKILL}, {}, SIGTERM);
-  EXPECT_EQ(outcome(kThree, {struck}), (Outcome{0, 143, "not started again: SIGTERM"}));
+  EXPECT_EQ(outcome(kThree, {struck}), (Outcome{0, 143, "not restarted: SIGTERM"}));
   EXPECT_EQ(outcome({.most = 3, .lockstep_codes = true}, {struck}),
-      (Outcome{0, 75, "not started again: SIGTERM"}))
+      (Outcome{0, 75, "not restarted: SIGTERM"}))
       << "what is saved is where the restart would have begun";
   EXPECT_EQ(outcome({}, {struck}), (Outcome{0, 137, ""})) << "nothing was called off";
   EXPECT_EQ(outcome({.most = 1}, {killed(), struck}).code, 137);

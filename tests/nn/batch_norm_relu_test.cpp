@@ -34,7 +34,7 @@ at::Tensor layer_values(const LayerShape& shape, at::ScalarType type = at::kFloa
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-/// What goes into a layer and its backward pass. Inputs have a mean far from zero.
+/// The input of a layer and of its backward pass. Values have a mean far from zero.
 struct Given {
   at::Tensor input, addend, gradient, weight, bias;
 

@@ -15,7 +15,7 @@ struct Sums {
   double norm = 0, dot = 0;
 };
 
-/// What a model of torchvision computes, as tests/conformance/models.py has written it.
+/// The results of a model of torchvision, as tests/conformance/models.py has written them.
 struct Reference {
   struct TensorSums {
     std::string name, shape;

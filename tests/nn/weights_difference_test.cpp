@@ -35,8 +35,8 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
           "  not in the model: net3.bias\n"
           "  other: net1.bias: here [10] float32, in the file [2, 5] float32\n"
           "  other: net2.bias: here [5] float32, in the file [5] int64\n"
-          "choose the model that the file was made with, or let the tensors of a new head keep "
-          "their values");
+          "choose the model that the file was made with, or let a new head keep its own "
+          "values (LoadWeightsOptions::resizable)");
   expect_equal_state(*model, before);
 }
 

@@ -13,7 +13,7 @@
 
 namespace lockstep::testing {
 
-/// How a command ended, and what it printed.
+/// The end of a command, and its output.
 struct Ended {
   launch::ExitStatus status;
   std::string out;

@@ -120,7 +120,7 @@ class WeightsRoundTrip(unittest.TestCase):
         net.load_state_dict(safetensors.torch.load_file(path), strict=True)
         path = self.convert("a.pt", "state.pt", "--only", "optimizer.state")
         self.assertEqual(len(torch.load(path)), len(list(net.parameters())))
-        with self.assertRaisesRegex(RuntimeError, 'exit code 3: .*: --only "state_dict" .*are no tensors: '):
+        with self.assertRaisesRegex(RuntimeError, 'exit code 3: .*: --only "state_dict" .*are not tensors: '):
             self.convert("a.pt", "c.safetensors")
 
     def test_what_cannot_cross_is_refused(self):

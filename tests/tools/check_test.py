@@ -1,5 +1,9 @@
 """Feeds trees that break a rule to the checkers and sees that they complain."""
 
+import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -101,6 +105,26 @@ class StyleTest(CheckerTest):
     def test_refuses_a_long_file_without_a_reason(self):
         self.assert_complaint("lockstep/core/table.h: 401 lines", {"lockstep/core/table.h": HEADER + "\n" * 400})
 
+    def test_refuses_a_long_function_without_a_reason(self):
+        body = "  ++count;\n" * 39
+        for head, end in (("int count() {\n", "}\n"), ("struct A {\n  int count() {\n", "  }\n};\n")):
+            with self.subTest(head):
+                first = 1 + head.count("\n")
+                self.assert_clean({"lockstep/core/log.h": HEADER + head + body[11:] + end})
+                self.assert_complaint(f"lockstep/core/log.h:{first}: a function of 41 lines",
+                                      {"lockstep/core/log.h": HEADER + head + body + end})
+        self.assert_clean({"lockstep/core/log.h": HEADER + "// Long because it is a table.\nint count() {\n" + body + "}\n"})
+
+    def test_refuses_a_type_that_is_not_described_by_a_noun_phrase(self):
+        for comment, type_ in (("/// What a run left.", "struct Run {\n"), ("// How it ended.\n// Or not.", "class End\n"),
+                               ("/// Is a pair.", "template <class T>\nstruct Pair {\n"), ("  /// What it does.", "  enum class A { kB };\n")):
+            with self.subTest(comment):
+                self.assert_complaint("lockstep/core/log.h:2: describe a type by a noun phrase",
+                                      {"lockstep/core/log.h": f"{HEADER}{comment}\n{type_}"})
+        self.assert_clean({"lockstep/core/log.h":
+                           HEADER + "/// A run,\n/// What else?\nstruct Run {\n/// What f says.\nstruct stat f(int);\n"
+                           "/// What is forward.\nstruct A;\n"})
+
     def test_refuses_a_crowded_folder(self):
         names = [f"lockstep/core/part_{number}.h" for number in range(31)]
         self.assert_clean({name: HEADER for name in names[:30]})
@@ -148,6 +172,62 @@ class StyleTest(CheckerTest):
 
     def test_leaves_alone_what_git_ignores(self):
         self.assert_clean({".gitignore": "/build/\n", "build/utils.cpp": ""})
+
+
+class TidyTest(unittest.TestCase):
+    """Runs check_tidy in a repository of its own, with a clang-tidy that only notes what it was given."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        (self.root / "tools").mkdir()
+        shutil.copy(TOOLS / "check_tidy", self.root / "tools")
+        (self.root / ".clang-tidy").write_text("")
+        tidy = self.root / "bin/clang-tidy-14"
+        tidy.parent.mkdir()
+        tidy.write_text('#!/bin/sh\nfor word; do case $word in *.cpp) cat "$word" >> "$NOTED" ;; esac; done\n')
+        tidy.chmod(0o755)
+        self.git("init", "--quiet")
+        self.sources = [f"lockstep/{name}.cpp" for name in ("a", "b", "c", "d")]
+        (self.root / "lockstep").mkdir()
+        (self.root / "compile_commands.json").write_text(json.dumps(
+            [{"directory": str(self.root), "file": source, "command": f"g++ -c {source}"} for source in self.sources]))
+        self.change(*self.sources)
+        self.base = self.git("rev-parse", "HEAD").strip()
+
+    def git(self, *arguments):
+        return subprocess.run(["git", "-C", self.root, "-c", "user.name=n", "-c", "user.email=e", *arguments],
+                              check=True, capture_output=True, text=True).stdout
+
+    def change(self, *sources):
+        for source in sources:
+            with open(self.root / source, "a") as file:
+                file.write("// changed\n")
+        self.git("add", "lockstep")
+        self.git("commit", "--quiet", "--message", "changed")
+
+    def run_tidy(self, *arguments):
+        noted = self.root / "noted"
+        noted.write_text("")
+        environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", "NOTED": str(noted),
+                       "XDG_CACHE_HOME": str(self.root / "cache")}
+        done = subprocess.run([sys.executable, self.root / "tools/check_tidy", self.root, "--base", self.base, *arguments],
+                              env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return sorted(set(re.findall(r"lockstep/\w\.cpp", noted.read_text()))), done.stdout
+
+    def test_takes_what_changed_and_nothing_twice(self):
+        self.change("lockstep/b.cpp")
+        self.assertEqual(self.run_tidy()[0], ["lockstep/b.cpp"])
+        self.assertEqual(self.run_tidy()[0], [])
+
+    def test_takes_the_newest_however_short_the_time(self):
+        for source in ("lockstep/d.cpp", "lockstep/a.cpp", "lockstep/b.cpp", "lockstep/c.cpp"):
+            self.change(source)
+        taken, text = self.run_tidy("--seconds", "-1", "--always", "2")
+        self.assertEqual(taken, ["lockstep/b.cpp", "lockstep/c.cpp"])
+        self.assertIn("LEFT OUT for lack of time: 2", text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// What is measured: collectives over backends, at sizes that grow by a factor.
+/// The collectives, backends and sizes to measure; sizes grow by a factor.
 struct Sweep {
   std::vector<Collective> collectives = {Collective::kAllReduce};
   std::vector<std::string> backends = {"shm", "gloo"};

@@ -14,7 +14,7 @@ namespace lockstep::bench {
 /// size.
 inline constexpr const char* kSweepFile = "collectives.jsonl";
 
-/// What was measured of one collective over one backend at one size.
+/// The measurements of one collective over one backend at one size.
 struct SweepLine {
   Collective collective = Collective::kAllReduce;
   std::string backend;

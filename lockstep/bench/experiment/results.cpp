@@ -113,12 +113,6 @@ std::vector<CellResult> cell_results(const Study& study, std::span<const Sample>
   return results;
 }
 
-const CellResult* find_cell(const std::vector<CellResult>& results, const std::string& id) {
-  const auto found = std::find_if(
-      results.begin(), results.end(), [&](const CellResult& r) { return r.cell.id == id; });
-  return found == results.end() ? nullptr : &*found;
-}
-
 std::optional<Estimate> ratio_of(
     const CellResult& numerator, const CellResult& denominator, const std::string& value) {
   const auto below = denominator.by_round(value);

@@ -11,7 +11,7 @@
 
 namespace lockstep::bench {
 
-/// What is known of a cell.
+/// The samples of a cell and the estimates from them.
 struct CellResult {
   StudyCell cell;
   std::vector<Sample> samples;                ///< one a round, failed ones too, by round
@@ -38,9 +38,6 @@ struct CellResult {
 /// Sorts samples into the study's cells, in their order. Samples of other studies and cells are
 /// left out; of several of one round the last counts.
 std::vector<CellResult> cell_results(const Study& study, std::span<const Sample> samples);
-
-/// Finds a cell by its id; nullptr when there is none.
-const CellResult* find_cell(const std::vector<CellResult>& results, const std::string& id);
 
 /// Estimates how much larger a value is in one cell than in another, from the rounds that both
 /// have; nothing when there is none, or a denominator is 0.

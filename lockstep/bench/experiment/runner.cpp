@@ -47,7 +47,7 @@ void check_goes_on(const Study& study, const SampleLog& log, const fs::path& pat
                                                                  : nullptr;
     check(what == nullptr, "bench: ", path.string(), " holds samples of ", study.name, "'s cell ",
         sample.cell, what == nullptr ? "" : what,
-        "; go on with the flags of then, or use another --output");
+        "; continue with the original flags, or use another --output");
   }
 }
 
@@ -85,7 +85,7 @@ Sample blank_sample(const Study& study, const StudyCell& cell, int round, int co
   return sample;
 }
 
-/// Measures what is missing of one study.
+/// The measuring of what is missing of one study.
 class Runner {
  public:
   Runner(const Study& study, const RunnerOptions& options)
@@ -159,8 +159,8 @@ class Runner {
     const int signal = measure(cell, run, log, sample);
     if (!options_.keep_runs) remove(run);
     if (signal != 0) {
-      say(concat(
-          study_.name, ": stopped by ", launch::signal_name(signal), "; the same command goes on"));
+      say(concat(study_.name, ": stopped by ", launch::signal_name(signal),
+          "; run the same command to continue"));
       return signal;
     }
     say(sample_line(sample, log));

@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// Where and how a study is run.
+/// The place and manner of running a study.
 struct RunnerOptions {
   std::filesystem::path output;  ///< made if missing; what it holds of this study is continued
   std::string program;           ///< path of `lockstep`
@@ -23,7 +23,7 @@ struct RunnerOptions {
   std::function<void(const std::string& line)> say;
 };
 
-/// What running a study came to.
+/// The outcome of running a study.
 struct RunnerResult {
   std::vector<Sample> samples;  ///< of this study, also of earlier runs; one a cell and round
   int signal = 0;               ///< that stopped it before all was measured; 0: none did

@@ -72,7 +72,7 @@ SampleFile parse_samples(std::string_view text, const std::string& file) {
       throw DataError(concat(where, ": ", line.size(), " bytes are too many for a line"));
     }
     if (is_last && !nlohmann::json::accept(line)) {
-      result.torn = where + ": torn when its writer ended; left out";
+      result.torn = where + ": incomplete because its writer died; skipped";
       return result;
     }
     result.samples.push_back(parse_sample(line, where));

@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// What a samples.jsonl says, in the file's order.
+/// The content of a samples.jsonl, in the file's order.
 struct SampleFile {
   std::vector<Sample> samples;
   std::string torn;       ///< names a last line that was left out, `FILE: line N: ...`; or empty
@@ -29,7 +29,7 @@ SampleFile read_samples(const std::filesystem::path& path);
 /// tried again.
 std::vector<Sample> latest(const std::vector<Sample>& samples);
 
-/// Appends samples to a file, each durable before append() returns.
+/// A file of samples; each is durable before append() returns.
 class SampleLog {
  public:
   /// Opens the file, or makes it, and reads the samples that it holds; a torn last line is cut off.

@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// What the child process of a sample runs.
+/// The command of a sample's child process.
 struct SampleCommand {
   std::string program;  ///< path
   std::vector<std::string> arguments;
@@ -20,7 +20,7 @@ struct SampleCommand {
   double limit_seconds = 0;
 };
 
-/// How it ended.
+/// The end of a sample's child process.
 struct SampleEnd {
   launch::ExitStatus status;
   double seconds = 0;

@@ -15,7 +15,7 @@ namespace lockstep::bench {
 std::optional<double> seconds_left(
     const Study& study, std::span<const Sample> samples, std::span<const Turn> rest);
 
-/// Which of this run's samples it is.
+/// The number of a sample among those of this run.
 struct TurnCount {
   std::size_t number = 1;  ///< counted from 1
   std::size_t all = 1;

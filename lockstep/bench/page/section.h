@@ -14,7 +14,7 @@ struct Conclusion {
   std::vector<std::string> remarks = {};  ///< figures behind the answer, and its limits
 };
 
-/// What one study reports: its question, its answer, and what that rests on.
+/// The report of one study: its question, its answer, and the evidence.
 struct Section {
   std::string title;
   std::string question;  ///< one sentence

@@ -8,7 +8,7 @@
 
 namespace lockstep::bench::plot {
 
-/// Brings values of an axis to places in the picture, in pixels.
+/// The map from values of an axis to places in the picture, in pixels.
 struct Scale {
   Range range;
   bool logarithmic = false;

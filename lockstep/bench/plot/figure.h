@@ -17,8 +17,8 @@ struct Point {
 
 /// A row of values that belong together, with a name for the reader.
 struct Series {
-  /// How the values are drawn: measured values as kLine or kMarkers, what was predicted or
-  /// published as kDashed, which has no markers.
+  /// The style of the values: measured ones are kLine or kMarkers, predicted or published ones
+  /// kDashed, which has no markers.
   enum class Style { kLine, kMarkers, kBars, kDashed };
 
   std::string name;
@@ -26,7 +26,7 @@ struct Series {
   Style style = Style::kLine;
 };
 
-/// What a direction of the picture means.
+/// The meaning of one direction of the picture.
 struct Axis {
   std::string label;                         ///< with the unit, as in "epoch time [s]"
   bool logarithmic = false;                  ///< all values must be above zero

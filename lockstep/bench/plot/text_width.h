@@ -6,7 +6,7 @@
 
 namespace lockstep::bench::plot {
 
-/// How a text is set.
+/// The font of a text.
 struct TextSize {
   double pixels = 12;
   bool bold = false;

@@ -73,8 +73,6 @@ bool fits(const std::vector<double>& ticks, int most) {
 
 }  // namespace
 
-double nice_step(double span, int most) { return nice_number(span, most).value(); }
-
 std::vector<double> linear_ticks(Range range, int most) {
   const Nice step = nice_number(range.high - range.low, most);
   const double last = std::floor(range.high / step.value() + kSlack);

@@ -12,10 +12,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Returns the smallest of 1, 2, 5 times a power of ten that cuts a span into at most `most` steps.
-double nice_step(double span, int most);
-
-/// Returns the multiples of a nice step inside a range, at most `most` + 1 of them.
+/// Returns the multiples of a nice step inside a range, at most `most` + 1 of them: of the smallest
+/// of 1, 2, 5 times a power of ten that cuts it into at most `most` steps.
 std::vector<double> linear_ticks(Range range, int most);
 
 /// Returns ticks of a logarithmic axis inside a range: 1, 2 and 5 times the powers of ten if these
@@ -28,7 +26,7 @@ std::vector<double> logarithmic_byte_ticks(Range range, int most);
 /// Returns multiples of a nice step, counted in KiB or MiB where the range reaches there.
 std::vector<double> linear_byte_ticks(Range range, int most);
 
-/// Widens a range to whole or half nice steps of the size that nice_step() gives.
+/// Widens a range to whole or half nice steps, as linear_ticks() has them.
 Range nice_range(Range range, int most);
 
 /// Widens a range as nice_range() does, but counts in KiB or MiB where it reaches there.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "lockstep/bench/page/page.h"
@@ -16,26 +17,40 @@ namespace {
 using Facts = std::vector<std::vector<std::string>>;
 using Style = plot::Series::Style;
 
-/// What a figure shows of each epoch, or of each line of metrics.jsonl of a split.
+using Value = std::function<std::optional<double>(const EpochHistory&)>;
+
+/// A line of a figure: its value in each epoch, or in each line of metrics.jsonl of a split.
 struct Curve {
-  const char* name;
+  std::string name;
   const char* split;
-  std::optional<double> (*of_epoch)(const EpochHistory&);
+  Value of_epoch;
   std::optional<double> Scores::*of_line;
 };
 
-constexpr Curve kLosses[] = {
-    {"training", "train", [](const EpochHistory& epoch) { return epoch.train_loss; },
-        &Scores::loss},
-    {"validation", "val", [](const EpochHistory& epoch) { return epoch.val.loss; }, &Scores::loss},
-    {"validation, averaged weights", "val-ema",
-        [](const EpochHistory& epoch) { return epoch.ema.loss; }, &Scores::loss}};
-constexpr Curve kAccuracies[] = {
-    {"validation", "val", [](const EpochHistory& epoch) { return epoch.val.top1; }, &Scores::top1},
-    {"validation, top-5", "val", [](const EpochHistory& epoch) { return epoch.val.top5; },
-        &Scores::top5},
-    {"validation, averaged weights", "val-ema",
-        [](const EpochHistory& epoch) { return epoch.ema.top1; }, &Scores::top1}};
+Curve curve_of(const ScoreSet& set, const ScoreName& score) {
+  // The main score of a figure is in its title.
+  const bool is_named = !score.is_always_shown;
+  return {.name = std::string(set.words) + (is_named ? concat(", ", score.title) : ""),
+      .split = set.split,
+      .of_epoch = [scores = set.scores, value = score.value](
+                      const EpochHistory& epoch) { return epoch.*scores.*value; },
+      .of_line = score.value};
+}
+
+std::vector<Curve> losses() {
+  std::vector<Curve> curves = {{"training", "train",
+      [](const EpochHistory& epoch) { return epoch.train_loss; }, &Scores::loss}};
+  for (const ScoreSet& set : kScoreSets) curves.push_back(curve_of(set, kScores[0]));
+  return curves;
+}
+
+std::vector<Curve> accuracies() {
+  std::vector<Curve> curves;
+  for (const ScoreSet& set : kScoreSets)
+    for (const ScoreName& score : kScores)
+      if (score.value != &Scores::loss) curves.push_back(curve_of(set, score));
+  return curves;
+}
 
 template <class Value>
 void add_fact(Facts& facts, const char* name, const std::optional<Value>& value) {
@@ -144,8 +159,7 @@ plot::Series by_step(const RunReport& run, const Curve& curve) {
   return series;
 }
 
-template <class Curves>
-plot::Figure figure_of(const RunReport& run, const char* what, const Curves& curves) {
+plot::Figure figure_of(const RunReport& run, const char* what, const std::vector<Curve>& curves) {
   const bool steps = run.history.epochs.size() == 1;
   plot::Figure figure{.id = what,
       .title = concat(what, " by ", steps ? "step" : "epoch"),
@@ -170,7 +184,7 @@ page::Page page_of_run(const RunReport& run) {
       .tables = {facts_table(run)}};
   if (!run.history.epochs.empty()) section.tables.push_back(epochs_table(run));
   for (const plot::Figure& figure :
-      {figure_of(run, "loss", kLosses), figure_of(run, "accuracy", kAccuracies)}) {
+      {figure_of(run, "loss", losses()), figure_of(run, "accuracy", accuracies())}) {
     if (!figure.series.empty()) section.figures.push_back(figure);
   }
   return {.title = "Lockstep run: " + run.folder.path.lexically_normal().string(),

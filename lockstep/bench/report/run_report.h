@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,8 @@ RunReport read_run_report(const std::filesystem::path& path);
 
 /// A column of the table of epochs: its head, and its text for an epoch, `-` without a value.
 struct EpochColumn {
-  const char* head;
-  std::string (*text)(const EpochHistory& epoch);
+  std::string head;
+  std::function<std::string(const EpochHistory&)> text;
 };
 const std::vector<EpochColumn>& epoch_columns();
 

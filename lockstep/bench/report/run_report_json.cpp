@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void put(Json& object, const char* name, const std::optional<double>& value) {
+void put(Json& object, const std::string& name, const std::optional<double>& value) {
   object[name] = nullptr;
   if (!value) return;
   if (std::isfinite(*value)) {
@@ -16,6 +16,10 @@ void put(Json& object, const char* name, const std::optional<double>& value) {
   } else {
     object["nonfinite"].push_back(name);
   }
+}
+
+void put_scores(Json& object, const std::string& key, const Scores& scores) {
+  for (const ScoreName& score : kScores) put(object, key + score.name, scores.*score.value);
 }
 
 Json count(const std::optional<std::int64_t>& value) {
@@ -27,11 +31,7 @@ Json text(const std::string& value) { return value.empty() ? Json(nullptr) : Jso
 Json epoch_json(const EpochHistory& epoch) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
   put(object, "train_loss", epoch.train_loss);
-  put(object, "val_loss", epoch.val.loss);
-  put(object, "val_accuracy", epoch.val.top1);
-  put(object, "val_accuracy5", epoch.val.top5);
-  put(object, "ema_loss", epoch.ema.loss);
-  put(object, "ema_accuracy", epoch.ema.top1);
+  for (const ScoreSet& set : kScoreSets) put_scores(object, set.key, epoch.*set.scores);
   put(object, "lr", epoch.lr);
   put(object, "samples_per_s", epoch.samples_per_s);
   put(object, "seconds", epoch.seconds);
@@ -53,8 +53,7 @@ Json summary_json(const std::optional<SummaryFacts>& facts) {
       {"steps", count(facts->steps)}, {"eval_metric", text(facts->eval_metric)},
       {"best_epoch", count(facts->best_epoch)}};
   put(object, "best_value", facts->best_value);
-  put(object, "test_loss", facts->test.loss);
-  put(object, "test_accuracy", facts->test.top1);
+  put_scores(object, "test_", facts->test);
   object["stopped_by"] = text(facts->stopped_by);
   object["parameters_hash"] = text(facts->parameters_hash);
   object["resumed_from"] = text(facts->resumed_from);
@@ -71,8 +70,7 @@ Json run_json(const RunReport& run) {
   for (const auto& restart : run.history.restarts) {
     object["restarts"].push_back(restart_json(restart));
   }
-  put(object, "test_loss", run.history.test.loss);
-  put(object, "test_accuracy", run.history.test.top1);
+  put_scores(object, "test_", run.history.test);
   put(object, "seconds", run.history.seconds);
   put(object, "samples_per_s", run.history.samples_per_s);
   object["left_out"] = run.folder.metrics.left_out;

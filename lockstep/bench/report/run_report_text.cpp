@@ -119,10 +119,40 @@ std::string overview(const std::vector<RunReport>& runs) {
   return table.text();
 }
 
-using Value = std::optional<double> (*)(const EpochHistory&);
+using Value = std::function<std::optional<double>(const EpochHistory&)>;
+
+struct Score {
+  std::string name;
+  Value value;
+};
+
+std::vector<Score> scores_of_epochs() {
+  std::vector<Score> all;
+  for (const ScoreSet& set : kScoreSets)
+    for (const ScoreName& score : kScores)
+      all.push_back({std::string(set.title) + score.title,
+          [scores = set.scores, value = score.value](
+              const EpochHistory& epoch) { return epoch.*scores.*value; }});
+  return all;
+}
+
+std::vector<EpochColumn> make_epoch_columns() {
+  using Epoch = const EpochHistory&;
+  std::vector<EpochColumn> columns{{"epoch", [](Epoch epoch) { return concat(epoch.epoch); }},
+      {"step", [](Epoch epoch) { return concat(epoch.step); }},
+      {"train loss", [](Epoch epoch) { return cell(epoch.train_loss, 4); }}};
+  for (const Score& score : scores_of_epochs())
+    columns.push_back(
+        {score.name, [value = score.value](Epoch epoch) { return cell(value(epoch), 4); }});
+  columns.push_back({"lr", [](Epoch epoch) { return short_cell(epoch.lr); }});
+  columns.push_back({"samples/s", [](Epoch epoch) { return cell(epoch.samples_per_s, 0); }});
+  columns.push_back({"seconds", [](Epoch epoch) { return cell(epoch.seconds, 2); }});
+  return columns;
+}
 
 // Rows are epochs, columns runs.
-std::string side_by_side(const std::vector<RunReport>& runs, const char* name, Value value) {
+std::string side_by_side(
+    const std::vector<RunReport>& runs, const std::string& name, const Value& value) {
   std::map<std::int64_t, std::vector<std::string>> rows;
   std::vector<std::string> heads{"epoch"};
   bool any = false;
@@ -146,19 +176,7 @@ std::string side_by_side(const std::vector<RunReport>& runs, const char* name, V
 }  // namespace
 
 const std::vector<EpochColumn>& epoch_columns() {
-  using Epoch = const EpochHistory&;
-  static const std::vector<EpochColumn> kColumns{
-      {"epoch", [](Epoch epoch) { return concat(epoch.epoch); }},
-      {"step", [](Epoch epoch) { return concat(epoch.step); }},
-      {"train loss", [](Epoch epoch) { return cell(epoch.train_loss, 4); }},
-      {"val loss", [](Epoch epoch) { return cell(epoch.val.loss, 4); }},
-      {"val accuracy", [](Epoch epoch) { return cell(epoch.val.top1, 4); }},
-      {"top-5", [](Epoch epoch) { return cell(epoch.val.top5, 4); }},
-      {"EMA loss", [](Epoch epoch) { return cell(epoch.ema.loss, 4); }},
-      {"EMA accuracy", [](Epoch epoch) { return cell(epoch.ema.top1, 4); }},
-      {"lr", [](Epoch epoch) { return short_cell(epoch.lr); }},
-      {"samples/s", [](Epoch epoch) { return cell(epoch.samples_per_s, 0); }},
-      {"seconds", [](Epoch epoch) { return cell(epoch.seconds, 2); }}};
+  static const std::vector<EpochColumn> kColumns = make_epoch_columns();
   return kColumns;
 }
 
@@ -172,13 +190,11 @@ std::string restart_text(const Restart& restart) {
 }
 
 std::string report_text(const std::vector<RunReport>& runs) {
-  using Epoch = const EpochHistory&;
   if (runs.size() == 1) return text_of(runs.front());
   std::string text = overview(runs);
-  text += side_by_side(runs, "train loss", [](Epoch epoch) { return epoch.train_loss; });
-  text += side_by_side(runs, "val loss", [](Epoch epoch) { return epoch.val.loss; });
-  text += side_by_side(runs, "val accuracy", [](Epoch epoch) { return epoch.val.top1; });
-  text += side_by_side(runs, "EMA accuracy", [](Epoch epoch) { return epoch.ema.top1; });
+  text +=
+      side_by_side(runs, "train loss", [](const EpochHistory& epoch) { return epoch.train_loss; });
+  for (const Score& score : scores_of_epochs()) text += side_by_side(runs, score.name, score.value);
   for (const RunReport& run : runs) {
     for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
   }

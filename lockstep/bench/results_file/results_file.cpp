@@ -121,7 +121,7 @@ ResultsFile parse_results(std::string_view text, const std::string& file) {
     const std::string where = concat(file, ": line ", ++number);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     if (end == std::string_view::npos && !Json::accept(line)) {
-      results.notes.push_back(where + ": torn when its writer ended; left out");
+      results.notes.push_back(where + ": incomplete because its writer died; skipped");
       break;
     }
     const Json object = parse_strict_json(line, where);

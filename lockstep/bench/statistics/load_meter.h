@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// Who used the cores over a time.
+/// The use of the cores over a time.
 struct CpuUse {
   double seconds = 0;      ///< that passed
   double own_cpu = 0;      ///< CPU seconds of this process and of the children it has waited for
@@ -21,7 +21,7 @@ struct CpuUse {
 /// as in some sandboxes, and what others used is NaN.
 CpuUse cpu_use(double seconds, double busy_cpu, double own_cpu, std::size_t cores);
 
-/// Measures how much others use the cores that this process may use.
+/// A meter of how much others use the cores that this process may use.
 ///
 /// A child counts as own once it has been waited for: read when all are.
 class LoadMeter {

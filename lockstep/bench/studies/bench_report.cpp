@@ -122,7 +122,8 @@ int BenchReport::failures() const {
 
 BenchReport read_bench_report(const fs::path& folder) {
   const auto request = read_request(folder);
-  if (!request) throw DataError(concat(folder.string(), ": holds no bench.json; is it a bench's?"));
+  if (!request)
+    throw DataError(concat(folder.string(), ": has no bench.json; is it a bench folder?"));
   BenchReport report{
       .folder = folder, .studies = request->make(), .samples = {}, .page = {}, .torn = {}};
   const fs::path samples = folder / "samples.jsonl";

@@ -36,7 +36,8 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
 template <typename Value>
 void check_same(const char* what, const Value& before, const Value& now) {
   check(before == now, "bench: --output holds a bench with another ", what, ": '", before,
-      "' there, '", now, "' now; ask for the same to go on with it, or name another folder");
+      "' there, '", now,
+      "' now; repeat the original request to continue it, or name another folder");
 }
 
 // Beside the same study on another device: with names of its own.
@@ -98,10 +99,6 @@ std::optional<BenchRequest> read_request(const std::filesystem::path& folder) {
   } catch (const nlohmann::json::exception& error) {
     throw DataError(concat(name, ": is not as a bench writes it: ", error.what()));
   }
-}
-
-bool is_bench_folder(const std::filesystem::path& folder) {
-  return std::filesystem::is_regular_file(folder / kRequestFile);
 }
 
 void check_continues(const BenchRequest& before, const BenchRequest& now) {

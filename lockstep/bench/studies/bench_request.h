@@ -13,7 +13,7 @@ namespace lockstep::bench {
 /// The file that makes a folder a bench's.
 inline constexpr const char* kRequestFile = "bench.json";
 
-/// What a bench was asked for: with it and samples.jsonl its report can be written again.
+/// The request for a bench: with it and samples.jsonl its report can be written again.
 struct BenchRequest {
   std::vector<std::string> studies;  ///< by name
   StudyOptions options;
@@ -27,9 +27,6 @@ struct BenchRequest {
 /// DataError.
 void write_request(const std::filesystem::path& folder, const BenchRequest& request);
 std::optional<BenchRequest> read_request(const std::filesystem::path& folder);
-
-/// True if a folder is that of a bench.
-bool is_bench_folder(const std::filesystem::path& folder);
 
 /// Throws InvalidArgument, saying what differs, unless a bench that was asked for so may go on with
 /// what `before` began. More rounds are no difference.

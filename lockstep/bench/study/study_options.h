@@ -5,7 +5,7 @@
 
 namespace lockstep::bench {
 
-/// How much of a study is measured, and on what.
+/// The part of a study that is measured, and the hardware for it.
 struct StudyOptions {
   bool full = false;  ///< the study's whole grid; else what takes minutes
   int cores = 1;      ///< that may be used

@@ -40,7 +40,7 @@ std::string verdict_on(const Estimate& ratio, const std::string& above, const st
   const Verdict verdict{.ratios = {ratio}};
   if (above_one(ratio)) return verdict.sure(above);
   if (below_one(ratio)) return verdict.sure(below);
-  return ratio.count < 2 ? "one round, so not sure" : "no significant difference";
+  return ratio.count < 2 ? "only one round, not conclusive" : "no significant difference";
 }
 
 std::string side_of_one(const Estimate& ratio, const std::string& above, const std::string& below) {
@@ -77,11 +77,12 @@ std::string Verdict::explained() const {
       " rounds holds the true ratio with a probability of ",
       range_of(percent_text(few->confidence), percent_text(many->confidence)));
   if (few->confidence >= kSure) {
-    return concat(interval, "; sure means that the whole interval lies on one side of 1.",
+    return concat(interval, "; surely means that the whole interval lies on one side of 1.",
         about_chance(several));
   }
-  return concat(interval, ": what was so in every round is likely, but not sure; that takes ",
-      kSureRounds, " rounds.", about_chance(several));
+  return concat(interval,
+      ": a result that holds in every round is likely, but not sure; that takes ", kSureRounds,
+      " rounds.", about_chance(several));
 }
 
 std::string in_one(std::vector<std::string> sentences) {

@@ -16,7 +16,7 @@ bool below_one(const std::optional<Estimate>& ratio);
 
 /// Returns on which side of 1 a ratio lies, and how sure that is: `surely faster` if such an
 /// interval holds the true ratio nine times in ten or more, which takes 5 rounds; of fewer rounds
-/// `faster in every round`; else `no significant difference`, or `one round, so not sure`.
+/// `faster in every round`; else `no significant difference`, or `only one round, not conclusive`.
 std::string verdict_on(const Estimate& ratio, const std::string& above, const std::string& below);
 
 /// Names the side of 1 for a table: `above`, `below`, `no significant difference`, `one round`.

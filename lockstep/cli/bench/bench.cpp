@@ -131,7 +131,7 @@ void report_outcome(const BenchCommand& command, int code) {
               << " continues\n";
   } else if (code != 0) {
     std::cerr << "lockstep bench: " << report.failures()
-              << " samples failed; the tables say why, runs/*/*.log what they said\n";
+              << " samples failed; the tables give the reasons, runs/*/*.log the output\n";
   }
   if (command.json) std::cout << bench::bench_json(report) << "\n";
   std::cout.flush();

@@ -14,10 +14,10 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kBenchDescription =
-    R"(Measures a study: which way of spreading a training pays on this machine.
+    R"(Measures a study: which way of distributing a training is fastest on this machine.
 
 Each cell of the study's grid is a run of lockstep train. A round runs every cell once, in random order, so that a
-disturbance of the machine does not fall on one cell alone. A cell that fails is shown with its reason, and the
+disturbance of the machine does not affect a single cell. A cell that fails is shown with its reason, and the
 others are still measured. A bench may be stopped at any time; the same command with the same --output continues it.
 )";
 
@@ -34,61 +34,50 @@ environment.json; data-parallel also writes pytorch_results.txt, in the format o
 
 Exit codes: 0 done, 1 a cell failed, 2 bad flags, 3 bad data, 4 disk, 128+n stopped by signal n: run it again.)";
 
-struct BenchTexts {
-  BenchCommand command;
-  bool quick = false;
-};
-
-const FlagTable<BenchTexts>& bench_table() {
-  using T = BenchTexts;
+// Long because it is a table.
+const FlagTable<BenchCommand>& bench_table() {
   using C = BenchCommand;
   using R = bench::BenchRequest;
   using S = bench::StudyOptions;
-  static const FlagTable<T> kTable(
+  static const FlagTable<C> kTable(
       {.verb = "bench",
           .usage = "lockstep bench STUDY [flags], or lockstep bench --list",
           .description = kBenchDescription,
           .footer = kBenchExamples},
-      {{"Arguments", {flag("STUDY", "", "a study's name, or all", &T::command, &C::name)}},
+      {{"Arguments", {flag("STUDY", "", "a study's name, or all", &C::name)}},
           {"Options",
-              {flag_on("--quick", "a reduced grid, which takes minutes [default]", &T::quick),
-                  flag_on("--full", "the whole grid of the study", &T::command, &C::request,
-                      &R::options, &S::full),
+              {flag_on("--quick", "a reduced grid, which takes minutes [default]", &C::quick),
+                  flag_on(
+                      "--full", "the whole grid of the study", &C::request, &R::options, &S::full),
                   flag("--output", "DIR",
-                      "folder for samples and report; one that a bench began is continued",
-                      &T::command, &C::output)
+                      "folder for samples and report; an existing bench folder is continued",
+                      &C::output)
                       .usually("bench-STUDY-TIME"),
-                  flag("--rounds", "N", "samples of each cell", &T::command, &C::request,
-                      &R::options, &S::rounds)
+                  flag("--rounds", "N", "samples per cell", &C::request, &R::options, &S::rounds)
                       .from(1)
                       .to(1000)
                       .usually("3; with --quick fewer of slow cells"),
                   flag("--data", "NAME[:DIR]",
-                      "a set for the studies that take it, may be repeated", &T::command,
-                      &C::request, &R::options, &S::data)
+                      "data set for the studies that take one; may be repeated", &C::request,
+                      &R::options, &S::data)
                       .repeated()
                       .usually("each its own"),
                   flag("--device", "TYPE,...",
-                      "what trainings compute on, as lockstep train takes it: cpu, cuda; or "
-                      "several",
-                      &T::command, &C::request, &R::options, &S::device)
+                      "device types to train on, as for lockstep train: cpu, cuda, or several",
+                      &C::request, &R::options, &S::device)
                       .usually("what lockstep train chooses"),
-                  flag("--nodes", "HOST,HOST,...", "hosts for studies of several", &T::command,
-                      &C::request, &R::options, &S::nodes)
+                  flag("--nodes", "HOST,HOST,...", "hosts for multi-node studies", &C::request,
+                      &R::options, &S::nodes)
                       .usually("network namespaces of this machine"),
-                  flag("--pretrained", "FILE",
-                      "weights that scale-out's VGG19 starts from, with --full", &T::command,
+                  flag("--pretrained", "FILE", "with --full: initial weights of scale-out's VGG19",
                       &C::request, &R::options, &S::pretrained)
-                      .usually("fresh ones"),
-                  flag(
-                      "--seed", "N", "of the order of cells within a round", &T::command, &C::seed),
-                  flag_on("--keep-runs", "keep the folder of each run", &T::command, &C::keep_runs),
-                  flag_on("--retry-failed", "measure samples that failed before again", &T::command,
-                      &C::retry_failed),
-                  flag_on("--list", "list studies, or the cells of one; measure nothing",
-                      &T::command, &C::list),
-                  flag_on("--json", "end stdout with all estimates as one JSON object", &T::command,
-                      &C::json)}}});
+                      .usually("random ones"),
+                  flag("--seed", "N", "seed of the order of cells in a round", &C::seed),
+                  flag_on("--keep-runs", "keep the folder of each run", &C::keep_runs),
+                  flag_on("--retry-failed", "measure failed samples again", &C::retry_failed),
+                  flag_on("--list", "list studies, or the cells of one; measure nothing", &C::list),
+                  flag_on(
+                      "--json", "end stdout with all estimates as one JSON object", &C::json)}}});
   return kTable;
 }
 
@@ -158,9 +147,9 @@ void check_devices(const bench::BenchRequest& request) {
         "bench: --device names each type once: ", request.options.device);
 }
 
-void resolve_bench(BenchCommand& command, bool is_quick) {
+void resolve_bench(BenchCommand& command) {
   auto& options = command.request.options;
-  check(!is_quick || !options.full, "bench: --quick and --full exclude each other");
+  check(!command.quick || !options.full, "bench: --quick and --full exclude each other");
   check(!command.name.empty() || command.list,
       "bench: name a study, or all (lockstep bench --list lists them)");
   if (!command.name.empty()) command.request.studies = studies_of(command.name);
@@ -181,10 +170,10 @@ std::string bench_help() { return bench_table().help(); }
 std::optional<BenchCommand> parse_bench(const std::vector<std::string>& arguments) {
   const GivenFlags given = bench_table().parse(arguments);
   if (given.asks_help) return std::nullopt;
-  BenchTexts texts;
-  bench_table().read(texts, given);
-  resolve_bench(texts.command, texts.quick);
-  return texts.command;
+  BenchCommand command;
+  bench_table().read(command, given);
+  resolve_bench(command);
+  return command;
 }
 
 }  // namespace lockstep::cli

@@ -9,12 +9,13 @@
 
 namespace lockstep::cli {
 
-/// What `lockstep bench` was asked for.
+/// A request to `lockstep bench`.
 struct BenchCommand {
   bench::BenchRequest request;
   std::string name;    ///< of the study, or `all`; empty: only the list
   std::string output;  ///< folder
   std::uint64_t seed = 42;
+  bool quick = false;  ///< asked for by name
   bool keep_runs = false;
   bool retry_failed = false;
   bool list = false;

@@ -44,7 +44,7 @@ Flag<CollectivesCommand> size_flag(
     const std::int64_t number = parse_number<std::int64_t>(text.substr(0, digits)).value_or(0);
     const std::int64_t unit = unit_of(text.substr(digits));
     check(unit > 0 && number > 0 && number <= kMost / unit, "collectives: ", flag.name,
-        " must be a number of bytes, as 4096, 4K, 1M: ", text);
+        " must be a number of bytes such as 4096, 4K or 1M: ", text);
     command.sweep.*member = number * unit;
   };
   return flag_by<CollectivesCommand>(name, "SIZE", help, read).usually(usual);
@@ -72,13 +72,14 @@ FlagGroup<CollectivesCommand> collectives_options() {
   using C = CollectivesCommand;
   using S = bench::Sweep;
   return {"Options",
-      {flag_by<C>("--op", "LIST", "one or more, with commas [all_reduce]:\n{}", read_collectives)
+      {flag_by<C>(
+           "--op", "LIST", "one or more, separated by commas [all_reduce]:\n{}", read_collectives)
               .one_of(collective_words())
               .usually(""),
           flag("--backend", "LIST", "shm and gloo, or threads alone", &C::sweep, &S::backends)
               .one_of({"shm", "gloo", "threads"}),
           flag_by<C>("--memory", "KIND",
-              "of the tensors: group, as DDP's buckets have it, or ordinary, which shm\ncopies "
+              "memory of the tensors: group, as DDP's buckets have, or ordinary,\nwhich shm copies "
               "through its own",
               [](C& command, const FlagSpec& flag, const std::string& text) {
                 command.sweep.group_memory = flag.word(text) == "group";
@@ -87,7 +88,7 @@ FlagGroup<CollectivesCommand> collectives_options() {
               .usually("group"),
           size_flag("--min-bytes", "smallest message: 4096, 4K, 1M", &S::min_bytes, "1K"),
           size_flag("--max-bytes", "largest message", &S::max_bytes, "64M"),
-          flag("--factor", "N", "from one size to the next", &C::sweep, &S::factor),
+          flag("--factor", "N", "ratio of one size to the next smaller one", &C::sweep, &S::factor),
           flag("--warmup", "N", "repeats not counted", &C::sweep, &S::warmup),
           flag("--iterations", "N", "repeats counted", &C::sweep, &S::iterations),
           flag_off(
@@ -99,7 +100,7 @@ FlagGroup<CollectivesCommand> collectives_options() {
                 command.ranks = launch::worker_count(text);
               },
               [](const C& command) { return written_value(command.ranks); }),
-          flag_off("--no-pin", "leave the ranks to all cores", &C::pin),
+          flag_off("--no-pin", "let each rank use all cores", &C::pin),
           flag(
               "--output", "DIR", "folder for collectives.jsonl, a line for each result", &C::output)
               .usually("none"),

@@ -8,7 +8,7 @@
 
 namespace lockstep::cli {
 
-/// What `lockstep collectives` was asked for.
+/// A request to `lockstep collectives`.
 struct CollectivesCommand {
   bench::Sweep sweep;
   int ranks = 2;  ///< to start, as processes or as threads

@@ -14,8 +14,8 @@
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/error_report.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep::cli {
 namespace {

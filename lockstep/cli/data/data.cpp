@@ -47,9 +47,9 @@ void check_has_folder(const std::string& verb, const DataPlace& place) {
   if (!place.directory.empty()) return;
   const auto& sets = data::checked_set_names();
   const bool is_set = std::find(sets.begin(), sets.end(), place.name) != sets.end();
-  check(!is_set, "data ", verb, ": name the folder of ", place.name, ", as ", place.name, ":DIR");
+  check(!is_set, "data ", verb, ": name the folder of ", place.name, ": ", place.name, ":DIR");
   throw InvalidArgument(concat("data ", verb, ": there is no set ", place.name,
-      "; name a set and its folder, as cifar100:", place.name, " (the sets are ", joined(sets),
+      "; name a set and its folder, such as cifar100:", place.name, " (the sets are ", joined(sets),
       ")"));
 }
 
@@ -67,8 +67,8 @@ int data(const std::vector<std::string>& arguments) {
   if (verb != kDataVerbs.end()) return verb->second({arguments.begin() + 1, arguments.end()});
   std::vector<std::string> known;
   for (const auto& each : kDataVerbs) known.push_back(each.first);
-  throw InvalidArgument(concat(
-      "data: there is no ", word, did_you_mean(word, known), " (fetch, check and synthesize are)"));
+  throw InvalidArgument(concat("data: there is no ", word, did_you_mean(word, known),
+      " (choose fetch, check or synthesize)"));
 }
 
 }  // namespace lockstep::cli

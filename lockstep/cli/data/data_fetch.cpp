@@ -41,8 +41,9 @@ std::optional<FetchRequest> fetch_request(const std::vector<std::string>& argume
                                .usage = "lockstep data fetch NAME DIR [--mirror URL] [--json]",
                                .description = kFetchDescription,
                                .footer = kFetchExamples},
-      {{"Arguments", {flag("NAME", "", "the set", &R::set).required(),
-                         flag("DIR", "", "folder for its files; is made", &R::directory)}},
+      {{"Arguments",
+           {flag("NAME", "", "the set", &R::set).required(),
+               flag("DIR", "", "folder for its files; created if missing", &R::directory)}},
           {"Options", {flag("--mirror", "URL", "take the files from this folder only", &R::mirror),
                           flag_on("--json", "print one JSON object", &R::json)}}});
   auto request = table.request(arguments, std::cout);
@@ -64,7 +65,8 @@ void print_fetch(const FetchRequest& request, const std::vector<data::FetchedFil
   for (const auto& file : files) {
     news = news || file.downloaded;
     std::cout << file.name << ": " << file.bytes << " bytes, "
-              << (file.downloaded ? "downloaded, SHA-256 is right" : "is there already and right")
+              << (file.downloaded ? "downloaded, SHA-256 correct"
+                                  : "already there, SHA-256 correct")
               << '\n';
   }
   std::cout << request.place.name << (news ? " is in " : " was in ")

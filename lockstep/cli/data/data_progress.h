@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-/// Shows on stderr how far a work is, if that is a terminal: one line, ten times a second at most.
+/// The progress of a work on stderr, if that is a terminal: one line, ten times a second at most.
 class DataProgress {
  public:
   explicit DataProgress(std::string what);

@@ -43,7 +43,7 @@ void print_classes(std::ostream& out, const data::SetReport& report) {
 void print_files(std::ostream& out, const data::FilesReport& files) {
   out << "  " << files.jpeg << " JPEG and " << files.png << " PNG files, " << files.bytes
       << " bytes\n";
-  if (files.other > 0) out << "  " << files.other << " other files, left aside\n";
+  if (files.other > 0) out << "  " << files.other << " other files, ignored\n";
   if (files.bad_exif > 0) {
     out << "  " << files.bad_exif << " images whose EXIF orientation cannot be read\n";
   }

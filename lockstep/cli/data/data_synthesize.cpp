@@ -49,7 +49,7 @@ std::optional<SynthesizeRequest> synthesize_request(const std::vector<std::strin
                                .description = kSynthesizeDescription,
                                .footer = kSynthesizeExamples},
       {{"Arguments", {flag("NAME", "", "the set", &R::set).required(),
-                         flag("DIR", "", "folder for its files; is made, or is there and empty",
+                         flag("DIR", "", "folder for its files; created if missing, else empty",
                              &R::directory)}},
           {"Options", {flag("--train", "N", "images to train with", &R::options, &Set::train)
                               .usually("as many as the real set has; images: 2000"),

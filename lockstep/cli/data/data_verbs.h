@@ -14,7 +14,7 @@ int data_fetch(const std::vector<std::string>& arguments);
 int data_check(const std::vector<std::string>& arguments);
 int data_synthesize(const std::vector<std::string>& arguments);
 
-/// Names a set and where it lies.
+/// A set and the folder where it lies.
 struct DataPlace {
   std::string name;
   std::filesystem::path directory;

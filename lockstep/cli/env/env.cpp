@@ -87,13 +87,13 @@ int env(const std::vector<std::string>& arguments) {
   };
   const FlagTable<Request> table({.verb = "env",
                                      .usage = "lockstep env [--json | --check-devices]",
-                                     .description = "Shows what this host and this build are.\n",
+                                     .description = "Shows facts about this host and this build.\n",
                                      .footer = kEnvExamples},
       {{"Options",
           {flag_on("--json", "print one JSON object", &Request::json),
-              flag_on("--check-devices", "try this host's accelerators, and print what came of it",
+              flag_on("--check-devices", "test this host's accelerators and print the results",
                   &Request::check_devices),
-              flag("--device", "TYPE", "which: cuda, or another that LibTorch knows",
+              flag("--device", "TYPE", "type to test: cuda, or another that LibTorch supports",
                   &Request::device)}}});
   const auto request = table.request(arguments, std::cout);
   if (!request) return 0;

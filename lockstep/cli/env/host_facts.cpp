@@ -18,6 +18,7 @@
 #include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/cgroup.h"
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
@@ -83,6 +84,8 @@ Facts vector_extensions(const std::string& flags) {
   return found;
 }
 
+Facts or_null(const std::optional<double>& value) { return value ? Facts(*value) : Facts(nullptr); }
+
 Facts processor_facts() {
   const std::string info = read_text("/proc/cpuinfo");
   Facts facts{{"model", field_of(info, "model name")},
@@ -90,21 +93,18 @@ Facts processor_facts() {
       {"cores_usable", launch::usable_cpu_count()},
       {"numa_nodes", entries("/sys/devices/system/node", "node").size()},
       {"extensions", vector_extensions(field_of(info, "flags"))}};
-  const auto quota = launch::cgroup_cpu_quota();
-  facts["cgroup_quota"] = quota ? Facts(*quota) : Facts(nullptr);
+  facts["cgroup_quota"] = or_null(launch::cgroup_cpu_quota());
   return facts;
 }
-
-double kibibytes(const std::string& field) { return field.empty() ? 0 : std::stod(field) * 1024; }
 
 Facts memory_facts() {
   const std::string info = read_text("/proc/meminfo");
   struct statvfs shared {};
   ::statvfs("/dev/shm", &shared);
   const auto limit = launch::cgroup_memory_limit();
-  return {{"total_bytes", kibibytes(field_of(info, "MemTotal"))},
-      {"available_bytes", kibibytes(field_of(info, "MemAvailable"))},
-      {"swap_bytes", kibibytes(field_of(info, "SwapTotal"))},
+  return {{"total_bytes", or_null(bytes_of(field_of(info, "MemTotal")))},
+      {"available_bytes", or_null(bytes_of(field_of(info, "MemAvailable")))},
+      {"swap_bytes", or_null(bytes_of(field_of(info, "SwapTotal")))},
       {"cgroup_limit_bytes", limit ? Facts(static_cast<double>(*limit)) : Facts(nullptr)},
       {"dev_shm_bytes",
           static_cast<double>(shared.f_blocks) * static_cast<double>(shared.f_frsize)},
@@ -196,6 +196,11 @@ std::string field_of(const std::string& text, const std::string& name) {
     return start == std::string::npos ? "" : line.substr(start);
   }
   return "";
+}
+
+std::optional<double> bytes_of(const std::string& field) {
+  const auto kibibytes = parse_number<double>(field.substr(0, field.find(' ')));
+  return kibibytes ? std::optional(*kibibytes * 1024) : std::nullopt;
 }
 
 std::string bytes_in_words(double bytes) {

@@ -20,75 +20,78 @@ files are those of this machine. All are joined by a switch, each at the rate th
 
 constexpr const char* kHostsExamples = R"(Examples:
   lockstep hosts --count 2 --rate 1gbit -- lockstep run --nproc-per-node 2 -- lockstep train --output runs/two
-                                  two hosts of two ranks; a bare lockstep is this very program
+                                  two hosts of two ranks; 'lockstep' means this program
   lockstep hosts --count 4 -- sh -c 'ip -brief address; echo host $PET_NODE_RANK of $PET_NNODES'
   lockstep hosts --count 2 --max-restarts 1 --kill 1@20 -- lockstep run -- lockstep train
-                                  a drill: all of host 1 dies after 20 seconds
+                                  a drill: host 1 dies after 20 seconds
   lockstep hosts --names node0,node1 -- lockstep run --nproc-per-node 8 -- lockstep train
-                                  real hosts, by ssh, in this folder there
+                                  real hosts, by ssh, in the same folder
 
 Notes:
-  A command finds its place in PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT, which lockstep run and
-  torchrun take for their flags. What host 0 writes to its standard output passes as it is, all else begins with
-  [host K].
-  The first command that fails ends all, and its code is ours (128+n for a signal n); one that lost its peers (code 5)
-  is not reported as the cause when another failed. With --max-restarts N all are started again, N times in all, with
-  TORCHELASTIC_RESTART_COUNT and the port one higher. Nothing is left at the end, even if this is killed.
-  A real host needs the program and this folder under the same paths, and a login without a question. OMP_*, PET_*,
-  NCCL_*, GLOO_* and LOCKSTEP_* variables travel there.
+  Each command gets its number and its peers from PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT, which
+  lockstep run and torchrun read as defaults of their flags. The standard output of host 0 is passed on unchanged, every
+  other line begins with [host K].
+  The first command that fails ends all, and its exit code is returned (128+n for signal n); one that lost its peers
+  (code 5) is not reported as the cause when another failed. With --max-restarts N all are restarted, N times in all,
+  with TORCHELASTIC_RESTART_COUNT and the port one higher. Nothing is left behind, even after SIGKILL.
+  A real host needs the program and this folder under the same paths, and a login without a password prompt. OMP_*,
+  PET_*, NCCL_*, GLOO_* and LOCKSTEP_* variables are set there, too.
 
 Exit codes: those of the command; 2 bad flags, 4 hosts cannot be made here.)";
 
 constexpr double kMostCores = 4096, kMostHostsPort = 65535;
 
-struct HostsTexts {
-  launch::HostsOptions options;
-  double grace_seconds = 30;
-};
-
-FlagGroup<HostsTexts> hosts_flags() {
-  using T = HostsTexts;
+// Long because it is a table.
+FlagGroup<launch::HostsOptions> hosts_flags() {
   using Set = launch::HostsOptions;
+  using Text = const std::string&;
   return {"Options",
-      {flag("--count", "N", "hosts to make within this machine", &T::options, &Set::count)
+      {flag("--count", "N", "hosts to make within this machine", &Set::count)
               .from(1)
               .to(launch::HostNetwork::kMostHosts)
               .usually(""),
-          flag_by<T>("--rate", "RATE", "of each made host's link, each way, as 1gbit, 100mbit",
-              [](T& texts, const FlagSpec&, const std::string& text) {
-                texts.options.rate = launch::parse_rate(text);
+          flag_by<Set>("--rate", "RATE",
+              "link rate of each made host, in each direction: 1gbit, 100mbit",
+              [](Set& options, const FlagSpec&, Text text) {
+                options.rate = launch::parse_rate(text);
               })
               .usually("no limit"),
-          flag("--cores-a-host", "K", "of each made host", &T::options, &Set::cores_a_host)
+          flag("--cores-a-host", "K", "cores of each made host", &Set::cores_a_host)
               .from(1)
               .to(kMostCores)
               .usually("all, shared evenly"),
           flag("--names", "A,B,...", "real hosts, each HOST or USER@HOST; the first is host 0",
-              &T::options, &Set::names),
-          flag("--by", "PROGRAM", "what runs a command there: PROGRAM NAME COMMAND", &T::options,
+              &Set::names),
+          flag("--by", "PROGRAM", "program that runs a command on a host: PROGRAM NAME COMMAND",
               &Set::by),
-          flag("--master-port", "PORT", "where host 0's command is to listen", &T::options,
+          flag("--master-port", "PORT", "port on which host 0's command shall listen",
               &Set::master_port)
               .from(1)
               .to(kMostHostsPort),
-          flag("--max-restarts", "N", "starts of all again after a failure", &T::options,
-              &Set::max_restarts)
+          flag("--max-restarts", "N", "restarts of all hosts after a failure", &Set::max_restarts)
               .from(0)
               .to(kMostHostsPort),
-          flag_by<T>("--kill", "HOST@SECONDS",
-              "kill all of that made host's command then, once: a drill",
-              [](T& texts, const FlagSpec&, const std::string& text) {
-                texts.options.drill = launch::parse_drill(text);
+          flag_by<Set>("--kill", "HOST@SECONDS",
+              "as a drill, kill that made host's processes once, after SECONDS",
+              [](Set& options, const FlagSpec&, Text text) {
+                options.drill = launch::parse_drill(text);
               }),
-          flag("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL", &T::grace_seconds)
+          flag_by<Set>("--grace-period", "SECONDS",
+              "seconds between a forwarded signal and SIGKILL",
+              [](Set& options, const FlagSpec& flag, Text text) {
+                const double seconds = flag.real_number(text);
+                options.grace_period = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+              })
+              .real()
               .from(0)
-              .to(1e6),
-          flag_on("--quiet", "print only why it failed", &T::options, &Set::quiet).letter("-q")}};
+              .to(1e6)
+              .usually(30),
+          flag_on("--quiet", "print only why it failed", &Set::quiet).letter("-q")}};
 }
 
 /// Reads the flags; nothing when they ask for help, which is then printed.
 std::optional<launch::HostsOptions> parse_hosts(const std::vector<std::string>& arguments) {
-  const FlagTable<HostsTexts> table(
+  const FlagTable<launch::HostsOptions> table(
       {.verb = "hosts",
           .usage = "lockstep hosts --count N | --names A,B [flags] -- COMMAND [ARGUMENTS...]",
           .description = kHostsDescription,
@@ -99,10 +102,8 @@ std::optional<launch::HostsOptions> parse_hosts(const std::vector<std::string>& 
     std::cout << table.help();
     return std::nullopt;
   }
-  HostsTexts texts;
-  table.read(texts, given);
-  launch::HostsOptions options = texts.options;
-  options.grace_period = std::chrono::milliseconds(static_cast<long>(texts.grace_seconds * 1000));
+  launch::HostsOptions options;
+  table.read(options, given);
   if (given.program.empty()) return options;
   options.program = given.program.front();
   options.arguments.assign(given.program.begin() + 1, given.program.end());

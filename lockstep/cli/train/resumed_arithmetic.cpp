@@ -33,8 +33,7 @@ std::optional<Enum> value_in(const Configuration& configuration, std::string_vie
 // A run that says nothing of kernels had LibTorch's.
 ResumedArithmetic arithmetic_in(const Configuration& configuration) {
   return {.precision = value_in<Precision>(configuration, "precision"),
-      .kernels =
-          value_in<nn::Kernels>(configuration, "kernels").value_or(nn::Kernels::kLibTorch)};
+      .kernels = value_in<nn::Kernels>(configuration, "kernels").value_or(nn::Kernels::kLibTorch)};
 }
 
 std::optional<ResumedArithmetic> arithmetic_of_snapshot(const fs::path& snapshot) {

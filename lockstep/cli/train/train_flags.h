@@ -10,16 +10,16 @@
 
 namespace lockstep::cli {
 
-/// What `lockstep train` was asked to do.
+/// A request to `lockstep train`.
 struct TrainCommand {
   TrainOptions options;
   bool dry_run = false;
   bool json = false;
-  bool names_precision = false;     ///< --precision was given
-  bool names_kernels = false;  ///< --kernels was given
+  bool names_precision = false;  ///< --precision was given
+  bool names_kernels = false;    ///< --kernels was given
 };
 
-/// What the launcher's environment says about the ranks, and the clock for the default folder.
+/// The launcher's statements about the ranks, and the clock for the default folder.
 struct TrainSurroundings {
   int world_size = 1;
   int local_world_size = 1;
@@ -38,7 +38,7 @@ std::optional<TrainCommand> parse_train_flags(
 /// Does the same with a command line that is cut into flags already.
 TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& surroundings);
 
-/// How a run computed that is resumed: what `auto` means for it from then on.
+/// The arithmetic of the run that is resumed: what `auto` means for it from then on.
 struct ResumedArithmetic {
   std::optional<Precision> precision;
   nn::Kernels kernels;

@@ -10,7 +10,7 @@
 
 namespace lockstep::cli {
 
-/// What `lockstep train` was asked for, cut into what concerns the start of the ranks and the rest.
+/// A request to `lockstep train`, cut into the part about the start of the ranks and the rest.
 struct TrainLaunch {
   launch::LaunchOptions options;
   std::vector<std::string> rest;             ///< for lockstep-train, unchanged

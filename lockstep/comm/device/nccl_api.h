@@ -30,8 +30,8 @@ enum class Type : int {
 
 enum class Operation : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kMean = 4 };
 
-/// How a communicator is made; newer versions of NCCL have more members, and go by size and
-/// version.
+/// The configuration of a communicator; newer versions of NCCL have more members, and go by size
+/// and version.
 struct Config {
   static constexpr int kUndefined = std::numeric_limits<int>::min();
 

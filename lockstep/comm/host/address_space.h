@@ -18,7 +18,7 @@ namespace lockstep::host {
 /// Shares a short text with all ranks and returns those of all, in rank order.
 using ExchangeText = std::function<std::vector<std::string>(const std::string&)>;
 
-/// How ranks on one host see one another's tensors without copying them.
+/// The means by which ranks on one host see one another's tensors without copying them.
 class AddressSpace {
  public:
   virtual ~AddressSpace() = default;

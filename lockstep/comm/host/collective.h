@@ -46,7 +46,7 @@ struct Chunk {
   std::int64_t count = 0;
 };
 
-/// How a collective is cut into rounds; all ranks cut alike.
+/// The division of a collective into rounds, the same on all ranks.
 struct Cut {
   std::int64_t elements = 0;
   std::int64_t per_round = 1;  ///< elements of each piece; fewer in the last round

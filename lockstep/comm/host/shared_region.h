@@ -38,7 +38,7 @@ struct Exposure {
   std::uint64_t offset = 0;
 };
 
-/// What a rank publishes about the collective of a round before it arrives.
+/// The facts that a rank publishes about the collective of a round before it arrives.
 struct Descriptor {
   Kind kind = Kind::kNone;
   std::int32_t element = 0;  ///< at::ScalarType
@@ -48,8 +48,8 @@ struct Descriptor {
   Exposure exposure;
 };
 
-/// What a rank publishes when it arrives in a round: in one cache line, so that whoever waits for
-/// it fetches all of it at once.
+/// The facts that a rank publishes when it arrives in a round: in one cache line, so that a rank
+/// that waits fetches all of it at once.
 struct alignas(64) Arrival {
   std::atomic<std::uint64_t> round;  ///< its memory may be used in this round
   Descriptor descriptor;             ///< written in the first round of a collective only

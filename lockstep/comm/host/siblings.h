@@ -13,7 +13,7 @@ class Engine;
 ///
 /// An engine has no thread, so while the rank waits for one group its part in the others would
 /// stand still, and two ranks that wait for two groups in different order would wait for each
-/// other. Whoever waits or asks therefore advances all of them.
+/// other. So every wait or poll advances all of them.
 class Siblings {
  public:
   void add(const std::shared_ptr<Engine>& engine);

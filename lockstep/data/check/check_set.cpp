@@ -28,7 +28,7 @@ struct Part {
   ImageFolder folder;
 };
 
-/// What is known of one file.
+/// The facts about one file.
 struct FileFacts {
   ImageInfo info;
   std::uint64_t bytes = 0;

@@ -17,7 +17,7 @@ struct BadFile {
   std::string reason;
 };
 
-/// What a part of a set holds: train, val, test.
+/// The content of a part of a set: train, val, test.
 struct PartReport {
   std::string name;
   std::int64_t images = 0;              ///< those that are good

@@ -23,8 +23,8 @@ bool is_unpacked(const fs::path& folder) {
   if (!fs::exists(fs::symlink_status(folder))) return false;
   const auto fault = checksum_list_fault(folder);
   if (!fault) return true;
-  throw DataError(concat(
-      folder.string(), ": is there already, but ", *fault, "; move it away and fetch again"));
+  throw DataError(
+      concat(folder.string(), ": already exists, but ", *fault, "; move it away and fetch again"));
 }
 
 void unpack(const fs::path& archive, const fs::path& folder) {

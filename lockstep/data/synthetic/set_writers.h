@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// What a writer of a set needs, nothing left open.
+/// The complete instructions for a writer of a set.
 struct SetPlan {
   std::int64_t train = 0;
   std::int64_t test = 0;
@@ -20,7 +20,7 @@ struct SetPlan {
   std::function<void()> drawn;  ///< called after each image
 };
 
-/// What a writer wrote.
+/// The files and images that a writer wrote.
 struct Written {
   std::int64_t files = 0;
   std::uint64_t bytes = 0;

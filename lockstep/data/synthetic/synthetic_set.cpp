@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a set is like if nothing else is asked for.
+/// The properties of a set if nothing else is asked for.
 struct Kind {
   std::string name;
   std::int64_t train;

@@ -23,7 +23,7 @@ struct SyntheticOptions {
       {};  ///< called after each image
 };
 
-/// What was written.
+/// The files and images that were written.
 struct SyntheticSummary {
   std::int64_t train = 0;
   std::int64_t test = 0;

@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// What erased pixels become.
+/// The content of erased pixels.
 enum class ErasingMode {
   kConstant,  ///< 0
   kColour,    ///< one normal number per channel and rectangle

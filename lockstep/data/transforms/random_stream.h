@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// What numbers are drawn for, so that one part's draws never shift another's.
+/// The purpose of a draw, so that one part's draws never shift another's.
 enum class Draw : std::uint64_t { kCrop, kFlip, kColour, kErasing };
 
 /// Mixes a counter with a key into four even words: Philox4x32-10 of Salmon et al., Parallel random

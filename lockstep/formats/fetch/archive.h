@@ -15,7 +15,7 @@ struct ArchiveLimits {
   std::size_t depth = 32;  ///< folders within folders
 };
 
-/// What was unpacked.
+/// The files that were unpacked.
 struct Unpacked {
   std::uint64_t files = 0;
   std::uint64_t folders = 0;

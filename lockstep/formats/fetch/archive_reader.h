@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What an archive says of one of its entries.
+/// An archive's description of one of its entries.
 struct ArchiveEntry {
   std::string name;
   bool is_folder = false;         ///< otherwise a file

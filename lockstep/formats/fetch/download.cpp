@@ -55,7 +55,7 @@ class Arrival final : public BodySink {
 };
 
 void check_wanted(const Download& wanted) {
-  check(is_sha256(wanted.sha256), "download: this is no SHA-256: ", wanted.sha256);
+  check(is_sha256(wanted.sha256), "download: this is not a SHA-256: ", wanted.sha256);
   check(!wanted.addresses.empty(), "download: no address is given for ", wanted.name);
   check(wanted.bytes > 0, "download: the size must be known: ", wanted.name);
 }
@@ -66,7 +66,7 @@ bool is_there(const Download& wanted, const std::filesystem::path& path) {
   if (!std::filesystem::exists(status)) return false;
   const std::string sha256 = sha256_of_file(path);
   if (sha256 == wanted.sha256) return true;
-  throw DataError(concat(path.string(), ": is there already, but its SHA-256 is ", sha256,
+  throw DataError(concat(path.string(), ": already exists, but its SHA-256 is ", sha256,
       " and must be ", wanted.sha256, "; move it away"));
 }
 

@@ -18,7 +18,8 @@ namespace {
 FileDescriptor locked(const OpenDirectory& directory, const std::string& part_name) {
   LockedFile opened = open_locked(directory, part_name);
   const std::string path = directory.path_of(part_name);
-  check(opened.refusal != EWOULDBLOCK, path, ": another process downloads it now; wait for it");
+  check(opened.refusal != EWOULDBLOCK, path,
+      ": another process is downloading it; wait for it to finish");
   errno = opened.refusal;
   if (errno != 0) throw_errno("lock", path);
   return std::move(opened.file);

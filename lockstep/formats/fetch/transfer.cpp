@@ -40,7 +40,7 @@ void check_download_address(const std::string& address, bool plain_on_loopback) 
   const std::unique_ptr<CURLU, FreeUrl> url(curl_url());
   if (!url) throw std::bad_alloc();
   check(curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) == CURLUE_OK,
-      "download: this is no https address: ", address);
+      "download: this is not an https address: ", address);
   check(
       part_of(url.get(), CURLUPART_USER).empty() && part_of(url.get(), CURLUPART_PASSWORD).empty(),
       "download: an address must hold no password, logs would show it");
@@ -129,7 +129,7 @@ void start_curl_once() {
   if (kStarted != CURLE_OK) throw Error("download: curl cannot be started");
 }
 
-/// What the callback needs of one request.
+/// The data of one request that its callback needs.
 struct Reception {
   CURL* handle = nullptr;
   BodySink* sink = nullptr;

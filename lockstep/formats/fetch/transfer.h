@@ -37,7 +37,7 @@ class BodySink {
   virtual void write(std::span<const std::uint8_t> bytes) = 0;
 };
 
-/// How one request ended.
+/// The end of one request.
 struct TransferResult {
   std::error_code error;    ///< none if the whole body came
   bool may_pass = false;    ///< the failure may be gone at the next attempt

@@ -68,11 +68,6 @@ void ImageReader::read(const Box& box, Image& out) const {
   if (orientation != 1) out = turned(out.view(), orientation);
 }
 
-ImageInfo read_image_info(
-    std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options) {
-  return ImageReader(bytes, name, options).info();
-}
-
 Image decode_image(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options) {
   return ImageReader(bytes, name, options).read();

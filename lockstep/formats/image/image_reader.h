@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What an image file holds, from its header alone.
+/// The facts about an image file that its header gives.
 struct ImageInfo {
   ImageKind kind = ImageKind::kJpeg;
   ImageSize size;       ///< after the orientation, if that is applied
@@ -60,10 +60,6 @@ class ImageReader {
   std::variant<JpegHeader, PngHeader> header_;
   ImageInfo info_;
 };
-
-/// Returns what an image file holds without decoding it; wrong files are a DataError.
-ImageInfo read_image_info(
-    std::span<const std::uint8_t> bytes, const std::string& name, const ImageOptions& options = {});
 
 /// Decodes a whole image file, as ImageReader::read() does.
 Image decode_image(

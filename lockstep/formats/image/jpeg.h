@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What stands before the first scan of a JPEG file (ITU T.81, annex B).
+/// The part of a JPEG file before its first scan (ITU T.81, annex B).
 struct JpegHeader {
   ImageSize size;    ///< as stored
   int channels = 3;  ///< 1 grey, 3 colour, 4 CMYK

@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-/// How a turned image comes from the stored one: first its axes are swapped, then it is mirrored.
+/// The way from the stored image to the turned one: first its axes are swapped, then it is
+/// mirrored.
 struct Turn {
   bool swaps_axes;
   bool mirrors_columns;

@@ -23,7 +23,7 @@ Box stored_box(const Box& oriented, ImageSize stored, int orientation);
 /// Turns an image; the orientation must be 1 to 8.
 Image turned(const ImageView& stored, int orientation);
 
-/// How a camera was held.
+/// The orientation of the camera.
 struct ExifOrientation {
   int value = 1;  ///< 1 to 8: the tag's numbers; 1 is upright
   bool is_damaged = false;

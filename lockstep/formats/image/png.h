@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What the chunks of a PNG file say (W3C Portable Network Graphics, third edition).
+/// The chunks of a PNG file before its pixels (W3C Portable Network Graphics, third edition).
 struct PngHeader {
   ImageSize size;     ///< as stored
   int channels = 3;   ///< samples of a pixel: 1 grey or index, 2 with alpha, 3 RGB, 4 with alpha

@@ -90,7 +90,7 @@ bool is_depth_allowed(int depth, int colour_type) {
 
 PngHeader read_first_chunk(const Chunk& chunk, const std::string& name, const ImageLimits& limits) {
   if (chunk.type != "IHDR" || chunk.content.size() != kHeaderBytes) {
-    refuse_at(name, chunk.offset, "the first chunk of the PNG image is no IHDR of 13 bytes");
+    refuse_at(name, chunk.offset, "the first chunk of the PNG image is not an IHDR of 13 bytes");
   }
   const auto& content = chunk.content;
   const std::size_t offset = chunk.offset + 8;

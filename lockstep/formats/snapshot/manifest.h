@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// What one file of a snapshot holds.
+/// The facts about one file of a snapshot.
 struct SnapshotFile {
   std::string name;  ///< without a folder
   std::uint64_t bytes = 0;

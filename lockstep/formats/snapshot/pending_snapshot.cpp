@@ -204,7 +204,7 @@ bool PendingSnapshot::publish(const std::string& name) {
   try {
     snapshots_.sync();
   } catch (...) {
-    // Who asks now must not find what a power cut may take away.
+    // Readers must not see a folder that a power cut could still remove.
     if (rename_in(snapshots_, name, aside) == 0) aside_ = aside;
     throw;
   }

@@ -1,10 +1,10 @@
 #include "lockstep/formats/snapshot/snapshot_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -49,10 +49,8 @@ std::string snapshot_name(std::int64_t step) {
 std::optional<std::int64_t> step_of(std::string_view name) {
   std::string_view digits = name;
   if (!take(digits, kFront)) return std::nullopt;
-  std::int64_t step = -1;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || step < 0 || snapshot_name(step) != name) return std::nullopt;
-  return step;
+  const auto step = parse_number<std::int64_t>(digits);
+  return step && *step >= 0 && snapshot_name(*step) == name ? step : std::nullopt;
 }
 
 std::string aside_name(std::int64_t step) {

@@ -79,7 +79,7 @@ struct Arena {
 /// Describes a value for messages: `a dict`, `the name torch.float32`.
 std::string kind_of(const Value& value);
 
-/// What a pickle says.
+/// The content of a pickle.
 struct Pickle {
   std::unique_ptr<Arena> arena;
   Value root;

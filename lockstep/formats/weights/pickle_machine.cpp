@@ -44,8 +44,9 @@ Value Machine::run() {
     opcode.run(*this);
   }
   opcode_at_ = next_;
-  if (next_ != bytes_.size()) throw DataError("the pickle goes on after its end");
-  if (stack_.size() != 1 || !marks_.empty()) throw DataError("the pickle leaves more than a value");
+  if (next_ != bytes_.size()) throw DataError("the pickle continues after its end");
+  if (stack_.size() != 1 || !marks_.empty())
+    throw DataError("the pickle leaves more than one value");
   return stack_.front();
 }
 

@@ -62,7 +62,7 @@ class Machine;
 
 inline constexpr std::uint8_t kProtocol = 0x80;
 
-/// What an opcode does; those that are known and not read have only a name.
+/// An opcode and its effect; those that are known and not read have only a name.
 struct Opcode {
   const char* name = "without a meaning";
   void (*run)(Machine&) = nullptr;

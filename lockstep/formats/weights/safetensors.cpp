@@ -31,7 +31,7 @@ std::string_view header_text(std::span<const std::uint8_t> bytes, const std::str
   }
   if (length > bytes.size() - kLengthBytes) {
     refuse_at(file, 0, "a header of ", length, " bytes in a file of ", bytes.size(),
-        ": it was cut, or is no safetensors file");
+        ": it was cut, or is not a safetensors file");
   }
   const auto* front = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   const std::string_view text(front, static_cast<std::size_t>(length));

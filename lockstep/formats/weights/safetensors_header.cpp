@@ -98,7 +98,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     refuse("the negative number ", number);
   }
   bool number_float(json::number_float_t, const std::string& text) override {
-    refuse("the number ", printable(text), ", which is no whole number of 64 bits");
+    refuse("the number ", printable(text), ", which is not a whole number of 64 bits");
   }
   bool null() override { refuse("null where a value belongs"); }
   bool boolean(bool) override { refuse("a truth value where none belongs"); }

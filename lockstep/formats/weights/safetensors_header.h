@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What the header of a safetensors file promises of one tensor; bytes count from the header's end.
+/// One tensor in the header of a safetensors file; bytes count from the header's end.
 struct SafetensorsTensor {
   std::string name;
   ElementType type = ElementType::kFloat32;
@@ -19,7 +19,7 @@ struct SafetensorsTensor {
   std::uint64_t end = 0;
 };
 
-/// What the header of a safetensors file says, in its order.
+/// The header of a safetensors file, in its order.
 struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;
   std::map<std::string, std::string> metadata;

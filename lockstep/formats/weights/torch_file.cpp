@@ -48,7 +48,7 @@ void refuse_other_formats(std::span<const std::uint8_t> bytes, const std::string
   const std::string_view text = text_of(bytes);
   if (text.starts_with("\x80\x02") || text.starts_with("\x80\x04")) {
     refuse_at(file, 0,
-        "a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and torch.save it anew");
+        "a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and torch.save it again");
   }
   if (!text.starts_with("PK")) {
     refuse_at(file, 0, "neither a zip archive of torch.save nor another known weight file");
@@ -101,7 +101,7 @@ void TorchArchive::check_kind(const std::string& file) const {
   const TorchRecord* order = find("byteorder");
   if (order != nullptr && text_of(order->bytes) != "little") {
     refuse_at(file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
-        "; only little is read: save it anew on such a machine");
+        "; only little-endian files are read: save it on a little-endian machine");
   }
 }
 
@@ -231,7 +231,7 @@ class TreeBuilder {
   }
 
   [[noreturn]] void reject(const pickle::Value& value) {
-    refuse_at(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is no value");
+    refuse_at(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is not a value");
   }
 
   const TorchArchive& archive_;

@@ -52,8 +52,8 @@ struct TorchItem {
   TorchValue value;
 };
 
-/// What Python's `torch.save` wrote, and the memory in which its tensors lie (mapped as those of a
-/// TensorFile).
+/// The content of a file of Python's `torch.save`, and the memory in which its tensors lie (mapped
+/// as those of a TensorFile).
 struct TorchFile {
   std::string name;  ///< for messages
   TorchValue value;

@@ -173,7 +173,7 @@ Value call(const Value& callable, const Value& arguments, Arena& arena) {
   if (name == kTensorV2) return rebuild_tensor(kTensorV2, false, arguments, arena);
   if (name == kTensorV3) return rebuild_tensor(kTensorV3, true, arguments, arena);
   if (name == kParameter) return rebuild_parameter(arguments);
-  if (name != kOrderedDict) reject(printable(name), " is called, and is no function");
+  if (name != kOrderedDict) reject(printable(name), " is called, but is not a function");
   arguments_of(kOrderedDict, arguments, 0, 0);
   return &arena.dicts.emplace_back(Dict{.is_ordered = true, .items = {}});
 }
@@ -185,7 +185,8 @@ Value storage_of(const Value& id, Arena& arena) {
   }
   const std::string& name = as<const Name*>(values[1], "a storage's type")->text;
   Storage storage{.type = storage_type_named(name), .key = *as<Text>(values[2], "a storage's key")};
-  if (!storage.type && name != kUntypedStorage) reject(printable(name), " is no type of storage");
+  if (!storage.type && name != kUntypedStorage)
+    reject(printable(name), " is not a type of storage");
   as<Text>(values[3], "a storage's place");
   const auto size = as<std::int64_t>(values[4], "a storage's size");
   const std::uint64_t width = storage.type ? bytes_of(*storage.type) : 1;

@@ -93,7 +93,7 @@ class Collector {
       if (part.depth == least && names.size() < kMostListed)
         names.push_back(concat(printable(part.name), " (", part.tensors, " tensors)"));
     throw MixedContent(file_.name, std::move(names),
-        concat(others_, " values are no tensors: ", first_of(first_others_, others_)));
+        concat(others_, " values are not tensors: ", first_of(first_others_, others_)));
   }
 
   std::string top_names() const {

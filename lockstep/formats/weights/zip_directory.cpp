@@ -62,7 +62,8 @@ Extent read_end64(std::span<const std::uint8_t> archive, std::uint64_t locator,
 Extent find_directory(std::span<const std::uint8_t> archive, const std::string& file) {
   if (archive.size() < kEndBytes ||
       !starts_record(archive, archive.size() - kEndBytes, kEndSignature)) {
-    refuse_at(file, archive.size(), "no zip archive's end: the file was cut or goes on behind it");
+    refuse_at(
+        file, archive.size(), "no zip archive's end: the file was cut or continues behind it");
   }
   std::uint64_t end = archive.size() - kEndBytes;
   Extent extent = read_end(archive, end, file);
@@ -138,7 +139,7 @@ DirectoryEntry read_entry(
   const std::string name = printable(entry.name);
   if (method != 0) {
     refuse_at(file, at, name, " is compressed (method ", method,
-        "): TorchScript, or packed anew; torch.save a state_dict()");
+        "): TorchScript, or packed again; torch.save a state_dict()");
   }
   if ((entry.flags & ~(kHasDescriptor | kIsUtf8)) != 0 || disk != 0) {
     refuse_at(file, at, name, " is encrypted, split or of a kind that is not read");
@@ -165,7 +166,7 @@ Directory read_directory(std::span<const std::uint8_t> archive, const std::strin
   }
   if (fields.offset() != until_end.size()) {
     refuse_at(
-        file, fields.offset(), "the zip directory goes on after its ", extent.entries, " files");
+        file, fields.offset(), "the zip directory continues after its ", extent.entries, " files");
   }
   return directory;
 }

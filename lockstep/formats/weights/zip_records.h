@@ -69,7 +69,7 @@ class Fields {
   const std::string& file_;
 };
 
-/// What the directory at an archive's end says of one file.
+/// One file in the directory at an archive's end.
 struct DirectoryEntry {
   std::string name;
   std::uint16_t flags = 0;

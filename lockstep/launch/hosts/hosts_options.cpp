@@ -21,7 +21,7 @@ bool is_name(const std::string& name) {
 
 void check_which(const HostsOptions& options) {
   const bool made = options.count != 0;
-  check(made || !options.names.empty(), "hosts: say how many: --count N, or which: --names A,B");
+  check(made || !options.names.empty(), "hosts: give the hosts: --count N or --names A,B");
   check(!made || options.names.empty(), "hosts: --count makes hosts and --names are real ones");
   check(!made || (options.count >= 1 && options.count <= HostNetwork::kMostHosts),
       "hosts: --count must be 1 to ", HostNetwork::kMostHosts, ": ", options.count);

@@ -8,13 +8,13 @@
 
 namespace lockstep::launch {
 
-/// Which host is killed, and when.
+/// The host that is killed, and the time.
 struct Drill {
   int host = 0;
   double seconds = 0;  ///< after the start of the first attempt
 };
 
-/// What several hosts are to do, and which hosts these are.
+/// The command for several hosts, and these hosts.
 struct HostsOptions {
   int count = 0;  ///< hosts made within this machine; 0: `names` are real ones
   std::vector<std::string> names = {};  ///< HOST or USER@HOST; the first is host 0

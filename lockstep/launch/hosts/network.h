@@ -8,7 +8,7 @@
 
 namespace lockstep::launch {
 
-/// Which hosts are joined, and how.
+/// The hosts that are joined, and their links.
 struct NetworkOptions {
   int hosts = 2;
   std::int64_t rate = 0;  ///< bits per second of each host in each direction; 0: no limit

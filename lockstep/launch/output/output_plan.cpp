@@ -63,7 +63,7 @@ StreamMask StreamMask::parse(const std::string& flag, const std::string& text) {
       ": must be 0 (none), 1 (output), 2 (errors) or 3 (both), or RANK:MASK,RANK:MASK: ", text);
   for (const std::string& entry : split(text, ',')) {
     const auto colon = entry.find(':');
-    mask.ranks_[std::stoi(entry.substr(0, colon))] = entry[colon + 1] - '0';
+    mask.ranks_[*parse_number<int>(entry.substr(0, colon))] = entry[colon + 1] - '0';
   }
   return mask;
 }

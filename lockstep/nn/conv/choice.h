@@ -14,8 +14,8 @@ struct ConvolutionShape {
 /// The widest vectors that ours uses.
 enum class Isa { kPlain, kAvx2, kAvx512 };
 
-/// What oneDNN multiplies with: floats, or bf16 by AMX's tiles, by AVX-512's own instructions, or
-/// by converting to floats.
+/// The way oneDNN multiplies: floats, or bf16 by AMX's tiles, by AVX-512's own instructions, or by
+/// converting to floats.
 enum class Multiplier { kFloat, kAmx, kAvx512Bf16, kConverted };
 
 /// Returns what oneDNN has for bf16 on a processor of these features (lockstep/core/processor.h).

@@ -10,7 +10,7 @@
 
 namespace lockstep::nn::conv {
 
-/// What conv2d is asked for.
+/// The arguments of a call of conv2d.
 struct ConvolutionCall {
   const at::Tensor& images;  ///< [N, C, H, W], or [C, H, W]
   const at::Tensor& weight;  ///< [K, C / groups, h, w]

@@ -10,7 +10,7 @@
 
 namespace lockstep::nn::conv {
 
-/// How a 3x3 convolution of stride 1 is cut into tiles of output pixels.
+/// The tiles of output pixels of a 3x3 convolution of stride 1.
 struct TileGrid {
   std::int64_t images;
   std::int64_t height, width;          ///< of the input

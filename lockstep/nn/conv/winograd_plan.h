@@ -23,7 +23,7 @@ std::int64_t spread(std::int64_t floats);
 std::int64_t tiles_at_once(const WinogradKernel& kernel, std::int64_t tiles, std::int64_t inputs,
     std::int64_t outputs, int threads);
 
-/// How the weights' gradient is summed (see Note [Sums of the weights' gradient]).
+/// The order in which the weights' gradient is summed (see Note [Sums of the weights' gradient]).
 struct WeightGradientPlan {
   std::int64_t parts;  ///< of the tiles, that have sums of their own
   std::int64_t tiles;  ///< that are transformed before they are summed

@@ -19,7 +19,7 @@
 namespace lockstep::nn::fused {
 namespace {
 
-/// What follows the next batch norm of this thread.
+/// The operators behind the next batch norm of this thread.
 class Following {
  public:
   explicit Following(const at::Tensor& addend)

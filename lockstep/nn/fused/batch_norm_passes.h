@@ -12,14 +12,14 @@ struct BatchStatistics {
   std::int64_t count;
 };
 
-/// What batch norm multiplies with and adds; float [C].
+/// The factor and the addend of batch norm; float [C].
 struct BatchNormAffine {
   at::Tensor scale, shift, inverse_deviation;
 };
 BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& weight,
     const at::Tensor& bias, double eps);
 
-/// What the backward pass starts from; `output` only if there was an addend.
+/// The start of the backward pass; `output` only if there was an addend.
 struct BatchNormBackward {
   const at::Tensor& gradient;
   const at::Tensor& weight;

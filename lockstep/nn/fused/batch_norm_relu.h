@@ -23,7 +23,7 @@ at::Tensor batch_norm_relu(
 /// Lets the batch norm of this process on the CPU call the kernels where batch_norm_relu() does.
 void take_place_of_batch_norm();
 
-/// What a batch norm of LibTorch is asked for in training.
+/// A call of LibTorch's batch norm in training.
 struct BatchNormArguments {
   const at::Tensor& input;
   at::Tensor weight, bias;               ///< [C]

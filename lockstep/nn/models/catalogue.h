@@ -9,14 +9,14 @@
 
 namespace lockstep::nn {
 
-/// How the images enter: 7x7 stride 2 and a pool of 3 stride 2 for ImageNet's 224 pixels, 3x3
-/// stride 1 and no pool for CIFAR's 32.
+/// The layers where images enter: 7x7 stride 2 and a pool of 3 stride 2 for ImageNet's 224 pixels,
+/// 3x3 stride 1 and no pool for CIFAR's 32.
 enum class ResNetStem { kImageNet, kCifar };
 
-/// Which block the four groups are made of.
+/// The block that the four groups are made of.
 enum class ResNetBlock { kBasic, kBottleneck };
 
-/// How one ResNet differs from another.
+/// The properties that tell one ResNet from another.
 struct ResNetShape {
   const char* name;
   ResNetStem stem;
@@ -24,7 +24,7 @@ struct ResNetShape {
   std::array<std::int64_t, 4> blocks;  ///< in layer1 .. layer4
 };
 
-/// How one VGG differs from another.
+/// The properties that tell one VGG from another.
 struct VggShape {
   const char* name;
   std::array<std::int64_t, 5> convolutions;  ///< in each group, which a pool of 2 ends
@@ -52,7 +52,7 @@ inline constexpr VggShape kVggs[] = {
 /// The nets of a single shape, whose classes stand in this order in model.cpp.
 inline constexpr const char* kSmallNets[] = {"toy", "mnist-small", "mnist-large"};
 
-/// What a net needs of images and of memory before it is made.
+/// A net's needs of images and of memory, known before it is made.
 struct NetNeeds {
   std::int64_t least_side = 1;  ///< of an image, in pixels: less vanishes in the pools
   std::int64_t features = 0;    ///< that its last layer takes, for each class

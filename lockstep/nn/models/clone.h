@@ -16,7 +16,8 @@ namespace lockstep::nn {
 void copy_state(const torch::nn::Module& source, torch::nn::Module& target,
     const std::optional<at::Device>& device);
 
-/// Gives `Derived` a clone() that constructs it anew from `arguments()` and copies the state.
+/// A base that gives `Derived` a clone(): it constructs a new one from `arguments()` and copies the
+/// state.
 ///
 /// torch::nn::Cloneable cannot have a base of ours, and forgets which parameters are frozen.
 /// As there, constructing draws from the default random generator. `Derived` has

@@ -56,7 +56,7 @@ struct LayerInput {
 Tensor run_forward(torch::nn::AnyModule layer, const std::string& name, const Tensor& input) {
   auto output = layer.any_forward(input);
   const Tensor* tensor = output.try_get<Tensor>();
-  check(tensor != nullptr, "balance: layer ", name, " must give a tensor, to be measured");
+  check(tensor != nullptr, "balance: layer ", name, " must return a tensor to be measured");
   return *tensor;
 }
 

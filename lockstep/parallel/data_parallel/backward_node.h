@@ -34,14 +34,14 @@ class InputNode final : public torch::autograd::Node {
   std::string name() const override { return "DataParallelInput"; }
 };
 
-/// What one replica left for backward: its own graph.
+/// One replica's own graph, kept for backward.
 struct ReplicaGraph {
   torch::autograd::edge_list outputs;  ///< one for each differentiable output; may be invalid
   torch::autograd::edge_list inputs;   ///< one for each differentiable input of the forward
   torch::autograd::edge_list tensors;  ///< one for each tensor of the module that requires grad
 };
 
-/// How one output was gathered, or one input scattered.
+/// The way one output was gathered, or one input scattered.
 struct Layout {
   std::vector<std::int64_t> sizes;  ///< samples of each replica; all 1 and `numbers` for numbers
   bool numbers = false;             ///< whether each replica gave a single number

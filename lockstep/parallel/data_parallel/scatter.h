@@ -15,7 +15,7 @@ namespace lockstep::data_parallel {
 ///     chunk_sizes(5, 4)   // 2 2 1
 std::vector<std::int64_t> chunk_sizes(std::int64_t batch, std::size_t count);
 
-/// How the tensors of a batch are divided over replicas.
+/// The division of a batch's tensors over replicas.
 struct Division {
   std::size_t pieces = 0;  ///< at least 1: how many replicas have something to do
   /// Samples of each piece, for each tensor; empty for an undefined one, which every replica gets.

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What the cutting of buckets needs to know of a parameter.
+/// The facts about a parameter that the cutting of buckets needs.
 struct ParameterShape {
   std::size_t bytes = 0;
   at::ScalarType type = at::kFloat;

@@ -21,7 +21,7 @@ struct GradientBucket {
   ProcessGroup group;
 };
 
-/// What a communication hook has begun: the work under way and what comes after it.
+/// A step of a communication hook: the work under way and the step after it.
 ///
 /// The reducer waits for the work, then calls `next`, if there is one, and continues with its
 /// result. When no `next` is left the bucket's memory must hold the average, the same on all ranks.

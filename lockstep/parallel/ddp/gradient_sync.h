@@ -48,7 +48,8 @@ struct DistributedDataParallelOptions {
   TORCH_ARG(CommHook, comm_hook) = nullptr;
 };
 
-/// Keeps the replicas of a model equal: DistributedDataParallel without the module's type.
+/// The means to keep the replicas of a model equal: DistributedDataParallel without the module's
+/// type.
 class GradientSync {
  public:
   /// Gives every rank rank 0's state. Throws InvalidArgument on every rank if the parameters differ

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// How ranks with fewer inputs than others are treated, equal on all ranks.
+/// The treatment of ranks with fewer inputs than others, equal on all ranks.
 struct JoinOptions {
   /// Divides gradients by the number of all ranks to the end, so that every sample weighs the same;
   /// otherwise by the number of those that still have inputs.
@@ -30,8 +30,8 @@ class UnevenInputs : public Error {
   using Error::Error;
 };
 
-/// Lets ranks make unequal numbers of collectives: those that have ended shadow the others'
-/// collectives until all have ended.
+/// A scope in which ranks may make unequal numbers of collectives: those that have ended shadow the
+/// others' collectives until all have ended.
 ///
 /// Before each collective, or group of them, every rank that takes part announces it, by one small
 /// all-gather; a rank that has ended takes part in that and then does what was announced, without

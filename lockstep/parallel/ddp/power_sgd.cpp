@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// What a parameter keeps from one step to the next.
+/// The tensors that a parameter keeps from one step to the next.
 struct Memory {
   torch::Tensor q;
   torch::Tensor lost;  // by compression

@@ -27,8 +27,8 @@ struct PowerSgdOptions {
   TORCH_ARG(std::uint64_t, seed) = 0;
 };
 
-/// Averages gradients by low-rank approximation: PowerSGD (Vogels, Karimireddy, Jaggi 2019), after
-/// PyTorch's powerSGD_hook.
+/// A hook that averages gradients by low-rank approximation: PowerSGD (Vogels, Karimireddy, Jaggi
+/// 2019), after PyTorch's powerSGD_hook.
 ///
 /// A gradient M of n x m is sent as P (n x rank) and Q (m x rank): P = orthogonal basis of the mean
 /// of M Q, then Q = the mean of M^T P, and the result is P Q^T. What has fewer than two dimensions

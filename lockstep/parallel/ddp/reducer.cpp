@@ -142,7 +142,7 @@ void Reducer::check_no_pass_was_broken_off() {
   end_is_queued_ = false;
   if (!in_pass_) return;
   fail(concat("DistributedDataParallel: an earlier backward of rank ", group_.rank(),
-      " ended by an exception, and its gradients with it; make the model anew from a snapshot"));
+      " ended with an exception and lost its gradients; make a new model from a snapshot"));
 }
 
 void Reducer::on_gradient(std::size_t index) {

@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// How the reducer has averaged gradients so far, on this rank.
+/// The reducer's record of the gradients that it has averaged on this rank.
 struct ReducerReport {
   std::int64_t passes = 0;       ///< backward passes that were synchronised
   std::size_t buckets = 0;       ///< a pass
@@ -35,7 +35,7 @@ struct ReducerReport {
   std::string to_string() const;
 };
 
-/// How gradients are reduced; sizes in bytes.
+/// The options of the reduction of gradients; sizes in bytes.
 struct ReducerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
@@ -44,7 +44,7 @@ struct ReducerOptions {
   std::set<std::string> sparse = {};  ///< parameters whose gradients are sparse
 };
 
-/// Averages gradients over all ranks while backward goes on.
+/// The averaging of gradients over all ranks during backward.
 ///
 /// Note [Reducer]
 /// A hook on every parameter runs as soon as its gradient is complete. It copies the gradient into
@@ -101,7 +101,7 @@ class Reducer {
   /// Lets the hook average the dense buckets from now on. Throws InvalidArgument if there is one.
   void register_comm_hook(CommHook hook);
 
-  /// What a pass does with the gradients.
+  /// The work of a pass on the gradients.
   enum class Pass { kBackward, kAccumulated };
 
   /// Sets a function that is called before the first collective of each pass and returns the number

@@ -22,8 +22,8 @@ void check_same_on_all_ranks(
 /// Copies the root's tensors to all ranks, coalesced by element type. A collective.
 void broadcast_all(const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group);
 
-/// What the replicas of a model have in common: of a module, of the modules of a pipeline's
-/// stage, or of no module at all. A tensor may be listed under several names.
+/// The state that the replicas of a model have in common: of a module, of the modules of a
+/// pipeline's stage, or of no module at all. A tensor may be listed under several names.
 struct ReplicatedState {
   NamedTensors parameters;
   NamedTensors buffers;

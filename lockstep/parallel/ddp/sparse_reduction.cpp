@@ -41,7 +41,7 @@ torch::Tensor room_for_all(const torch::Tensor& own, const ProcessGroup& group) 
   return torch::empty(shape, own.options());
 }
 
-/// What all ranks said of their parts.
+/// The shapes that all ranks reported of their parts.
 struct Shape {
   std::vector<std::int64_t> rows;  // by rank
   std::int64_t longest = 0;

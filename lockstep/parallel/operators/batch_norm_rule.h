@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What a batch norm or instance norm layer in training asks of LibTorch. Tensors that the layer
+/// The call of LibTorch by a batch norm or instance norm layer in training. Tensors that the layer
 /// lacks are undefined.
 struct BatchNormCall {
   const torch::Tensor& input;  ///< [N, C, ...]
@@ -20,7 +20,7 @@ struct BatchNormCall {
   double eps;
 };
 
-/// Decides how batch norm layers in training compute.
+/// A rule for how batch norm layers compute in training.
 class BatchNormRule {
  public:
   virtual ~BatchNormRule() = default;
@@ -50,7 +50,7 @@ class [[nodiscard]] BatchNormScope {
   OperatorRulesOn on_;
 };
 
-/// Lets running statistics follow the whole batch although it passes in micro-batches.
+/// A rule by which running statistics follow the whole batch although it passes in micro-batches.
 ///
 /// Each micro-batch is normalised by its own statistics; the running ones are updated once, by
 /// commit(), with mean and unbiased variance of all samples together. Statistics are merged by
@@ -68,7 +68,7 @@ class DeferredBatchNorm final : public BatchNormRule {
   void discard() { layers_.clear(); }
 
  private:
-  // What each value tells about: a channel of the whole batch, or of one sample.
+  // The unit that each value describes: a channel of the whole batch, or of one sample.
   enum class Unit { kBatch, kSample };
   struct Layer {
     torch::Tensor running_mean, running_var;
@@ -86,7 +86,7 @@ class DeferredBatchNorm final : public BatchNormRule {
   std::vector<Layer> layers_;
 };
 
-/// Leaves running statistics alone: for a forward that is computed a second time.
+/// A rule that leaves running statistics alone: for a forward that is computed a second time.
 class FrozenStatistics final : public BatchNormRule {
  public:
   torch::Tensor batch_norm(const BatchNormCall& call) override {

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What clip_grad_norm does if the norm is infinite or not a number.
+/// The reaction of clip_grad_norm to a norm that is infinite or not a number.
 enum class NonFiniteNorm {
   kSpread,  ///< scales all the same: a GradScaler or the caller sees it in the gradients
   kThrow    ///< throws DivergedError on every rank before any gradient is changed

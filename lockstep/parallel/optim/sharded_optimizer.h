@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// Shares the work and the state of an optimizer among the ranks of a group (ZeRO stage 1): each
-/// rank updates the parameters that it owns, then all get all parameters.
+/// An optimizer whose work and state the ranks of a group share (ZeRO stage 1): each rank updates
+/// the parameters that it owns, then all get all parameters.
 ///
 /// It takes any LibTorch optimizer over all parameters and is one itself: param groups (all
 /// parameters, options that a scheduler or the caller may change on every rank alike), zero_grad,

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Carries payloads between the ranks of one pipeline.
+/// The transport of payloads between the ranks of one pipeline.
 ///
 /// A send does not wait for its receive, so ranks may run their schedules strictly in order; a
 /// payload is received when an action needs it, so none waits earlier than it must.
@@ -40,7 +40,7 @@ class PipelineStopped : public std::exception {
   const char* what() const noexcept override { return "pipeline: another stage failed"; }
 };
 
-/// Where the threads of a pipeline in one process leave payloads for each other.
+/// The place where the threads of a pipeline in one process leave payloads for each other.
 class Exchange {
  public:
   void put(const Address& address, const Payload& payload);
@@ -57,7 +57,7 @@ class Exchange {
   bool stopped_ = false;
 };
 
-/// Links threads of one process: tensors change hands, nothing is copied.
+/// Links between threads of one process: tensors change hands, nothing is copied.
 class LocalLinks final : public Links {
  public:
   explicit LocalLinks(Exchange& exchange) : exchange_(exchange) {}
@@ -70,7 +70,7 @@ class LocalLinks final : public Links {
   Exchange& exchange_;
 };
 
-/// Links the ranks of a process group; stage s is on rank s % size.
+/// Links between the ranks of a process group; stage s is on rank s % size.
 ///
 /// A payload is three messages or more: how long its description is, the description (form, types,
 /// shapes), both from the host, and its tensors; so shapes may change from one micro-batch to the

@@ -21,7 +21,7 @@ std::vector<torch::Tensor> split_batch(
 /// Returns the gradient's share of each micro-batch's loss in the batch's.
 std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossReduction reduction);
 
-/// Collects the losses of micro-batches, in the last stage's thread.
+/// The sum of the losses of micro-batches, made in the last stage's thread.
 class LossSum {
  public:
   LossSum(LossFunction loss, const torch::Tensor& target, const std::vector<std::int64_t>& sizes,

@@ -30,14 +30,15 @@ std::vector<torch::Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& for
 /// Puts tensors into a value of that form.
 torch::nn::AnyValue value_of(ValueForm form, const std::vector<torch::Tensor>& tensors);
 
-/// What one stage hands to the next for one micro-batch, or its gradient on the way back.
+/// The tensors that one stage hands to the next for one micro-batch, or their gradients on the way
+/// back.
 struct Payload {
   ValueForm form = ValueForm::kTensor;
   std::vector<torch::Tensor> values;  ///< the value's tensors, then the skips that cross
   std::size_t skips = 0;              ///< how many of them are skips
 };
 
-/// Which way a payload goes.
+/// The direction of a payload.
 enum class Direction : std::int64_t { kForward, kBackward };
 
 /// The address of a payload: the stage that takes it, and the micro-batch.

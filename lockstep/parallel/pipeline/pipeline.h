@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Trains a model that is cut into stages, each computed by a lasting thread in a separate place.
+/// A model that is cut into stages, each trained by a lasting thread in a separate place.
 ///
 ///     auto places = lockstep::cpu_places(2);
 ///     lockstep::Pipeline pipeline(lockstep::layers_of(net), {3, 4}, places,

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What a loss function returns for a batch, so that micro-batches add up to the same.
+/// The meaning of a loss function's result, so that micro-batches add up to the same.
 enum class LossReduction {
   kMean,  ///< the mean over the samples: a micro-batch counts by its share of the batch
   kSum    ///< the sum over the samples
@@ -23,7 +23,7 @@ using LossFunction =
 struct PipelineOptions {
   /// How many micro-batches a batch is cut into: more make the bubble smaller, fewer make
   /// better use of a device.
-  TORCH_ARG(int, chunks) = 4;
+  TORCH_ARG(int, chunks) = kDefaultChunks;
   /// The order of work: see ScheduleKind.
   TORCH_ARG(ScheduleKind, schedule) = ScheduleKind::k1F1B;
   /// Which activations are computed again in backward instead of kept.
@@ -35,7 +35,7 @@ struct PipelineOptions {
   TORCH_ARG(LossReduction, reduction) = LossReduction::kMean;
 };
 
-/// What one rank of a pipeline did in its last step.
+/// The times of one rank of a pipeline in its last step.
 struct PipelineTiming {
   double seconds = 0;  ///< from its first action to its last
   double waited = 0;   ///< of them, waiting for other stages

@@ -25,7 +25,7 @@ struct PipelineGrid {
 /// InvalidArgument if they do not come out even.
 PipelineGrid make_pipeline_grid(const ProcessGroup& world, int ranks);
 
-/// Trains a model that is cut into stages, each on a separate rank.
+/// A model that is cut into stages, each trained on a separate rank.
 ///
 /// All ranks make the whole model, alike or not: each uses and trains its own layers only. They
 /// call step() with the same arguments; the first rank looks at the input alone, the last at the

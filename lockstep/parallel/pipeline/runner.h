@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Carries out one rank's part of a schedule with its stages.
+/// One rank's part of a schedule, carried out with its stages.
 class Runner {
  public:
   /// Takes the rank's stages; `stages` is how many the pipeline has, stage s being on rank

@@ -36,8 +36,7 @@ class SkipReader {
     open_.insert(name);
   }
   void remove(const std::string& name) {
-    check(open_.erase(name) == 1, "pipeline: the Pop ", name,
-        " has no Stash before it that no other Pop took");
+    check(open_.erase(name) == 1, "pipeline: the Pop ", name, " has no unused Stash before it");
   }
 
   std::set<std::string> open_, used_;

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Keeps its input under a name for a later Pop, and returns it.
+/// A layer that keeps its input under a name for a later Pop, and returns it.
 ///
 /// A skip connection of a chain, wherever its ends lie: in one stage, or in two of a pipeline.
 ///
@@ -29,7 +29,7 @@ class StashImpl : public torch::nn::Cloneable<StashImpl> {
 };
 TORCH_MODULE(Stash);
 
-/// Joins its input with what the Stash of that name kept, by default by their sum.
+/// A layer that joins its input with what the Stash of that name kept, by default by their sum.
 class PopImpl : public torch::nn::Cloneable<PopImpl> {
  public:
   using Join = std::function<torch::Tensor(torch::Tensor input, torch::Tensor kept)>;

@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// What a stage is made of and how it keeps activations.
+/// The layers of a stage and its way of keeping activations.
 struct StageSettings {
   int index = 0;
   Layers layers;
@@ -33,7 +33,7 @@ struct StageSettings {
 /// Turns the last stage's output for a micro-batch into what backward starts from, a scalar.
 using StageLoss = std::function<torch::Tensor(torch::nn::AnyValue& output, int micro_batch)>;
 
-/// What all stages must know of the step that begins.
+/// The facts about the step that begins, for all stages.
 struct StepPlan {
   int micro_batches = 1;
   std::uint64_t seed = 0;  ///< of dropout and the like
@@ -41,7 +41,7 @@ struct StepPlan {
   StageLoss loss = nullptr;
 };
 
-/// Computes one stage of a pipeline, micro-batch by micro-batch, and keeps what their backward
+/// One stage of a pipeline: it computes micro-batch by micro-batch and keeps what their backward
 /// needs. It knows nothing of other stages, threads or ranks.
 class Stage {
  public:

@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// Keeps the replicas of a stage, or of a whole pipeline, equal; does nothing with a group of one.
+/// The means to keep the replicas of a stage, or of a whole pipeline, equal; nothing with a group
+/// of one.
 ///
 /// A step runs backward once for every micro-batch, so gradients are reduced once, at the end of
 /// the step. Stages end at different times: those that are done reduce while the others compute.

@@ -42,7 +42,8 @@ std::vector<Node*> from_the_leaves_up(const std::vector<Node*>& roots) {
   return order;
 }
 
-// What is below a node: whether an input, and which parameters no boundary node has yet.
+// The graph below a node: whether an input is there, and the parameters that no boundary node has
+// yet.
 struct Below {
   bool input = false;
   std::vector<Node*> parameters;

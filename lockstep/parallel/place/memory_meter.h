@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// How many bytes of tensors are alive, and how many were at most.
+/// The bytes of tensors that are alive, and the highest number of them so far.
 struct MemoryUse {
   std::int64_t live = 0;
   std::int64_t peak = 0;
@@ -17,8 +17,8 @@ struct MemoryUse {
   friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
 };
 
-/// Counts the bytes of tensors that are allocated while it exists, on any device, by this thread
-/// and by those that take over its modes (see ThreadModes), as the stages of a Pipeline do.
+/// A count of the bytes of tensors that are allocated while it exists, on any device, by this
+/// thread and by those that take over its modes (see ThreadModes), as the stages of a Pipeline do.
 ///
 /// Threads go by their names, which a PlaceWorker sets. A tensor counts for the thread that
 /// allocated it until any thread frees it; one that is freed by a thread without the meter's modes

@@ -31,7 +31,7 @@ namespace lockstep {
 
 namespace nested {
 
-/// How to reach the tensors of one type; this is the case of a plain one.
+/// The access to the tensors of one type; this is the case of a plain one.
 template <typename T>
 struct Traits {
   static constexpr bool kHoldsTensors = false;
@@ -112,7 +112,7 @@ T map_tensors(T value, const Function& function) {
 
 namespace nested {
 
-/// Reaches the elements of what std::apply knows: pair, tuple, array.
+/// The access to the elements of what std::apply knows: pair, tuple, array.
 template <typename Tuple, typename... Elements>
 struct TupleTraits {
   static constexpr bool kHoldsTensors = (Nested<Elements> || ...);
@@ -136,7 +136,7 @@ struct Traits<std::pair<First, Second>> : TupleTraits<std::pair<First, Second>, 
 template <typename... Elements>
 struct Traits<std::tuple<Elements...>> : TupleTraits<std::tuple<Elements...>, Elements...> {};
 
-/// Reaches the elements of a sequence.
+/// The access to the elements of a sequence.
 template <typename Sequence, typename Element>
 struct SequenceTraits {
   static constexpr bool kHoldsTensors = Nested<Element>;
@@ -172,7 +172,7 @@ struct Traits<std::optional<Element>> {
   }
 };
 
-/// Reaches the values of a map, in the order of its keys.
+/// The access to the values of a map, in the order of its keys.
 template <typename Map>
 struct MapTraits {
   using Key = typename Map::key_type;

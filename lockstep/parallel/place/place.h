@@ -25,7 +25,7 @@ std::string core_ranges(std::vector<int> cores);
 
 namespace lockstep {
 
-/// Where one replica or one stage computes: a set of CPU cores, or an accelerator.
+/// The hardware on which one replica or one stage computes: a set of CPU cores, or an accelerator.
 ///
 /// `cores` is empty for an accelerator, and for a CPU place whose threads are not pinned.
 struct Place {

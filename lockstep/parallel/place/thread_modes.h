@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// What LibTorch keeps per thread and a worker must take over: gradients on or off, inference mode,
-/// autocast with its types and cache, hooks on saved tensors, the current streams of accelerators,
-/// how denormal numbers are treated.
+/// The modes that LibTorch keeps per thread and a worker must take over: gradients on or off,
+/// inference mode, autocast with its types and cache, hooks on saved tensors, the current streams
+/// of accelerators, the treatment of denormal numbers.
 ///
 /// A new thread has autocast off and gradients on, whatever its creator had: without this, a
 /// replica in a thread would compute something else than the module in the caller's.

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// What a rank does with one micro-batch in one stage of a pipeline.
+/// The work of a rank on one micro-batch in one stage of a pipeline.
 enum class ActionKind {
   kForward,
   kBackward,        ///< the gradients of input and weights together

@@ -18,7 +18,7 @@ constexpr double kRounding = 1e-9;
 
 bool is_less(double a, double b) { return b - a > kRounding * std::max(1.0, std::abs(a)); }
 
-/// How uneven a cut is.
+/// The unevenness of a cut.
 struct Unevenness {
   double cost_squares = std::numeric_limits<double>::infinity();
   double count_squares = std::numeric_limits<double>::infinity();

@@ -16,6 +16,9 @@ enum class ScheduleKind {
   kZeroBubble    ///< ZB-H1: the weights' gradients fill the idle time of 1F1B
 };
 
+/// The micro-batches of a batch, unless the user says otherwise.
+inline constexpr int kDefaultChunks = 8;
+
 /// Returns the name on the command line: sequential, gpipe, 1f1b, interleaved, zero-bubble.
 const char* name_of(ScheduleKind kind);
 
@@ -23,7 +26,7 @@ const char* name_of(ScheduleKind kind);
 /// exist.
 ScheduleKind schedule_kind(std::string_view name);
 
-/// What every rank of a pipeline does in one step, in order; idle time is not written.
+/// The actions of every rank of a pipeline in one step, in order; idle time is not written.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kSequential;
   int stages = 0;
@@ -44,7 +47,7 @@ struct Schedule {
 /// InvalidArgument that says which numbers would do.
 Schedule make_schedule(ScheduleKind kind, int ranks, int stages, int micro_batches);
 
-/// What a receive in a schedule does, and so where it stands.
+/// The behaviour of a receive in a schedule, and so its place.
 enum class Receives {
   /// It only announces that a value may come; the action that needs the value waits. It comes as
   /// early as the send does, so that transfer and computation overlap. PyTorch's order.

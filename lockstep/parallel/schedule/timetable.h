@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// How long actions take, in any unit of time, equal for all stages.
+/// The durations of actions, in any unit of time, equal for all stages.
 struct ActionCosts {
   double forward = 1;
   double backward_input = 1;

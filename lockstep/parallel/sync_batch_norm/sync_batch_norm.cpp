@@ -82,7 +82,7 @@ ChannelStatistics merge_rows(const torch::Tensor& rows) {
   return {count, mean, (squares + counts * (means - mean).square()).sum(0)};
 }
 
-/// What a layer has besides the inputs of its gradients.
+/// A layer's state apart from the inputs of its gradients.
 struct Layer {
   const Tensor& running_mean;
   const Tensor& running_var;

@@ -173,7 +173,7 @@ DatasetSource open_source(const TrainOptions& options) {
             name == "mock",
       "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, perhaps "
       "with "
-      "a folder, as cifar100:DIR: ",
+      "a folder, such as cifar100:DIR: ",
       name);
   return open_stored(options);
 }

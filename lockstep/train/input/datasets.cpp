@@ -28,7 +28,7 @@ void hold_out(DatasetSource& source, const TrainOptions& options) {
   auto parts = data::stratified_split_by_seed(
       source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
   check(!parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
-      " leaves nothing on one side of ", source.labels.size(), " images");
+      " leaves one side of the split of ", source.labels.size(), " images empty");
   auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
   (source.test == nullptr ? source.test : source.validation) = std::move(held);
   source.train = std::make_shared<data::SampleSubset>(source.train, std::move(parts[0]));
@@ -38,7 +38,7 @@ void hold_out(DatasetSource& source, const TrainOptions& options) {
 void need_a_test(DatasetSource& source, const TrainOptions& options) {
   if (source.test == nullptr) source.test = std::exchange(source.validation, nullptr);
   check(source.test != nullptr, "train: ", options.data.directory,
-      " has no images to test on: make a folder val or test beside train, or hold some out by ",
+      " has no images to test on: make a folder val or test next to train, or hold some out by ",
       "--val-split 0.1");
 }
 

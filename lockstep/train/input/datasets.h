@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What a run trains on and what it is measured on.
+/// The data that a run trains on and is measured on.
 struct Datasets {
   data::SamplesPointer train;
   data::SamplesPointer validation;  ///< measured on after epochs; without one, `test` is

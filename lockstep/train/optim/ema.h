@@ -15,7 +15,7 @@ namespace lockstep {
 /// which copies; then the decay, with warm-up at most 1 - number^(-2/3).
 double ema_decay(const EmaSettings& settings, std::int64_t number);
 
-/// Keeps an exponential moving average of tensors that training changes, as timm's ModelEmaV3:
+/// An exponential moving average of tensors that training changes, as timm's ModelEmaV3:
 /// floating-point ones are averaged, running statistics too, others copied. A tensor that is listed
 /// twice (tied weights) has one average.
 ///

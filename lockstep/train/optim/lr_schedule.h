@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Names how the learning rate falls after the warm-up; `T` is how long it falls, `t` the time.
+/// The course of the learning rate after the warm-up; `T` is how long it falls, `t` the time.
 enum class LrScheduleKind {
   kConstant,
   kStep,         ///< times `rate` every `interval`
@@ -26,7 +26,7 @@ const char* name_of(LrScheduleKind kind);
 /// True if it must know how long the training takes.
 bool has_length(LrScheduleKind kind);
 
-/// How the learning rate runs through a training, times in ticks of `steps_a_tick` steps.
+/// The course of the learning rate through a training, times in ticks of `steps_a_tick` steps.
 ///
 /// The warm-up comes first and the schedule's own time begins when it ends, as with PyTorch's
 /// SequentialLR.
@@ -54,8 +54,8 @@ struct LrSchedule {
 /// a schedule keeps its last rate.
 double lr_at(const LrSchedule& schedule, std::int64_t step);
 
-/// When and how far a learning rate falls because evaluations no longer improve; the defaults
-/// are those of PyTorch's ReduceLROnPlateau, but for `larger_is_better`.
+/// The rule by which a learning rate falls because evaluations no longer improve; the defaults are
+/// those of PyTorch's ReduceLROnPlateau, but for `larger_is_better`.
 struct PlateauRule {
   double factor = 0.1;
   std::int64_t patience = 10;  ///< evaluations without improvement before a fall

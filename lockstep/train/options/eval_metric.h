@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -7,7 +8,7 @@
 
 namespace lockstep {
 
-/// By what an epoch is better than another, as timm's --eval-metric.
+/// The metric that compares epochs, as timm's --eval-metric.
 enum class EvalMetric { kLoss, kTop1, kTop5 };
 constexpr auto names_of(EvalMetric) {
   return std::array{EnumName{EvalMetric::kLoss, "loss"}, EnumName{EvalMetric::kTop1, "top1"},
@@ -15,7 +16,7 @@ constexpr auto names_of(EvalMetric) {
 }
 
 /// Returns whether more is better.
-bool larger_is_better(EvalMetric metric);
+constexpr bool larger_is_better(EvalMetric metric) { return metric != EvalMetric::kLoss; }
 
 /// The epoch that did best so far; none before the first.
 struct BestEpoch {
@@ -25,6 +26,9 @@ struct BestEpoch {
 
 /// Returns whether a value is better than the best so far: of equal ones the first stays, NaN is
 /// never better.
-bool is_better(double value, const std::optional<BestEpoch>& best, EvalMetric metric);
+inline bool is_better(double value, const std::optional<BestEpoch>& best, EvalMetric metric) {
+  if (!best) return !std::isnan(value);
+  return larger_is_better(metric) ? value > best->value : value < best->value;
+}
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ void read_milestones(Options& options, const FlagSpec& flag, Text text) {
   for (const std::string& piece : split(text, ',')) {
     const auto epoch = parse_number<std::int64_t>(piece);
     check(epoch && *epoch > 0 && static_cast<double>(*epoch) <= kMostEpochs, flag.verb, ": ",
-        flag.name, " must be epochs with commas between them: ", text);
+        flag.name, " must be a comma-separated list of epochs: ", text);
     milestones.push_back(*epoch);
   }
 }
@@ -46,6 +46,7 @@ EmaSettings& ema_of(Options& options, const FlagSpec& flag) {
 
 }  // namespace
 
+// Long because it is a table.
 FlagGroup<TrainOptions> optimizer_group() {
   using Set = OptimizerSettings;
   constexpr auto kPath = &Options::optimizer;
@@ -65,19 +66,22 @@ FlagGroup<TrainOptions> optimizer_group() {
               .from(0)
               .below(1)
               .usually(sgd.momentum),
-          flag("--weight-decay", "X", "how fast weights decay", kPath, &Set::weight_decay)
+          flag("--weight-decay", "X", "weight decay: L2, decoupled for adamw", kPath,
+              &Set::weight_decay)
               .from(0)
               .usually(concat("adam, sgd ", sgd.weight_decay, "; adamw ", adamw.weight_decay)),
-          flag("--weight-decay-on", "WHAT", "{}, which leaves out biases and norm layers", kPath,
+          flag("--weight-decay-on", "WHAT",
+              "parameters that decay: {}; weights leaves out biases and norm layers", kPath,
               &Set::weight_decay_on),
-          flag("--clip-grad", "X", "largest norm of all gradients together", kPath, &Set::clip_grad)
+          flag("--clip-grad", "X", "limit for the norm of all gradients together", kPath,
+              &Set::clip_grad)
               .above(0)
               .usually("no limit"),
           flag_on("--shard-optimizer",
               "divide the optimizer's state and work among the replicas (ZeRO stage 1)", kPath,
               &Set::sharded)
               .may_change(),
-          flag("--grad-accum-steps", "N", "batches of each replica that make one optimizer step",
+          flag("--grad-accum-steps", "N", "batches per replica in one optimizer step",
               &Options::grad_accum_steps)
               .from(1)
               .to(kMostEpochs),
@@ -86,6 +90,7 @@ FlagGroup<TrainOptions> optimizer_group() {
               .below(1)}};
 }
 
+// Long because it is a table.
 FlagGroup<TrainOptions> rate_group() {
   using Set = OptimizerSettings;
   using Lr = LrSettings;
@@ -94,10 +99,12 @@ FlagGroup<TrainOptions> rate_group() {
   const LrSchedule schedule;
   const PlateauRule plateau;
   return {"Learning rate",
-      {flag("--lr", "X", "the rate that the schedule starts from", &Options::optimizer, &Set::lr)
+      {flag(
+           "--lr", "X", "learning rate at the start of the schedule", &Options::optimizer, &Set::lr)
               .above(0)
               .usually(concat("adam, adamw ", adam, "; sgd ", sgd)),
-          flag("--lr-scale", "RULE", "times 1, global batch / --batch-size, or its root: {}",
+          flag("--lr-scale", "RULE",
+              "multiply --lr by 1, by global batch / --batch-size, or by its square root: {}",
               &Options::optimizer, &Set::lr_scale),
           rate_flag("--sched", "NAME", "{}", &Lr::kind),
           rate_flag("--sched-on-updates", "",
@@ -108,27 +115,28 @@ FlagGroup<TrainOptions> rate_group() {
               .from(0)
               .to(kMostEpochs)
               .usually(0),
-          rate_flag("--warmup-steps", "N", "the same in steps; the schedule then goes by steps too",
+          rate_flag("--warmup-steps", "N", "the same in steps; the schedule then counts steps, too",
               &Lr::warmup_steps)
               .from(0)
               .to(kMostSteps),
-          rate_flag("--warmup-lr", "X", "where the warm-up starts", &Lr::warmup_lr)
+          rate_flag("--warmup-lr", "X", "learning rate at the start of the warm-up", &Lr::warmup_lr)
               .from(0)
               .usually(text_of(Lr::kWarmupLr)),
-          rate_flag("--min-lr", "X", "below which the schedule does not fall", &Lr::min_lr)
+          rate_flag("--min-lr", "X", "lower limit of the learning rate", &Lr::min_lr)
               .from(0)
               .usually(schedule.min_lr),
-          rate_flag(
-              "--decay-epochs", "N", "for step: epochs that each rate lasts", &Lr::decay_epochs)
+          rate_flag("--decay-epochs", "N", "for step: epochs between two falls", &Lr::decay_epochs)
               .from(1)
               .to(kMostEpochs),
           flag_by<Options>("--decay-milestones", "N,N",
-              "for multistep: epochs after which it falls", read_milestones, written_milestones),
+              "for multistep: epochs after which the rate falls", read_milestones,
+              written_milestones),
           rate_flag("--decay-rate", "X", "factor of each fall", &Lr::decay_rate)
               .above(0)
               .to(1)
               .usually(concat(Lr::kDecayRate, "; exponential ", Lr::kExponentialRate)),
-          rate_flag("--poly-power", "X", "for poly: exponent of what is left", &Lr::power)
+          rate_flag("--poly-power", "X",
+              "for poly: exponent of the share of the training that remains", &Lr::power)
               .above(0)
               .usually(schedule.power),
           rate_flag("--patience-epochs", "N",
@@ -136,13 +144,13 @@ FlagGroup<TrainOptions> rate_group() {
               .from(0)
               .to(kMostEpochs)
               .usually(plateau.patience),
-          rate_flag("--cooldown-epochs", "N", "for plateau: evaluations not counted after a fall",
-              &Lr::cooldown_epochs)
+          rate_flag("--cooldown-epochs", "N",
+              "for plateau: evaluations that do not count after a fall", &Lr::cooldown_epochs)
               .from(0)
               .to(kMostEpochs)
               .usually(plateau.cooldown),
-          rate_flag("--pct-start", "X", "for onecycle: share of the training in which it rises",
-              &Lr::pct_start)
+          rate_flag("--pct-start", "X",
+              "for onecycle: share of the training in which the rate rises", &Lr::pct_start)
               .from(0)
               .to(1)
               .usually(schedule.pct_start),
@@ -162,7 +170,7 @@ FlagGroup<TrainOptions> average_group() {
            [](Options& options, const FlagSpec&, Text) { options.ema.emplace(); },
            [](const Options& options) { return written_value(options.ema.has_value()); }),
           flag_by<Options>(
-              "--model-ema-decay", "X", "share of the average that a step keeps",
+              "--model-ema-decay", "X", "share of the average that each step keeps",
               [](Options& options, const FlagSpec& flag, Text text) {
                 read_value(flag, text, ema_of(options, flag).decay);
               },
@@ -174,14 +182,15 @@ FlagGroup<TrainOptions> average_group() {
               .below(1)
               .usually(EmaSettings{}.decay),
           flag_by<Options>(
-              "--model-ema-warmup", "", "start with a small decay, which grows up to that one",
+              "--model-ema-warmup", "",
+              "start with a small decay and raise it to --model-ema-decay",
               [](Options& options, const FlagSpec& flag, Text) {
                 ema_of(options, flag).warmup = true;
               },
               [](const Options& options) {
                 return written_value(options.ema && options.ema->warmup);
               }),
-          flag("--eval-metric", "NAME", "{}: decides which epoch is the best",
+          flag("--eval-metric", "NAME", "what decides which epoch is best: {}",
               &Options::eval_metric)}};
 }
 

@@ -17,7 +17,7 @@ constexpr auto names_of(BadImages) {
   return std::array{EnumName{BadImages::kFail, "fail"}, EnumName{BadImages::kSkip, "skip"}};
 }
 
-/// How the images of a set reach the model.
+/// The settings of how images of a set reach the model.
 struct LoadingSettings {
   Augment augment = Augment::kNone;    ///< of the training images
   std::optional<int> image_size = {};  ///< height and width that the model sees

@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-/// Says when training ends: at the first of these; an absent one never ends it.
+/// The limits of a training, which ends at the first of these; an absent one never ends it.
 struct TrainLimits {
   std::optional<std::int64_t> epochs = {};
   std::optional<std::int64_t> steps = {};
   std::optional<double> seconds = {};
 };
 
-/// How the learning rate changes, as the flags have it: times in epochs; what was not given is
-/// absent.
+/// The settings of the learning rate, as the flags have them: times in epochs; what was not given
+/// is absent.
 struct LrSettings {
   static constexpr double kWarmupLr = 1e-5;  ///< of a warm-up that names no rate; timm's
   static constexpr double kDecayRate = 0.1, kExponentialRate = 0.9;

@@ -50,7 +50,7 @@ double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step)
 /// Throws InvalidArgument that names the flag unless the values fit each other.
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits);
 
-/// Says how a moving average of the weights is kept, as timm's ModelEmaV3 does.
+/// The settings of a moving average of the weights, as timm's ModelEmaV3 has them.
 struct EmaSettings {
   double decay = 0.9998;
   bool warmup = false;  ///< begins with a small decay, which grows up to this one

@@ -8,12 +8,27 @@
 
 namespace lockstep {
 
+bool is_replicated_stages(Parallel way) {
+  return way == Parallel::kDdpMp || way == Parallel::kDdpPp;
+}
+
+ScheduleKind schedule_of(const TrainOptions& options) {
+  const bool sequential = options.parallel == Parallel::kMp || options.parallel == Parallel::kDdpMp;
+  if (sequential) return ScheduleKind::kSequential;
+  return options.pipeline.schedule.value_or(ScheduleKind::k1F1B);
+}
+
+int chunks_of(const TrainOptions& options) {
+  const bool sequential = schedule_of(options) == ScheduleKind::kSequential;
+  return options.pipeline.chunks.value_or(sequential ? 1 : kDefaultChunks);
+}
+
 void check_options(const TrainOptions& options, int world_size) {
   train_flags().check_ranges(options);
   check_optimizer(options.optimizer, options.limits);
   check(options.optimizer.schedule.kind != LrScheduleKind::kPlateau || options.val_interval > 0,
-      "train: --sched plateau follows the evaluations, but --val-interval 0 makes none before the "
-      "end");
+      "train: --sched plateau needs evaluations during training, but --val-interval 0 makes none "
+      "before the end");
   const SnapshotSettings& snapshots = options.snapshots;
   check(snapshots.unit == SnapshotUnit::kNone || snapshots.unit == SnapshotUnit::kNever ||
             snapshots.count > 0,

@@ -25,7 +25,7 @@ constexpr auto names_of(Parallel) {
       EnumName{P::kDdpMp, "ddp+mp"}, EnumName{P::kDdpPp, "ddp+pp"}};
 }
 
-/// What the stages of a model are equal by.
+/// The quantity that is equal over the stages of a model.
 enum class Balance { kCount, kSize, kTime };
 constexpr auto names_of(Balance) {
   return std::array{EnumName{Balance::kTime, "time"}, EnumName{Balance::kSize, "size"},
@@ -45,7 +45,7 @@ struct DataSource {
   std::string directory = {};
 };
 
-/// How a model is cut into stages and how a batch passes through them.
+/// The settings of how a model is cut into stages and how a batch passes through them.
 struct PipelineSettings {
   std::optional<int> stages = {};           ///< of each replica
   std::optional<int> stages_a_worker = {};  ///< on each rank or in each place

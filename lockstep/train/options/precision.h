@@ -18,8 +18,8 @@ constexpr auto names_of(Precision) {
       EnumName{Precision::k16Mixed, "16-mixed"}};
 }
 
-/// Which float32 products NVIDIA's GPUs may round to TF32, of 10 bits of mantissa, which is several
-/// times as fast.
+/// The float32 products that NVIDIA's GPUs may round to TF32, of 10 bits of mantissa, which is
+/// several times as fast.
 enum class Tf32 {
   kAuto,  ///< convolutions, not matrix products: LibTorch's own choice
   kOn,
@@ -37,21 +37,21 @@ bool computes_bf16(const std::string& features);
 /// Returns the same of this machine; LOCKSTEP_TEST_CPU_FEATURES, if it is set, has its features.
 bool this_processor_computes_bf16();
 
-/// What --precision asks for.
+/// The request of --precision.
 struct PrecisionRequest {
   bool is_auto = false;
   bool is_given = false;  ///< on the command line
   Precision precision = Precision::k32;
 };
 
-/// What a run computes in, and what there is to say about it.
+/// The precision of a run, and the remarks on it.
 struct PrecisionChoice {
   Precision precision = Precision::k32;
   std::string hint;     ///< that another would be quicker; may be empty
   std::string warning;  ///< of a slow one; may be empty
 };
 
-/// What all ranks of a run compute on.
+/// The hardware on which all ranks of a run compute.
 struct Computing {
   bool is_bf16_fast = false;  ///< on all of them
   bool on_accelerators = false;

@@ -96,7 +96,7 @@ Configuration parse_configuration(const std::string& toml, const std::string& fi
     }
   } catch (const toml::parse_error& error) {
     throw DataError(
-        concat(file, ": line ", error.source().begin.line, ": is no TOML: ", error.description()));
+        concat(file, ": line ", error.source().begin.line, ": is not TOML: ", error.description()));
   }
   return found;
 }

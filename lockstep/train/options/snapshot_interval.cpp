@@ -19,12 +19,11 @@ namespace {
 // Gives the whole number above zero before the unit; nothing if the text does not end in the unit.
 std::optional<double> count_of(const std::string& text, std::string_view unit) {
   if (!text.ends_with(unit)) return std::nullopt;
-  const char* const end = text.data() + text.size() - unit.size();
-  std::int64_t count = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, count);
+  const std::string_view digits(text.data(), text.size() - unit.size());
+  const auto count = parse_number<std::int64_t>(digits);
   constexpr std::int64_t kMost = std::int64_t{1} << 53;  // which a double still counts exactly
-  if (error != std::errc() || stop != end || count < 1 || count > kMost) refuse_interval(text);
-  return static_cast<double>(count);
+  if (!count || *count < 1 || *count > kMost) refuse_interval(text);
+  return static_cast<double>(*count);
 }
 
 std::string number_text(double number) {
@@ -56,14 +55,12 @@ SnapshotInterval parse_snapshot_interval(const std::string& text) {
 }
 
 double parse_snapshot_overhead(const std::string& text) {
-  double percent = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, percent);
-  const bool is_share = error == std::errc() && stop != end && std::string_view(stop) == "%";
-  check(is_share && percent > 0 && percent <= 100,
-      "snapshot overhead: no share of the time above 0 % and at most 100 %: \"", text,
+  const std::string_view digits(text.data(), text.empty() ? 0 : text.size() - 1);
+  const auto percent = text.ends_with('%') ? parse_number<double>(digits) : std::nullopt;
+  check(percent && *percent > 0 && *percent <= 100,
+      "snapshot overhead: not a share of the time above 0 % and at most 100 %: \"", text,
       "\"; write 1% or 0.5%");
-  return percent / 100;
+  return *percent / 100;
 }
 
 std::string snapshot_interval_text(const SnapshotInterval& interval) {

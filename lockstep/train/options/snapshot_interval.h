@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Names what a run begins with.
+/// The start of a run.
 enum class Resume {
   kNever,  ///< as if it were the first
   kAuto,   ///< the newest usable snapshot of its own folder; a fresh start where there is none
@@ -17,10 +17,10 @@ struct ResumeSettings {
   Resume kind = Resume::kNever;
   std::string from = {};   ///< of kFrom: the folder of a run or of one snapshot
   bool again = false;      ///< ranks that were started again: their own folder comes before `from`
-  bool overwrite = false;  ///< a run in the folder that cannot be gone on with may be removed
+  bool overwrite = false;  ///< a run in the folder that cannot be resumed may be removed
 };
 
-/// Names what the time from one snapshot to the next is counted in.
+/// The unit of the time from one snapshot to the next.
 enum class SnapshotUnit {
   kNever,     ///< none at all: what is stopped is lost
   kNone,      ///< none but the last
@@ -30,7 +30,7 @@ enum class SnapshotUnit {
   kOverhead,  ///< chosen, so that saving takes this share of the time of training
 };
 
-/// Says when a run is saved, and what becomes of older snapshots.
+/// The settings of when a run is saved, and of what becomes of older snapshots.
 struct SnapshotSettings {
   SnapshotUnit unit = SnapshotUnit::kOverhead;
   double count = 0.01;    ///< of the unit
@@ -38,10 +38,10 @@ struct SnapshotSettings {
   bool required = false;  ///< one that cannot be written ends the run
 };
 
-/// Is the shortest time in seconds from one snapshot to the next that a share of time may choose.
+/// The shortest time in seconds from one snapshot to the next that a share of time may choose.
 inline constexpr double kLeastSnapshotSeconds = 30;
 
-/// Says when a run is saved: every so many units.
+/// The time from one snapshot to the next.
 struct SnapshotInterval {
   SnapshotUnit unit = SnapshotUnit::kOverhead;
   double count = 0.01;
@@ -59,14 +59,14 @@ double parse_snapshot_overhead(const std::string& text);
 /// Writes an interval as parse_snapshot_interval() reads it; a share of time as `1% of the time`.
 std::string snapshot_interval_text(const SnapshotInterval& interval);
 
-/// Is how far training has come, over all restarts.
+/// The progress of training over all restarts.
 struct TrainingProgress {
   std::int64_t steps = 0;   ///< of the optimizer
   std::int64_t epochs = 0;  ///< that are over
   double seconds = 0;       ///< of training
 };
 
-/// Is what one snapshot costs the training.
+/// The cost of one snapshot.
 struct SnapshotCost {
   double stall_seconds = 0;       ///< in which the step stands still
   double background_seconds = 0;  ///< of a core that hashes and writes while training goes on

@@ -3,6 +3,7 @@
 #include "lockstep/train/options/train_flags.h"
 
 #include "lockstep/core/text.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/options/snapshot_interval.h"
 
 namespace lockstep {
@@ -35,10 +36,10 @@ constexpr double kMostChunks = 10'000;
 constexpr const char* kExamples = R"(Examples:
   lockstep train                                    mnist-small on Fashion-MNIST, 3 epochs, one rank
   lockstep train --nproc-per-node 2 --precision auto
-                                                    two ranks, each with 128 images a step
+                                                    two ranks, each with 128 images per step
   lockstep train --data mnist:/data/mnist --opt sgd --lr 0.05 --lr-scale linear --nproc-per-node 4
   lockstep train --parallel pp --places 2 --chunks 8 --schedule zero-bubble
-                                                    the model in two stages, each on half of the cores
+                                                    the model in two stages, each on half the cores
   lockstep train --parallel ddp+pp --nproc-per-node 4 --stages 2
                                                     two pipelines of two ranks
   lockstep train --model mnist-large --max-time 30m --output runs/large
@@ -64,17 +65,16 @@ FlagValue written_data(const Options& options) {
 
 Group model_group() {
   return {"What to train",
-      {flag("--model", "NAME",
-           "toy, mnist-small, mnist-large, resnet18-cifar, resnet18/34/50, vgg11/13/16/19[-bn]",
-           &Options::model),
+      {flag("--model", "NAME", joined(nn::model_names()), &Options::model),
           flag("--pretrained", "FILE",
-              "start from these weights: .safetensors, or Python's .pt, .pth", &Options::pretrained)
+              "start from these weights: .safetensors, or Python's .pt or .pth",
+              &Options::pretrained)
               .may_change(),
           flag("--freeze", "PATTERN[,PATTERN]",
-              "do not train parameters of these names: features.*", &Options::freeze),
+              "parameters that are not trained, by name: features.*", &Options::freeze),
           flag_by<Options>("--data", "NAME[:DIR]",
-              "fashion-mnist, mnist, cifar10, cifar100, images, mock; in DIR", read_data,
-              written_data),
+              "fashion-mnist, mnist, cifar10, cifar100, images or mock; in the folder DIR",
+              read_data, written_data),
           flag("--num-classes", "N", "classes of the model", &Options::classes)
               .from(1)
               .to(kMostClasses)
@@ -82,7 +82,8 @@ Group model_group() {
           flag("--repeat", "N", "go through the training set N times an epoch", &Options::repeat)
               .from(1)
               .to(kMostRepeats),
-          flag("--seed", "N", "for the initial weights and for shuffling", &Options::seed)
+          flag("--seed", "N", "seed of the initial weights, of shuffling and of augmentation",
+              &Options::seed)
               .from(0)}};
 }
 
@@ -94,7 +95,8 @@ void read_workers(Options& options, const FlagSpec& flag, Text text) {
 Group image_group() {
   using Set = LoadingSettings;
   return {"How images are read",
-      {flag("--augment", "HOW", "of training images: {}", &Options::loading, &Set::augment),
+      {flag("--augment", "HOW", "augmentation of training images: {}", &Options::loading,
+           &Set::augment),
           flag("--image-size", "N", "height and width that the model sees", &Options::loading,
               &Set::image_size)
               .from(1)
@@ -105,8 +107,8 @@ Group image_group() {
               .from(0)
               .below(1),
           flag("--bad-images", "WHAT",
-              "what to do about files that cannot be decoded: {}, which takes others",
-              &Options::loading, &Set::bad_images)
+              "on files that cannot be decoded: {}; skip takes another image", &Options::loading,
+              &Set::bad_images)
               .may_change(),
           flag_by<Options>("--workers", "N", "threads of each rank that prepare batches",
               read_workers,
@@ -163,8 +165,9 @@ FlagValue written_places(const Options& options) {
   return written_value(options.places);
 }
 
+// Long because it is a table.
 Group spreading_group() {
-  return {"How to spread it",
+  return {"How to distribute it",
       {flag("--parallel", "HOW", "{}", &Options::parallel)
               .may_change()
               .usually("serial; ddp if there is more than one rank"),
@@ -174,31 +177,31 @@ Group spreading_group() {
               .may_change()
               .unless_usual(),
           flag_by<Options>("--places", "WHERE",
-              "so many places of this process: accelerators, or equal sets of its cores; or "
-              "name them: cuda:0,cuda:1",
+              "places in this process: their number (accelerators, or equal sets of its cores), "
+              "or their names: cuda:0,cuda:1",
               read_places, written_places)
               .may_change()
               .whole()
               .from(1)
               .to(kMostStages)
-              .or_word("devices, as cuda:0,cuda:1")
+              .or_word("devices such as cuda:0,cuda:1")
               .usually("2 if HOW needs it"),
-          flag_by<Options>(
-              "--nproc-per-node", "N", "start N ranks on this machine; auto: as many as cores")
+          flag_by<Options>("--nproc-per-node", "N",
+              "start N ranks on this machine; auto: one per GPU, else one per core")
               .for_launcher()
               .usually(1),
-          flag_on("--sync-batch-norm", "batch norm layers see the batches of all ranks, for ddp",
+          flag_on("--sync-batch-norm", "for ddp: batch norm over the batches of all ranks",
               &Options::sync_batch_norm),
-          flag("--batch-size", "N", "samples a step on each replica", &Options::batch_size)
+          flag("--batch-size", "N", "samples per step on each replica", &Options::batch_size)
               .letter("-b")
               .from(1)
               .to(kMostBatches),
-          flag_by<Options>("--precision", "P", "{}: bf16-mixed where that is fast", read_precision,
+          flag_by<Options>("--precision", "P", "{}; auto: bf16-mixed where that is fast",
+              read_precision,
               [](const Options& options) { return written_value(options.precision); })
               .one_of(precision_words()),
           flag("--tf32", "HOW",
-              "whether NVIDIA's GPUs may round float32 products to TF32: {}; auto: convolutions "
-              "may",
+              "let NVIDIA's GPUs round float32 products to TF32: {}; auto: only in convolutions",
               &Options::tf32)
               .unless_usual(),
           flag_by<Options>(
@@ -229,7 +232,7 @@ Group stages_group() {
               .from(1)
               .to(kMostStages)
               .usually("one on each rank or in each place"),
-          flag("--chunks", "N", "micro-batches of a batch, for pp and ddp+pp; --batch-size at most",
+          flag("--chunks", "N", "for pp and ddp+pp: micro-batches per batch, at most --batch-size",
               &Options::pipeline, &Set::chunks)
               .may_change()
               .from(1)
@@ -238,22 +241,23 @@ Group stages_group() {
           flag("--schedule", "NAME", "{}", &Options::pipeline, &Set::schedule)
               .may_change()
               .usually(name_of(schedule_of(piped))),
-          flag("--stages-per-place", "N", "for interleaved and zero-bubble", &Options::pipeline,
+          flag("--stages-per-place", "N",
+              "for interleaved and zero-bubble: stages on each rank or place", &Options::pipeline,
               &Set::stages_a_worker)
               .may_change()
               .from(1)
               .to(kMostStages)
               .usually("interleaved 2, else 1"),
-          flag("--balance", "BY", "what stages are made equal by: {}", &Options::pipeline,
+          flag("--balance", "BY", "what to balance over the stages: {}", &Options::pipeline,
               &Set::balance)
               .may_change()
               .unless_usual(),
-          flag("--checkpoint", "WHEN", "compute activations again: {}", &Options::pipeline,
+          flag("--checkpoint", "WHEN", "recompute activations in backward: {}", &Options::pipeline,
               &Set::checkpoint)
               .may_change()
               .unless_usual(),
           flag_on("--deferred-batch-norm",
-              "running statistics follow the whole batch, not its parts", &Options::pipeline,
+              "running statistics follow the whole batch, not each micro-batch", &Options::pipeline,
               &Set::deferred_batch_norm)}};
 }
 
@@ -271,7 +275,7 @@ Group limit_group() {
               .from(1)
               .to(kMostSteps),
           flag_by<Options>(
-              "--max-time", "TIME", "of training, restarts included: 90s, 30m, 2h, 1h30m",
+              "--max-time", "TIME", "training time over all restarts: 90s, 30m, 2h, 1h30m",
               [](Options& options, const FlagSpec&, Text text) {
                 options.limits.seconds = parse_duration(text);
               },
@@ -280,7 +284,7 @@ Group limit_group() {
                 return seconds ? FlagValue(text_of(*seconds) + "s") : FlagValue();
               })
               .may_change(),
-          flag("--limit-train-batches", "N", "batches of an epoch, at most",
+          flag("--limit-train-batches", "N", "use at most this many batches per epoch",
               &Options::limit_train_batches)
               .from(1)
               .to(kMostSteps)}};
@@ -329,17 +333,17 @@ Group snapshot_group() {
            read_resume, written_resume)
               .may_change(),
           flag_on("--overwrite",
-              "remove the run in --output that is not resumed, instead of refusing to start",
+              "replace a run in --output that is not resumed, instead of refusing to start",
               &Options::resume, &ResumeSettings::overwrite)
               .may_change(),
           flag_by<Options>("--snapshot-interval", "TIME",
-              "500steps, 2epochs, 600s; none: only the last; never", read_interval,
+              "500steps, 2epochs, 600s; none: only one at the end; never", read_interval,
               written_interval)
               .may_change()
               .usually("chosen by the overhead"),
           flag_by<Options>("--snapshot-overhead", "PERCENT",
-              "of the time; it chooses the interval, which is 30 s at least", read_overhead,
-              written_overhead)
+              "share of the time to spend on snapshots; sets the interval, at least 30 s",
+              read_overhead, written_overhead)
               .may_change(),
           flag("--keep", "N", "newest snapshots to keep; the best one is kept as well",
               &Options::snapshots, &Set::keep)
@@ -347,8 +351,8 @@ Group snapshot_group() {
               .from(1)
               .to(kMostEpochs),
           flag_on("--snapshot-required",
-              "end the run, instead of a warning, when one cannot be written", &Options::snapshots,
-              &Set::required)
+              "end the run when a snapshot cannot be written, instead of warning",
+              &Options::snapshots, &Set::required)
               .may_change()}};
 }
 
@@ -364,7 +368,8 @@ FlagValue written_val_interval(const Options& options) {
 
 Group output_group() {
   return {"What it writes and shows",
-      {flag("--output", "DIR", "the run's folder: new, empty, or with --resume auto that of a run",
+      {flag("--output", "DIR",
+           "the run's folder: new or empty, or with --resume auto an existing run's",
            &Options::output)
               .may_change()
               .usually("runs/TIME-MODEL-HOW"),
@@ -390,16 +395,17 @@ Group output_group() {
 // The launcher takes these out before a rank sees them.
 Group launch_group() {
   return {"How ranks are started",
-      {flag_by<Options>("--log-dir", "DIR", "an empty folder for the other ranks' output")
+      {flag_by<Options>("--log-dir", "DIR", "folder for the other ranks' output; must be empty")
               .for_launcher(),
-          flag_by<Options>("--max-restarts", "N",
-              "starts of all ranks again, from the newest snapshot, when one dies")
+          flag_by<Options>(
+              "--max-restarts", "N", "restarts of all ranks from the newest snapshot when one dies")
               .whole()
               .from(0)
               .to(1'000'000)
               .usually("3; one rank: 0")
               .for_launcher(),
-          flag_by<Options>("--grace-period", "SECONDS", "from a passed-on signal to SIGKILL")
+          flag_by<Options>(
+              "--grace-period", "SECONDS", "seconds between a forwarded signal and SIGKILL")
               .real()
               .from(0)
               .to(1e6)

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// What no run needs more of. Products of several of them fit into 64 bits.
+/// Upper limits. Products of several of them fit into 64 bits.
 inline constexpr double kMostEpochs = 1'000'000;
 inline constexpr double kMostSteps = 1'000'000'000'000;
 inline constexpr double kMostBatches = 100'000'000;
@@ -13,8 +13,8 @@ inline constexpr double kMostBatches = 100'000'000;
 /// All flags of `lockstep train`. The command line, its help, config.toml, the comparison before a
 /// run is resumed, the plan of a dry run and the table in docs/training.md are made from it.
 ///
-/// Flags that concern the start of the ranks, and --dry-run and --json, have no reader: who parses
-/// asks for them.
+/// Flags that concern the start of the ranks, and --dry-run and --json, have no reader: the caller
+/// asks GivenFlags for them.
 const FlagTable<TrainOptions>& train_flags();
 
 /// The flags of `lockstep train` that say how a model learns.

@@ -26,7 +26,7 @@ std::string BestWeights::save(const nn::NamedTensors& weights, const Metadata& m
   } catch (const std::system_error& error) {
     kept_ = Kept{.weights = copy_of(weights), .metadata = metadata};
     return concat(
-        error.what(), "; training goes on, and the weights of the best epoch wait in memory");
+        error.what(), "; training continues, and the weights of the best epoch wait in memory");
   }
 }
 

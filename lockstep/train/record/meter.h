@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Adds up losses and times of steps without looking at them: nothing waits for a device until
-/// read().
+/// The losses and times of steps, added up without looking at them: nothing waits for a device
+/// until read().
 class Meter {
  public:
   explicit Meter(ProcessGroup world);
@@ -35,7 +35,7 @@ class Meter {
   /// Goes on from what part() gave.
   void restore(const MeterReading& part);
 
-  /// What batches add to, as it is at a moment.
+  /// The sums that batches add to, at one moment.
   struct Sums {
     torch::Tensor of_device;
     std::int64_t samples = 0;

@@ -140,7 +140,7 @@ void MetricsLog::append(const MetricRecord& record) {
   const int error = write_waiting();
   if (error == 0 || waited) return;
   warning_ = concat(path_, ": ", std::generic_category().message(error),
-      "; training goes on, and the lines wait in memory until the disk takes them");
+      "; training continues, and the lines wait in memory until the disk takes them");
 }
 
 void MetricsLog::flush() {

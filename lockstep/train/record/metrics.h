@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// How well a model does on a data set; what was not measured is absent.
+/// The scores of a model on a data set; what was not measured is absent.
 struct Scores {
   std::optional<double> loss = {};
   std::optional<double> top1 = {};  ///< share of samples whose highest score is right
@@ -24,12 +24,13 @@ struct ScoreName {
   const char* name;
   const char* title;
   std::optional<double> Scores::*value;
+  bool is_always_shown = false;  ///< in tables of a run; else where an epoch has a value
 };
 
 /// All members of Scores, in the order of the files. Writers and readers of metrics.jsonl,
 /// summary.json and state.json, and the tables of a run, go through them.
-inline constexpr ScoreName kScores[] = {{"loss", "loss", &Scores::loss},
-    {"accuracy", "accuracy", &Scores::top1}, {"accuracy5", "top-5", &Scores::top5}};
+inline constexpr ScoreName kScores[] = {{"loss", "loss", &Scores::loss, true},
+    {"accuracy", "accuracy", &Scores::top1, true}, {"accuracy5", "top-5", &Scores::top5}};
 
 /// A line of metrics.jsonl; what was not measured is absent here and `null` there.
 struct MetricRecord {
@@ -67,7 +68,7 @@ std::string json_line(const MetricRecord& record, const std::string& utc_time);
 /// Returns the time now as `2026-01-31T12:00:00.123Z`.
 std::string utc_now();
 
-/// What some steps came to, over all ranks.
+/// The totals over some steps, of all ranks.
 struct MeterReading {
   std::int64_t steps = 0;
   std::int64_t samples = 0;  ///< of all ranks together
@@ -86,7 +87,7 @@ struct MeterReading {
   friend bool operator==(const MeterReading&, const MeterReading&) = default;
 };
 
-/// Appends records to a file, each by one write, so that a reader never sees half a line. What a
+/// A file of records, each appended by one write, so that a reader never sees half a line. What a
 /// full disk does not take waits in memory and goes before the next record: no training ends for
 /// it, and no line is lost. A file that has lost its name takes nothing: std::system_error.
 class MetricsLog {

@@ -121,9 +121,9 @@ double share(const ProgressState& state) {
 
 std::string scores_text(const std::string& set, const Scores& scores) {
   std::string text;
-  for (const auto& [name, title, member] : kScores)
-    if (const auto& value = scores.*member)
-      text += "  " + set + " " + title + printed(" %.4f", *value);
+  for (const ScoreName& score : kScores)
+    if (const auto& value = scores.*score.value)
+      text += "  " + set + " " + score.title + printed(" %.4f", *value);
   return text;
 }
 

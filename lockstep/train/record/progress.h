@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Where a run stands.
+/// The point that a run has reached.
 struct ProgressState {
   std::int64_t epoch = 1;
   std::optional<std::int64_t> epochs = {};
@@ -52,7 +52,7 @@ class Eta {
 /// few seconds.
 ProgressStyle resolved_style(ProgressStyle style, bool terminal, const std::string& term);
 
-/// Reports on stderr how training goes. Make it on rank 0; the other ranks' style is kNone.
+/// The reports on a training on stderr. Make it on rank 0; the other ranks' style is kNone.
 class Progress {
  public:
   explicit Progress(ProgressStyle style);

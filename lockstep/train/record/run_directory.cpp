@@ -67,7 +67,7 @@ void check_run_directory(const std::string& path, const ResumeSettings& resume) 
     const std::string name = entry.path().filename().string();
     check(!is_of_no_run(name), "train: --output holds files already: ", path, " (",
         printable_path(name), "); name a new or empty folder, or leave --output out",
-        is_run ? "; --resume auto goes on with a run, --overwrite begins it anew" : "");
+        is_run ? "; --resume auto continues a run, --overwrite replaces it" : "");
   }
 }
 

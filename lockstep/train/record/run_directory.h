@@ -60,7 +60,7 @@ class RunDirectory {
 /// Writes a command line so that a shell reads it back as it was.
 std::string shell_text(const std::vector<std::string>& arguments);
 
-/// Writes a run's folder. Make it on rank 0 only.
+/// The writer of a run's folder. Make it on rank 0 only.
 class RunRecorder {
  public:
   /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,

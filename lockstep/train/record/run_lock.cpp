@@ -24,7 +24,7 @@ namespace {
 
 using OwnerJson = nlohmann::ordered_json;
 
-/// Who works in a folder.
+/// The process that works in a folder.
 struct Owner {
   std::string host;
   pid_t pid = 0;
@@ -120,7 +120,7 @@ void check_is_free(const OpenDirectory& opened, const std::string& name,
   check(life == Life::kEnded, folder, " belongs to process ", owner->pid, " on ",
       printable_path(owner->host), ", started ", printable_path(owner->started),
       ", and its file system cannot lock files (", std::generic_category().message(refusal),
-      "), so nobody here can know whether that run has ended; if it has, remove ",
+      "), so it cannot be determined whether that run has ended; if it has, remove ",
       opened.path_of(name));
 }
 

@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-/// The file by which rank 0 holds a run's folder, and that by which a launcher holds its logs/.
-/// They alone make no folder a run's.
+/// The lock file of a run's folder, held by rank 0, and that of its logs/, held by the launcher.
+/// They alone do not make a folder a run's.
 inline constexpr const char* kRunLock = ".lock";
 inline constexpr const char* kLauncherLock = ".launcher.lock";
 
-/// Keeps a run's folder for one process, as long as it lives.
+/// The ownership of a run's folder by one process, as long as it lives.
 ///
 /// Note [A run's folder]
 /// The file RUN/.lock is locked (flock), so the operating system gives the folder free when its

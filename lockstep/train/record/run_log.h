@@ -33,8 +33,8 @@ class BadImageWatch {
   std::set<std::pair<std::size_t, std::int64_t>> reported_;
 };
 
-/// What one rank reports of a run: warnings on stderr, its steps to the launcher; on rank 0 also
-/// the progress and the run's folder.
+/// One rank's reports of a run: warnings on stderr, its steps to the launcher; on rank 0 also the
+/// progress and the run's folder.
 class RunLog {
  public:
   /// Makes the run's folder on rank 0; `command` is what command.txt shall say. A run that this one

@@ -45,7 +45,7 @@ struct Column {
 void add_scores(
     std::vector<Column>& columns, const std::string& set, Scores EpochSummary::*scores) {
   for (const ScoreName& score : kScores) {
-    const bool always = scores == &EpochSummary::val && score.value != &Scores::top5;
+    const bool always = scores == &EpochSummary::val && score.is_always_shown;
     columns.push_back({set + " " + score.title, "%.4f",
         [=, value = score.value](const EpochSummary& epoch) { return epoch.*scores.*value; },
         always});

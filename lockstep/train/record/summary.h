@@ -13,7 +13,7 @@ namespace lockstep {
 
 class JsonFields;
 
-/// What one pass over the training data came to.
+/// The results of one pass over the training data.
 struct EpochSummary {
   std::int64_t epoch = 0;  ///< counted from 1
   double train_seconds = 0;
@@ -25,7 +25,7 @@ struct EpochSummary {
   double samples_per_s = 0;
 };
 
-/// What a run came to: summary.json and the output of `--json`.
+/// The results of a run: summary.json and the output of `--json`.
 struct RunSummary {
   std::string model;
   std::string data;

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Says on stderr, about every ten seconds, what takes long; nothing of what is over sooner.
+/// A notice on stderr, about every ten seconds, of what takes long; nothing of what is over sooner.
 ///
 ///     WaitingNotice notice;
 ///     notice.begin("evaluating");   // evaluating: 10.0 s so far

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// What the state of one kind of optimizer consists of: the options of a group, and for each
-/// parameter some tensors and mostly a count of steps.
+/// The parts of the state of one kind of optimizer: the options of a group, and for each parameter
+/// some tensors and mostly a count of steps.
 class OptimizerStateKind {
  public:
   /// Tensors by their names in the state, such as `exp_avg`; `step` is an int64 scalar.

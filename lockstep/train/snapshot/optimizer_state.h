@@ -13,7 +13,7 @@ namespace lockstep {
 /// The key of OptimizerState::options in the metadata of an optimizer's file.
 inline constexpr const char* kOptimizerOptions = "optimizer";
 
-/// What an optimizer must be given back to go on as before.
+/// The state from which an optimizer continues as before.
 struct OptimizerState {
   /// The tensors of each parameter's state, `PARAMETER/exp_avg`; `PARAMETER/step` is an int64
   /// scalar.

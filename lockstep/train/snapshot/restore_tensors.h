@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What becomes of saved tensors whose names this rank does not know.
+/// The treatment of saved tensors whose names this rank does not know.
 enum class Others {
   kRefused,  ///< they are an error
   kSkipped,  ///< they belong to stages that other ranks hold

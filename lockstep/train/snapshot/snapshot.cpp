@@ -36,7 +36,7 @@ std::string state_text(const SnapshotMoment& moment, std::int64_t step, int rank
   }
 }
 
-/// What state.json holds.
+/// The content of state.json.
 struct State {
   SnapshotPosition position;
   std::optional<nn::GradScalerState> scaler;

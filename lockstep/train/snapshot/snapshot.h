@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// How a run keeps its snapshots.
+/// The options of a run's snapshots.
 struct SnapshotOptions {
   int keep = 2;           ///< the newest ones; the best one comes on top
   bool required = false;  ///< one that cannot be written throws, instead of a warning on stderr
@@ -29,7 +29,7 @@ struct SnapshotPosition {
   std::int64_t step = 0;
 };
 
-/// What is saved beside the model and the optimizer.
+/// The facts that are saved with the model and the optimizer.
 struct SnapshotMoment {
   std::int64_t epoch = 0;                 ///< that is under way or begins next
   std::optional<std::int64_t> step = {};  ///< of the run; without it one more than the last one's

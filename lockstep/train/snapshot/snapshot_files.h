@@ -19,7 +19,7 @@ std::string snapshot_file_name(const std::string& group, int part = 0, int parts
 /// Names what only one rank knows: `rank-00003.safetensors`.
 std::string snapshot_rank_file_name(int rank);
 
-/// What snapshot_file_name() was given.
+/// The arguments of snapshot_file_name().
 struct SnapshotPartName {
   std::string group;
   int part = 0;

@@ -23,7 +23,7 @@
 
 namespace lockstep {
 
-/// What one file of tensors shall hold.
+/// The content of one file of tensors.
 struct SnapshotContent {
   nn::NamedTensors tensors{"Tensor"};
   std::map<std::string, std::string> metadata = {};
@@ -34,7 +34,7 @@ inline SnapshotContent content_of(OptimizerState state) {
   return {std::move(state.tensors), {{kOptimizerOptions, std::move(state.options)}}};
 }
 
-/// What one rank puts into a snapshot.
+/// One rank's part of a snapshot.
 struct SnapshotPart {
   std::map<std::string, SnapshotContent> files = {};  ///< by name: see snapshot_file_names()
   std::string state = {};                             ///< state.json, of rank 0
@@ -50,7 +50,7 @@ struct SnapshotSaverOptions {
   std::chrono::seconds patience{90};
 };
 
-/// What a rank knows of the save in flight. Ranks combine it by the maximum of each number.
+/// A rank's knowledge of the save in flight. Ranks combine it by the maximum of each number.
 struct SnapshotReport {
   double busy = 0;                ///< 1 while its thread works on it
   double failed = 0;              ///< 1 once it has failed

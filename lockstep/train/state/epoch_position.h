@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Where in the data a training stands, between two optimizer steps.
+/// The position of a training in the data, between two optimizer steps.
 struct EpochPosition {
   std::int64_t epoch = 1;          ///< under way, or begins next; counted from 1
   std::int64_t samples = 0;        ///< of this epoch that all replicas together have consumed
@@ -14,7 +14,7 @@ struct EpochPosition {
   friend bool operator==(const EpochPosition&, const EpochPosition&) = default;
 };
 
-/// How the samples of an epoch are cut into batches and steps.
+/// The division of an epoch's samples into batches and steps.
 struct EpochRule {
   std::int64_t samples = 0;                        ///< of the training set
   std::int64_t replicas = 1;                       ///< ranks that they are dealt out among
@@ -23,7 +23,7 @@ struct EpochRule {
   std::int64_t batches_a_step = 1;
 };
 
-/// What a rank trains on in an epoch, and how many of its batches make one optimizer step.
+/// The samples of a rank in an epoch, and the number of its batches in one optimizer step.
 struct EpochBatches {
   std::int64_t samples = 0;  ///< of this rank; the last batch may have fewer than the others
   std::int64_t batch_size = 1;

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// What a start of a run begins with.
+/// The state that a start of a run begins with.
 struct StartingPoint {
   std::shared_ptr<const SnapshotReader> snapshot;  ///< null: a fresh start
   RunState state;                                  ///< of the snapshot; else that of a fresh start

@@ -27,7 +27,7 @@ struct DataIdentity {
   friend bool operator==(const DataIdentity&, const DataIdentity&) = default;
 };
 
-/// What is settled before the first step: what is trained, and how it is spread.
+/// The facts settled before the first step: what is trained, and how it is spread.
 struct RunSetup {
   std::int64_t seed = 0;
   int world_size = 1;

@@ -78,7 +78,7 @@ std::string message_of(const std::string& headline, const std::vector<Configurat
       others.push_back(name);
     }
   }
-  return others.empty() ? text : concat(text, "; and so differ ", joined(others));
+  return others.empty() ? text : concat(text, "; these differ, too: ", joined(others));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// What the parts of an optimizer step change before its end: buffers, random numbers, the meter.
-/// Parameters and optimizer have changed nothing until then.
+/// A copy of the state that the parts of an optimizer step change before its end: buffers, random
+/// numbers, the meter. Parameters and optimizer have changed nothing until then.
 class StepUndo {
  public:
   /// Remembers the run as it is before a step.

@@ -109,7 +109,7 @@ std::string describe(const DeviceChoice& choice, const std::vector<Place>& place
   const int idle = choice.count - processes * static_cast<int>(places.size());
   if (idle > 0)
     text += concat("; ", idle, idle == 1 ? " more is" : " more are",
-        " idle, which more ranks (--nproc-per-node) or --places would use");
+        " idle: use more ranks (--nproc-per-node) or --places");
   return text;
 }
 

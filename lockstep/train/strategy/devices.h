@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What a run computes on, and what there is to say about it.
+/// The devices of a run, and the remarks on them.
 struct DeviceChoice {
   torch::DeviceType type = torch::kCPU;
   int count = 0;          ///< devices of that type on this host; 0 for the CPU

@@ -13,7 +13,7 @@ bool is_staged(Parallel way) {
   return way == Parallel::kMp || way == Parallel::kPp || is_replicated_stages(way);
 }
 
-// Flags that mean nothing for the way are refused: who gives them expects something of them.
+// Flags that mean nothing for the way are refused: the user expects an effect.
 void check_flags_fit(const TrainOptions& options) {
   const std::string way = name_of(options.parallel);
   check(is_staged(options.parallel) || !options.pipeline.stages,
@@ -53,7 +53,8 @@ Layout replicas_layout(const TrainOptions& options, int world_size) {
     return layout;
   }
   check(world_size == 1 || !options.places,
-      "train: --parallel ddp has one replica a rank; with --nproc-per-node leave --places out");
+      "train: --parallel ddp has one replica per rank; do not combine --nproc-per-node and "
+      "--places");
   layout.thread_ranks = options.places.value_or(1);
   layout.replicas = world_size * layout.thread_ranks;
   return layout;
@@ -65,7 +66,7 @@ Layout one_pipeline(const TrainOptions& options, int world_size) {
   Layout layout;
   layout.stages_over_ranks = world_size > 1;
   check(world_size == 1 || !options.places, "train: --parallel ", name_of(options.parallel),
-      " has one stage a rank or one a place, not both: give --nproc-per-node or --places");
+      " has one stage per rank or per place, not both: give --nproc-per-node or --places");
   const int asked = options.pipeline.stages.value_or(2 * each) / each;
   layout.workers = world_size > 1 ? world_size : options.places.value_or(asked);
   layout.stages = options.pipeline.stages.value_or(layout.workers * each);
@@ -81,7 +82,7 @@ Layout many_pipelines(const TrainOptions& options, int world_size) {
   Layout layout;
   layout.stages = options.pipeline.stages.value_or(2 * each);
   layout.workers = layout.stages / each;
-  check(layout.workers >= 2, "train: --stages must be at least 2 a replica: ", layout.stages);
+  check(layout.workers >= 2, "train: --stages must be at least 2 per replica: ", layout.stages);
   layout.stages_over_ranks = world_size > 1 && !options.places;
   if (layout.stages_over_ranks) {
     check(world_size % layout.workers == 0, "train: ", world_size,
@@ -102,7 +103,7 @@ Layout many_pipelines(const TrainOptions& options, int world_size) {
     layout.places = layout.workers;
   }
   check(layout.replicas >= 2, "train: --parallel ", name_of(options.parallel),
-      " needs two replicas at least, there is one; start more ranks or places, or leave ddp+ out");
+      " needs at least two replicas, but there is one; start more ranks or places, or drop ddp+");
   return layout;
 }
 
@@ -127,21 +128,6 @@ std::string counted(int count, const char* noun) {
 }
 
 }  // namespace
-
-bool is_replicated_stages(Parallel way) {
-  return way == Parallel::kDdpMp || way == Parallel::kDdpPp;
-}
-
-ScheduleKind schedule_of(const TrainOptions& options) {
-  const bool sequential = options.parallel == Parallel::kMp || options.parallel == Parallel::kDdpMp;
-  if (sequential) return ScheduleKind::kSequential;
-  return options.pipeline.schedule.value_or(ScheduleKind::k1F1B);
-}
-
-int chunks_of(const TrainOptions& options) {
-  if (schedule_of(options) == ScheduleKind::kSequential) return options.pipeline.chunks.value_or(1);
-  return options.pipeline.chunks.value_or(8);
-}
 
 Layout plan_layout(const TrainOptions& options, int world_size) {
   check_flags_fit(options);

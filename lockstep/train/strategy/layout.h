@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Is what --parallel, ranks, places and stages come to: how many replicas of the model there are,
-/// how each is cut, and who computes what.
+/// The replicas and stages that result from --parallel, ranks, places and --stages, and what
+/// computes each.
 struct Layout {
   int replicas = 1;
   int stages = 1;   ///< of each replica
@@ -19,13 +19,13 @@ struct Layout {
   int places = 1;
   bool stages_over_ranks = false;
   int micro_batches = 1;
-  /// Layers of each stage, where that is known already: of a run that goes on. Else empty.
+  /// Layers of each stage, where that is known already, as in a resumed run. Else empty.
   std::vector<int> balance = {};
 
   int ranks_a_replica() const { return stages_over_ranks ? workers : 1; }
 };
 
-/// Finds the layout on so many ranks. Throws InvalidArgument that names the flags if they
+/// Finds the layout on this number of ranks. Throws InvalidArgument that names the flags if they
 /// contradict each other or the number of ranks.
 Layout plan_layout(const TrainOptions& options, int world_size);
 

@@ -34,7 +34,7 @@ struct RankGroups {
 /// Divides the ranks by a layout. A collective.
 RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout);
 
-/// What the model is to learn: images of the form [channels, height, width], and how many classes.
+/// The learning task: images of the form [channels, height, width], and the number of classes.
 struct Task {
   std::vector<std::int64_t> image;
   std::int64_t classes = 0;
@@ -47,7 +47,7 @@ struct PreparedModel {
   std::vector<int> balance = {};  ///< layers of each stage; empty for one that is not cut
 };
 
-/// What one rank trains: the model or its part of it, with its optimizer, spread as asked.
+/// One rank's share of the model, with its optimizer, spread as asked.
 class Replica {
  public:
   /// Takes batches in on `device`.

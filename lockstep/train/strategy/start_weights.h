@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What freeze() has left untrained.
+/// The parameters that freeze() has left untrained.
 struct Frozen {
   std::int64_t parameters = 0;
   std::int64_t elements = 0;
@@ -34,7 +34,7 @@ Frozen freeze(torch::nn::Module& module, const std::vector<std::string>& pattern
 /// statistics belong to the weights that stay.
 void keep_in_evaluation(const Frozen& frozen);
 
-/// What a model begins with, apart from its fresh weights.
+/// The weights that a model begins with, apart from its fresh ones.
 struct StartWeights {
   Frozen frozen;
   std::string remark;   ///< what was read and frozen, for people; empty if nothing was

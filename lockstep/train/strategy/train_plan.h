@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What a run would do, found out without doing it.
+/// The plan of a run, found out without running it.
 struct TrainPlan {
   TrainOptions options;
   int world_size = 1;

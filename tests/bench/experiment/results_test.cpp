@@ -42,8 +42,6 @@ TEST(CellResults, StandInTheStudysOrderWithTheirEstimates) {
   EXPECT_EQ(results[0].reason, "");
   EXPECT_EQ(results[0].setting("model"), "toy");
   EXPECT_EQ(results[0].setting("none"), "");
-  EXPECT_EQ(find_cell(results, "b"), &results[1]);
-  EXPECT_EQ(find_cell(results, "none"), nullptr);
 }
 
 TEST(CellResults, SayWhyThereIsNoNumber) {

@@ -122,7 +122,8 @@ TEST(StoppedBench, GoesOnAfterATornLine) {
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 5);
   runner.said.clear();
   EXPECT_EQ(names(runner.run(study).samples), whole);
-  EXPECT_THAT(runner.said[0], HasSubstr("samples.jsonl: line 4: torn when its writer ended"));
+  EXPECT_THAT(
+      runner.said[0], HasSubstr("samples.jsonl: line 4: incomplete because its writer died"));
 }
 
 TEST(FinishedBench, MeasuresNothingAgain) {

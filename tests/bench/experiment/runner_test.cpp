@@ -164,7 +164,8 @@ TEST(RunStudy, RefusesSamplesOfOtherWork) {
     }
   };
   EXPECT_THAT(complaint(shell_study({value_cell("a", 2)}, 1)),
-      HasSubstr("samples.jsonl holds samples of shell's cell a, made by another command; go on"));
+      HasSubstr(
+          "samples.jsonl holds samples of shell's cell a, made by another command; continue"));
   EXPECT_THAT(complaint(shell_study({value_cell("b", 1)}, 1)),
       HasSubstr("cell a, which is not measured now"));
   Study other = shell_study({value_cell("b", 1)}, 1);

@@ -81,7 +81,7 @@ TEST(SampleLog, CutsATornLineOffWhereverItIsTorn) {
 
 TEST(SampleLog, NamesTheLineThatWasTorn) {
   const SampleFile file = parse_samples(text_of_samples(2) + "{\"v\":1,\n", "s.jsonl");
-  EXPECT_EQ(file.torn, "s.jsonl: line 3: torn when its writer ended; left out");
+  EXPECT_EQ(file.torn, "s.jsonl: line 3: incomplete because its writer died; skipped");
   EXPECT_EQ(file.samples.size(), 2U);
   EXPECT_EQ(file.whole, text_of_samples(2).size());
 }

@@ -12,9 +12,9 @@ using Texts = std::vector<std::string>;
 using Values = std::vector<double>;
 
 TEST(Ticks, AreMultiplesOfOneTwoFive) {
-  EXPECT_EQ(nice_step(10, 5), 2);
-  EXPECT_EQ(nice_step(2.4, 5), 0.5);
-  EXPECT_EQ(nice_step(6.1, 6), 2);
+  EXPECT_EQ(linear_ticks({0, 10}, 5), (Values{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(linear_ticks({0, 2.4}, 5), (Values{0, 0.5, 1, 1.5, 2}));
+  EXPECT_EQ(linear_ticks({0, 6.1}, 6), (Values{0, 2, 4, 6}));
   EXPECT_EQ(linear_ticks({0, 0.35}, 4), (Values{0, 0.1, 0.2, 0.3}));
   EXPECT_EQ(linear_ticks({-3, 12}, 4), (Values{0, 5, 10}));
 }

@@ -78,7 +78,7 @@ TEST_F(RunPage, HasFactsAndTheTableOfEpochs) {
   ASSERT_EQ(epochs.rows.size(), 2U);
   EXPECT_EQ(epochs.columns.at(2).head, "train loss");
   EXPECT_EQ(epochs.rows[1].at(4), "0.9375");
-  for (const auto& column : epochs.columns) EXPECT_NE(column.head, "top-5") << "has no value";
+  for (const auto& column : epochs.columns) EXPECT_NE(column.head, "val top-5") << "has no value";
 }
 
 TEST_F(RunPage, LeavesALossThatDivergedToTheTable) {

@@ -64,7 +64,7 @@ epoch  step  train loss  val loss  val accuracy   lr  samples/s  seconds
     2     8      0.3500    0.1250        0.9375  0.1        100     2.00
 no summary.json: it is still running, or its processes were killed
 snapshots at step 4 (best), 8
-)" + path.string() + "/metrics.jsonl: line 7: torn when its writer ended; left out\n");
+)" + path.string() + "/metrics.jsonl: line 7: incomplete because its writer died; skipped\n");
 }
 
 TEST_F(Report, TellsHowTheRunEnded) {

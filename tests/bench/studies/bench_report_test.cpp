@@ -153,9 +153,7 @@ TEST_F(Report, SaysWithWhatItWasMeasured) {
 TEST(BenchRequest, GoesOnOnlyWithTheSame) {
   const lockstep::testing::TemporaryFolder folder;
   EXPECT_FALSE(read_request(folder.path()).has_value());
-  EXPECT_FALSE(is_bench_folder(folder.path()));
   write_request(folder.path(), kRequest);
-  EXPECT_TRUE(is_bench_folder(folder.path()));
   const auto before = read_request(folder.path()).value();
   EXPECT_EQ(before.options.data, std::vector<std::string>{"fashion-mnist"});
   BenchRequest now = kRequest;

@@ -34,7 +34,7 @@ TEST(Verdict, IsSignificantOnlyByTheWholeInterval) {
 }
 
 TEST(Verdict, IsSureFromFiveRoundsOn) {
-  EXPECT_EQ(verdict_on(twice(1), "faster", "slower"), "one round, so not sure");
+  EXPECT_EQ(verdict_on(twice(1), "faster", "slower"), "only one round, not conclusive");
   EXPECT_EQ(verdict_on(twice(2), "faster", "slower"), "faster in every round");
   EXPECT_EQ(verdict_on(twice(4), "faster", "slower"), "faster in every round");
   EXPECT_EQ(verdict_on(twice(5), "faster", "slower"), "surely faster");
@@ -65,11 +65,11 @@ TEST(Verdict, ExplainsItsWords) {
   EXPECT_THAT(of({twice(1), twice(2)}).explained(),
       ContainsRegex("over 2 rounds .* 50 %: .*every round.* not sure.* 5 rounds"));
   EXPECT_THAT(of({twice(5)}).explained(),
-      ContainsRegex("over 5 rounds .* 94 %; sure means .* one side of 1"));
+      ContainsRegex("over 5 rounds .* 94 %; surely means .* one side of 1"));
   const std::string both = of({twice(6), twice(3)}).explained();
   EXPECT_THAT(both, HasSubstr("over 3 to 6 rounds"));
   EXPECT_THAT(both, HasSubstr("a probability of 75 % to 97 %"));
-  EXPECT_THAT(both, Not(HasSubstr("sure means")));
+  EXPECT_THAT(both, Not(HasSubstr("surely means")));
   EXPECT_THAT(both, HasSubstr("Of these 2 intervals about 0.3 miss it by chance."));
   EXPECT_THAT(of(std::vector<Estimate>(16, twice(5))).explained(),
       HasSubstr("one side of 1. Of these 16 intervals about 1 miss it by chance."));

@@ -27,6 +27,11 @@ TEST(BuildFacts, NameEveryVersion) {
   }
 }
 
+TEST(BytesOf, ReadsKibibytesAndNothingElse) {
+  EXPECT_EQ(bytes_of("16384 kB"), 16384 * 1024.0);
+  for (const char* field : {"", "many kB", " ", "kB"}) EXPECT_EQ(bytes_of(field), std::nullopt);
+}
+
 TEST(FieldOf, ReadsTheKernelsTables) {
   const std::string text =
       "processor\t: 0\nmodel name\t: Fast\nmodel\t\t: 3\nMemTotal:  8 kB\nx:\n";
@@ -50,7 +55,7 @@ TEST(Dispatch, RefusesWhatIsNotThere) {
     dispatch({"plan"});
     ADD_FAILURE();
   } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find("comes later"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("not available yet"), std::string::npos);
   }
 }
 

@@ -88,13 +88,13 @@ TEST(RunFlags, RefuseAndSuggest) {
   EXPECT_THAT(run_refusal({"--log_dri=x", "x"}), HasSubstr("did you mean --log-dir?"));
   EXPECT_THAT(run_refusal({"--nproc-per-node", "many", "x"}), HasSubstr("--nproc-per-node"));
   EXPECT_THAT(run_refusal({"--nproc-per-node"}), HasSubstr("--nproc-per-node"));
-  EXPECT_THAT(run_refusal({"--nnodes", "1:2", "x"}), HasSubstr("comes later"));
-  EXPECT_THAT(run_refusal({"--rdzv-backend", "c10d", "x"}), HasSubstr("comes later"));
+  EXPECT_THAT(run_refusal({"--nnodes", "1:2", "x"}), HasSubstr("not supported yet"));
+  EXPECT_THAT(run_refusal({"--rdzv-backend", "c10d", "x"}), HasSubstr("not supported yet"));
   EXPECT_THAT(run_refusal({"--nnodes", "2", "x"}), HasSubstr("--master-addr"));
   EXPECT_THAT(run_refusal({"--signals-to-handle", "SIGKILL", "x"}), HasSubstr("SIGKILL"));
   EXPECT_THAT(run_refusal({"--tee", "0:1,", "x"}), HasSubstr("--tee"));
   EXPECT_THAT(run_refusal({"--local-ranks-filter", "a", "x"}), HasSubstr("--local-ranks-filter"));
-  EXPECT_THAT(run_refusal({}), HasSubstr("name the program"));
+  EXPECT_THAT(run_refusal({}), HasSubstr("no program given"));
 }
 
 TEST(RunFlags, RestartNothingByDefault) {

@@ -112,7 +112,7 @@ TEST_F(FetchSet, RefusesAFolderThatIsNotWhole) {
   fetch();
   std::ofstream(target() / "small-bin" / "a.bin") << "other";
   EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { fetch(); }),
-      HasSubstr("small-bin: is there already, but a.bin has the SHA-256"));
+      HasSubstr("small-bin: already exists, but a.bin has the SHA-256"));
 }
 
 TEST_F(FetchSet, LeavesNoHalfOfAnArchive) {

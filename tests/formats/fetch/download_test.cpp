@@ -45,7 +45,7 @@ TEST_F(DownloadTest, LeavesAnotherFileOfThatName) {
   fs::create_directories(target_);
   std::ofstream(file()) << "mine";
   EXPECT_THROW(bring({"good"}), DataError);
-  EXPECT_THAT(refusal({"good"}), HasSubstr("set.bin: is there already, but its SHA-256 is"));
+  EXPECT_THAT(refusal({"good"}), HasSubstr("set.bin: already exists, but its SHA-256 is"));
   EXPECT_EQ(fs::file_size(file()), 4U);
   EXPECT_THAT(server_.requests(), IsEmpty());
 }
@@ -259,7 +259,7 @@ TEST_F(DownloadTest, WaitsForNoOtherDownload) {
   leave_part("");
   const FileDescriptor other(::open(part().c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
-  EXPECT_THAT(refusal({"good"}), HasSubstr("another process downloads it now"));
+  EXPECT_THAT(refusal({"good"}), HasSubstr("another process is downloading it"));
 }
 
 TEST_F(DownloadTest, NeedsToKnowWhatItWants) {

@@ -49,7 +49,7 @@ TEST(ImageEncoder, JpegGivesNearlyTheSamePixelsBack) {
   EXPECT_LT(mean_difference(decode_image(encode_jpeg(image.view()), "FILE"), image), 5);
   const auto poor = encode_jpeg(image.view(), {.quality = 5});
   EXPECT_LT(poor.size(), encode_jpeg(image.view()).size());
-  EXPECT_EQ(read_image_info(encode_jpeg(picture({9, 9}, 1).view()), "FILE").channels, 1);
+  EXPECT_EQ(ImageReader(encode_jpeg(picture({9, 9}, 1).view()), "FILE").info().channels, 1);
 }
 
 TEST(ImageEncoder, JpegIsMadeAsAsked) {

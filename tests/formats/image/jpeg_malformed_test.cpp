@@ -227,7 +227,7 @@ TEST(JpegMalformed, DamagedExifLeavesTheImageUpright) {
   const Bytes whole = jpeg({24, 16});
   for (const Bytes& tiff : {Bytes{}, Bytes{'I', 'I'}, testing::exif(9), testing::exif(0)}) {
     const Bytes bytes = testing::with_segment(whole, 0xe1, testing::exif_segment_content(tiff));
-    const auto info = read_image_info(bytes, "FILE");
+    const auto info = ImageReader(bytes, "FILE").info();
     EXPECT_TRUE(info.exif_is_damaged);
     EXPECT_EQ(info.orientation, 1);
     EXPECT_EQ(decode_image(bytes, "FILE").pixels, decode_image(whole, "FILE").pixels);
@@ -239,7 +239,7 @@ TEST(JpegMalformed, OnlyTheFirstExifCounts) {
       testing::with_segment(jpeg({24, 16}), 0xe1, testing::exif_segment_content(testing::exif(3)));
   bytes = testing::with_segment(bytes, 0xe1, testing::exif_segment_content(testing::exif(6)));
   bytes = testing::with_segment(bytes, 0xe1, testing::bytes_of("http://ns.adobe.com/xap/1.0/"));
-  EXPECT_EQ(read_image_info(bytes, "FILE").orientation, 6);
+  EXPECT_EQ(ImageReader(bytes, "FILE").info().orientation, 6);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(Pillow, GivesTheSamePixels) {
 
 TEST(Pillow, ItsFilesAreDescribedByTheirHeaders) {
   const auto info = [](const std::string& name) {
-    return read_image_info(testing::file_bytes(path_of(name)), name);
+    return ImageReader(testing::file_bytes(path_of(name)), name).info();
   };
   EXPECT_EQ(info("jpeg-420.jpg").kind, ImageKind::kJpeg);
   EXPECT_EQ(info("jpeg-420.jpg").size, (ImageSize{45, 35}));

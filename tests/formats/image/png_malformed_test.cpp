@@ -104,7 +104,7 @@ TEST(PngMalformed, HeadersThatCannotBeAreRefused) {
   EXPECT_THAT(fault(with_header(png_header(2, 2, 8, 0, 2))),
       HasSubstr("compressed, filtered or interlaced in an unknown way"));
   EXPECT_THAT(fault(with_header(chunk("IDAT", {}))),
-      HasSubstr("offset 8: the first chunk of the PNG image is no IHDR of 13 bytes"));
+      HasSubstr("offset 8: the first chunk of the PNG image is not an IHDR of 13 bytes"));
 }
 
 TEST(PngMalformed, UnknownMethodsAreRefused) {
@@ -186,7 +186,7 @@ TEST(PngMalformed, BytesAfterItsEndAreNotItsOwn) {
 }
 
 TEST(PngMalformed, DamagedExifLeavesTheImageUpright) {
-  const auto info = read_image_info(with_chunk(png({24, 16}), "eXIf", {'M', 'M'}), "FILE");
+  const auto info = ImageReader(with_chunk(png({24, 16}), "eXIf", {'M', 'M'}), "FILE").info();
   EXPECT_TRUE(info.exif_is_damaged);
   EXPECT_EQ(info.orientation, 1);
 }

@@ -22,7 +22,7 @@ using testing::RunUnderFault;
 using testing::SystemCall;
 using testing::WatchedCalls;
 
-/// What came of a save.
+/// The outcome of a save.
 struct Outcome {
   bool had_fault = false;
   SystemCall fault;                        ///< the first call that failed

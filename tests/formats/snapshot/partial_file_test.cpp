@@ -64,7 +64,7 @@ TEST(PartialFile, TwoAtOnceAreRefused) {
   const testing::TemporaryFolder folder;
   const PartialFile first(folder.path(), "data.gz");
   EXPECT_THAT(testing::message_of<InvalidArgument>([&] { PartialFile(folder.path(), "data.gz"); }),
-      HasSubstr("another process downloads it now"));
+      HasSubstr("another process is downloading it"));
 }
 
 // Between the opening and the lock of the second the first gets its name.

@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-/// What a save finds.
+/// The situation in which a save starts.
 enum class Scene {
   kFirst,      ///< no snapshot: the folder is made, too
   kLaterStep,  ///< good snapshots of earlier steps

@@ -14,7 +14,7 @@ struct SystemCall {
   int descriptor = -1;
 };
 
-/// What becomes of it; a positive number is the errno with which it fails.
+/// The fate of a call; a positive number is the errno with which it fails.
 enum Fate : int {
   kDone = 0,
   kPretended = -1,  ///< does nothing and says that it did

@@ -101,11 +101,11 @@ TEST(PickleReader, TheStackCannotRunEmpty) {
   EXPECT_THAT(flaw(pickle_of("N(\x85")), nothing);
   EXPECT_THAT(flaw(pickle_of("N(q\x01")), nothing);
   EXPECT_THAT(flaw(pickle_of("t")), HasSubstr("no mark is left"));
-  EXPECT_THAT(flaw(pickle_of("](t")), HasSubstr("the pickle leaves more than a value"));
-  EXPECT_THAT(flaw(pickle_of("NN")), HasSubstr("the pickle leaves more than a value"));
-  EXPECT_THAT(flaw(pickle_of("N(")), HasSubstr("the pickle leaves more than a value"));
-  EXPECT_THAT(
-      flaw(pickle_of("N") + "N"), HasSubstr("FILE: offset 104: the pickle goes on after its end"));
+  EXPECT_THAT(flaw(pickle_of("](t")), HasSubstr("the pickle leaves more than one value"));
+  EXPECT_THAT(flaw(pickle_of("NN")), HasSubstr("the pickle leaves more than one value"));
+  EXPECT_THAT(flaw(pickle_of("N(")), HasSubstr("the pickle leaves more than one value"));
+  EXPECT_THAT(flaw(pickle_of("N") + "N"),
+      HasSubstr("FILE: offset 104: the pickle continues after its end"));
 }
 
 TEST(PickleReader, OnlyWhatWasKeptIsFetched) {

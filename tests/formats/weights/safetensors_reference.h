@@ -85,6 +85,11 @@ inline std::optional<ReferenceTensor> reference_tensor(
   return tensor;
 }
 
+inline bool is_metadata(const nlohmann::json& entry) {
+  return entry.is_object() && std::all_of(entry.begin(), entry.end(),
+                                  [](const nlohmann::json& value) { return value.is_string(); });
+}
+
 /// Reads a safetensors file by the letter of the format, the slow way; nothing if it breaks a rule.
 inline std::optional<std::map<std::string, ReferenceTensor>> reference_safetensors(
     const std::vector<std::uint8_t>& bytes) {
@@ -106,10 +111,7 @@ inline std::optional<std::map<std::string, ReferenceTensor>> reference_safetenso
   std::vector<std::uint64_t> empty_places;
   for (const auto& [name, entry] : parsed->items()) {
     if (name == "__metadata__") {
-      if (!entry.is_object()) return std::nullopt;
-      for (const auto& item : entry.items()) {
-        if (!item.value().is_string()) return std::nullopt;
-      }
+      if (!is_metadata(entry)) return std::nullopt;
       continue;
     }
     auto tensor = reference_tensor(entry, data, owners);

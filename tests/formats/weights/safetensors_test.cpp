@@ -87,7 +87,8 @@ TEST(Safetensors, RefusesLengthsThatLie) {
     return bytes;
   };
   EXPECT_EQ(fault(with_length(7)),
-      "FILE: offset 0: a header of 7 bytes in a file of 12: it was cut, or is no safetensors file");
+      "FILE: offset 0: a header of 7 bytes in a file of 12: it was cut, or is not a safetensors "
+      "file");
   EXPECT_THAT(fault(with_length(100'000'000)), HasSubstr("in a file of 12: it was cut"));
   EXPECT_EQ(fault(with_length(100'000'001)),
       "FILE: offset 0: a header of 100000001 bytes; the format allows 100000000");
@@ -164,10 +165,10 @@ TEST(Safetensors, RefusesUnknownTypesAndKeys) {
 TEST(Safetensors, RefusesShapesThatCannotBe) {
   EXPECT_THAT(fault(one(R"("U8")", "[-1]", "[0,1]"), 1), HasSubstr("the negative number -1"));
   EXPECT_THAT(fault(one(R"("U8")", "[1.5]", "[0,1]"), 1),
-      HasSubstr("the number \"1.5\", which is no whole number of 64 bits"));
-  EXPECT_THAT(fault(one(R"("U8")", "[1e0]", "[0,1]"), 1), HasSubstr("no whole number"));
+      HasSubstr("the number \"1.5\", which is not a whole number of 64 bits"));
+  EXPECT_THAT(fault(one(R"("U8")", "[1e0]", "[0,1]"), 1), HasSubstr("not a whole number"));
   EXPECT_THAT(
-      fault(one(R"("U8")", "[18446744073709551616]", "[0,1]"), 1), HasSubstr("no whole number"));
+      fault(one(R"("U8")", "[18446744073709551616]", "[0,1]"), 1), HasSubstr("not a whole number"));
   EXPECT_THAT(fault(one(R"("U8")", "[9223372036854775808]", "[0,1]"), 1),
       HasSubstr("a size of 9223372036854775808"));
   // 2^32 times 2^32 is 0 in 64 bits, 2^61 times 8 bytes too.

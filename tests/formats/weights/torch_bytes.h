@@ -19,7 +19,7 @@ std::string tuple(const std::vector<std::int64_t>& numbers);
 std::string name(const std::string& module, const std::string& name);
 std::string empty_ordered_dict();
 
-/// What a tensor of the storage 0 is; each part can be made to lie.
+/// The parts of a tensor of the storage 0; each can be made to lie.
 struct TensorParts {
   std::string storage_type = name("torch", "FloatStorage");
   std::string storage_size = integer(6);

@@ -86,7 +86,7 @@ TEST_P(Checkpoint, GivesAPartByItsName) {
 TEST_P(Checkpoint, RefusesToLeaveOutWhatIsNoTensor) {
   const std::string message = python_refusal(GetParam());
   EXPECT_THAT(
-      message, HasSubstr("values are no tensors: \"optimizer.param_groups.0.lr\" (a float), "));
+      message, HasSubstr("values are not tensors: \"optimizer.param_groups.0.lr\" (a float), "));
   EXPECT_THAT(
       message, HasSubstr(": take a part that holds tensors alone: \"model\" (7 tensors); "));
   const TorchFile file = read_torch_file(python_file(GetParam()));
@@ -121,7 +121,7 @@ TEST(TorchFile, RefusesLegacyFiles) {
   EXPECT_EQ(python_refusal("legacy.pt"),
       python_file("legacy.pt").string() +
           ": offset 0: a bare pickle, as PyTorch before 1.6 wrote it: load it in Python and "
-          "torch.save it anew");
+          "torch.save it again");
 }
 
 TEST(TorchFile, RefusesTorchScript) {

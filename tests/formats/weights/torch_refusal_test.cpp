@@ -142,7 +142,7 @@ TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
   EXPECT_THAT(refusal_of_tensor({.more = "NN"}), HasSubstr("_rebuild_tensor_v2 is given 8 values"));
   EXPECT_THAT(refusal_of_tensor({.hooks = ""}), HasSubstr("_rebuild_tensor_v2 is given 5 values"));
   EXPECT_THAT(refusal_of_tensor({.storage_type = name("torch", "float32")}),
-      HasSubstr("\"torch float32\" is no type of storage"));
+      HasSubstr("\"torch float32\" is not a type of storage"));
   EXPECT_THAT(refusal_of_tensor({.storage_type = name("torch.storage", "UntypedStorage"),
                   .storage_size = integer(24)}),
       HasSubstr("a tensor's type is not said"));
@@ -165,12 +165,12 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
         refusal(dict_of(text(module) + text(function) + "\x93")), HasSubstr("the file asks for"));
   }
   EXPECT_THAT(refusal(dict_of(name("torch", "float32") + ")R")),
-      HasSubstr("\"torch float32\" is called, and is no function"));
+      HasSubstr("\"torch float32\" is called, but is not a function"));
   EXPECT_THAT(refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
   EXPECT_THAT(refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
       HasSubstr("OrderedDict is given 1 values"));
   EXPECT_THAT(refusal(dict_of(name("torch", "float32"))),
-      HasSubstr("data.pkl holds the name \"torch float32\", which is no value"));
+      HasSubstr("data.pkl holds the name \"torch float32\", which is not a value"));
   EXPECT_THAT(
       refusal(dict_of("N" + text("x") + "\x93")), HasSubstr("a name is made of None and a text"));
 }
@@ -195,7 +195,7 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
                                                    "torch.save(torch.jit.load(...).state_dict())"));
   EXPECT_THAT(with({.name = "x/code/a.py"}), HasSubstr("TorchScript"));
   EXPECT_THAT(with({.name = "x/byteorder", .content = "big"}),
-      HasSubstr("the byte order is \"big\"; only little is read"));
+      HasSubstr("the byte order is \"big\"; only little-endian files are read"));
   EXPECT_THAT(with({.name = "y/data/0"}), HasSubstr("\"y/data/0\" is not in the folder x/"));
   EXPECT_THAT(refusal_of_bytes(testing::zip_bytes({pickle})), HasSubstr("has no version"));
   EXPECT_THAT(refusal_of_bytes(testing::zip_bytes({version})), HasSubstr("has no FOLDER/data.pkl"));
@@ -235,7 +235,7 @@ TEST(TorchRefusal, L5ValuesThatAreNoTensorsAreBounded) {
   const TorchFile file = parse_torch_file(bytes, "FILE");
   testing::take_largest_allocation();
   EXPECT_EQ(testing::message_of<DataError>([&] { tensors_of(file); }),
-      "FILE: no part holds tensors alone; 500000 values are no tensors: \"0\" (None), \"1\" "
+      "FILE: no part holds tensors alone; 500000 values are not tensors: \"0\" (None), \"1\" "
       "(None), "
       "\"2\" (None) and 499997 more");
   EXPECT_LE(testing::take_largest_allocation(), 4096U);

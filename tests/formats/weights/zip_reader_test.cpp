@@ -104,7 +104,7 @@ TEST(ZipReader, RefusesAWrongChecksum) {
 
 TEST(ZipReader, RefusesCompressedAndEncryptedFiles) {
   EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .method = 8}),
-      HasSubstr("FILE: offset 32: \"a\" is compressed (method 8): TorchScript, or packed anew"));
+      HasSubstr("FILE: offset 32: \"a\" is compressed (method 8): TorchScript, or packed again"));
   for (const int bit : {0, 1, 2, 4, 5, 6, 13}) {
     EXPECT_THAT(
         zip_flaw({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
@@ -172,7 +172,7 @@ TEST(ZipReader, RefusesEndsThatLie) {
     return zip_flaw(bytes);
   };
   EXPECT_THAT(
-      damaged(0, 0), HasSubstr("no zip archive's end: the file was cut or goes on behind it"));
+      damaged(0, 0), HasSubstr("no zip archive's end: the file was cut or continues behind it"));
   EXPECT_THAT(damaged(4, 1), HasSubstr("is split over several files"));
   EXPECT_THAT(damaged(6, 1), HasSubstr("is split over several files"));
   EXPECT_THAT(damaged(8, 1), HasSubstr("is split over several files"));
@@ -181,7 +181,7 @@ TEST(ZipReader, RefusesEndsThatLie) {
   EXPECT_THAT(damaged(20, 1), HasSubstr("ends with a comment"));
   auto fewer = narrow;
   fewer[end + 8] = fewer[end + 10] = 1;
-  EXPECT_THAT(zip_flaw(fewer), HasSubstr("the zip directory goes on after its 1 files"));
+  EXPECT_THAT(zip_flaw(fewer), HasSubstr("the zip directory continues after its 1 files"));
   fewer[end + 8] = fewer[end + 10] = 3;
   EXPECT_THAT(zip_flaw(fewer), HasSubstr("has no 3 files"));
   auto longer = narrow;

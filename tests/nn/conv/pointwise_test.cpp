@@ -58,8 +58,8 @@ TEST(Pointwise, CutImagesAreViewsAndJoinAgain) {
 }
 
 /// A module's output and the gradients of images, weight and bias.
-std::vector<at::Tensor> run(Kernels who, const at::Tensor& given,
-    const torch::nn::Conv2d& module, const at::Tensor& gradient) {
+std::vector<at::Tensor> run(Kernels who, const at::Tensor& given, const torch::nn::Conv2d& module,
+    const at::Tensor& gradient) {
   const KernelScope scope(who);
   auto images = given.detach().clone().requires_grad_(true);
   auto layer = std::static_pointer_cast<torch::nn::Conv2dImpl>(module->clone());

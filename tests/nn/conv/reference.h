@@ -23,7 +23,7 @@ inline std::ostream& operator<<(std::ostream& out, const TestShape& shape) {
              << " to " << shape.outputs << ", padding " << shape.padding;
 }
 
-/// What goes into a convolution and its backward pass; channels-last.
+/// The input of a convolution and its backward pass; channels-last.
 struct Given {
   at::Tensor images, weight, bias, gradient;
 
@@ -38,7 +38,7 @@ struct Given {
   }
 };
 
-/// What comes out.
+/// The results of a convolution and its backward pass.
 struct Outcome {
   at::Tensor output, images, weight;
 };

@@ -141,7 +141,7 @@ TEST(LayerCosts, ALayerThatGivesNoTensorIsNamed) {
   EXPECT_THAT(testing::message_of<InvalidArgument>([] {
     costs_by_time(chain(Linear(2, 2), std::make_shared<Number>()), at::rand({1, 2}), 1);
   }),
-      HasSubstr("layer 1 must give a tensor"));
+      HasSubstr("layer 1 must return a tensor"));
 }
 
 TEST(LayerCosts, NumbersThatMeanNothingAreRefused) {

@@ -103,7 +103,7 @@ TEST(DeferredBatchNorm, InstanceNormHasTheStatisticsOfAllSamples) {
   EXPECT_FALSE(torch::allclose(whole->running_mean, torch::zeros({3}), 0, 0.1));
 }
 
-/// What a rule makes of a layer, by a function.
+/// A rule that is a function.
 class RuleBy : public BatchNormRule {
  public:
   using Function = torch::Tensor (*)(const BatchNormCall&);

@@ -40,7 +40,7 @@ struct Problem {
   std::vector<Tensor> inputs, factors;
 };
 
-/// What training leaves: of each step the output and the input's gradient, and the rest.
+/// The results of training: of each step the output and the input's gradient, and the rest.
 struct Outcome {
   std::vector<Tensor> outputs, input_gradients;
   Tensor weight_gradient, bias_gradient, running_mean, running_var;

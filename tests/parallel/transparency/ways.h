@@ -19,7 +19,7 @@ struct Problem {
   int steps = 5;
 };
 
-/// What training came to, in the order of the model's parameters.
+/// The results of training, in the order of the model's parameters.
 struct Trained {
   std::vector<double> losses;
   torch::Tensor output;  ///< of the images after training, in evaluation mode

@@ -62,7 +62,7 @@ TEST_F(DataCommand, WritesOverNothing) {
   const std::string set = small_mnist();
   const auto again = data("synthesize mnist " + set);
   EXPECT_EQ(again.code(), 2);
-  EXPECT_THAT(again.err, HasSubstr("is there already"));
+  EXPECT_THAT(again.err, HasSubstr("already exists"));
   std::ofstream(folder_.file("bad.txt")) << "mine";
   const auto checked = data("check mnist " + set + " --bad-list " + folder_.file("bad.txt"));
   EXPECT_EQ(checked.code(), 4);
@@ -74,11 +74,12 @@ TEST_F(DataCommand, ShowsHowASetAndItsFolderAreNamed) {
     const auto folder_alone = data(verb + " c100");
     EXPECT_EQ(folder_alone.code(), 2);
     EXPECT_THAT(folder_alone.err,
-        HasSubstr("there is no set c100; name a set and its folder, as cifar100:c100 (the sets are "
-                  "mnist, fashion-mnist, cifar10, cifar100, images)"));
+        HasSubstr(
+            "there is no set c100; name a set and its folder, such as cifar100:c100 (the sets are "
+            "mnist, fashion-mnist, cifar10, cifar100, images)"));
     const auto set_alone = data(verb + " cifar100");
     EXPECT_EQ(set_alone.code(), 2);
-    EXPECT_THAT(set_alone.err, HasSubstr("name the folder of cifar100, as cifar100:DIR"));
+    EXPECT_THAT(set_alone.err, HasSubstr("name the folder of cifar100: cifar100:DIR"));
   }
 }
 

@@ -69,7 +69,7 @@ TEST_F(DataFetch, BringsTheRealFilesAndKnowsThem) {
   ASSERT_EQ(first.code(), 0) << first.err;
   EXPECT_THAT(first.err, IsEmpty());
   EXPECT_THAT(first.out,
-      HasSubstr("train-images-idx3-ubyte.gz: 26421880 bytes, downloaded, SHA-256 is right\n"));
+      HasSubstr("train-images-idx3-ubyte.gz: 26421880 bytes, downloaded, SHA-256 correct\n"));
   EXPECT_THAT(server_.requests(), SizeIs(4));
   const auto second = fetch("--json");
   EXPECT_EQ(second.code(), 0) << second.err;
@@ -77,7 +77,7 @@ TEST_F(DataFetch, BringsTheRealFilesAndKnowsThem) {
   for (const auto& file : nlohmann::json::parse(second.out)["files"]) {
     EXPECT_EQ(file["downloaded"], false);
   }
-  EXPECT_THAT(fetch().out, HasSubstr("t10k-labels-idx1-ubyte.gz: 5148 bytes, is there already"));
+  EXPECT_THAT(fetch().out, HasSubstr("t10k-labels-idx1-ubyte.gz: 5148 bytes, already there"));
   const auto checked = run_command({"data", "check", "fashion-mnist", folder_.file("set")});
   EXPECT_EQ(checked.code(), 0) << checked.out;
   EXPECT_THAT(checked.out, HasSubstr("60000 images in 10 classes, 6000 in each"));

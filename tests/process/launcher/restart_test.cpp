@@ -79,9 +79,8 @@ TEST(LauncherRestart, IsGivenUpWhenNoStepIsGained) {
   EXPECT_EQ(run.status.code, 139) << "the first of these deaths decides";
   EXPECT_THAT(run.err, HasSubstr("restart 1 of 9: "));
   EXPECT_THAT(run.err, Not(HasSubstr("restart 2 of 9: ")));
-  EXPECT_THAT(run.err,
-      HasSubstr("lockstep: no progress: died again at step 500, as before; the first of these "
-                "deaths gives the code 139\n"));
+  EXPECT_THAT(run.err, HasSubstr("lockstep: no progress: died again at step 500, as before; the "
+                                 "exit code is that of the first failure: 139\n"));
   const auto early =
       run_command(restarting("9", report("0") + "[ $RANK = 0 ] && exit 4; sleep 600"));
   EXPECT_EQ(early.status.code, 4);
@@ -99,8 +98,8 @@ TEST(LauncherRestart, ReportsHowLongTrainingWasInterrupted) {
   const auto run =
       run_command(restarting("1", "[ $n$RANK = 01 ] && exit 1; " + report("$((n + 1))")));
   EXPECT_EQ(run.code(), 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("restart 1 of 1: training went on "));
-  EXPECT_THAT(run.err, HasSubstr(" s after the death\n"));
+  EXPECT_THAT(run.err, HasSubstr("restart 1 of 1: training resumed "));
+  EXPECT_THAT(run.err, HasSubstr(" s after the failure\n"));
   EXPECT_THAT(run.out, HasSubstr("after ")) << "the rank knows it too";
 }
 
@@ -181,7 +180,7 @@ TEST(LauncherRestart, IsCalledOffByASignal) {
   const auto run = while_ending("kill -TERM $PPID");
   EXPECT_EQ(run.status.code, 128 + SIGTERM) << run.err;
   EXPECT_THAT(run.err, HasSubstr("the run failed: rank 1 of 2"));
-  EXPECT_THAT(run.err, HasSubstr("not started again: SIGTERM\n"));
+  EXPECT_THAT(run.err, HasSubstr("not restarted: SIGTERM\n"));
   EXPECT_EQ(numbers_after("pid", run.out).size(), 2U);
   EXPECT_TRUE(all_end(numbers_after("pid", run.out)));
 }

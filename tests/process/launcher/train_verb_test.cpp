@@ -91,7 +91,7 @@ TEST(TrainRestart, DoesNotFollowWhatWouldFailAgain) {
     Installed installed("[ $RANK = 1 ] && exit " + code + "; exec sleep 600");
     const auto run = installed.train("--nproc-per-node 2");
     EXPECT_EQ(std::to_string(run.status.code), code);
-    EXPECT_THAT(run.err, HasSubstr("not started again")) << code;
+    EXPECT_THAT(run.err, HasSubstr("not restarted")) << code;
   }
 }
 

@@ -62,7 +62,7 @@ TEST_F(TrainMeeting, WorldsOfAnotherSizeAreToldApart) {
   for (Command* command : {&first, &second}) {
     const auto run = command->wait();
     EXPECT_EQ(run.code(), 2) << run.err;
-    EXPECT_THAT(run.err, HasSubstr("is of a world of 4 ranks, and rank 0 at 127.0.0.1:"));
+    EXPECT_THAT(run.err, HasSubstr("has a world of 4 ranks, rank 0 at 127.0.0.1:"));
     EXPECT_LE(count_of("\n", run.err), 4) << run.err;
   }
 }

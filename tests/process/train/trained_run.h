@@ -15,7 +15,7 @@ struct TrainWay {
   std::string flags;
 };
 
-/// What a run of `lockstep train` left.
+/// The files that a run of `lockstep train` left.
 struct TrainedRun {
   Ended ended;
   std::vector<nlohmann::json> records;  ///< the lines of metrics.jsonl

@@ -100,7 +100,7 @@ TEST(Datasets, RefuseASplitThatLeavesNothing) {
   make_part(root, "");
   TrainOptions options = options_for(root);
   options.loading.val_split = 0.01;
-  EXPECT_THAT(refusal(options), HasSubstr("leaves nothing on one side"));
+  EXPECT_THAT(refusal(options), HasSubstr("leaves one side of the split"));
 }
 
 TEST(Datasets, InMemoryAreAugmentedForTrainingOnly) {
@@ -213,7 +213,7 @@ TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
   }
   options.data = {"imagenet", ""};
   EXPECT_THAT(refusal(options),
-      HasSubstr("cifar100, images, mock, perhaps with a folder, as cifar100:DIR: imagenet"));
+      HasSubstr("cifar100, images, mock, perhaps with a folder, such as cifar100:DIR: imagenet"));
 }
 
 }  // namespace

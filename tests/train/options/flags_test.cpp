@@ -4,6 +4,7 @@
 
 #include "parsed_flags.h"
 
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/options/train_flags.h"
 
@@ -153,6 +154,12 @@ TEST(TrainFlags, KernelsAreWrittenUnlessTheyAreLibTorchs) {
   EXPECT_THAT(refusal("--kernels mine"), HasSubstr("--kernels must be"));
 }
 
+TEST(TrainFlags, HelpListsEveryModel) {
+  const std::string help = train_flags().spec("--model").help;
+  for (const std::string& name : nn::model_names())
+    EXPECT_THAT(", " + help + ",", HasSubstr(", " + name + ","));
+}
+
 TEST(TrainFlags, PatternsAreNotEmpty) {
   for (const char* text : {",", "a,,b", "a,"})
     EXPECT_THAT(refusal(concat("--freeze ", text)), HasSubstr("--freeze must be PATTERN"));
@@ -239,7 +246,7 @@ TEST(TrainFlags, HelpIsAskedForByFlag) {
   EXPECT_FALSE(cli::parse_train_flags({"--model", "x", "--help"}, {}).has_value());
   EXPECT_FALSE(cli::parse_train_flags({"-h"}, {}).has_value());
   EXPECT_THAT(cli::train_help(),
-      AllOf(HasSubstr("-b,--batch-size N               samples a step on each replica [128]\n"),
+      AllOf(HasSubstr("-b,--batch-size N               samples per step on each replica [128]\n"),
           HasSubstr("adam, sgd, adamw [adam]\n"), HasSubstr("Examples:")));
 }
 

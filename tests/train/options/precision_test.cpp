@@ -60,6 +60,13 @@ TEST(Precision, SaysWhereBf16WouldBeQuicker) {
       << "a resume cannot change";
 }
 
+TEST(Precision, Float16OnACpuIsWarnedOfButNotOnADevice) {
+  const PrecisionRequest half{.is_given = true, .precision = Precision::k16Mixed};
+  const Computing cpu{.is_bf16_fast = true}, device{.on_accelerators = true};
+  EXPECT_THAT(choose_precision(half, cpu, {}).warning, HasSubstr("16-mixed is for GPUs"));
+  EXPECT_EQ(choose_precision(half, device, {}).warning, "");
+}
+
 TEST(Precision, SpeaksOfDevicesWhereTheyCompute) {
   const Computing fast{.is_bf16_fast = true, .on_accelerators = true},
       slow{.on_accelerators = true};

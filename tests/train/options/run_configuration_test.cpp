@@ -13,6 +13,11 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Change = std::function<void(TrainOptions&)>;
 
+struct NamedChange {
+  const char* name;
+  Change change;
+};
+
 std::vector<std::string> after(const Change& change) {
   TrainOptions now;
   change(now);
@@ -28,46 +33,50 @@ TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
   }),
       ElementsAre("--model: the snapshot has \"mnist-small\", now \"toy\"",
           "--lr: the snapshot has 0.001, now 0.5"));
-  const Change changes[] = {[](auto& options) { options.freeze = {"a"}; },
-      [](auto& options) { options.data.name = "mnist"; }, [](auto& options) { options.repeat = 2; },
-      [](auto& options) { options.classes = 11; },
-      [](auto& options) { options.loading.augment = Augment::kCropFlip; },
-      [](auto& options) { options.loading.image_size = 32; },
-      [](auto& options) { options.loading.val_split = 0.1; },
-      [](auto& options) { options.sync_batch_norm = true; },
-      [](auto& options) { options.precision = Precision::kBf16Mixed; },
-      [](auto& options) { options.optimizer.kind = OptimizerKind::kSgd; },
-      [](auto& options) { options.optimizer.momentum = 0.5; },
-      [](auto& options) { options.optimizer.weight_decay = 0.5; },
-      [](auto& options) { options.optimizer.clip_grad = 1; },
-      [](auto& options) { options.optimizer.schedule.kind = LrScheduleKind::kCosine; },
-      [](auto& options) { options.optimizer.schedule.warmup_epochs = 1; },
-      [](auto& options) { options.grad_accum_steps = 2; },
-      [](auto& options) { options.smoothing = 0.1; },
-      [](auto& options) { options.ema = EmaSettings{}; },
-      [](auto& options) { options.eval_metric = EvalMetric::kTop1; },
-      [](auto& options) { options.seed = 43; },
-      [](auto& options) { options.limit_train_batches = 5; }};
-  for (std::size_t i = 0; i < std::size(changes); ++i)
-    EXPECT_THAT(after(changes[i]), ::testing::Not(IsEmpty())) << i;
+  const NamedChange changes[] = {{"freeze", [](auto& options) { options.freeze = {"a"}; }},
+      {"data.name", [](auto& options) { options.data.name = "mnist"; }},
+      {"repeat", [](auto& options) { options.repeat = 2; }},
+      {"classes", [](auto& options) { options.classes = 11; }},
+      {"augment", [](auto& options) { options.loading.augment = Augment::kCropFlip; }},
+      {"image_size", [](auto& options) { options.loading.image_size = 32; }},
+      {"val_split", [](auto& options) { options.loading.val_split = 0.1; }},
+      {"sync_batch_norm", [](auto& options) { options.sync_batch_norm = true; }},
+      {"precision", [](auto& options) { options.precision = Precision::kBf16Mixed; }},
+      {"optimizer.kind", [](auto& options) { options.optimizer.kind = OptimizerKind::kSgd; }},
+      {"momentum", [](auto& options) { options.optimizer.momentum = 0.5; }},
+      {"weight_decay", [](auto& options) { options.optimizer.weight_decay = 0.5; }},
+      {"clip_grad", [](auto& options) { options.optimizer.clip_grad = 1; }},
+      {"schedule.kind",
+          [](auto& options) { options.optimizer.schedule.kind = LrScheduleKind::kCosine; }},
+      {"warmup_epochs", [](auto& options) { options.optimizer.schedule.warmup_epochs = 1; }},
+      {"grad_accum_steps", [](auto& options) { options.grad_accum_steps = 2; }},
+      {"smoothing", [](auto& options) { options.smoothing = 0.1; }},
+      {"ema", [](auto& options) { options.ema = EmaSettings{}; }},
+      {"eval_metric", [](auto& options) { options.eval_metric = EvalMetric::kTop1; }},
+      {"seed", [](auto& options) { options.seed = 43; }},
+      {"limit_train_batches", [](auto& options) { options.limit_train_batches = 5; }}};
+  for (const auto& [name, change] : changes)
+    EXPECT_THAT(after(change), ::testing::Not(IsEmpty())) << name;
 }
 
 TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
-  const Change changes[] = {[](auto& options) { options.data.directory = "/elsewhere"; },
-      [](auto& options) { options.pretrained = "w.pth"; },
-      [](auto& options) { options.parallel = Parallel::kDdp; },
-      [](auto& options) { options.places = 2; }, [](auto& options) { options.pipeline.chunks = 2; },
-      [](auto& options) { options.optimizer.sharded = true; },
-      [](auto& options) { options.backend = "gloo"; }, [](auto& options) { options.timeout = 7; },
-      [](auto& options) { options.limits = {.epochs = 9, .steps = 5, .seconds = 60}; },
-      [](auto& options) { options.loading.workers = 3; },
-      [](auto& options) { options.val_interval = 2; },
-      [](auto& options) { options.log_interval = 1; },
-      [](auto& options) { options.output = "out"; },
-      [](auto& options) { options.snapshots.keep = 9; },
-      [](auto& options) { options.resume.kind = Resume::kAuto; }};
-  for (std::size_t i = 0; i < std::size(changes); ++i)
-    EXPECT_THAT(after(changes[i]), IsEmpty()) << i;
+  const NamedChange changes[] = {
+      {"data.directory", [](auto& options) { options.data.directory = "/elsewhere"; }},
+      {"pretrained", [](auto& options) { options.pretrained = "w.pth"; }},
+      {"parallel", [](auto& options) { options.parallel = Parallel::kDdp; }},
+      {"places", [](auto& options) { options.places = 2; }},
+      {"pipeline.chunks", [](auto& options) { options.pipeline.chunks = 2; }},
+      {"sharded", [](auto& options) { options.optimizer.sharded = true; }},
+      {"backend", [](auto& options) { options.backend = "gloo"; }},
+      {"timeout", [](auto& options) { options.timeout = 7; }},
+      {"limits", [](auto& options) { options.limits = {.epochs = 9, .steps = 5, .seconds = 60}; }},
+      {"workers", [](auto& options) { options.loading.workers = 3; }},
+      {"val_interval", [](auto& options) { options.val_interval = 2; }},
+      {"log_interval", [](auto& options) { options.log_interval = 1; }},
+      {"output", [](auto& options) { options.output = "out"; }},
+      {"snapshots.keep", [](auto& options) { options.snapshots.keep = 9; }},
+      {"resume.kind", [](auto& options) { options.resume.kind = Resume::kAuto; }}};
+  for (const auto& [name, change] : changes) EXPECT_THAT(after(change), IsEmpty()) << name;
 }
 
 // Versions before this one wrote strings and numbers in their own way.
@@ -111,25 +120,26 @@ bool ranks_agree_after(const Change& change) {
 }
 
 TEST(SharedConfiguration, HasAllButWhatEachRankMayHaveOfItsOwn) {
-  const Change shared[] = {[](auto& options) { options.batch_size = 64; },
-      [](auto& options) { options.seed = 1; }, [](auto& options) { options.optimizer.lr = 0.5; },
-      [](auto& options) { options.auto_precision = true; },
-      [](auto& options) { options.precision = Precision::kBf16Mixed; },
-      [](auto& options) { options.pretrained = "w.pth"; },
-      [](auto& options) { options.parallel = Parallel::kPp; },
-      [](auto& options) { options.limits.epochs = 9; },
-      [](auto& options) { options.val_interval = 2; },
-      [](auto& options) { options.log_interval = 1; },
-      [](auto& options) { options.snapshots.required = true; },
-      [](auto& options) { options.resume.kind = Resume::kAuto; },
-      [](auto& options) { options.resume.overwrite = true; }};
-  for (std::size_t i = 0; i < std::size(shared); ++i)
-    EXPECT_FALSE(ranks_agree_after(shared[i])) << i;
-  const Change own[] = {[](auto& options) { options.output = "runs/20260101T000001Z-toy-ddp"; },
-      [](auto& options) { options.data.directory = "/elsewhere"; },
-      [](auto& options) { options.loading.workers = 3; },
-      [](auto& options) { options.progress = ProgressStyle::kNone; }};
-  for (std::size_t i = 0; i < std::size(own); ++i) EXPECT_TRUE(ranks_agree_after(own[i])) << i;
+  const NamedChange shared[] = {{"batch_size", [](auto& options) { options.batch_size = 64; }},
+      {"seed", [](auto& options) { options.seed = 1; }},
+      {"lr", [](auto& options) { options.optimizer.lr = 0.5; }},
+      {"auto_precision", [](auto& options) { options.auto_precision = true; }},
+      {"precision", [](auto& options) { options.precision = Precision::kBf16Mixed; }},
+      {"pretrained", [](auto& options) { options.pretrained = "w.pth"; }},
+      {"parallel", [](auto& options) { options.parallel = Parallel::kPp; }},
+      {"limits.epochs", [](auto& options) { options.limits.epochs = 9; }},
+      {"val_interval", [](auto& options) { options.val_interval = 2; }},
+      {"log_interval", [](auto& options) { options.log_interval = 1; }},
+      {"snapshots.required", [](auto& options) { options.snapshots.required = true; }},
+      {"resume.kind", [](auto& options) { options.resume.kind = Resume::kAuto; }},
+      {"resume.overwrite", [](auto& options) { options.resume.overwrite = true; }}};
+  for (const auto& [name, change] : shared) EXPECT_FALSE(ranks_agree_after(change)) << name;
+  const NamedChange own[] = {
+      {"output", [](auto& options) { options.output = "runs/20260101T000001Z-toy-ddp"; }},
+      {"data.directory", [](auto& options) { options.data.directory = "/elsewhere"; }},
+      {"workers", [](auto& options) { options.loading.workers = 3; }},
+      {"progress", [](auto& options) { options.progress = ProgressStyle::kNone; }}};
+  for (const auto& [name, change] : own) EXPECT_TRUE(ranks_agree_after(change)) << name;
 }
 
 TEST(SharedConfiguration, OfPathsItCountsThatTheyAreGiven) {

@@ -7,7 +7,12 @@
 #include <string>
 
 #include "tests/train/snapshot/training_steps.h"
-#include <torch/torch.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused_optimizers.h"

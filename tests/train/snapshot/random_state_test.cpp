@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/train/snapshot/training_steps.h"
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/snapshot/restore_tensors.h"

@@ -6,7 +6,7 @@
 
 #include "tests/support/message_of.h"
 #include "tests/train/snapshot/training_steps.h"
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 

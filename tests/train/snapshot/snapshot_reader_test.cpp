@@ -10,7 +10,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"

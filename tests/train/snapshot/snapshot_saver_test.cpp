@@ -16,7 +16,7 @@
 #include "tests/train/file_size_limit.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"

@@ -13,7 +13,8 @@
 #include "tests/support/places.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/training_steps.h"
-#include <torch/torch.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"

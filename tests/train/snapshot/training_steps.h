@@ -5,7 +5,13 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-#include <torch/torch.h>
+#include <ATen/Context.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/optimizer.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "lockstep/nn/named_state.h"
 
@@ -19,7 +25,7 @@ inline void seed_all(std::uint64_t seed) {
     at::Generator(at::globalContext().defaultGenerator(here)).set_current_seed(seed);
 }
 
-/// Is a small net with a parameter that channels last reorders, with buffers and with dropout.
+/// A small net with a parameter that channels last reorders, with buffers and with dropout.
 struct SmallNetImpl : torch::nn::Module {
   SmallNetImpl() {
     seed_all(7);

@@ -53,7 +53,8 @@ TEST(Layout, DdpTakesRanksOrPlaces) {
   options.places = 2;
   EXPECT_EQ(plan_layout(options, 1).replicas, 2);
   EXPECT_EQ(plan_layout(options, 1).thread_ranks, 2);
-  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("leave --places out"));
+  EXPECT_THAT(
+      layout_refusal(options, 2), HasSubstr("do not combine --nproc-per-node and --places"));
 }
 
 TEST(Layout, DpIsOneProcess) {
@@ -105,7 +106,7 @@ TEST(Layout, WhatDoesNotComeOutEvenIsRefusedWithAdvice) {
   options.places = 5;
   EXPECT_THAT(layout_refusal(options, 1), HasSubstr("5 places cannot be divided"));
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--places is 5"));
-  EXPECT_THAT(layout_refusal(way(Parallel::kDdpPp), 2), HasSubstr("leave ddp+ out"));
+  EXPECT_THAT(layout_refusal(way(Parallel::kDdpPp), 2), HasSubstr("drop ddp+"));
 }
 
 TEST(Layout, FewerPlacesThanStagesIsRefused) {

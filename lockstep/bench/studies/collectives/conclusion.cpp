@@ -12,7 +12,7 @@ namespace {
 using Panels = std::vector<Panel>;
 using Sizes = std::vector<std::int64_t>;
 
-/// How many times as fast as Gloo a way is, by size.
+/// The speed of a way as a multiple of Gloo's, by size.
 struct AgainstGloo {
   Sizes sizes;
   Verdict verdict;

@@ -49,7 +49,7 @@ StudyCell cell_of(const Point& point, const StudyOptions& options);
 /// same rate and what it took longer, which is what starting cost. Another summary is a DataError.
 SampleValues values_of(const std::filesystem::path& run, std::int64_t images);
 
-/// What the study published of one point of its grid.
+/// The published times of one point of the study's grid.
 struct PublishedEpochs {
   std::string model;  ///< `mnist-small` or `mnist-large`
   int repeat = 1;

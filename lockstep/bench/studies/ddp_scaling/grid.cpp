@@ -74,7 +74,7 @@ void draw_set(const fs::path& folder, bool full) {
   data::write_synthetic_set("cifar100", folder, options);
 }
 
-/// What the epochs of a run took.
+/// The times of a run's epochs.
 struct TrainedEpochs {
   double first = 0;   ///< seconds
   double later = 0;   ///< seconds of one of the others, their mean
@@ -168,7 +168,7 @@ void prepare(const StudyOptions& options, const fs::path& output) {
   const std::string data = training_set(options);
   const std::string folder = data.substr(std::min(data.find(':'), data.size() - 1) + 1);
   check(data.find(':') != std::string::npos && !folder.empty(),
-      "bench: --data cifar100 needs the folder that holds the set, as cifar100:DIR");
+      "bench: --data cifar100 needs the folder that holds the set, such as cifar100:DIR");
   if (options.data_of({"cifar100"}, "").empty()) {
     return draw_set(output / "data" / "cifar100", options.full);
   }

@@ -19,7 +19,7 @@ int split_of(const Cells& cells) { return standard_split(batch_of(cells)); }
 
 std::string run_axis() { return concat("ResNet50, ", kRunBatches, " batches [s]"); }
 
-// What a reader must know who sees nothing but the picture.
+// Notes for a reader who sees only the picture.
 std::string cells_note(const Cells& cells, const std::string& bars) {
   const int batch = batch_of(cells);
   return concat(bars, " Batch ", batch,

@@ -74,7 +74,7 @@ SampleValues values_of(const std::filesystem::path& run, int batches);
 const Cell* find_way(const Cells& cells, const std::string& way);
 const Cell* find_way(const Cells& cells, const std::string& way, int split);
 
-/// What the study reports of a cell: over all repeats of all rounds.
+/// The study's figures of a cell, over all repeats of all rounds.
 struct MeanOfRuns {
   double mean = 0;       ///< seconds
   double deviation = 0;  ///< standard deviation as numpy's std: divided by the number
@@ -84,7 +84,7 @@ struct MeanOfRuns {
 /// Returns mean and standard deviation of the runs; nothing if none was measured.
 std::optional<MeanOfRuns> mean_of_runs(const Cell& cell);
 
-/// What a schedule allows by itself, if all stages were equal and transfers free.
+/// The bound that a schedule itself sets, if all stages were equal and transfers free.
 struct ScheduleBound {
   double idle = 0;                    ///< share of the places' time: the bubble
   double speed_up = 1;                ///< over a single place

@@ -102,7 +102,9 @@ std::string missing_real_hosts(const Point& point, const StudyOptions& options) 
   if (std::ssize(options.nodes) < point.nodes) {
     return concat("needs ", point.nodes, " hosts, and --nodes names ", options.nodes.size());
   }
-  return point.killed ? "a worker is killed on hosts of this machine alone: leave out --nodes" : "";
+  return point.killed
+             ? "only a worker on hosts within this machine can be killed: leave out --nodes"
+             : "";
 }
 
 std::string missing_made_hosts(

@@ -32,8 +32,8 @@ struct Point {
 using Cell = Measured<Point>;
 using Cells = std::vector<Cell>;
 
-/// What every number of nodes trains, and for how long: the study's own, or what takes two minutes
-/// on two cores.
+/// The training that every number of nodes runs, and its length: the study's own, or one of two
+/// minutes on two cores.
 struct TrainerPlan {
   std::string model;
   std::string set;       ///< whose images it takes: `images`, `mnist`
@@ -101,7 +101,7 @@ std::string val_loss_name(int percent);
 /// is a DataError.
 SampleValues values_of(const Point& point, const std::filesystem::path& run);
 
-/// What the study published of training for two hours on this many nodes.
+/// The published results of training for two hours on this many nodes.
 struct PublishedNodes {
   int nodes = 1;  ///< with one GPU each
   double learning_rate = 0;

@@ -81,11 +81,11 @@ std::string memory_lack(const Point& point, std::int64_t memory_bytes) {
       point.batch * (kBytesAnImage * pixels / (kStudyImageSize * kStudyImageSize)) +
       (point.way == "ddp" ? point.places : 1) * kBytesAReplica;
   if (memory_bytes == 0 || needed <= memory_bytes) return "";
-  return concat("needs about ", gigabytes(needed), " of memory, here are ", gigabytes(memory_bytes),
-      "; use a machine with more, or --quick");
+  return concat("needs about ", gigabytes(needed), " of memory, only ", gigabytes(memory_bytes),
+      " here; use a machine with more, or --quick");
 }
 
-/// What the steps of some lines came to.
+/// Totals over the steps of some lines.
 struct Steps {
   std::int64_t count = 0;
   double seconds = 0;

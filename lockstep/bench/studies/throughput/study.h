@@ -70,7 +70,7 @@ std::optional<double> published_seconds(const Cells& cells, const Cell& cell);
 
 /// One of the study's ratios of seconds a sample: how many times as fast `cell` is as `base`.
 struct Ratio {
-  /// What was changed: one place became several, the batch also larger, or float32 half.
+  /// The change: one place became several, the batch also larger, or float32 half.
   enum class Change { kPlaces, kPlacesAndBatch, kPrecision };
 
   Change change = Change::kPlaces;

@@ -143,9 +143,10 @@ page::Table ratio_table(const Cells& cells) {
       .number("published", &Ratio::published)  // 0.997 is not 1.00
       .name("means", meaning)
       .name("note", ratio_note)
-      .notes({"above 1: what stands after the stroke is faster; predicted: as many times as it has "
-              "the cores of one place, none for half precision; published for float16: also beside "
-              "bfloat16, which the study's GPUs lack"})
+      .notes(
+          {"above 1: the one after the slash is faster; predicted: by the number of cores compared "
+           "with one place, none for half precision; published for float16: also shown next to "
+           "bfloat16, which the study's GPUs lack"})
       .of(ratios(cells));
 }
 

@@ -23,7 +23,7 @@ struct AffineMap {
 /// Pillow's Image.rotate.
 AffineMap rotation(ImageSize size, double degrees);
 
-/// How places between pixels and outside of the image are coloured.
+/// The colour of places between pixels and outside of the image.
 struct AffineOptions {
   Interpolation interpolation = Interpolation::kBicubic;
   std::array<std::uint8_t, 3> fill = {};

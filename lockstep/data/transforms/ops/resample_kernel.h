@@ -65,7 +65,7 @@ const ResampleKernel& avx2_resample_kernel();
 Image resize_by(const ResampleKernel& kernel, const ImageView& image, ImageSize size,
     const Box& part, const ResizeOptions& options);
 
-/// What each output position of one axis takes of the input's: see TapView.
+/// The input positions, with weights, of each output position of one axis: see TapView.
 struct ResampleTaps {
   std::int64_t stride = 0;
   std::vector<TapRange> ranges = {};

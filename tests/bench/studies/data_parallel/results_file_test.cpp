@@ -71,7 +71,7 @@ TEST(ResultsFile, LeavesOutALineThatWasTorn) {
   const std::string torn = std::string(kNewLine) + "\n" + std::string(kNewLine).substr(0, 50);
   const auto file = parse_results(torn, "FILE");
   EXPECT_EQ(file.lines.size(), 1U);
-  EXPECT_THAT(file.notes, ElementsAre(HasSubstr("FILE: line 2: torn")));
+  EXPECT_THAT(file.notes, ElementsAre(HasSubstr("FILE: line 2: incomplete")));
   EXPECT_EQ(parse_results(kNewLine, "FILE").lines.size(), 1U) << "whole, without a newline";
   EXPECT_THAT(refusal(torn + "\n" + kNewLine), HasSubstr("FILE: line 2"));
 }

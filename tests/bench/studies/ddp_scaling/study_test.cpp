@@ -127,7 +127,7 @@ TEST(DdpScaling, IsNotSureOfOneRound) {
   auto samples = made_scaling_rounds(study, usual_scaling());
   samples.resize(study.cells.size());
   const auto section = report_of(study, samples);
-  EXPECT_THAT(text_of(section), HasSubstr("one round, so not sure"));
+  EXPECT_THAT(text_of(section), HasSubstr("only one round, not conclusive"));
   EXPECT_THAT(text_of(section), HasSubstr("nothing is sure"));
 }
 

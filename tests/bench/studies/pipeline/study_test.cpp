@@ -108,7 +108,7 @@ TEST(PipelineStudy, FindsNoDifferenceWhereIntervalsCross) {
   EXPECT_THAT(text_of(report_of(samples)),
       HasSubstr("as long as a single place: no significant difference."));
   const auto once = report_of(kPaying, 1);
-  EXPECT_THAT(text_of(once), HasSubstr("one round, so not sure"));
+  EXPECT_THAT(text_of(once), HasSubstr("only one round, not conclusive"));
   EXPECT_THAT(text_of(once), Not(HasSubstr("in every round")));
 }
 

@@ -111,7 +111,7 @@ TEST(ScaleOutStudy, ConcludesTheOtherWayFromOtherNumbers) {
 TEST(ScaleOutStudy, IsNotSureOfOneRound) {
   const Study study = made_scale_out();
   const std::string text = text_of(report_of(study, made_node_rounds(study, 2, 2.4, 1)));
-  EXPECT_THAT(text, HasSubstr("one round, so not sure"));
+  EXPECT_THAT(text, HasSubstr("only one round, not conclusive"));
   EXPECT_THAT(text, HasSubstr("nothing is sure"));
   EXPECT_THAT(text, HasSubstr("Whether scaling out paid is not shown."));
 }

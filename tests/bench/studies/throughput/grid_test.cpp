@@ -95,7 +95,7 @@ TEST(ThroughputGrid, SaysWhatMemoryIsMissing) {
   const Point& large = points.at(2);
   ASSERT_EQ(large.batch, 512);
   EXPECT_THAT(cell_of(large, options, 16 * kGigabyte).not_measurable,
-      HasSubstr("of memory, here are 16 GB; use a machine with more, or --quick"));
+      HasSubstr("of memory, only 16 GB here; use a machine with more, or --quick"));
   EXPECT_EQ(cell_of(large, options, 256 * kGigabyte).not_measurable, "");
   EXPECT_EQ(cell_of(large, options, 0).not_measurable, "") << "not known";
   for (const Point& point : grid({.cores = 2})) {

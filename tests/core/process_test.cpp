@@ -1,4 +1,4 @@
-#include "lockstep/core/peak_memory.h"
+#include "lockstep/core/process.h"
 
 #include <cstddef>
 #include <gtest/gtest.h>

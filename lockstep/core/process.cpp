@@ -1,0 +1,73 @@
+#include "lockstep/core/process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <unistd.h>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/frame_log.h"
+#include "lockstep/core/text.h"
+
+namespace lockstep {
+namespace {
+
+bool tell_launcher(const std::string& message) {
+  const auto path = environment("TORCHELASTIC_ERROR_FILE");
+  // Only the process that the launcher started speaks for the rank: one further down may fail, and
+  // a script go on after it. Another launcher's file has another name.
+  if (!path || !path->starts_with(concat("/proc/", ::getppid(), "/fd/"))) return false;
+  std::ofstream file(*path);
+  file << message << std::flush;
+  return file.good();
+}
+
+}  // namespace
+
+void open_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The kernel gives the lowest free number, which is this one. Without a /dev a folder that can
+    // be neither read nor written keeps the place.
+    if (::open("/dev/null", O_RDWR) < 0) ::open("/", O_PATH | O_DIRECTORY);
+  }
+}
+
+void repair_inherited_state() {
+  open_standard_streams();
+  std::signal(SIGCHLD, SIG_DFL);
+}
+
+// Not getrusage(): its maximum goes over exec, so a small program started by a large one has the
+// large one's.
+std::optional<std::int64_t> peak_memory_bytes() {
+  std::ifstream file("/proc/self/status");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_peak_memory(text);
+}
+
+std::optional<std::int64_t> parse_peak_memory(std::string_view status) {
+  constexpr std::string_view kKey = "\nVmHWM:";
+  constexpr std::int64_t kKibibyte = 1024;  // which the file calls kB
+  const auto key = status.find(kKey);
+  if (key == std::string_view::npos) return std::nullopt;
+  const auto digit = status.find_first_not_of(" \t", key + kKey.size());
+  const auto unit = status.find(" kB\n", key);
+  if (digit == std::string_view::npos || unit < digit || unit == std::string_view::npos)
+    return std::nullopt;
+  const auto kibibytes = parse_number<std::int64_t>(status.substr(digit, unit - digit));
+  if (!kibibytes || *kibibytes < 0) return std::nullopt;
+  return *kibibytes * kKibibyte;
+}
+
+void report_error(const char* program, const std::exception& error) {
+  const std::string message = without_frames(error.what());
+  if (!tell_launcher(message)) std::cerr << program << ": " << message << std::endl;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+
+// This process: what it inherits, how much memory it has needed, how it says why it ends.
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+/// Opens /dev/null in the place of each of standard input, output and error that is closed. Else
+/// the next file or socket would take its number, and text for the console would go there.
+void open_standard_streams();
+
+/// Puts right what the program that started this one may have left amiss: closed standard streams,
+/// and an ignored SIGCHLD, under which no child can be waited for. Call it first in `main`.
+void repair_inherited_state();
+
+/// Returns the most memory in bytes that this process has had resident since its program began:
+/// libraries and pages shared with other processes count in full. Nothing where the operating
+/// system does not report it.
+std::optional<std::int64_t> peak_memory_bytes();
+
+/// Finds that number (VmHWM) in the text of a /proc/PID/status.
+std::optional<std::int64_t> parse_peak_memory(std::string_view status);
+
+/// Says why this program ends: to the launcher of ours that started it as a rank, which shows one
+/// error of all ranks and logs the others; without one on stderr, as `PROGRAM: MESSAGE`.
+void report_error(const char* program, const std::exception& error);
+
+}  // namespace lockstep
