@@ -53,13 +53,13 @@ struct GradientSums {
   double* products;
 };
 
-/// input_gradients = passed * of_gradient + inputs * of_input + constant
+/// input_gradients = passed * of_gradient + (inputs - mean) * of_input + constant
 struct InputGradientJob {
   PixelRows rows;
   const void *inputs, *gradients;
   bool have_passed;            ///< ReLU already; else those whose output is not positive count as 0
   const float *scale, *shift;  ///< of the outputs
-  const float *of_gradient, *of_input, *constant;
+  const float *mean, *of_gradient, *of_input, *constant;
   void* input_gradients;
 };
 

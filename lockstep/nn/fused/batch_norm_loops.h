@@ -195,7 +195,8 @@ inline void differentiate_of(const InputGradientJob& shared, RowRange range) {
             input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
       store(static_cast<T*>(job.input_gradients) + start + channel,
           gradient * load(job.of_gradient + channel, room) +
-              input * load(job.of_input + channel, room) + load(job.constant + channel, room),
+              (input - load(job.mean + channel, room)) * load(job.of_input + channel, room) +
+              load(job.constant + channel, room),
           room);
     });
   }

@@ -94,17 +94,18 @@ void merge(const PartialSums& sums, std::int64_t part, std::int64_t before, std:
   }
 }
 
-// gradient = passed * of_gradient + input * of_input + constant, float [C] each.
+// gradient = passed * of_gradient + (input - mean) * of_input + constant, float [C] each.
 struct InputGradientFactors {
   at::Tensor of_gradient, of_input, constant;
 };
 
 InputGradientFactors factors_of(const BatchNormBackward& given, const at::Tensor& gradients,
-    const at::Tensor& products, std::int64_t count) {
+    const at::Tensor& products, const at::Tensor& rounded_mean, std::int64_t count) {
   const auto inverse = given.affine.inverse_deviation.to(at::kDouble);
   const auto scale = given.weight.to(at::kDouble) * inverse;
   const auto of_input = -scale * inverse.square() * products / static_cast<double>(count);
-  const auto constant = -scale * gradients / static_cast<double>(count) - of_input * given.mean;
+  const auto constant =
+      -scale * gradients / static_cast<double>(count) - of_input * (given.mean - rounded_mean);
   return {scale.to(at::kFloat), of_input.to(at::kFloat), constant.to(at::kFloat)};
 }
 
@@ -177,7 +178,7 @@ BatchNormGradients BatchNormPasses::gradients(const BatchNormBackward& given) co
   });
   const auto sums = parts.total();
   sums[1] -= sums[0] * (given.mean - mean);  // what the float is off by
-  const auto factors = factors_of(given, sums[0], sums[1], row_count());
+  const auto factors = factors_of(given, sums[0], sums[1], mean, row_count());
   auto result = at::empty_like(input);
   const InputGradientJob job{.rows = rows(),
       .inputs = input.const_data_ptr(),
@@ -185,6 +186,7 @@ BatchNormGradients BatchNormPasses::gradients(const BatchNormBackward& given) co
       .have_passed = has_addend,
       .scale = floats(given.affine.scale),
       .shift = floats(given.affine.shift),
+      .mean = floats(mean),
       .of_gradient = floats(factors.of_gradient),
       .of_input = floats(factors.of_input),
       .constant = floats(factors.constant),
