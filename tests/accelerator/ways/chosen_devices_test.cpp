@@ -103,8 +103,8 @@ TEST_F(PlacesOfProcess, AreToldWithWhatStaysIdle) {
   EXPECT_EQ(text(4, 1), "computing on emulated:0, emulated:1, emulated:2, emulated:3");
   EXPECT_THAT(text(1, 1), HasSubstr("computing on emulated:0; 3 more are idle"));
   EXPECT_EQ(text(1, 3),
-      "computing on emulated:0 and the like on 2 more ranks here; 1 more is idle, "
-      "which more ranks (--nproc-per-node) or --places would use");
+      "computing on emulated:0 and the like on 2 more ranks here; 1 more is idle: "
+      "use more ranks (--nproc-per-node) or --places");
   EXPECT_EQ(describe(DeviceChoice(), {Place()}, 1), "");
   EXPECT_EQ(describe({.idle = "GPUs are not used: no driver"}, {Place()}, 1),
       "GPUs are not used: no driver");
