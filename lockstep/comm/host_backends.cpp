@@ -84,8 +84,8 @@ std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members
   return group;
 }
 
-ShmBackend::ShmBackend(std::shared_ptr<SharedRegion> region, int rank, int size)
-    : HostBackend(std::move(region), std::make_unique<host::SymmetricMemory>(rank, size), rank) {}
+ShmBackend::ShmBackend(std::shared_ptr<SharedRegion> region, int rank)
+    : HostBackend(std::move(region), std::make_unique<host::SymmetricMemory>(rank), rank) {}
 
 std::shared_ptr<ShmBackend> ShmBackend::create(
     int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange) {
@@ -102,7 +102,7 @@ std::shared_ptr<ShmBackend> ShmBackend::open(
       host::open_memory_file(tickets[static_cast<std::size_t>(members.front())], bytes);
   auto region = std::make_shared<SharedRegion>(host::Mapping::shared(file, bytes), size);
   std::shared_ptr<ShmBackend> backend(
-      new ShmBackend(std::move(region), place_among(members, rank), size));
+      new ShmBackend(std::move(region), place_among(members, rank)));
   backend->engine().watch(processes_of(members, tickets));
   return backend;
 }

@@ -47,7 +47,7 @@ class ShmBackend : public host::HostBackend {
   std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override;
 
  private:
-  ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank, int size);
+  ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank);
 
   /// Shares the memory that the first member made and watches the members' processes.
   static std::shared_ptr<ShmBackend> open(

@@ -26,7 +26,7 @@ void check_same_request(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-SymmetricMemory::SymmetricMemory(int rank, int size) : rank_(rank), size_(size) {}
+SymmetricMemory::SymmetricMemory(int rank) : rank_(rank) {}
 
 std::optional<Exposure> SymmetricMemory::expose(const void* memory, std::size_t bytes) const {
   const auto* start = static_cast<const std::byte*>(memory);

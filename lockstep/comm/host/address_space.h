@@ -42,7 +42,7 @@ class AddressSpace {
 /// rank has released cannot be resolved.
 class SymmetricMemory : public AddressSpace {
  public:
-  SymmetricMemory(int rank, int size);
+  explicit SymmetricMemory(int rank);
 
   std::optional<Exposure> expose(const void* memory, std::size_t bytes) const override;
   std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const override;
@@ -52,7 +52,7 @@ class SymmetricMemory : public AddressSpace {
  private:
   struct Segment;
 
-  int rank_, size_;
+  int rank_;
   std::uint64_t next_ = Exposure::kFirstSegment;
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<Segment>> segments_;

@@ -5,9 +5,15 @@
 namespace lockstep::data {
 namespace {
 
+// Clang ignores the whole attribute where it does not know the width's name.
+#ifdef __clang__
+#define LOCKSTEP_AVX512_TARGET "avx512f,avx512bw,avx512vl,fma"
+#else
+#define LOCKSTEP_AVX512_TARGET "avx512f,avx512bw,avx512vl,fma,prefer-vector-width=512"
+#endif
+
 template <typename Out>
-[[gnu::target("avx512f,avx512bw,avx512vl,fma,prefer-vector-width=512")]] void convert_avx512(
-    const PixelRun& run, Out* out) {
+[[gnu::target(LOCKSTEP_AVX512_TARGET)]] void convert_avx512(const PixelRun& run, Out* out) {
   convert(run, out);
 }
 
