@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <stdlib.h>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/cli/verbs.h"
@@ -10,9 +11,11 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/flag_table.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
+#include "lockstep/train/stop_signal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -261,6 +264,20 @@ void count_on(launch::LaunchOptions& options) {
   options.death_ns = environment_number("LOCKSTEP_DEATH_NS").value_or(0);
 }
 
+bool is_this_program(const std::string& name) {
+  std::error_code unknown;
+  const std::string path = launch::find_program(name, system_variable("PATH"));
+  return std::filesystem::equivalent(path, "/proc/self/exe", unknown);
+}
+
+/// Lets a stop that comes before `lockstep train` can answer it wait, as when it starts its ranks
+/// itself.
+void hold_stops(Options& options) {
+  const bool trains = !options.arguments.empty() && options.arguments.front() == "train";
+  if (trains && is_this_program(options.program))
+    options.held_signals.assign(kStopSignals.begin(), kStopSignals.end());
+}
+
 void resolve(RunRequest& request) {
   Options& options = request.options;
   check_what_comes_later(request);
@@ -270,6 +287,7 @@ void resolve(RunRequest& request) {
   place_master(request);
   count_on(options);
   place_logs(options.output);
+  hold_stops(options);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "lockstep/cli/run/run_flags.h"
 
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <sstream>
 #include <stdlib.h>
@@ -44,6 +45,15 @@ TEST(RunFlags, DefaultsAreTorchruns) {
   EXPECT_TRUE(options->pin);
   EXPECT_EQ(options->grace_period, std::chrono::seconds(30));
   EXPECT_THAT(options->signals, ElementsAre(SIGTERM, SIGINT, SIGHUP, SIGQUIT));
+}
+
+// A rank that a stop meets before its main() would end by the signal, and the run with it.
+TEST(RunFlags, OurOwnTrainIsStartedWithStopsHeld) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  EXPECT_THAT(parse_run({self, "train"})->held_signals, ElementsAre(SIGTERM, SIGINT, SIGUSR1));
+  EXPECT_TRUE(parse_run({self, "data"})->held_signals.empty());
+  EXPECT_TRUE(parse_run({self})->held_signals.empty());
+  EXPECT_TRUE(parse_run({"/bin/true", "train"})->held_signals.empty());
 }
 
 TEST(RunFlags, TakesDashesUnderscoresAndEqualSigns) {

@@ -107,7 +107,7 @@ TEST(Launcher, TakesACodeAbove128ForACode) {
 TEST(Launcher, TheEarliestFailureIsTheCause) {
   // Both end while the launcher is stopped: only the kernel knows who was first.
   Command running(shell_ranks(
-      "echo '{\"message\": \"said by '$RANK'\"}' > $TORCHELASTIC_ERROR_FILE; echo pid $$;"
+      "echo '{\"message\": \"said by '$$'\"}' > $TORCHELASTIC_ERROR_FILE; echo pid $$;"
       "while [ ! -e \"$0.$RANK\" ]; do sleep 0.01; done; exit $((3 + RANK))"));
   const auto pids = numbers_after("pid", running.wait_for_lines(2));
   ASSERT_EQ(pids.size(), 2U);
@@ -119,10 +119,10 @@ TEST(Launcher, TheEarliestFailureIsTheCause) {
   running.signal(SIGCONT);
   const auto run = running.wait();
   EXPECT_EQ(run.status.code, 137);
-  const std::string first = "pid " + std::to_string(pids[1]) + ")";
-  EXPECT_THAT(run.err, HasSubstr(first));
+  const std::string first = std::to_string(pids[1]);
+  EXPECT_THAT(run.err, HasSubstr("pid " + first + ")"));
   EXPECT_THAT(run.err, Not(HasSubstr("pid " + std::to_string(pids[0]) + ")")));
-  EXPECT_THAT(run.err, HasSubstr("(signal 9): said by 1\n"));
+  EXPECT_THAT(run.err, HasSubstr("(signal 9): said by " + first + "\n"));
 }
 
 TEST(Launcher, AnEarlyEndWithoutFailureIsFine) {
