@@ -56,7 +56,8 @@ std::vector<Bytes> files_of(const Bytes& bytes) {
   std::vector<Bytes> files;
   for (std::size_t at = 0; at < bytes.size(); at += 4 + files.back().size()) {
     check(bytes.size() - at >= 4, "the file ends in a length");
-    const std::size_t size = bytes[at] | bytes[at + 1] << 8 | bytes[at + 2] << 16;
+    const std::size_t size =
+        bytes[at] + bytes[at + 1] * std::size_t{256} + bytes[at + 2] * std::size_t{65536};
     check(bytes[at + 3] == 0 && size <= bytes.size() - at - 4, "the file ends in a JPEG");
     const auto start = bytes.begin() + static_cast<std::ptrdiff_t>(at + 4);
     files.emplace_back(start, start + static_cast<std::ptrdiff_t>(size));

@@ -4,15 +4,20 @@
 build_preset=release
 build_folder=build/release
 
+# Clang, where it is: the templates that LibTorch's headers use it makes once, into the precompiled header, g++ in every file.
+build_compiler() {
+  echo "${CXX:-$(command -v clang++-14 || true)}"
+}
+
 # Everything outside the CMake files that decides how the build is made.
 build_choices() {
   echo "$libtorch_folder"
-  echo "${LOCKSTEP_WERROR:-OFF}" "${LOCKSTEP_UNITY:-ON}" "${CXX:-}" "${CXXFLAGS:-}" "${LDFLAGS:-}" "${CMAKE_PREFIX_PATH:-}"
+  echo "${LOCKSTEP_WERROR:-OFF}" "${LOCKSTEP_UNITY:-ON}" "$(build_compiler)" "${CXXFLAGS:-}" "${LDFLAGS:-}" "${CMAKE_PREFIX_PATH:-}"
   cat CMakePresets.json
 }
 
 configure() {
-  cmake --fresh --preset "$build_preset" \
+  CXX=$(build_compiler) cmake --fresh --preset "$build_preset" \
     -DLOCKSTEP_TORCH_DIR="$libtorch_folder" -DLOCKSTEP_WERROR="${LOCKSTEP_WERROR:-OFF}" \
     -DLOCKSTEP_UNITY="${LOCKSTEP_UNITY:-ON}"
 }

@@ -49,7 +49,7 @@ fuzz_all() {
 dev_fuzz() {
   local seconds=${1:-60}
   [[ $seconds =~ ^[0-9]+$ ]] || die "dev: fuzz takes the seconds for each target, not '$seconds'"
-  packages+=("${packages_for_fuzz[@]}")
+  packages+=("${packages_for_sanitizers[@]}")
   dev_setup
   build_preset=fuzz build_folder=build/fuzz
   phase_begin build

@@ -8,7 +8,8 @@ libtorch_folder=""
 wheel_platforms=(manylinux2014_x86_64 manylinux_2_{5,12,17,18,25,27,28}_x86_64)
 
 packages=(
-  g++ cmake ninja-build ccache
+  clang-14 cmake ninja-build ccache
+  g++ # the standard library, and what users' programs are compiled by
   ca-certificates python3 python3-pip # for LibTorch, which comes as a Python wheel
   zlib1g-dev libtomlplusplus-dev nlohmann-json3-dev
   libjpeg-dev libpng-dev # images
@@ -22,7 +23,7 @@ packages_for_test=(
   chromium fonts-dejavu-core # figures and reports are looked at as they are shown
   iproute2                   # several hosts within one machine
 )
-packages_for_fuzz=(clang-14 libclang-rt-14-dev)
+packages_for_sanitizers=(libclang-rt-14-dev)
 packages_for_round_trip=(python3-venv)
 
 missing_packages() {

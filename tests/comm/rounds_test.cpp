@@ -15,14 +15,15 @@ namespace {
 
 using host::Collective;
 using host::Cut;
-using host::Kind;
 
 TEST(Cut, RoundsCoverTheTensorAndFitTheStagingBuffer) {
   for (const auto type : {torch::kByte, torch::kFloat, torch::kDouble}) {
     for (const int pieces : {1, 2, 3, 7, 64}) {
       for (const std::int64_t elements : {0, 1, 64, 5000, 65'536, 1'000'003}) {
-        const Cut cut = host::cut_for_staging(
-            {.kind = Kind::kAllToAll, .element = type, .elements = elements, .pieces = pieces});
+        const Cut cut = host::cut_for_staging({.kind = host::Kind::kAllToAll,
+            .element = type,
+            .elements = elements,
+            .pieces = pieces});
         std::int64_t next = 0;
         for (std::int64_t round = 0; round < cut.rounds(); ++round) {
           const host::Chunk chunk = cut.chunk(round);

@@ -239,7 +239,7 @@ TEST(GradScaler, LeavesStepsOutWithoutWaiting) {
 // Gradients of two devices: one scale, one decision.
 TEST(GradScaler, TakesGradientsOfSeveralDevices) {
   const std::vector<Place> places = lockstep::testing::places(2);
-  for (const std::size_t overflowing : {0, 1}) {
+  for (const std::size_t overflowing : {0U, 1U}) {
     std::vector<at::Tensor> parameters;
     for (const Place& place : places)
       parameters.push_back(at::zeros({2}, place.device).set_requires_grad(true));

@@ -56,7 +56,7 @@ Problem make_problem(std::int64_t samples, at::ScalarType type = torch::kFloat) 
 
 Problem share_of(const Problem& whole, const ProcessGroup& group) {
   const auto part = [&](const torch::Tensor& tensor) {
-    return tensor.chunk(group.size(), 0)[group.rank()];
+    return tensor.chunk(group.size(), 0)[static_cast<std::size_t>(group.rank())];
   };
   return {part(whole.input), part(whole.target)};
 }

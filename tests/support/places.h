@@ -43,6 +43,11 @@ inline torch::Tensor here(const torch::Tensor& tensor) {
   return tensor.defined() ? tensor.to(this_device()) : tensor;
 }
 
+/// Returns this rank's part of a batch, here.
+inline torch::Tensor share_here(const torch::Tensor& batch, const ProcessGroup& group) {
+  return here(batch.tensor_split(group.size())[static_cast<std::size_t>(group.rank())]);
+}
+
 /// Moves the module to the calling thread's device.
 inline void bring_here(torch::nn::Module& module) { module.to(this_device()); }
 

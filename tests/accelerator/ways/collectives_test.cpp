@@ -110,7 +110,7 @@ TEST_P(DeviceCollectives, ManyUnderWayEndInAnyOrder) {
 }
 
 TEST_P(DeviceCollectives, TensorsOfTheHostGoBesideThem) {
-  on_devices(2, [this](const ProcessGroup& group) {
+  on_devices(2, [](const ProcessGroup& group) {
     const at::Tensor device = filled(group, 1), host = at::full({5}, 2.0F);
     Work first = group.rank() == 0 ? group.all_reduce(device) : group.all_reduce(host);
     Work second = group.rank() == 0 ? group.all_reduce(host) : group.all_reduce(device);

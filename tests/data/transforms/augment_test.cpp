@@ -93,7 +93,7 @@ TEST(Augment, DiffersWithSeedEpochAndIndex) {
   const auto transform = make_train_transform(augment_options(AugmentKind::kTimm, {32, 32}));
   const Image image = image_of("photo", {50, 40});
   std::vector<Numbers> all;
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {1U, 2U}) {
     for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
       for (std::int64_t index = 0; index < 5; ++index) {
         all.push_back(applied(*transform, image, {seed, epoch, index}));

@@ -60,8 +60,8 @@ void expect_stages_train_as_serially(
     PipelineStage stage(
         layers_of(net), balance, grid.stages, options, grid.replicas, testing::this_device());
     torch::optim::SGD optimizer(stage.parameters(), 0.1);
-    const auto input = testing::here(problem.input.chunk(replicas)[grid.replicas.rank()]);
-    const auto target = testing::here(problem.target.chunk(replicas)[grid.replicas.rank()]);
+    const auto input = testing::share_here(problem.input, grid.replicas);
+    const auto target = testing::share_here(problem.target, grid.replicas);
     for (int step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
       stage.step(input, target, testing::mean_loss);

@@ -6,6 +6,7 @@
 #include "../../comm/group_factory.h"
 #include "serial_reference.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include "tests/support/shared_flag.h"
 #include <torch/optim/sgd.h>
 
@@ -36,8 +37,8 @@ void train_beside_the_serial_model(const ProcessGroup& world, const std::vector<
   torch::optim::SGD ours(stage.parameters(), 0.1), reference(problem.serial->parameters(), 0.1);
   for (int step = 0; step < 3; ++step) {
     ours.zero_grad(), reference.zero_grad();
-    stage.step(problem.input.chunk(replicas)[grid.replicas.rank()],
-        problem.target.chunk(replicas)[grid.replicas.rank()], testing::mean_loss);
+    stage.step(testing::share_here(problem.input, grid.replicas),
+        testing::share_here(problem.target, grid.replicas), testing::mean_loss);
     testing::mean_loss(problem.serial->forward(problem.input), problem.target).backward();
     ours.step(), reference.step();
   }

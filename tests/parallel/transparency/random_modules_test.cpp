@@ -146,8 +146,8 @@ void try_distributed(Draw& draw, const Case& now, const torch::nn::Sequential& s
     DistributedDataParallel<torch::nn::Sequential> parallel(
         net, world, DistributedDataParallelOptions().first_bucket_bytes(bytes).bucket_bytes(bytes));
     // Shares of a batch need not be equal: each rank counts for what it has.
-    const auto input = testing::here(now.input.tensor_split(ranks)[world.rank()]);
-    const auto target = testing::here(now.target.tensor_split(ranks)[world.rank()]);
+    const auto input = testing::share_here(now.input, world);
+    const auto target = testing::share_here(now.target, world);
     const double share =
         static_cast<double>(input.size(0) * ranks) / static_cast<double>(now.input.size(0));
     train(net->parameters(), [&] {
@@ -210,8 +210,8 @@ void try_stages(Draw& draw, const Case& now, const torch::nn::Sequential& serial
     const PipelineGrid grid = make_pipeline_grid(world, cut.workers);
     PipelineStage stage(layers_of(net), cut.balance, grid.stages, cut.options, grid.replicas,
         testing::this_device());
-    const auto input = testing::here(now.input.tensor_split(replicas)[grid.replicas.rank()]);
-    const auto target = testing::here(now.target.tensor_split(replicas)[grid.replicas.rank()]);
+    const auto input = testing::share_here(now.input, grid.replicas);
+    const auto target = testing::share_here(now.target, grid.replicas);
     const auto parameters = stage.parameters();
     if (parameters.empty()) {
       for (int step = 0; step < kSteps; ++step) stage.step(input, target, loss_of);

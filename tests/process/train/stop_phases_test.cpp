@@ -114,7 +114,7 @@ TEST_P(StopPhase, AboutItsFirstStep) {
 TEST_P(StopPhase, InEachEvaluation) {
   const ResumableRun whole(flags()), run(flags());
   complete(whole);
-  for (const std::size_t lines : {3, 7}) {
+  for (const std::size_t lines : {3U, 7U}) {
     stopped(run, [&] { return run.lines() >= lines; });
     EXPECT_EQ(run.lines(), lines) << "nothing is known of an evaluation that is abandoned";
     EXPECT_EQ(run.summary()["stopped_by"], "signal");
