@@ -32,6 +32,9 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A file with LibTorch needs 1.1 GB anyway; collecting garbage early would take a tenth of the compiler's time.
   add_compile_options(-fpch-preprocess --param=ggc-min-expand=400 --param=ggc-min-heapsize=1500000)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Times in the precompiled header would hide from ccache that a fresh clone has the same one.
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 if(LOCKSTEP_WERROR)
   add_compile_options(-Werror)

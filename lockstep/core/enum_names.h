@@ -16,7 +16,9 @@ struct EnumName {
 template <typename Value>
 EnumName(Value, const char*) -> EnumName<Value>;
 
-/// An enumeration with a table of names beside it, which serves writing and reading:
+/// An enumeration with a table of names beside it, which serves writing and reading. The table
+/// stands in the enumeration's header: a compiler asks once whether there is one, and keeps the
+/// answer.
 ///
 ///     enum class Balance { kTime, kSize };
 ///     constexpr auto names_of(Balance) {

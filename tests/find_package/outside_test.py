@@ -52,9 +52,9 @@ def configure(name, *options, project=PROJECT):
     return build
 
 
-def unpacked_clothes():
-    """Returns a folder with Fashion-MNIST as LibTorch's data set reads it: the same form as MNIST."""
-    folder = fresh("clothes")
+def unpacked_clothes(name):
+    """Returns a folder of that name with Fashion-MNIST as LibTorch's data set reads it: the same form as MNIST."""
+    folder = fresh(name)
     folder.mkdir()
     for packed in CLOTHES.glob("*.gz"):
         (folder / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
@@ -67,11 +67,6 @@ def libraries_in(package, names):
 
 
 class Outside(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.prefix = install("prefix")
-        cls.clothes = unpacked_clothes()
-
     def expect_learnt(self, *command):
         output = output_of(*command)
         losses = [float(loss) for loss in re.findall(r"step \d+: loss ([\d.]+)", output)]
@@ -81,26 +76,20 @@ class Outside(unittest.TestCase):
         self.assertEqual(len(accuracy), 1, f"rank 0 alone prints it: {output}")
         self.assertGreater(float(accuracy[0]), 0.5, output)
 
-    def expect_trains(self, lockstep, build):
-        output_of("cmake", "--build", build)
-        self.expect_learnt(lockstep, "run", "--nproc-per-node", "2", build / "mnist", self.clothes, "400")
+    def expect_trains(self, lockstep, build, clothes):
+        output_of("cmake", "--build", build, "--target", "mnist")
+        self.expect_learnt(lockstep, "run", "--nproc-per-node", "2", build / "mnist", clothes, "400")
 
+
+class ByBuildFolder(Outside):
     def test_few_lines_are_added(self):
         serial, spread = ((PROJECT / name).read_text().splitlines() for name in ("serial.cpp", "mnist.cpp"))
         added = [line for line in difflib.ndiff(serial, spread) if line.startswith("+ ")]
         self.assertLessEqual(len(added), MOST_ADDED_LINES, "\n".join(added))
 
-    def test_the_serial_program_is_whole(self):
-        build = configure("serial", f"-DCMAKE_PREFIX_PATH={self.prefix}")
-        output_of("cmake", "--build", build, "--target", "serial")
-        self.expect_learnt(build / "serial", self.clothes, "400")
-
-    def test_by_installed_prefix(self):
-        build = configure("by-prefix", f"-DCMAKE_PREFIX_PATH={self.prefix}")
-        self.expect_trains(self.prefix / "bin/lockstep", build)
-
     def test_by_build_folder(self):
-        self.expect_trains(BUILD / "bin/lockstep", configure("by-build", f"-DLockstep_DIR={BUILD}"))
+        self.expect_trains(BUILD / "bin/lockstep", configure("by-build", f"-DLockstep_DIR={BUILD}"),
+                           unpacked_clothes("clothes"))
 
     def test_the_program_of_the_readme(self):
         page, project = (ROOT / "README.md").read_text(), fresh("readme")
@@ -115,6 +104,34 @@ class Outside(unittest.TestCase):
         losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)\n", output)]
         self.assertEqual(len(losses), 2, f"rank 0 alone prints them: {output}")
         self.assertLess(losses[1], losses[0])
+
+    def test_its_libraries_are_those_that_training_needs(self):
+        if not (BUILD / "build.ninja").exists():
+            self.fail("the build is not one of ninja")
+        inputs = output_of("ninja", "-C", BUILD, "-t", "inputs", "lockstep", "lockstep-train")
+        built = set(re.findall(r"liblockstep_\w+\.a", inputs))
+        wanted = libraries_in(BUILD, ["LockstepTargets.cmake", "LockstepTrainTargets.cmake"])
+        self.assertGreater(len(wanted), 15)
+        self.assertEqual(wanted - built, set(), "not built by ./dev train")
+        core = (BUILD / "LockstepTargets.cmake").read_text()
+        for other in ("bench", "CURL", "LibArchive", "run_page", "data_download", "lockstep_cli"):
+            self.assertNotIn(other, core)
+
+
+class ByPrefix(Outside):
+    @classmethod
+    def setUpClass(cls):
+        cls.prefix = install("prefix")
+        cls.clothes = unpacked_clothes("clothes-of-prefix")
+
+    def test_the_serial_program_is_whole(self):
+        build = configure("serial", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        output_of("cmake", "--build", build, "--target", "serial")
+        self.expect_learnt(build / "serial", self.clothes, "400")
+
+    def test_by_installed_prefix(self):
+        build = configure("by-prefix", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.expect_trains(self.prefix / "bin/lockstep", build, self.clothes)
 
     def test_installed_programs_run(self):
         lockstep = self.prefix / "bin/lockstep"
@@ -136,18 +153,6 @@ class Outside(unittest.TestCase):
         configure("with-train", f"-DCMAKE_PREFIX_PATH={self.prefix}", project=project)
         with self.assertRaisesRegex(AssertionError, r"(?s)Lockstep.*train"):
             configure("without-train", f"-DCMAKE_PREFIX_PATH={install('bare', 'core')}", project=project)
-
-    def test_its_libraries_are_those_that_training_needs(self):
-        if not (BUILD / "build.ninja").exists():
-            self.fail("the build is not one of ninja")
-        inputs = output_of("ninja", "-C", BUILD, "-t", "inputs", "lockstep", "lockstep-train")
-        built = set(re.findall(r"liblockstep_\w+\.a", inputs))
-        wanted = libraries_in(BUILD, ["LockstepTargets.cmake", "LockstepTrainTargets.cmake"])
-        self.assertGreater(len(wanted), 15)
-        self.assertEqual(wanted - built, set(), "not built by ./dev train")
-        core = (BUILD / "LockstepTargets.cmake").read_text()
-        for other in ("bench", "CURL", "LibArchive", "run_page", "data_download", "lockstep_cli"):
-            self.assertNotIn(other, core)
 
 
 class Bench(unittest.TestCase):

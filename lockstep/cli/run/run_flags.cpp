@@ -3,19 +3,17 @@
 #include <filesystem>
 #include <iostream>
 #include <stdlib.h>
-#include <system_error>
 #include <utility>
 
+#include "lockstep/cli/train/train_launch.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/flag_table.h"
-#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
-#include "lockstep/train/stop_signal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -250,8 +248,7 @@ void place_master(RunRequest& request) {
 /// Makes a folder for logs that were asked for without saying where; as torchrun, it is named and
 /// left.
 void place_logs(Output& output) {
-  const bool asked = !output.redirects.empty() || !output.tee.empty();
-  if (!output.log_dir.empty() || !asked) return;
+  if (!output.log_dir.empty() || (output.redirects.empty() && output.tee.empty())) return;
   output.log_dir = std::filesystem::temp_directory_path() / "lockstep-logs-XXXXXX";
   if (::mkdtemp(output.log_dir.data()) == nullptr)
     throw_errno("run: make a folder for logs", output.log_dir);
@@ -264,20 +261,6 @@ void count_on(launch::LaunchOptions& options) {
   options.death_ns = environment_number("LOCKSTEP_DEATH_NS").value_or(0);
 }
 
-bool is_this_program(const std::string& name) {
-  std::error_code unknown;
-  const std::string path = launch::find_program(name, system_variable("PATH"));
-  return std::filesystem::equivalent(path, "/proc/self/exe", unknown);
-}
-
-/// Lets a stop that comes before `lockstep train` can answer it wait, as when it starts its ranks
-/// itself.
-void hold_stops(Options& options) {
-  const bool trains = !options.arguments.empty() && options.arguments.front() == "train";
-  if (trains && is_this_program(options.program))
-    options.held_signals.assign(kStopSignals.begin(), kStopSignals.end());
-}
-
 void resolve(RunRequest& request) {
   Options& options = request.options;
   check_what_comes_later(request);
@@ -287,7 +270,7 @@ void resolve(RunRequest& request) {
   place_master(request);
   count_on(options);
   place_logs(options.output);
-  hold_stops(options);
+  if (starts_train(options)) hold_stops(options);
 }
 
 }  // namespace

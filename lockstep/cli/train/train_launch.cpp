@@ -1,8 +1,10 @@
 #include "lockstep/cli/train/train_launch.h"
 
 #include <ctime>
+#include <filesystem>
 #include <iostream>
 #include <signal.h>
+#include <system_error>
 
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/train/train_flags.h"
@@ -10,6 +12,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/open_directory.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
@@ -28,7 +31,7 @@ launch::LaunchOptions usual_launch() {
   // A rank whose peer has died can save nothing any more, and takes SIGTERM for an order to do so.
   options.grace_after_failure = std::chrono::milliseconds(0);
   options.signals.push_back(SIGUSR1);
-  options.held_signals.assign(kStopSignals.begin(), kStopSignals.end());
+  hold_stops(options);
   options.output.first_inherits = true;
   options.output.shown_ranks = {0};
   return options;
@@ -65,6 +68,17 @@ void remove_old_logs(const OpenDirectory& folder) {
 }
 
 }  // namespace
+
+void hold_stops(launch::LaunchOptions& options) {
+  options.held_signals.assign(kStopSignals.begin(), kStopSignals.end());
+}
+
+bool starts_train(const launch::LaunchOptions& options) {
+  if (options.arguments.empty() || options.arguments.front() != "train") return false;
+  const std::string path = launch::find_program(options.program, system_variable("PATH"));
+  std::error_code unknown;
+  return std::filesystem::equivalent(path, "/proc/self/exe", unknown);
+}
 
 TrainLaunch parse_train_launch(
     const std::vector<std::string>& arguments, const launch::Processors& host) {

@@ -37,4 +37,11 @@ TrainLaunch parse_train_launch(const std::vector<std::string>& arguments,
 /// the same one. A dry run makes nothing.
 void keep_logs_with_run(TrainLaunch& plan);
 
+/// Lets a stop signal that comes before `lockstep train` can answer it wait in its ranks, which it
+/// would end otherwise.
+void hold_stops(launch::LaunchOptions& options);
+
+/// Says whether the ranks to start are `lockstep train` of this very program.
+bool starts_train(const launch::LaunchOptions& options);
+
 }  // namespace lockstep::cli

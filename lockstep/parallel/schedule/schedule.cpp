@@ -1,8 +1,6 @@
 #include "lockstep/parallel/schedule/schedule.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,14 +10,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr std::array<std::pair<const char*, ScheduleKind>, 5> kNames{{
-    {"sequential", ScheduleKind::kSequential},
-    {"gpipe", ScheduleKind::kGPipe},
-    {"1f1b", ScheduleKind::k1F1B},
-    {"interleaved", ScheduleKind::kInterleaved},
-    {"zero-bubble", ScheduleKind::kZeroBubble},
-}};
 
 struct Shape {
   int ranks;
@@ -33,13 +23,13 @@ struct Shape {
 // in the length of the warm-up, in the order of the micro-batches over the stages of a rank, and in
 // whether the weights' gradients are a part of the backward or follow it by some micro-batches.
 //
-//     clock           0  1  2  3  4  5  6  7  8  9 10 11 12 13 14        F2 = forward of
-//     micro-batch 2 gpipe  stage 0  F0 F1 F2 F3  .  .  . B0  = B1  = B2  = B3  =       warm-up: all
-//            stage 1   . F0 F1 F2 F3 B0  = B1  = B2  = B3  =  .  .
-//     1f1b   stage 0  F0 F1  .  . B0  = F2 B1  = F3 B2  =  . B3  =       warm-up: the stages after
-//            stage 1   . F0 B0  = F1 B1  = F2 B2  = F3 B3  =  .  .
-//     zero-  stage 0  F0 F1  . I0 W0 F2 I1 W1 F3 I2 W2 I3 W3             I, W: the backward's
-//     halves bubble stage 1   . F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3
+//     clock       0  1  2  3  4  5  6  7  8  9 10 11 12 13 14     F2: forward of micro-batch 2
+//     gpipe   0  F0 F1 F2 F3  .  .  . B0  = B1  = B2  = B3  =     warm-up: all
+//             1   . F0 F1 F2 F3 B0  = B1  = B2  = B3  =  .  .
+//     1f1b    0  F0 F1  .  . B0  = F2 B1  = F3 B2  =  . B3  =     warm-up: the stages after it
+//             1   . F0 B0  = F1 B1  = F2 B2  = F3 B3  =  .  .
+//     zero-   0  F0 F1  . I0 W0 F2 I1 W1 F3 I2 W2 I3 W3           I, W: halves of the backward
+//     bubble  1   . F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3
 struct Form {
   int warm_up;
   std::optional<int> weight_delay;  // in backwards; nothing: one whole backward
@@ -139,26 +129,13 @@ void check_numbers(ScheduleKind kind, int ranks, int stages, int micro_batches) 
   check_places(kind, ranks, stages);
 }
 
-std::string known_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, kind] : kNames) names.emplace_back(name);
-  return joined(names);
-}
-
 }  // namespace
 
-const char* name_of(ScheduleKind kind) {
-  const auto* const found = std::find_if(
-      kNames.begin(), kNames.end(), [&](const auto& entry) { return entry.second == kind; });
-  check(found != kNames.end(), "schedule: there is no such kind: ", static_cast<int>(kind));
-  return found->first;
-}
-
 ScheduleKind schedule_kind(std::string_view name) {
-  const auto* const found = std::find_if(
-      kNames.begin(), kNames.end(), [&](const auto& entry) { return entry.first == name; });
-  check(found != kNames.end(), "schedule: unknown name '", name, "'; there are ", known_names());
-  return found->second;
+  for (const auto& entry : names_of(ScheduleKind{}))
+    if (entry.name == name) return entry.value;
+  throw InvalidArgument(
+      concat("schedule: unknown name '", name, "'; there are ", joined(all_names<ScheduleKind>())));
 }
 
 Schedule make_schedule(ScheduleKind kind, int ranks, int stages, int micro_batches) {
@@ -169,18 +146,6 @@ Schedule make_schedule(ScheduleKind kind, int ranks, int stages, int micro_batch
     schedule.actions.push_back(actions_of(form_of(kind, shape, rank), shape, rank));
   }
   return schedule;
-}
-
-const char* name_of(Checkpoint checkpoint) {
-  switch (checkpoint) {
-    case Checkpoint::kNever:
-      return "never";
-    case Checkpoint::kExceptLast:
-      return "except-last";
-    case Checkpoint::kAlways:
-      return "always";
-  }
-  return "?";
 }
 
 bool recomputes(Checkpoint checkpoint, int micro_batch, int micro_batches) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/enum_names.h"
 #include "lockstep/parallel/schedule/action.h"
 
 namespace lockstep {
@@ -16,11 +18,15 @@ enum class ScheduleKind {
   kZeroBubble    ///< ZB-H1: the weights' gradients fill the idle time of 1F1B
 };
 
+constexpr auto names_of(ScheduleKind) {
+  using Kind = ScheduleKind;
+  return std::array{EnumName{Kind::kSequential, "sequential"}, EnumName{Kind::kGPipe, "gpipe"},
+      EnumName{Kind::k1F1B, "1f1b"}, EnumName{Kind::kInterleaved, "interleaved"},
+      EnumName{Kind::kZeroBubble, "zero-bubble"}};
+}
+
 /// The micro-batches of a batch, unless the user says otherwise.
 inline constexpr int kDefaultChunks = 8;
-
-/// Returns the name on the command line: sequential, gpipe, 1f1b, interleaved, zero-bubble.
-const char* name_of(ScheduleKind kind);
 
 /// Returns the kind of that name. Throws InvalidArgument that repeats the name and lists those that
 /// exist.
@@ -81,8 +87,10 @@ enum class Checkpoint {
   kAlways
 };
 
-/// Returns the name on the command line: never, except-last, always.
-const char* name_of(Checkpoint checkpoint);
+constexpr auto names_of(Checkpoint) {
+  return std::array{EnumName{Checkpoint::kNever, "never"},
+      EnumName{Checkpoint::kExceptLast, "except-last"}, EnumName{Checkpoint::kAlways, "always"}};
+}
 
 /// Returns whether the micro-batch is computed again.
 bool recomputes(Checkpoint checkpoint, int micro_batch, int micro_batches);

@@ -7,13 +7,6 @@
 
 namespace lockstep {
 
-const char* name_of(LrScheduleKind kind) {
-  // In the order of the enumerators.
-  static constexpr const char* kNames[] = {
-      "constant", "step", "multistep", "exponential", "cosine", "poly", "onecycle", "plateau"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
 bool has_length(LrScheduleKind kind) {
   return kind == LrScheduleKind::kCosine || kind == LrScheduleKind::kPolynomial ||
          kind == LrScheduleKind::kOneCycle;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "lockstep/core/enum_names.h"
 
 namespace lockstep {
 
@@ -19,9 +22,14 @@ enum class LrScheduleKind {
   kPlateau       ///< constant here; LrPlateau lowers it
 };
 
-/// Returns the name on the command line, as timm has them: constant, step, multistep, exponential,
-/// cosine, poly, onecycle, plateau.
-const char* name_of(LrScheduleKind kind);
+/// The names are timm's.
+constexpr auto names_of(LrScheduleKind) {
+  using Kind = LrScheduleKind;
+  return std::array{EnumName{Kind::kConstant, "constant"}, EnumName{Kind::kStep, "step"},
+      EnumName{Kind::kMultistep, "multistep"}, EnumName{Kind::kExponential, "exponential"},
+      EnumName{Kind::kCosine, "cosine"}, EnumName{Kind::kPolynomial, "poly"},
+      EnumName{Kind::kOneCycle, "onecycle"}, EnumName{Kind::kPlateau, "plateau"}};
+}
 
 /// True if it must know how long the training takes.
 bool has_length(LrScheduleKind kind);

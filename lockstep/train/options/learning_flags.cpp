@@ -2,15 +2,6 @@
 
 namespace lockstep {
 
-// Its own header has the names.
-static auto names_of(LrScheduleKind) {
-  using Kind = LrScheduleKind;
-  const auto named = [](Kind kind) { return EnumName{kind, name_of(kind)}; };
-  return std::array{named(Kind::kConstant), named(Kind::kStep), named(Kind::kMultistep),
-      named(Kind::kExponential), named(Kind::kCosine), named(Kind::kPolynomial),
-      named(Kind::kOneCycle), named(Kind::kPlateau)};
-}
-
 namespace {
 
 using Options = TrainOptions;

@@ -8,20 +8,6 @@
 
 namespace lockstep {
 
-// The names stand in the enumerations' own headers.
-static auto names_of(ScheduleKind) {
-  using Kind = ScheduleKind;
-  const auto named = [](Kind kind) { return EnumName{kind, name_of(kind)}; };
-  return std::array{named(Kind::kSequential), named(Kind::kGPipe), named(Kind::k1F1B),
-      named(Kind::kInterleaved), named(Kind::kZeroBubble)};
-}
-
-static auto names_of(Checkpoint) {
-  const auto named = [](Checkpoint when) { return EnumName{when, name_of(when)}; };
-  return std::array{
-      named(Checkpoint::kNever), named(Checkpoint::kExceptLast), named(Checkpoint::kAlways)};
-}
-
 namespace {
 
 using Options = TrainOptions;
