@@ -5,7 +5,7 @@
     benchmarks/first_train.py --folder DIR       a clone in DIR, which stays
 
 Packages of Debian should be there (./dev setup), or their download is timed too. Nothing else should run: the machine's load is
-printed. The last line trains as on a processor that has AVX2 but neither AVX-512 nor bf16 instructions, in float32.
+printed, as are its processor and, at the end, the compiler (CXX=g++ takes another). The last line trains as on a processor that has AVX2 but neither AVX-512 nor bf16 instructions, in float32.
 """
 
 import argparse
@@ -34,11 +34,26 @@ def timed(what, command, folder, **variables):
     print(f"  {max(speeds)} samples/s in {precision.group(1)}" if speeds and precision else "", flush=True)
 
 
+def processor():
+    """Returns what tells this processor's speed: its name, and which of the instructions that matter it has."""
+    text = Path("/proc/cpuinfo").read_text(encoding="ascii")
+    flags = set(re.search(r"^flags\s*: (.*)$", text, re.MULTILINE).group(1).split())
+    known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in flags]
+    name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE).group(1)
+    return f"{name}, {' '.join(known) or 'without avx2'}"
+
+
+def compiler(clone):
+    cache = (clone / "build/release/CMakeCache.txt").read_text(encoding="utf-8")
+    path = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE).group(1)
+    return subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
+
+
 def measure(folder):
     clone = folder / "lockstep"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     cache = {"CCACHE_DIR": str(folder / "ccache")}
-    print(f"load before: {os.getloadavg()[0]:.2f}, cores: {os.cpu_count()}")
+    print(f"load before: {os.getloadavg()[0]:.2f}, cores: {os.cpu_count()}, {processor()}")
     timed("first ./dev train", ["./dev", "train"], clone, **cache)
     timed("second, one step", ["./dev", "train", "--max-steps", "1"], clone, **cache)
     with open(clone / "lockstep/train/trainer.cpp", "a", encoding="utf-8") as source:
@@ -47,6 +62,7 @@ def measure(folder):
     timed("./dev build lockstep-train, edited", ["./dev", "build", "lockstep-train"], clone, **cache)
     timed("./dev train as with AVX2 only", ["./dev", "train"], clone, LOCKSTEP_TEST_CPU_FEATURES="avx2", ONEDNN_MAX_CPU_ISA="AVX2",
           ATEN_CPU_CAPABILITY="avx2", **cache)
+    print(compiler(clone))
 
 
 def main():
