@@ -106,9 +106,9 @@ TEST(Launcher, TakesACodeAbove128ForACode) {
 
 TEST(Launcher, TheEarliestFailureIsTheCause) {
   // Both end while the launcher is stopped: only the kernel knows who was first.
-  Command running(shell_ranks(
-      "echo '{\"message\": \"said by '$$'\"}' > $TORCHELASTIC_ERROR_FILE; echo pid $$;"
-      "while [ ! -e \"$0.$RANK\" ]; do sleep 0.01; done; exit $((3 + RANK))"));
+  Command running(
+      shell_ranks("echo '{\"message\": \"said by '$$'\"}' > $TORCHELASTIC_ERROR_FILE; echo pid $$;"
+                  "while [ ! -e \"$0.$RANK\" ]; do sleep 0.01; done; exit $((3 + RANK))"));
   const auto pids = numbers_after("pid", running.wait_for_lines(2));
   ASSERT_EQ(pids.size(), 2U);
   running.signal(SIGSTOP);
