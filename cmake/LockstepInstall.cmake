@@ -71,9 +71,12 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/LockstepConfigVersion.cm
 # So that Lockstep_DIR may name the build folder, too.
 export(EXPORT LockstepTargets NAMESPACE lockstep:: FILE "${PROJECT_BINARY_DIR}/LockstepTargets.cmake")
 export(EXPORT LockstepTrainTargets NAMESPACE lockstep:: FILE "${PROJECT_BINARY_DIR}/LockstepTrainTargets.cmake")
-configure_file("${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake" "${PROJECT_BINARY_DIR}/FindLibTorch.cmake" COPYONLY)
+foreach(_module FindLibTorch.cmake LockstepPlugin.cmake)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/${_module}" "${PROJECT_BINARY_DIR}/${_module}" COPYONLY)
+endforeach()
 install(FILES
   "${PROJECT_BINARY_DIR}/LockstepConfig.cmake"
   "${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/LockstepPlugin.cmake"
   DESTINATION ${_lockstep_package} COMPONENT core)

@@ -15,6 +15,7 @@ Distributes training over devices, processes and hosts.
   train [flags]                     train a model on a data set, on one rank or several
   data fetch|check|synthesize       download, check or draw a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
+  new DIR                           write a project with models of your own for train --plugin
   bench STUDY [--quick|--full]      run a study: which way of distributing is fastest here
   report RUN... | BENCH             show what runs recorded; remake the tables and figures of a bench
   collectives [flags]               measure all_reduce and others over message sizes and backends

@@ -21,6 +21,9 @@ int data(const std::vector<std::string>& arguments);
 /// Converts weights between safetensors and PyTorch's files.
 int convert(const std::vector<std::string>& arguments);
 
+/// Writes a project with models of the user's own, a plugin of `train`.
+int new_project(const std::vector<std::string>& arguments);
+
 /// Shows what runs recorded, and where they were resumed; `lockstep-bench` writes a bench's tables
 /// and figures again.
 int report(const std::vector<std::string>& arguments);

@@ -6,6 +6,7 @@ needs. Everything that is used here, `./dev train` has built: its targets are lo
 
 import difflib
 import gzip
+import json
 import os
 import re
 import shutil
@@ -91,19 +92,32 @@ class ByBuildFolder(Outside):
         self.expect_trains(BUILD / "bin/lockstep", configure("by-build", f"-DLockstep_DIR={BUILD}"),
                            unpacked_clothes("clothes"))
 
-    def test_the_program_of_the_readme(self):
-        page, project = (ROOT / "README.md").read_text(), fresh("readme")
+    def project_of(self, page, name):
+        """Returns a build folder of the project whose files a page names."""
+        project = fresh(name)
         project.mkdir()
-        for block in pages.reader.blocks_of(page):
+        for block in pages.reader.blocks_of((ROOT / page).read_text()):
             if named := pages.reader.NAMED_FILE.search(block.before):
                 (project / Path(named.group(1)).name).write_text(block.text)
-        build = configure("readme/build", f"-DLockstep_DIR={BUILD}", project=project)
+        build = configure(f"{name}/build", f"-DLockstep_DIR={BUILD}", project=project)
         output_of("cmake", "--build", build)
-        output = output_of(BUILD / "bin/lockstep", "run", "--nproc-per-node", "2", build / "hello")
+        return build
+
+    def test_the_program_of_the_readme(self):
+        hello = self.project_of("README.md", "readme") / "hello"
+        output = output_of(BUILD / "bin/lockstep", "run", "--nproc-per-node", "2", hello)
         self.assertIn("ranks: 2\n", output)
         losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)\n", output)]
         self.assertEqual(len(losses), 2, f"rank 0 alone prints them: {output}")
         self.assertLess(losses[1], losses[0])
+
+    def test_the_plugin_of_the_page(self):
+        plugin = self.project_of("docs/plugins.md", "plugin") / "nets.so"
+        run = fresh("plugin-run")
+        output_of(BUILD / "bin/lockstep", "train", "--plugin", plugin, "--model", "chain", "--nproc-per-node", "2",
+                  "--max-steps", "100", "--output", run)
+        with open(run / "summary.json", encoding="utf-8") as summary:
+            self.assertGreater(json.load(summary)["test_accuracy"], 0.5)
 
     def test_its_libraries_are_those_that_training_needs(self):
         if not (BUILD / "build.ninja").exists():

@@ -28,6 +28,7 @@
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/arithmetic.h"
 #include "lockstep/device/memory_error.h"
+#include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/parallel/place/place_worker.h"
 #include "lockstep/train/device_check.h"
 #include "lockstep/train/dry_run.h"
@@ -270,6 +271,7 @@ int body(int count, char** values) {
   const TrainSurroundings around = surroundings();
   const bool speaks = environment_count("RANK").value_or(0) == 0;
   auto command = parse_train_flags(arguments, around);
+  if (command && !command->options.plugin.empty()) nn::load_plugin(command->options.plugin);
   if (!command) {
     if (speaks) std::cout << train_help();
   } else if (command->dry_run) {

@@ -5,6 +5,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/nn/models/plugin_model.h"
 #include "lockstep/nn/models/resnet.h"
 #include "lockstep/nn/models/small_nets.h"
 #include "lockstep/nn/models/vgg.h"
@@ -28,8 +30,12 @@ std::shared_ptr<ModelImpl> made(const std::string& name, std::int64_t classes) {
   if (resnet != std::end(kResNets)) return std::make_shared<ResNetImpl>(*resnet, classes);
   const auto* vgg = std::ranges::find(kVggs, name, &VggShape::name);
   if (vgg != std::end(kVggs)) return std::make_shared<VggImpl>(*vgg, classes);
+  const auto plugin = std::ranges::find(plugin_models(), name, &PluginModel::name);
+  if (plugin != plugin_models().end()) return std::make_shared<PluginModelImpl>(*plugin, classes);
+  auto names = model_names();
+  for (const PluginModel& model : plugin_models()) names.push_back(model.name);
   throw InvalidArgument(
-      concat("make_model: there is no such net: ", name, "; there are ", joined(model_names())));
+      concat("make_model: there is no such net: ", name, "; there are ", joined(names)));
 }
 
 }  // namespace

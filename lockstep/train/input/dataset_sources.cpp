@@ -7,6 +7,7 @@
 #include "lockstep/data/image_samples.h"
 #include "lockstep/data/image_sets.h"
 #include "lockstep/data/transforms/augment.h"
+#include "lockstep/train/input/plugin_data.h"
 
 namespace lockstep {
 namespace {
@@ -169,11 +170,12 @@ DatasetSource open_folders(const TrainOptions& options) {
 DatasetSource open_source(const TrainOptions& options) {
   const std::string& name = options.data.name;
   if (name == "images") return open_folders(options);
+  if (const auto source = open_plugin_data(options)) return *source;
   check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
             name == "mock",
-      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, perhaps "
-      "with "
-      "a folder, such as cifar100:DIR: ",
+      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, or a "
+      "set "
+      "of --plugin, perhaps with a folder, such as cifar100:DIR: ",
       name);
   return open_stored(options);
 }

@@ -61,6 +61,7 @@ struct PipelineSettings {
 ///     lockstep::TrainOptions options{.model = "toy", .batch_size = 64, .limits = {.epochs = 1}};
 struct TrainOptions {
   std::string model = "mnist-small";
+  std::string plugin = {};               ///< shared library with models of the user's own
   std::string pretrained = {};           ///< file of weights to begin with
   std::vector<std::string> freeze = {};  ///< patterns of parameters that are not trained
   DataSource data = {};

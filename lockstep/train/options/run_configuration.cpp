@@ -104,6 +104,7 @@ Configuration parse_configuration(const std::string& toml, const std::string& fi
 Configuration shared_configuration(const TrainOptions& options) {
   const TrainOptions usual;
   TrainOptions shared = options;
+  shared.plugin = presence(options.plugin);
   shared.pretrained = presence(options.pretrained);
   shared.data.directory = usual.data.directory;
   shared.resume.from = presence(options.resume.from);

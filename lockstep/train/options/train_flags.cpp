@@ -51,7 +51,10 @@ FlagValue written_data(const Options& options) {
 
 Group model_group() {
   return {"What to train",
-      {flag("--model", "NAME", joined(nn::model_names()), &Options::model),
+      {flag("--model", "NAME", joined(nn::model_names()) + ", or one of --plugin", &Options::model),
+          flag("--plugin", "FILE", "shared library with models of your own (docs/plugins.md)",
+              &Options::plugin)
+              .may_change(),
           flag("--pretrained", "FILE",
               "start from these weights: .safetensors, or Python's .pt or .pth",
               &Options::pretrained)
@@ -59,7 +62,8 @@ Group model_group() {
           flag("--freeze", "PATTERN[,PATTERN]",
               "parameters that are not trained, by name: features.*", &Options::freeze),
           flag_by<Options>("--data", "NAME[:DIR]",
-              "fashion-mnist, mnist, cifar10, cifar100, images or mock; in the folder DIR",
+              "fashion-mnist, mnist, cifar10, cifar100, images, mock or one of --plugin; in the "
+              "folder DIR",
               read_data, written_data),
           flag("--num-classes", "N", "classes of the model", &Options::classes)
               .from(1)

@@ -65,7 +65,8 @@ std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout
     const ProcessGroup& world) {
   check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
       " has ", model->layers().size(), " layers and cannot be cut into ", layout.stages,
-      " stages; lower --stages");
+      " stages; lower --stages",
+      options.plugin.empty() ? "" : ", or make it a torch::nn::Sequential, which can be cut");
   const torch::Tensor balance = torch::zeros({layout.stages}, on_host(torch::kInt));
   if (!layout.balance.empty()) return known_balance(layout, model);
   if (world.rank() == 0) {

@@ -1,0 +1,45 @@
+// Nets of your own for `lockstep train --plugin`: the net of LibTorch's MNIST example as it is, and
+// a chain of layers, which can be cut into stages.
+//
+//     lockstep train --plugin ./nets.so --model mnist-example --nproc-per-node 2
+//     lockstep train --plugin ./nets.so --model chain --parallel pp
+
+#include <lockstep/lockstep.h>
+
+#include <torch/torch.h>
+
+namespace {
+
+struct NetImpl : torch::nn::Module {
+  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
+  torch::nn::Dropout2d drop{nullptr};
+  torch::nn::Linear fc1{nullptr}, fc2{nullptr};
+
+  explicit NetImpl(std::int64_t classes) {
+    conv1 = register_module("conv1", torch::nn::Conv2d(1, 10, 5));
+    conv2 = register_module("conv2", torch::nn::Conv2d(10, 20, 5));
+    drop = register_module("drop", torch::nn::Dropout2d());
+    fc1 = register_module("fc1", torch::nn::Linear(320, 50));
+    fc2 = register_module("fc2", torch::nn::Linear(50, classes));
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    x = torch::relu(torch::max_pool2d(conv1(x), 2));
+    x = torch::relu(torch::max_pool2d(drop(conv2(x)), 2));
+    x = torch::relu(fc1(x.flatten(1)));
+    return fc2(torch::dropout(x, 0.5, is_training()));
+  }
+};
+
+torch::nn::Sequential chain(std::int64_t classes) {
+  using namespace torch::nn;
+  return Sequential(Conv2d(Conv2dOptions(1, 8, 3).padding(1)), BatchNorm2d(8), ReLU(),
+      MaxPool2d(MaxPool2dOptions(2)), Flatten(), Linear(8 * 14 * 14, 32), ReLU(),
+      Linear(32, classes));
+}
+
+}  // namespace
+
+LOCKSTEP_MODEL(
+    "mnist-example", [](std::int64_t classes) { return std::make_shared<NetImpl>(classes); })
+LOCKSTEP_MODEL("chain", chain)

@@ -1,0 +1,152 @@
+#pragma once
+
+// What a shared library with nets of your own includes; it needs LibTorch and this library's
+// headers, and links nothing of ours. See docs/plugins.md.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/types.h>
+#include <torch/version.h>
+
+#include "lockstep/nn/models/layers.h"
+
+namespace lockstep::nn {
+
+/// A net that a plugin has made: any module, reached without knowing its type.
+struct PluginNet {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<torch::Tensor(torch::Tensor)> forward;
+  Layers layers;  ///< the chain that the module is; empty if it is none
+};
+
+/// A net that a plugin offers.
+struct PluginModel {
+  std::string name;
+  std::function<PluginNet(std::int64_t classes)> make;
+};
+
+/// A labelled set of a plugin. Several threads call its functions at a time.
+struct PluginSet {
+  std::int64_t size = 0;
+  std::int64_t classes = 0;
+  std::array<std::int64_t, 3> shape = {};  ///< of a sample: channels, height, width
+  std::function<std::int64_t(std::int64_t index)> label = {};  ///< the class, from 0
+  /// Writes the numbers of a sample, height x width x channels.
+  std::function<void(std::int64_t index, std::span<float> numbers)> read = {};
+};
+
+/// The two parts of a data set.
+struct PluginParts {
+  PluginSet train, test;
+};
+
+/// A data set that a plugin offers.
+struct PluginData {
+  std::string name;
+  std::function<PluginParts(const std::string& folder)> open;  ///< empty where none was given
+};
+
+/// Everything that a plugin offers. A library made for another version is asked for `made_for` and
+/// nothing else.
+struct PluginContents {
+  const char* made_for;
+  std::vector<PluginModel> models;
+  std::vector<PluginData> sets;
+};
+
+#define LOCKSTEP_TEXT_OF(value) #value
+#define LOCKSTEP_TEXT(value) LOCKSTEP_TEXT_OF(value)
+
+/// What a plugin and the program that loads it must have in common. The first number counts the
+/// forms that PluginContents has had, the last says which std::string the standard library has.
+inline constexpr const char* kPluginAbi =
+    "plugin 1, LibTorch " TORCH_VERSION ", CXX11 ABI " LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI);
+
+/// Returns what this library offers. Hidden: g++ would make one for all libraries of a process.
+__attribute__((visibility("hidden"))) inline PluginContents& plugin_contents() {
+  static PluginContents contents{kPluginAbi, {}, {}};
+  return contents;
+}
+
+/// Returns the layers of a Sequential, by the names that it gives their parameters.
+inline Layers chain_of(torch::nn::SequentialImpl& net) {
+  Layers layers;
+  auto layer = net.begin();
+  for (const auto& child : net.named_children()) layers.insert(child.key(), *layer++);
+  return layers;
+}
+
+/// Returns a module as a plugin's net.
+template <typename Module>
+PluginNet plugin_net(std::shared_ptr<Module> module) {
+  PluginNet net;
+  net.module = module;
+  net.forward = [module](torch::Tensor input) { return module->forward(std::move(input)); };
+  if constexpr (std::is_base_of_v<torch::nn::SequentialImpl, Module>)
+    net.layers = chain_of(*module);
+  return net;
+}
+
+template <typename Module>
+PluginNet plugin_net(const torch::nn::ModuleHolder<Module>& holder) {
+  return plugin_net(holder.ptr());
+}
+
+}  // namespace lockstep::nn
+
+/// The one function that the command looks for.
+extern "C" __attribute__((visibility("default"))) inline const lockstep::nn::PluginContents*
+lockstep_plugin() {
+  return &lockstep::nn::plugin_contents();
+}
+
+namespace lockstep::nn {
+
+/// A net or a data set that joins what this library offers, when that is loaded.
+struct Offer {
+  template <typename Factory>
+  static Offer model(std::string name, Factory factory) {
+    plugin_contents().models.push_back(
+        {std::move(name), [factory](std::int64_t n) { return plugin_net(factory(n)); }});
+    return {};
+  }
+
+  static Offer data(std::string name, std::function<PluginParts(const std::string&)> open) {
+    plugin_contents().sets.push_back({std::move(name), std::move(open)});
+    return {};
+  }
+
+  const PluginContents* (*library)() = lockstep_plugin;  // makes the compiler emit it
+};
+
+}  // namespace lockstep::nn
+
+#define LOCKSTEP_UNIQUE_OF(line) lockstep_offered_##line
+#define LOCKSTEP_UNIQUE(line) LOCKSTEP_UNIQUE_OF(line)
+
+/// Offers a net to `lockstep train --plugin FILE --model NAME`. The factory takes the number of
+/// classes and returns a module (a holder or a shared pointer) whose forward takes a batch of
+/// images and returns scores [N, classes]. A torch::nn::Sequential can be cut into stages.
+///
+///     LOCKSTEP_MODEL("mine", [](std::int64_t classes) { return MyNet(classes); })
+#define LOCKSTEP_MODEL(name, ...)                                              \
+  [[gnu::used]] static const ::lockstep::nn::Offer LOCKSTEP_UNIQUE(__LINE__) = \
+      ::lockstep::nn::Offer::model(name, __VA_ARGS__);
+
+/// Offers a data set to `lockstep train --plugin FILE --data NAME[:DIR]`. The function takes DIR
+/// and returns the parts; what it throws ends the command with code 3.
+///
+///     LOCKSTEP_DATA("mine", [](const std::string& folder) { return opened(folder); })
+#define LOCKSTEP_DATA(name, ...)                                               \
+  [[gnu::used]] static const ::lockstep::nn::Offer LOCKSTEP_UNIQUE(__LINE__) = \
+      ::lockstep::nn::Offer::data(name, __VA_ARGS__);

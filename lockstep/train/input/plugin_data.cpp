@@ -1,0 +1,77 @@
+#include "lockstep/train/input/plugin_data.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/models/plugin_library.h"
+
+namespace lockstep {
+namespace {
+
+/// A set of a plugin.
+class PluginSamples final : public data::SingleSamples {
+ public:
+  PluginSamples(std::string name, nn::PluginSet set)
+      : name_(std::move(name)), set_(std::move(set)) {
+    const auto [channels, height, width] = set_.shape;
+    if (set_.size < 1 || set_.classes < 1 || std::ranges::min(set_.shape) < 1 || !set_.label ||
+        !set_.read)
+      throw DataError(
+          concat("plugin: ", name_, " needs samples, classes, a shape, label and read: ", set_.size,
+              " samples of ", set_.classes, " classes, ", channels, " x ", height, " x ", width));
+  }
+
+  std::int64_t size() const override { return set_.size; }
+  std::int64_t classes() const override { return set_.classes; }
+  data::ImageShape shape() const override {
+    return {.channels = set_.shape[0], .height = set_.shape[1], .width = set_.shape[2]};
+  }
+  std::string name(std::int64_t index) const override { return concat(name_, " ", index); }
+
+  std::int64_t label(std::int64_t index) const {
+    const std::int64_t label = set_.label(index);
+    if (label < 0 || label >= set_.classes)
+      throw DataError(
+          concat("plugin: ", name(index), " is of class ", label, " of ", set_.classes));
+    return label;
+  }
+
+ private:
+  std::int64_t read_one(const data::SampleKey& key, std::span<float> out) const override {
+    data::check_index(key.index, set_.size);
+    set_.read(key.index, out);
+    return label(key.index);
+  }
+
+  std::string name_;
+  nn::PluginSet set_;
+};
+
+nn::PluginParts opened(const nn::PluginData& data, const std::string& folder) {
+  try {
+    return data.open(folder);
+  } catch (const std::exception& error) {
+    throw DataError(concat("plugin: ", data.name, " cannot be opened: ", error.what()));
+  }
+}
+
+}  // namespace
+
+std::optional<DatasetSource> open_plugin_data(const TrainOptions& options) {
+  const auto& sets = nn::plugin_sets();
+  const auto found = std::ranges::find(sets, options.data.name, &nn::PluginData::name);
+  if (found == sets.end()) return std::nullopt;
+  check(options.loading.augment == Augment::kNone && !options.loading.image_size,
+      "train: --augment and --image-size are not for a plugin's data");
+  const nn::PluginParts parts = opened(*found, options.data.directory);
+  const auto train = std::make_shared<PluginSamples>(found->name + " train", parts.train);
+  DatasetSource source{.train = train, .unaugmented = train};
+  for (std::int64_t index = 0; index < train->size(); ++index)
+    source.labels.push_back(train->label(index));
+  source.test = std::make_shared<PluginSamples>(found->name + " test", parts.test);
+  return source;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// Nets that cannot be trained, each in its own way.
+
+#include <limits>
+#include <stdexcept>
+
+#include "lockstep/nn/models/plugin.h"
+
+namespace {
+
+struct WrongShapeImpl : torch::nn::Module {
+  torch::Tensor weight = register_parameter("weight", torch::ones({3, 28 * 28}));
+  torch::Tensor forward(const torch::Tensor& images) {
+    return images.flatten(1).matmul(weight.t());
+  }
+};
+
+struct NotANumberImpl : torch::nn::Module {
+  explicit NotANumberImpl(std::int64_t classes) {
+    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+    weight = register_parameter("weight", torch::full({classes, 28 * 28}, kNaN));
+  }
+  torch::Tensor weight;
+  torch::Tensor forward(const torch::Tensor& images) {
+    return images.flatten(1).matmul(weight.t());
+  }
+};
+
+std::shared_ptr<WrongShapeImpl> thrown(std::int64_t) {
+  throw std::runtime_error("no weights here");
+}
+std::shared_ptr<WrongShapeImpl> number_thrown(std::int64_t) { throw 3; }
+std::shared_ptr<WrongShapeImpl> empty(std::int64_t) { return nullptr; }
+
+lockstep::nn::PluginParts ten_samples(std::int64_t label) {
+  const lockstep::nn::PluginSet set{.size = 10,
+      .classes = 10,
+      .shape = {1, 28, 28},
+      .label = [label](std::int64_t) { return label; },
+      .read = [](std::int64_t, std::span<float>) {}};
+  return {.train = set, .test = set};
+}
+
+}  // namespace
+
+LOCKSTEP_DATA("no-class", [](const std::string&) { return ten_samples(10); })
+LOCKSTEP_DATA("no-samples", [](const std::string&) { return lockstep::nn::PluginParts(); })
+LOCKSTEP_MODEL("throws", thrown)
+LOCKSTEP_MODEL("throws-a-number", number_thrown)
+LOCKSTEP_MODEL("empty", empty)
+LOCKSTEP_MODEL("wrong-shape", [](std::int64_t) { return std::make_shared<WrongShapeImpl>(); })
+LOCKSTEP_MODEL("not-a-number", [](std::int64_t n) { return std::make_shared<NotANumberImpl>(n); })
