@@ -65,10 +65,26 @@ GradScaler::GradScaler(GradScalerOptions options, ProcessGroup group, torch::Dev
   skipped_ = at::zeros({}, on_device(torch::kLong));
 }
 
-// A number of the host goes to a device with the kernel that uses it: no copy, no wait.
+// A number of the host goes to a device with the kernel that uses it: no copy, no wait. One of a
+// device has gone to the other beside what both compute, or goes now for the first time.
 torch::Tensor GradScaler::scale_on(const torch::Device& device) const {
-  if (device == device_ || !device_.is_cpu()) return scale_.to(device);
-  return at::full({}, scale_.item<float>(), at::TensorOptions(torch::kFloat).device(device));
+  if (device == device_ || device.is_cpu()) return scale_.to(device);
+  if (device_.is_cpu())
+    return at::full({}, scale_.item<float>(), at::TensorOptions(torch::kFloat).device(device));
+  const auto [there, is_new] =
+      elsewhere_.try_emplace(device.index(), Elsewhere{PeerCopier(device)});
+  if (is_new) copy_scale(there->second);
+  return there->second.scale.wait().front();
+}
+
+// Of a clone, since the scale changes in place.
+void GradScaler::copy_scale(Elsewhere& there) const {
+  there.scale = there.copier({scale_.clone()});
+}
+
+// Before the step that needs it, whose kernels the copy would wait for.
+void GradScaler::send_scale() {
+  for (auto& [device, there] : elsewhere_) copy_scale(there);
 }
 
 // By a tensor of float32, as PyTorch does: the product of a float16 loss is float32 then.
@@ -147,6 +163,7 @@ void GradScaler::update(const std::optional<double>& new_scale) {
   } else {
     adapt_scale(found);
   }
+  send_scale();
   if (found.defined()) skipped_.add_(found[kOverflowed].to(torch::kLong));
   iterations_.clear();
 }
@@ -202,6 +219,7 @@ void GradScaler::load(const std::optional<GradScalerState>& state) {
       state->growth_interval, ": ", state->growth_tracker);
   scale_.fill_(static_cast<float>(state->scale));
   growth_tracker_.fill_(state->growth_tracker);
+  send_scale();
   options_.growth_factor(state->growth_factor)
       .backoff_factor(state->backoff_factor)
       .growth_interval(state->growth_interval);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/device/peer_copier.h"
 #include "lockstep/nn/grad_scaler_state.h"
 
 namespace lockstep::nn {
@@ -113,8 +115,16 @@ class GradScaler {
     torch::Tensor found = {};
   };
 
+  // The scale on a device that is not the scaler's, such as that of a pipeline's last stage.
+  struct Elsewhere {
+    PeerCopier copier;
+    PeerCopies scale = {};
+  };
+
   torch::TensorOptions on_device(torch::ScalarType type) const;
   torch::Tensor scale_on(const torch::Device& device) const;
+  void copy_scale(Elsewhere& there) const;
+  void send_scale();
   Stage stage_of(const torch::optim::Optimizer& optimizer) const;
   Iteration& begin_step(torch::optim::Optimizer& optimizer);
   void check_scaled();
@@ -126,9 +136,10 @@ class GradScaler {
   ProcessGroup group_;
   torch::Device device_;
   torch::Tensor scale_, growth_tracker_, skipped_;  // undefined if disabled
-  bool has_scaled_ = false;                         // on this rank
-  bool group_has_scaled_ = false;                   // on any rank; known to all alike
-  bool group_has_gradients_ = false;                // so did an earlier step
+  mutable std::map<torch::DeviceIndex, Elsewhere> elsewhere_;
+  bool has_scaled_ = false;           // on this rank
+  bool group_has_scaled_ = false;     // on any rank; known to all alike
+  bool group_has_gradients_ = false;  // so did an earlier step
   std::unordered_map<const torch::optim::Optimizer*, Iteration> iterations_;
 };
 

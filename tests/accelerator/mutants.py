@@ -41,6 +41,9 @@ STAGING = "lockstep/comm/device/staging_thread.cpp"
 CHANNEL = "lockstep/comm/device/nccl_channel.cpp"
 NCCL = "lockstep/comm/device/nccl_api.h"
 COPY = "lockstep/train/snapshot/host_copy.cpp"
+PEERS = "lockstep/device/peer_copier.cpp"
+LINKS = "lockstep/parallel/pipeline/links.cpp"
+MESSAGES = "lockstep/comm/device/nccl_backend.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
 DDP = ("accelerator_test", "transparency_test")
 PIPELINES = ("accelerator_test", "transparency_test")
@@ -86,21 +89,37 @@ MUTANTS = [
            "  for (const torch::Tensor& tensor : std::vector<torch::Tensor>{tensors.back()})\n"),
     Mutant("the averages are used before NCCL has them", "lockstep/parallel/ddp/reducer_pass.cpp", "      bucket.step.work.wait();\n", "",
            DDP),
-    Mutant("a stage computes with what has not come", "lockstep/parallel/pipeline/links.cpp", "group_.recv(flat(tensor), from).wait();",
-           "static_cast<void>(group_.recv(flat(tensor), from));", PIPELINES),
+    Mutant("a stage computes with what has not come", LINKS, "  message.wait();\n", "", PIPELINES),
     Mutant("batch norm merges statistics that have not come", SYNC_BATCH_NORM, "  group.all_gather(rows.view({-1}), own).wait();\n",
            "  static_cast<void>(group.all_gather(rows.view({-1}), own));\n", ("sync_batch_norm_test",)),
     Mutant("batch norm's gradient uses sums that have not come", SYNC_BATCH_NORM, "  group.all_reduce(sums).wait();\n",
            "  static_cast<void>(group.all_reduce(sums));\n", ("sync_batch_norm_test",)),
     Mutant("gradients are clipped by a part of their norm", "lockstep/parallel/optim/clip_grad_norm.cpp",
            "  group.all_reduce(sum).wait();\n  return sum;", "  static_cast<void>(group.all_reduce(sum));\n  return sum;"),
-    Mutant("messages up and down share a stream", "lockstep/comm/device/nccl_backend.cpp", "from < to ? *up_ : *down_", "from < to || to >= 0 ? *up_ : *down_",
-           PIPELINES),
+    Mutant("messages up and down share a stream", MESSAGES, "<std::size_t>(odd + down)", "<std::size_t>(0 * (odd + down))", PIPELINES),
     Mutant("an aborted call passes for a finished one", CHANNEL, "  throw_if_given_up(what);\n  return call.is_launched;",
            "  static_cast<void>(what);\n  return call.is_launched || !reason_.empty();"),
     Mutant("the watchdog never finds a call late", CHANNEL, "under_way_.front()->began <= timeout) return;", "under_way_.front()->began <= timeout || timeout.count() >= 0) return;"),
     Mutant("dropout draws outside of its stream", "lockstep/parallel/operators/random_stream.cpp",
            "  library.impl(\"dropout\", TORCH_FN(drop_from_stream));\n", ""),
+    Mutant("a stage's output leaves before it is computed", PEERS, "  wait_for(*leaving_, current_stream(tensor.device()));\n", ""),
+    Mutant("a stage computes with a copy that has not come", PEERS, "    arrived->block(current);\n", ""),
+    Mutant("the copy's arrival is recorded on the stream that computes with it", PEERS, "record(*arriving_)", "record(current_stream(to_))"),
+    Mutant("a stage's output is given away before it has left", PEERS, "  tensor.record_stream(*leaving_);\n", ""),
+    Mutant("a stage's input is given away while it is computed with", PEERS, "tensor.record_stream(current)", "static_cast<void>(current)"),
+    Mutant("a copy waits for what the next stage computes", PEERS, "{*leaving_, *arriving_}", "{*leaving_}"),
+    Mutant("a stage computes on when its output has left", PEERS, "*leaving_, *arriving_}", "*arriving_}"),
+    Mutant("stages copy where they compute", PEERS, "  return tensor.defined() &&", "  return false && tensor.defined() &&"),
+    Mutant("stages wait for each other where the loss is scaled", "lockstep/nn/grad_scaler.cpp", "device == device_ || device.is_cpu()",
+           "device == device_ || !device_.is_cpu()"),
+    Mutant("a message waits for what its receiver computes", LINKS,
+           "    const c10::OptionalStreamGuard beside(arriving_);\n    return", "    return"),
+    Mutant("a message comes into memory of the computing stream", LINKS,
+           "  const c10::OptionalStreamGuard beside(arriving_);\n  return", "  return"),
+    Mutant("what a message has brought is given away while it is computed with", LINKS,
+           "  if (arriving_) tensor.record_stream(current_stream(device_));\n", ""),
+    Mutant("what a stage receives waits for what it sends", MESSAGES, "odd = from % 2,", "odd = from > to ? 1 : 0,"),
+    Mutant("what comes by way of the host waits for what is sent", STAGING, "StagedCall::Turn::kReceived;", "StagedCall::Turn{2};"),
 ]
 
 

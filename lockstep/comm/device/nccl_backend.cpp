@@ -5,6 +5,7 @@
 #include <exception>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
@@ -88,9 +89,11 @@ class NcclBackend final : public Backend {
         device_(device),
         timeout_(host.timeout()),
         collectives_(std::make_shared<Channel>(host, device, "nccl")),
-        up_(std::make_shared<Channel>(host, device, "nccl, messages to higher ranks")),
-        down_(std::make_shared<Channel>(host, device, "nccl, messages to lower ranks")),
-        watchdog_([this](const std::stop_token& stop) { watch(stop); }) {}
+        messages_(size_ > 2 ? 4 : 2) {
+    for (auto& channel : messages_)
+      channel = std::make_shared<Channel>(host, device, "nccl, messages");
+    watchdog_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
 
   ~NcclBackend() override {
     watchdog_.request_stop();
@@ -180,10 +183,12 @@ class NcclBackend final : public Backend {
   // A kernel that sends ends when the other rank receives, and those of one stream run one after
   // the other. So messages to higher and to lower ranks have a communicator and a stream each, and
   // neighbours that send to each other do not wait for each other; nor do they where they connect
-  // (Note [Calls that do not block]). NCCL knows no tags: messages between two ranks must be
-  // received in the order in which they are sent. It does not promise either that kernels of
-  // several communicators run beside each other on one GPU; where they fit there they do, and
-  // PyTorch takes that for granted, too.
+  // (Note [Calls that do not block]). Either has one for what ranks of an even number send, and one
+  // for the odd ones: so what a stage of a pipeline receives from one neighbour does not wait for
+  // what it computes before it sends that to the other. NCCL knows no tags: messages between two
+  // ranks must be received in the order in which they are sent. It does not promise either that
+  // kernels of several communicators run beside each other on one GPU; where they fit there they
+  // do, and PyTorch takes that for granted, too.
   Work send(const Tensor& tensor, int to, int /*tag*/) override {
     return between(rank_, to).call("send", {tensor}, [&](Communicator* all, Stream stream) {
       return send_bytes(tensor.const_data_ptr(), tensor.nbytes(), to, all, stream);
@@ -220,8 +225,17 @@ class NcclBackend final : public Backend {
     return api().recv(data, bytes, Type::kUint8, from, all, stream);
   }
 
-  Channel& between(int from, int to) { return from < to ? *up_ : *down_; }
-  std::array<Channel*, 3> channels() { return {collectives_.get(), up_.get(), down_.get()}; }
+  // Of two ranks the even one sends up, and the odd one down.
+  Channel& between(int from, int to) {
+    const int odd = from % 2, down = size_ > 2 && from > to ? 2 : 0;
+    return *messages_[static_cast<std::size_t>(odd + down)];
+  }
+
+  std::vector<Channel*> channels() {
+    std::vector<Channel*> all = {collectives_.get()};
+    for (const auto& channel : messages_) all.push_back(channel.get());
+    return all;
+  }
 
   void watch(const std::stop_token& stop) {
     const c10::DeviceGuard guard(device_);
@@ -234,7 +248,8 @@ class NcclBackend final : public Backend {
   int rank_, size_;
   torch::Device device_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  std::shared_ptr<Channel> collectives_, up_, down_;
+  std::shared_ptr<Channel> collectives_;
+  std::vector<std::shared_ptr<Channel>> messages_;
   std::condition_variable_any looked_;
   std::jthread watchdog_;  // the last, so that it ends first
 };

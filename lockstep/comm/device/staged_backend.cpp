@@ -72,9 +72,10 @@ class StagedBackend final : public Backend {
         [this, to, tag](const Tensors& staged) { return host_->send(staged[0].on_host, to, tag); });
   }
   Work recv(const torch::Tensor& tensor, int from, int tag) override {
-    return add({out(tensor)}, [this, from, tag](const Tensors& staged) {
+    const auto begin = [this, from, tag](const Tensors& staged) {
       return host_->recv(staged[0].on_host, from, tag);
-    });
+    };
+    return add({out(tensor)}, begin, StagedCall::Turn::kReceived);
   }
   Work barrier() override {
     return add({}, [this](const Tensors&) { return host_->barrier(); });
@@ -93,8 +94,9 @@ class StagedBackend final : public Backend {
   void set_timeout(std::chrono::milliseconds timeout) override { host_->set_timeout(timeout); }
 
  private:
-  Work add(Tensors tensors, StagedCall::Begin begin) {
-    auto call = std::make_shared<StagedCall>(std::move(tensors), std::move(begin));
+  Work add(Tensors tensors, StagedCall::Begin begin,
+      StagedCall::Turn turn = StagedCall::Turn::kAnyOther) {
+    auto call = std::make_shared<StagedCall>(std::move(tensors), std::move(begin), turn);
     thread_.add(call);
     return Work(std::move(call));
   }

@@ -31,8 +31,8 @@ torch::Tensor pinned_like(const torch::Tensor& tensor) {
 
 }  // namespace
 
-StagedCall::StagedCall(std::vector<StagedTensor> tensors, Begin begin)
-    : tensors_(std::move(tensors)), begin_(std::move(begin)) {
+StagedCall::StagedCall(std::vector<StagedTensor> tensors, Begin begin, Turn turn)
+    : tensors_(std::move(tensors)), begin_(std::move(begin)), turn_(turn) {
   copy_to_host();
 }
 
@@ -103,10 +103,13 @@ void StagingThread::add(std::shared_ptr<StagedCall> call) {
 }
 
 // Returns false when the thread is to end.
-bool StagingThread::take_new(Calls& waiting, bool is_idle) {
+bool StagingThread::take_new(Calls& waiting, Calls& receiving, bool is_idle) {
   std::unique_lock lock(mutex_);
   if (is_idle) added_.wait(lock, [this] { return stopped_ || !calls_.empty(); });
-  for (; !calls_.empty(); calls_.pop_front()) waiting.push_back(std::move(calls_.front()));
+  for (; !calls_.empty(); calls_.pop_front()) {
+    const bool is_received = calls_.front()->turn_ == StagedCall::Turn::kReceived;
+    (is_received ? receiving : waiting).push_back(std::move(calls_.front()));
+  }
   return !stopped_;
 }
 
@@ -138,15 +141,16 @@ bool StagingThread::end_done(Calls& begun) {
 }
 
 void StagingThread::run() {
-  Calls waiting, begun;
+  Calls waiting, receiving, begun;
   Clock::time_point last_progress = Clock::now();
-  while (take_new(waiting, waiting.empty() && begun.empty())) {
-    const bool has_begun = begin_arrived(waiting, begun), has_ended = end_done(begun);
-    if (has_begun || has_ended) last_progress = Clock::now();
+  while (take_new(waiting, receiving, waiting.empty() && receiving.empty() && begun.empty())) {
+    const bool has_begun = begin_arrived(waiting, begun),
+               receives = begin_arrived(receiving, begun);
+    if (end_done(begun) || has_begun || receives) last_progress = Clock::now();
     if (Clock::now() - last_progress > kSpin) std::this_thread::sleep_for(kPause);
   }
   const auto closed = std::make_exception_ptr(CommError("the group was closed"));
-  for (Calls* calls : {&waiting, &begun})
+  for (Calls* calls : {&waiting, &receiving, &begun})
     for (const auto& call : *calls) call->end(closed);
 }
 

@@ -30,8 +30,12 @@ class StagedCall : public Work::State {
  public:
   using Begin = std::function<Work(const std::vector<StagedTensor>&)>;
 
+  /// The calls that a call waits for. A message that is received waits for those alone: its sender
+  /// does not wait for what this rank has yet to compute, and send.
+  enum class Turn { kReceived, kAnyOther };
+
   /// Begins to copy the inputs to the host, after what the current stream has been given.
-  StagedCall(std::vector<StagedTensor> tensors, Begin begin);
+  StagedCall(std::vector<StagedTensor> tensors, Begin begin, Turn turn);
 
   bool poll() override;
   void wait() override;
@@ -48,6 +52,7 @@ class StagedCall : public Work::State {
 
   std::vector<StagedTensor> tensors_;
   Begin begin_;
+  Turn turn_;
   std::optional<c10::Stream> side_;     // on which the copies run
   std::optional<c10::Event> arrived_;   // of the inputs, on the host
   std::optional<c10::Event> returned_;  // of the outputs, on the device
@@ -58,8 +63,8 @@ class StagedCall : public Work::State {
   std::exception_ptr failure_;
 };
 
-/// A thread that takes calls through the host: begins them in their order, when their inputs have
-/// arrived, and ends each when it is done.
+/// A thread that takes calls through the host: begins those of a turn in their order, when their
+/// inputs have arrived, and ends each when it is done.
 class StagingThread {
  public:
   StagingThread() : thread_([this] { run(); }) {}
@@ -75,7 +80,7 @@ class StagingThread {
   using Calls = std::deque<std::shared_ptr<StagedCall>>;
 
   void run();
-  bool take_new(Calls& waiting, bool is_idle);
+  bool take_new(Calls& waiting, Calls& receiving, bool is_idle);
   static bool begin_arrived(Calls& waiting, Calls& begun);
   static bool end_done(Calls& begun);
 

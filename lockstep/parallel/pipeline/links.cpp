@@ -1,7 +1,12 @@
 #include "lockstep/parallel/pipeline/links.h"
 
+#include <utility>
+
+#include <c10/core/StreamGuard.h>
+
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/pipeline/payload.h"
 
@@ -24,13 +29,13 @@ torch::Tensor flat(const torch::Tensor& tensor) {
 
 }  // namespace
 
-void Exchange::put(const Address& address, const Payload& payload) {
+void Exchange::put(const Address& address, Parcel parcel) {
   const std::lock_guard lock(mutex_);
-  waiting_.insert_or_assign(address, payload);
+  waiting_.insert_or_assign(address, std::move(parcel));
   arrived_.notify_all();
 }
 
-Payload Exchange::take(const Address& address) {
+Parcel Exchange::take(const Address& address) {
   std::unique_lock lock(mutex_);
   arrived_.wait(lock, [&] { return stopped_ || waiting_.contains(address); });
   if (stopped_) throw PipelineStopped();
@@ -55,15 +60,25 @@ void Exchange::restart() {
   waiting_.clear();
 }
 
+LocalLinks::LocalLinks(Exchange& exchange, const std::vector<Place>& places) : exchange_(exchange) {
+  for (const Place& place : places) copiers_.emplace_back(place.device);
+}
+
 void LocalLinks::send(const Address& address, const Payload& payload) {
-  exchange_.put(address, payload);
+  PeerCopier& copier = copiers_[static_cast<std::size_t>(address.stage) % copiers_.size()];
+  exchange_.put(address, {payload.form, copier(payload.values), payload.skips});
 }
 
 Payload LocalLinks::receive(const Address& address) {
   const Stopwatch waiting;
-  Payload payload = exchange_.take(address);
+  const Parcel parcel = exchange_.take(address);
   waited_seconds_ += waiting.seconds();
-  return payload;
+  return {parcel.form, parcel.values.wait(), parcel.skips};
+}
+
+GroupLinks::GroupLinks(ProcessGroup group, torch::Device device)
+    : group_(std::move(group)), device_(device) {
+  if (!device.is_cpu()) arriving_ = side_stream(device);
 }
 
 int GroupLinks::source_of(const Address& address) const {
@@ -90,6 +105,24 @@ void GroupLinks::send(const Address& address, const Payload& payload) {
   poll();
 }
 
+// Memory that was freed is the computing stream's until it has computed so far.
+std::pair<Address, Payload> GroupLinks::make_room(
+    const std::vector<std::int64_t>& description) const {
+  const c10::OptionalStreamGuard beside(arriving_);
+  return read_description(description, device_);
+}
+
+// A message waits for what the current stream has been given.
+void GroupLinks::receive_into(const torch::Tensor& tensor, int from) {
+  if (!tensor.defined() || tensor.numel() == 0) return;
+  Work message = [&] {
+    const c10::OptionalStreamGuard beside(arriving_);
+    return group_.recv(flat(tensor), from);
+  }();
+  message.wait();
+  if (arriving_) tensor.record_stream(current_stream(device_));
+}
+
 // What was sent goes on meanwhile: whoever waits for one message of a group advances all.
 Payload GroupLinks::receive(const Address& address) {
   const Stopwatch waiting;
@@ -102,10 +135,8 @@ Payload GroupLinks::receive(const Address& address) {
       throw CommError(concat("pipeline: rank ", from, " announces ", count, " numbers"));
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
     group_.recv(torch::from_blob(numbers.data(), {count}, torch::kLong), from).wait();
-    auto [sent_to, payload] = read_description(numbers, device_);
-    for (const torch::Tensor& tensor : payload.values) {
-      if (tensor.defined() && tensor.numel() > 0) group_.recv(flat(tensor), from).wait();
-    }
+    auto [sent_to, payload] = make_room(numbers);
+    for (const torch::Tensor& tensor : payload.values) receive_into(tensor, from);
     early_.emplace(sent_to, std::move(payload));
   }
   waited_seconds_ += waiting.seconds();

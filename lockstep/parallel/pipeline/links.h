@@ -7,10 +7,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include <c10/core/Stream.h>
+
 #include "lockstep/comm/process_group.h"
+#include "lockstep/device/peer_copier.h"
 #include "lockstep/parallel/pipeline/payload.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
 
@@ -18,6 +23,12 @@ namespace lockstep {
 ///
 /// A send does not wait for its receive, so ranks may run their schedules strictly in order; a
 /// payload is received when an action needs it, so none waits earlier than it must.
+///
+/// Note [Transfers beside computing]
+/// On accelerators a payload waits for the computing of its micro-batch in the stage that sends it,
+/// and the computing of that micro-batch in the next stage waits for the payload: for nothing else
+/// does either wait. So transfers have streams of their own, which an event ties to the computing
+/// stream at both ends, and what arrives is memory of such a stream, not of the computing one.
 class Links {
  public:
   virtual ~Links() = default;
@@ -40,12 +51,19 @@ class PipelineStopped : public std::exception {
   const char* what() const noexcept override { return "pipeline: another stage failed"; }
 };
 
+/// A payload between two places.
+struct Parcel {
+  ValueForm form = ValueForm::kTensor;
+  PeerCopies values;
+  std::size_t skips = 0;
+};
+
 /// The place where the threads of a pipeline in one process leave payloads for each other.
 class Exchange {
  public:
-  void put(const Address& address, const Payload& payload);
+  void put(const Address& address, Parcel parcel);
   /// Waits for the payload. Throws PipelineStopped after stop().
-  Payload take(const Address& address);
+  Parcel take(const Address& address);
   void stop();
   void check_running();
   void restart();
@@ -53,14 +71,16 @@ class Exchange {
  private:
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::map<Address, Payload> waiting_;
+  std::map<Address, Parcel> waiting_;
   bool stopped_ = false;
 };
 
-/// Links between threads of one process: tensors change hands, nothing is copied.
+/// Links between threads of one process: tensors change hands. Only what goes to another device is
+/// copied, from when it is computed: see Note [Transfers beside computing].
 class LocalLinks final : public Links {
  public:
-  explicit LocalLinks(Exchange& exchange) : exchange_(exchange) {}
+  /// Stage s is in places[s % places.size()].
+  LocalLinks(Exchange& exchange, const std::vector<Place>& places);
   void send(const Address& address, const Payload& payload) override;
   Payload receive(const Address& address) override;
   void poll() override { exchange_.check_running(); }
@@ -68,6 +88,7 @@ class LocalLinks final : public Links {
 
  private:
   Exchange& exchange_;
+  std::vector<PeerCopier> copiers_;  // to each place
 };
 
 /// Links between the ranks of a process group; stage s is on rank s % size.
@@ -78,8 +99,7 @@ class LocalLinks final : public Links {
 class GroupLinks final : public Links {
  public:
   /// Receives tensors on `device`.
-  explicit GroupLinks(ProcessGroup group, torch::Device device = torch::kCPU)
-      : group_(std::move(group)), device_(device) {}
+  explicit GroupLinks(ProcessGroup group, torch::Device device = torch::kCPU);
   void send(const Address& address, const Payload& payload) override;
   Payload receive(const Address& address) override;
   void poll() override;
@@ -91,11 +111,14 @@ class GroupLinks final : public Links {
     torch::Tensor tensor;
   };
   void begin_send(const torch::Tensor& tensor, int to);
+  std::pair<Address, Payload> make_room(const std::vector<std::int64_t>& description) const;
+  void receive_into(const torch::Tensor& tensor, int from);
   int rank_of(int stage) const { return stage % group_.size(); }
   int source_of(const Address& address) const;
 
   ProcessGroup group_;
   torch::Device device_;
+  std::optional<c10::Stream> arriving_;  // none on the host
   std::deque<Sent> sent_;
   std::map<Address, Payload> early_;
 };

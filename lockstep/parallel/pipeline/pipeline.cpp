@@ -35,6 +35,10 @@ const Layers& moved_to(
   return layers;
 }
 
+torch::Device device_of_last(const std::vector<Place>& places, std::size_t stages) {
+  return places.empty() ? torch::kCPU : places[(stages - 1) % places.size()].device;
+}
+
 }  // namespace
 
 Pipeline::Pipeline(const Layers& layers, const std::vector<int>& balance,
@@ -43,6 +47,7 @@ Pipeline::Pipeline(const Layers& layers, const std::vector<int>& balance,
       options_(options),
       stages_(static_cast<int>(balance.size())),
       timing_(places.size()),
+      labels_(device_of_last(places, balance.size())),
       replicas_(moved_to(places, layers, balance), std::move(replicas)) {
   check_places(places.size(), balance.size(), options);
   const int ranks = static_cast<int>(places.size());
@@ -50,7 +55,7 @@ Pipeline::Pipeline(const Layers& layers, const std::vector<int>& balance,
   links_.reserve(places.size());  // the runners keep references
   for (int rank = 0; rank < ranks; ++rank) {
     const Place& place = places[static_cast<std::size_t>(rank)];
-    links_.emplace_back(exchange_);
+    links_.emplace_back(exchange_, places);
     runners_.emplace_back(
         stages_of_rank(settings, rank, ranks, place.device), stages_, ranks, links_.back());
     workers_.push_back(std::make_unique<PlaceWorker>(place, concat("stage ", rank)));
@@ -116,7 +121,9 @@ torch::Tensor Pipeline::step(
     const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss) {
   check_step(input, target);
   sizes_ = micro_batch_sizes(input.size(0), options_.chunks());
-  LossSum losses(loss, target, sizes_, options_.reduction());
+  // Copied once, in time; what is trained itself goes through its graph.
+  const torch::Tensor labels = target.requires_grad() ? target : labels_({target}).wait().front();
+  LossSum losses(loss, labels, sizes_, options_.reduction());
   const auto count = sizes_.size();
   replicas_.before_step();
   begin_step({static_cast<int>(count), draw_stream_seed(), std::ref(losses)});

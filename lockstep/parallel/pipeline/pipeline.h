@@ -8,6 +8,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/device/peer_copier.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline_options.h"
 #include "lockstep/parallel/pipeline/runner.h"
@@ -94,6 +95,7 @@ class Pipeline {
   std::vector<Runner> runners_;
   std::vector<std::unique_ptr<PlaceWorker>> workers_;
   std::vector<PipelineTiming> timing_;
+  PeerCopier labels_;                          // to the last stage
   std::map<std::size_t, Schedule> schedules_;  // by the number of micro-batches
   std::vector<std::int64_t> sizes_;            // of the step that was begun
   std::uint64_t step_ = 0;

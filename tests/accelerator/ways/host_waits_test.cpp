@@ -119,20 +119,21 @@ INSTANTIATE_TEST_SUITE_P(All, HostWaits,
         Way{"ddp", Parallel::kDdp, 2, 1, Precision::k32, {.copies_to_device = 4}},
         Way{"dp", Parallel::kDp, 1, 2, Precision::k32,
             {.copies_to_device = 2, .copies_between_devices = 5}},
+        // An activation and its gradient for each of two micro-batches, and the labels.
         Way{"pp", Parallel::kPp, 1, 2, Precision::k32,
-            {.copies_to_device = 2, .copies_between_devices = 6}},
+            {.copies_to_device = 2, .copies_between_devices = 5}},
         Way{"pp_over_ranks", Parallel::kPp, 2, 1, Precision::k32, {.copies_to_device = 4}},
         Way{"ddp_pp", Parallel::kDdpPp, 2, 2, Precision::k32,
-            {.copies_to_device = 4, .copies_between_devices = 12}},
+            {.copies_to_device = 4, .copies_between_devices = 10}},
         Way{"serial_in_half", Parallel::kSerial, 1, 1, Precision::k16Mixed,
             {.copies_to_device = 2}},
         Way{"ddp_in_half", Parallel::kDdp, 2, 1, Precision::k16Mixed, {.copies_to_device = 4}},
         Way{"dp_in_half", Parallel::kDp, 1, 2, Precision::k16Mixed,
             {.copies_to_device = 2, .copies_between_devices = 5}},
-        // The scale goes to the last stage for each of two micro-batches and for the loss, its
-        // inverse and the decision to the second stage, what that found to the first.
+        // The scale goes to the last stage, its inverse and the decision to the second, what that
+        // found to the first.
         Way{"pp_in_half", Parallel::kPp, 1, 2, Precision::k16Mixed,
-            {.copies_to_device = 2, .copies_between_devices = 13}}),
+            {.copies_to_device = 2, .copies_between_devices = 10}}),
     [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
 
 }  // namespace
