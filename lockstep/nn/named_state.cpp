@@ -1,8 +1,13 @@
 #include "lockstep/nn/named_state.h"
 
 #include <cmath>
+#include <limits>
+#include <unordered_map>
 
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/aminmax.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
 
 namespace lockstep::nn {
 namespace {
@@ -41,6 +46,20 @@ bool is_finite(const torch::Tensor& tensor) {
   const auto [least, most] =
       at::aminmax(is_tiny ? tensor.detach().to(torch::kFloat) : tensor.detach());
   return std::isfinite(least.item<double>()) && std::isfinite(most.item<double>());
+}
+
+// By the largest of each, which is NaN if a NaN is among them: few kernels for many tensors.
+std::vector<torch::Tensor> overflows_of(const std::vector<torch::Tensor>& tensors) {
+  std::unordered_map<torch::Device, std::vector<torch::Tensor>> by_device;
+  for (const torch::Tensor& tensor : tensors)
+    if (tensor.is_floating_point() && tensor.numel() > 0)
+      by_device[tensor.device()].push_back(tensor.detach());
+  std::vector<torch::Tensor> overflows;
+  for (const auto& [device, list] : by_device) {
+    const auto largest = at::_foreach_norm(list, std::numeric_limits<double>::infinity());
+    overflows.push_back(at::isfinite(at::stack(largest)).all().logical_not());
+  }
+  return overflows;
 }
 
 }  // namespace lockstep::nn

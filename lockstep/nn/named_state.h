@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/ordered_dict.h>
@@ -23,5 +24,9 @@ NamedTensors named_state(const Layers& layers);
 
 /// Returns whether a tensor has neither infinite numbers nor NaN.
 bool is_finite(const torch::Tensor& tensor);
+
+/// Returns for each device of the tensors, as a scalar there, whether one of them has an infinite
+/// number or NaN. Waits for no device.
+std::vector<torch::Tensor> overflows_of(const std::vector<torch::Tensor>& tensors);
 
 }  // namespace lockstep::nn

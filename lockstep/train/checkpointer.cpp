@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
@@ -13,6 +14,19 @@
 #include "lockstep/train/stop_signal.h"
 
 namespace lockstep {
+namespace {
+
+// On accelerators the host would wait: there the saver's thread finds what has overflowed. All
+// ranks do the same, whatever they compute on: looking is a collective.
+bool must_look_first(const TrainRun& run) {
+  double must = run.devices.empty() ? 1 : 0;
+  for (const torch::Device& device : run.devices)
+    if (device.is_cpu()) must = 1;
+  maximize({&must}, run.groups.world);
+  return must > 0;
+}
+
+}  // namespace
 
 Checkpointer::Checkpointer(TrainRun& run)
     : run_(run),
@@ -21,6 +35,7 @@ Checkpointer::Checkpointer(TrainRun& run)
                  .required = run.options.snapshots.required},
           run.groups.world),
       agreement_(run.groups.world),
+      looks_first_(must_look_first(run)),
       seconds_(run.state.seconds.training),
       last_snapshot_(progress()) {
   const TrainLimits& limits = run.options.limits;
@@ -118,8 +133,9 @@ bool Checkpointer::is_due() const {
 void Checkpointer::save(bool best) {
   if (run_.options.snapshots.unit == SnapshotUnit::kNever) return;
   last_snapshot_ = progress();
-  if (!is_loss_finite()) return;  // the next log line ends the run
-  run_.check_weights();
+  // The next log line ends the run.
+  if ((looks_first_ || loss_may_recover()) && !is_loss_finite()) return;
+  if (looks_first_) run_.check_weights();
   if (best) run_.state.best_snapshot = snapshot_name(run_.state.step);
   saver_.save(run_.state.step, part(best));
   report_warnings();
@@ -141,19 +157,40 @@ SnapshotPart Checkpointer::part(bool best) {
       .stages = groups.stages.size(),
       .ranks = groups.world.size(),
       .sharded_optimizer = run_.options.optimizer.sharded});
-  SnapshotPart part;
-  if (!names.model.empty()) part.files[names.model].tensors = state;
+  SnapshotPart part{.stays = stopped_by_.empty()};  // at the end, averages are exchanged
+  if (!names.model.empty()) part.files[names.model].tensors = what_stays(state);
   if (run_.ema && !names.model_ema.empty())
     part.files[names.model_ema].tensors = run_.named_averages();
   if (!names.optimizer.empty())
     part.files[names.optimizer] = content_of(optimizer_state(run_.replica->optimizer(), state));
   nn::NamedTensors own = random_state(run_.devices);
-  own.insert("meter", packed(run_.meter.part()));
+  own.insert("meter", looks_first_ ? packed(run_.meter.part()) : run_.meter.packed_part());
   part.files[names.rank].tensors = own;
+  if (!looks_first_) look_later(part, own["meter"]);
   bring_state_up_to_date();
   if (groups.world.rank() == 0) part.state = to_json(run_.state);
   part.best = best;
   return part;
+}
+
+void Checkpointer::look_later(SnapshotPart& part, const torch::Tensor& meter) const {
+  part.overflows = nn::overflows_of(run_.replica->state().values());
+  if (!loss_may_recover()) part.overflows.push_back(nn::overflows_of({meter}).front());
+  part.divergence = run_.divergence("the loss or weights became infinite or NaN");
+}
+
+// Between two steps, forward changes buffers alone: what they are now is kept on their device.
+nn::NamedTensors Checkpointer::what_stays(const nn::NamedTensors& state) const {
+  std::unordered_set<const void*> parameters;
+  for (const torch::Tensor& parameter : run_.replica->parameters())
+    parameters.insert(parameter.unsafeGetTensorImpl());
+  nn::NamedTensors kept("Tensor");
+  for (const auto& item : state) {
+    const torch::Tensor& tensor = item.value();
+    const bool stays = tensor.is_cpu() || parameters.contains(tensor.unsafeGetTensorImpl());
+    kept.insert(item.key(), stays ? tensor : tensor.clone());
+  }
+  return kept;
 }
 
 // What clocks and tensors know better.

@@ -62,6 +62,7 @@ class Checkpointer final : public StepObserver {
 
   Course course() const override;
   Course after_part() override;
+  void before_step() override { saver_.before_step(); }
   Course after_step(bool epoch_is_over) override;
   void save_step(bool is_last) override;
 
@@ -99,14 +100,19 @@ class Checkpointer final : public StepObserver {
   bool is_due() const;
   void save(bool best);
   bool is_loss_finite() const;
+  // Whether it will, only the scaler knows.
+  bool loss_may_recover() const { return run_.options.precision == Precision::k16Mixed; }
   SnapshotPart part(bool best);
+  void look_later(SnapshotPart& part, const torch::Tensor& meter) const;
+  nn::NamedTensors what_stays(const nn::NamedTensors& state) const;
   void bring_state_up_to_date();
   void report_warnings();
 
   TrainRun& run_;
   SnapshotSaver saver_;
   Agreement agreement_;
-  double seconds_;  // of training, as all ranks agreed last
+  bool looks_first_;  // before it saves, whether what it saves is finite
+  double seconds_;    // of training, as all ranks agreed last
   TrainingProgress last_snapshot_;
   std::string stopped_by_;
   int signal_ = 0;

@@ -128,7 +128,9 @@ void try_snapshot(torch::Device device) {
   tensors.insert("weight", weight);
   HostCopy copy;
   for (int round = 1; round <= 4; ++round) {
-    copy.take({tensors});
+    copy.begin({tensors});
+    const Tensor computed_beside = weight * weight;
+    copy.let_writers_wait();
     weight.mul_(2);
     const auto saved = copy.row_major().front().front().bytes;
     const Tensor expected = numbers() * std::exp2(round - 1);

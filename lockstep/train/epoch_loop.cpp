@@ -78,6 +78,7 @@ void EpochLoop::abandon_step() {
 
 void EpochLoop::make_step() {
   RunState& state = run_.state;
+  observer_.before_step();
   const torch::Tensor skipped =
       run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau));
   if (run_.ema) run_.ema->update();

@@ -29,6 +29,9 @@ class StepObserver {
   /// next one: else the step is abandoned.
   virtual Course after_part() { return course(); }
 
+  /// Takes note that parameters, what the optimizer keeps and averages are about to change.
+  virtual void before_step() {}
+
   /// Takes in a step and returns how training goes on.
   virtual Course after_step(bool epoch_is_over) = 0;
 

@@ -154,10 +154,12 @@ void TrainRun::check_weights() const {
   if (overflows > 0) diverged("weights became infinite or NaN");
 }
 
-void TrainRun::diverged(const std::string& what) const {
-  throw DivergedError(concat("train: ", what, " in epoch ", state.position.epoch, ", up to step ",
-      state.step, "; try a smaller --lr than ", options.optimizer.lr));
+std::string TrainRun::divergence(const std::string& what) const {
+  return concat("train: ", what, " in epoch ", state.position.epoch, ", up to step ", state.step,
+      "; try a smaller --lr than ", options.optimizer.lr);
 }
+
+void TrainRun::diverged(const std::string& what) const { throw DivergedError(divergence(what)); }
 
 void TrainRun::announce_start() {
   Progress& progress = log.progress();

@@ -73,7 +73,10 @@ struct TrainRun {
   /// is infinite or NaN: nothing can go on from that. A collective.
   void check_weights() const;
 
-  /// Throws DivergedError of what became infinite or NaN.
+  /// Says what became infinite or NaN, and by when.
+  std::string divergence(const std::string& what) const;
+
+  /// Throws DivergedError with that.
   [[noreturn]] void diverged(const std::string& what) const;
 
   TrainOptions options;

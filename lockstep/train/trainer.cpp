@@ -175,6 +175,8 @@ void Trainer::end_diverged(const DivergedError& error) {
     checkpointer_.finish();
   } catch (const std::system_error&) {
     // The first error is the one to report.
+  } catch (const DivergedError&) {
+    // So it is here: what was being saved had diverged before.
   }
   record_failure(error);
   run_.groups.world.barrier().wait();

@@ -63,11 +63,8 @@ class PinnedAllocator final : public at::HostAllocator {
     default_copy_data(to, from, bytes);
   }
 
-  bool record_event(void* address, void*, c10::Stream stream) override {
-    Runtime& runtime = Runtime::get();
-    if (!runtime.pinned().holds(address)) return false;
-    runtime.pinned().record(address, runtime.number_of(stream));
-    return true;
+  bool record_event(void*, void* context, c10::Stream stream) override {
+    return Runtime::get().pinned().record(context, Runtime::get().number_of(stream));
   }
   void empty_cache() override {}
   at::HostStats get_stats() override { return {}; }

@@ -9,8 +9,8 @@ namespace lockstep::emulated {
 namespace {
 
 void finish_as_host(Mark mark) {
-  Runtime::get().count(&Counts::host_waits);
   streams().finish(mark);
+  Runtime::get().count(&Counts::host_waits);
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -58,8 +58,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     finish_as_host(end_of(stream));
   }
   void synchronizeDevice(c10::DeviceIndex device) const override {
-    Runtime::get().count(&Counts::host_waits);
     Runtime::get().finish(device);
+    Runtime::get().count(&Counts::host_waits);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
     if (data.get() == nullptr) return;
@@ -80,7 +80,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return event == nullptr || streams().query(mark_of(event));
   }
   void synchronizeEvent(void* event) const override {
-    if (event != nullptr) finish_as_host(mark_of(event));
+    if (event == nullptr) return;
+    Runtime::get().let_others_wait_first();
+    finish_as_host(mark_of(event));
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
     delete static_cast<Mark*>(event);

@@ -48,8 +48,8 @@ void queue_copy(std::size_t stream, const Tensor& from, const Tensor& to) {
 }
 
 void finish_as_host(std::size_t stream) {
-  Runtime::get().count(&Counts::host_waits);
   streams().finish(streams().mark(stream));
+  Runtime::get().count(&Counts::host_waits);
 }
 
 /// Returns a tensor of the same memory that does not keep it.
@@ -62,9 +62,10 @@ bool is_late(const Tensor& host, bool non_blocking) {
   return non_blocking && host.numel() > 0 && Runtime::get().pinned().holds(host.const_data_ptr());
 }
 
-// When the copy is queued: from then on the memory is in use.
+// When the copy is queued: from then on the memory is in use. As LibTorch's allocators do, by whom
+// the memory belongs to: that of a tensor that only borrows it, nobody keeps.
 void keep_pinned(const Tensor& host, std::size_t stream) {
-  Runtime::get().pinned().record(const_cast<void*>(host.const_data_ptr()), stream);
+  Runtime::get().pinned().record(host.storage().data_ptr().get_context(), stream);
 }
 
 void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {

@@ -169,8 +169,8 @@ Stack Call::targets_of(const Stack& results) const {
 
 Stack Call::results_now() {
   Streams& streams = Runtime::get().streams();
-  Runtime::get().count(&Counts::host_waits);
   streams.finish(streams.mark(stream()));
+  Runtime::get().count(&Counts::host_waits);
   const Stack values = run(views());
   Stack results;
   for (std::size_t i = 0; i < values.size(); ++i) results.push_back(result_like(values[i], i));

@@ -132,9 +132,12 @@ void PinnedMemory::free(void* address) {
   freed_.push_back(std::move(blocks_.extract(address).mapped()));
 }
 
-void PinnedMemory::record(void* address, std::size_t stream) {
+bool PinnedMemory::record(void* block, std::size_t stream) {
   const std::lock_guard lock(mutex_);
-  std::prev(blocks_.upper_bound(address))->second.busy_until.push_back(streams_.mark(stream));
+  const auto found = blocks_.find(block);
+  if (found == blocks_.end()) return false;
+  found->second.busy_until.push_back(streams_.mark(stream));
+  return true;
 }
 
 bool PinnedMemory::holds(const void* address) const {

@@ -67,7 +67,10 @@ class PinnedMemory {
 
   void* allocate(std::size_t bytes);
   void free(void* address);
-  void record(void* address, std::size_t stream);
+
+  /// Keeps a block until the stream has done what is queued on it now; false if there is none.
+  bool record(void* block, std::size_t stream);
+
   bool holds(const void* address) const;
 
  private:

@@ -44,6 +44,8 @@ COPY = "lockstep/train/snapshot/host_copy.cpp"
 PEERS = "lockstep/device/peer_copier.cpp"
 LINKS = "lockstep/parallel/pipeline/links.cpp"
 MESSAGES = "lockstep/comm/device/nccl_backend.cpp"
+SAVER = "lockstep/train/snapshot/snapshot_saver.cpp"
+CHECKPOINTER = "lockstep/train/checkpointer.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
 DDP = ("accelerator_test", "transparency_test")
 PIPELINES = ("accelerator_test", "transparency_test")
@@ -66,12 +68,14 @@ MUTANTS = [
     Mutant("nobody waits for NCCL", CHANNEL, "  call.ended.block(current_stream(device_));\n", "  static_cast<void>(call);\n"),
     Mutant("memory that NCCL reads is given away", CHANNEL, "    if (tensor.defined()) tensor.record_stream(stream_);\n",
            "    static_cast<void>(tensor);\n"),
-    Mutant("a snapshot copies before the step is computed", COPY, "      wait_for(found->second, current_stream(device));\n", ""),
-    Mutant("the next step changes what is copied", COPY, "    arrival.block(current_stream(stream.device()));\n", ""),
+    Mutant("a snapshot copies before the step is computed", COPY,
+           "  for (const torch::Device& device : devices_) wait_for(side_of(device), current_stream(device));\n", ""),
+    Mutant("the next step changes what is copied", COPY,
+           "  for (const auto& [device, side] : streams_) wait_for(current_stream(device), side);\n", ""),
     Mutant("the snapshot is written before its copy has come", COPY,
            "  for (const c10::Event& arrival : arrivals_) arrival.synchronize();\n", ""),
-    Mutant("the copy's end is recorded on the computing stream", COPY, "    arrival.record(stream);\n",
-           "    arrival.record(current_stream(stream.device()));\n"),
+    Mutant("the copy's end is recorded on the computing stream", COPY, ".record(side_of(device));\n",
+           ".record(current_stream(device));\n"),
     Mutant("a pinned batch is filled again early", "lockstep/data/batch.cpp", "  return !form.pinned && is_held_by_nobody_else",
            "  return is_held_by_nobody_else"),
     Mutant("workers compute on other streams than the caller", "lockstep/parallel/place/thread_modes.cpp",
@@ -120,6 +124,18 @@ MUTANTS = [
            "  if (arriving_) tensor.record_stream(current_stream(device_));\n", ""),
     Mutant("what a stage receives waits for what it sends", MESSAGES, "odd = from % 2,", "odd = from > to ? 1 : 0,"),
     Mutant("what comes by way of the host waits for what is sent", STAGING, "StagedCall::Turn::kReceived;", "StagedCall::Turn{2};"),
+    Mutant("the step of the training loop does not wait for a snapshot", "lockstep/train/epoch_loop.cpp", "  observer_.before_step();\n", ""),
+    Mutant("forward changes statistics that are being copied", CHECKPOINTER, "stays ? tensor : tensor.clone()", "stays ? tensor : tensor"),
+    Mutant("averages are exchanged while weights are being copied", CHECKPOINTER, "{.stays = stopped_by_.empty()}", "{.stays = true}"),
+    Mutant("a snapshot's buffer is filled again while copies still come", COPY,
+           "  wait_for_copies();  // none is under way, unless nobody came to look at the one before\n", ""),
+    Mutant("a snapshot's buffer is given away while copies still come", COPY, ".set_(buffer_.storage(),",
+           ".set_(at::from_blob(buffer_.mutable_data_ptr(), buffer_.sizes(), at::kByte).storage(),"),
+    Mutant("a snapshot is begun while the one before is being written", SAVER, "  finish();\n  const Stopwatch watch;\n",
+           "  const Stopwatch watch;\n"),
+    Mutant("the host looks whether what it saves is finite", CHECKPOINTER, "  return must > 0;\n", "  return must >= 0;\n"),
+    Mutant("a snapshot of what has diverged is kept", SAVER, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
+           "    static_cast<void>(overflow);\n"),
 ]
 
 

@@ -1,5 +1,6 @@
 #include "tests/accelerator/runtime.h"
 
+#include <chrono>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -15,6 +16,11 @@ struct Current {
 Current& current_of_thread() {
   thread_local Current current;
   return current;
+}
+
+std::int64_t& own_waits() {
+  thread_local std::int64_t waits = 0;
+  return waits;
 }
 
 c10::Stream stream_of(c10::DeviceIndex device, c10::StreamId id) {
@@ -86,6 +92,25 @@ void Runtime::set_current_stream(const c10::Stream& stream) const {
 void Runtime::count(std::int64_t Counts::*what) {
   const std::lock_guard lock(mutex_);
   ++(counts_.*what);
+  if (what != &Counts::host_waits) return;
+  ++own_waits();
+  ++waits_;
+  waited_.notify_all();
+}
+
+std::int64_t Runtime::waits_of_this_thread() { return own_waits(); }
+
+void Runtime::set_late_events(bool late) {
+  const std::lock_guard lock(mutex_);
+  has_late_events_ = late;
+}
+
+// The others may be over.
+void Runtime::let_others_wait_first() {
+  constexpr std::chrono::milliseconds kMost{300};
+  std::unique_lock lock(mutex_);
+  if (!has_late_events_) return;
+  waited_.wait_for(lock, kMost, [this, before = waits_] { return waits_ > before; });
 }
 
 Counts Runtime::take_counts() {

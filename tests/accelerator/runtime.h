@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -54,6 +55,14 @@ class Runtime {
   void count(std::int64_t Counts::*what);
   Counts take_counts();
 
+  /// Returns how many times the calling thread has waited, as a host.
+  static std::int64_t waits_of_this_thread();
+
+  /// With late events, who waits for one goes on after another thread has waited, or after a while:
+  /// so that what was given to the other streams comes first.
+  void set_late_events(bool late);
+  void let_others_wait_first();
+
  private:
   Runtime();
   static std::size_t index_of(c10::DeviceIndex device);
@@ -64,6 +73,9 @@ class Runtime {
   std::mutex mutex_;
   std::array<std::vector<std::size_t>, kDevices> numbers_;  // by stream id
   Counts counts_;
+  std::condition_variable waited_;
+  std::int64_t waits_ = 0;
+  bool has_late_events_ = false;
 };
 
 /// Returns the queues of all devices.

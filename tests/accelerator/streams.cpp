@@ -67,6 +67,13 @@ void Streams::finish(Mark mark) {
   check_alive();
 }
 
+std::size_t Streams::left() {
+  const std::lock_guard lock(mutex_);
+  std::size_t pieces = 0;
+  for (const Queue& queue : queues_) pieces += queue.pieces.size();
+  return pieces;
+}
+
 void Streams::set_seed(std::uint64_t seed) {
   const std::lock_guard lock(mutex_);
   seed_ = seed;

@@ -26,6 +26,8 @@ namespace lockstep::emulated {
 //   someone else, and new memory holds NaN, by the time it runs.
 // * Copies from and to pinned memory are late, too, so that a buffer which is used again early
 //   shows.
+// * A test may make events late: a thread that waits for one then lets another wait first, so that
+//   what other streams were given is done before.
 //
 // What the host waited for, and what was copied where, is counted. Operators are LibTorch's for the
 // CPU.
@@ -77,6 +79,9 @@ class Streams {
 
   /// Runs what the mark needs, and returns when it was reached. Throws what a task has thrown.
   void finish(Mark mark);
+
+  /// Counts the pieces that are queued and not done yet.
+  std::size_t left();
 
   /// 0: as late as can be. Otherwise other streams run ahead at random.
   void set_seed(std::uint64_t seed);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <torch/types.h>
@@ -50,6 +51,17 @@ MeterReading Meter::part() const {
       .loss_sum = over_all(sum[kLoss], samples, samples - sum[kLeftOut]),
       .seconds = seconds_before_ + watch_.seconds(),
       .data_seconds = data_seconds_};
+}
+
+torch::Tensor Meter::packed_part() const {
+  const torch::Tensor numbers = at::empty({5}, sums_.options()), loss = sums_[kLoss];
+  const torch::Tensor counted = static_cast<double>(samples_) - sums_[kLeftOut];
+  numbers[0].fill_(steps_);
+  numbers[1].fill_(samples_);
+  numbers[2].copy_(at::where(counted == samples_, loss, loss * samples_ / counted));
+  numbers[3].fill_(seconds_before_ + watch_.seconds());
+  numbers[4].fill_(data_seconds_);
+  return numbers;
 }
 
 void Meter::restore(const MeterReading& part) {

@@ -32,6 +32,9 @@ class Meter {
   /// snapshot keeps of an interval that is not over.
   MeterReading part() const;
 
+  /// Returns packed(part()) where the losses are: waits for no device.
+  torch::Tensor packed_part() const;
+
   /// Goes on from what part() gave.
   void restore(const MeterReading& part);
 

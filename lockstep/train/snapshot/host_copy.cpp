@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
@@ -10,7 +9,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/StreamGuard.h>
 
 #include "lockstep/core/error.h"
@@ -19,6 +17,7 @@
 #include "lockstep/formats/weights/tensor_bytes.h"
 #include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/weights.h"
+#include "lockstep/train/snapshot/row_order.h"
 
 namespace lockstep {
 namespace {
@@ -44,19 +43,24 @@ void prefer_huge_pages(const torch::Tensor& buffer) {
 }  // namespace
 
 void HostCopy::take(const std::vector<nn::NamedTensors>& lists) {
+  begin(lists);
+  let_writers_wait();
+}
+
+void HostCopy::begin(const std::vector<nn::NamedTensors>& lists) {
   const torch::NoGradGuard no_gradients;
+  wait_for_copies();  // none is under way, unless nobody came to look at the one before
   lay_out(lists);
   make_room();
   copy_from_host();
-  if (on_devices_) copy_from_devices();
+  if (!devices_.empty()) copy_from_devices();
   for (Piece& piece : pieces_) piece.source = torch::Tensor();
 }
 
 void HostCopy::lay_out(const std::vector<nn::NamedTensors>& lists) {
   pieces_.clear();
   bytes_ = 0;
-  on_devices_ = false;
-  arrivals_.clear();
+  devices_.clear();
   std::uint64_t end = 0;
   for (std::size_t list = 0; list < lists.size(); ++list) {
     for (const auto& item : lists[list]) {
@@ -79,7 +83,9 @@ void HostCopy::lay_out(const std::vector<nn::NamedTensors>& lists) {
       piece.in_order = source.is_contiguous();
       bytes_ += piece.bytes;
       end = aligned(end + piece.bytes);
-      on_devices_ = on_devices_ || !source.is_cpu();
+      const torch::Device device = source.device();
+      if (!device.is_cpu() && std::ranges::find(devices_, device) == devices_.end())
+        devices_.push_back(device);
       pieces_.push_back(std::move(piece));
     }
   }
@@ -89,12 +95,12 @@ void HostCopy::make_room() {
   const std::uint64_t needed =
       pieces_.empty() ? 0 : aligned(pieces_.back().offset + pieces_.back().bytes);
   const bool has_room =
-      buffer_.defined() && buffer_.nbytes() >= needed && (!on_devices_ || buffer_.is_pinned());
+      buffer_.defined() && buffer_.nbytes() >= needed && (devices_.empty() || buffer_.is_pinned());
   if (has_room) return;
   buffer_ = torch::Tensor();  // before the new one is there, or both would count
   buffer_ = at::empty(
-      {static_cast<std::int64_t>(needed)}, on_host(torch::kByte).pinned_memory(on_devices_));
-  if (!on_devices_) prefer_huge_pages(buffer_);
+      {static_cast<std::int64_t>(needed)}, on_host(torch::kByte).pinned_memory(!devices_.empty()));
+  if (devices_.empty()) prefer_huge_pages(buffer_);
 }
 
 // Tasks of about equal size, whatever the sizes of the tensors: one large one is cut.
@@ -123,32 +129,47 @@ void HostCopy::copy_from_host() {
 }
 
 void HostCopy::copy_from_devices() {
-  std::map<std::string, c10::Stream> streams;  // beside those that compute
-  auto* const base = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr());
+  for (const torch::Device& device : devices_) wait_for(side_of(device), current_stream(device));
+  is_begun_ = true;
   for (const Piece& piece : pieces_) {
     if (piece.source.is_cpu()) continue;
-    const torch::Device device = piece.source.device();
-    auto found = streams.find(device.str());
-    if (found == streams.end()) {
-      found = streams.emplace(device.str(), side_stream(device)).first;
-      wait_for(found->second, current_stream(device));
-    }
-    const c10::StreamGuard guard(found->second);
-    const auto target = at::from_blob(base + piece.offset, piece.shape, piece.strides,
-        torch::dtype(piece.source.scalar_type()).pinned_memory(true));
-    target.copy_(piece.source, /*non_blocking=*/true);
-    piece.source.record_stream(found->second);
+    const c10::Stream side = side_of(piece.source.device());
+    const c10::StreamGuard guard(side);
+    place_of(piece).copy_(piece.source, /*non_blocking=*/true);
+    piece.source.record_stream(side);
   }
-  for (const auto& [name, stream] : streams) {
-    c10::Event& arrival = arrivals_.emplace_back(stream.device_type());
-    arrival.record(stream);
-    arrival.block(current_stream(stream.device()));
-  }
+  for (const torch::Device& device : devices_)
+    arrivals_.emplace_back(device.type()).record(side_of(device));
+}
+
+// It shares the buffer's memory, so that LibTorch's allocator keeps that until the copy has passed,
+// whoever lets go of it before.
+torch::Tensor HostCopy::place_of(const Piece& piece) const {
+  const torch::ScalarType type = piece.source.scalar_type();
+  const auto first = piece.offset / c10::elementSize(type);
+  return at::empty({0}, on_host(type))
+      .set_(buffer_.storage(), static_cast<std::int64_t>(first), piece.shape, piece.strides);
+}
+
+// Always the same one: LibTorch has few streams and gives them to others, too, who would wait.
+c10::Stream HostCopy::side_of(torch::Device device) {
+  const auto found = streams_.find(device);
+  if (found != streams_.end()) return found->second;
+  return streams_.emplace(device, side_stream(device)).first->second;
+}
+
+void HostCopy::let_writers_wait() {
+  if (!std::exchange(is_begun_, false)) return;
+  for (const auto& [device, side] : streams_) wait_for(current_stream(device), side);
+}
+
+void HostCopy::wait_for_copies() {
+  for (const c10::Event& arrival : arrivals_) arrival.synchronize();
+  arrivals_.clear();
 }
 
 std::vector<std::vector<TensorEntry>> HostCopy::row_major() {
-  for (const c10::Event& arrival : arrivals_) arrival.synchronize();
-  arrivals_.clear();
+  wait_for_copies();
   std::vector<std::vector<TensorEntry>> lists;
   for (Piece& piece : pieces_) {
     auto* const at = static_cast<std::uint8_t*>(buffer_.mutable_data_ptr()) + piece.offset;
@@ -163,84 +184,6 @@ std::vector<std::vector<TensorEntry>> HostCopy::row_major() {
         {.name = piece.name, .type = piece.type, .shape = piece.shape, .bytes = bytes});
   }
   return lists;
-}
-
-namespace {
-
-struct Dimension {
-  std::size_t size = 1;
-  std::size_t stride = 0;  // in elements of the source
-};
-
-// Neighbours that one loop can walk become one: height and width of channels last do.
-std::vector<Dimension> merged(
-    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
-  std::vector<Dimension> dimensions;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 1) continue;
-    const Dimension next{static_cast<std::size_t>(shape[i]), static_cast<std::size_t>(strides[i])};
-    if (!dimensions.empty() && dimensions.back().stride == next.size * next.stride) {
-      dimensions.back() = {dimensions.back().size * next.size, next.stride};
-    } else {
-      dimensions.push_back(next);
-    }
-  }
-  return dimensions;
-}
-
-// The longer loop runs inside; a plane of a convolution's weight lies in the nearest cache, so the
-// order in which it is written does not matter.
-template <std::size_t kBytes>
-void copy_plane(
-    std::uint8_t*& to, const std::uint8_t* from, const Dimension& outer, const Dimension& inner) {
-  const bool is_outer_longer = outer.size > inner.size;
-  const Dimension &slow = is_outer_longer ? inner : outer, &fast = is_outer_longer ? outer : inner;
-  const std::size_t slow_step = (is_outer_longer ? 1 : inner.size) * kBytes;
-  const std::size_t fast_step = (is_outer_longer ? inner.size : 1) * kBytes;
-  for (std::size_t i = 0; i < slow.size; ++i) {
-    const std::uint8_t* source = from + i * slow.stride * kBytes;
-    std::uint8_t* target = to + i * slow_step;
-    for (std::size_t k = 0; k < fast.size; ++k) {
-      std::memcpy(target, source, kBytes);
-      target += fast_step;
-      source += fast.stride * kBytes;
-    }
-  }
-  to += outer.size * inner.size * kBytes;
-}
-
-template <std::size_t kBytes>
-void copy_all(std::uint8_t*& to, const std::uint8_t* from, std::span<const Dimension> dimensions) {
-  if (dimensions.size() == 2) {
-    copy_plane<kBytes>(to, from, dimensions[0], dimensions[1]);
-    return;
-  }
-  const Dimension& outermost = dimensions.front();
-  for (std::size_t i = 0; i < outermost.size; ++i)
-    copy_all<kBytes>(to, from + i * outermost.stride * kBytes, dimensions.subspan(1));
-}
-
-}  // namespace
-
-void copy_row_major(std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
-    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
-    std::size_t element_bytes) {
-  if (to.empty()) return;
-  std::vector<Dimension> dimensions = merged(shape, strides);
-  while (dimensions.size() < 2) dimensions.insert(dimensions.begin(), Dimension{});
-  std::uint8_t* end = to.data();
-  switch (element_bytes) {
-    case 1:
-      return copy_all<1>(end, from.data(), dimensions);
-    case 2:
-      return copy_all<2>(end, from.data(), dimensions);
-    case 4:
-      return copy_all<4>(end, from.data(), dimensions);
-    case 8:
-      return copy_all<8>(end, from.data(), dimensions);
-    default:
-      return copy_all<16>(end, from.data(), dimensions);
-  }
 }
 
 }  // namespace lockstep

@@ -2,11 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 #include <torch/types.h>
 
 #include "lockstep/formats/weights/tensor_file.h"
@@ -21,13 +22,22 @@ namespace lockstep {
 /// take() is the time in which training stands still, so it only moves bytes, in the order in which
 /// they lie. row_major() puts them into the order of files later, in another thread. The buffer
 /// grows with the largest copy; only the first one, or a larger one, pays for new memory. What an
-/// accelerator holds is copied on a stream beside the one that computes; the current stream waits
-/// for it, so that no later step changes what is copied, and the host does not, until row_major().
+/// accelerator holds is copied on a stream beside the one that computes. The host waits for that in
+/// row_major() alone. Whoever changes the tensors next waits on the device: the current stream
+/// does, at once after take(), and later after begin(), so that much is computed beside the copies
+/// and no second copy takes the device's memory.
 class HostCopy {
  public:
   /// Copies the tensors of several lists as they are now; replaces what was held. A type that files
   /// of tensors do not have is an InvalidArgument.
   void take(const std::vector<nn::NamedTensors>& lists);
+
+  /// Does so for tensors of which those on accelerators stay as they are until let_writers_wait().
+  void begin(const std::vector<nn::NamedTensors>& lists);
+
+  /// Lets what the current streams are given from now on wait until the tensors are copied: call it
+  /// before what changes them. Costs nothing where nothing was begun since the last time.
+  void let_writers_wait();
 
   /// Brings the copies into row-major order and shows them, list by list. The bytes are valid until
   /// the next take(). Waits for accelerators. Uses no thread but the caller's.
@@ -51,21 +61,18 @@ class HostCopy {
   void make_room();
   void copy_from_host();
   void copy_from_devices();
+  torch::Tensor place_of(const Piece& piece) const;
+  c10::Stream side_of(torch::Device device);
+  void wait_for_copies();
 
   std::vector<Piece> pieces_;
   torch::Tensor buffer_;
-  std::vector<c10::Event> arrivals_;  // of what accelerators hold
-  std::vector<std::uint8_t> spare_;   // of the largest tensor that is put in order
+  std::vector<torch::Device> devices_;                      // of the tensors, without the host
+  std::unordered_map<torch::Device, c10::Stream> streams_;  // beside those that compute
+  std::vector<c10::Event> arrivals_;                        // the ends of the copies on them
+  bool is_begun_ = false;                                   // and no writer waits yet
+  std::vector<std::uint8_t> spare_;  // of the largest tensor that is put in order
   std::uint64_t bytes_ = 0;
-  bool on_devices_ = false;
 };
-
-/// Copies elements that lie without gaps in another order, such as channels last, row-major.
-///
-/// `to` and `from` have the bytes of all elements and do not overlap; `strides` are in elements,
-/// none negative. One thread, no LibTorch: it runs beside a training step.
-void copy_row_major(std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
-    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
-    std::size_t element_bytes);
 
 }  // namespace lockstep

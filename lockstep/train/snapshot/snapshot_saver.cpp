@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iostream>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -23,6 +24,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};
+constexpr int kDiverged = std::numeric_limits<int>::max();  // the maximum over ranks knows it
 
 // What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
@@ -33,6 +35,9 @@ std::string text_of(const std::exception_ptr& failure, int& code) {
   } catch (const std::system_error& error) {
     code = error.code().value();
     return error.what();
+  } catch (const DivergedError& error) {
+    code = kDiverged;
+    return error.what();
   } catch (const c10::Error& error) {
     return error.what_without_backtrace();
   } catch (const std::exception& error) {
@@ -40,6 +45,12 @@ std::string text_of(const std::exception_ptr& failure, int& code) {
   } catch (...) {
     return "an unknown exception";
   }
+}
+
+nn::NamedTensors listed(const std::vector<torch::Tensor>& tensors) {
+  nn::NamedTensors list("Tensor");
+  for (const torch::Tensor& tensor : tensors) list.insert(concat(list.size()), tensor);
+  return list;
 }
 
 // A std::system_error says the reason behind the text by itself.
@@ -117,6 +128,7 @@ void SnapshotSaver::copy(const SnapshotPart& part) {
   metadata_.clear();
   written_.clear();
   state_ = part.state;
+  divergence_ = part.divergence;
   std::vector<nn::NamedTensors> lists;
   for (const auto& [name, content] : part.files) {
     names_.push_back(name);
@@ -124,8 +136,10 @@ void SnapshotSaver::copy(const SnapshotPart& part) {
     metadata_.back().emplace("format", "pt");  // Python's libraries want to know
     lists.push_back(content.tensors);
   }
+  lists.push_back(listed(part.overflows));
   try {
-    copy_.take(lists);
+    copy_.begin(lists);
+    if (!part.stays) copy_.let_writers_wait();
   } catch (const std::exception&) {
     note_failure(std::current_exception());
   }
@@ -166,7 +180,9 @@ void SnapshotSaver::open_folder() {
 
 void SnapshotSaver::write_files() {
   auto lists = copy_.row_major();
-  lists.resize(names_.size());
+  lists.resize(names_.size() + 1);
+  for (const TensorEntry& overflow : lists.back())
+    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);
   for (std::size_t i = 0; i < names_.size() && !is_given_up_; ++i) {
     SnapshotFile file = pending_->write_tensors(names_[i], lists[i], metadata_[i]);
     written_.push_back(written_file(std::move(file), lists[i]));
@@ -253,8 +269,9 @@ void SnapshotSaver::give_up() {
   pending_.reset();
   failure_.reset();
   const auto text = concat("the snapshot of step ", step_, " could not be written: ", reasons);
+  const auto number = static_cast<int>(code.item<std::int64_t>());
+  if (number == kDiverged) throw DivergedError(divergence_);
   if (options_.required) {
-    const auto number = static_cast<int>(code.item<std::int64_t>());
     const std::error_code reason(number != 0 ? number : EIO, std::generic_category());
     throw std::system_error(reason, without_reason(text, reason));
   }

@@ -39,6 +39,12 @@ struct SnapshotPart {
   std::map<std::string, SnapshotContent> files = {};  ///< by name: see snapshot_file_names()
   std::string state = {};                             ///< state.json, of rank 0
   bool best = false;                                  ///< of rank 0: none was better so far
+  /// What is on accelerators stays as it is until SnapshotSaver::before_step().
+  bool stays = false;
+  /// Scalars of accelerators, which the thread looks at once they are there: one that is true says
+  /// that the run has diverged. Then the snapshot is given up, and `divergence` says why.
+  std::vector<torch::Tensor> overflows = {};
+  std::string divergence = {};  ///< the same on all ranks
 };
 
 struct SnapshotSaverOptions {
@@ -66,7 +72,8 @@ struct SnapshotReport {
 /// save() stops training for one copy into memory. A thread of each rank writes the copy into the
 /// snapshot's folder, which rank 0's thread makes, and last a list of what it wrote. Rank 0's
 /// thread waits for the lists of all and commits: so the snapshot becomes durable while the ranks
-/// train, whatever they do, and no thread makes a collective. That it is durable, or that a rank
+/// train, whatever they do, and no thread makes a collective. No main thread waits for an
+/// accelerator: its part is copied while it computes. That it is durable, or that a rank
 /// failed, the ranks have to agree on, as no rank may begin the next one alone. They do so wherever
 /// they agree on something anyway:
 ///
@@ -91,8 +98,11 @@ class SnapshotSaver {
   ~SnapshotSaver();
 
   /// Begins the snapshot of a step; finishes the one before first. The tensors may change as soon
-  /// as this returns. A collective.
+  /// as this returns, but for those that SnapshotPart::stays is about. A collective.
   void save(std::int64_t step, const SnapshotPart& part);
+
+  /// Lets accelerators change what stayed as it was, after it is copied. The host does not wait.
+  void before_step() { copy_.let_writers_wait(); }
 
   /// True while a save is not durable yet; the same on all ranks.
   bool in_flight() const { return in_flight_; }
@@ -101,7 +111,8 @@ class SnapshotSaver {
   SnapshotReport report();
 
   /// Goes on with the save by what all ranks reported. All ranks must call it with the same
-  /// numbers: what follows from them may be a collective.
+  /// numbers: what follows from them may be a collective. Throws DivergedError, on all ranks, if
+  /// what was to be saved has overflowed.
   void advance(const SnapshotReport& agreed);
 
   /// Does both: a collective while a save is in flight, nothing otherwise.
@@ -123,7 +134,7 @@ class SnapshotSaver {
  private:
   struct Failure {
     std::string text;
-    int code = 0;  // of the operating system
+    int code = 0;  // of the operating system, or kDiverged
   };
 
   void agree_on_folder();
@@ -152,7 +163,7 @@ class SnapshotSaver {
   HostCopy copy_;
   std::vector<std::string> names_;  // of the files, in the order of the copies
   std::vector<std::map<std::string, std::string>> metadata_;
-  std::string state_;
+  std::string state_, divergence_;
   std::vector<WrittenFile> written_;
   std::optional<Failure> failure_;
   std::vector<std::string> warnings_;

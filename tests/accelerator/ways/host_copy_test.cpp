@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/accelerator/runtime.h"
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <torch/types.h>
 
@@ -49,6 +50,40 @@ TEST_F(HostCopyOfDevice, HasNothingOfTheNextStep) {
   weight.mul_(5);
   EXPECT_EQ(weight.cpu()[0].item<float>(), 5) << "the step is over before the copy is looked at";
   EXPECT_THAT(taken(copy), ::testing::Each(1));
+}
+
+// Until the next step there is much to compute, which the copies must not hold up.
+TEST_F(HostCopyOfDevice, IsMadeWhileTheDeviceGoesOn) {
+  for (c10::DeviceIndex device = 0; device < Runtime::kDevices; ++device)
+    Runtime::get().finish(device);
+  const std::size_t left = Runtime::get().streams().left();
+  const at::Tensor weight = ones();
+  HostCopy copy;
+  copy.begin({named(weight)});
+  EXPECT_EQ((weight * 2).cpu()[0].item<float>(), 2);
+  EXPECT_GT(Runtime::get().streams().left(), left) << "the device has waited for the copy";
+  copy.let_writers_wait();
+  weight.mul_(5);
+  EXPECT_EQ(weight.cpu()[0].item<float>(), 5);
+  EXPECT_THAT(taken(copy), ::testing::Each(1));
+}
+
+// As of a snapshot that was given up.
+TEST_F(HostCopyOfDevice, IsNotOverwrittenByOneThatNobodyLookedAt) {
+  HostCopy copy;
+  copy.take({named(ones())});
+  copy.take({named(at::full({100}, 2.0F, at::kFloat))});
+  EXPECT_THAT(taken(copy), ::testing::Each(2));
+}
+
+TEST_F(HostCopyOfDevice, KeepsItsBufferUntilTheCopiesHaveCome) {
+  const at::Tensor weight = ones();
+  HostCopy().take({named(weight)});
+  const auto of_host = at::TensorOptions(at::kByte).device(at::kCPU).pinned_memory(true);
+  const at::Tensor next = at::empty({static_cast<std::int64_t>(weight.nbytes())}, of_host);
+  next.fill_(7);
+  Runtime::get().finish(kCopied.index());
+  EXPECT_TRUE(next.eq(7).all().item<bool>());
 }
 
 // One that has gaps is copied twice; its memory must not be that of the next ones before it went.

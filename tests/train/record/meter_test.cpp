@@ -78,6 +78,19 @@ TEST(Meter, AnOverflowThatWasLeftOutCountsAsTheMeanOfTheOthers) {
   });
 }
 
+TEST(Meter, PacksItsPartWhereTheLossesAre) {
+  Meter meter{ProcessGroup()};
+  for (const double loss : {2.0, 5.0, static_cast<double>(INFINITY)}) {
+    const torch::Tensor here = meter.packed_part(), read = packed(meter.part());
+    for (const int number : {0, 1, 2, 4}) EXPECT_TRUE(here[number].equal(read[number])) << number;
+    EXPECT_NO_THROW(unpacked(here));
+    meter.add(loss_of(loss), 10);
+    meter.add_step(skipped());
+    meter.add_data_seconds(0.5);
+  }
+  EXPECT_DOUBLE_EQ(meter.packed_part()[2].item<double>(), (2 + 5) * 1.5 * 10);
+}
+
 TEST(Meter, OfOverflowsAloneHasNoLossAndGoesOnFromIt) {
   Meter meter{ProcessGroup()}, resumed{ProcessGroup()};
   meter.add(loss_of(std::nan("")), 10);
