@@ -130,7 +130,7 @@ endfunction()
 # lockstep_test_on_devices(NAME FILTER) runs tests again on the emulated accelerator, see tests/accelerator: with NCCL on its
 # streams, and by way of the host.
 function(lockstep_test_on_devices name filter)
-  target_link_libraries(${name} PRIVATE emulated_accelerator emulated_nccl)
+  target_link_libraries(${name} PRIVATE emulated_accelerator emulated_nccl nccl_functions)
   foreach(device IN ITEMS emulated staged)
     add_test(NAME ${name}_${device} COMMAND ${name} --gtest_filter=${filter})
     set_tests_properties(${name}_${device} PROPERTIES LABELS unit TIMEOUT 600 COST 200

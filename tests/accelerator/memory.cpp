@@ -37,17 +37,17 @@ bool is_idle(Streams& streams, const std::vector<Mark>& busy_until) {
 }  // namespace
 
 DeviceMemory::DeviceMemory(Streams& streams) : streams_(streams) {
-  const int file = ::memfd_create("emulated accelerator", MFD_CLOEXEC);
-  if (file < 0 || ::ftruncate(file, static_cast<off_t>(kCapacity)) != 0)
+  file_ = ::memfd_create("emulated accelerator", MFD_CLOEXEC);
+  if (file_ < 0 || ::ftruncate(file_, static_cast<off_t>(kCapacity)) != 0)
     throw std::system_error(errno, std::generic_category(), "emulated accelerator: make memory");
-  outside_ = mapped(file, PROT_NONE);
-  inside_ = mapped(file, PROT_READ | PROT_WRITE);
-  ::close(file);
+  outside_ = mapped(file_, PROT_NONE);
+  inside_ = mapped(file_, PROT_READ | PROT_WRITE);
 }
 
 DeviceMemory::~DeviceMemory() {
   ::munmap(outside_, kCapacity);
   ::munmap(inside_, kCapacity);
+  ::close(file_);
 }
 
 void* DeviceMemory::allocate(std::size_t bytes, std::size_t stream) {

@@ -36,6 +36,10 @@ class DeviceMemory {
   /// Returns where kernels find an address of this device.
   void* inside(const void* address) const;
 
+  /// Returns where kernels find the first byte, and the file that other processes may map.
+  const std::byte* begin() const { return inside_; }
+  int file() const { return file_; }
+
   static constexpr std::size_t kCapacity = std::size_t{8} << 30;
 
  private:
@@ -51,6 +55,7 @@ class DeviceMemory {
   Block take_new(std::size_t bytes, std::size_t stream);
 
   Streams& streams_;
+  int file_ = -1;
   std::byte* outside_ = nullptr;
   std::byte* inside_ = nullptr;
   mutable std::mutex mutex_;

@@ -55,6 +55,15 @@ bool Streams::query(Mark mark) {
   return reached(mark);
 }
 
+void Streams::advance(Mark mark) {
+  const std::lock_guard lock(mutex_);
+  while (!reached(mark)) {
+    const auto next = needed_first(mark);
+    if (!next) return;
+    step(*next);
+  }
+}
+
 void Streams::finish(Mark mark) {
   std::unique_lock lock(mutex_);
   while (!reached(mark)) {

@@ -30,7 +30,8 @@ namespace lockstep::emulated {
 //   what other streams were given is done before.
 //
 // What the host waited for, and what was copied where, is counted. Operators are LibTorch's for the
-// CPU.
+// CPU. Each process has devices of its own; Note [Emulated NCCL] says how it carries data between
+// them.
 
 /// A point in a stream's work: reached when the stream has done this many pieces.
 struct Mark {
@@ -76,6 +77,9 @@ class Streams {
   /// Does one piece of what the mark needs, then says whether it was reached: so that a loop on a
   /// query ends.
   bool query(Mark mark);
+
+  /// Runs what the mark needs, but for what another thread must give or close first.
+  void advance(Mark mark);
 
   /// Runs what the mark needs, and returns when it was reached. Throws what a task has thrown.
   void finish(Mark mark);

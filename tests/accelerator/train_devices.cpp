@@ -1,0 +1,18 @@
+// Gives `lockstep train` emulated devices, between which it uses the NCCL that it finds.
+
+#include "tests/accelerator/runtime.h"
+
+#include "lockstep/comm/device/nccl_backend.h"
+#include "lockstep/comm/device/routed_backend.h"
+
+namespace lockstep::emulated {
+namespace {
+
+const bool kIsInstalled = [] {
+  install();
+  register_device_backend(c10::kPrivateUse1, &make_nccl_backend);
+  return true;
+}();
+
+}  // namespace
+}  // namespace lockstep::emulated
