@@ -227,8 +227,8 @@ class NcclBackend final : public Backend {
 
   // Of two ranks the even one sends up, and the odd one down.
   Channel& between(int from, int to) {
-    const int odd = from % 2, down = size_ > 2 && from > to ? 2 : 0;
-    return *messages_[static_cast<std::size_t>(odd + down)];
+    const std::size_t odd = from % 2 == 0 ? 0 : 1, down = size_ > 2 && from > to ? 2 : 0;
+    return *messages_[odd + down];
   }
 
   std::vector<Channel*> channels() {
