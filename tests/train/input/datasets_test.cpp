@@ -213,7 +213,8 @@ TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
   }
   options.data = {"imagenet", ""};
   EXPECT_THAT(refusal(options),
-      HasSubstr("cifar100, images, mock, perhaps with a folder, such as cifar100:DIR: imagenet"));
+      HasSubstr(
+          "mock, or a set of --plugin, perhaps with a folder, such as cifar100:DIR: imagenet"));
 }
 
 }  // namespace
