@@ -5,7 +5,8 @@
     benchmarks/first_train.py --folder DIR       a clone in DIR, which stays
 
 Packages of Debian should be there (./dev setup), or their download is timed too. Nothing else should run: the machine's load is
-printed, as are its processor and, at the end, the compiler (CXX=g++ takes another). The last line trains as on a processor that has AVX2 but neither AVX-512 nor bf16 instructions, in float32.
+printed, as are its processor and, at the end, the compiler (CXX=g++ takes another). The last run trains as on a processor that has
+AVX2 but neither AVX-512 nor bf16 instructions, in float32.
 """
 
 import argparse
