@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/places.h"
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -18,7 +19,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int kCases = 500;
+// Emulated streams and a thread of their own take ten times as long.
+const int kCases = testing::on_devices() ? 200 : 500;
 constexpr int kSteps = 3;
 
 /// Draws whole numbers; the same sequence everywhere for a seed.

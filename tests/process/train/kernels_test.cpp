@@ -14,14 +14,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Small images, but convolutions of the kind and size that `auto` computes itself.
 class TrainKernels : public ::testing::Test {
  protected:
   Ended run(const std::string& name, const std::string& flags) const {
-    return train(
-        "--model resnet18-cifar --data mock --image-size 8 --batch-size 8 --val-interval never "
-        "--output " +
-        output(name) + " " + flags);
+    return train("--plugin " LOCKSTEP_PLUGINS
+                 "/layers.so --model convolutions --data mock --image-size 8 --batch-size 8 "
+                 "--val-interval never --output " +
+                 output(name) + " " + flags);
   }
   std::string output(const std::string& name) const { return folder_.file(name); }
   std::string hash(const std::string& name) const {

@@ -1,0 +1,31 @@
+// Small nets with the layers that a test is about, where the catalogue has them in large nets only.
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/nn/models/plugin.h"
+
+namespace {
+
+using namespace torch::nn;
+
+// For grey images of 8 x 8.
+Sequential dropout(std::int64_t classes) {
+  return Sequential(Flatten(), Linear(64, 64), ReLU(), Dropout(0.5), Linear(64, 32), ReLU(),
+      Dropout(0.3), Linear(32, classes));
+}
+
+// 3x3 convolutions with as many channels as `--kernels auto` computes itself, on images of 8 x 8.
+Sequential convolutions(std::int64_t classes) {
+  const auto conv = [](std::int64_t in) { return Conv2d(Conv2dOptions(in, 32, 3).padding(1)); };
+  return Sequential(conv(1), BatchNorm2d(32), ReLU(), conv(32), BatchNorm2d(32), ReLU(), conv(32),
+      ReLU(), Flatten(), Linear(2048, classes));
+}
+
+}  // namespace
+
+LOCKSTEP_MODEL("dropout", dropout)
+LOCKSTEP_MODEL("convolutions", convolutions)
