@@ -1,5 +1,6 @@
 // Small nets with the layers that a test is about, where the catalogue has them in large nets only.
 
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
