@@ -1,23 +1,13 @@
 #pragma once
 
-#include <optional>
-
 #include <ATen/core/Tensor.h>
 
 #include "lockstep/nn/conv/choice.h"
+#include "lockstep/nn/conv/convolution_call.h"
 #include "lockstep/nn/conv/winograd_kernel.h"
 #include "lockstep/nn/kernels.h"
 
 namespace lockstep::nn::conv {
-
-/// The arguments of a call of conv2d.
-struct ConvolutionCall {
-  const at::Tensor& images;  ///< [N, C, H, W], or [C, H, W]
-  const at::Tensor& weight;  ///< [K, C / groups, h, w]
-  const at::Tensor& bias;    ///< [K], or undefined
-  at::IntArrayRef stride, padding, dilation;
-  std::int64_t groups;
-};
 
 /// Returns whether our convolution can compute it: fp32 or bf16 on the CPU, channels-last, 3x3,
 /// stride 1, padding 0 or 1, no dilation, one group.
@@ -27,8 +17,9 @@ bool is_covered(const ConvolutionCall& call);
 /// channels-last. A second derivative is an Error.
 at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel);
 
-/// Computes it by `who`. What is not covered is LibTorch's; unless only that is asked for, oneDNN
-/// within it computes 1x1 convolutions of few images too.
+/// Computes it by `who`. What is not covered is LibTorch's; unless only that is asked for,
+/// convolutions to a single pixel are matrix products, and oneDNN within LibTorch computes 1x1
+/// convolutions of few images too.
 at::Tensor conv2d(const ConvolutionCall& call, Kernels who);
 
 /// Returns the fastest build that this processor runs.
