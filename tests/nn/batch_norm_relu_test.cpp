@@ -34,13 +34,23 @@ at::Tensor layer_values(const NormShape& shape, at::ScalarType type = at::kFloat
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
+enum class Behind { kNothing, kRelu, kAdditionAndRelu };
+constexpr Behind kAnythingBehind[] = {Behind::kNothing, Behind::kRelu, Behind::kAdditionAndRelu};
+
+std::ostream& operator<<(std::ostream& out, Behind behind) {
+  constexpr const char* kNames[] = {"nothing", "ReLU", "an addition and ReLU"};
+  return out << kNames[static_cast<int>(behind)];
+}
+
 /// The input of a layer and of its backward pass. Values have a mean far from zero.
 struct NormGiven {
+  bool rectifies;
   at::Tensor input, addend, gradient, weight, bias;
 
-  NormGiven(const NormShape& shape, bool has_addend, at::ScalarType type = at::kFloat)
-      : input((layer_values(shape) * 2 + 5).to(type)),
-        addend(has_addend ? layer_values(shape, type) : at::Tensor()),
+  NormGiven(const NormShape& shape, Behind behind, at::ScalarType type = at::kFloat)
+      : rectifies(behind != Behind::kNothing),
+        input((layer_values(shape) * 2 + 5).to(type)),
+        addend(behind == Behind::kAdditionAndRelu ? layer_values(shape, type) : at::Tensor()),
         gradient(layer_values(shape, type)),
         weight(at::randn({shape.channels})),
         bias(at::randn({shape.channels})) {}
@@ -78,7 +88,7 @@ NormOutcome outcome_of(const BatchNormKernel& kernel, const NormGiven& given) {
   const BatchNormArguments arguments{
       input, weight, bias, running_mean, running_var, kMomentum, kEps};
   EXPECT_TRUE(is_batch_norm_fused(arguments, addend));
-  const auto output = fused_batch_norm_relu(kernel, arguments, addend);
+  const auto output = fused_batch_norm(kernel, arguments, {given.rectifies, addend});
   output.backward(given.gradient);
   return {output.detach(), input.grad(), gradient_of(addend), weight.grad(), bias.grad(),
       running_mean, running_var};
@@ -96,9 +106,10 @@ NormOutcome reference(const NormGiven& given, const at::Tensor& output) {
   auto sum =
       at::batch_norm(input, weight, bias, running_mean, running_var, true, kMomentum, kEps, false);
   if (addend.defined()) sum = sum + addend;
-  sum.backward(given.gradient.to(at::kDouble) * (output > 0));
-  return {sum.detach().relu(), input.grad(), gradient_of(addend), weight.grad(), bias.grad(),
-      running_mean, running_var};
+  const auto gradient = given.gradient.to(at::kDouble);
+  sum.backward(given.rectifies ? gradient * (output > 0) : gradient);
+  return {given.rectifies ? sum.detach().relu() : sum.detach(), input.grad(), gradient_of(addend),
+      weight.grad(), bias.grad(), running_mean, running_var};
 }
 
 void expect_near(const NormOutcome& result, const NormOutcome& exact, double tolerance) {
@@ -121,9 +132,9 @@ double amplification(const NormGiven& given) {
   return std::max(1.0, (given.weight.to(at::kDouble) / deviation).abs().max().item<double>());
 }
 
-void expect_agrees(const BatchNormKernel& kernel, const NormShape& shape, bool has_addend) {
-  SCOPED_TRACE(::testing::Message() << kernel.name << ": " << shape << ", addend " << has_addend);
-  const NormGiven given(shape, has_addend);
+void expect_agrees(const BatchNormKernel& kernel, const NormShape& shape, Behind behind) {
+  SCOPED_TRACE(::testing::Message() << kernel.name << ": " << shape << ", then " << behind);
+  const NormGiven given(shape, behind);
   const NormOutcome result = outcome_of(kernel, given);
   const NormOutcome exact = reference(given, result.output);
   expect_near(result, exact, 1e-5 * amplification(given));
@@ -138,10 +149,8 @@ class BatchNormShapes : public ::testing::TestWithParam<NormShape> {};
 
 TEST_P(BatchNormShapes, AgreeWithDoublePrecision) {
   torch::manual_seed(1);
-  for (const auto* kernel : all_kernels()) {
-    expect_agrees(*kernel, GetParam(), false);
-    expect_agrees(*kernel, GetParam(), true);
-  }
+  for (const auto* kernel : all_kernels())
+    for (const auto behind : kAnythingBehind) expect_agrees(*kernel, GetParam(), behind);
 }
 
 // Images, channels, height, width; the last ones have many parts and blocks of rows.
@@ -159,7 +168,7 @@ TEST(BatchNormRelu, AgreesWithDoublePrecisionOnDrawnShapes) {
   const auto kernels = all_kernels();
   for (std::size_t round = 0; round < 2000; ++round) {
     const NormShape shape{drawn(2, 9), drawn(1, 70), drawn(1, 9), drawn(1, 9)};
-    expect_agrees(*kernels[round % kernels.size()], shape, drawn(0, 1) == 1);
+    expect_agrees(*kernels[round % kernels.size()], shape, kAnythingBehind[drawn(0, 2)]);
     if (::testing::Test::HasFailure()) return;
   }
 }
@@ -168,8 +177,8 @@ TEST(BatchNormRelu, AgreesWithDoublePrecisionOnDrawnShapes) {
 TEST(BatchNormRelu, RoundsOnlyResultsInBf16) {
   torch::manual_seed(4);
   for (const auto* kernel : all_kernels()) {
-    for (const bool has_addend : {false, true}) {
-      const NormGiven given({8, 33, 9, 9}, has_addend, at::kBFloat16);
+    for (const auto behind : kAnythingBehind) {
+      const NormGiven given({8, 33, 9, 9}, behind, at::kBFloat16);
       const NormOutcome result = outcome_of(*kernel, given);
       const NormOutcome exact = reference(given, result.output);
       EXPECT_EQ(result.output.scalar_type(), at::kBFloat16);
@@ -186,7 +195,7 @@ TEST(BatchNormRelu, HasTheSameBitsForAnyNumberOfThreads) {
   const int before = at::get_num_threads();
   for (const NormShape& shape : {NormShape{3, 5, 3, 3}, NormShape{16, 48, 20, 20}}) {
     torch::manual_seed(5);
-    const NormGiven given(shape, true);
+    const NormGiven given(shape, Behind::kAdditionAndRelu);
     at::set_num_threads(1);
     const NormOutcome one = outcome_of(*all_kernels().back(), given);
     at::set_num_threads(3);
@@ -199,7 +208,7 @@ TEST(BatchNormRelu, HasTheSameBitsForAnyNumberOfThreads) {
 // Deviations of 1e-3 from a mean of 1000: a float's squares would lose all of it.
 TEST(BatchNormRelu, KeepsSmallDeviationsFromALargeMean) {
   torch::manual_seed(6);
-  NormGiven given({16, 8, 16, 16}, false);
+  NormGiven given({16, 8, 16, 16}, Behind::kRelu);
   given.input = 1000 + layer_values({16, 8, 16, 16}) * 0.01;
   for (const auto* kernel : all_kernels()) {
     const NormOutcome result = outcome_of(*kernel, given);
@@ -211,7 +220,7 @@ TEST(BatchNormRelu, KeepsSmallDeviationsFromALargeMean) {
 
 TEST(BatchNormRelu, PassesNansOn) {
   torch::manual_seed(7);
-  NormGiven given({2, 3, 4, 4}, true);
+  NormGiven given({2, 3, 4, 4}, Behind::kAdditionAndRelu);
   given.addend.index_put_({0, 1, 2, 3}, std::numeric_limits<float>::quiet_NaN());
   for (const auto* kernel : all_kernels()) {
     const NormOutcome result = outcome_of(*kernel, given);
@@ -240,9 +249,9 @@ TEST(BatchNormRelu, UpdatesALayerAsItsForwardDoes) {
     torch::manual_seed(8);
     NormLayer fused(6, momentum), plain(6, momentum);
     for (int step = 0; step < 3; ++step) {
-      const NormGiven given({4, 6, 5, 5}, true);
+      const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
       const auto ours = batch_norm_relu(fused.norm, given.input, given.addend);
-      EXPECT_NE(ours.grad_fn()->name().find("BatchNormRelu"), std::string::npos);
+      EXPECT_NE(ours.grad_fn()->name().find("FusedBatchNorm"), std::string::npos);
       EXPECT_TRUE(at::allclose(ours, plain.plain(given.input, given.addend), 1e-5, 1e-5));
     }
     EXPECT_EQ(fused.norm->num_batches_tracked.item<std::int64_t>(), 3);
@@ -255,7 +264,7 @@ TEST(BatchNormRelu, UpdatesALayerAsItsForwardDoes) {
 TEST(BatchNormRelu, LeavesTheRestToLibTorch) {
   const KernelScope own(Kernels::kOwn);
   torch::manual_seed(9);
-  const NormGiven given({4, 6, 5, 5}, true);
+  const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
   NormLayer layer(6);
   layer.norm->eval();
   EXPECT_TRUE(batch_norm_relu(layer.norm, given.input, given.addend)
@@ -277,9 +286,19 @@ TEST(BatchNormRelu, DoesNotReachOtherLayers) {
   EXPECT_LT(other.norm->forward(input).min().item<float>(), 0) << "without ReLU";
 }
 
+TEST(BatchNormRelu, TakesLayersWithoutReluToo) {
+  torch::manual_seed(13);
+  const NormGiven given({4, 6, 5, 5}, Behind::kNothing);
+  NormLayer layer(6);
+  const auto name = [&] { return layer.norm->forward(given.input).grad_fn()->name(); };
+  EXPECT_EQ(name().find("Fused"), std::string::npos);
+  const KernelScope own(Kernels::kOwn);
+  EXPECT_NE(name().find("Fused"), std::string::npos);
+}
+
 TEST(BatchNormRelu, IsLibTorchsUnlessAskedFor) {
   torch::manual_seed(12);
-  const NormGiven given({4, 6, 5, 5}, true);
+  const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
   NormLayer layer(6);
   const KernelScope own(Kernels::kOwn);
   const KernelScope libtorch(Kernels::kLibTorch);

@@ -27,23 +27,28 @@ struct Moments {
   double* squares;
 };
 
-/// outputs = max(0, inputs * scale + shift [+ addends])
+/// outputs = max(0, inputs * scale + shift [+ addends]), or without max if it does not rectify.
 struct NormaliseJob {
   PixelRows rows;
   const void* inputs;
   const void* addends;  ///< or none
+  bool rectifies;       ///< always with addends
   const float *scale, *shift;
   void* outputs;
 };
 
-/// Gradients that pass ReLU are those of positive outputs. Without `outputs`, these are computed
-/// again from the inputs; with them, what passes is written too, for it is the addends' gradient.
+/// Which gradients pass ReLU: all where there is none, else those of positive outputs. These are
+/// computed again from the inputs, or, if there were addends, read; what passes is then written
+/// too, for it is the addends' gradient.
+enum class Passing { kAll, kByInputs, kByOutputs };
+
 struct ReduceJob {
   PixelRows rows;
+  Passing passing;
   const void *inputs, *gradients;
-  const void* outputs;  ///< or none
+  const void* outputs;  ///< by outputs, else none
   const float *scale, *shift, *mean;
-  void* passed;  ///< with outputs
+  void* passed;  ///< by outputs
 };
 
 /// The sums, for each channel, of the gradients that pass, and of these times the deviation of
@@ -57,7 +62,7 @@ struct GradientSums {
 struct InputGradientJob {
   PixelRows rows;
   const void *inputs, *gradients;
-  bool have_passed;            ///< ReLU already; else those whose output is not positive count as 0
+  bool have_passed;            ///< already; else those whose output is not positive count as 0
   const float *scale, *shift;  ///< of the outputs
   const float *mean, *of_gradient, *of_input, *constant;
   void* input_gradients;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The loops of batch norm with ReLU, included once by each source that compiles them for one
-// instruction set.
+// The loops of batch norm with ReLU or without, included once by each source that compiles them for
+// one instruction set.
 //
 // Note [Batch norm in four passes]
 //
@@ -16,7 +16,8 @@
 //     differentiate  reads x, dy, writes dx
 //
 // Whether y > 0 is computed again from x, which is there anyway. With a shortcut that is added
-// before ReLU, y is read instead, and the gradient that passes is written for it.
+// before ReLU, y is read instead, and the gradient that passes is written for it. Without ReLU all
+// pass.
 //
 // Rows are taken in blocks that stay in the cache: sums within a block are floats, those of blocks
 // doubles, merged by Chan's formulas.
@@ -123,7 +124,7 @@ inline Floats where_positive(Floats output, Floats value) {
   return output <= 0.0F ? Floats{} : value;
 }
 
-template <typename T, bool kHasAddends>
+template <typename T, bool kHasAddends, bool kRectifies>
 inline void normalise_of(const NormaliseJob& shared, RowRange range) {
   // A copy: the outputs could be the original, for all that the compiler knows. So below.
   const NormaliseJob job = shared;
@@ -136,23 +137,24 @@ inline void normalise_of(const NormaliseJob& shared, RowRange range) {
                      load(job.shift + channel, room);
       if constexpr (kHasAddends)
         value += load(static_cast<const T*>(job.addends) + start + channel, room);
-      store(static_cast<T*>(job.outputs) + start + channel, where_positive(value, value), room);
+      if constexpr (kRectifies) value = where_positive(value, value);
+      store(static_cast<T*>(job.outputs) + start + channel, value, room);
     });
   }
 }
 
-template <typename T, bool kHasOutputs>
+template <typename T, Passing kPassing>
 inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients, float* products) {
   const std::int64_t channels = job.rows.channels, start = row * channels;
   each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
     const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
     const Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
-    Floats passed;
-    if constexpr (kHasOutputs) {
+    Floats passed = gradient;
+    if constexpr (kPassing == Passing::kByOutputs) {
       passed = where_positive(
           load(static_cast<const T*>(job.outputs) + start + channel, room), gradient);
       store(static_cast<T*>(job.passed) + start + channel, passed, room);
-    } else {
+    } else if constexpr (kPassing == Passing::kByInputs) {
       passed = where_positive(
           input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
     }
@@ -162,7 +164,7 @@ inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients,
   });
 }
 
-template <typename T, bool kHasOutputs>
+template <typename T, Passing kPassing>
 inline void reduce_of(
     const ReduceJob& shared, RowRange range, const GradientSums& sums, float* scratch) {
   const ReduceJob job = shared;
@@ -173,7 +175,7 @@ inline void reduce_of(
   each_block(job.rows, range, [&](std::int64_t first, std::int64_t count) {
     clear(scratch, 2 * wide);
     for (std::int64_t row = first; row < first + count; ++row)
-      reduce_row<T, kHasOutputs>(job, row, gradients, products);
+      reduce_row<T, kPassing>(job, row, gradients, products);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       sums.gradients[channel] += gradients[channel];
       sums.products[channel] += products[channel];
@@ -211,7 +213,9 @@ inline void collect(const PixelRows& rows, const void* inputs, RowRange range,
 
 template <typename T>
 inline void normalise_any(const NormaliseJob& job, RowRange range) {
-  job.addends == nullptr ? normalise_of<T, false>(job, range) : normalise_of<T, true>(job, range);
+  if (job.addends != nullptr) return normalise_of<T, true, true>(job, range);
+  job.rectifies ? normalise_of<T, false, true>(job, range)
+                : normalise_of<T, false, false>(job, range);
 }
 
 inline void normalise(const NormaliseJob& job, RowRange range) {
@@ -222,8 +226,14 @@ inline void normalise(const NormaliseJob& job, RowRange range) {
 template <typename T>
 inline void reduce_any(
     const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {
-  job.outputs == nullptr ? reduce_of<T, false>(job, range, sums, scratch)
-                         : reduce_of<T, true>(job, range, sums, scratch);
+  switch (job.passing) {
+    case Passing::kAll:
+      return reduce_of<T, Passing::kAll>(job, range, sums, scratch);
+    case Passing::kByInputs:
+      return reduce_of<T, Passing::kByInputs>(job, range, sums, scratch);
+    case Passing::kByOutputs:
+      return reduce_of<T, Passing::kByOutputs>(job, range, sums, scratch);
+  }
 }
 
 inline void reduce(const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {

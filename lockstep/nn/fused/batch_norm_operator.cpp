@@ -1,8 +1,9 @@
 // Note [Batch norm before ReLU]
 //
-// A block computes relu(norm(x) + shortcut) by three operators. It says beforehand, for its thread,
-// that an addend and ReLU follow the next batch norm; LibTorch's layer then does all that it does
-// in training, and the operator that it calls at last is ours (see Note [Operators of any module]).
+// Batch norm in training is ours wherever it covers a call. A block computes
+// relu(norm(x) + shortcut) by three operators. It says beforehand, for its thread, that an addend
+// and ReLU follow the next batch norm; LibTorch's layer then does all that it does in training, and
+// the operator that it calls at last is ours (see Note [Operators of any module]).
 // Operator rules stand above: what they compute without that operator, such as batch norm over all
 // ranks, leaves the announcement unread, and the block adds and rectifies by itself.
 
@@ -54,7 +55,11 @@ at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
     const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
     bool cudnn_enabled) {
-  Following* const following = Following::current();
+  // An announcement is for one batch norm.
+  Following* following = Following::current();
+  if (following != nullptr && following->result().defined()) following = nullptr;
+  const AfterBatchNorm after{.rectifies = following != nullptr,
+      .addend = following != nullptr ? following->addend() : at::Tensor()};
   const BatchNormArguments arguments{.input = input,
       .weight = given(weight),
       .bias = given(bias),
@@ -62,15 +67,14 @@ at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at
       .running_var = given(running_var),
       .momentum = momentum,
       .eps = eps};
-  const bool is_ours = following != nullptr && !following->result().defined() && training &&
-                       kernels_in_use() != Kernels::kLibTorch &&
-                       is_batch_norm_fused(arguments, following->addend());
+  const bool is_ours = training && kernels_in_use() != Kernels::kLibTorch &&
+                       is_batch_norm_fused(arguments, after.addend);
   if (!is_ours)
     return at::native::batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
-  following->set_result(
-      fused_batch_norm_relu(fastest_batch_norm(), arguments, following->addend()));
-  return following->result();
+  auto result = fused_batch_norm(fastest_batch_norm(), arguments, after);
+  if (following != nullptr) following->set_result(result);
+  return result;
 }
 
 void register_in(torch::Library& library) { library.impl("batch_norm", dispatched_batch_norm); }

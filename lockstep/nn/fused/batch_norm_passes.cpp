@@ -147,11 +147,12 @@ void BatchNormPasses::update(const at::Tensor& running_mean, const at::Tensor& r
 }
 
 at::Tensor BatchNormPasses::normalised(
-    const BatchNormAffine& affine, const at::Tensor& addend) const {
+    const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const {
   auto output = at::empty_like(input, input.options(), at::MemoryFormat::ChannelsLast);
   const NormaliseJob job{.rows = rows(),
       .inputs = input.const_data_ptr(),
       .addends = addend.defined() ? addend.const_data_ptr() : nullptr,
+      .rectifies = rectifies,
       .scale = floats(affine.scale),
       .shift = floats(affine.shift),
       .outputs = output.mutable_data_ptr()};
@@ -161,10 +162,12 @@ at::Tensor BatchNormPasses::normalised(
 
 BatchNormGradients BatchNormPasses::gradients(const BatchNormBackward& given) const {
   const bool has_addend = given.output.defined();
+  const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
   const auto gradient = channels_last(given.gradient);
   auto passed = has_addend ? at::empty_like(input) : at::Tensor();
   const auto mean = given.mean.to(at::kFloat);
   const ReduceJob reduced{.rows = rows(),
+      .passing = given.rectifies ? by_relu : Passing::kAll,
       .inputs = input.const_data_ptr(),
       .gradients = gradient.const_data_ptr(),
       .outputs = has_addend ? given.output.const_data_ptr() : nullptr,
@@ -183,7 +186,7 @@ BatchNormGradients BatchNormPasses::gradients(const BatchNormBackward& given) co
   const InputGradientJob job{.rows = rows(),
       .inputs = input.const_data_ptr(),
       .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
-      .have_passed = has_addend,
+      .have_passed = has_addend || !given.rectifies,
       .scale = floats(given.affine.scale),
       .shift = floats(given.affine.shift),
       .mean = floats(mean),

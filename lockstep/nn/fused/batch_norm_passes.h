@@ -21,6 +21,7 @@ BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& w
 
 /// The start of the backward pass; `output` only if there was an addend.
 struct BatchNormBackward {
+  bool rectifies;
   const at::Tensor& gradient;
   const at::Tensor& weight;
   BatchNormAffine affine;
@@ -39,7 +40,8 @@ struct BatchNormPasses {
   const at::Tensor& input;
 
   BatchStatistics statistics() const;
-  at::Tensor normalised(const BatchNormAffine& affine, const at::Tensor& addend) const;
+  at::Tensor normalised(
+      const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const;
   BatchNormGradients gradients(const BatchNormBackward& given) const;
 
   /// Moves running statistics towards a batch's, the variance unbiased.

@@ -27,19 +27,20 @@ bool have_running_statistics(const BatchNormArguments& given) {
   return given.running_mean.defined() || given.running_var.defined();
 }
 
-class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
+class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
       const at::Tensor& weight, const at::Tensor& bias, const std::optional<at::Tensor>& addend,
       const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
-      double momentum, double eps, const BatchNormKernel* kernel) {
+      double momentum, double eps, bool rectifies, const BatchNormKernel* kernel) {
     const BatchNormPasses passes{*kernel, input};
     const auto statistics = passes.statistics();
     if (running_mean) passes.update(*running_mean, *running_var, statistics, momentum);
     const auto affine = affine_of(statistics, weight, bias, eps);
-    auto output = passes.normalised(affine, addend.value_or(at::Tensor()));
+    auto output = passes.normalised(affine, addend.value_or(at::Tensor()), rectifies);
     context->save_for_backward({input, weight, affine.scale, affine.shift, statistics.mean,
         affine.inverse_deviation, addend ? output : at::Tensor()});
+    context->saved_data["rectifies"] = rectifies;
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
     return output;
   }
@@ -47,17 +48,18 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     if (at::GradMode::is_enabled())
-      throw Error("batch_norm_relu: the fused kernels have no second derivative");
+      throw Error("batch_norm: the fused kernels have no second derivative; LibTorch's has");
     const auto saved = context->get_saved_variables();
     const auto& kernel =
         *reinterpret_cast<const BatchNormKernel*>(context->saved_data["kernel"].toInt());
     const BatchNormPasses passes{kernel, saved[0]};
-    const auto found = passes.gradients({.gradient = gradients[0],
+    const auto found = passes.gradients({.rectifies = context->saved_data["rectifies"].toBool(),
+        .gradient = gradients[0],
         .weight = saved[1],
         .affine = {saved[2], saved[3], saved[5]},
         .mean = saved[4],
         .output = saved[6]});
-    return {found.input, found.weight, found.bias, found.addend, {}, {}, {}, {}, {}};
+    return {found.input, found.weight, found.bias, found.addend, {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -76,15 +78,15 @@ bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& adde
                                  is_value_a_channel(given.running_var, channels)));
 }
 
-at::Tensor fused_batch_norm_relu(
-    const BatchNormKernel& kernel, const BatchNormArguments& given, const at::Tensor& addend) {
+at::Tensor fused_batch_norm(
+    const BatchNormKernel& kernel, const BatchNormArguments& given, const AfterBatchNorm& after) {
   // An undefined tensor is none for autograd only where it is optional.
   const auto optional = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };
-  return BatchNormRelu::apply(given.input, given.weight, given.bias, optional(addend),
+  return FusedBatchNorm::apply(given.input, given.weight, given.bias, optional(after.addend),
       optional(given.running_mean), optional(given.running_var), given.momentum, given.eps,
-      &kernel);
+      after.rectifies, &kernel);
 }
 
 }  // namespace lockstep::nn::fused

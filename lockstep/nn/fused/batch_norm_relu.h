@@ -20,7 +20,8 @@ namespace lockstep::nn::fused {
 at::Tensor batch_norm_relu(
     torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend = {});
 
-/// Lets the batch norm of this process on the CPU call the kernels where batch_norm_relu() does.
+/// Lets the batch norm of this process on the CPU call the kernels, without ReLU where no
+/// batch_norm_relu() asks for it.
 void take_place_of_batch_norm();
 
 /// A call of LibTorch's batch norm in training.
@@ -35,8 +36,14 @@ struct BatchNormArguments {
 /// an addend has the input's form.
 bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend);
 
+/// What follows batch norm in the same operator: nothing, ReLU, or an addition and ReLU.
+struct AfterBatchNorm {
+  bool rectifies;
+  at::Tensor addend;  ///< or undefined; only before ReLU
+};
+
 /// Computes what is_batch_norm_fused() allows.
-at::Tensor fused_batch_norm_relu(
-    const BatchNormKernel& kernel, const BatchNormArguments& given, const at::Tensor& addend);
+at::Tensor fused_batch_norm(
+    const BatchNormKernel& kernel, const BatchNormArguments& given, const AfterBatchNorm& after);
 
 }  // namespace lockstep::nn::fused
