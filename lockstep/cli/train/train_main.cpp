@@ -11,6 +11,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 #include <torch/version.h>
@@ -197,6 +198,9 @@ InitOptions meeting_of(const TrainOptions& options) {
 int train(TrainCommand command, const std::vector<std::string>& words) {
   // A reader of our lines may go, as `head` does, and the run matters more.
   std::signal(SIGPIPE, SIG_IGN);
+  // Before there are other threads, which begin with their creator's modes. A momentum whose
+  // gradient stays zero, as behind a dead ReLU, ends among these numbers.
+  at::globalContext().setFlushDenormal(!command.options.keep_denormals);
   // Early, so that the launcher notices an attempt that ends before its first step.
   const auto page = ProgressPage::from_environment();
   keep_frames_in(command.options.output + "/logs");

@@ -82,6 +82,7 @@ struct TrainOptions {
   bool auto_precision = false;  ///< `precision` was chosen by the processors, or is yet to be
   Tf32 tf32 = Tf32::kAuto;
   nn::Kernels kernels = nn::Kernels::kAuto;
+  bool keep_denormals = false;  ///< of processors; else they count as zero
   OptimizerSettings optimizer = {};
   std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
   double smoothing = 0;               ///< of the labels in training

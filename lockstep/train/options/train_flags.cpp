@@ -202,6 +202,10 @@ Group spreading_group() {
               },
               written_kernels)
               .one_of(all_names<nn::Kernels>()),
+          flag_on("--keep-denormals",
+              "let processors compute with numbers below 1.2e-38, many times slower, not with zero",
+              &Options::keep_denormals)
+              .unless_usual(),
           flag("--backend", "NAME", "{}", &Options::backend)
               .may_change()
               .one_of({"auto", "shm", "gloo"}),

@@ -1,5 +1,6 @@
 // Which kernels a run has, and that it keeps them.
 
+#include <cmath>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,6 +62,25 @@ TEST_F(TrainKernels, OfLibTorchLeaveNoTraceAndAreNotChanged) {
   const Ended ended = run("run", "--max-steps 4 --resume auto --kernels own");
   EXPECT_EQ(ended.code(), 3);
   EXPECT_THAT(ended.err, HasSubstr("--kernels: the snapshot has no value, now \"own\""));
+}
+
+// Where all that a layer gives is denormal, logits are zeros without them, and the loss of ten
+// classes is ln 10.
+TEST(TrainDenormals, CountAsZeroInEveryThreadUnlessTheyAreKept) {
+  const TemporaryFolder folder;
+  const auto loss = [&](const std::string& flags) {
+    const Ended ended = train("--plugin " LOCKSTEP_PLUGINS
+                              "/layers.so --model denormal --data mock --image-size 8 "
+                              "--batch-size 8 --max-steps 2 --overwrite --output " +
+                              folder.file("run") + " " + flags);
+    EXPECT_EQ(ended.code(), 0) << ended.err;
+    const auto summary = nlohmann::json::parse(contents(folder.file("run") + "/summary.json"));
+    return summary["epochs"][0]["train_loss"].get<double>();
+  };
+  for (const std::string way : {"", "--parallel dp --places 2", "--nproc-per-node 2"}) {
+    EXPECT_NEAR(loss(way), std::log(10.0), 1e-6) << way;
+    EXPECT_GT(std::abs(loss(way + " --keep-denormals") - std::log(10.0)), 1e-4) << way;
+  }
 }
 
 }  // namespace
