@@ -6,55 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/nn/batch_norm_given.h"
 #include <ATen/Parallel.h>
 #include <ATen/ops/batch_norm.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/types.h>
-
-#include "lockstep/core/error.h"
 
 namespace lockstep::nn::fused {
 namespace {
-
-constexpr double kEps = 1e-5, kMomentum = 0.1;
-
-struct NormShape {
-  std::int64_t images, channels, height, width;
-};
-
-std::ostream& operator<<(std::ostream& out, const NormShape& shape) {
-  return out << shape.images << "x" << shape.channels << "x" << shape.height << "x" << shape.width;
-}
-
-at::Tensor layer_values(const NormShape& shape, at::ScalarType type = at::kFloat) {
-  return at::randn({shape.images, shape.channels, shape.height, shape.width})
-      .to(type)
-      .contiguous(at::MemoryFormat::ChannelsLast);
-}
-
-enum class Behind { kNothing, kRelu, kAdditionAndRelu };
-constexpr Behind kAnythingBehind[] = {Behind::kNothing, Behind::kRelu, Behind::kAdditionAndRelu};
-
-std::ostream& operator<<(std::ostream& out, Behind behind) {
-  constexpr const char* kNames[] = {"nothing", "ReLU", "an addition and ReLU"};
-  return out << kNames[static_cast<int>(behind)];
-}
-
-/// The input of a layer and of its backward pass. Values have a mean far from zero.
-struct NormGiven {
-  bool rectifies;
-  at::Tensor input, addend, gradient, weight, bias;
-
-  NormGiven(const NormShape& shape, Behind behind, at::ScalarType type = at::kFloat)
-      : rectifies(behind != Behind::kNothing),
-        input((layer_values(shape) * 2 + 5).to(type)),
-        addend(behind == Behind::kAdditionAndRelu ? layer_values(shape, type) : at::Tensor()),
-        gradient(layer_values(shape, type)),
-        weight(at::randn({shape.channels})),
-        bias(at::randn({shape.channels})) {}
-};
 
 struct NormOutcome {
   at::Tensor output, input, addend, weight, bias;  // after the first, gradients
@@ -71,10 +29,6 @@ bool has_same_bits(const NormOutcome& a, const NormOutcome& b) {
     if (left[i].defined() && !left[i].equal(right[i])) return false;
   }
   return true;
-}
-
-at::Tensor leaf(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.detach().clone().set_requires_grad(true) : at::Tensor();
 }
 
 at::Tensor gradient_of(const at::Tensor& tensor) {
@@ -228,91 +182,6 @@ TEST(BatchNormRelu, PassesNansOn) {
     EXPECT_EQ(result.output.isnan().sum().item<std::int64_t>(), 1);
     EXPECT_EQ(result.addend[0][1][2][3].item<float>(), given.gradient[0][1][2][3].item<float>());
   }
-}
-
-/// A layer of LibTorch, and the same operators one after the other.
-struct NormLayer {
-  torch::nn::BatchNorm2d norm;
-
-  explicit NormLayer(std::int64_t channels, std::optional<double> momentum = kMomentum)
-      : norm(torch::nn::BatchNorm2dOptions(channels).momentum(momentum)) {}
-
-  at::Tensor plain(const at::Tensor& input, const at::Tensor& addend) {
-    auto maps = norm->forward(input);
-    return (addend.defined() ? maps + addend : maps).relu();
-  }
-};
-
-TEST(BatchNormRelu, UpdatesALayerAsItsForwardDoes) {
-  const KernelScope own(Kernels::kOwn);
-  for (const auto momentum : {std::optional(0.3), std::optional<double>()}) {
-    torch::manual_seed(8);
-    NormLayer fused(6, momentum), plain(6, momentum);
-    for (int step = 0; step < 3; ++step) {
-      const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
-      const auto ours = batch_norm_relu(fused.norm, given.input, given.addend);
-      EXPECT_NE(ours.grad_fn()->name().find("FusedBatchNorm"), std::string::npos);
-      EXPECT_TRUE(at::allclose(ours, plain.plain(given.input, given.addend), 1e-5, 1e-5));
-    }
-    EXPECT_EQ(fused.norm->num_batches_tracked.item<std::int64_t>(), 3);
-    EXPECT_TRUE(at::allclose(fused.norm->running_mean, plain.norm->running_mean, 1e-5, 1e-6));
-    EXPECT_TRUE(at::allclose(fused.norm->running_var, plain.norm->running_var, 1e-5, 1e-6));
-  }
-}
-
-// Evaluation, rows of channels, and doubles are LibTorch's, bit for bit.
-TEST(BatchNormRelu, LeavesTheRestToLibTorch) {
-  const KernelScope own(Kernels::kOwn);
-  torch::manual_seed(9);
-  const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
-  NormLayer layer(6);
-  layer.norm->eval();
-  EXPECT_TRUE(batch_norm_relu(layer.norm, given.input, given.addend)
-                  .equal(layer.plain(given.input, given.addend)));
-  layer.norm->train();
-  const auto rows = given.input.contiguous(), addend = given.addend.contiguous();
-  EXPECT_TRUE(batch_norm_relu(layer.norm, rows, addend).equal(layer.plain(rows, addend)));
-  layer.norm->to(at::kDouble);
-  const auto wide = given.input.to(at::kDouble);
-  EXPECT_TRUE(batch_norm_relu(layer.norm, wide).equal(layer.plain(wide, {})));
-}
-
-TEST(BatchNormRelu, DoesNotReachOtherLayers) {
-  const KernelScope own(Kernels::kOwn);
-  torch::manual_seed(10);
-  NormLayer fused(3), other(3);
-  const auto input = layer_values({2, 3, 4, 4});
-  batch_norm_relu(fused.norm, input);
-  EXPECT_LT(other.norm->forward(input).min().item<float>(), 0) << "without ReLU";
-}
-
-TEST(BatchNormRelu, TakesLayersWithoutReluToo) {
-  torch::manual_seed(13);
-  const NormGiven given({4, 6, 5, 5}, Behind::kNothing);
-  NormLayer layer(6);
-  const auto name = [&] { return layer.norm->forward(given.input).grad_fn()->name(); };
-  EXPECT_EQ(name().find("Fused"), std::string::npos);
-  const KernelScope own(Kernels::kOwn);
-  EXPECT_NE(name().find("Fused"), std::string::npos);
-}
-
-TEST(BatchNormRelu, IsLibTorchsUnlessAskedFor) {
-  torch::manual_seed(12);
-  const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
-  NormLayer layer(6);
-  const KernelScope own(Kernels::kOwn);
-  const KernelScope libtorch(Kernels::kLibTorch);
-  EXPECT_TRUE(batch_norm_relu(layer.norm, given.input, given.addend)
-                  .equal(layer.plain(given.input, given.addend)));
-}
-
-TEST(BatchNormRelu, RefusesSecondDerivatives) {
-  const KernelScope own(Kernels::kOwn);
-  torch::manual_seed(11);
-  NormLayer layer(3);
-  const auto input = leaf(layer_values({2, 3, 4, 4}));
-  const auto output = batch_norm_relu(layer.norm, input);
-  EXPECT_THROW(torch::autograd::grad({output.sum()}, {input}, {}, true, true), Error);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct BatchNormArguments {
 /// an addend has the input's form.
 bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend);
 
-/// What follows batch norm in the same operator: nothing, ReLU, or an addition and ReLU.
+/// The rest of the same operator behind batch norm: nothing, ReLU, or an addition and ReLU.
 struct AfterBatchNorm {
   bool rectifies;
   at::Tensor addend;  ///< or undefined; only before ReLU
