@@ -58,6 +58,63 @@ TEST_P(ContractSizes, TenMillionOfEveryKind) {
   });
 }
 
+torch::Tensor shared_copy(const ProcessGroup& group, const torch::Tensor& values) {
+  const torch::Tensor shared = group.empty(values.numel(), values.options());
+  return shared.copy_(values);
+}
+
+// From 128 KB on the root of a broadcast writes too; the largest results go past the caches. Odd
+// numbers, so that pieces begin anywhere in a cache line.
+TEST_P(ContractSizes, EveryKindInSharedMemory) {
+  run([](ProcessGroup group) {
+    const int size = group.size(), rank = group.rank();
+    for (const std::int64_t elements : {1, 4097, 50'003, 1'500'007, 5'000'011}) {
+      const auto numbers = [&](int seed) { return pattern(elements, seed, torch::kFloat); };
+      for (const int root : {0, size - 1}) {
+        const torch::Tensor cast = shared_copy(group, numbers(rank));
+        group.broadcast(cast, root).wait();
+        EXPECT_TRUE(torch::equal(cast, numbers(root))) << elements << ", root " << root;
+      }
+      std::vector<torch::Tensor> of_ranks, to_ranks, arrived;
+      for (int other = 0; other < size; ++other) {
+        of_ranks.push_back(numbers(other));
+        to_ranks.push_back(numbers(10 * rank + other));
+        arrived.push_back(numbers(10 * other + rank));
+      }
+      const torch::Tensor piece = shared_copy(group, numbers(rank));
+      const torch::Tensor whole = shared_copy(group, torch::zeros({elements * size}));
+      group.all_gather(whole, piece).wait();
+      EXPECT_TRUE(torch::equal(whole, torch::cat(of_ranks))) << elements;
+      const torch::Tensor sent = shared_copy(group, torch::cat(to_ranks));
+      group.all_to_all(whole, sent).wait();
+      EXPECT_TRUE(torch::equal(whole, torch::cat(arrived))) << elements;
+      group.reduce_scatter(piece, sent).wait();
+      EXPECT_TRUE(torch::equal(piece, torch::stack(arrived).sum(0))) << elements;
+    }
+  });
+}
+
+// Who receives elsewhere than in the root's memory reads all of it, be it in memory that the root
+// has released.
+TEST_P(ContractSizes, MixedMemoryIsBroadcastToo) {
+  run([](ProcessGroup group) {
+    const std::int64_t elements = 100'003;
+    const bool is_root = group.rank() == 1;
+    const torch::Tensor shared = group.empty(elements, torch::kFloat);
+    const torch::Tensor ordinary = torch::empty({elements});
+    torch::Tensor released = group.empty(elements, torch::kFloat);
+    if (is_root) released = ordinary;
+    for (const torch::Tensor& from : {shared, ordinary}) {
+      for (const torch::Tensor& to : {shared, ordinary, released}) {
+        const torch::Tensor& tensor = is_root ? from : to;
+        tensor.copy_(pattern(elements, group.rank(), torch::kFloat));
+        group.broadcast(tensor, 1).wait();
+        EXPECT_TRUE(torch::equal(tensor, pattern(elements, 1, torch::kFloat)));
+      }
+    }
+  });
+}
+
 TEST_P(ContractSizes, MixedMemoryIsReducedToo) {
   run([](ProcessGroup group) {
     const torch::Tensor shared = group.empty(1'000'003, torch::kFloat);

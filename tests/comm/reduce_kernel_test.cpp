@@ -90,6 +90,37 @@ TEST(ReduceKernel, AnyNumberOfInputsAndOutputsGivesTheSameBits) {
   }
 }
 
+torch::Tensor reduce_rows(
+    Kernel kernel, const torch::Tensor& rows, std::int64_t from_element, Traffic traffic) {
+  const torch::Tensor output = torch::zeros({rows.size(1) + 64}, rows.options());
+  void* to = output.slice(0, from_element).data_ptr();
+  std::vector<const void*> from;
+  for (std::int64_t row = 0; row < rows.size(0); ++row) from.push_back(rows[row].data_ptr());
+  kernel({host::reduce_element(rows.scalar_type()), ReduceOp::kSum, from.data(),
+      static_cast<int>(from.size()), &to, 1, static_cast<std::size_t>(rows.size(1)), traffic});
+  return output;
+}
+
+// Into a cache line's begin, where results may go past the caches, and elsewhere.
+TEST(ReduceKernel, TheWayThroughTheCachesChangesNoBit) {
+  torch::manual_seed(3);
+  for (const auto type :
+      {torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kLong, torch::kByte}) {
+    for (const std::int64_t elements : {0, 15, 64, 5003}) {
+      for (const int inputs : {1, 2, 3, 4}) {
+        const torch::Tensor rows = (torch::rand({inputs, elements}) * 50).to(type);
+        for (const std::int64_t from : {0, 1}) {
+          const torch::Tensor expected = reduce_rows(reduce_plain, rows, from, {});
+          for (const Kernel kernel : kernels())
+            EXPECT_TRUE(torch::equal(
+                reduce_rows(kernel, rows, from, {.ahead = 4096, .streams = true}), expected))
+                << type << " " << elements << " " << inputs << " " << from;
+        }
+      }
+    }
+  }
+}
+
 TEST(ReduceKernel, FloatsAreCombinedInTheOrderOfTheInputs) {
   const auto inputs = {torch::full({20}, 1e8f), torch::full({20}, 1.0f), torch::full({20}, -1e8f)};
   for (const Kernel kernel : kernels()) {

@@ -1,19 +1,15 @@
 #include "lockstep/comm/host/collective.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <c10/util/SmallVector.h>
 
+#include "lockstep/comm/host/copy.h"
 #include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::host {
 namespace {
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
-}
 
 std::size_t bytes_of(const Collective& collective, std::int64_t elements) {
   return static_cast<std::size_t>(elements) * collective.element_bytes();
@@ -26,9 +22,11 @@ using Pointers = c10::SmallVector<void*, 16>;
 void reduce_into(const Collective& collective, std::int64_t elements, const Pointers& inputs,
     const Pointers& outputs) {
   if (elements == 0) return;
+  reduce::Traffic traffic = collective.traffic(static_cast<int>(inputs.size()));
+  traffic.streams &= !collective.in_place();  // what is read is in the caches
   reduce::best_kernel()({reduce_element(collective.element), collective.op, inputs.data(),
       static_cast<int>(inputs.size()), outputs.data(), static_cast<int>(outputs.size()),
-      static_cast<std::size_t>(elements)});
+      static_cast<std::size_t>(elements), traffic});
 }
 
 Pointers pieces_of(std::span<const ChunkView> views, int piece, std::size_t offset) {
@@ -59,9 +57,10 @@ void reduce_own_piece(
 // Puts one piece of every rank, in rank order, into the output.
 void collect(
     const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int piece) {
+  const reduce::Traffic traffic = collective.traffic(static_cast<int>(views.size()));
   std::byte* to = collective.output + bytes_of(collective, chunk.begin);
   for (const ChunkView& view : views) {
-    copy_bytes(to, view.piece(piece), bytes_of(collective, chunk.count));
+    copy_bytes(to, view.piece(piece), bytes_of(collective, chunk.count), traffic);
     to += bytes_of(collective, collective.elements);
   }
 }
@@ -69,8 +68,31 @@ void collect(
 void copy_from_root(
     const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int piece) {
   const ChunkView& root = views[static_cast<std::size_t>(collective.root)];
+  reduce::Traffic traffic = collective.traffic(static_cast<int>(views.size()));
+  // Through staging buffers the receiver keeps up with the root; that it writes past the caches
+  // only slows them down.
+  traffic.streams &= chunk.count == collective.elements;
   copy_bytes(collective.output + bytes_of(collective, chunk.begin), root.piece(piece),
-      bytes_of(collective, chunk.count));
+      bytes_of(collective, chunk.count), traffic);
+}
+
+// Each of n - 1 receivers reads all but an n-th; the root writes those: all copy the same number of
+// bytes.
+void broadcast(
+    const Collective& collective, const Chunk& chunk, std::span<const ChunkView> views, int rank) {
+  const int size = static_cast<int>(views.size());
+  const Chunk last = share_of({0, chunk.count}, size - 1, size);
+  if (rank != collective.root) {
+    const bool all = views[static_cast<std::size_t>(rank)].first == nullptr;
+    return copy_from_root(collective, {chunk.begin, all ? chunk.count : last.begin}, views, 0);
+  }
+  const std::byte* const from = views[static_cast<std::size_t>(rank)].first;
+  const std::size_t offset = bytes_of(collective, last.begin);
+  for (const ChunkView& view : views) {
+    if (view.first == nullptr) continue;
+    copy_bytes(view.first + offset, from + offset, bytes_of(collective, last.count),
+        collective.traffic(size));
+  }
 }
 
 }  // namespace
@@ -111,6 +133,25 @@ Chunk share_of(const Chunk& chunk, int rank, int size) {
 bool Collective::at_once(int size) const {
   constexpr std::size_t kMostBytes = std::size_t{1} << 14;  // that a rank reads
   return input_bytes() * static_cast<std::size_t>(size) <= kMostBytes;
+}
+
+std::size_t Collective::message_bytes(int size) const {
+  const bool gathers = kind == Kind::kAllGather || kind == Kind::kGather;
+  return input_bytes() * static_cast<std::size_t>(gathers ? size : 1);
+}
+
+// Below, a core's second cache holds it; from where results stream, no core's share of a third one
+// does, so whoever reads the result finds it in memory in any case.
+reduce::Traffic Collective::traffic(int size) const {
+  constexpr std::size_t kAhead = 2048, kAheadFrom = std::size_t{4} << 20,
+                        kStreamsFrom = std::size_t{32} << 20;
+  const std::size_t bytes = message_bytes(size);
+  return {bytes >= kAheadFrom ? kAhead : 0, bytes >= kStreamsFrom};
+}
+
+bool Collective::root_writes() const {
+  constexpr std::size_t kLeastBytes = std::size_t{1} << 17;  // worth another wait
+  return kind == Kind::kBroadcast && input_bytes() >= kLeastBytes;
 }
 
 std::int64_t Cut::rounds() const {
@@ -154,8 +195,7 @@ void exchange(
       if (collective.output != nullptr) collect(collective, chunk, views, 0);
       return;
     case Kind::kBroadcast:
-      if (rank != collective.root) copy_from_root(collective, chunk, views, 0);
-      return;
+      return broadcast(collective, chunk, views, rank);
     case Kind::kBarrier:
     case Kind::kNone:
       return;

@@ -35,6 +35,18 @@ struct Collective {
   std::size_t input_bytes() const {
     return static_cast<std::size_t>(elements) * static_cast<std::size_t>(pieces) * element_bytes();
   }
+  /// Returns the size of the larger tensor of a rank.
+  std::size_t message_bytes(int size) const;
+  /// Returns how the work treats the caches: a large message is not in them.
+  reduce::Traffic traffic(int size) const;
+  /// Returns whether the root of a broadcast writes a part into the tensors of the others, where it
+  /// sees them: else it would idle while they read its own.
+  bool root_writes() const;
+  /// Returns whether that rank has an input.
+  bool gives(int rank) const {
+    const bool only_root = kind == Kind::kBroadcast || kind == Kind::kScatter;
+    return kind != Kind::kBarrier && (!only_root || rank == root);
+  }
   /// Returns whether it is so small that waiting costs more than work: then every rank shows a copy
   /// of its input and computes its own result from those of all, without waiting a second time.
   bool at_once(int size) const;
@@ -61,7 +73,7 @@ Cut cut_for_staging(const Collective& collective);
 
 /// Where a rank's chunk lies, as this rank sees it.
 struct ChunkView {
-  std::byte* first = nullptr;    ///< the chunk of piece 0
+  std::byte* first = nullptr;    ///< the chunk of piece 0; null if the rank shows nothing
   std::size_t piece_stride = 0;  ///< bytes from there to the chunk of piece 1
   std::byte* piece(int index) const {
     return first + static_cast<std::size_t>(index) * piece_stride;

@@ -91,6 +91,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void end_round(Job& job);
   void introduce(Job& job, Descriptor& descriptor);
   void meet(Job& job);
+  bool shows(const Job& job, int rank) const;  ///< whether it can be seen where it lies
   void verify(const Job& job) const;
   ChunkView view_of(const Job& job, const Chunk& chunk, int rank) const;
   bool all_arrived(std::uint64_t round) const;

@@ -16,12 +16,13 @@ namespace lockstep::host {
 struct Job {
   Collective collective;
   std::uint64_t number = 0;
-  bool at_once = false;  ///< small: all staged, and nobody waits for the others to finish
-  bool staged = false;   ///< this rank's memory is seen through its staging buffers
+  bool at_once = false;          ///< small: all staged, and nobody waits for the others to finish
+  bool staged = false;           ///< this rank's memory is seen through its staging buffers
+  bool written_by_root = false;  ///< a part of this rank's result of a broadcast
   Cut cut = {};
   std::uint64_t first = 0;                            ///< the number of its first round
   std::int64_t begun = 0, worked = 0, ended = 0;      ///< rounds
-  std::vector<ChunkView> exposed = {};                ///< each rank's whole input; null if staged
+  std::vector<ChunkView> exposed = {};                ///< each rank's whole memory; null if staged
   std::vector<std::shared_ptr<std::byte>> held = {};  ///< what of that is others' memory
   bool complete = false;
   std::exception_ptr error = nullptr;
@@ -35,7 +36,9 @@ struct Job {
   }
   /// Returns whether a round ends only when all have finished it: they write this rank's result, or
   /// read what its owner may change as soon as the collective has ended.
-  bool waits_for_others() const { return copies_out() || (!staged && collective.input != nullptr); }
+  bool waits_for_others() const {
+    return copies_out() || written_by_root || (!staged && collective.input != nullptr);
+  }
   std::string describe() const;
 };
 

@@ -66,6 +66,8 @@ void Engine::introduce(Job& job, Descriptor& descriptor) {
     if (!job.at_once) visible = space_->expose(collective.input, collective.input_bytes());
     job.staged = !visible;
     exposure = visible.value_or(Exposure{Exposure::kStaging, 0});
+  } else if (collective.root_writes()) {
+    exposure = space_->expose(collective.output, collective.input_bytes()).value_or(Exposure{});
   }
   job.first = rounds_;
   job.cut = job.staged && !job.at_once ? cut_for_staging(collective) : uncut(collective);
@@ -87,12 +89,23 @@ void Engine::meet(Job& job) {
   for (int rank = 0; rank < region_->size(); ++rank) {
     const Exposure exposure = region_->slot(rank).arrival(job.first).descriptor.exposure;
     const bool own = rank == rank_, staging = exposure.segment == Exposure::kStaging;
-    const bool seen = !own && !staging && exposure.segment != Exposure::kNothing;
+    const bool seen = !own && shows(job, rank);
     if (seen) job.held.push_back(space_->resolve(rank, exposure));
-    std::byte* const first = own ? collective.input : seen ? job.held.back().get() : nullptr;
-    job.exposed.push_back({first, stride});
+    std::byte* const others = seen ? job.held.back().get() : nullptr;
+    job.exposed.push_back({own ? collective.input : others, stride});
     if (staging && !job.at_once) job.cut = cut_for_staging(collective);
   }
+  job.written_by_root = !collective.gives(rank_) && shows(job, rank_);
+  if (job.written_by_root) job.exposed[static_cast<std::size_t>(rank_)].first = collective.output;
+}
+
+// A receiver of a broadcast counts where its tensor lies in the root's segment: the root sees that.
+bool Engine::shows(const Job& job, int rank) const {
+  const auto segment = [&](int of) {
+    return region_->slot(of).arrival(job.first).descriptor.exposure.segment;
+  };
+  if (segment(rank) == Exposure::kNothing || segment(rank) == Exposure::kStaging) return false;
+  return job.collective.gives(rank) || segment(rank) == segment(job.collective.root);
 }
 
 void Engine::work_on_round(Job& job) {
@@ -112,6 +125,7 @@ ChunkView Engine::view_of(const Job& job, const Chunk& chunk, int rank) const {
   const std::size_t bytes = job.collective.element_bytes();
   const ChunkView& whole = job.exposed[static_cast<std::size_t>(rank)];
   if (whole.first == nullptr) {
+    if (!job.collective.gives(rank)) return {};
     return {
         region_->staging(rank, job.round_to_work()), static_cast<std::size_t>(chunk.count) * bytes};
   }

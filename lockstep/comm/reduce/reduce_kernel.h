@@ -10,6 +10,15 @@ namespace lockstep::reduce {
 /// The element types that the host's collectives can reduce.
 enum class Element { kFloat, kDouble, kHalf, kBFloat16, kInt8, kUInt8, kInt16, kInt32, kInt64 };
 
+/// The way of a loop through the caches.
+struct Traffic {
+  /// Bytes that inputs are asked for ahead: the processor itself stops at the end of each page.
+  std::size_t ahead = 0;
+  /// Writes past the caches where there is one output, aligned to a cache line: for results that
+  /// the caches would not keep until they are read.
+  bool streams = false;
+};
+
 /// One reduction: for each i, every outputs[o][i] becomes op over r of inputs[r][i].
 ///
 /// The inputs are combined in the order of their index, half types in fp32 and rounded once, to
@@ -22,6 +31,7 @@ struct Job {
   void* const* outputs;
   int output_count;
   std::size_t elements;
+  Traffic traffic = {};
 };
 
 /// One build of the loops; all builds give the same bits.

@@ -3,6 +3,7 @@
 // The loops of a reduction, included by each source that compiles them for one instruction set.
 
 #include "lockstep/comm/reduce/reduce_kernel.h"
+#include "lockstep/comm/reduce/stream.h"
 #include "lockstep/comm/reduce/vector_types.h"
 
 namespace lockstep::reduce {
@@ -127,24 +128,53 @@ void reduce_tail(const Job& job, std::size_t at, Finish finish) {
   }
 }
 
+template <typename Stored>
+inline void fetch(const Stored* from) {
+  constexpr std::size_t kLineBytes = 64;
+  for (std::size_t at = 0; at < kLanes * sizeof(Stored); at += kLineBytes)
+    __builtin_prefetch(reinterpret_cast<const char*>(from) + at);
+}
+
+template <typename Codec, bool kStreams>
+inline void put(typename Codec::Stored* to, typename Codec::Vector vector) {
+  if constexpr (kStreams) {
+    typename Codec::Stored packed[kLanes];
+    Codec::store(packed, vector);
+    stream<sizeof(packed)>(to, packed);
+  } else {
+    Codec::store(to, vector);
+  }
+}
+
 // With inputs and outputs counted at compile time, the loops over them unroll; the pointers stay in
 // registers.
-template <typename Codec, typename Op, int kInputs, int kOutputs, typename Finish>
+template <typename Codec, typename Op, int kInputs, int kOutputs, bool kStreams, typename Finish>
 std::size_t reduce_among(const Job& job, Finish finish) {
   using Stored = typename Codec::Stored;
   const Stored* inputs[kInputs];
   Stored* outputs[kOutputs];
   for (int i = 0; i < kInputs; ++i) inputs[i] = static_cast<const Stored*>(job.inputs[i]);
   for (int i = 0; i < kOutputs; ++i) outputs[i] = static_cast<Stored*>(job.outputs[i]);
-  const std::size_t elements = job.elements;
+  const std::size_t elements = job.elements, ahead = job.traffic.ahead / sizeof(Stored);
   std::size_t at = 0;
   for (; at + kLanes <= elements; at += kLanes) {
+    // Beyond the end another rank may be at work.
+    const std::size_t next = at + ahead < elements ? at + ahead : at;
+    for (int i = 0; i < kInputs; ++i) fetch(inputs[i] + next);
     auto sum = Codec::load(inputs[0] + at);
     for (int i = 1; i < kInputs; ++i) sum = Op::combine(sum, Codec::load(inputs[i] + at));
     sum = finish(sum);
-    for (int i = 0; i < kOutputs; ++i) Codec::store(outputs[i] + at, sum);
+    for (int i = 0; i < kOutputs; ++i) put<Codec, kStreams>(outputs[i] + at, sum);
   }
+  if (kStreams) end_stream();
   return at;
+}
+
+template <typename Codec, typename Op, int kInputs, typename Finish>
+std::size_t reduce_to_one(const Job& job, Finish finish) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(job.outputs[0]) % kStreamAlignment == 0;
+  if (job.traffic.streams && aligned) return reduce_among<Codec, Op, kInputs, 1, true>(job, finish);
+  return reduce_among<Codec, Op, kInputs, 1, false>(job, finish);
 }
 
 template <typename Codec, typename Op, typename Finish>
@@ -152,10 +182,11 @@ std::size_t reduce_full_vectors(const Job& job, Finish finish) {
   const auto counts = [&job](int inputs, int outputs) {
     return job.input_count == inputs && job.output_count == outputs;
   };
-  if (counts(2, 1)) return reduce_among<Codec, Op, 2, 1>(job, finish);
-  if (counts(2, 2)) return reduce_among<Codec, Op, 2, 2>(job, finish);
-  if (counts(4, 1)) return reduce_among<Codec, Op, 4, 1>(job, finish);
-  if (counts(4, 4)) return reduce_among<Codec, Op, 4, 4>(job, finish);
+  if (counts(1, 1)) return reduce_to_one<Codec, Op, 1>(job, finish);
+  if (counts(2, 1)) return reduce_to_one<Codec, Op, 2>(job, finish);
+  if (counts(4, 1)) return reduce_to_one<Codec, Op, 4>(job, finish);
+  if (counts(2, 2)) return reduce_among<Codec, Op, 2, 2, false>(job, finish);
+  if (counts(4, 4)) return reduce_among<Codec, Op, 4, 4, false>(job, finish);
   std::size_t at = 0;
   for (; at + kLanes <= job.elements; at += kLanes) reduce_lanes<Codec, Op>(job, at, finish);
   return at;
