@@ -1,6 +1,7 @@
 // Every kernel that this processor has against the plain one, byte for byte.
 
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "tests/data/transforms/test_images.h"
 
@@ -74,16 +75,26 @@ TEST(Resize, RefusesWhatCannotBe) {
   EXPECT_THROW(resize(image_of("noise", {8, 8}, 2).view(), {4, 4}), InvalidArgument);
 }
 
+// Turned, sheared and moved along each axis, by parts of a pixel and by whole ones, and so far that
+// the runs inside of the image begin and end anywhere.
+std::vector<AffineMap> affine_maps(ImageSize size) {
+  const auto width = static_cast<double>(size.width);
+  return {{.xx = 0.9, .xy = 0.2, .x0 = -0.3, .yx = -0.1, .yy = 1.2, .y0 = 0.7}, rotation(size, 27),
+      rotation(size, -3), rotation(size, 90), {.xy = 0.27}, {.yx = -0.27}, {.x0 = 0.4},
+      {.x0 = -0.45 * width}, {.x0 = 3}, {.y0 = -2.7}, {.y0 = 0.4 * width}, {}};
+}
+
 TEST(AffineKernels, GiveTheSameBytes) {
   for (const AffineKernel* kernel : affine_kernels()) {
-    for (const ImageSize size : {ImageSize{1, 1}, {2, 5}, {33, 30}}) {
+    for (const ImageSize size : {ImageSize{1, 1}, {2, 5}, {8, 8}, {33, 30}, {71, 60}}) {
       for (const auto kind : {Interpolation::kBilinear, Interpolation::kBicubic}) {
         const Image image = image_of("noise", size);
-        const AffineMap map{.xx = 0.9, .xy = 0.2, .x0 = -0.3, .yx = -0.1, .yy = 1.2, .y0 = 0.7};
         const AffineOptions options{kind, {1, 2, 3}};
-        EXPECT_EQ(transform_affine_by(*kernel, image.view(), map, options).pixels,
-            transform_affine_by(plain_affine_kernel(), image.view(), map, options).pixels)
-            << kernel->name << " " << size.width;
+        for (const AffineMap& map : affine_maps(size)) {
+          EXPECT_EQ(transform_affine_by(*kernel, image.view(), map, options).pixels,
+              transform_affine_by(plain_affine_kernel(), image.view(), map, options).pixels)
+              << kernel->name << " " << size.width << " " << map.xy << " " << map.x0;
+        }
       }
     }
   }

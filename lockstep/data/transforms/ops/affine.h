@@ -59,6 +59,7 @@ std::vector<const AffineKernel*> affine_kernels();
 
 const AffineKernel& plain_affine_kernel();
 const AffineKernel& avx2_affine_kernel();
+const AffineKernel& avx512_affine_kernel();
 
 /// Does what transform_affine() does by a kernel of choice.
 Image transform_affine_by(const AffineKernel& kernel, const ImageView& image, const AffineMap& map,

@@ -2,6 +2,15 @@
 #include "lockstep/data/transforms/ops/resample_kernel.h"
 
 namespace lockstep::data {
+namespace {
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+}  // namespace
 
 std::vector<const ResampleKernel*> resample_kernels() {
   if (!__builtin_cpu_supports("avx2")) return {&plain_resample_kernel()};
@@ -9,8 +18,10 @@ std::vector<const ResampleKernel*> resample_kernels() {
 }
 
 std::vector<const AffineKernel*> affine_kernels() {
-  if (!__builtin_cpu_supports("avx2")) return {&plain_affine_kernel()};
-  return {&plain_affine_kernel(), &avx2_affine_kernel()};
+  std::vector<const AffineKernel*> kernels{&plain_affine_kernel()};
+  if (__builtin_cpu_supports("avx2")) kernels.push_back(&avx2_affine_kernel());
+  if (has_avx512()) kernels.push_back(&avx512_affine_kernel());
+  return kernels;
 }
 
 }  // namespace lockstep::data
