@@ -1,9 +1,11 @@
 #include "lockstep/data/transforms/random_stream.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/transforms/normal_numbers.h"
 
 namespace lockstep::data {
 namespace {
@@ -28,18 +30,6 @@ std::array<std::uint32_t, 2> key_of(const SampleKey& key, Draw draw) {
 std::array<std::uint32_t, 4> counter_of(const SampleKey& key) {
   const auto index = static_cast<std::uint64_t>(key.index);
   return {0, 0, low(index), high(index)};
-}
-
-constexpr float kTurn = 2 * std::numbers::pi_v<float>;
-
-// Is even in (0, 1): the logarithm of it is finite.
-float open_uniform(std::uint32_t bits) { return (static_cast<float>(bits >> 8) + 0.5F) * 0x1p-24F; }
-
-// Two normal numbers of two even ones, by Box and Muller.
-std::array<float, 2> normal_pair(std::uint32_t first, std::uint32_t second) {
-  const float radius = std::sqrt(-2 * std::log(open_uniform(first)));
-  const float angle = kTurn * open_uniform(second);
-  return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
 }  // namespace
@@ -90,12 +80,20 @@ double RandomStream::normal(double mean, double deviation) {
   return mean + deviation * radius * std::cos(2 * std::numbers::pi * uniform());
 }
 
+void RandomStream::skip_blocks(std::size_t blocks) {
+  const std::uint64_t at = (std::uint64_t{counter_[1]} << 32 | counter_[0]) + blocks;
+  counter_[0] = low(at);
+  counter_[1] = high(at);
+  used_ = block_.size();
+}
+
 void RandomStream::fill_normal(std::span<float> numbers) {
-  for (std::size_t at = 0; at < numbers.size(); at += 2) {
-    const std::uint32_t first = bits();
-    const auto pair = normal_pair(first, bits());
-    numbers[at] = pair[0];
-    if (at + 1 < numbers.size()) numbers[at + 1] = pair[1];
+  while (!numbers.empty()) {
+    const NormalNumbers drawn = normal_numbers(counter_, key_);
+    const std::size_t count = std::min(numbers.size(), drawn.size());
+    std::copy_n(drawn.begin(), count, numbers.begin());
+    numbers = numbers.subspan(count);
+    skip_blocks((count + 3) / 4);
   }
 }
 

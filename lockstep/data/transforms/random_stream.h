@@ -41,10 +41,13 @@ class RandomStream {
   /// Draws from the normal distribution.
   double normal(double mean, double deviation);
 
-  /// Fills with numbers from the normal distribution of mean 0 and deviation 1.
+  /// Fills with numbers from the normal distribution of mean 0 and deviation 1; each call begins
+  /// with words of its own, four numbers to a block of four.
   void fill_normal(std::span<float> numbers);
 
  private:
+  void skip_blocks(std::size_t blocks);
+
   std::array<std::uint32_t, 2> key_;
   std::array<std::uint32_t, 4> counter_;
   std::array<std::uint32_t, 4> block_{};

@@ -1,13 +1,16 @@
 #include "lockstep/data/transforms/random_stream.h"
 
+#include <array>
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numbers>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/transforms/normal_numbers.h"
 
 namespace lockstep::data {
 namespace {
@@ -145,6 +148,54 @@ TEST(RandomStream, FillsWithNormalNumbers) {
   double products = 0;
   for (std::size_t i = 1; i < numbers.size(); ++i) products += numbers[i] * numbers[i - 1];
   EXPECT_NEAR(products / 1e5, 0, 0.014);
+}
+
+// By the C library in doubles, of the same words.
+std::vector<double> box_muller(const std::array<std::uint32_t, 4>& words) {
+  std::vector<double> numbers;
+  for (const std::size_t at : {0U, 2U}) {
+    const auto even = [&](std::size_t i) {
+      return double{(static_cast<float>(words[i] >> 8) + 0.5F) * 0x1p-24F};
+    };
+    const double radius = std::sqrt(-2 * std::log(even(at)));
+    const double angle = 2 * std::numbers::pi * even(at + 1);
+    numbers.push_back(radius * std::cos(angle));
+    numbers.push_back(radius * std::sin(angle));
+  }
+  return numbers;
+}
+
+// Over the carry from the counter's first word, too.
+TEST(NormalNumbers, AreThoseOfTheWordsThatFollow) {
+  constexpr std::array<std::uint32_t, 2> kWords{17, 0xfffffff0};
+  for (std::uint32_t start = 0xffff0000; start != 0x10000; start += kNormalBlocks) {
+    std::array<std::uint32_t, 4> counter{start, start < 0x80000000 ? 1U : 0U, 5, 6};
+    const NormalNumbers numbers = normal_numbers(counter, kWords);
+    ASSERT_EQ(numbers, plain_normal_numbers(counter, kWords));
+    for (std::size_t block = 0; block < kNormalBlocks; ++block, ++counter[0]) {
+      const auto expected = box_muller(philox(counter, kWords));
+      for (std::size_t i = 0; i < 4; ++i)
+        ASSERT_NEAR(numbers[4 * block + i], expected[i], 1e-6) << start;
+    }
+  }
+}
+
+TEST(NormalNumbers, CarryIntoTheCountersSecondWord) {
+  const NormalNumbers over = normal_numbers({0xfffffffc, 7, 5, 6}, {1, 2});
+  const NormalNumbers after = normal_numbers({0, 8, 5, 6}, {1, 2});
+  for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(over[16 + i], after[i]);
+}
+
+TEST(RandomStream, FillsOnWithNewNumbers) {
+  RandomStream at_once(kKey, Draw::kErasing), in_parts(kKey, Draw::kErasing);
+  std::vector<float> whole(200), parts(200);
+  at_once.fill_normal(whole);
+  in_parts.fill_normal({parts.data(), 132});
+  in_parts.fill_normal({parts.data() + 132, 3});
+  in_parts.fill_normal({parts.data() + 136, 64});
+  parts[135] = whole[135];
+  EXPECT_EQ(parts, whole);
+  EXPECT_EQ(at_once.bits(), in_parts.bits());
 }
 
 }  // namespace
