@@ -28,6 +28,15 @@ Scratch& scratch() {
   return own;
 }
 
+void apply_to_region(const ImageTransform& transform, const ImageView& whole, const SampleKey& key,
+    std::span<float> out) {
+  const Box box = transform.region(whole.size, key);
+  if (is_whole(box, whole.size)) return transform.apply(whole, key, out);
+  Image& part = scratch().image;
+  crop(whole, box, part);
+  transform.apply(part.view(), key, out);
+}
+
 }  // namespace
 
 StoredSamples::StoredSamples(InMemoryImages images, const Normalization& normalization)
@@ -61,19 +70,15 @@ std::int64_t TransformedSamples::read_one(const SampleKey& key, std::span<float>
   const ImageSize size{stored.width, stored.height};
   const ImageView whole{size, stored.channels,
       {images_.pixels(key.index), static_cast<std::size_t>(stored.elements())}};
-  const Box box = transform_->region(size, key);
-  if (is_whole(box, size)) {
-    transform_->apply(whole, key, out);
-  } else {
-    transform_->apply(crop(whole, box).view(), key, out);
-  }
+  apply_to_region(*transform_, whole, key, out);
   return images_.label(key.index);
 }
 
-FolderSamples::FolderSamples(
-    ImageFolder folder, std::unique_ptr<const ImageTransform> transform, OnBadImage on_bad)
+FolderSamples::FolderSamples(ImageFolder folder, std::unique_ptr<const ImageTransform> transform,
+    OnBadImage on_bad, std::shared_ptr<MemoryBudget> budget)
     : files_(new Files{std::move(folder), std::move(transform), on_bad}) {
   check(files_->transform != nullptr, "FolderSamples: there must be a transform");
+  if (budget != nullptr) files_->decoded.emplace(std::move(budget));
 }
 
 ImageShape FolderSamples::shape() const {
@@ -108,12 +113,25 @@ std::int64_t FolderSamples::read_one(const SampleKey& key, std::span<float> out)
 }
 
 std::int64_t FolderSamples::decode(const SampleKey& key, std::span<float> out) const {
+  if (const auto kept = files_->decoded ? files_->decoded->kept(key.index) : nullptr) {
+    apply_to_region(*files_->transform, kept->view(), key, out);
+  } else {
+    read_file(key, out);
+  }
+  return files_->folder.label(key.index);
+}
+
+void FolderSamples::read_file(const SampleKey& key, std::span<float> out) const {
   Scratch& own = scratch();
   files_->folder.open(key.index, own.bytes);
   const ImageReader reader(own.bytes, files_->folder.name(key.index));
+  if (files_->decoded) {
+    const auto kept =
+        files_->decoded->keep(key.index, reader.size(), [&] { return reader.read(); });
+    if (kept) return apply_to_region(*files_->transform, kept->view(), key, out);
+  }
   reader.read(files_->transform->region(reader.size(), key), own.image);
   files_->transform->apply(own.image.view(), key, out);
-  return files_->folder.label(key.index);
 }
 
 std::int64_t FolderSamples::after(std::int64_t index) const {

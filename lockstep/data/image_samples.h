@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/decoded_images.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/data/samples.h"
@@ -62,14 +63,18 @@ enum class OnBadImage {
   kIgnore,   ///< a black image of class kIgnoredTarget stands in, which no loss and no count takes
 };
 
-/// The images of a folder, each read and decoded when its turn comes.
+/// The images of a folder, each read and decoded when its turn comes, or kept from then on while a
+/// budget has room.
+///
+/// A kept image is not read again: a later change of its file is not seen. The samples are the same
+/// with and without a budget.
 ///
 /// A file is bad when its bytes are: gone, changed, damaged. What the system refuses (permission,
 /// too many open files) ends the walk whatever the rule.
 class FolderSamples final : public SingleSamples {
  public:
   FolderSamples(ImageFolder folder, std::unique_ptr<const ImageTransform> transform,
-      OnBadImage on_bad = OnBadImage::kFail);
+      OnBadImage on_bad = OnBadImage::kFail, std::shared_ptr<MemoryBudget> budget = nullptr);
 
   std::int64_t size() const override { return files_->folder.size(); }
   std::int64_t classes() const override { return files_->folder.classes(); }
@@ -84,6 +89,7 @@ class FolderSamples final : public SingleSamples {
  private:
   std::int64_t read_one(const SampleKey& key, std::span<float> out) const override;
   std::int64_t decode(const SampleKey& key, std::span<float> out) const;
+  void read_file(const SampleKey& key, std::span<float> out) const;
   std::int64_t replace(SampleKey key, std::span<float> out) const;
   bool was_decoded(const SampleKey& key, std::span<float> out) const;
   std::int64_t after(std::int64_t index) const;
@@ -93,6 +99,7 @@ class FolderSamples final : public SingleSamples {
     ImageFolder folder;
     std::unique_ptr<const ImageTransform> transform;
     OnBadImage on_bad;
+    std::optional<DecodedImages> decoded = {};
     std::mutex mutex = {};
     std::map<std::int64_t, std::string> bad = {};
   };

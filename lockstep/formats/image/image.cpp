@@ -31,13 +31,20 @@ void check_holds_its_pixels(const ImageView& image) {
 }
 
 Image crop(const ImageView& image, const Box& box) {
+  Image part;
+  crop(image, box, part);
+  return part;
+}
+
+void crop(const ImageView& image, const Box& box, Image& out) {
   check_inside(box, image.size);
-  Image part = Image::of_size({box.width, box.height}, image.channels);
+  out.size = {box.width, box.height};
+  out.channels = image.channels;
+  out.pixels.resize(static_cast<std::size_t>(box.width * box.height * image.channels));
   for (std::int64_t y = 0; y < box.height; ++y) {
     const std::uint8_t* from = image.row(box.top + y) + box.left * image.channels;
-    std::copy_n(from, box.width * image.channels, part.row(y));
+    std::copy_n(from, box.width * image.channels, out.row(y));
   }
-  return part;
 }
 
 }  // namespace lockstep

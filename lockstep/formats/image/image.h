@@ -59,4 +59,7 @@ void check_holds_its_pixels(const ImageView& image);
 /// Copies a part of an image; a box that leaves the image is an InvalidArgument.
 Image crop(const ImageView& image, const Box& box);
 
+/// Does the same into an image whose memory is used again.
+void crop(const ImageView& image, const Box& box, Image& out);
+
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include "lockstep/data/image_samples.h"
 #include "lockstep/data/image_sets.h"
 #include "lockstep/data/transforms/augment.h"
+#include "lockstep/train/input/model_fit.h"
 #include "lockstep/train/input/plugin_data.h"
 
 namespace lockstep {
@@ -126,6 +127,8 @@ class FolderOpener {
     const bool is_small = options.model.ends_with("-cifar");
     const int side = loading_.image_size.value_or(is_small ? kCifarSide : kUsualSide);
     size_ = {side, side};
+    if (loading_.cache_decoded > 0)
+      budget_ = std::make_shared<data::MemoryBudget>(loading_.cache_decoded);
   }
 
   data::SamplesPointer for_training(const data::ImageFolder& folder) {
@@ -143,7 +146,7 @@ class FolderOpener {
       const data::ImageFolder& folder, Transform transform, data::OnBadImage when_skipping) {
     const bool skips = loading_.bad_images == BadImages::kSkip;
     auto samples = std::make_shared<data::FolderSamples>(
-        folder, std::move(transform), skips ? when_skipping : data::OnBadImage::kFail);
+        folder, std::move(transform), skips ? when_skipping : data::OnBadImage::kFail, budget_);
     source_.folders.push_back(samples);
     return samples;
   }
@@ -151,10 +154,12 @@ class FolderOpener {
   const LoadingSettings& loading_;
   DatasetSource& source_;
   ImageSize size_;
+  std::shared_ptr<data::MemoryBudget> budget_;  // of all parts, the training images' first
 };
 
 DatasetSource open_folders(const TrainOptions& options) {
   check(!options.data.directory.empty(), "train: --data images needs a folder: --data images:DIR");
+  check_cache_fits(options.loading.cache_decoded, usable_memory());
   const data::ImageFolders folders = data::open_image_folders(options.data.directory);
   DatasetSource source{.labels = folders.train.labels()};
   FolderOpener opener(options, source);
@@ -170,6 +175,9 @@ DatasetSource open_folders(const TrainOptions& options) {
 DatasetSource open_source(const TrainOptions& options) {
   const std::string& name = options.data.name;
   if (name == "images") return open_folders(options);
+  check(options.loading.cache_decoded == 0,
+      "train: --cache-decoded is for image files, --data images:DIR; nothing of ", name,
+      " is decoded: leave the flag out");
   if (const auto source = open_plugin_data(options)) return *source;
   check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
             name == "mock",

@@ -15,6 +15,12 @@ std::int64_t usable_memory() {
   return std::min(machine, launch::cgroup_memory_limit().value_or(machine));
 }
 
+void check_cache_fits(std::int64_t bytes, std::int64_t memory) {
+  check(bytes <= memory, "train: --cache-decoded ", bytes,
+      " is more than the memory that there is, ", memory,
+      " bytes; give less, and leave room for the model and the other ranks");
+}
+
 void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
     std::int64_t memory) {
   const data::ImageShape images = set.shape();

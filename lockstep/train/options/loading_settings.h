@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "lockstep/core/enum_names.h"
@@ -23,6 +24,7 @@ struct LoadingSettings {
   std::optional<int> image_size = {};  ///< height and width that the model sees
   std::optional<int> workers = {};     ///< threads of each rank that prepare batches
   BadImages bad_images = BadImages::kFail;
+  std::int64_t cache_decoded = 0;  ///< bytes of decoded images that each rank keeps
   double val_split = 0;  ///< share of the training set that is not trained on but validated on
 };
 

@@ -2,6 +2,8 @@
 
 #include "lockstep/train/options/train_flags.h"
 
+#include "lockstep/core/byte_size.h"
+#include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/options/snapshot_interval.h"
@@ -82,6 +84,14 @@ void read_workers(Options& options, const FlagSpec& flag, Text text) {
   if (text != flag.other_word) read_value(flag, text, options.loading.workers);
 }
 
+void read_cache(Options& options, const FlagSpec& flag, Text text) {
+  try {
+    options.loading.cache_decoded = parse_bytes(text);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(concat(flag.verb, ": ", flag.name, ": ", error.what()));
+  }
+}
+
 Group image_group() {
   using Set = LoadingSettings;
   return {"How images are read",
@@ -109,7 +119,14 @@ Group image_group() {
               .from(0)
               .to(256)
               .or_word("auto")
-              .usually("auto: half of its cores, 0 for one core")}};
+              .usually("auto: half of its cores, 0 for one core"),
+          flag_by<Options>("--cache-decoded", "BYTES",
+              "for images: memory of each rank for decoded images, such as 2G; later epochs do not "
+              "decode them",
+              read_cache,
+              [](const Options& options) { return written_value(options.loading.cache_decoded); })
+              .may_change()
+              .unless_usual()}};
 }
 
 void read_timeout(Options& options, const FlagSpec& flag, Text text) {

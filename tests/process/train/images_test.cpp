@@ -56,5 +56,24 @@ TEST_F(TrainImages, ThatAreBadAreEachReportedOnce) {
   }
 }
 
+// By workers, on two ranks, kept in part and in full, and after a resume with another limit.
+TEST_F(TrainImages, ThatAreKeptTrainTheSame) {
+  for (const char* name : {"train/cat/13.png", "val/dog/20.png"}) {
+    write_flat_png(folder_, name, 99, 8);
+  }
+  const TemporaryFolder runs;
+  const auto run = [&](const std::string& name, const std::string& more) {
+    const Ended ended = train(with("--nproc-per-node 2 --workers 2 --augment timm") +
+                              " --epochs 3 --resume auto --output " + runs.file(name) + more);
+    EXPECT_EQ(ended.code(), 0) << ended.err;
+    const std::string summary = contents(runs.file(name) + "/summary.json");
+    return nlohmann::json::parse(summary)["parameters_hash"].dump();
+  };
+  const std::string expected = run("read", "");
+  EXPECT_EQ(run("kept", " --cache-decoded 1M"), expected);
+  EXPECT_NE(run("stopped", " --cache-decoded 1M --max-steps 3"), expected);
+  EXPECT_EQ(run("stopped", " --cache-decoded 2K"), expected);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -1,8 +1,10 @@
 #include "lockstep/train/input/datasets.h"
 
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
+#include <vector>
 
 #include "tests/data/image_files.h"
 #include "tests/support/message_of.h"
@@ -53,6 +55,46 @@ TEST(Datasets, OfFoldersAreTheirParts) {
   EXPECT_THAT(sets.validation->name(0), HasSubstr("val"));
   EXPECT_THAT(sets.test->name(0), HasSubstr("test"));
   EXPECT_FALSE(sets.is_mere_copy);
+}
+
+// Of all parts: what training leaves is for the images that are measured on.
+TEST(Datasets, OfFoldersAreKeptWhereMemoryIsGivenForIt) {
+  const testing::TemporaryFolder root;
+  for (const char* part : {"train/", "val/"}) make_part(root, part);
+  TrainOptions options = options_for(root);
+  const auto is_kept = [&](const data::SamplesPointer& set) {
+    const auto batch = data::empty_batch(1, {.shape = set->shape()});
+    set->read(std::vector<data::SampleKey>{{.index = 3}}, batch);
+    std::filesystem::remove(set->name(3));
+    bool is_there = true;
+    try {
+      set->read(std::vector<data::SampleKey>{{.index = 3}}, batch);
+    } catch (const DataError&) {
+      is_there = false;
+    }
+    testing::write_flat_png(root, set->name(3).substr(root.str().size() + 1), 4, 40);
+    return is_there;
+  };
+  EXPECT_FALSE(is_kept(load_datasets(options).train));
+  options.loading.cache_decoded = 40 * 40 * 3 + data::DecodedImages::kBytesBesidePixels;
+  const Datasets one = load_datasets(options);
+  EXPECT_TRUE(is_kept(one.train));
+  EXPECT_FALSE(is_kept(one.test));
+  options.loading.cache_decoded *= 2;
+  const Datasets two = load_datasets(options);
+  EXPECT_TRUE(is_kept(two.train));
+  EXPECT_TRUE(is_kept(two.test));
+}
+
+TEST(Datasets, OfWhichNothingCanBeKeptRefuseToKeepIt) {
+  const testing::TemporaryFolder root;
+  for (const char* part : {"train/", "val/"}) make_part(root, part);
+  TrainOptions options = options_for(root);
+  options.loading.cache_decoded = std::int64_t{1} << 50;
+  EXPECT_THAT(refusal(options), HasSubstr("is more than the memory that there is"));
+  options.loading.cache_decoded = 1;
+  options.data = {"mock", ""};
+  EXPECT_THAT(refusal(options), HasSubstr("--cache-decoded is for image files"));
 }
 
 TEST(Datasets, OfTwoFoldersTestOnTheSecond) {

@@ -16,6 +16,7 @@ TEST(LoadingFlags, NoneGiveTheDefaults) {
   EXPECT_EQ(settings.augment, Augment::kNone);
   EXPECT_EQ(settings.bad_images, BadImages::kFail);
   EXPECT_EQ(settings.val_split, 0);
+  EXPECT_EQ(settings.cache_decoded, 0);
   EXPECT_FALSE(settings.image_size || settings.workers);
 }
 
@@ -27,6 +28,7 @@ TEST(LoadingFlags, AreRead) {
   EXPECT_EQ(settings.workers, 3);
   EXPECT_EQ(settings.bad_images, BadImages::kSkip);
   EXPECT_EQ(settings.val_split, 0.25);
+  EXPECT_EQ(loading_of("--cache-decoded 1.5G").cache_decoded, 3 * (std::int64_t{1} << 29));
   EXPECT_EQ(loading_of("--augment=crop-flip").augment, Augment::kCropFlip);
   EXPECT_EQ(loading_of("--workers auto").workers, std::nullopt);
 }
@@ -41,6 +43,8 @@ TEST(LoadingFlags, ThatCannotBeAreRefusedByName) {
       "train: --workers must be a whole number from 0 to 256, or auto: 257");
   EXPECT_EQ(
       refusal("--image-size 0"), "train: --image-size must be a whole number from 1 to 16384: 0");
+  EXPECT_THAT(refusal("--cache-decoded 2GB"),
+      HasSubstr("train: --cache-decoded: bytes: must be an amount such as 2G"));
   EXPECT_THAT(refusal("--val-split 1"),
       HasSubstr("--val-split must be a number of at least 0 and below 1"));
   EXPECT_THAT(refusal("--val-split nan"), HasSubstr("--val-split must be a number of at least 0"));
