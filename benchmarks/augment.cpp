@@ -2,7 +2,7 @@
 // memory, and of JPEG files' bytes. benchmarks/augment.py makes the files and runs it beside timm.
 //
 //     augment_benchmark --pixels FILE --side 32 --output 32
-//     augment_benchmark --jpegs FILE --output 224
+//     augment_benchmark --jpegs FILE --output 224 [--decoded]
 
 #include "lockstep/data/transforms/augment.h"
 
@@ -31,6 +31,7 @@ struct Flags {
   std::int64_t side = 32;
   std::int64_t output = 32;
   std::string augment = "timm";
+  bool decoded = false;
   double seconds = 2;
 };
 
@@ -91,15 +92,27 @@ std::unique_ptr<const data::ImageTransform> transform_of(const Flags& flags) {
   return data::make_train_transform(data::augment_options(kinds.at(flags.augment), output));
 }
 
-void time_pixels(const Flags& flags) {
-  const auto images = images_of(bytes_of(flags.pixels), flags.side);
+void time_images(const Flags& flags, const std::vector<Image>& images) {
   const auto transform = transform_of(flags);
   std::vector<float> out(static_cast<std::size_t>(flags.output * flags.output * 3));
+  Image part;
   time_epochs(std::ssize(images), flags.seconds, [&](std::int64_t sample, const auto& key) {
     const Image& image = images[static_cast<std::size_t>(sample)];
-    const Box box = transform->region(image.size, key);
-    transform->apply(crop(image.view(), box).view(), key, out);
+    crop(image.view(), transform->region(image.size, key), part);
+    transform->apply(part.view(), key, out);
   });
+}
+
+void time_pixels(const Flags& flags) {
+  time_images(flags, images_of(bytes_of(flags.pixels), flags.side));
+}
+
+// As later epochs of --cache-decoded find them.
+void time_decoded_jpegs(const Flags& flags) {
+  std::vector<Image> images;
+  for (const Bytes& file : files_of(bytes_of(flags.jpegs)))
+    images.push_back(decode_image(file, "sample"));
+  time_images(flags, images);
 }
 
 void time_jpegs(const Flags& flags) {
@@ -120,6 +133,7 @@ int run(int argc, char** argv) {
       {{"Options",
           {flag("--pixels", "FILE", "images of 3 channels, byte by byte", &Flags::pixels),
               flag("--jpegs", "FILE", "JPEGs, each after its length", &Flags::jpegs),
+              flag_on("--decoded", "decode the JPEGs before", &Flags::decoded),
               flag("--side", "N", "of the images of --pixels", &Flags::side),
               flag("--output", "N", "side of what comes out", &Flags::output),
               flag("--augment", "HOW", "{}", &Flags::augment).one_of({"none", "crop-flip", "timm"}),
@@ -127,7 +141,11 @@ int run(int argc, char** argv) {
   const auto request = table.request({argv + 1, argv + argc}, std::cout);
   if (!request) return 0;
   const Flags& flags = *request;
-  flags.jpegs.empty() ? time_pixels(flags) : time_jpegs(flags);
+  if (flags.jpegs.empty()) {
+    time_pixels(flags);
+  } else {
+    flags.decoded ? time_decoded_jpegs(flags) : time_jpegs(flags);
+  }
   return 0;
 }
 

@@ -3,8 +3,8 @@
 
     python3 benchmarks/augment.py --peer-python VENV/bin/python         # 32 x 32 images and JPEGs to 224, 7 rounds each
 
-Both turn the same images into normalised numbers: 512 of 32 x 32 in memory, and 64 JPEG files of 500 x 375 (4:2:0,
-quality 90) in memory. The pictures are drawn here, from waves and noise. The peer runs with one thread, with default malloc
+Both turn the same images into normalised numbers: 512 of 32 x 32 in memory, 64 JPEG files of 500 x 375 (4:2:0, quality 90)
+in memory, and the same 64 decoded before, as later epochs find them where images are kept (--cache-decoded). The pictures are drawn here, from waves and noise. The peer runs with one thread, with default malloc
 and with glibc's malloc tuned; its better median counts. Seconds are CPU time (on an idle machine the same as wall-clock
 time), so other programs on a busy core are not counted. Needs a Python with torch 2.15, timm 1.0.31, Pillow 12 and numpy,
 and Lockstep built by ./dev build. The machine's load is printed beside each figure.
@@ -99,7 +99,9 @@ def main():
         subprocess.run([arguments.peer_python, "-c", MAKE_IMAGES, folder], check=True)
         jpegs = Path(folder, "jpegs").stat().st_size / 64 / 1024
         compare(arguments, "32 x 32 to 32 x 32", ["--pixels", f"{folder}/pixels"])
-        compare(arguments, f"JPEG of {jpegs:.0f} KiB to 224 x 224", ["--jpegs", f"{folder}/jpegs", "--output", "224"])
+        flags = ["--jpegs", f"{folder}/jpegs", "--output", "224"]
+        compare(arguments, f"JPEG of {jpegs:.0f} KiB to 224 x 224", flags)
+        compare(arguments, "the same JPEGs, decoded before", [*flags, "--decoded"])
 
 
 if __name__ == "__main__":

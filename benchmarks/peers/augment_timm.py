@@ -21,6 +21,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pixels", help="a file of images of 3 channels, byte by byte")
     parser.add_argument("--jpegs", help="a file of JPEGs, each after its length")
+    parser.add_argument("--decoded", action="store_true", help="decode the JPEGs before, as a cache of images does")
     parser.add_argument("--side", type=int, default=32, help="of the images of --pixels")
     parser.add_argument("--output", type=int, default=32, help="side of the output images")
     parser.add_argument("--seconds", type=float, default=2, help="to measure")
@@ -39,6 +40,8 @@ def samples(arguments):
         size = int.from_bytes(data[at:at + 4], "little")
         files.append(data[at + 4:at + 4 + size])
         at += 4 + size
+    if arguments.decoded:
+        return [lambda image=Image.open(io.BytesIO(file)).convert("RGB"): image for file in files]
     return [lambda file=file: Image.open(io.BytesIO(file)).convert("RGB") for file in files]
 
 
