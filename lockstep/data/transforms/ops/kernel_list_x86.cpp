@@ -13,8 +13,11 @@ bool has_avx512() {
 }  // namespace
 
 std::vector<const ResampleKernel*> resample_kernels() {
-  if (!__builtin_cpu_supports("avx2")) return {&plain_resample_kernel()};
-  return {&plain_resample_kernel(), &avx2_resample_kernel()};
+  std::vector<const ResampleKernel*> kernels{&plain_resample_kernel()};
+  if (__builtin_cpu_supports("avx2")) kernels.push_back(&avx2_resample_kernel());
+  if (has_avx512() && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni"))
+    kernels.push_back(&avx512_resample_kernel());
+  return kernels;
 }
 
 std::vector<const AffineKernel*> affine_kernels() {

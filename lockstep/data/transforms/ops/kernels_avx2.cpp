@@ -35,8 +35,10 @@ void store_pixel(__m128i pixel, std::uint8_t* out) {
   std::memcpy(out, &bytes, sizeof bytes);
 }
 
-// One lane is one of the two rows, so that both take the same broadcast weights.
-void filter_colours(const RowPair& rows, const TapView& taps) {
+// Two rows below each other. One lane is one of them, so that both take the same broadcast weights.
+void filter_colours(const RowList& rows, std::int64_t y, const TapView& taps) {
+  const std::uint8_t* first_row = rows.in_row(y);
+  const std::uint8_t* second_row = rows.in_row(y + 1);
   for (std::int64_t position = 0; position < taps.positions; ++position) {
     const TapRange range = taps.ranges[position];
     const std::int64_t first = position * taps.stride;
@@ -44,21 +46,21 @@ void filter_colours(const RowPair& rows, const TapView& taps) {
     __m256i lower = _mm256_setzero_si256();
     for (std::int64_t pair = 0; pair < (range.count + 1) / 2; ++pair) {
       const std::int64_t at = 3 * range.start + 6 * pair;
-      const __m256i pixels = paired_channels(load_both(rows.in[0] + at, rows.in[1] + at));
+      const __m256i pixels = paired_channels(load_both(first_row + at, second_row + at));
       upper = _mm256_add_epi32(upper, _mm256_madd_epi16(pixels, word(taps.upper[first + pair])));
       lower = _mm256_add_epi32(lower, _mm256_madd_epi16(pixels, word(taps.lower[first + pair])));
     }
     __m256i sums = levels(upper, lower);
     sums = _mm256_packs_epi32(sums, sums);
     sums = _mm256_packus_epi16(sums, sums);
-    store_pixel(_mm256_castsi256_si128(sums), rows.out[0] + 3 * position);
-    store_pixel(_mm256_extracti128_si256(sums, 1), rows.out[1] + 3 * position);
+    store_pixel(_mm256_castsi256_si128(sums), rows.out_row(y) + 3 * position);
+    store_pixel(_mm256_extracti128_si256(sums, 1), rows.out_row(y + 1) + 3 * position);
   }
 }
 
-void filter_rows(const RowPair& rows, const TapView& taps) {
+void filter_rows(const RowList& rows, const TapView& taps) {
   if (rows.channels != 3) return plain_resample_kernel().filter_rows(rows, taps);
-  filter_colours(rows, taps);
+  for (std::int64_t y = 0; y < rows.rows; y += 2) filter_colours(rows, y, taps);
 }
 
 // The sums of 16 bytes: columns 0 to 3 and 8 to 11 in `even`, the others in `odd`.

@@ -34,9 +34,9 @@ void filter_row(
   }
 }
 
-void filter_rows(const RowPair& rows, const TapView& taps) {
-  filter_row(rows.in[0], taps, rows.channels, rows.out[0]);
-  filter_row(rows.in[1], taps, rows.channels, rows.out[1]);
+void filter_rows(const RowList& rows, const TapView& taps) {
+  for (std::int64_t y = 0; y < rows.rows; ++y)
+    filter_row(rows.in[y], taps, rows.channels, rows.out_row(y));
 }
 
 void sum_rows(const RowColumn& rows, const TapView& taps, std::int64_t position) {

@@ -61,21 +61,26 @@ RowSpan rows_needed(const ResampleTaps& taps) {
   return span;
 }
 
-// Filters each row along itself into `between`, two at a time; the input is copied because its last
-// row has nothing readable beyond it.
+// Filters each row along itself into `between`. The last rows of the input have nothing readable
+// beyond them, so they are copied.
 void filter_rows(const ResampleKernel& kernel, const Job& job, RowSpan span, Rows& between) {
   static thread_local std::vector<std::uint8_t> memory;
   const std::int64_t bytes = job.image.size.width * job.image.channels;
-  Rows input(memory, 2, bytes);
-  const ResampleTaps taps = column_taps(job);
-  for (std::int64_t y = span.first; y < span.end; y += 2) {
-    const std::int64_t second = std::min(y + 1, span.end - 1);
-    std::copy_n(job.image.row(y), bytes, input.row(0));
-    std::copy_n(job.image.row(second), bytes, input.row(1));
-    const RowPair pair{{input.row(0), input.row(1)},
-        {between.row(y - span.first), between.row(y - span.first + 1)}, job.image.channels};
-    kernel.filter_rows(pair, taps.view());
+  const std::int64_t uncopied = (std::ssize(job.image.pixels) - kBytesBeyond) / bytes;
+  const std::int64_t first_copy = std::max<std::int64_t>(span.first, uncopied);
+  Rows copies(memory, std::max<std::int64_t>(span.end - first_copy, 0), bytes);
+  std::vector<const std::uint8_t*> in;
+  for (std::int64_t y = span.first; y < span.end; ++y) {
+    in.push_back(job.image.row(y));
+    if (y >= first_copy) {
+      in.back() = copies.row(y - first_copy);
+      std::copy_n(job.image.row(y), bytes, copies.row(y - first_copy));
+    }
   }
+  const ResampleTaps taps = column_taps(job);
+  kernel.filter_rows(
+      {in.data(), std::ssize(in), between.row(0), between.stride(), job.image.channels},
+      taps.view());
 }
 
 void copy_rows(const Job& job, RowSpan span, Rows& between) {

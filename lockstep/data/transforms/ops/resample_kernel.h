@@ -27,14 +27,19 @@ struct TapView {
   std::int64_t positions;
 };
 
-inline constexpr std::int64_t kBytesBeyond = 32;
+inline constexpr std::int64_t kBytesBeyond = 64;
 
-/// Two rows of pixels, each filtered along itself. The inputs can be read and the outputs written
-/// kBytesBeyond bytes beyond their pixels.
-struct RowPair {
-  const std::uint8_t* in[2];
-  std::uint8_t* out[2];
+/// Rows of pixels, each filtered along itself. The inputs can be read and the outputs written
+/// kBytesBeyond bytes beyond their pixels; a row after the last of the outputs can be written, too.
+struct RowList {
+  const std::uint8_t* const* in;
+  std::int64_t rows;
+  std::uint8_t* out;
+  std::int64_t stride;  ///< bytes from one output to the next
   std::int64_t channels;
+
+  const std::uint8_t* in_row(std::int64_t y) const { return in[y < rows ? y : rows - 1]; }
+  std::uint8_t* out_row(std::int64_t y) const { return out + y * stride; }
 };
 
 /// Rows below each other, `stride` bytes apart, of which a sum is taken. They can be read
@@ -51,7 +56,7 @@ struct RowColumn {
 /// A byte is sum(weight * byte) in units of 2^-22, rounded to nearest and cut off at 0 and 255.
 struct ResampleKernel {
   const char* name;
-  void (*filter_rows)(const RowPair& rows, const TapView& taps);
+  void (*filter_rows)(const RowList& rows, const TapView& taps);
   void (*sum_rows)(const RowColumn& rows, const TapView& taps, std::int64_t position);
 };
 
@@ -60,6 +65,7 @@ std::vector<const ResampleKernel*> resample_kernels();
 
 const ResampleKernel& plain_resample_kernel();
 const ResampleKernel& avx2_resample_kernel();
+const ResampleKernel& avx512_resample_kernel();
 
 /// Does what resize() does by a kernel of choice.
 Image resize_by(const ResampleKernel& kernel, const ImageView& image, ImageSize size,
