@@ -1,7 +1,7 @@
 #include "lockstep/data/transforms/normal_numbers.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
 // Compiled once for every processor and once for those with AVX2: a lane is a place of the
@@ -23,11 +23,11 @@ struct FourWords {
 };
 
 LOCKSTEP_INLINE Lanes floats_of(Words words) {
-  return __builtin_convertvector(reinterpret_cast<const SignedWords&>(words), Lanes);
+  return __builtin_convertvector(std::bit_cast<SignedWords>(words), Lanes);
 }
 
-LOCKSTEP_INLINE Words bits_of(Lanes lanes) { return reinterpret_cast<const Words&>(lanes); }
-LOCKSTEP_INLINE Lanes lanes_of(Words bits) { return reinterpret_cast<const Lanes&>(bits); }
+LOCKSTEP_INLINE Words bits_of(Lanes lanes) { return std::bit_cast<Words>(lanes); }
+LOCKSTEP_INLINE Lanes lanes_of(Words bits) { return std::bit_cast<Lanes>(bits); }
 
 LOCKSTEP_INLINE FourWords counters_from(const Counter& counter) {
   const std::uint64_t first = std::uint64_t{counter[1]} << 32 | counter[0];
@@ -60,8 +60,7 @@ LOCKSTEP_INLINE Lanes open_uniform(Words bits) { return (floats_of(bits >> 8) + 
 LOCKSTEP_INLINE Lanes log_of(Lanes x) {
   constexpr std::uint32_t kRootOfHalf = 0x3f3504f3;
   const Words above = bits_of(x) - kRootOfHalf;
-  const Lanes exponent =
-      __builtin_convertvector(reinterpret_cast<const SignedWords&>(above) >> 23, Lanes);
+  const Lanes exponent = __builtin_convertvector(std::bit_cast<SignedWords>(above) >> 23, Lanes);
   const Lanes f = lanes_of((above & 0x7fffffU) + kRootOfHalf) - 1;
   Lanes y = 7.0376836292e-2F * f - 1.1514610310e-1F;
   y = y * f + 1.1676998740e-1F;
@@ -102,7 +101,7 @@ LOCKSTEP_INLINE Direction direction_of(Lanes turn) {
   const Lanes cosine =
       ((2.443315711809948e-5F * z - 1.388731625493765e-3F) * z + 4.166664568298827e-2F) * z * z -
       0.5F * z + 1;
-  const Words quarter = reinterpret_cast<const Words&>(nearest);
+  const Words quarter = std::bit_cast<Words>(nearest);
   const Words is_odd = -(quarter & 1U);
   const Words cosine_sign = ((quarter + 1) & 2U) << 30;
   const Words sine_sign = (quarter & 2U) << 30;
