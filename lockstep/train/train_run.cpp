@@ -112,7 +112,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       scheduler(make_scheduler(*this)),
       meter(groups.replicas),
       clock(start.state.seconds),
-      log(options, world, command, data, start.replaces),
+      log(options, world, command, data, start.replaces, start.state.step),
       state(start.state) {
   state.setup = setup_of(*this);
   if (options.ema) ema.emplace(replica->state().values(), *options.ema);

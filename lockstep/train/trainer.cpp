@@ -162,6 +162,8 @@ void Trainer::write_what_waits() {
   try {
     validator_.finish();
     recorder->flush();
+    const std::string warning = recorder->take_warning();
+    if (!warning.empty()) run_.log.warn(warning);
   } catch (const std::system_error& error) {
     if (checkpointer_.signal() == 0) throw;
     run_.log.warn(error.what());

@@ -397,6 +397,10 @@ Group output_group() {
               .may_change()
               .from(1)
               .to(kMostSteps),
+          flag_on("--tensorboard",
+              "write what metrics.jsonl has for TensorBoard too, into RUN/tensorboard",
+              &Options::tensorboard)
+              .may_change(),
           flag("--progress", "STYLE", "{}; auto: bar on a terminal", &Options::progress)
               .may_change(),
           flag_by<Options>("--dry-run", "", "check everything, print the plan, write nothing"),

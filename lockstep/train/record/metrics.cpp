@@ -1,19 +1,11 @@
 #include "lockstep/train/record/metrics.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <system_error>
-#include <unistd.h>
-#include <utility>
-
-#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -76,16 +68,7 @@ std::string utc_now() {
 
 namespace {
 
-constexpr off_t kTail = 1 << 16;  // holds the last lines, whose restart is the highest
-
-std::string tail_of(const FileDescriptor& file) {
-  const off_t size = ::lseek(file.get(), 0, SEEK_END);
-  std::string text(static_cast<std::size_t>(std::clamp<off_t>(size, 0, kTail)), '\0');
-  const off_t from = size - static_cast<off_t>(text.size());
-  const ssize_t read = ::pread(file.get(), text.data(), text.size(), from);
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(read, 0)));
-  return text;
-}
+constexpr std::size_t kTail = 1 << 16;  // holds the last lines, whose restart is the highest
 
 // Of the last whole line that is a record; -1 where there is none.
 int last_restart(const std::string& text) {
@@ -103,64 +86,12 @@ int last_restart(const std::string& text) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const std::string& path, bool goes_on) : path_(path) {
-  const int flags = goes_on ? O_RDWR : O_WRONLY | O_EXCL;
-  constexpr int kAlways = O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  file_ = FileDescriptor(::open(path.c_str(), flags | kAlways, 0644));
-  if (!file_ && errno == ELOOP)
-    throw DataError(path_ + ": is a link; links are not followed here: remove it");
-  if (!file_) throw_errno("metrics: cannot create", path_);
-  if (::fstat(file_.get(), &facts_) != 0) throw_errno("metrics: cannot look at", path_);
-  if (!S_ISREG(facts_.st_mode)) throw DataError(path_ + ": is not a regular file: remove it");
+MetricsLog::MetricsLog(const std::string& path, bool goes_on) : file_("metrics", path, goes_on) {
   if (!goes_on) return;
-  const std::string tail = tail_of(file_);
+  const std::string tail = file_.tail(kTail);
   restarts_ = last_restart(tail) + 1;
   // A disk that was full may have left half a line, which must not spoil ours.
-  if (!tail.empty() && tail.back() != '\n') waiting_ = "\n";
-}
-
-// What is written into a file without a name is lost without a word.
-void MetricsLog::check_name() const {
-  struct stat named {};
-  if (::lstat(path_.c_str(), &named) == 0) {
-    if (named.st_dev == facts_.st_dev && named.st_ino == facts_.st_ino) return;
-    errno = ESTALE;
-  } else if (errno != ENOENT && errno != ENOTDIR) {
-    return;  // as while a server is away
-  }
-  throw_errno(
-      "metrics: the run's folder or this file was removed, renamed or replaced during the run:",
-      path_);
-}
-
-void MetricsLog::append(const MetricRecord& record) {
-  check_name();
-  const bool waited = waiting_.size() > 1;
-  waiting_ += json_line(record, utc_now()) + "\n";
-  const int error = write_waiting();
-  if (error == 0 || waited) return;
-  warning_ = concat(path_, ": ", std::generic_category().message(error),
-      "; training continues, and the lines wait in memory until the disk takes them");
-}
-
-void MetricsLog::flush() {
-  check_name();
-  errno = write_waiting();
-  if (errno != 0) throw_errno("metrics: cannot write", path_);
-}
-
-std::string MetricsLog::take_warning() { return std::exchange(warning_, {}); }
-
-int MetricsLog::write_waiting() {
-  while (!waiting_.empty()) {
-    const ssize_t written = ::write(file_.get(), waiting_.data(), waiting_.size());
-    if (written > 0) {
-      waiting_.erase(0, static_cast<std::size_t>(written));
-    } else if (written == 0 || errno != EINTR) {
-      return written == 0 ? ENOSPC : errno;
-    }
-  }
-  return 0;
+  if (!tail.empty() && tail.back() != '\n') file_.put_before("\n");
 }
 
 }  // namespace lockstep

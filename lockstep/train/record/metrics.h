@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <sys/stat.h>
 
-#include "lockstep/core/file_descriptor.h"
+#include "lockstep/train/record/appended_file.h"
 
 namespace lockstep {
 
@@ -87,9 +86,7 @@ struct MeterReading {
   friend bool operator==(const MeterReading&, const MeterReading&) = default;
 };
 
-/// A file of records, each appended by one write, so that a reader never sees half a line. What a
-/// full disk does not take waits in memory and goes before the next record: no training ends for
-/// it, and no line is lost. A file that has lost its name takes nothing: std::system_error.
+/// The file of records: an AppendedFile of lines.
 class MetricsLog {
  public:
   /// Creates the file; it must not exist yet, unless `goes_on`: then records come after those that
@@ -100,26 +97,18 @@ class MetricsLog {
   int restarts() const { return restarts_; }
 
   /// Appends a record, or keeps it; then `take_warning` says so.
-  void append(const MetricRecord& record);
+  void append(const MetricRecord& record) { file_.append(json_line(record, utc_now()) + "\n"); }
 
   /// Writes what waits. Throws std::system_error when the disk does not take it.
-  void flush();
+  void flush() { file_.flush(); }
 
   /// Returns why records wait, once for each time that they begin to; empty when there is nothing
   /// new.
-  std::string take_warning();
+  std::string take_warning() { return file_.take_warning(); }
 
  private:
-  void check_name() const;
-  /// Returns the number of the error that left something waiting, or 0.
-  int write_waiting();
-
-  std::string path_;
-  FileDescriptor file_;
-  struct stat facts_ {};
+  AppendedFile file_;
   int restarts_ = 0;
-  std::string waiting_;
-  std::string warning_;
 };
 
 }  // namespace lockstep

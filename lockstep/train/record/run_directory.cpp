@@ -78,6 +78,7 @@ OpenDirectory make_logs_folder(const std::string& path) {
 
 void remove_run(const std::string& path) {
   SnapshotFolder(path).clear();
+  remove_events(path);
   const OpenDirectory folder = OpenDirectory::open(path);
   for (const char* file : kRunFiles)
     if (folder.has(file)) folder.remove(file);
@@ -123,10 +124,28 @@ RunDirectory described(RunDirectory directory, const TrainOptions& options,
 }  // namespace
 
 RunRecorder::RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
-    const std::string& environment_json, bool replaces)
+    const std::string& environment_json, bool replaces, std::int64_t steps)
     : directory_(described(RunDirectory(options.output, options.resume, replaces), options, command,
           environment_json)),
-      metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {}
+      metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {
+  if (options.tensorboard) events_.emplace(directory_.path(), steps);
+}
+
+void RunRecorder::append(MetricRecord record) {
+  record.restart = metrics_.restarts();
+  metrics_.append(record);
+  if (events_) events_->append(record);
+}
+
+void RunRecorder::flush() {
+  if (events_) events_->flush();
+  metrics_.flush();
+}
+
+std::string RunRecorder::take_warning() {
+  std::string warning = metrics_.take_warning();
+  return warning.empty() && events_ ? events_->take_warning() : warning;
+}
 
 void RunRecorder::finish(const RunSummary& summary) const {
   directory_.write("summary.json", to_json(summary) + "\n");

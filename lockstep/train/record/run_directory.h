@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/record/event_log.h"
 #include "lockstep/train/record/metrics.h"
 #include "lockstep/train/record/summary.h"
 
@@ -31,7 +34,7 @@ OpenDirectory make_logs_folder(const std::string& path);
 void remove_run(const std::string& path);
 
 /// The folder of one run: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
-/// logs/.
+/// logs/, perhaps tensorboard/.
 ///
 ///     RunDirectory run("runs/first");
 ///     run.write("config.toml", config_toml(options));
@@ -65,9 +68,9 @@ class RunRecorder {
  public:
   /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
   /// metrics.jsonl; or goes on with the run that it holds, if the options say so, or removes it if
-  /// this one `replaces` it.
+  /// this one `replaces` it. `steps` were made before this start.
   RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
-      const std::string& environment_json, bool replaces = false);
+      const std::string& environment_json, bool replaces = false, std::int64_t steps = 0);
 
   /// Returns the path of a file in the folder.
   std::string file(const std::string& name) const { return directory_.file(name); }
@@ -75,17 +78,17 @@ class RunRecorder {
   /// Counts the starts of the run before this one.
   int restarts() const { return metrics_.restarts(); }
 
-  /// Appends to metrics.jsonl, with the number of this start.
-  void append(MetricRecord record) {
-    record.restart = metrics_.restarts();
-    metrics_.append(record);
-  }
+  /// Appends to metrics.jsonl, with the number of this start, and to the events of TensorBoard if
+  /// the options ask for them.
+  void append(MetricRecord record);
 
-  /// Writes the lines that a full disk has left. Throws std::system_error when it still is.
-  void flush() { metrics_.flush(); }
+  /// Writes what a full disk has left. Throws std::system_error when lines of metrics.jsonl still
+  /// have no room.
+  void flush();
 
-  /// Returns why lines wait, as MetricsLog does.
-  std::string take_warning() { return metrics_.take_warning(); }
+  /// Returns why something waits, as MetricsLog does, or why there are no events; empty when there
+  /// is nothing new.
+  std::string take_warning();
 
   /// Writes summary.json.
   void finish(const RunSummary& summary) const;
@@ -93,6 +96,7 @@ class RunRecorder {
  private:
   RunDirectory directory_;
   MetricsLog metrics_;
+  std::optional<EventLog> events_;
 };
 
 }  // namespace lockstep

@@ -29,12 +29,13 @@ std::optional<ProgressPage> page_of(const ProcessGroup& world) {
 }  // namespace
 
 RunLog::RunLog(const TrainOptions& options, const ProcessGroup& world,
-    const std::vector<std::string>& command, const Datasets& data, bool replaces)
+    const std::vector<std::string>& command, const Datasets& data, bool replaces,
+    std::int64_t steps)
     : page_(page_of(world)),
       bad_images_(data.folders),
       progress_(world.rank() == 0 ? options.progress : ProgressStyle::kNone) {
   if (world.rank() != 0) return;
-  recorder_.emplace(options, command, environment_report(world), replaces);
+  recorder_.emplace(options, command, environment_report(world), replaces, steps);
   SnapshotFolder(options.output).remove_leftovers();
 }
 

@@ -38,9 +38,10 @@ class BadImageWatch {
 class RunLog {
  public:
   /// Makes the run's folder on rank 0; `command` is what command.txt shall say. A run that this one
-  /// `replaces` is removed first.
+  /// `replaces` is removed first. `steps` were made before this start.
   RunLog(const TrainOptions& options, const ProcessGroup& world,
-      const std::vector<std::string>& command, const Datasets& data, bool replaces = false);
+      const std::vector<std::string>& command, const Datasets& data, bool replaces = false,
+      std::int64_t steps = 0);
 
   Progress& progress() { return progress_; }
 

@@ -86,16 +86,20 @@ TEST(RunDirectory, RemovingARunLeavesWhatItHasNotMade) {
   const testing::TemporaryFolder folder;
   for (const char* name : {"config.toml", "command.txt", "env.json", "metrics.jsonl",
            "summary.json", "model.safetensors", "model-ema.safetensors", "best.safetensors",
-           "report.html", "snapshots/step-00000004/state.json", "snapshots/LATEST",
-           "snapshots/best", "snapshots/.step-00000005.abc123/state.json"})
+           "report.html", "tensorboard/events.out.tfevents.1700000000.lockstep",
+           "snapshots/step-00000004/state.json", "snapshots/LATEST", "snapshots/best",
+           "snapshots/.step-00000005.abc123/state.json"})
     write(folder.file(name), "old");
   for (const char* name : {"thesis.tex", "logs/rank-1.log"}) write(folder.file(name), "precious");
   const RunDirectory run(folder.str(), {.overwrite = true}, true);
   EXPECT_THAT(folder.names(), ::testing::ElementsAre("logs", "thesis.tex"));
   EXPECT_EQ(contents(folder.file("logs/rank-1.log")), "precious");
-  write(folder.file("snapshots/mine.txt"), "precious");
+  const std::string theirs = "tensorboard/events.out.tfevents.1700000000.host.1.0";
+  for (const std::string& name : {std::string("snapshots/mine.txt"), theirs})
+    write(folder.file(name), "precious");
   remove_run(folder.str());
   EXPECT_EQ(contents(folder.file("snapshots/mine.txt")), "precious");
+  EXPECT_EQ(contents(folder.file(theirs)), "precious");
 }
 
 TEST(RunDirectory, WhatAKilledStartLeftIsNoObstacleAndGoes) {
