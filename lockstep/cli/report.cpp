@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include "lockstep/bench/report/run_events.h"
 #include "lockstep/bench/report/run_page.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
@@ -31,6 +32,8 @@ constexpr const char* kReportExamples = R"(Examples:
   lockstep report runs/first
   lockstep report runs/first runs/second
   lockstep report runs/first --json                  every number, for a script
+  lockstep report runs/first runs/second --tensorboard events
+                                                     for tensorboard --logdir events
   lockstep report bench-dp                           tables and figures again
   lockstep report bench-dp/pytorch_results.txt theirs/pytorch_results.txt
                                                      in one table)";
@@ -38,13 +41,14 @@ constexpr const char* kReportExamples = R"(Examples:
 struct ReportRequest {
   std::vector<std::string> paths;
   bool json = false;
+  std::string tensorboard = {};
 };
 
 /// Reads the command line; nothing if it asked for help, which is then printed.
 std::optional<ReportRequest> report_request(const std::vector<std::string>& arguments) {
   using R = ReportRequest;
   const FlagTable<R> table({.verb = "report",
-                               .usage = "lockstep report RUN... | BENCH | RESULTS... [--json]",
+                               .usage = "lockstep report RUN... | BENCH | RESULTS... [flags]",
                                .description = kReportDescription,
                                .footer = kReportExamples},
       {{"Arguments",
@@ -52,7 +56,10 @@ std::optional<ReportRequest> report_request(const std::vector<std::string>& argu
                    .required()
                    .repeated()}},
           {"Options",
-              {flag_on("--json", "print one JSON object; not of files of results", &R::json)}}});
+              {flag_on("--json", "print one JSON object; not of files of results", &R::json),
+                  flag("--tensorboard", "DIR",
+                      "write the curve of each run into DIR/NAME as an event file of TensorBoard",
+                      &R::tensorboard)}}});
   return table.request(arguments, std::cout);
 }
 
@@ -79,6 +86,11 @@ bool write_page(const bench::RunReport& run) {
   }
 }
 
+void write_events(const ReportRequest& request, const std::vector<bench::RunReport>& runs) {
+  for (const fs::path& file : bench::write_run_events(runs, request.tensorboard))
+    if (!request.json) std::cout << "Written: " << file.string() << "\n";
+}
+
 void report_runs(const ReportRequest& request) {
   std::vector<bench::RunReport> runs;
   for (const std::string& run : request.paths) runs.push_back(bench::read_run_report(run));
@@ -88,6 +100,7 @@ void report_runs(const ReportRequest& request) {
     if (written && !request.json)
       std::cout << "Written: " << (run.folder.path / "report.html").string() << "\n";
   }
+  if (!request.tensorboard.empty()) write_events(request, runs);
 }
 
 }  // namespace
@@ -107,6 +120,8 @@ int report(const std::vector<std::string>& arguments) {
       "report: takes folders of runs, or one folder of a bench, or files of results; these are ",
       benches, " of a bench, ", files, " files and ", paths.size() - benches - files, " others");
   check(!request->json || files == 0, "report: --json is not for files of results");
+  check(request->tensorboard.empty() || benches + files == 0,
+      "report: --tensorboard is for runs of lockstep train");
   if (benches + files > 0) report_measured(*request);
   report_runs(*request);
   return 0;
