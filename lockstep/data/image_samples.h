@@ -25,6 +25,9 @@ class StoredSamples final : public Samples {
   std::int64_t classes() const override { return images_.classes(); }
   ImageShape shape() const override { return images_.shape(); }
   std::string name(std::int64_t index) const override;
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    return images_.label(index);
+  }
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
   StoredImage stored(std::int64_t index) const override {
     return {this, index % images_.stored_images()};
@@ -47,6 +50,9 @@ class TransformedSamples final : public SingleSamples {
   std::int64_t classes() const override { return images_.classes(); }
   ImageShape shape() const override;
   std::string name(std::int64_t index) const override;
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    return images_.label(index);
+  }
 
  private:
   std::int64_t read_one(const SampleKey& key, std::span<float> out) const override;
@@ -80,6 +86,9 @@ class FolderSamples final : public SingleSamples {
   std::int64_t classes() const override { return files_->folder.classes(); }
   ImageShape shape() const override;
   std::string name(std::int64_t index) const override { return files_->folder.name(index); }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    return files_->folder.label(index);
+  }
   SamplesPointer within(std::span<const std::int64_t> indices) const override;
 
   /// Returns the bad files met so far, by their index, with the reason; by the parts of the folder

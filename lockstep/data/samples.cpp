@@ -15,6 +15,8 @@ void check_index(std::int64_t index, std::int64_t size) {
 
 SamplesPointer Samples::within(std::span<const std::int64_t> /*indices*/) const { return nullptr; }
 
+std::optional<std::int64_t> Samples::label(std::int64_t /*index*/) const { return std::nullopt; }
+
 StoredImage Samples::stored(std::int64_t /*index*/) const { return {}; }
 
 void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) const {

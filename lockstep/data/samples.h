@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ class Samples {
 
   /// Names a sample, for messages: its file, or the set and its number.
   virtual std::string name(std::int64_t index) const = 0;
+
+  /// Returns the class of a sample; nothing where only reading it tells.
+  virtual std::optional<std::int64_t> label(std::int64_t index) const;
 
   /// Writes these samples into a batch of as many, of shape() in NCHW or NHWC memory, float or
   /// bf16.
@@ -82,6 +86,9 @@ class SampleSubset final : public Samples {
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
   std::string name(std::int64_t index) const override { return set_->name(of_set(index)); }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    return set_->label(of_set(index));
+  }
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
   SamplesPointer within(std::span<const std::int64_t> indices) const override;
   StoredImage stored(std::int64_t index) const override { return set_->stored(of_set(index)); }
@@ -102,6 +109,9 @@ class RepeatedSamples final : public Samples {
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
   std::string name(std::int64_t index) const override { return set_->name(index % set_->size()); }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    return set_->label(index % set_->size());
+  }
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
   SamplesPointer within(std::span<const std::int64_t> indices) const override;
   StoredImage stored(std::int64_t index) const override {

@@ -13,35 +13,28 @@ namespace {
 
 using DataVerb = int (*)(const std::vector<std::string>&);
 
-const std::map<std::string, DataVerb> kDataVerbs{
-    {"fetch", data_fetch}, {"check", data_check}, {"synthesize", data_synthesize}};
+const std::map<std::string, DataVerb> kDataVerbs{{"fetch", data_fetch}, {"check", data_check},
+    {"synthesize", data_synthesize}, {"show", data_show}};
 
 constexpr const char* kDataOverview =
-    R"(Usage: lockstep data fetch|check|synthesize NAME DIR [flags]
+    R"(Usage: lockstep data fetch|check|synthesize|show NAME DIR [flags]
 
-Downloads, checks or generates a data set.
+Downloads, checks, generates or shows a data set.
 
   fetch NAME DIR                    download a set, each file verified by its SHA-256
   check NAME DIR                    read every file and report what the set holds, and which are bad
   synthesize NAME DIR               generate a set to learn from, in the real one's format, offline
+  show NAME DIR --output FILE       make a page of its images, what augmentation makes of them, and each rank's share
 
 Examples:
   lockstep data fetch cifar100 /data/cifar100
   lockstep data check images:/data/flowers --bad-list bad.txt
   lockstep data synthesize cifar100 /tmp/cifar100 --train 5000 --test 1000
+  lockstep data show images:/data/flowers --augment timm --output flowers.html
   lockstep data fetch --help                         all flags of one of them
 )";
 
 }  // namespace
-
-DataPlace data_place(
-    const std::string& verb, const std::string& set, const std::string& directory) {
-  const auto colon = set.find(':');
-  if (colon == std::string::npos) return {set, directory};
-  check(directory.empty(), "data ", verb, ": the folder is given twice: ", set, " ", directory);
-  check(colon + 1 < set.size(), "data ", verb, ": there is no folder after the colon: ", set);
-  return {set.substr(0, colon), set.substr(colon + 1)};
-}
 
 void check_has_folder(const std::string& verb, const DataPlace& place) {
   if (!place.directory.empty()) return;
@@ -68,7 +61,7 @@ int data(const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
   for (const auto& each : kDataVerbs) known.push_back(each.first);
   throw InvalidArgument(concat("data: there is no ", word, did_you_mean(word, known),
-      " (choose fetch, check or synthesize)"));
+      " (choose fetch, check, synthesize or show)"));
 }
 
 }  // namespace lockstep::cli

@@ -14,6 +14,10 @@ int data_fetch(const std::vector<std::string>& arguments);
 int data_check(const std::vector<std::string>& arguments);
 int data_synthesize(const std::vector<std::string>& arguments);
 
+/// Makes a contact sheet, by `lockstep-train`, which lies beside this program: what reads images
+/// for training needs LibTorch.
+int data_show(const std::vector<std::string>& arguments);
+
 /// A set and the folder where it lies.
 struct DataPlace {
   std::string name;

@@ -17,6 +17,7 @@
 #include <torch/version.h>
 
 #include "lockstep/cli/env/nvidia_smi.h"
+#include "lockstep/cli/train/show_data.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
@@ -272,6 +273,7 @@ int body(int count, char** values) {
   const std::vector<std::string> arguments(values + 1, values + count);
   if (arguments.size() == 2 && arguments[0] == "--check-devices")
     return check_all_devices(arguments[1]);
+  if (!arguments.empty() && arguments[0] == kShowData) return show_data(arguments);
   const TrainSurroundings around = surroundings();
   const bool speaks = environment_count("RANK").value_or(0) == 0;
   auto command = parse_train_flags(arguments, around);

@@ -6,6 +6,7 @@
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_samples.h"
 #include "lockstep/data/image_sets.h"
+#include "lockstep/data/split.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/train/input/model_fit.h"
 #include "lockstep/train/input/plugin_data.h"
@@ -109,6 +110,7 @@ DatasetSource open_stored(const TrainOptions& options) {
   DatasetSource source{.unaugmented = samples_of(stored.train, stored.normalization, size),
       .labels = labels_of(stored.train),
       .test = samples_of(stored.test, stored.normalization, size),
+      .normalization = stored.normalization,
       .is_mere_copy = loading.augment == Augment::kNone && size == size_of(stored.train),
       .bytes_in_memory = (stored.train.stored_images() + stored.test.stored_images()) *
                          stored.train.shape().elements()};
@@ -161,7 +163,8 @@ DatasetSource open_folders(const TrainOptions& options) {
   check(!options.data.directory.empty(), "train: --data images needs a folder: --data images:DIR");
   check_cache_fits(options.loading.cache_decoded, usable_memory());
   const data::ImageFolders folders = data::open_image_folders(options.data.directory);
-  DatasetSource source{.labels = folders.train.labels()};
+  DatasetSource source{
+      .labels = folders.train.labels(), .normalization = data::imagenet_normalization()};
   FolderOpener opener(options, source);
   source.train = opener.for_training(folders.train);
   source.unaugmented = opener.for_evaluation(folders.train);
@@ -186,6 +189,25 @@ DatasetSource open_source(const TrainOptions& options) {
       "of --plugin, perhaps with a folder, such as cifar100:DIR: ",
       name);
   return open_stored(options);
+}
+
+// The same images on both sides of the split every time: its part does not depend on anything but
+// the seed.
+void hold_out(DatasetSource& source, const TrainOptions& options) {
+  const double share = options.loading.val_split;
+  if (share == 0) return;
+  check(source.validation == nullptr,
+      "train: --val-split is for a set without images to validate on, but ", options.data.directory,
+      " has them");
+  auto parts = data::stratified_split_by_seed(
+      source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
+  check(!parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
+      " leaves one side of the split of ", source.labels.size(), " images empty");
+  auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
+  (source.test == nullptr ? source.test : source.validation) = std::move(held);
+  source.train = std::make_shared<data::SampleSubset>(source.train, parts[0]);
+  source.unaugmented =
+      std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[0]));
 }
 
 }  // namespace lockstep

@@ -17,6 +17,8 @@ struct DatasetSource {
   std::vector<std::int64_t> labels = {};  ///< theirs
   data::SamplesPointer validation = {};   ///< absent if the set has none, as the next
   data::SamplesPointer test = {};
+  data::Normalization normalization =
+      {};  ///< of the numbers that come out; those of a plugin: none
   std::vector<std::shared_ptr<const data::FolderSamples>> folders = {};
   bool is_mere_copy = false;
   std::int64_t bytes_in_memory = 0;
@@ -24,5 +26,9 @@ struct DatasetSource {
 
 /// Opens the set that the options name; throws as load_datasets() does.
 DatasetSource open_source(const TrainOptions& options);
+
+/// Takes the share of `--val-split` out of the training images, augmented or not; they become the
+/// test, or what is validated on where there is one.
+void hold_out(DatasetSource& source, const TrainOptions& options);
 
 }  // namespace lockstep

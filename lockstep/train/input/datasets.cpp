@@ -9,30 +9,12 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/samples.h"
-#include "lockstep/data/split.h"
 #include "lockstep/train/input/dataset_sources.h"
 #include "lockstep/train/input/model_fit.h"
 #include "lockstep/train/state/parameters_hash.h"
 
 namespace lockstep {
 namespace {
-
-// The same images on both sides of the split every time: its part does not depend on anything but
-// the seed.
-void hold_out(DatasetSource& source, const TrainOptions& options) {
-  const double share = options.loading.val_split;
-  if (share == 0) return;
-  check(source.validation == nullptr,
-      "train: --val-split is for a set without images to validate on, but ", options.data.directory,
-      " has them");
-  auto parts = data::stratified_split_by_seed(
-      source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
-  check(!parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
-      " leaves one side of the split of ", source.labels.size(), " images empty");
-  auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
-  (source.test == nullptr ? source.test : source.validation) = std::move(held);
-  source.train = std::make_shared<data::SampleSubset>(source.train, std::move(parts[0]));
-}
 
 // Two parts suffice: what is validated on then is the test, too.
 void need_a_test(DatasetSource& source, const TrainOptions& options) {

@@ -30,7 +30,7 @@ class PluginSamples final : public data::SingleSamples {
   }
   std::string name(std::int64_t index) const override { return concat(name_, " ", index); }
 
-  std::int64_t label(std::int64_t index) const {
+  std::optional<std::int64_t> label(std::int64_t index) const override {
     const std::int64_t label = set_.label(index);
     if (label < 0 || label >= set_.classes)
       throw DataError(
@@ -42,7 +42,7 @@ class PluginSamples final : public data::SingleSamples {
   std::int64_t read_one(const data::SampleKey& key, std::span<float> out) const override {
     data::check_index(key.index, set_.size);
     set_.read(key.index, out);
-    return label(key.index);
+    return *label(key.index);
   }
 
   std::string name_;
@@ -69,7 +69,7 @@ std::optional<DatasetSource> open_plugin_data(const TrainOptions& options) {
   const auto train = std::make_shared<PluginSamples>(found->name + " train", parts.train);
   DatasetSource source{.train = train, .unaugmented = train};
   for (std::int64_t index = 0; index < train->size(); ++index)
-    source.labels.push_back(train->label(index));
+    source.labels.push_back(*train->label(index));
   source.test = std::make_shared<PluginSamples>(found->name + " test", parts.test);
   return source;
 }

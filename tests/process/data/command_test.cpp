@@ -87,7 +87,7 @@ TEST_F(DataCommand, ExplainsItself) {
   EXPECT_EQ(data("").code(), 2);
   EXPECT_THAT(data("--help").out, HasSubstr("fetch NAME DIR"));
   EXPECT_THAT(run_command({"help", "data"}).out, HasSubstr("synthesize NAME DIR"));
-  for (const std::string verb : {"fetch", "check", "synthesize"}) {
+  for (const std::string verb : {"fetch", "check", "synthesize", "show"}) {
     const auto help = data(verb + " --help");
     EXPECT_EQ(help.code(), 0);
     EXPECT_THAT(help.out, HasSubstr("lockstep data " + verb));

@@ -1,0 +1,139 @@
+#include "lockstep/train/input/data_sheet.h"
+
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/class_names.h"
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/data/pixels/pixels_of.h"
+#include "lockstep/train/input/dataset_sources.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kFirstIndices = 8;
+
+DatasetSource open_parts(const TrainOptions& options) {
+  DatasetSource source = open_source(options);
+  hold_out(source, options);
+  return source;
+}
+
+// As a run that has images of one of the two kinds uses them for both.
+data::SamplesPointer part_of(const DatasetSource& source, const SheetRequest& request) {
+  if (request.part == SheetPart::kTrain) return source.train;
+  const bool is_test = request.part == SheetPart::kTest;
+  const auto& wanted = is_test ? source.test : source.validation;
+  const auto part = wanted ? wanted : is_test ? source.validation : source.test;
+  check(part != nullptr, "data show: ", request.options.data.directory,
+      " has only images to train with: leave --split out, or hold some out by --val-split 0.1");
+  return part;
+}
+
+// That of EpochLoop, or of Validator.
+DistributedSampler sampler_of(const SheetRequest& request, std::int64_t size, int rank, int ranks) {
+  if (request.part != SheetPart::kTrain)
+    return {size, rank, ranks, {.shuffle = false, .padding = false}};
+  const auto seed = static_cast<std::uint64_t>(request.options.seed);
+  return {size, rank, ranks, {.shuffle = true, .seed = seed}};
+}
+
+std::vector<std::int64_t> shown_indices(const SheetRequest& request, std::int64_t size) {
+  const std::int64_t count = std::min<std::int64_t>(request.samples, size);
+  std::vector<std::int64_t> indices;
+  if (request.part == SheetPart::kTrain) {
+    indices = sampler_of(request, size, 0, 1).epoch(0);
+    indices.resize(static_cast<std::size_t>(count));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) indices.push_back(i * size / count);
+  }
+  return indices;
+}
+
+Image picture_of(const data::Samples& set, const data::SampleKey& key,
+    const data::Normalization& normalization) {
+  const data::ImageShape shape = set.shape();
+  const Batch batch = data::empty_batch(1, {.shape = shape, .channels_last = true});
+  set.read({&key, 1}, batch);
+  const std::span<const float> numbers{
+      batch.data.const_data_ptr<float>(), static_cast<std::size_t>(shape.elements())};
+  return {.size = {shape.width, shape.height},
+      .channels = shape.channels,
+      .pixels = data::pixels_of(numbers, shape.channels, normalization)};
+}
+
+// The looks at a part: as evaluation and, of training images, as training sees it.
+struct Looks {
+  const data::Samples& part;
+  const data::Samples& plain;
+  const data::Normalization& normalization;
+  std::uint64_t seed;
+  int draws;
+};
+
+SheetSample sample_of(const Looks& looks, std::int64_t index) {
+  SheetSample sample{
+      .index = index, .name = looks.part.name(index), .label = looks.part.label(index)};
+  data::SampleKey key{.seed = looks.seed, .epoch = 0, .index = index};
+  try {
+    sample.plain = picture_of(looks.plain, key, looks.normalization);
+    for (; key.epoch < looks.draws; ++key.epoch)
+      sample.draws.push_back(picture_of(looks.part, key, looks.normalization));
+  } catch (const DataError& error) {
+    sample.failure = error.what();
+  }
+  return sample;
+}
+
+std::vector<std::int64_t> count_classes(const data::Samples& part) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(part.classes()));
+  for (std::int64_t index = 0; index < part.size(); ++index)
+    if (const auto label = part.label(index)) ++counts.at(static_cast<std::size_t>(*label));
+  return counts;
+}
+
+SheetShare share_of(const SheetRequest& request, std::int64_t size, int rank) {
+  const auto indices = sampler_of(request, size, rank, request.ranks).epoch(0);
+  SheetShare share{.samples = std::ssize(indices)};
+  const std::size_t shown = std::min(indices.size(), kFirstIndices);
+  share.first.assign(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(shown));
+  const DistributedSampler own(size, rank, request.ranks, {.shuffle = false, .padding = false});
+  if (share.samples > own.share()) share.repeated = indices.back();
+  return share;
+}
+
+std::vector<std::string> names_of_classes(const TrainOptions& options, std::int64_t classes) {
+  auto names = data::class_names(options.data.name, options.data.directory);
+  if (std::ssize(names) != classes) names.clear();
+  return names;
+}
+
+}  // namespace
+
+DataSheet make_data_sheet(const SheetRequest& request) {
+  const TrainOptions& options = request.options;
+  const DatasetSource source = open_parts(options);
+  const data::SamplesPointer part = part_of(source, request);
+  const bool is_train = request.part == SheetPart::kTrain;
+  const bool is_changed = is_train && options.loading.augment != Augment::kNone;
+  const data::ImageShape shape = part->shape();
+  DataSheet sheet{.size = part->size(),
+      .image = {shape.width, shape.height},
+      .class_names = names_of_classes(options, part->classes()),
+      .per_class = count_classes(*part),
+      .samples = {},
+      .shares = {}};
+  const Looks looks{.part = *part,
+      .plain = is_train ? *source.unaugmented : *part,
+      .normalization = source.normalization,
+      .seed = static_cast<std::uint64_t>(options.seed),
+      .draws = is_changed ? request.draws : 0};
+  for (const std::int64_t index : shown_indices(request, sheet.size))
+    sheet.samples.push_back(sample_of(looks, index));
+  for (int rank = 0; rank < request.ranks; ++rank)
+    sheet.shares.push_back(share_of(request, sheet.size, rank));
+  return sheet;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/enum_names.h"
+#include "lockstep/formats/image/image.h"
+#include "lockstep/train/options/options.h"
+
+namespace lockstep {
+
+/// The parts of a set that a run uses.
+enum class SheetPart { kTrain, kValidation, kTest };
+constexpr auto names_of(SheetPart) {
+  return std::array{EnumName{SheetPart::kTrain, "train"}, EnumName{SheetPart::kValidation, "val"},
+      EnumName{SheetPart::kTest, "test"}};
+}
+
+/// The request for a contact sheet of a data set.
+struct SheetRequest {
+  TrainOptions options = {};  ///< data, model, loading and seed count
+  SheetPart part = SheetPart::kTrain;
+  int samples = 16;
+  int draws = 4;  ///< of the augmentation, for each sample
+  int ranks = 2;
+};
+
+/// One sample as models see it.
+struct SheetSample {
+  std::int64_t index = 0;  ///< in its part
+  std::string name;
+  std::optional<std::int64_t> label = {};
+  std::optional<Image> plain = {};  ///< as evaluation sees it
+  std::vector<Image> draws = {};    ///< as training sees it, in epochs from the first on
+  std::string failure = {};         ///< why it cannot be read
+};
+
+/// The share of one rank in an epoch.
+struct SheetShare {
+  std::int64_t samples = 0;
+  std::vector<std::int64_t> first = {};       ///< indices
+  std::optional<std::int64_t> repeated = {};  ///< the index of a sample that another rank has too
+};
+
+/// The content of a contact sheet.
+struct DataSheet {
+  std::int64_t size = 0;
+  ImageSize image;                       ///< as models see them
+  std::vector<std::string> class_names;  ///< empty: classes have numbers alone
+  std::vector<std::int64_t> per_class;
+  std::vector<SheetSample> samples;
+  std::vector<SheetShare> shares;  ///< by rank
+};
+
+/// Looks at a data set by what training reads it with: the same images, draws and shares. Of a
+/// training part the samples are the first of the first epoch, of others they lie evenly over the
+/// part. Throws as load_datasets() does; a sample that cannot be read is no error.
+DataSheet make_data_sheet(const SheetRequest& request);
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+#include "lockstep/cli/data/sheet_page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "tests/support/data_uris.h"
+
+#include "lockstep/formats/image/image_reader.h"
+
+namespace lockstep::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Image picture(std::int64_t channels, ImageSize size, std::uint8_t first) {
+  Image image = Image::of_size(size, channels);
+  std::iota(image.pixels.begin(), image.pixels.end(), first);
+  return image;
+}
+
+DataSheet small_sheet() {
+  DataSheet sheet{.size = 5,
+      .image = {4, 3},
+      .class_names = {"<cat>", "do\xff"},
+      .per_class = {4, 1},
+      .samples = {},
+      .shares = {
+          {.samples = 3, .first = {4, 2, 0}}, {.samples = 3, .first = {3, 1, 4}, .repeated = 4}}};
+  sheet.samples.push_back({.index = 4,
+      .name = "a&b.png",
+      .label = 0,
+      .plain = picture(3, {4, 3}, 0),
+      .draws = {picture(3, {4, 3}, 40), picture(3, {4, 3}, 80)}});
+  sheet.samples.push_back(
+      {.index = 1, .name = "grey.png", .label = 1, .plain = picture(1, {5, 1}, 7)});
+  sheet.samples.push_back({.index = 2, .name = "bad.png", .failure = "bad.png: it is <html>"});
+  return sheet;
+}
+
+std::string page_of_sheet(SheetRequest request = {}) {
+  request.options.data = {"images", "/data/<x>"};
+  return sheet_page(request, small_sheet());
+}
+
+TEST(SheetPage, HasEveryPictureWithItsVeryPixels) {
+  const auto pictures = testing::data_uris(page_of_sheet());
+  ASSERT_EQ(pictures.size(), 4U);
+  const auto decoded = [&](std::size_t i) { return decode_image(pictures[i], "page").pixels; };
+  EXPECT_EQ(decoded(0), picture(3, {4, 3}, 0).pixels);
+  EXPECT_EQ(decoded(1), picture(3, {4, 3}, 40).pixels);
+  EXPECT_EQ(decoded(2), picture(3, {4, 3}, 80).pixels);
+  std::vector<std::uint8_t> grey;  // which comes as RGB
+  for (const std::uint8_t level : picture(1, {5, 1}, 7).pixels) grey.insert(grey.end(), 3, level);
+  EXPECT_EQ(decoded(3), grey);
+}
+
+TEST(SheetPage, EscapesWhatComesFromOutside) {
+  const std::string page = page_of_sheet();
+  for (const char* text : {"&lt;cat&gt;", "do\\xff", "a&amp;b.png", "it is &lt;html&gt;",
+           "images:/data/&lt;x&gt;, train"})
+    EXPECT_THAT(page, HasSubstr(text));
+  for (const char* text : {"<cat>", "<x>", "<script", "http://", "https://"})
+    EXPECT_THAT(page, Not(HasSubstr(text)));
+}
+
+TEST(SheetPage, CountsClassesAndShares) {
+  const std::string page = page_of_sheet();
+  EXPECT_THAT(page, HasSubstr("<td>&lt;cat&gt;</td><td class=\"number\">4</td>"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\">1</td><td class=\"number\">3</td>"
+                              "<td class=\"number\">4</td><td>3, 1, 4</td>"));
+}
+
+TEST(SheetPage, SaysHowItsImagesWereChosenAndChanged) {
+  SheetRequest request;
+  EXPECT_THAT(page_of_sheet(request), HasSubstr("Training sees them as they are here."));
+  request.options.loading.augment = Augment::kTimm;
+  EXPECT_THAT(page_of_sheet(request), HasSubstr("in epochs 1 to 4."));
+  request.part = SheetPart::kTest;
+  EXPECT_THAT(page_of_sheet(request), HasSubstr("evenly over the part"));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
