@@ -5,8 +5,6 @@
 namespace lockstep {
 namespace {
 
-constexpr double kAdamEpsilon = 1e-7;
-
 // LibTorch takes a group's option that has its usual value for one that was not said, and puts the
 // optimizer's in its place: so the decay is set once the groups are there.
 template <typename Optimizer, typename Options>
@@ -29,6 +27,14 @@ std::unique_ptr<torch::optim::Optimizer> make(const OptimizerSettings& settings,
   return optimizer;
 }
 
+template <typename Options>
+Options adam_options(const OptimizerSettings& settings) {
+  const AdamBetas betas = settings.betas.value_or(AdamBetas());
+  return Options(settings.lr)
+      .eps(settings.eps.value_or(usual_eps(settings.kind)))
+      .betas({betas.first, betas.second});
+}
+
 }  // namespace
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(
@@ -38,8 +44,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(
     return make<nn::SGD>(settings, parameters, SGDOptions(settings.lr).momentum(settings.momentum));
   }
   if (settings.kind == OptimizerKind::kAdamW)
-    return make<nn::AdamW>(settings, parameters, AdamWOptions(settings.lr));
-  return make<nn::Adam>(settings, parameters, AdamOptions(settings.lr).eps(kAdamEpsilon));
+    return make<nn::AdamW>(settings, parameters, adam_options<AdamWOptions>(settings));
+  return make<nn::Adam>(settings, parameters, adam_options<AdamOptions>(settings));
 }
 
 void set_lr(torch::optim::Optimizer& optimizer, double lr) {

@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-/// Makes the named optimizer with the settings' own learning rate. Adam's epsilon is 1e-7, as in
-/// Keras.
+/// Makes the named optimizer with the settings' own learning rate.
 ///
 /// Where only weights decay, the parameters with one dimension or none come first, in a group of
 /// their own.

@@ -25,6 +25,20 @@ FlagValue written_milestones(const Options& options) {
   return written_value(epochs);
 }
 
+// Whether they are in range is for check_optimizer() to say.
+void read_betas(Options& options, const FlagSpec& flag, Text text) {
+  const auto pieces = split(text, ',');
+  const auto first = parse_number<double>(pieces.front());
+  const auto second = parse_number<double>(pieces.back());
+  check(pieces.size() == 2 && first && second, flag.verb, ": ", flag.name,
+      " must be two numbers, such as ", *flag.usual, ": ", text);
+  options.optimizer.betas = AdamBetas{*first, *second};
+}
+
+FlagValue text_of_betas(const std::optional<AdamBetas>& betas) {
+  return betas ? FlagValue(text_of(betas->first) + "," + text_of(betas->second)) : FlagValue();
+}
+
 template <typename Member>
 Flag<Options> rate_flag(const char* name, const char* value, const char* help, Member member) {
   return flag(name, value, help, &Options::optimizer, &OptimizerSettings::schedule, member);
@@ -64,6 +78,18 @@ FlagGroup<TrainOptions> optimizer_group() {
           flag("--weight-decay-on", "WHAT",
               "parameters that decay: {}; weights leaves out biases and norm layers", kPath,
               &Set::weight_decay_on),
+          flag("--opt-eps", "X", "for adam and adamw: added to the root of the squares' average",
+              kPath, &Set::eps)
+              .above(0)
+              .usually(concat("adam ", usual_eps(OptimizerKind::kAdam), "; adamw ",
+                  usual_eps(OptimizerKind::kAdamW))),
+          flag_by<Options>("--opt-betas", "X,X",
+              "for adam and adamw: shares that the averages of gradients and of their squares "
+              "keep, "
+              "each at least 0 and below 1",
+              read_betas,
+              [](const Options& options) { return text_of_betas(options.optimizer.betas); })
+              .usually(text_of(text_of_betas(AdamBetas()))),
           flag("--clip-grad", "X", "limit for the norm of all gradients together", kPath,
               &Set::clip_grad)
               .above(0)

@@ -17,6 +17,8 @@ OptimizerSettings default_settings(OptimizerKind kind) {
   return settings;
 }
 
+double usual_eps(OptimizerKind kind) { return kind == OptimizerKind::kAdam ? 1e-7 : 1e-8; }
+
 double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step) {
   const auto batches = static_cast<double>(batches_a_step);
   if (settings.lr_scale == LrScale::kLinear) return settings.lr * batches;
@@ -24,9 +26,27 @@ double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step)
   return settings.lr;
 }
 
+namespace {
+
+void check_is_adam(const char* flag, bool is_given, OptimizerKind kind) {
+  check(!is_given || kind != OptimizerKind::kSgd, "train: ", flag,
+      " is for --opt adam and adamw; it is ", name_of(kind));
+}
+
+void check_beta(double beta) {
+  check(beta >= 0 && beta < 1,
+      "train: --opt-betas must be numbers of at least 0 and below 1: ", beta);
+}
+
+}  // namespace
+
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits) {
   check(settings.momentum == 0 || settings.kind == OptimizerKind::kSgd,
       "train: --momentum is for --opt sgd; ", name_of(settings.kind), " has its own");
+  check_is_adam("--opt-eps", settings.eps.has_value(), settings.kind);
+  check_is_adam("--opt-betas", settings.betas.has_value(), settings.kind);
+  if (settings.betas) check_beta(settings.betas->first);
+  if (settings.betas) check_beta(settings.betas->second);
   check_lr_settings(settings.schedule, settings.lr, limits);
 }
 

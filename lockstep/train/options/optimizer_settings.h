@@ -27,12 +27,21 @@ constexpr auto names_of(DecayOn) {
   return std::array{EnumName{DecayOn::kAll, "all"}, EnumName{DecayOn::kWeights, "weights"}};
 }
 
+/// The shares that Adam's moving averages keep at each step: of the gradients, and of their
+/// squares. PyTorch's, where nothing else is said.
+struct AdamBetas {
+  double first = 0.9;
+  double second = 0.999;
+};
+
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::kAdam;
   double lr = 1e-3;
   double momentum = 0;
   double weight_decay = 0;
   DecayOn weight_decay_on = DecayOn::kAll;
+  std::optional<double> eps = {};       ///< of adam and adamw; absent: usual_eps()
+  std::optional<AdamBetas> betas = {};  ///< of the same
   LrScale lr_scale = LrScale::kNone;
   LrSettings schedule = {};
   std::optional<double> clip_grad = {};  ///< largest norm of all gradients together
@@ -41,6 +50,9 @@ struct OptimizerSettings {
 
 /// Returns the settings of an optimizer of which only the name is given.
 OptimizerSettings default_settings(OptimizerKind kind);
+
+/// Returns the epsilon of an adam or adamw that names none: 1e-7, as in Keras, or PyTorch's 1e-8.
+double usual_eps(OptimizerKind kind);
 
 /// Returns the learning rate for steps of several batches: replicas times accumulated batches.
 /// `linear` follows the global batch, `sqrt` its root; the rate asked for is that of one batch on

@@ -64,6 +64,9 @@ std::string optimizer_of(const TrainPlan& plan) {
   const OptimizerSettings& settings = plan.options.optimizer;
   std::string text = concat(name_of(settings.kind), ", learning rate ", rate_of(plan));
   if (settings.momentum > 0) text += concat(", momentum ", settings.momentum);
+  if (settings.eps) text += concat(", epsilon ", *settings.eps);
+  if (settings.betas)
+    text += concat(", betas ", settings.betas->first, " and ", settings.betas->second);
   if (settings.clip_grad) text += concat(", gradients clipped to ", *settings.clip_grad);
   if (settings.sharded) text += concat(", sharded over ", layout_of(plan).replicas, " replicas");
   if (settings.weight_decay > 0) text += concat(", weight decay ", settings.weight_decay);

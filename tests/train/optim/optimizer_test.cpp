@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "tests/train/training_expected.h"
 #include <ATen/ops/full_like.h>
@@ -116,6 +117,49 @@ TEST(MakeOptimizer, DecayMovesTheWeightsAloneWhereTheOptimizerIsSharded) {
     for (const auto& parameter : all)
       EXPECT_NEAR(parameter.max().item<double>(), parameter.dim() > 1 ? 0.9 : 1, 1e-15);
   });
+}
+
+void step_with_gradient(torch::optim::Optimizer& optimizer, double gradient) {
+  for (auto& group : optimizer.param_groups())
+    for (auto& parameter : group.params())
+      parameter.mutable_grad() = at::full_like(parameter, gradient);
+  optimizer.step();
+}
+
+OptimizerSettings without_decay(OptimizerKind kind, DecayOn decay_on) {
+  OptimizerSettings settings = settings_of(kind, decay_on);
+  settings.weight_decay = 0;
+  return settings;
+}
+
+// By hand: the first step is 0.1 / (1 + eps) whatever the betas; the second, of a gradient of 0,
+// is 0.1 * (0.25 / 0.75) / (sqrt(0.1875 / 0.4375) + eps).
+TEST(MakeOptimizer, EpsilonAndBetasAreThoseOfTheSettings) {
+  for (const auto kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    for (const auto decay_on : {DecayOn::kAll, DecayOn::kWeights}) {
+      OptimizerSettings settings = without_decay(kind, decay_on);
+      settings.eps = 1;
+      settings.betas = AdamBetas{.first = 0.5, .second = 0.75};
+      const auto all = parameters();
+      const auto optimizer = make_optimizer(settings, all);
+      step_with_gradient(*optimizer, 1);
+      for (const auto& each : all) EXPECT_NEAR(each.max().item<double>(), 0.95, 1e-12);
+      step_with_gradient(*optimizer, 0);
+      for (const auto& each : all)
+        EXPECT_NEAR(each.max().item<double>(), 0.929854797458, 1e-11) << name_of(kind);
+    }
+  }
+}
+
+// A gradient as small as epsilon shows it; the first step does not depend on the betas.
+TEST(MakeOptimizer, TheUsualEpsilonIsThatOfTheKind) {
+  for (const auto& [kind, eps] :
+      {std::pair{OptimizerKind::kAdam, 1e-7}, {OptimizerKind::kAdamW, 1e-8}}) {
+    const auto all = parameters();
+    const auto optimizer = make_optimizer(without_decay(kind, DecayOn::kAll), all);
+    step_with_gradient(*optimizer, eps);
+    EXPECT_NEAR(all[0].max().item<double>(), 0.95, 1e-9) << name_of(kind);
+  }
 }
 
 TEST(SetLr, ReachesEveryGroup) {

@@ -74,6 +74,35 @@ TEST(LearningFlags, TheRestIsRead) {
   EXPECT_EQ(parsed("--model-ema").ema->decay, 0.9998);
 }
 
+TEST(LearningFlags, EpsilonAndBetasAreRead) {
+  const auto none = parsed("--opt adamw").optimizer;
+  EXPECT_FALSE(none.eps);
+  EXPECT_FALSE(none.betas);
+  const auto given = parsed("--opt-betas 0,0.95 --opt-eps 1e-6 --opt adamw").optimizer;
+  EXPECT_EQ(given.eps, 1e-6);
+  ASSERT_TRUE(given.betas);
+  EXPECT_EQ(given.betas->first, 0);
+  EXPECT_EQ(given.betas->second, 0.95);
+  EXPECT_EQ(given.weight_decay, 0.01) << "adamw's own stays";
+}
+
+TEST(LearningFlags, WrongEpsilonsAndBetasAreRefused) {
+  for (const char* eps : {"0", "-1e-08"})
+    EXPECT_EQ(refusal(concat("--opt-eps ", eps)),
+        concat("train: --opt-eps must be a number above 0: ", eps));
+  for (const char* betas : {"0.9", "0.9,", "0.9,0.99,0.999", "a,0.9", "0.9;0.99"})
+    EXPECT_EQ(refusal(concat("--opt-betas ", betas)),
+        concat("train: --opt-betas must be two numbers, such as 0.9,0.999: ", betas));
+  for (const char* betas : {"1,0.999", "0.9,1", "-0.1,0.999", "0.9,-0.1", "nan,0.9", "0.9,inf"})
+    EXPECT_THAT(refusal(concat("--opt-betas ", betas)), HasSubstr("--opt-betas must be")) << betas;
+  EXPECT_EQ(refusal("--opt-betas 0.9,1.5"),
+      "train: --opt-betas must be numbers of at least 0 and below 1: 1.5");
+  EXPECT_EQ(refusal("--opt sgd --opt-eps 1e-8"),
+      "train: --opt-eps is for --opt adam and adamw; it is sgd");
+  EXPECT_EQ(refusal("--opt sgd --opt-betas 0.9,0.999"),
+      "train: --opt-betas is for --opt adam and adamw; it is sgd");
+}
+
 TEST(LearningFlags, UnknownWordsAreRefusedWithTheNearest) {
   EXPECT_THAT(refusal("--sched cosin"),
       AllOf(HasSubstr("--sched must be one of constant, step"), HasSubstr("did you mean cosine")));
@@ -112,7 +141,10 @@ TEST(LearningFlags, StandInTheRunsConfiguration) {
                 HasSubstr("smoothing = 0.1\n"), HasSubstr("grad-accum-steps = 2\n"),
                 HasSubstr("model-ema = true\nmodel-ema-decay = 0.9998\n"),
                 HasSubstr("eval-metric = \"loss\"\n"), Not(HasSubstr("min-lr")),
-                Not(HasSubstr("model-ema-warmup"))));
+                Not(HasSubstr("model-ema-warmup")), Not(HasSubstr("opt-eps")),
+                Not(HasSubstr("opt-betas"))));
+  EXPECT_THAT(config_toml(parsed("--opt-eps 1e-6 --opt-betas 0.8,0.95")),
+      AllOf(HasSubstr("opt-eps = 1e-06\n"), HasSubstr("opt-betas = \"0.8,0.95\"\n")));
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
       {"optimizer.kind", [](auto& options) { options.optimizer.kind = OptimizerKind::kSgd; }},
       {"momentum", [](auto& options) { options.optimizer.momentum = 0.5; }},
       {"weight_decay", [](auto& options) { options.optimizer.weight_decay = 0.5; }},
+      {"eps", [](auto& options) { options.optimizer.eps = 1e-6; }},
+      {"betas", [](auto& options) { options.optimizer.betas = AdamBetas{.first = 0.8}; }},
       {"clip_grad", [](auto& options) { options.optimizer.clip_grad = 1; }},
       {"schedule.kind",
           [](auto& options) { options.optimizer.schedule.kind = LrScheduleKind::kCosine; }},
@@ -99,6 +101,8 @@ TEST(RunConfiguration, ConfigTomlReadsBackAsWhatBeganTheRun) {
   options.freeze = {"a.*", "b"};
   options.optimizer.lr = 1e-5;
   options.optimizer.clip_grad = 1;
+  options.optimizer.eps = 1e-6;
+  options.optimizer.betas = AdamBetas{.first = 0.8};
   options.ema = EmaSettings{};
   options.limits.steps = 7;
   const auto before = parse_configuration(config_toml(options), "config.toml");
