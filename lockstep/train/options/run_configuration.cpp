@@ -85,20 +85,52 @@ Configuration begun_configuration(const TrainOptions& options) {
   return found;
 }
 
-Configuration parse_configuration(const std::string& toml, const std::string& file) {
-  Configuration found;
+namespace {
+
+toml::table parsed_toml(const std::string& toml, const std::string& file) {
   try {
-    for (const auto& [key, value] : toml::parse(toml)) {
-      if (!is_decisive(std::string(key))) continue;
-      std::ostringstream text;
-      text << toml::toml_formatter(value, toml::format_flags::none);
-      found.emplace_back(key, text.str());
-    }
+    return toml::parse(toml);
   } catch (const toml::parse_error& error) {
     throw DataError(
         concat(file, ": line ", error.source().begin.line, ": is not TOML: ", error.description()));
   }
+}
+
+// The text that the flag would be given.
+std::string text_given(const toml::node& value) {
+  if (const auto text = value.value_exact<std::string>()) return *text;
+  if (const auto whole = value.value_exact<std::int64_t>()) return text_of(*whole);
+  return text_of(value.value<double>().value_or(0));
+}
+
+}  // namespace
+
+Configuration parse_configuration(const std::string& toml, const std::string& file) {
+  Configuration found;
+  for (const auto& [key, value] : parsed_toml(toml, file)) {
+    if (!is_decisive(std::string(key))) continue;
+    std::ostringstream text;
+    text << toml::toml_formatter(value, toml::format_flags::none);
+    found.emplace_back(key, text.str());
+  }
   return found;
+}
+
+TrainOptions recorded_options(const std::string& toml, const std::string& file) {
+  const toml::table recorded = parsed_toml(toml, file);
+  TrainOptions options;
+  options.kernels = nn::Kernels::kLibTorch;
+  for (const auto& flag : train_flags().flags()) {
+    const toml::node* const value = recorded.get(flag.spec.key());
+    if (value == nullptr || !flag.read || !flag.write) continue;
+    if (value->value_exact<bool>() == false) continue;
+    try {
+      flag.read(options, flag.spec, text_given(*value));
+    } catch (const InvalidArgument& error) {
+      throw DataError(concat(file, ": ", error.what()));
+    }
+  }
+  return options;
 }
 
 Configuration shared_configuration(const TrainOptions& options) {

@@ -23,6 +23,11 @@ Configuration run_configuration(const TrainOptions& options);
 /// data. Throws DataError that begins with `file`.
 Configuration parse_configuration(const std::string& toml, const std::string& file);
 
+/// Reads the options of a run from its config.toml: what it names, and for the rest the defaults;
+/// without a word of kernels they were LibTorch's. Flags of another version are left out. Throws
+/// DataError that begins with `file` for what is not TOML, or no value of its flag.
+TrainOptions recorded_options(const std::string& toml, const std::string& file);
+
 /// Returns what config_toml() would give to parse_configuration().
 Configuration begun_configuration(const TrainOptions& options);
 

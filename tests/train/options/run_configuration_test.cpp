@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -115,6 +117,38 @@ TEST(RunConfiguration, ConfigTomlReadsBackAsWhatBeganTheRun) {
           "--smoothing: config.toml has 0.0, now 0.1"));
   EXPECT_THAT(parse_configuration("unknown = 3\n", "f"), IsEmpty());
   EXPECT_THROW(parse_configuration("lr = = 3", "f"), DataError);
+}
+
+TEST(RunConfiguration, OptionsAreReadBackFromConfigToml) {
+  TrainOptions options;
+  options.data = {.name = "mnist", .directory = "/a \"b\":c"};
+  options.freeze = {"a.*", "b"};
+  options.loading.val_split = 0.25;
+  options.loading.workers = 3;
+  options.optimizer = default_settings(OptimizerKind::kAdamW);
+  options.optimizer.lr = 1e-5;
+  options.optimizer.betas = AdamBetas{.first = 0.8};
+  options.ema = EmaSettings{.decay = 0.5, .warmup = true};
+  options.limits = {.epochs = 2, .steps = 7, .seconds = 90};
+  options.val_interval = -1;
+  options.sync_batch_norm = true;
+  const TrainOptions found = recorded_options(config_toml(options), "config.toml");
+  EXPECT_EQ(config_toml(found), config_toml(options));
+  EXPECT_EQ(found.data.directory, "/a \"b\":c");
+  EXPECT_TRUE(found.sync_batch_norm);
+}
+
+TEST(RunConfiguration, ARunThatSaysNothingOfKernelsHadLibTorchs) {
+  EXPECT_EQ(recorded_options("model = \"toy\"\n", "f").kernels, nn::Kernels::kLibTorch);
+  EXPECT_EQ(recorded_options("kernels = \"own\"\n", "f").kernels, nn::Kernels::kOwn);
+}
+
+TEST(RunConfiguration, WhatNoFlagTakesIsDamagedData) {
+  EXPECT_EQ(recorded_options("of-later = 3\nseed = 5\n", "f").seed, 5);
+  for (const char* text : {"seed = = 3", "seed = -1", "precision = \"17\"", "batch-size = 0"})
+    EXPECT_THAT(testing::message_of<DataError>([&] { recorded_options(text, "F.toml"); }),
+        ::testing::StartsWith("F.toml: "))
+        << text;
 }
 
 bool ranks_agree_after(const Change& change) {
