@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <cstddef>
 #include <sstream>
 
+#include "lockstep/bench/page/base64.h"
 #include "lockstep/bench/page/page.h"
 #include "lockstep/bench/plot/figure.h"
+#include "lockstep/bench/plot/heat_map.h"
 #include "lockstep/bench/plot/palette.h"
 #include "lockstep/bench/plot/text_width.h"
 
@@ -42,6 +45,11 @@ th, td { padding: 0.3rem 0.7rem; text-align: right; vertical-align: top;
 th { border-bottom: 2px solid var(--muted); vertical-align: bottom; }
 .text { text-align: left; }
 tbody tr:hover { background: var(--grid); }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem;
+  margin: 1.5rem 0; }
+.picture { margin: 0; font-size: 0.85rem; overflow-wrap: anywhere; }
+.picture img { display: block; width: 8.5rem; height: 8.5rem; object-fit: contain;
+  image-rendering: pixelated; border: 1px solid var(--grid); border-radius: 4px; }
 pre { overflow-x: auto; font-size: 0.8rem; padding: 0.8rem; border: 1px solid var(--grid);
   border-radius: 4px; }
 @media print {
@@ -66,13 +74,19 @@ std::string html_style() {
          variables(plot::kDark, "#6cb6ff") + "}\n" + kRules;
 }
 
+bool has_pictures(const Page& page) {
+  return std::ranges::any_of(
+      page.sections, [](const Section& section) { return !section.pictures.empty(); });
+}
+
 // The policy has the browser refuse whatever would come from the network, and all scripts.
 std::string head(const Page& page) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
          "<meta name=\"color-scheme\" content=\"light dark\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-         "style-src 'unsafe-inline'\">\n" +
+         "style-src 'unsafe-inline'" +
+         std::string(has_pictures(page) ? "; img-src data:" : "") + "\">\n" +
          element("title", page.title) + "<style>\n" + html_style() + "</style>\n</head>\n";
 }
 
@@ -126,6 +140,27 @@ std::string table_element(const Table& table) {
   return text;
 }
 
+std::string heat_map_element(const plot::HeatMap& map) {
+  return "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"" +
+         escape_markup(map.title) + "\">\n" + plot::to_svg(map) + "</div>\n";
+}
+
+std::string picture_element(const Picture& picture) {
+  std::string caption, alternative;
+  for (const std::string& line : picture.caption) {
+    caption += (caption.empty() ? "" : "<br>") + escape_markup(line);
+    alternative += (alternative.empty() ? "" : ", ") + escape_markup(line);
+  }
+  return "<figure class=\"picture\"><img alt=\"" + alternative + "\" src=\"data:image/png;base64," +
+         base64(picture.png) + "\"><figcaption>" + caption + "</figcaption></figure>\n";
+}
+
+std::string pictures_element(const Section& section) {
+  std::string pictures;
+  for (const Picture& picture : section.pictures) pictures += picture_element(picture);
+  return pictures.empty() ? "" : "<div class=\"pictures\">\n" + pictures + "</div>\n";
+}
+
 std::string section_element(const Section& section, std::size_t index) {
   std::string text = "<section id=\"" + anchor(index) + "\">\n" + element("h2", section.title) +
                      paragraph("question", section.question) +
@@ -133,8 +168,9 @@ std::string section_element(const Section& section, std::size_t index) {
   for (const plot::Figure& figure : section.figures) {
     text += "<figure>\n" + plot::to_svg(figure) + "</figure>\n";
   }
+  for (const plot::HeatMap& map : section.heat_maps) text += heat_map_element(map);
   for (const Table& table : section.tables) text += table_element(table);
-  return text + "</section>\n";
+  return text + pictures_element(section) + "</section>\n";
 }
 
 std::string environment_element(const std::string& environment) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "lockstep/bench/page/table.h"
 #include "lockstep/bench/plot/figure.h"
+#include "lockstep/bench/plot/heat_map.h"
 
 namespace lockstep::bench::page {
 
@@ -14,6 +16,12 @@ struct Conclusion {
   std::vector<std::string> remarks = {};  ///< figures behind the answer, and its limits
 };
 
+/// A small picture, and the lines under it.
+struct Picture {
+  std::vector<std::uint8_t> png;  ///< a whole file
+  std::vector<std::string> caption;
+};
+
 /// The report of one study: its question, its answer, and the evidence.
 struct Section {
   std::string title;
@@ -21,6 +29,8 @@ struct Section {
   Conclusion conclusion = {};
   std::vector<Table> tables = {};
   std::vector<plot::Figure> figures = {};
+  std::vector<plot::HeatMap> heat_maps = {};  ///< only HTML shows them, as the pictures
+  std::vector<Picture> pictures = {};
 };
 
 }  // namespace lockstep::bench::page

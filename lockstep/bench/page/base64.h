@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace lockstep::bench::page {
+
+/// Writes bytes as base64 (RFC 4648), with padding, on one line.
+std::string base64(std::span<const std::uint8_t> bytes);
+
+}  // namespace lockstep::bench::page
