@@ -197,7 +197,11 @@ constexpr Pair kTypes[] = {
 
 WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options) {
-  const NamedTensors state = named_state(module);
+  return load_weights(named_state(module), path, options);
+}
+
+WeightsReport load_weights(const NamedTensors& state, const std::filesystem::path& path,
+    const LoadWeightsOptions& options) {
   check_names(state, options.resizable);
   const TensorFile file = read_weights(path, options.only);
   Pairing pairing(state, file, options);

@@ -75,6 +75,10 @@ struct LoadWeightsOptions {
 WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options = {});
 
+/// Does the same for tensors that have their names already, on whatever device.
+WeightsReport load_weights(const NamedTensors& state, const std::filesystem::path& path,
+    const LoadWeightsOptions& options = {});
+
 /// Writes the module's parameters and buffers, by Python's names in Python's order, row-major
 /// whatever their memory format: `.safetensors`, or `.pt`, `.pth`, `.bin` for Python's torch.load.
 ///

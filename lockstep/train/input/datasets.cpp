@@ -36,9 +36,11 @@ Datasets load_datasets(const TrainOptions& options) {
                         : std::make_shared<data::RepeatedSamples>(source.train, options.repeat),
       .validation = source.validation,
       .test = source.test,
+      .unaugmented = source.unaugmented,
       .folders = std::move(source.folders),
       .is_mere_copy = source.is_mere_copy,
       .bytes_in_memory = source.bytes_in_memory,
+      .normalization = source.normalization,
       .fingerprint = std::move(fingerprint)};
 }
 

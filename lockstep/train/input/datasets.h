@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/data/image_samples.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/data/samples.h"
 #include "lockstep/train/input/dataset_sources.h"
 #include "lockstep/train/options/options.h"
@@ -17,10 +18,12 @@ struct Datasets {
   data::SamplesPointer train;
   data::SamplesPointer validation;  ///< measured on after epochs; without one, `test` is
   data::SamplesPointer test;
+  data::SamplesPointer unaugmented;  ///< the training images once, as evaluation sees them
   std::vector<std::shared_ptr<const data::FolderSamples>>
       folders;                ///< those that may have bad files
   bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
   std::int64_t bytes_in_memory = 0;
+  data::Normalization normalization = {};     ///< that the numbers of images went through
   std::string fingerprint = {};  ///< of the labels and some images of the training set, as it lies
 };
 
