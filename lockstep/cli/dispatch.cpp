@@ -20,7 +20,7 @@ int run_bench_program(const std::string& verb, Words arguments) {
 }
 
 const std::map<std::string, Verb> kVerbs{{"run", run}, {"hosts", hosts}, {"train", train},
-    {"data", data}, {"convert", convert}, {"new", new_project}, {"report", report},
+    {"eval", eval}, {"data", data}, {"convert", convert}, {"new", new_project}, {"report", report},
     {"bench", [](const Words& words) { return run_bench_program("bench", words); }},
     {"collectives", [](const Words& words) { return run_bench_program("collectives", words); }},
     {"env", env}, {"help", help}};
@@ -30,7 +30,8 @@ const std::vector<std::string> kLater{"plan"};
 [[noreturn]] void refuse(const std::string& word) {
   for (const std::string& verb : kLater) {
     check(word != verb, verb,
-        " is not available yet; this version has run, hosts, train, data, convert, new, bench, "
+        " is not available yet; this version has run, hosts, train, eval, data, convert, new, "
+        "bench, "
         "report, collectives, env and help");
   }
   std::vector<std::string> known{"--version", "--help"};

@@ -13,6 +13,7 @@ Distributes training over devices, processes and hosts.
   run --nproc-per-node N PROGRAM    start a program once per rank, as torchrun does
   hosts --count N -- COMMAND        run a command on several hosts, made within this machine or real
   train [flags]                     train a model on a data set, on one rank or several
+  eval --run DIR                    evaluate what was trained: scores, confusion, the worst samples
   data fetch|check|synthesize|show  download, check, draw or look at a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
   new DIR                           write a project with models of your own for train --plugin

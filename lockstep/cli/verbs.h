@@ -15,6 +15,9 @@ int hosts(const std::vector<std::string>& arguments);
 /// `--nproc-per-node`.
 int train(const std::vector<std::string>& arguments);
 
+/// Evaluates trained weights by `lockstep-train`.
+int eval(const std::vector<std::string>& arguments);
+
 /// Fetches, checks or synthesizes a data set.
 int data(const std::vector<std::string>& arguments);
 

@@ -67,12 +67,14 @@ class Sums {
 }  // namespace
 
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
-    const ProcessGroup& world, const std::function<bool()>& leaves) {
+    const ProcessGroup& world, const std::function<bool()>& leaves, const OnBatch& on_batch) {
   const at::NoGradGuard no_gradients;
   Sums sums;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
     const torch::Tensor scores = forward(batch->data);
-    sums.add(scores, batch->target.to(scores.device(), /*non_blocking=*/true));
+    const torch::Tensor labels = batch->target.to(scores.device(), /*non_blocking=*/true);
+    sums.add(scores, labels);
+    if (on_batch) on_batch(scores, labels);
     if (leaves && leaves()) return std::nullopt;
   }
   return sums.over_all(world);

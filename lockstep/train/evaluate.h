@@ -22,13 +22,17 @@ struct Evaluation {
 /// Returns the scores [samples, classes] of images.
 using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
 
+/// Looks at the scores of a batch and at its labels, both where they were computed.
+using OnBatch = std::function<void(const torch::Tensor& scores, const torch::Tensor& labels)>;
+
 /// Counts over the shares of all ranks; with shares that repeat nothing the result is exact. A
 /// sample labelled kIgnoredTarget does not count. A collective.
 ///
 /// `leaves` is asked after each batch; when it says so, on all ranks after the same batch, the
-/// evaluation is abandoned and there is no result.
+/// evaluation is abandoned and there is no result. `on_batch` is shown each batch.
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
-    const ProcessGroup& world, const std::function<bool()>& leaves = {});
+    const ProcessGroup& world, const std::function<bool()>& leaves = {},
+    const OnBatch& on_batch = {});
 
 /// Returns the value of a metric, all of which were measured; with five classes or fewer kTop5 is
 /// kTop1.

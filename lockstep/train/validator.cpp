@@ -3,11 +3,11 @@
 #include <filesystem>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/distributed_sampler.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/evaluation/evaluation_loader.h"
 #include "lockstep/train/state/parameters_hash.h"
 
 namespace lockstep {
@@ -130,16 +130,9 @@ std::int64_t Validator::batches_of_every_rank(const data::SamplesPointer& sample
   return (share + run_.batch_size() - 1) / run_.batch_size();
 }
 
-// Without padding no image counts twice, so the accuracy is that of the whole set.
 Loader Validator::loader(const data::SamplesPointer& samples) const {
-  const DistributedSampler sampler(
-      samples->size(), run_.groups.replicas, {.shuffle = false, .padding = false});
-  return {samples, sampler.epoch(0), run_.batch_size(),
-      {.dtype = run_.replica->image_type(),
-          .workers = run_.workers,
-          .pinned = !run_.replica->device().is_cpu(),
-          .channels_last = true,
-          .resident = run_.resident.of(*samples)}};
+  return evaluation_loader(samples, run_.groups.replicas, *run_.replica, run_.resident,
+      {.batch_size = run_.batch_size(), .workers = run_.workers});
 }
 
 // Saves the weights that the replica has now, which may be averages.

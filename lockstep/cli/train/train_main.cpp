@@ -1,4 +1,4 @@
-// Trains as one rank of a run; `lockstep train` starts as many of them as asked.
+// Trains as one rank of a run; `lockstep train` starts as many of them as asked. Or evaluates.
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +17,7 @@
 #include <torch/version.h>
 
 #include "lockstep/cli/env/nvidia_smi.h"
+#include "lockstep/cli/eval/eval_main.h"
 #include "lockstep/cli/train/show_data.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/process_group.h"
@@ -269,8 +270,10 @@ int check_all_devices(const std::string& type) {
 }
 
 int body(int count, char** values) {
-  handle_stop_signals();
   const std::vector<std::string> arguments(values + 1, values + count);
+  if (!arguments.empty() && arguments[0] == "eval")
+    return eval_main({arguments.begin() + 1, arguments.end()});
+  handle_stop_signals();
   if (arguments.size() == 2 && arguments[0] == "--check-devices")
     return check_all_devices(arguments[1]);
   if (!arguments.empty() && arguments[0] == kShowData) return show_data(arguments);

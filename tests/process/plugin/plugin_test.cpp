@@ -101,6 +101,23 @@ TEST_F(Plugin, ItsRunGoesOnWhereItWasStopped) {
   EXPECT_THAT(ended.out, HasSubstr(whole.summary["parameters_hash"].get<std::string>()));
 }
 
+TEST_F(Plugin, ItsRunIsEvaluatedAsItWasMeasured) {
+  const TemporaryFolder folder;
+  const std::string model = concat(plugin_flag("nets"), "--model mnist-example");
+  ASSERT_EQ(
+      train(concat(data_.flag(), " ", model, " --epochs 1 --output ", folder.file("run"))).code(),
+      0);
+  const auto record = json_lines(folder.file("run/metrics.jsonl")).back();
+  EXPECT_EQ(record["split"], "val");
+  const std::string weights = concat("--weights ", folder.file("run/model.safetensors"), " ");
+  for (const std::string& flags :
+      {concat("--run ", folder.file("run")), concat(weights, data_.flag(), " ", model)}) {
+    const Ended ended = run_command(words(concat("eval --json ", flags)));
+    ASSERT_EQ(ended.code(), 0) << ended.err;
+    EXPECT_EQ(nlohmann::json::parse(ended.out)["loss"], record["loss"]) << flags;
+  }
+}
+
 TEST_F(Plugin, WhatIsNoPluginIsRefused) {
   const TemporaryFolder folder;
   std::ofstream(folder.file("text.so")) << "no library";

@@ -1,0 +1,116 @@
+#include "lockstep/train/evaluation/evaluate_weights.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/Context.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/class_names.h"
+#include "lockstep/device/accelerator.h"
+#include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/nn/conv/convolution.h"
+#include "lockstep/nn/weights.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/evaluation/evaluation_loader.h"
+#include "lockstep/train/evaluation/predictions.h"
+#include "lockstep/train/evaluation/sample_picture.h"
+#include "lockstep/train/input/datasets.h"
+#include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/replica.h"
+
+namespace lockstep {
+namespace {
+
+data::SamplesPointer samples_of_part(
+    const Datasets& data, Split split, const TrainOptions& options) {
+  if (split == Split::kTrain) return data.unaugmented;
+  if (split == Split::kTest) return data.test;
+  check(data.validation != nullptr, "train: --split val: ", options.data.name,
+      " has no images to validate on beside those of the test; --split test is what a run of it "
+      "is validated on");
+  return data.validation;
+}
+
+// Returns what the caller may not expect of the weights.
+std::string load_into(const Replica& replica, const std::string& file) {
+  try {
+    return remarks_text(nn::load_weights(replica.state(), file));
+  } catch (const MixedContent& error) {
+    const std::string command = concat("lockstep convert ", file, " weights.safetensors --only");
+    throw DataError(
+        concat("train: --weights ", file, " holds more than weights; ", error.advice(command)));
+  }
+}
+
+std::unique_ptr<Replica> fresh_replica(const TrainOptions& options, const data::ImageShape& shape,
+    std::int64_t classes, const Place& place) {
+  const Layout layout = plan_layout(options, 1);
+  const Task task{{shape.channels, shape.height, shape.width}, classes};
+  return make_replica(options, layout, task, make_rank_groups(ProcessGroup(), layout), {place});
+}
+
+// Numbers where a set has no names, or fewer than the model has classes.
+std::vector<std::string> all_class_names(const TrainOptions& options, std::int64_t classes) {
+  std::vector<std::string> names;
+  for (const auto& name : data::class_names(options.data.name, options.data.directory))
+    names.push_back(printable_path(name));
+  while (std::ssize(names) < classes) names.push_back(std::to_string(names.size()));
+  return names;
+}
+
+std::vector<WorstSample> pictured(const std::vector<Judgement>& worst, const data::Samples& set,
+    const data::Normalization& normalization) {
+  std::vector<WorstSample> samples;
+  for (const Judgement& each : worst)
+    samples.push_back({each, set.name(each.index), sample_picture(set, each.index, normalization)});
+  return samples;
+}
+
+Loader loader_of(const data::SamplesPointer& samples, const TrainOptions& options,
+    const Replica& replica, data::ResidentSets& resident, bool is_mere_copy) {
+  const int cores = static_cast<int>(place::allowed_cores().size());
+  return evaluation_loader(samples, ProcessGroup(), replica, resident,
+      {.batch_size = options.batch_size,
+          .workers = workers_of(options.loading, cores, is_mere_copy)});
+}
+
+}  // namespace
+
+EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place& place) {
+  const TrainOptions& options = request.options;
+  use_device(place.device);
+  at::globalContext().setFlushDenormal(!options.keep_denormals);
+  const nn::KernelScope kernels(options.kernels);
+  const Datasets data = load_datasets(options);
+  const std::int64_t classes = model_classes(options, data);
+  const data::SamplesPointer samples = samples_of_part(data, request.split, options);
+  const auto replica = fresh_replica(options, data.train->shape(), classes, place);
+  std::string warning = load_into(*replica, request.weights.file);
+  replica->set_training(false);
+  data::ResidentSets resident(replica->device());
+  const Loader loader = loader_of(samples, options, *replica, resident, data.is_mere_copy);
+  Predictions predictions(classes, request.worst);
+  const auto forward = [&](const torch::Tensor& images) { return replica->scores(images); };
+  const auto look = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
+    predictions.add(scores, labels);
+  };
+  const Evaluation evaluation = evaluate(forward, loader, ProcessGroup(), {}, look).value();
+  return {.model = options.model,
+      .data = options.data.name,
+      .split = name_of(request.split),
+      .precision = name_of(options.precision),
+      .weights = request.weights,
+      .warning = std::move(warning),
+      .scores = evaluation.scores,
+      .samples = evaluation.samples,
+      .skipped = samples->size() - evaluation.samples,
+      .class_names = all_class_names(options, classes),
+      .confusion = predictions.confusion(),
+      .worst = pictured(predictions.worst(), *samples, data.normalization)};
+}
+
+}  // namespace lockstep
