@@ -22,7 +22,8 @@ __m512i levels_of(__m512i upper, __m512i lower) {
   return _mm512_srai_epi32(_mm512_add_epi32(sum, _mm512_set1_epi32(1 << 21)), 22);
 }
 
-// A pair of taps for each sum of a group: their places in the window, two a word, and their weights.
+// A pair of taps for each sum of a group: their places in the window, two a word, and their
+// weights.
 struct PairVectors {
   std::array<std::uint8_t, kWindowBytes> places{};
   std::array<std::uint32_t, kWords> upper{};
