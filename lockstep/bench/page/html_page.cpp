@@ -2,12 +2,12 @@
 #include <cstddef>
 #include <sstream>
 
-#include "lockstep/bench/page/base64.h"
 #include "lockstep/bench/page/page.h"
 #include "lockstep/bench/plot/figure.h"
 #include "lockstep/bench/plot/heat_map.h"
 #include "lockstep/bench/plot/palette.h"
 #include "lockstep/bench/plot/text_width.h"
+#include "lockstep/formats/base64.h"
 
 namespace lockstep::bench::page {
 namespace {

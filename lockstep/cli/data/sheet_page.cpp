@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
-#include <string_view>
 
 #include "lockstep/bench/plot/text_width.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/formats/base64.h"
 #include "lockstep/formats/image/image_encoder.h"
 
 namespace lockstep::cli {
@@ -51,20 +50,6 @@ th, td { padding: 0.2rem 0.7rem; text-align: left; white-space: nowrap; border-b
 )";
 
 constexpr std::int64_t kLargeSide = 96;  // above it the browser may smooth
-
-std::string base64(std::span<const std::uint8_t> bytes) {
-  constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j) group = group << 8 | (j < count ? bytes[i + j] : 0U);
-    for (std::size_t j = 0; j < 4; ++j)
-      text += j <= count ? kLetters[group >> (18 - 6 * j) & 63U] : '=';
-  }
-  return text;
-}
 
 std::string picture(const Image& image, const std::string& what) {
   const bool is_large = std::max(image.size.width, image.size.height) > kLargeSide;

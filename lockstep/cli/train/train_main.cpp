@@ -1,23 +1,19 @@
 // Trains as one rank of a run; `lockstep train` starts as many of them as asked. Or evaluates.
 
-#include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 #include <unistd.h>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/types.h>
-#include <torch/version.h>
 
-#include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/cli/eval/eval_main.h"
+#include "lockstep/cli/train/devices_main.h"
 #include "lockstep/cli/train/show_data.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/process_group.h"
@@ -33,7 +29,6 @@
 #include "lockstep/device/memory_error.h"
 #include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/parallel/place/place_worker.h"
-#include "lockstep/train/device_check.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/record/waiting_notice.h"
@@ -229,44 +224,6 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
   } catch (const std::exception& error) {
     leave(error);
   }
-}
-
-// What nvidia-smi knows; nothing of other accelerators.
-void print_gpus() {
-  const auto facts = nvidia_smi_facts();
-  for (const auto& gpu : facts.value("gpus", nlohmann::ordered_json::array()))
-    std::cout << "GPU " << gpu["index"] << ": " << gpu["name"].get<std::string>() << ", driver "
-              << gpu["driver"].get<std::string>() << '\n';
-}
-
-void print_finding(const DeviceFinding& finding) {
-  std::cout << (finding.failure.empty() ? "ok      " : "failed  ") << finding.what;
-  if (!finding.detail.empty()) std::cout << ' ' << finding.detail;
-  if (!finding.failure.empty()) std::cout << ": " << finding.failure;
-  std::cout << std::endl;
-}
-
-// For `lockstep env --check-devices`, which links no LibTorch.
-int check_all_devices(const std::string& type) {
-  TrainOptions options;
-  options.device = type;
-  const DeviceChoice choice = choose_device(options);
-  if (choice.type == torch::kCPU)
-    throw std::system_error(ENODEV, std::generic_category(),
-        concat(
-            "env: there is no accelerator to check", choice.idle.empty() ? "" : "; ", choice.idle));
-  std::cout << "Checking " << choice.count << " of type " << device_type_name(choice.type)
-            << " with LibTorch " << TORCH_VERSION << ", Lockstep " << LOCKSTEP_VERSION << '\n';
-  print_gpus();
-  const auto findings = check_devices(choice.type, print_finding);
-  const auto failed = std::ranges::count_if(
-      findings, [](const DeviceFinding& finding) { return !finding.failure.empty(); });
-  const std::string missing = not_tried_on(choice.count);
-  if (!missing.empty()) std::cout << "not tried: " << missing << '\n';
-  std::cout << "verdict: " << (failed == 0 ? "everything that was tried works" : "not ready")
-            << ", " << findings.size() - static_cast<std::size_t>(failed) << " trials passed, "
-            << failed << " failed\n";
-  return failed == 0 ? 0 : 1;
 }
 
 int body(int count, char** values) {

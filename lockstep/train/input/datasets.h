@@ -23,7 +23,7 @@ struct Datasets {
       folders;                ///< those that may have bad files
   bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
   std::int64_t bytes_in_memory = 0;
-  data::Normalization normalization = {};     ///< that the numbers of images went through
+  data::Normalization normalization = {};  ///< that the numbers of images went through
   std::string fingerprint = {};  ///< of the labels and some images of the training set, as it lies
 };
 

@@ -30,9 +30,7 @@ Sequential convolutions(std::int64_t classes) {
 // Computes its inputs times 1e-40, a denormal number, and back: without these, zeros.
 struct DenormalImpl : Module {
   // NOLINTNEXTLINE(readability-convert-member-functions-to-static): AnyModule needs a member
-  at::Tensor forward(const at::Tensor& images) {
-    return images * 1e-20F * 1e-20F * 1e20F * 1e20F;
-  }
+  at::Tensor forward(const at::Tensor& images) { return images * 1e-20F * 1e-20F * 1e20F * 1e20F; }
 };
 TORCH_MODULE(Denormal);
 

@@ -1,9 +1,9 @@
-#include "lockstep/bench/page/base64.h"
+#include "lockstep/formats/base64.h"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace lockstep::bench::page {
+namespace lockstep {
 
 std::string base64(std::span<const std::uint8_t> bytes) {
   constexpr const char* kDigits =
@@ -20,4 +20,4 @@ std::string base64(std::span<const std::uint8_t> bytes) {
   return text;
 }
 
-}  // namespace lockstep::bench::page
+}  // namespace lockstep

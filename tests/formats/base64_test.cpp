@@ -1,10 +1,10 @@
-#include "lockstep/bench/page/base64.h"
+#include "lockstep/formats/base64.h"
 
 #include <gtest/gtest.h>
 #include <string_view>
 #include <vector>
 
-namespace lockstep::bench::page {
+namespace lockstep {
 namespace {
 
 std::string of(std::string_view text) {
@@ -24,4 +24,4 @@ TEST(Base64, WritesWhatTheStandardDoes) {
 }
 
 }  // namespace
-}  // namespace lockstep::bench::page
+}  // namespace lockstep
