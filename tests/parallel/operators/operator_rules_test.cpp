@@ -133,7 +133,7 @@ TEST_F(RulesAboveFusedKernels, ThatComputeByTheOperatorGetTheFusedOne) {
   const auto fused = output(rule);
   EXPECT_EQ(rule.calls, 1);
   EXPECT_TRUE(torch::allclose(fused, (layer_(input_) + addend_).relu(), 1e-5, 1e-5));
-  EXPECT_NE(fused.grad_fn()->name().find("BatchNormRelu"), std::string::npos);
+  EXPECT_NE(fused.grad_fn()->name().find("FusedBatchNorm"), std::string::npos);
 }
 
 TEST_F(RulesAboveFusedKernels, ThatComputeInTheirOwnWayAreAddedToAndRectified) {
