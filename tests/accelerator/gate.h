@@ -1,5 +1,8 @@
 #pragma once
 
+#include <chrono>
+#include <thread>
+
 #include "tests/accelerator/runtime.h"
 
 namespace lockstep::emulated {
@@ -28,6 +31,15 @@ inline bool can_run(const c10::Stream& stream) {
   for (int piece = 0; piece < kPieces && !streams().query(end); ++piece) {
   }
   return streams().is_reached(end);
+}
+
+/// The same where other threads, as those of an engine, have yet to give what is needed: waits for
+/// them, half a minute at most.
+inline bool can_run_in_time(const c10::Stream& stream) {
+  constexpr std::chrono::milliseconds kPause{1}, kPatience{30'000};
+  for (auto waited = kPause; waited < kPatience && !can_run(stream); waited += kPause)
+    std::this_thread::sleep_for(kPause);
+  return can_run(stream);
 }
 
 }  // namespace lockstep::emulated
