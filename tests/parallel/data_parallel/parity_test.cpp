@@ -74,7 +74,12 @@ TEST_P(Parity, OfLinearLayersR1R6) {
 TEST_P(Parity, OfAConvolutionalNetR1R6) {
   torch::manual_seed(2);
   auto net = nn::make_model("mnist-small", 10);
-  expect_parity(net, places(), at::randn({batch(), 1, 28, 28}), at::randn({batch(), 10}));
+  // LibTorch's convolution may round in another way for another number of images, which in float
+  // moves now and then a ReLU to the other side of zero; our block on the CPU does not.
+  const auto type = places().front().device.is_cpu() ? torch::kFloat : torch::kDouble;
+  net->to(type);
+  expect_parity(
+      net, places(), at::randn({batch(), 1, 28, 28}, type), at::randn({batch(), 10}, type));
 }
 
 TEST(ParityOfPlaces, InTheOtherOrderR1) {
