@@ -140,7 +140,7 @@ inline void put(typename Codec::Stored* to, typename Codec::Vector vector) {
   if constexpr (kStreams) {
     typename Codec::Stored packed[kLanes];
     Codec::store(packed, vector);
-    stream<sizeof(packed)>(to, packed);
+    store_past_caches<sizeof(packed)>(to, packed);
   } else {
     Codec::store(to, vector);
   }

@@ -11,12 +11,12 @@
 namespace lockstep::reduce {
 namespace {
 
-/// What the destination of stream() must be aligned to.
+/// What the destination of store_past_caches() must be aligned to.
 constexpr std::size_t kStreamAlignment = 64;
 
 /// Stores kBytes; the destination is aligned to that, or to kStreamAlignment if they are more.
 template <std::size_t kBytes>
-inline void stream(void* to, const void* from) {
+inline void store_past_caches(void* to, const void* from) {
   auto* const target = static_cast<std::byte*>(to);
   const auto* const source = static_cast<const std::byte*>(from);
 #if defined(__AVX512F__)
