@@ -1,23 +1,13 @@
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/bench/evaluation/evaluation_report.h"
+#include "lockstep/bench/json_number.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-void put_value(Json& object, const std::string& name, const std::optional<double>& value) {
-  object[name] = nullptr;
-  if (!value) return;
-  if (std::isfinite(*value)) {
-    object[name] = *value;
-  } else {
-    object["nonfinite"].push_back(name);
-  }
-}
 
 Json weights_json(const WeightsSource& weights) {
   return {{"file", printable_path(weights.file)}, {"which", weights.which},
@@ -29,7 +19,7 @@ Json classes_json(const EvaluationResult& result) {
   for (const Confusion::OfClass& of_class : result.confusion.of_class()) {
     Json object = {{"class", classes.size()}, {"name", result.class_names[classes.size()]},
         {"samples", of_class.samples}, {"right", of_class.right}};
-    put_value(object, "accuracy", of_class.accuracy());
+    put_number(object, "accuracy", of_class.accuracy());
     classes.push_back(std::move(object));
   }
   return classes;
@@ -54,7 +44,7 @@ Json worst_json(const std::vector<WorstSample>& worst) {
     const Judgement& own = sample.judgement;
     Json object = {{"index", own.index}, {"name", printable_path(sample.name)},
         {"class", own.label}, {"predicted", own.predicted}};
-    put_value(object, "loss", own.loss);
+    put_number(object, "loss", own.loss);
     samples.push_back(std::move(object));
   }
   return samples;
@@ -67,7 +57,7 @@ std::string evaluation_json(const EvaluationResult& result) {
       {"split", result.split}, {"precision", result.precision},
       {"weights", weights_json(result.weights)}, {"samples", result.samples},
       {"skipped", result.skipped}};
-  for (const ScoreName& score : kScores) put_value(object, score.name, result.scores.*score.value);
+  for (const ScoreName& score : kScores) put_number(object, score.name, result.scores.*score.value);
   object["classes"] = classes_json(result);
   object["confusion"] = confusion_json(result.confusion);
   object["worst"] = worst_json(result.worst);

@@ -1,6 +1,6 @@
-#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/bench/json_number.h"
 #include "lockstep/bench/report/run_report.h"
 
 namespace lockstep::bench {
@@ -8,18 +8,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void put(Json& object, const std::string& name, const std::optional<double>& value) {
-  object[name] = nullptr;
-  if (!value) return;
-  if (std::isfinite(*value)) {
-    object[name] = *value;
-  } else {
-    object["nonfinite"].push_back(name);
-  }
-}
-
 void put_scores(Json& object, const std::string& key, const Scores& scores) {
-  for (const ScoreName& score : kScores) put(object, key + score.name, scores.*score.value);
+  for (const ScoreName& score : kScores) put_number(object, key + score.name, scores.*score.value);
 }
 
 Json count(const std::optional<std::int64_t>& value) {
@@ -30,18 +20,18 @@ Json text(const std::string& value) { return value.empty() ? Json(nullptr) : Jso
 
 Json epoch_json(const EpochHistory& epoch) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
-  put(object, "train_loss", epoch.train_loss);
+  put_number(object, "train_loss", epoch.train_loss);
   for (const ScoreSet& set : kScoreSets) put_scores(object, set.key, epoch.*set.scores);
-  put(object, "lr", epoch.lr);
-  put(object, "samples_per_s", epoch.samples_per_s);
-  put(object, "seconds", epoch.seconds);
+  put_number(object, "lr", epoch.lr);
+  put_number(object, "samples_per_s", epoch.samples_per_s);
+  put_number(object, "seconds", epoch.seconds);
   return object;
 }
 
 Json restart_json(const Restart& restart) {
   Json object = {{"restart", restart.restart}, {"epoch", restart.epoch}, {"step", restart.step},
       {"made_again", restart.made_again}, {"furthest_step", restart.furthest_step}};
-  put(object, "gap_seconds", restart.gap);
+  put_number(object, "gap_seconds", restart.gap);
   return object;
 }
 
@@ -52,7 +42,7 @@ Json summary_json(const std::optional<SummaryFacts>& facts) {
       {"world_size", count(facts->world_size)}, {"batch_size", count(facts->batch_size)},
       {"steps", count(facts->steps)}, {"eval_metric", text(facts->eval_metric)},
       {"best_epoch", count(facts->best_epoch)}};
-  put(object, "best_value", facts->best_value);
+  put_number(object, "best_value", facts->best_value);
   put_scores(object, "test_", facts->test);
   object["stopped_by"] = text(facts->stopped_by);
   object["parameters_hash"] = text(facts->parameters_hash);
@@ -71,8 +61,8 @@ Json run_json(const RunReport& run) {
     object["restarts"].push_back(restart_json(restart));
   }
   put_scores(object, "test_", run.history.test);
-  put(object, "seconds", run.history.seconds);
-  put(object, "samples_per_s", run.history.samples_per_s);
+  put_number(object, "seconds", run.history.seconds);
+  put_number(object, "samples_per_s", run.history.samples_per_s);
   object["left_out"] = run.folder.metrics.left_out;
   object["snapshots"] = run.folder.snapshots;
   object["best_snapshot"] = count(run.folder.best_snapshot);

@@ -220,7 +220,8 @@ Group spreading_group() {
               written_kernels)
               .one_of(all_names<nn::Kernels>()),
           flag_on("--keep-denormals",
-              "let processors compute with numbers below 1.2e-38, many times slower, not with zero",
+              "do not count numbers below 1.2e-38 as zero; processors compute with them many times "
+              "slower",
               &Options::keep_denormals)
               .unless_usual(),
           flag("--backend", "NAME", "{}", &Options::backend)
