@@ -148,13 +148,12 @@ std::optional<Precision> precision_of(const std::optional<ResumedArithmetic>& re
 PrecisionChoice agree_on_arithmetic(
     TrainCommand& command, const torch::Device& device, const ProcessGroup& world) {
   const auto own = resumed_arithmetic(command.options);
-  const bool is_fast = device.is_cpu() ? this_processor_computes_bf16() : is_bf16_fast(device);
-  const torch::Tensor facts = torch::tensor(
-      {is_fast ? 1 : 0, known_number(precision_of(own)), known_number(kernels_of(own))},
-      torch::kLong);
+  const torch::Tensor facts =
+      torch::tensor({bf16_speed(device), static_cast<double>(known_number(precision_of(own))),
+                        static_cast<double>(known_number(kernels_of(own)))},
+          torch::kDouble);
   world.all_reduce(facts, ReduceOp::kMin).wait();
-  const Computing on{
-      .is_bf16_fast = facts[0].item<std::int64_t>() == 1, .on_accelerators = !device.is_cpu()};
+  const Computing on{.bf16_speed = facts[0].item<double>(), .on_accelerators = !device.is_cpu()};
   const auto precision = choose(command, on, known_value<Precision>(facts[1]));
   command.options.precision = precision.precision;
   command.options.kernels = choose(command, known_value<Kernels>(facts[2]));
@@ -243,7 +242,7 @@ int body(int count, char** values) {
   } else if (command->dry_run) {
     if (speaks) {
       const auto resumed = resumed_arithmetic(command->options);
-      const Computing here{.is_bf16_fast = this_processor_computes_bf16()};
+      const Computing here{.bf16_speed = bf16_speed(torch::kCPU)};
       command->options.precision = choose(*command, here, precision_of(resumed)).precision;
       command->options.kernels = choose(*command, kernels_of(resumed));
       std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));

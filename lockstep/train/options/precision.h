@@ -30,13 +30,6 @@ constexpr auto names_of(Tf32) {
       EnumName{Tf32::kAuto, "auto"}, EnumName{Tf32::kOn, "on"}, EnumName{Tf32::kOff, "off"}};
 }
 
-/// Returns whether a processor of these features, as /proc/cpuinfo lists them, has instructions
-/// for bfloat16: AVX512_BF16 or AMX_BF16.
-bool computes_bf16(const std::string& features);
-
-/// Returns the same of this machine; LOCKSTEP_TEST_CPU_FEATURES, if it is set, has its features.
-bool this_processor_computes_bf16();
-
 /// The request of --precision.
 struct PrecisionRequest {
   bool is_auto = false;
@@ -53,9 +46,13 @@ struct PrecisionChoice {
 
 /// The hardware on which all ranks of a run compute.
 struct Computing {
-  bool is_bf16_fast = false;  ///< on all of them
+  double bf16_speed = 0;  ///< of products in bfloat16, float32's being 1; the least of all
   bool on_accelerators = false;
 };
+
+/// Says whether a training in bfloat16 is likely the faster one. On a CPU its products must take
+/// half of float32's time, as our kernels of float32 save half of them in convolutions.
+bool is_bf16_fast(const Computing& on);
 
 /// Decides in what to compute; `resumed` is what the snapshot has that a run goes on from, which
 /// `auto` keeps.
