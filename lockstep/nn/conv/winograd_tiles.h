@@ -46,6 +46,7 @@ template <int kSize, typename T>
 struct PixelPointers {
   T* at[kSize][kSize];
 
+  PixelPointers() = default;
   PixelPointers(const Window& window, const Pixels& pixels, T* outside) {
     T* const first = static_cast<T*>(pixels.data);
     for (int y = 0; y < kSize; ++y) {
@@ -110,22 +111,31 @@ inline void transform_input_of(
   }
 }
 
+// Panels are far apart in memory, so each is filled for some tiles before the next begins.
+constexpr std::int64_t kTilesAtOnce = 16;
+
 template <typename Form, typename T>
 inline void transform_gradient_of(
     const TileBlock& block, const Pixels& from, Range tiles, const PanelPlanes& to) {
-  for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-    const PixelPointers<Form::kOut, const T> pixels(
-        output_window<Form>(block.grid, block.first + tile), from,
-        static_cast<const T*>(block.zeros));
-    const auto transform = [&](std::int64_t channel, std::int64_t room) {
-      float* const row = panel_of(to, 0, channel / kPanel) + tile * kPanel + channel % kPanel;
-      transform_square<Form::kOut, Form::kIn>(
-          [&](int y, int x) { return load(pixels.at[y][x] + channel, room); }, Form::gradient,
-          [&](int y, int x, Floats value) {
-            store_all(row + (y * Form::kIn + x) * to.plane_stride, value);
-          });
-    };
-    each_vector(from.channels, transform);
+  using Pointers = PixelPointers<Form::kOut, const T>;
+  for (std::int64_t first = tiles.begin; first < tiles.end; first += kTilesAtOnce) {
+    const std::int64_t left = tiles.end - first, count = left < kTilesAtOnce ? left : kTilesAtOnce;
+    Pointers pixels[kTilesAtOnce];
+    for (std::int64_t tile = 0; tile < count; ++tile) {
+      const Window window = output_window<Form>(block.grid, block.first + first + tile);
+      pixels[tile] = Pointers(window, from, static_cast<const T*>(block.zeros));
+    }
+    each_vector(from.channels, [&](std::int64_t channel, std::int64_t room) {
+      float* const rows = panel_of(to, 0, channel / kPanel) + first * kPanel + channel % kPanel;
+      for (std::int64_t tile = 0; tile < count; ++tile) {
+        transform_square<Form::kOut, Form::kIn>(
+            [&](int y, int x) { return load(pixels[tile].at[y][x] + channel, room); },
+            Form::gradient,
+            [&](int y, int x, Floats value) {
+              store_all(rows + tile * kPanel + (y * Form::kIn + x) * to.plane_stride, value);
+            });
+      }
+    });
   }
 }
 
