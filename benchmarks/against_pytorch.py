@@ -39,7 +39,10 @@ class Row:
     peer_flags: str = ""
     classes: int = 10
     ranks: int = 2  # of ours
+    peer_ranks: tuple = (2, 1)  # of which the peer takes the best
 
+
+PIPELINE = "--parallel pp --places 2 --chunks 4 --deferred-batch-norm"
 
 ROWS = {
     "mnist-small": Row("mnist-small", 28, 256, 234),  # an epoch of Fashion-MNIST
@@ -49,6 +52,8 @@ ROWS = {
     "resnet18-cifar": Row("resnet18-cifar", 32, 256, 2),
     "resnet50": Row("resnet50", 224, 16, 3, ranks=1),  # all cores in one rank are faster here
     "vgg19": Row("vgg19", 224, 16, 2, classes=20),
+    # A pipeline of two places in one process against the best single process.
+    "resnet50-pipeline": Row("resnet50", 128, 120, 2, PIPELINE, classes=1000, ranks=1, peer_ranks=(1,)),
 }
 
 
@@ -93,8 +98,9 @@ def peer(arguments, row, setting):
 
 def best_setting(arguments, row):
     compiled = [False] if arguments.no_compile else [False, True]
+    cores = os.cpu_count()
     speeds = {setting: peer(arguments, row, setting)[0] for setting in (
-        (ranks, threads, choice) for (ranks, threads), choice in product([(2, 1), (1, 2)], compiled))}
+        (ranks, cores // ranks, choice) for ranks, choice in product(row.peer_ranks, compiled))}
     return max(speeds, key=speeds.get)
 
 

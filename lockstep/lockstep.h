@@ -16,6 +16,7 @@
 #include "lockstep/data/split.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/device/host_memory.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/grad_scaler.h"

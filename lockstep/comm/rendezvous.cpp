@@ -19,6 +19,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
+#include "lockstep/device/host_memory.h"
 
 namespace lockstep {
 namespace {
@@ -205,6 +206,7 @@ std::shared_ptr<Backend> make_backend(
 
 ProcessGroup init_process_group(const InitOptions& options) {
   open_standard_streams();  // before there is a socket or a region that could take their numbers
+  keep_host_memory();
   const std::string& wanted = options.backend;
   check(wanted == "auto" || wanted == "shm" || wanted == "gloo",
       "init_process_group: the backend must be auto, shm or gloo: ", wanted);

@@ -1,0 +1,148 @@
+#include "lockstep/device/host_memory.h"
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <c10/core/CPUAllocator.h>
+
+#include "lockstep/core/best_fit.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kSmallest = 64 * 1024;
+constexpr std::size_t kLine = 64;  // as LibTorch aligns its own
+constexpr std::size_t kHugePage = 2 * 1024 * 1024;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(memory_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
+std::size_t rounded_up(std::size_t number, std::size_t to) { return (number + to - 1) / to * to; }
+
+/// Addresses without memory behind them: pages come with their first use.
+class AddressRange {
+ public:
+  explicit AddressRange(std::size_t bytes) : bytes_(bytes) {
+    void* const start = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) return;
+    const auto address = reinterpret_cast<std::uintptr_t>(start);
+    start_ = static_cast<char*>(start) + (rounded_up(address, kHugePage) - address);
+    ::madvise(start_, bytes, MADV_HUGEPAGE);  // only a hint
+  }
+  AddressRange(const AddressRange&) = delete;  // it stays as long as the process
+  AddressRange& operator=(const AddressRange&) = delete;
+
+  bool is_there() const { return start_ != nullptr; }
+  std::size_t bytes() const { return bytes_; }
+  char* at(std::size_t offset) const { return start_ + offset; }
+  bool has(const void* pointer) const {
+    return start_ <= pointer && pointer < static_cast<const void*>(start_ + bytes_);
+  }
+  std::size_t offset_of(const void* pointer) const {
+    return static_cast<std::size_t>(static_cast<const char*>(pointer) - start_);
+  }
+
+ private:
+  char* start_ = nullptr;
+  std::size_t bytes_;
+};
+
+/// Note [Memory of a step].
+class HostMemory final : public c10::Allocator {
+ public:
+  HostMemory(c10::Allocator& others, std::size_t bytes)
+      : others_(others), range_(bytes), parts_(bytes) {}
+
+  bool is_there() const { return range_.is_there(); }
+
+  c10::DataPtr allocate(std::size_t size) override {
+    char* const data = size < kSmallest ? nullptr : take(size);
+    if (data == nullptr) return others_.allocate(size);
+    c10::profiledCPUMemoryReporter().New(data, size);
+    return {data, data, give_back, c10::Device(c10::DeviceType::CPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return give_back; }
+
+  void copy_data(void* to, const void* from, std::size_t count) const override {
+    default_copy_data(to, from, count);
+  }
+
+  void release();
+
+ private:
+  char* take(std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    const auto start = parts_.take(rounded_up(size, kLine));
+    return start ? range_.at(*start) : nullptr;
+  }
+  static void give_back(void* data);
+
+  c10::Allocator& others_;
+  AddressRange range_;
+  std::mutex mutex_;
+  BestFit parts_;
+};
+
+HostMemory* installed = nullptr;
+
+// Small blocks pass here too, if they were allocated without a DataPtr.
+void HostMemory::give_back(void* data) {
+  if (!installed->range_.has(data)) return installed->others_.raw_deleter()(data);
+  c10::profiledCPUMemoryReporter().Delete(data);
+  const std::lock_guard lock(installed->mutex_);
+  installed->parts_.give_back(installed->range_.offset_of(data));
+}
+
+void HostMemory::release() {
+  const std::lock_guard lock(mutex_);
+  const auto release_between = [&](std::size_t begin, std::size_t end) {
+    begin = rounded_up(begin, kHugePage);
+    end = end / kHugePage * kHugePage;
+    if (begin < end) ::madvise(range_.at(begin), end - begin, MADV_DONTNEED);
+  };
+  for (const auto& [start, size] : parts_.gaps()) release_between(start, start + size);
+  release_between(parts_.end(), range_.bytes());
+}
+
+std::size_t bytes_of_machine() {
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+bool is_wanted() {
+  const char* const whose = std::getenv("LOCKSTEP_HOST_MEMORY");
+  return !kSanitized && (whose == nullptr || std::string_view(whose) != "libtorch");
+}
+
+void install() {
+  if (!is_wanted()) return;
+  auto memory = std::make_unique<HostMemory>(
+      *c10::GetCPUAllocator(), rounded_up(bytes_of_machine(), kHugePage));
+  if (!memory->is_there()) return;
+  installed = memory.release();  // tensors may outlive main()
+  c10::SetCPUAllocator(installed);
+}
+
+}  // namespace
+
+void keep_host_memory() {
+  static std::once_flag once;
+  std::call_once(once, install);
+}
+
+void release_host_memory() {
+  if (installed != nullptr) installed->release();
+}
+
+}  // namespace lockstep
