@@ -1,8 +1,8 @@
 // Nets of your own for `lockstep train --plugin`: the net of LibTorch's MNIST example as it is, and
-// a chain of layers, which can be cut into stages.
+// a chain of layers, which can be cut into stages. And a loss.
 //
 //     lockstep train --plugin ./nets.so --model mnist-example --nproc-per-node 2
-//     lockstep train --plugin ./nets.so --model chain --parallel pp
+//     lockstep train --plugin ./nets.so --model chain --parallel pp --loss focal
 
 #include <lockstep/lockstep.h>
 
@@ -38,8 +38,15 @@ torch::nn::Sequential chain(std::int64_t classes) {
       Linear(32, classes));
 }
 
+// Of Lin et al., "Focal Loss for Dense Object Detection": what is known well counts little.
+torch::Tensor focal(const torch::Tensor& scores, const torch::Tensor& labels) {
+  const torch::Tensor log_share = scores.log_softmax(1).gather(1, labels.unsqueeze(1));
+  return -((1 - log_share.exp()).square() * log_share).mean();
+}
+
 }  // namespace
 
 LOCKSTEP_MODEL(
     "mnist-example", [](std::int64_t classes) { return std::make_shared<NetImpl>(classes); })
 LOCKSTEP_MODEL("chain", chain)
+LOCKSTEP_LOSS("focal", focal)

@@ -7,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/input/datasets.h"
+#include "lockstep/train/optim/loss.h"
 #include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/strategy/start_weights.h"
 
@@ -48,6 +49,7 @@ void check_memory(const TrainPlan& plan, int local_world_size) {
 TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_size) {
   check_options(options, world_size);
   check_run_directory(options.output, options.resume);
+  const Loss known(options.loss);
   const Datasets data = load_datasets(options);
   nn::Model model = nn::make_model(options.model, model_classes(options, data));
   const StartWeights start = start_with(model, options);

@@ -6,7 +6,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/argmax.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
@@ -27,10 +26,10 @@ constexpr AmongHighest kAmong[] = {{5, &Scores::top5}};
 // loss, samples and hits; then for each of kAmong the samples that it counts, and its hits.
 class Sums {
  public:
-  void add(const torch::Tensor& scores, const torch::Tensor& labels) {
+  void add(const torch::Tensor& scores, const torch::Tensor& labels, const Loss& loss) {
     if (all_.device() != scores.device()) begin_on(scores.device());
     const torch::Tensor counted = labels.ne(kIgnoredTarget).sum();
-    sums_[0].add_(at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum, kIgnoredTarget));
+    sums_[0].add_(loss.sum(scores, labels));
     sums_[1].add_(counted);
     sums_[2].add_(scores.argmax(1).eq(labels).sum());
     for (std::size_t i = 0; i < std::size(kAmong); ++i) {
@@ -67,13 +66,14 @@ class Sums {
 }  // namespace
 
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
-    const ProcessGroup& world, const std::function<bool()>& leaves, const OnBatch& on_batch) {
+    const ProcessGroup& world, const Loss& loss, const std::function<bool()>& leaves,
+    const OnBatch& on_batch) {
   const at::NoGradGuard no_gradients;
   Sums sums;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
     const torch::Tensor scores = forward(batch->data);
     const torch::Tensor labels = batch->target.to(scores.device(), /*non_blocking=*/true);
-    sums.add(scores, labels);
+    sums.add(scores, labels, loss);
     if (on_batch) on_batch(scores, labels);
     if (leaves && leaves()) return std::nullopt;
   }

@@ -8,6 +8,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/train/optim/loss.h"
 #include "lockstep/train/options/eval_metric.h"
 #include "lockstep/train/record/metrics.h"
 
@@ -31,7 +32,7 @@ using OnBatch = std::function<void(const torch::Tensor& scores, const torch::Ten
 /// `leaves` is asked after each batch; when it says so, on all ranks after the same batch, the
 /// evaluation is abandoned and there is no result. `on_batch` is shown each batch.
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
-    const ProcessGroup& world, const std::function<bool()>& leaves = {},
+    const ProcessGroup& world, const Loss& loss, const std::function<bool()>& leaves = {},
     const OnBatch& on_batch = {});
 
 /// Returns the value of a metric, all of which were measured; with five classes or fewer kTop5 is

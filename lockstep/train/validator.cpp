@@ -102,7 +102,7 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
   replica.set_training(false);
   const auto forward = [&](const torch::Tensor& images) { return replica.scores(images); };
   const auto result = lockstep::evaluate(forward, loader(samples), run_.groups.replicas,
-      checkpointer_.interruption(batches_of_every_rank(samples)));
+      Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank(samples)));
   if (!result) return false;
   const double seconds = watch.seconds();
   run_.log.progress().evaluated(seconds);

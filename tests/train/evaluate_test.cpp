@@ -37,7 +37,7 @@ TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
     run_ranks(ranks, [&images](ProcessGroup world) {
       const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
       const Loader share(images, sampler.epoch(0), 2, kUnscaled);
-      const auto result = evaluate(forward, share, world).value();
+      const auto result = evaluate(forward, share, world, Loss()).value();
       EXPECT_EQ(result.samples, 7);
       EXPECT_DOUBLE_EQ(result.scores.top1.value(), 4.0 / 7);
       EXPECT_NEAR(result.scores.loss.value(), 3 * 20.0 / 7, 1e-5);
@@ -61,7 +61,7 @@ TEST(Evaluate, CountsARightAnswerAmongTheFiveHighestScores) {
     run_ranks(ranks, [&images](ProcessGroup world) {
       const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
       const Loader share(images, sampler.epoch(0), 2, kUnscaled);
-      const auto result = evaluate(five_answers, share, world).value();
+      const auto result = evaluate(five_answers, share, world, Loss()).value();
       EXPECT_DOUBLE_EQ(result.scores.top1.value(), 0.2);
       ASSERT_TRUE(result.scores.top5);
       EXPECT_DOUBLE_EQ(*result.scores.top5, 0.6);
@@ -77,7 +77,7 @@ TEST(Evaluate, KnowsThatARankWithoutImagesHasFiveHighestScoresToo) {
   run_ranks(3, [&images](ProcessGroup world) {
     const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
     const Loader share(images, sampler.epoch(0), 2, kUnscaled);
-    const auto result = evaluate(five_answers, share, world).value();
+    const auto result = evaluate(five_answers, share, world, Loss()).value();
     ASSERT_TRUE(result.scores.top5) << "on rank " << world.rank();
     EXPECT_DOUBLE_EQ(*result.scores.top5, 1);
   });
@@ -89,7 +89,7 @@ TEST(Evaluate, FiveClassesHaveNoFiveHighestScores) {
   const auto few = [](const torch::Tensor& batch) {
     return forward(batch).slice(1, 0, 5).contiguous();
   };
-  const auto result = evaluate(few, share, ProcessGroup()).value();
+  const auto result = evaluate(few, share, ProcessGroup(), Loss()).value();
   EXPECT_FALSE(result.scores.top5);
   EXPECT_EQ(value_of(result.scores, EvalMetric::kTop5), 1) << "that of the highest score";
 }
@@ -114,11 +114,11 @@ class LastUnreadable final : public data::Samples {
 TEST(Evaluate, LeavesOutWhatIsMarkedToBeIgnored) {
   const data::StoredSamples images(answers({0, 1, 2}, {0, 9, 2}), kUnscaled.normalization);
   const Loader share(std::make_shared<LastUnreadable>(images), {0, 1, 2}, 3);
-  const auto result = evaluate(forward, share, ProcessGroup()).value();
+  const auto result = evaluate(forward, share, ProcessGroup(), Loss()).value();
   EXPECT_EQ(result.samples, 2);
   EXPECT_DOUBLE_EQ(result.scores.top1.value(), 0.5);
   EXPECT_NEAR(result.scores.loss.value(), 20.0 / 2, 1e-5);
-  EXPECT_DOUBLE_EQ(evaluate(five_answers, share, ProcessGroup())->scores.top5.value(), 0.5);
+  EXPECT_DOUBLE_EQ(evaluate(five_answers, share, ProcessGroup(), Loss())->scores.top5.value(), 0.5);
 }
 
 TEST(Evaluate, IsLeftByAllRanksAfterTheBatchThatTheyAgreeOn) {
@@ -127,9 +127,9 @@ TEST(Evaluate, IsLeftByAllRanksAfterTheBatchThatTheyAgreeOn) {
     const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
     const Loader share(images, sampler.epoch(0), 1, kUnscaled);
     int batches = 0;
-    EXPECT_FALSE(evaluate(forward, share, world, [&] { return ++batches == 2; }));
+    EXPECT_FALSE(evaluate(forward, share, world, Loss(), [&] { return ++batches == 2; }));
     EXPECT_EQ(batches, 2);
-    const auto whole = evaluate(forward, share, world, [] { return false; });
+    const auto whole = evaluate(forward, share, world, Loss(), [] { return false; });
     ASSERT_TRUE(whole) << "the group is as it was";
     EXPECT_EQ(whole->samples, 7);
   });
@@ -145,7 +145,7 @@ TEST(Evaluate, LeavesNoGraphBehind) {
         EXPECT_FALSE(scores.requires_grad());
         return scores;
       },
-      share, ProcessGroup())
+      share, ProcessGroup(), Loss())
                           .value();
   EXPECT_EQ(result.samples, 2);
 }

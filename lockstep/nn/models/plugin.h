@@ -56,12 +56,21 @@ struct PluginData {
   std::function<PluginParts(const std::string& folder)> open;  ///< empty where none was given
 };
 
+/// A loss that a plugin offers. Several threads call it at a time.
+struct PluginLoss {
+  std::string name;
+  /// Returns the mean over the samples, a tensor of no dimension, from scores [samples, classes] in
+  /// float and labels [samples] in int64.
+  std::function<torch::Tensor(const torch::Tensor& scores, const torch::Tensor& labels)> mean;
+};
+
 /// Everything that a plugin offers. A library made for another version is asked for `made_for` and
 /// nothing else.
 struct PluginContents {
   const char* made_for;
   std::vector<PluginModel> models;
   std::vector<PluginData> sets;
+  std::vector<PluginLoss> losses;
 };
 
 #define LOCKSTEP_TEXT_OF(value) #value
@@ -70,11 +79,11 @@ struct PluginContents {
 /// What a plugin and the program that loads it must have in common. The first number counts the
 /// forms that PluginContents has had, the last says which std::string the standard library has.
 inline constexpr const char* kPluginAbi =
-    "plugin 1, LibTorch " TORCH_VERSION ", CXX11 ABI " LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI);
+    "plugin 2, LibTorch " TORCH_VERSION ", CXX11 ABI " LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI);
 
 /// Returns what this library offers. Hidden: g++ would make one for all libraries of a process.
 __attribute__((visibility("hidden"))) inline PluginContents& plugin_contents() {
-  static PluginContents contents{kPluginAbi, {}, {}};
+  static PluginContents contents{kPluginAbi, {}, {}, {}};
   return contents;
 }
 
@@ -112,7 +121,7 @@ lockstep_plugin() {
 
 namespace lockstep::nn {
 
-/// A net or a data set that joins what this library offers, when that is loaded.
+/// A net, a data set or a loss that joins what this library offers, when that is loaded.
 struct Offer {
   template <typename Factory>
   static Offer model(std::string name, Factory factory) {
@@ -123,6 +132,12 @@ struct Offer {
 
   static Offer data(std::string name, std::function<PluginParts(const std::string&)> open) {
     plugin_contents().sets.push_back({std::move(name), std::move(open)});
+    return {};
+  }
+
+  static Offer loss(std::string name,
+      std::function<torch::Tensor(const torch::Tensor&, const torch::Tensor&)> mean) {
+    plugin_contents().losses.push_back({std::move(name), std::move(mean)});
     return {};
   }
 
@@ -150,3 +165,15 @@ struct Offer {
 #define LOCKSTEP_DATA(name, ...)                                               \
   [[gnu::used]] static const ::lockstep::nn::Offer LOCKSTEP_UNIQUE(__LINE__) = \
       ::lockstep::nn::Offer::data(name, __VA_ARGS__);
+
+/// Offers a loss to `lockstep train --plugin FILE --loss NAME`. The function takes scores [N,
+/// classes] in float and labels [N], and returns the mean over the N samples as a tensor of no
+/// dimension, computed by LibTorch's operators so that it has a gradient. N is that of a
+/// micro-batch, of the last batch or 1, too.
+///
+///     LOCKSTEP_LOSS("mine", [](const torch::Tensor& scores, const torch::Tensor& labels) {
+///       return torch::multi_margin_loss(scores, labels);
+///     })
+#define LOCKSTEP_LOSS(name, ...)                                               \
+  [[gnu::used]] static const ::lockstep::nn::Offer LOCKSTEP_UNIQUE(__LINE__) = \
+      ::lockstep::nn::Offer::loss(name, __VA_ARGS__);

@@ -7,6 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/nn/models/loss_names.h"
 
 namespace lockstep::nn {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 struct Loaded {
   std::vector<PluginModel> models;
   std::vector<PluginData> sets;
+  std::vector<PluginLoss> losses;
 };
 
 Loaded& loaded() {
@@ -48,7 +50,7 @@ const PluginContents& contents_of(const std::string& path) {
   using Contents = const PluginContents* (*)();
   const auto contents = reinterpret_cast<Contents>(::dlsym(library, "lockstep_plugin"));
   check(contents != nullptr, "plugin ", path,
-      " offers nothing: it has no LOCKSTEP_MODEL(name, factory)");
+      " offers nothing: it has no LOCKSTEP_MODEL, LOCKSTEP_DATA or LOCKSTEP_LOSS");
   return *contents();
 }
 
@@ -64,10 +66,13 @@ void load_plugin(const std::string& path) {
   check_version(path, contents);
   append(path, contents.models, model_names(), loaded().models);
   append(path, contents.sets, {}, loaded().sets);
+  append(path, contents.losses, loss_names(), loaded().losses);
 }
 
 const std::vector<PluginModel>& plugin_models() { return loaded().models; }
 
 const std::vector<PluginData>& plugin_sets() { return loaded().sets; }
+
+const std::vector<PluginLoss>& plugin_losses() { return loaded().losses; }
 
 }  // namespace lockstep::nn

@@ -20,4 +20,7 @@ const std::vector<PluginModel>& plugin_models();
 /// Returns their data sets.
 const std::vector<PluginData>& plugin_sets();
 
+/// Returns their losses.
+const std::vector<PluginLoss>& plugin_losses();
+
 }  // namespace lockstep::nn

@@ -19,6 +19,7 @@
 #include "lockstep/train/evaluation/predictions.h"
 #include "lockstep/train/evaluation/sample_picture.h"
 #include "lockstep/train/input/datasets.h"
+#include "lockstep/train/optim/loss.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/replica.h"
 
@@ -93,12 +94,13 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   replica->set_training(false);
   data::ResidentSets resident(replica->device());
   const Loader loader = loader_of(samples, options, *replica, resident, data.is_mere_copy);
-  Predictions predictions(classes, request.worst);
+  const Loss loss(options.loss);
+  Predictions predictions(classes, request.worst, loss);
   const auto forward = [&](const torch::Tensor& images) { return replica->scores(images); };
   const auto look = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
     predictions.add(scores, labels);
   };
-  const Evaluation evaluation = evaluate(forward, loader, ProcessGroup(), {}, look).value();
+  const Evaluation evaluation = evaluate(forward, loader, ProcessGroup(), loss, {}, look).value();
   return {.model = options.model,
       .data = options.data.name,
       .split = name_of(request.split),

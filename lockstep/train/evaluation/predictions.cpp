@@ -5,7 +5,6 @@
 #include <limits>
 
 #include <ATen/ops/argmax.h>
-#include <ATen/ops/cross_entropy_loss.h>
 
 #include "lockstep/data/batch.h"
 
@@ -19,10 +18,7 @@ double badness(const Judgement& sample) {
 }  // namespace
 
 void Predictions::add(const torch::Tensor& scores, const torch::Tensor& labels) {
-  const torch::Tensor losses =
-      at::cross_entropy_loss(scores, labels, {}, at::Reduction::None, kIgnoredTarget)
-          .to(torch::kDouble)
-          .cpu();
+  const torch::Tensor losses = loss_.of_each(scores, labels).to(torch::kDouble).cpu();
   const torch::Tensor predicted = scores.argmax(1).cpu(), classes = labels.cpu();
   for (std::int64_t i = 0; i < classes.size(0); ++i, ++seen_) {
     const auto label = classes.const_data_ptr<std::int64_t>()[i];

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
 
 #include "lockstep/train/evaluation/confusion.h"
 #include "lockstep/train/evaluation/evaluation_result.h"
+#include "lockstep/train/optim/loss.h"
 
 namespace lockstep {
 
@@ -16,7 +18,8 @@ namespace lockstep {
 class Predictions {
  public:
   /// Keeps the `worst` samples with the largest losses; of equal ones the first.
-  Predictions(std::int64_t classes, std::size_t worst) : confusion_(classes), most_(worst) {}
+  Predictions(std::int64_t classes, std::size_t worst, Loss loss = Loss())
+      : confusion_(classes), most_(worst), loss_(std::move(loss)) {}
 
   /// Takes scores [samples, classes] and labels; those marked kIgnoredTarget do not count. Waits
   /// for the device.
@@ -32,6 +35,7 @@ class Predictions {
 
   Confusion confusion_;
   std::size_t most_;
+  Loss loss_;
   std::int64_t seen_ = 0;
   std::vector<Judgement> worst_;
 };

@@ -56,6 +56,7 @@ TrainOptions evaluation_options(const TrainOptions& run) {
       .precision = run.precision,
       .tf32 = run.tf32,
       .kernels = run.kernels,
+      .loss = run.loss,
       .seed = run.seed};
 }
 

@@ -102,7 +102,13 @@ FlagGroup<TrainOptions> optimizer_group() {
               &Options::grad_accum_steps)
               .from(1)
               .to(kMostEpochs),
-          flag("--smoothing", "X", "label smoothing of the training loss", &Options::smoothing)
+          flag("--loss", "NAME",
+              joined(nn::loss_names()) +
+                  " (of one-hot labels) or one of --plugin; evaluations measure it, too",
+              &Options::loss)
+              .unless_usual(),
+          flag("--smoothing", "X", "label smoothing of the training loss, for cross-entropy",
+              &Options::smoothing)
               .from(0)
               .below(1)}};
 }

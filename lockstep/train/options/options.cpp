@@ -29,6 +29,8 @@ void check_options(const TrainOptions& options, int world_size) {
   check(options.optimizer.schedule.kind != LrScheduleKind::kPlateau || options.val_interval > 0,
       "train: --sched plateau needs evaluations during training, but --val-interval 0 makes none "
       "before the end");
+  check(options.smoothing == 0 || options.loss == nn::kCrossEntropy,
+      "train: --smoothing is for --loss cross-entropy, not for ", options.loss);
   const SnapshotSettings& snapshots = options.snapshots;
   check(snapshots.unit == SnapshotUnit::kNone || snapshots.unit == SnapshotUnit::kNever ||
             snapshots.count > 0,

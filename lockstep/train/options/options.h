@@ -7,6 +7,7 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/nn/kernels.h"
+#include "lockstep/nn/models/loss_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/train/options/eval_metric.h"
 #include "lockstep/train/options/loading_settings.h"
@@ -84,8 +85,9 @@ struct TrainOptions {
   nn::Kernels kernels = nn::Kernels::kAuto;
   bool keep_denormals = false;  ///< of processors; else they count as zero
   OptimizerSettings optimizer = {};
-  std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
-  double smoothing = 0;               ///< of the labels in training
+  std::int64_t grad_accum_steps = 1;     ///< batches of each replica that make one optimizer step
+  std::string loss = nn::kCrossEntropy;  ///< of training and evaluation
+  double smoothing = 0;                  ///< of the labels in training
   std::optional<EmaSettings> ema = {};
   EvalMetric eval_metric = EvalMetric::kLoss;  ///< that says which epoch is the best
   std::int64_t seed = 42;

@@ -9,7 +9,6 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optim/optimizer.h"
-#include "lockstep/train/optim/training_loss.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 #include "lockstep/train/strategy/stage_balance.h"
 
@@ -46,6 +45,7 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
 Replica::Replica(const TrainOptions& options, const RankGroups& groups,
     const PreparedModel& prepared, torch::Device device)
     : options_(options),
+      loss_(options.loss, options.smoothing),
       groups_(groups),
       copier_(device),
       scaler_(nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed),
@@ -95,7 +95,7 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
   if (part.number == 0) optimizer_->zero_grad();
   const double factor = part.share;
   const LossFunction loss = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
-    const torch::Tensor mean = training_loss(scores, labels, options_);
+    const torch::Tensor mean = loss_.mean(scores, labels);
     return scaler_.scale(factor == 1 ? mean : mean * factor);
   };
   const std::uint64_t seed = stream_seed(static_cast<std::uint64_t>(options_.seed),

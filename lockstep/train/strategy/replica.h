@@ -17,6 +17,7 @@
 #include "lockstep/nn/named_state.h"
 #include "lockstep/parallel/pipeline/pipeline_options.h"
 #include "lockstep/parallel/place/place.h"
+#include "lockstep/train/optim/loss.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
@@ -125,6 +126,7 @@ class Replica {
       const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
 
   TrainOptions options_;
+  Loss loss_;
   RankGroups groups_;
   DeviceCopier copier_;
   nn::GradScaler scaler_;  // of all ranks: replicas and stages alike

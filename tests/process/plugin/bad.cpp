@@ -1,4 +1,4 @@
-// Nets that cannot be trained, each in its own way.
+// Nets and losses that cannot be trained, each in its own way.
 
 #include <limits>
 #include <stdexcept>
@@ -40,6 +40,19 @@ lockstep::nn::PluginParts ten_samples(std::int64_t label) {
   return {.train = set, .test = set};
 }
 
+torch::Tensor loss_thrown(const torch::Tensor&, const torch::Tensor&) {
+  throw std::runtime_error("no loss here");
+}
+torch::Tensor number_instead(const torch::Tensor&, const torch::Tensor&) { throw 3; }
+torch::Tensor undefined(const torch::Tensor&, const torch::Tensor&) { return {}; }
+torch::Tensor of_each(const torch::Tensor& scores, const torch::Tensor&) { return scores.sum(1); }
+torch::Tensor detached(const torch::Tensor& scores, const torch::Tensor&) {
+  return scores.detach().sum();
+}
+torch::Tensor not_a_number(const torch::Tensor& scores, const torch::Tensor&) {
+  return scores.sum() * std::numeric_limits<double>::quiet_NaN();
+}
+
 }  // namespace
 
 LOCKSTEP_DATA("no-class", [](const std::string&) { return ten_samples(10); })
@@ -49,3 +62,9 @@ LOCKSTEP_MODEL("throws-a-number", number_thrown)
 LOCKSTEP_MODEL("empty", empty)
 LOCKSTEP_MODEL("wrong-shape", [](std::int64_t) { return std::make_shared<WrongShapeImpl>(); })
 LOCKSTEP_MODEL("not-a-number", [](std::int64_t n) { return std::make_shared<NotANumberImpl>(n); })
+LOCKSTEP_LOSS("throws", loss_thrown)
+LOCKSTEP_LOSS("throws-a-number", number_instead)
+LOCKSTEP_LOSS("undefined", undefined)
+LOCKSTEP_LOSS("of-each", of_each)
+LOCKSTEP_LOSS("detached", detached)
+LOCKSTEP_LOSS("not-a-number", not_a_number)

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/process/plugin/plugin_flag.h"
 #include "tests/process/train/idx_files.h"
 #include "tests/process/train/trained_run.h"
 
@@ -16,10 +17,6 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string plugin_flag(const std::string& name) {
-  return concat("--plugin ", LOCKSTEP_PLUGINS, "/", name, ".so ");
-}
 
 class Plugin : public ::testing::Test {
  protected:
@@ -123,7 +120,8 @@ TEST_F(Plugin, WhatIsNoPluginIsRefused) {
   std::ofstream(folder.file("text.so")) << "no library";
   EXPECT_THAT(refusal("--plugin /nowhere/x.so"), HasSubstr("there is no such file"));
   EXPECT_THAT(refusal("--plugin " + folder.file("text.so")), HasSubstr("cannot be loaded"));
-  EXPECT_THAT(refusal(plugin_flag("empty")), HasSubstr("it has no LOCKSTEP_MODEL"));
+  EXPECT_THAT(refusal(plugin_flag("empty")),
+      HasSubstr("it has no LOCKSTEP_MODEL, LOCKSTEP_DATA or LOCKSTEP_LOSS"));
   EXPECT_THAT(refusal(plugin_flag("older")), HasSubstr("compiled for plugin 0, LibTorch 1.0"));
   EXPECT_THAT(refusal(plugin_flag("unbound")), HasSubstr("lockstep_nobody_has_this"));
 }

@@ -78,6 +78,7 @@ TEST_F(RunWeights, AnEvaluationTakesWhatDecidesTheScoresAndNothingElse) {
   run.batch_size = 32;
   run.precision = Precision::kBf16Mixed;
   run.seed = 7;
+  run.loss = "mse";
   run.parallel = Parallel::kDp;
   run.pretrained = "w.pth";
   run.freeze = {"*"};
@@ -91,6 +92,7 @@ TEST_F(RunWeights, AnEvaluationTakesWhatDecidesTheScoresAndNothingElse) {
   EXPECT_EQ(found.batch_size, 32);
   EXPECT_EQ(found.precision, Precision::kBf16Mixed);
   EXPECT_EQ(found.seed, 7) << "which draws what --val-split holds out";
+  EXPECT_EQ(found.loss, "mse");
   EXPECT_EQ(found.parallel, Parallel::kSerial);
   EXPECT_EQ(found.pretrained, "");
   EXPECT_TRUE(found.freeze.empty());

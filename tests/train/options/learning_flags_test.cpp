@@ -110,6 +110,12 @@ TEST(LearningFlags, UnknownWordsAreRefusedWithTheNearest) {
   EXPECT_THAT(refusal("--eval-metric top3"), HasSubstr("--eval-metric must be one of"));
 }
 
+TEST(LearningFlags, SmoothingIsForCrossEntropy) {
+  EXPECT_EQ(refusal("--smoothing 0.1 --loss mse"),
+      "train: --smoothing is for --loss cross-entropy, not for mse");
+  EXPECT_EQ(parsed("--smoothing 0.1 --loss cross-entropy").smoothing, 0.1);
+}
+
 TEST(LearningFlags, MilestonesMustBeAListOfEpochs) {
   for (const char* text : {"30,", ",30", "30;60", "a", "30,,60", "99999999999999999999", "3_4"})
     EXPECT_THAT(refusal(concat("--sched multistep --decay-milestones ", text)),

@@ -54,6 +54,7 @@ TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
           [](auto& options) { options.optimizer.schedule.kind = LrScheduleKind::kCosine; }},
       {"warmup_epochs", [](auto& options) { options.optimizer.schedule.warmup_epochs = 1; }},
       {"grad_accum_steps", [](auto& options) { options.grad_accum_steps = 2; }},
+      {"loss", [](auto& options) { options.loss = "mse"; }},
       {"smoothing", [](auto& options) { options.smoothing = 0.1; }},
       {"ema", [](auto& options) { options.ema = EmaSettings{}; }},
       {"eval_metric", [](auto& options) { options.eval_metric = EvalMetric::kTop1; }},

@@ -45,9 +45,9 @@ Words command_of(const Point& point) {
       "--image-size", 128, "--batch-size",
       // A pipeline divides its batch itself.
       point.way == kMicroBatches ? point.split : point.batch, "--opt", "sgd", "--momentum", 0,
-      "--lr", "0.001", "--max-steps", kWarmUpSteps + kRunBatches * point.repeats, "--log-interval",
-      1, "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none",
-      way_flags(point));
+      "--lr", "0.001", "--loss", "mse", "--max-steps", kWarmUpSteps + kRunBatches * point.repeats,
+      "--log-interval", 1, "--val-interval", "never", "--snapshot-interval", "never", "--progress",
+      "none", way_flags(point));
 }
 
 // What the study lacks is measured once when it is quick.

@@ -46,9 +46,9 @@ TEST(PipelineGrid, IsTheStudysInFullWithTheSchedulesThatItLacks) {
   EXPECT_THAT(pipeline_cell_of(whole, "gpipe-b120-s20").command,
       ElementsAre("train", "--model", "resnet50", "--data", "mock", "--num-classes", "1000",
           "--image-size", "128", "--batch-size", "120", "--opt", "sgd", "--momentum", "0", "--lr",
-          "0.001", "--max-steps", "7", "--log-interval", "1", "--val-interval", "never",
-          "--snapshot-interval", "never", "--progress", "none", "--places", "2", "--balance",
-          "count", "--parallel", "pp", "--chunks", "6", "--schedule", "gpipe"));
+          "0.001", "--loss", "mse", "--max-steps", "7", "--log-interval", "1", "--val-interval",
+          "never", "--snapshot-interval", "never", "--progress", "none", "--places", "2",
+          "--balance", "count", "--parallel", "pp", "--chunks", "6", "--schedule", "gpipe"));
 }
 
 TEST(PipelineGrid, TakesAPartOfTheBatchWhenItIsQuickAndCallsThatOtherCells) {
