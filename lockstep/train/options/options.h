@@ -10,6 +10,7 @@
 #include "lockstep/nn/models/loss_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/train/options/eval_metric.h"
+#include "lockstep/train/options/gradient_settings.h"
 #include "lockstep/train/options/loading_settings.h"
 #include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/optimizer_settings.h"
@@ -75,6 +76,7 @@ struct TrainOptions {
   std::vector<std::string> place_devices = {};  ///< of each place, where they are named: `cuda:1`
   PipelineSettings pipeline = {};
   bool sync_batch_norm = false;
+  GradientSettings gradients = {};
   std::string backend = "auto";
   std::optional<double> timeout = {};  ///< seconds that a rank waits for the others
   std::int64_t batch_size = 128;       ///< of each replica

@@ -17,7 +17,12 @@ inline constexpr double kMostBatches = 100'000'000;
 /// asks GivenFlags for them.
 const FlagTable<TrainOptions>& train_flags();
 
-/// The flags of `lockstep train` that say how a model learns.
+/// The flags of `lockstep train` that say where and how a model is spread, and how ranks start.
+FlagGroup<TrainOptions> spreading_group();
+FlagGroup<TrainOptions> stages_group();
+FlagGroup<TrainOptions> launch_group();
+
+/// Those that say how a model learns.
 FlagGroup<TrainOptions> optimizer_group();
 FlagGroup<TrainOptions> rate_group();
 FlagGroup<TrainOptions> average_group();

@@ -139,6 +139,11 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
       name_of(options.parallel), " has none");
   check(options.parallel == Parallel::kDdp || !options.sync_batch_norm,
       "train: --sync-batch-norm is for --parallel ddp, not for ", name_of(options.parallel));
+  check(
+      options.parallel == Parallel::kDdp ||
+          (!options.gradients.bucket_mb && options.gradients.comm_hook.kind == CommHookKind::kNone),
+      "train: --bucket-mb and --comm-hook are for --parallel ddp, not for ",
+      name_of(options.parallel));
   if (options.parallel == Parallel::kSerial) {
     check(world_size == 1, "train: --parallel serial trains on one rank, but there are ",
         world_size, "; use --parallel ddp");

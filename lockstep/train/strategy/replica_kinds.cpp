@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "lockstep/train/strategy/ddp_options.h"
+
 namespace lockstep {
 namespace {
 
@@ -25,8 +27,7 @@ ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& grou
     const PreparedModel& prepared, torch::Device device)
     : Replica(options, groups, prepared, device), model_(on_device(prepared.model, device)) {
   if (options.parallel == Parallel::kDdp) {
-    parallel_.emplace(model_, groups.replicas,
-        DistributedDataParallelOptions().sync_batch_norm(options.sync_batch_norm));
+    parallel_.emplace(model_, groups.replicas, ddp_options(options));
   }
   make_optimizer();
 }
