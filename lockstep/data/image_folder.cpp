@@ -68,11 +68,13 @@ void check_only_parts(const fs::path& directory) {
   }
 }
 
+using Names = std::vector<std::string>;
+
 std::optional<ImageFolder> open_part(
-    const fs::path& directory, const char* name, const ImageFolder& train) {
+    const fs::path& directory, const char* name, const ImageFolder& train, const Names& chosen) {
   const fs::path path = directory / name;
   if (!fs::is_directory(path)) return std::nullopt;
-  ImageFolder part(path);
+  ImageFolder part(path, chosen);
   const auto& expected = train.class_names();
   const auto& found = part.class_names();
   if (found == expected) return part;
@@ -84,10 +86,11 @@ std::optional<ImageFolder> open_part(
       is_extra ? " is not there" : " is missing"));
 }
 
-std::optional<ImageFolder> open_validation(const fs::path& directory, const ImageFolder& train) {
+std::optional<ImageFolder> open_validation(
+    const fs::path& directory, const ImageFolder& train, const Names& chosen) {
   std::optional<ImageFolder> validation;
   for (const char* name : kValidation) {
-    auto part = open_part(directory, name, train);
+    auto part = open_part(directory, name, train, chosen);
     if (part && validation) {
       throw DataError(concat(printable_path(directory.native()), ": two folders to validate with: ",
           validation->directory().filename().native(), " and ", name));
@@ -99,8 +102,8 @@ std::optional<ImageFolder> open_validation(const fs::path& directory, const Imag
 
 }  // namespace
 
-ImageFolder::ImageFolder(const fs::path& directory)
-    : list_(std::make_shared<const ImageFolderList>(scan_image_folder(directory))) {}
+ImageFolder::ImageFolder(const fs::path& directory, const std::vector<std::string>& classes)
+    : list_(std::make_shared<const ImageFolderList>(scan_image_folder(directory, classes))) {}
 
 std::int64_t ImageFolder::size() const { return static_cast<std::int64_t>(list_->files.size()); }
 
@@ -163,14 +166,16 @@ void ImageFolder::open(std::int64_t index, std::vector<std::uint8_t>& bytes) con
   check_unchanged(file.descriptor(), found, name);
 }
 
-ImageFolders open_image_folders(const fs::path& directory) {
+ImageFolders open_image_folders(
+    const fs::path& directory, const std::vector<std::string>& classes) {
   if (!fs::is_directory(directory / kTrain)) {
-    return {.train = ImageFolder(directory), .validation = std::nullopt, .test = std::nullopt};
+    return {
+        .train = ImageFolder(directory, classes), .validation = std::nullopt, .test = std::nullopt};
   }
   check_only_parts(directory);
-  ImageFolder train(directory / kTrain);
-  auto validation = open_validation(directory, train);
-  auto test = open_part(directory, kTest, train);
+  ImageFolder train(directory / kTrain, classes);
+  auto validation = open_validation(directory, train, classes);
+  auto test = open_part(directory, kTest, train, classes);
   return {.train = std::move(train), .validation = std::move(validation), .test = std::move(test)};
 }
 

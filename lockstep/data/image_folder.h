@@ -36,8 +36,10 @@ class ImageFolder {
   /// The most bytes of one image file.
   static constexpr std::int64_t kMaximumFileBytes = std::int64_t{256} << 20;
 
-  /// Scans the folder.
-  explicit ImageFolder(const std::filesystem::path& directory);
+  /// Scans the folder. With names of class folders, the classes are these alone and have their
+  /// order; a name that is not there or twice, and a single one, is an InvalidArgument.
+  explicit ImageFolder(
+      const std::filesystem::path& directory, const std::vector<std::string>& classes = {});
 
   std::int64_t size() const;
   std::int64_t classes() const;
@@ -86,7 +88,8 @@ struct ImageFolders {
 /// DIR itself as the only part, to be split by seed.
 ///
 /// The parts must have the same classes, and DIR must not hold class folders beside `train`: both
-/// are DataErrors.
-ImageFolders open_image_folders(const std::filesystem::path& directory);
+/// are DataErrors. With names, each part has these classes alone, as ImageFolder.
+ImageFolders open_image_folders(
+    const std::filesystem::path& directory, const std::vector<std::string>& classes = {});
 
 }  // namespace lockstep::data

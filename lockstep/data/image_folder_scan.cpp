@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostExamples = 3;
+constexpr std::size_t kMostClasses = 20;  // in a message
 
 template <typename... Parts>
 [[noreturn]] void refuse(const fs::path& path, const Parts&... reason) {
@@ -42,7 +43,7 @@ struct Contents {
 
 class Scanner {
  public:
-  explicit Scanner(const fs::path& directory) {
+  Scanner(const fs::path& directory, const std::vector<std::string>& classes) : chosen_(classes) {
     std::error_code error;
     list_.directory = fs::canonical(directory, error);
     if (error) refuse(directory, "cannot be opened: ", error.message(), "; check the path");
@@ -54,9 +55,9 @@ class Scanner {
     const Contents root = contents("");
     for (const auto& name : root.images) add_other(name);
     for (const auto& name : root.others) add_other(name);
-    list_.class_names = root.folders;
+    list_.class_names = chosen_.empty() ? root.folders : chosen_among(root.folders);
     check_class_count();
-    for (const auto& name : root.folders) {
+    for (const auto& name : list_.class_names) {
       const std::size_t before = list_.files.size();
       const std::int64_t others_before = list_.others.count;
       scan_class(name);
@@ -96,6 +97,29 @@ class Scanner {
       std::sort(names->begin(), names->end());
     }
     return found;
+  }
+
+  // In their order, which numbers them.
+  std::vector<std::string> chosen_among(const std::vector<std::string>& folders) const {
+    const std::string where = printable_path(list_.directory.native());
+    check(chosen_.size() > 1, where, ": at least two of its classes are needed, not only ",
+        printable_path(chosen_.front()));
+    for (auto name = chosen_.begin(); name != chosen_.end(); ++name) {
+      check(std::binary_search(folders.begin(), folders.end(), *name), where,
+          ": there is no class folder ", printable_path(*name), did_you_mean(*name, folders), " (",
+          some_of(folders), ")");
+      check(std::find(chosen_.begin(), name, *name) == name, where, ": the class ",
+          printable_path(*name), " is named twice");
+    }
+    return chosen_;
+  }
+
+  static std::string some_of(const std::vector<std::string>& folders) {
+    const std::size_t shown = std::min(folders.size(), kMostClasses);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < shown; ++i) names.push_back(printable_path(folders[i]));
+    const std::size_t others = folders.size() - shown;
+    return concat("there are ", joined(names), others == 0 ? "" : concat(" and ", others, " more"));
   }
 
   void check_class_count() const {
@@ -171,11 +195,15 @@ class Scanner {
     return target.native().substr(root.size());
   }
 
+  const std::vector<std::string>& chosen_;
   ImageFolderList list_;
 };
 
 }  // namespace
 
-ImageFolderList scan_image_folder(const fs::path& directory) { return Scanner(directory).scan(); }
+ImageFolderList scan_image_folder(
+    const fs::path& directory, const std::vector<std::string>& classes) {
+  return Scanner(directory, classes).scan();
+}
 
 }  // namespace lockstep::data

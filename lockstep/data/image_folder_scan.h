@@ -34,7 +34,8 @@ struct ImageFolderList {
   }
 };
 
-/// Scans a folder by ImageFolder's rules.
-ImageFolderList scan_image_folder(const std::filesystem::path& directory);
+/// Scans a folder by ImageFolder's rules; of its classes only those that are named, unless none is.
+ImageFolderList scan_image_folder(
+    const std::filesystem::path& directory, const std::vector<std::string>& classes = {});
 
 }  // namespace lockstep::data

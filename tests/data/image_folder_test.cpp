@@ -51,6 +51,31 @@ TEST(ImageFolder, WalksFoldersInsideAClass) {
       ElementsAre("a/z.jpg", "a/b/1.jpg", "a/b-c/1.jpg", "a/b/d/1.jpg", "b/1.jpg"));
 }
 
+TEST(ImageFolder, HasTheClassesThatAreNamedInTheirOrder) {
+  const ClassFolders folders(
+      {"a/1.jpg", "b/1.jpg", "b/2.jpg", "c/1.jpg", "c/2.txt", "empty/1.txt"});
+  const ImageFolder folder(folders.path(), {"c", "a"});
+  EXPECT_THAT(folder.class_names(), ElementsAre("c", "a"));
+  EXPECT_THAT(paths(folder), ElementsAre("c/1.jpg", "a/1.jpg"));
+  EXPECT_THAT(folder.labels(), ElementsAre(0, 1));
+  EXPECT_EQ(folder.label(1), 1);
+  EXPECT_EQ(folder.other_files().count, 1) << "those of its classes";
+}
+
+TEST(ImageFolder, RefusesNamesThatAreNoClasses) {
+  const ClassFolders folders({"bird/1.jpg", "cat/1.jpg", "dog/1.jpg", ".git/1.jpg"});
+  const auto refusal = [&](const std::vector<std::string>& classes) {
+    return message_of<InvalidArgument>([&] { ImageFolder(folders.path(), classes); });
+  };
+  EXPECT_EQ(refusal({"cat", "dgo"}),
+      folders.path().string() +
+          ": there is no class folder dgo; did you mean dog? (there are bird, cat, dog)");
+  EXPECT_THAT(refusal({"cat", ".git"}), HasSubstr("no class folder .git (there are"));
+  EXPECT_THAT(refusal({"cat", "../x"}), HasSubstr("no class folder ../x"));
+  EXPECT_THAT(refusal({"cat", "dog", "cat"}), HasSubstr("the class cat is named twice"));
+  EXPECT_THAT(refusal({"cat"}), HasSubstr("at least two of its classes are needed, not only cat"));
+}
+
 TEST(ImageFolder, CountsOtherFiles) {
   const ClassFolders folders({"README", "top.jpg", "a/1.jpg", "a/1.txt", "a/.hidden.jpg", "a/jpg",
       "b/1.png", "b/2.webp", ".git/config"});

@@ -39,6 +39,16 @@ TEST(ImageFolders, OpensOneFolderOfClasses) {
   EXPECT_FALSE(open_image_folders(alone.path()).validation);
 }
 
+TEST(ImageFolders, HaveTheClassesThatAreNamedInEachPart) {
+  const ClassFolders folders({"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/1.jpg",
+      "val/c/1.jpg", "val/d/1.jpg"});
+  const auto parts = open_image_folders(folders.path(), {"c", "b"});
+  EXPECT_EQ(parts.train.class_names(), (std::vector<std::string>{"c", "b"}));
+  ASSERT_TRUE(parts.validation);
+  EXPECT_EQ(parts.validation->class_names(), parts.train.class_names());
+  EXPECT_THROW(open_image_folders(folders.path(), {"c", "a"}), InvalidArgument) << "not in val";
+}
+
 TEST(ImageFolders, RefusesPartsWithOtherClasses) {
   const ClassFolders missing(
       {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/a/1.jpg", "val/c/1.jpg"});

@@ -43,6 +43,10 @@ Group training_group() {
   const auto loading = &Options::loading;
   return {"As for lockstep train",
       {flag("--augment", "HOW", "augmentation: {}", &R::sheet, kOptions, loading, &Set::augment),
+          flag("--classes", "NAME,NAME",
+              "of images: only these class folders, numbered in this order", &R::sheet, kOptions,
+              &Options::data, &DataSource::classes)
+              .usually("all, numbered by name"),
           flag("--image-size", "N", "height and width that the model sees", &R::sheet, kOptions,
               loading, &Set::image_size)
               .from(1)
@@ -84,7 +88,9 @@ DataSource checked_source(const R& request) {
   const bool needs_folder = place.name != "mock" && place.name != "fashion-mnist";
   check(!needs_folder || !place.directory.empty(), "data show: name the folder of ", place.name,
       ": ", place.name, ":DIR");
-  return {.name = place.name, .directory = place.directory.string()};
+  return {.name = place.name,
+      .directory = place.directory.string(),
+      .classes = request.sheet.options.data.classes};
 }
 
 }  // namespace

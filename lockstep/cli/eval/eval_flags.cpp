@@ -66,7 +66,7 @@ FlagGroup<Command> weights_group() {
 
 FlagGroup<Command> data_group() {
   return {"On what",
-      {of_run_alone("--data"),
+      {of_run_alone("--data"), of_run("--classes"),
           flag("--split", "PART",
               "{}; val: what --val-split held out, or a folder val; train: not augmented",
               &Command::split),

@@ -9,7 +9,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/data/class_names.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/nn/conv/convolution.h"
@@ -57,8 +56,7 @@ std::unique_ptr<Replica> fresh_replica(const TrainOptions& options, const data::
 // Numbers where a set has no names, or fewer than the model has classes.
 std::vector<std::string> all_class_names(const TrainOptions& options, std::int64_t classes) {
   std::vector<std::string> names;
-  for (const auto& name : data::class_names(options.data.name, options.data.directory))
-    names.push_back(printable_path(name));
+  for (const auto& name : class_names_of(options.data)) names.push_back(printable_path(name));
   while (std::ssize(names) < classes) names.push_back(std::to_string(names.size()));
   return names;
 }

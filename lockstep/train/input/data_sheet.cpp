@@ -4,7 +4,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/batch.h"
-#include "lockstep/data/class_names.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/pixels/pixels_of.h"
 #include "lockstep/train/input/dataset_sources.h"
@@ -104,7 +103,7 @@ SheetShare share_of(const SheetRequest& request, std::int64_t size, int rank) {
 }
 
 std::vector<std::string> names_of_classes(const TrainOptions& options, std::int64_t classes) {
-  auto names = data::class_names(options.data.name, options.data.directory);
+  auto names = class_names_of(options.data);
   if (std::ssize(names) != classes) names.clear();
   return names;
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/class_names.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_samples.h"
 #include "lockstep/data/image_sets.h"
@@ -162,7 +163,8 @@ class FolderOpener {
 DatasetSource open_folders(const TrainOptions& options) {
   check(!options.data.directory.empty(), "train: --data images needs a folder: --data images:DIR");
   check_cache_fits(options.loading.cache_decoded, usable_memory());
-  const data::ImageFolders folders = data::open_image_folders(options.data.directory);
+  const data::ImageFolders folders =
+      data::open_image_folders(options.data.directory, options.data.classes);
   DatasetSource source{
       .labels = folders.train.labels(), .normalization = data::imagenet_normalization()};
   FolderOpener opener(options, source);
@@ -178,6 +180,8 @@ DatasetSource open_folders(const TrainOptions& options) {
 DatasetSource open_source(const TrainOptions& options) {
   const std::string& name = options.data.name;
   if (name == "images") return open_folders(options);
+  check(options.data.classes.empty(), "train: --classes chooses class folders, --data images:DIR; ",
+      name, " has none");
   check(options.loading.cache_decoded == 0,
       "train: --cache-decoded is for image files, --data images:DIR; nothing of ", name,
       " is decoded: leave the flag out");
@@ -189,6 +193,10 @@ DatasetSource open_source(const TrainOptions& options) {
       "of --plugin, perhaps with a folder, such as cifar100:DIR: ",
       name);
   return open_stored(options);
+}
+
+std::vector<std::string> class_names_of(const DataSource& data) {
+  return data.classes.empty() ? data::class_names(data.name, data.directory) : data.classes;
 }
 
 // The same images on both sides of the split every time: its part does not depend on anything but

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/data/image_samples.h"
@@ -26,6 +27,9 @@ struct DatasetSource {
 
 /// Opens the set that the options name; throws as load_datasets() does.
 DatasetSource open_source(const TrainOptions& options);
+
+/// Returns the names of its classes, by number, where they are known.
+std::vector<std::string> class_names_of(const DataSource& data);
 
 /// Takes the share of `--val-split` out of the training images, augmented or not; they become the
 /// test, or what is validated on where there is one.

@@ -45,6 +45,7 @@ constexpr auto names_of(ProgressStyle) {
 struct DataSource {
   std::string name = "fashion-mnist";
   std::string directory = {};
+  std::vector<std::string> classes = {};  ///< of `images`, by their numbers; empty: all, by name
 };
 
 /// The settings of how a model is cut into stages and how a batch passes through them.

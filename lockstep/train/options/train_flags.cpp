@@ -38,7 +38,8 @@ void read_data(Options& options, const FlagSpec& flag, Text text) {
   const auto colon = text.find(':');
   check(colon + 1 != text.size(), flag.verb, ": ", flag.name,
       " has no folder after the colon: ", text);
-  options.data = {.name = text.substr(0, colon)};
+  options.data.name = text.substr(0, colon);
+  options.data.directory.clear();
   if (colon != std::string::npos) options.data.directory = text.substr(colon + 1);
 }
 
@@ -63,6 +64,10 @@ Group model_group() {
               "fashion-mnist, mnist, cifar10, cifar100, images, mock or one of --plugin; in the "
               "folder DIR",
               read_data, written_data),
+          flag("--classes", "NAME,NAME",
+              "of images: only these class folders, numbered in this order", &Options::data,
+              &DataSource::classes)
+              .usually("all, numbered by name"),
           flag("--num-classes", "N", "classes of the model", &Options::classes)
               .from(1)
               .to(kMostClasses)

@@ -55,6 +55,16 @@ TEST_F(DataShow, NamesClassesAndSharesOut) {
   EXPECT_THAT(text, HasSubstr("Shares of 2 ranks"));
 }
 
+TEST_F(DataShow, ShowsTheClassesThatAreNamed) {
+  synthesize("images " + set() + " --classes 3 --train 6 --test 3 --size 32x32");
+  const auto ended = show("images " + set() + " --classes square,disc --image-size 32");
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(contents(page()), HasSubstr("4 images in 2 classes"));
+  const auto other = show("images " + set() + " --classes square,disk");
+  EXPECT_EQ(other.code(), 2) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("no class folder disk; did you mean disc?"));
+}
+
 TEST_F(DataShow, EndsWith3WhereAnImageCannotBeRead) {
   synthesize("images " + set() + " --classes 2 --train 4 --test 2");
   std::ofstream(set() + "/train/disc/bad.png") << "no image";

@@ -56,6 +56,30 @@ TEST_F(TrainImages, ThatAreBadAreEachReportedOnce) {
   }
 }
 
+// Named in the other order: eval finds the run's, and their names.
+TEST_F(TrainImages, OfTheNamedClassesAreEvaluatedAsTheyWereTrained) {
+  for (const char* part : {"train", "val"}) {
+    write_flat_png(folder_, std::string(part) + "/eel/1.png", 200, 8);
+    write_flat_png(folder_, std::string(part) + "/eel/2.png", 210, 8);
+  }
+  const TemporaryFolder runs;
+  const std::string run = runs.file("run");
+  const Ended trained = train(with("--bad-images skip --classes eel,cat --output " + run));
+  ASSERT_EQ(trained.code(), 0) << trained.err;
+  const auto record = json_lines(run + "/metrics.jsonl").back();
+  const Ended ended = run_command(words("eval --json --run " + run));
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const auto json = nlohmann::json::parse(ended.out);
+  EXPECT_EQ(json["loss"], record["loss"]);
+  EXPECT_EQ(json["samples"], 10);
+  EXPECT_EQ(json["classes"][0]["name"], "eel");
+  EXPECT_EQ(json["classes"][1]["name"], "cat");
+  EXPECT_EQ(run_command(words("eval --classes cat,eel --json --run " + run)).code(), 0);
+  const Ended resumed = train(with("--bad-images skip --resume auto --output " + run));
+  EXPECT_EQ(resumed.code(), 3) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("--classes: "));
+}
+
 // By workers, on two ranks, kept in part and in full, and after a resume with another limit.
 TEST_F(TrainImages, ThatAreKeptTrainTheSame) {
   for (const char* name : {"train/cat/13.png", "val/dog/20.png"}) {

@@ -13,6 +13,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
+#include "lockstep/train/input/dataset_sources.h"
 #include "lockstep/train/input/model_fit.h"
 
 namespace lockstep {
@@ -55,6 +56,29 @@ TEST(Datasets, OfFoldersAreTheirParts) {
   EXPECT_THAT(sets.validation->name(0), HasSubstr("val"));
   EXPECT_THAT(sets.test->name(0), HasSubstr("test"));
   EXPECT_FALSE(sets.is_mere_copy);
+}
+
+TEST(Datasets, OfFoldersHaveTheClassesThatAreNamed) {
+  const testing::TemporaryFolder root;
+  for (const char* part : {"train/", "test/"}) {
+    make_part(root, part);
+    testing::write_flat_png(root, std::string(part) + "eel/1.png", 9, 40);
+  }
+  TrainOptions options = options_for(root);
+  EXPECT_EQ(model_classes(options, load_datasets(options)), 3);
+  options.data.classes = {"eel", "cat"};
+  const Datasets sets = load_datasets(options);
+  EXPECT_EQ(model_classes(options, sets), 2);
+  EXPECT_EQ(sets.train->size(), 11);
+  EXPECT_EQ(sets.test->size(), 11);
+  for (std::int64_t i = 0; i < 11; ++i) {
+    const bool is_cat = sets.test->name(i).find("/cat/") != std::string::npos;
+    EXPECT_EQ(sets.test->label(i), is_cat ? 1 : 0) << sets.test->name(i);
+  }
+  EXPECT_EQ(class_names_of(options.data), options.data.classes);
+  options.data = {"mock", "", {"eel", "cat"}};
+  EXPECT_EQ(
+      refusal(options), "train: --classes chooses class folders, --data images:DIR; mock has none");
 }
 
 // Of all parts: what training leaves is for the images that are measured on.
