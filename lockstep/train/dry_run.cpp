@@ -9,6 +9,8 @@
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/optim/loss.h"
 #include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/stage_balance.h"
 #include "lockstep/train/strategy/start_weights.h"
 
 namespace lockstep {
@@ -52,6 +54,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   const Loss known(options.loss);
   const Datasets data = load_datasets(options);
   nn::Model model = nn::make_model(options.model, model_classes(options, data));
+  check_stages(options, plan_layout(options, world_size), model);
   const StartWeights start = start_with(model, options);
   const TrainPlan plan{.options = options,
       .world_size = world_size,

@@ -60,13 +60,17 @@ std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
 
 }  // namespace
 
-std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const std::vector<std::int64_t>& image, torch::Device device,
-    const ProcessGroup& world) {
+void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model) {
   check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
       " has ", model->layers().size(), " layers and cannot be cut into ", layout.stages,
       " stages; lower --stages",
       options.plugin.empty() ? "" : ", or make it a torch::nn::Sequential, which can be cut");
+}
+
+std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
+    const nn::Model& model, const std::vector<std::int64_t>& image, torch::Device device,
+    const ProcessGroup& world) {
+  check_stages(options, layout, model);
   const torch::Tensor balance = torch::zeros({layout.stages}, on_host(torch::kInt));
   if (!layout.balance.empty()) return known_balance(layout, model);
   if (world.rank() == 0) {

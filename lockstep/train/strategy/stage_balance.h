@@ -16,6 +16,9 @@ inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {
   return nn::Autocast(device, type, precision != Precision::k32);
 }
 
+/// Throws InvalidArgument unless the model has a layer for each stage.
+void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model);
+
 /// Returns how many layers of a model each stage takes, by the options' rule; `image` is [channels,
 /// height, width]. Rank 0 measures for all, on its device, and leaves the model there. A
 /// collective.

@@ -64,9 +64,11 @@ TEST_F(Plugin, AnyModuleTrainsByDpAndDdp) {
 }
 
 TEST_F(Plugin, AModuleThatIsNoChainCannotBeCut) {
-  const Ended ended = refused(plugin_flag("nets") + "--model mnist-example --parallel pp");
-  EXPECT_EQ(ended.code(), 2);
-  EXPECT_THAT(ended.err, HasSubstr("torch::nn::Sequential"));
+  for (const char* when : {"", " --dry-run"}) {
+    const Ended ended = refused(plugin_flag("nets") + "--model mnist-example --parallel pp" + when);
+    EXPECT_EQ(ended.code(), 2) << when;
+    EXPECT_THAT(ended.err, HasSubstr("torch::nn::Sequential")) << when;
+  }
 }
 
 // A text whose next byte follows from those before it, of 13 whole batches.
