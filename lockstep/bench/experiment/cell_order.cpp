@@ -17,6 +17,13 @@ std::size_t draw_below(std::size_t bound, std::mt19937_64& engine) {
   return drawn % bound;
 }
 
+std::vector<std::size_t> order_of(const Study& study, std::uint64_t seed, int round) {
+  if (round > 1 || !study.begins_in_order) return round_order(seed, round, study.cells.size());
+  std::vector<std::size_t> order(study.cells.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
 bool wants(const StudyCell& cell, int round) {
   return cell.not_measurable.empty() && (cell.rounds == 0 || round <= cell.rounds);
 }
@@ -44,7 +51,7 @@ std::vector<Turn> missing_turns(
   }
   std::vector<Turn> turns;
   for (int round = 1; round <= study.rounds; ++round) {
-    for (const std::size_t index : round_order(seed, round, study.cells.size())) {
+    for (const std::size_t index : order_of(study, seed, round)) {
       const StudyCell& cell = study.cells[index];
       if (wants(cell, round) && !there.contains({cell.id, round})) turns.push_back({index, round});
     }

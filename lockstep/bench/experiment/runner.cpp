@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include "lockstep/bench/experiment/cell_order.h"
+#include "lockstep/bench/experiment/cell_process.h"
+#include "lockstep/bench/experiment/results.h"
 #include "lockstep/bench/experiment/sample_log.h"
 #include "lockstep/bench/experiment/sample_process.h"
 #include "lockstep/bench/experiment/study_progress.h"
@@ -13,10 +15,10 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/stopwatch.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/strays.h"
-#include "lockstep/launch/worker_environment.h"
 #include "lockstep/train/record/metrics.h"
 
 namespace lockstep::bench {
@@ -24,50 +26,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns a cell's command as samples note it: with its program, where that is not `lockstep`.
-std::vector<std::string> words_of(const StudyCell& cell) {
-  std::vector<std::string> words = cell.command;
-  if (!cell.program.empty()) words.insert(words.begin(), cell.program);
-  return words;
-}
-
-std::string replaced(std::string text, const std::string& name, const std::string& value) {
-  const auto at = text.find(name);
-  return at == std::string::npos ? text : text.replace(at, name.size(), value);
-}
-
 /// Refuses to put samples of other work beside those that the log has.
 void check_goes_on(const Study& study, const SampleLog& log, const fs::path& path) {
   for (const Sample& sample : log.samples()) {
     if (sample.study != study.name || !sample.not_measurable.empty()) continue;
     const auto cell = std::find_if(study.cells.begin(), study.cells.end(),
         [&](const StudyCell& each) { return each.id == sample.cell; });
-    const char* const what = cell == study.cells.end()           ? ", which is not measured now"
-                             : words_of(*cell) != sample.command ? ", made by another command"
-                                                                 : nullptr;
+    const char* const what = cell == study.cells.end() ? ", which is not measured now"
+                             : noted_command(*cell) != sample.command ? ", made by another command"
+                                                                      : nullptr;
     check(what == nullptr, "bench: ", path.string(), " holds samples of ", study.name, "'s cell ",
         sample.cell, what == nullptr ? "" : what,
         "; continue with the original flags, or use another --output");
   }
-}
-
-std::string name_of(const std::string& variable) { return variable.substr(0, variable.find('=')); }
-
-std::vector<std::string> environment_of(const StudyCell& cell) {
-  std::vector<std::string> environment = launch::current_environment();
-  for (const std::string& variable : cell.environment) {
-    std::erase_if(
-        environment, [&](const std::string& each) { return name_of(each) == name_of(variable); });
-    environment.push_back(variable);
-  }
-  return environment;
-}
-
-std::vector<int> cpus_of(const StudyCell& cell) {
-  if (cell.cores == 0) return {};
-  std::vector<int> cpus = launch::available_cpus();
-  cpus.resize(std::min(cpus.size(), static_cast<std::size_t>(cell.cores)));
-  return cpus;
 }
 
 /// Says what is known of a sample before it is taken.
@@ -77,7 +48,7 @@ Sample blank_sample(const Study& study, const StudyCell& cell, int round, int co
       .cell = cell.id,
       .round = round,
       .time = utc_now(),
-      .command = words_of(cell),
+      .command = noted_command(cell),
       .places = cell.places,
       .oversubscribed = cell.on_cores && oversubscribed(cell.places, own),
       .not_measurable = cell.not_measurable};
@@ -102,12 +73,15 @@ class Runner {
   RunnerResult run() {
     note_not_measurable();
     const auto turns = missing_turns(study_, log_.samples(), options_.seed, options_.retry_failed);
-    report_what_is_there(turns.size());
+    report_what_is_there(study_.worth ? 0 : turns.size());
     RunnerResult result;
+    std::vector<bool> worth;
+    std::size_t number = 0;
     for (std::size_t i = 0; i < turns.size() && result.signal == 0; ++i) {
-      const std::span rest(turns.begin() + static_cast<std::ptrdiff_t>(i), turns.end());
-      const auto seconds = seconds_left(study_, log_.samples(), rest);
-      say(turn_line(study_, turns[i], {.number = i + 1, .all = turns.size()}, seconds));
+      if (i == 0 || turns[i].round != turns[i - 1].round) worth = cells_worth_a_round();
+      if (!worth[turns[i].cell]) continue;
+      if (is_over()) break;
+      announce(std::span(turns).subspan(i), ++number);
       result.signal = take(study_.cells[turns[i].cell], turns[i].round);
     }
     for (Sample& sample : latest(log_.samples())) {
@@ -133,7 +107,31 @@ class Runner {
           return sample.study == study_.name && sample.not_measurable.empty();
         });
     if (there == 0) return;
-    say(concat(study_.name, ": has ", there, " samples from before; ", missing, " are missing"));
+    const std::string rest = missing == 0 ? "" : concat("; ", missing, " are missing");
+    say(concat(study_.name, ": has ", there, " samples from before", rest));
+  }
+
+  std::vector<bool> cells_worth_a_round() const {
+    if (!study_.worth) return std::vector<bool>(study_.cells.size(), true);
+    return study_.worth(cell_results(study_, log_.samples()));
+  }
+
+  bool is_over() const {
+    if (!options_.budget_seconds || watch_.seconds() < *options_.budget_seconds) return false;
+    say(concat(study_.name, ": the time that it was given is over; the same command goes on"));
+    return true;
+  }
+
+  /// Nobody knows how many samples a study takes that asks before each round.
+  void announce(std::span<const Turn> rest, std::size_t number) const {
+    std::optional<double> seconds;
+    if (!study_.worth) seconds = seconds_left(study_, log_.samples(), rest);
+    if (options_.budget_seconds) {
+      const double left = *options_.budget_seconds - watch_.seconds();
+      seconds = std::min(left, seconds.value_or(left));
+    }
+    const std::size_t all = study_.worth ? 0 : number + rest.size() - 1;
+    say(turn_line(study_, rest.front(), {.number = number, .all = all}, seconds));
   }
 
   bool is_noted(const StudyCell& cell) const {
@@ -174,7 +172,10 @@ class Runner {
     sample.calibration_seconds = calibrate();
     const LoadMeter load;
     try {
-      const SampleEnd end = run_sample(command_of(cell, run, log), signals_);
+      const SampleEnd end =
+          run_sample(process_of(cell, {.program = program_, .bench = options_.output}, run,
+                         {.file = log, .limit_seconds = study_.limit_seconds}),
+              signals_);
       if (end.signal != 0) return end.signal;
       sample.seconds = end.seconds;
       sample.code = end.status.result();
@@ -189,30 +190,6 @@ class Runner {
     sample.other_share = load.read().other_share;
     if (sample.failure.empty()) read_values(cell, run, sample);
     return 0;
-  }
-
-  SampleCommand command_of(
-      const StudyCell& cell, const fs::path& run, const std::string& log) const {
-    std::vector<std::string> arguments;
-    for (const std::string& argument : cell.command) arguments.push_back(placed(argument));
-    arguments.insert(arguments.end(), {"--output", run.string()});
-    return {.program = program_of(cell),
-        .arguments = std::move(arguments),
-        .environment = environment_of(cell),
-        .cpus = cpus_of(cell),
-        .log = log,
-        .limit_seconds = study_.limit_seconds};
-  }
-
-  std::string program_of(const StudyCell& cell) const {
-    if (cell.program.empty()) return program_;
-    return launch::find_program(cell.program, system_variable("PATH"));
-  }
-
-  /// Puts the bench's folder and our path where a command names them.
-  std::string placed(const std::string& argument) const {
-    const std::string folder = fs::absolute(options_.output).string();
-    return replaced(replaced(argument, kBenchFolder, folder), kThisProgram, program_);
   }
 
   void read_values(const StudyCell& cell, const fs::path& run, Sample& sample) const {
@@ -235,6 +212,7 @@ class Runner {
   const std::string program_;
   const fs::path runs_;
   const int cores_ = options_.cores > 0 ? options_.cores : launch::usable_cpu_count();
+  const Stopwatch watch_;
   SampleLog log_;
   const launch::Subreaper subreaper_;
   const launch::SignalReader signals_{{SIGINT, SIGTERM, SIGHUP}};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ struct RunnerOptions {
   std::string program;           ///< path of `lockstep`
   std::uint64_t seed = 42;       ///< of the order of the cells in each round
   int cores = 0;                 ///< above them places are oversubscribed; 0: those usable here
-  bool keep_runs = false;        ///< keeps OUTPUT/runs/STUDY/CELL-ROUND/ after its values were read
-  bool retry_failed = false;     ///< takes samples that failed earlier again
+  std::optional<double> budget_seconds = {};  ///< after which no further sample begins
+  bool keep_runs = false;     ///< keeps OUTPUT/runs/STUDY/CELL-ROUND/ after its values were read
+  bool retry_failed = false;  ///< takes samples that failed earlier again
   /// Takes one line at a time, without newline: progress, failures. Empty: stderr, each line begun
   /// by `lockstep bench: `.
   std::function<void(const std::string& line)> say;
@@ -37,6 +39,7 @@ struct RunnerResult {
 ///
 /// A sample that fails (exit code, signal, time limit, unreadable results) is recorded with its
 /// reason, and the rest goes on. A cell that cannot be measured gets one sample that says why.
+/// A cell is passed over in rounds of which the study says that they are not worth its time.
 /// SIGINT, SIGTERM and SIGHUP kill the child's process group and end it; calling it again
 /// continues. Call it in the main thread: a child dies with the thread that started it.
 ///

@@ -12,6 +12,8 @@
 
 namespace lockstep::bench {
 
+struct CellResult;
+
 namespace page {
 struct Section;
 }
@@ -29,6 +31,11 @@ struct Study {
   /// the run has ended with code 0; what it throws is the sample's failure.
   std::function<std::map<std::string, double>(const StudyCell&, const std::filesystem::path& run)>
       values;
+
+  /// Says of each cell whether another round of it is worth its time, asked before each round;
+  /// empty: each is, in all rounds.
+  std::function<std::vector<bool>(std::span<const CellResult>)> worth = {};
+  bool begins_in_order = false;  ///< the first round has the cells' own order
 
   /// Makes tables, figures and a conclusion of samples. Include page/section.h to call or set it.
   std::function<page::Section(const Study&, std::span<const Sample>)> report;

@@ -51,7 +51,8 @@ std::optional<double> seconds_left(
 
 std::string turn_line(
     const Study& study, const Turn& turn, const TurnCount& count, std::optional<double> seconds) {
-  std::string line = concat(study.name, ": sample ", count.number, " of ", count.all);
+  std::string line = concat(study.name, ": sample ", count.number);
+  if (count.all > 0) line += concat(" of ", count.all);
   line += concat(", round ", turn.round, ": ", study.cells[turn.cell].id);
   if (seconds) line += concat("; about ", format_duration(*seconds), " left");
   return line;

@@ -18,7 +18,7 @@ std::optional<double> seconds_left(
 /// The number of a sample among those of this run.
 struct TurnCount {
   std::size_t number = 1;  ///< counted from 1
-  std::size_t all = 1;
+  std::size_t all = 1;     ///< 0: not known
 };
 
 /// Says which sample begins: `data-parallel: sample 5 of 36, round 1: mnist-small-b128-p2; about

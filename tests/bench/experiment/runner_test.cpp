@@ -7,6 +7,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/experiment/cell_order.h"
+#include "lockstep/bench/experiment/results.h"
 #include "lockstep/bench/experiment/sample_log.h"
 #include "lockstep/core/error.h"
 #include "lockstep/launch/cpu_share.h"
@@ -39,6 +40,35 @@ TEST(RunStudy, TakesEachSampleInTheDrawnOrder) {
   EXPECT_EQ(names(result.samples), expected);
   EXPECT_EQ(read_samples(runner.options.output / "samples.jsonl").samples, result.samples);
   EXPECT_EQ(result.samples.front().values.at("seconds"), result.samples.front().cell[0] - 'a' + 1);
+}
+
+// The first round has the cells' own order here, so that what is left over is known.
+TEST(RunStudy, PassesOverWhatIsNotWorthItsTime) {
+  const TemporaryFolder folder;
+  Study study = shell_study({value_cell("a", 1), value_cell("b", 2), value_cell("c", 3)}, 9);
+  study.begins_in_order = true;
+  study.worth = [](std::span<const CellResult> results) {
+    std::vector<bool> worth;
+    for (const CellResult& result : results)
+      worth.push_back(result.samples.size() < (result.cell.id == "b" ? 3U : 1U));
+    return worth;
+  };
+  ShellRunner runner(folder.path());
+  EXPECT_THAT(names(runner.run(study).samples), ElementsAre("a-1", "b-1", "c-1", "b-2", "b-3"));
+  EXPECT_THAT(runner.said.front(), HasSubstr("sample 1, round 1: a"));
+}
+
+TEST(RunStudy, BeginsNoSampleAfterItsTimeAndGoesOnLater) {
+  const TemporaryFolder folder;
+  const Study study = shell_study({value_cell("a", 1), value_cell("b", 2)}, 1);
+  ShellRunner runner(folder.path());
+  runner.options.budget_seconds = 0;
+  const RunnerResult none = runner.run(study);
+  EXPECT_THAT(none.samples, SizeIs(0));
+  EXPECT_EQ(none.exit_code(), 0);
+  EXPECT_THAT(runner.said.back(), HasSubstr("is over; the same command goes on"));
+  runner.options.budget_seconds = 1000;
+  EXPECT_THAT(runner.run(study).samples, SizeIs(2));
 }
 
 TEST(RunStudy, NotesWhatSurroundsASample) {
