@@ -1,5 +1,6 @@
 #include "lockstep/bench/studies/bench_request.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -30,7 +31,8 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
           .device = object.value("device", ""),
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
           .rounds = object.at("rounds").get<int>(),
-          .pretrained = object.value("pretrained", "")}};
+          .pretrained = object.value("pretrained", ""),
+          .ways = object.contains("ways") ? ways_of(object.at("ways")) : WaysRequest()}};
 }
 
 template <typename Value>
@@ -80,11 +82,13 @@ std::vector<Study> BenchRequest::make() const {
 }
 
 void write_request(const std::filesystem::path& folder, const BenchRequest& request) {
-  const nlohmann::ordered_json object = {{"v", kVersion}, {"studies", request.studies},
+  nlohmann::ordered_json object = {{"v", kVersion}, {"studies", request.studies},
       {"full", request.options.full}, {"data", request.options.data},
       {"nodes", request.options.nodes}, {"cores", request.options.cores},
       {"rounds", request.options.rounds}, {"device", request.options.device},
       {"pretrained", request.options.pretrained}};
+  if (std::find(request.studies.begin(), request.studies.end(), "ways") != request.studies.end())
+    object["ways"] = to_json(request.options.ways);
   replace_file(folder / kRequestFile,
       object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
@@ -111,6 +115,7 @@ void check_continues(const BenchRequest& before, const BenchRequest& now) {
   check_same("--device", before.options.device, now.options.device);
   check_same("--nodes", joined(before.options.nodes, " "), joined(now.options.nodes, " "));
   check_same("--pretrained", before.options.pretrained, now.options.pretrained);
+  check_same("grid", before.options.ways.text(), now.options.ways.text());
   check_same("number of cores", before.options.cores, now.options.cores);
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/bench/studies/pipeline/study.h"
 #include "lockstep/bench/studies/scale_out/study.h"
 #include "lockstep/bench/studies/throughput/study.h"
+#include "lockstep/bench/studies/ways/study.h"
 
 namespace lockstep::bench {
 
@@ -33,7 +34,9 @@ const std::vector<StudyEntry>& study_catalogue() {
       {"collectives",
           "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
           "Gloo",
-          {}, collectives::make_study, nullptr, false, false}};
+          {}, collectives::make_study, nullptr, false, false},
+      {"ways", "your own grid: which way of spreading is the fastest for a model and this machine",
+          {}, ways::make_study, nullptr, false, true, ways::explore}};
   return kStudies;
 }
 

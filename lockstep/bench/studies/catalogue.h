@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/bench/experiment/cell_process.h"
 #include "lockstep/bench/experiment/study.h"
 #include "lockstep/bench/study/study_options.h"
 
@@ -20,6 +21,11 @@ struct StudyEntry {
   void (*prepare)(const StudyOptions& options, const std::filesystem::path& output);
   bool takes_pretrained = false;  ///< weights to begin with, with the whole grid
   bool trains = true;             ///< else it has nothing to do with `lockstep train --device`
+  /// Finds out before the first sample what belongs into the options. Not nullptr: the grid and the
+  /// data are the user's, and `all` leaves the study out.
+  void (*explore)(StudyOptions& options, const CellPaths& paths) = nullptr;
+
+  bool is_of_user() const { return explore != nullptr; }
 };
 
 /// Lists the studies in the order in which `bench all` runs them.

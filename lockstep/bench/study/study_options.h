@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/bench/study/ways_request.h"
+
 namespace lockstep::bench {
 
 /// The part of a study that is measured, and the hardware for it.
@@ -20,6 +22,7 @@ struct StudyOptions {
   int rounds = 0;  ///< samples of every cell; 0: as many as the study says
   /// File of weights that a study's net begins with, for studies that take one; empty: fresh ones.
   std::string pretrained = {};
+  WaysRequest ways = {};  ///< the grid of the study whose grid is the user's
 
   /// Returns the set of one of these names; `otherwise` if none was asked for.
   std::string data_of(const std::vector<std::string>& names, const std::string& otherwise) const;

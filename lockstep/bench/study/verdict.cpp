@@ -36,6 +36,10 @@ bool below_one(const std::optional<Estimate>& ratio) {
   return ratio && ratio->count > 1 && ratio->high < 1;
 }
 
+bool surely_below_one(const std::optional<Estimate>& ratio) {
+  return below_one(ratio) && ratio->confidence >= kSure;
+}
+
 std::string verdict_on(const Estimate& ratio, const std::string& above, const std::string& below) {
   const Verdict verdict{.ratios = {ratio}};
   if (above_one(ratio)) return verdict.sure(above);

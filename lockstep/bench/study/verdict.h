@@ -14,6 +14,9 @@ namespace lockstep::bench {
 bool above_one(const std::optional<Estimate>& ratio);
 bool below_one(const std::optional<Estimate>& ratio);
 
+/// True if it also holds the true ratio nine times in ten or more, which takes 5 rounds.
+bool surely_below_one(const std::optional<Estimate>& ratio);
+
 /// Returns on which side of 1 a ratio lies, and how sure that is: `surely faster` if such an
 /// interval holds the true ratio nine times in ten or more, which takes 5 rounds; of fewer rounds
 /// `faster in every round`; else `no significant difference`, or `only one round, not conclusive`.

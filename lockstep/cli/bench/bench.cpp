@@ -13,6 +13,7 @@
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/train/record/run_directory.h"
 
@@ -30,12 +31,13 @@ void list_studies() {
     std::cout << std::setw(20) << entry.name << entry.about << "\n";
   }
   std::cout << std::setw(20) << "all"
-            << "each of them, in this order\n";
+            << "each of them but ways, in this order\n";
 }
 
 void list_cells(const BenchCommand& command) {
   for (const bench::Study& study : command.request.make()) {
     std::cout << study.name << ": " << study.cells.size() << " cells, "
+              << (study.worth ? "at most " : "")
               << (study.rounds == 1 ? "one round" : std::to_string(study.rounds) + " rounds")
               << "\n";
     for (const bench::StudyCell& cell : study.cells) {
@@ -56,16 +58,29 @@ void prepare_studies(const BenchCommand& command) {
   }
 }
 
+// Once: what was found out is a part of the request.
+void explore_studies(BenchCommand& command) {
+  if (command.request.options.ways.images > 0) return;
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (!study->is_of_user()) continue;
+    study->explore(command.request.options,
+        {.program = sibling_program("bench", "lockstep"), .bench = command.output});
+    bench::write_request(command.output, command.request);
+  }
+}
+
 // What cannot begin leaves nothing that would stand in the way of the next try.
 void take_back(const fs::path& output, bool made) {
   std::error_code ignored;
   fs::remove(output / bench::kRequestFile, ignored);
   fs::remove(output / kEnvironmentFile, ignored);
+  fs::remove_all(output / "runs", ignored);
   if (made) fs::remove(output, ignored);  // unless data are in it
 }
 
 // Before hours of work, not after.
-void prepare_bench(const BenchCommand& command) {
+void prepare_bench(BenchCommand& command) {
   const fs::path output = command.output;
   check(!fs::exists(output) || fs::is_directory(output),
       "bench: --output is not a folder: ", command.output);
@@ -73,6 +88,7 @@ void prepare_bench(const BenchCommand& command) {
   bool made = false;
   if (before) {
     bench::check_continues(*before, command.request);
+    command.request.options.ways = before->options.ways;
   } else {
     check(!fs::exists(output) || fs::is_empty(output),
         "bench: --output holds files already, and no bench: ", command.output,
@@ -84,6 +100,7 @@ void prepare_bench(const BenchCommand& command) {
       environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
   try {
     prepare_studies(command);
+    explore_studies(command);
   } catch (const std::exception&) {
     if (!before) take_back(output, made);
     throw;
@@ -101,8 +118,13 @@ void check_programs(const std::vector<bench::Study>& studies) {
           sibling_program("bench", program);
 }
 
+std::optional<double> budget_left(const BenchCommand& command, const Stopwatch& watch) {
+  if (command.budget == 0) return std::nullopt;
+  return std::max(0.0, command.budget - watch.seconds());
+}
+
 // 0, or the code of the first study that did not go well; a signal ends all.
-int measure_studies(const BenchCommand& command) {
+int measure_studies(const BenchCommand& command, const Stopwatch& watch) {
   int code = 0;
   for (const bench::Study& study : command.request.make()) {
     const bench::RunnerResult result =
@@ -110,6 +132,7 @@ int measure_studies(const BenchCommand& command) {
                                     .program = sibling_program("bench", "lockstep"),
                                     .seed = command.seed,
                                     .cores = command.request.options.cores,
+                                    .budget_seconds = budget_left(command, watch),
                                     .keep_runs = command.keep_runs,
                                     .retry_failed = command.retry_failed,
                                     .say = {}});
@@ -140,7 +163,7 @@ void report_outcome(const BenchCommand& command, int code) {
 }  // namespace
 
 int bench(const std::vector<std::string>& arguments) {
-  const auto command = parse_bench(arguments);
+  auto command = parse_bench(arguments);
   if (!command) {
     std::cout << bench_help();
     return 0;
@@ -154,8 +177,9 @@ int bench(const std::vector<std::string>& arguments) {
     return 0;
   }
   check_programs(command->request.make());
+  const Stopwatch watch;
   prepare_bench(*command);
-  const int code = measure_studies(*command);
+  const int code = measure_studies(*command, watch);
   report_outcome(*command, code);
   return code;
 }

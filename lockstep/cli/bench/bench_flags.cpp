@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/cli/bench/ways_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
 #include "lockstep/core/text.h"
@@ -27,6 +28,8 @@ constexpr const char* kBenchExamples = R"(Examples:
   lockstep bench data-parallel                      about two minutes on two cores
   lockstep bench data-parallel --full --output dp   the whole grid: hours to a day; may be stopped
   lockstep bench data-parallel --full --output dp   ... and continued
+  lockstep bench ways --model resnet18 --batch 64,128 --budget 30m
+                                                    which way is the fastest for this model here
   lockstep report dp                                tables and figures again, from dp/samples.jsonl
 
 The folder then holds report.html (one file, for a browser), report.md, figures/*.svg, samples.jsonl and
@@ -57,6 +60,12 @@ const FlagTable<BenchCommand>& bench_table() {
                       .from(1)
                       .to(1000)
                       .usually("3; with --quick fewer of slow cells"),
+                  flag_by<C>("--budget", "TIME",
+                      "begin no further sample after this time: 10m, 2h; the same command goes on",
+                      [](C& command, const FlagSpec&, const std::string& text) {
+                        command.budget = parse_duration(text);
+                      })
+                      .usually("ways 10m, others none"),
                   flag("--data", "NAME[:DIR]",
                       "data set for the studies that take one; may be repeated", &C::request,
                       &R::options, &S::data)
@@ -76,8 +85,8 @@ const FlagTable<BenchCommand>& bench_table() {
                   flag_on("--keep-runs", "keep the folder of each run", &C::keep_runs),
                   flag_on("--retry-failed", "measure failed samples again", &C::retry_failed),
                   flag_on("--list", "list studies, or the cells of one; measure nothing", &C::list),
-                  flag_on(
-                      "--json", "end stdout with all estimates as one JSON object", &C::json)}}});
+                  flag_on("--json", "end stdout with all estimates as one JSON object", &C::json)}},
+          ways_flags()});
   return kTable;
 }
 
@@ -87,10 +96,18 @@ std::vector<std::string> study_names() {
   return names;
 }
 
+// What `all` stands for.
+std::vector<std::string> own_studies() {
+  std::vector<std::string> names;
+  for (const auto& entry : bench::study_catalogue())
+    if (!entry.is_of_user()) names.push_back(entry.name);
+  return names;
+}
+
 std::vector<std::string> studies_of(const std::string& name) {
-  std::vector<std::string> known = study_names();
-  if (name == "all") return known;
+  if (name == "all") return own_studies();
   if (bench::find_study(name) != nullptr) return {name};
+  std::vector<std::string> known = study_names();
   known.emplace_back("all");
   throw InvalidArgument(concat("bench: there is no study ", name, did_you_mean(name, known),
       " (lockstep bench --list lists all)"));
@@ -116,6 +133,7 @@ std::string with_absolute_folder(const std::string& data) {
 void check_taken(const std::string& data, const std::vector<std::string>& studies) {
   std::vector<std::string> known;
   for (const std::string& study : studies) {
+    if (bench::find_study(study)->is_of_user()) return;
     const auto& names = bench::find_study(study)->data;
     known.insert(known.end(), names.begin(), names.end());
   }
@@ -147,7 +165,7 @@ void check_devices(const bench::BenchRequest& request) {
         "bench: --device names each type once: ", request.options.device);
 }
 
-void resolve_bench(BenchCommand& command) {
+void resolve_bench(BenchCommand& command, const GivenFlags& given) {
   auto& options = command.request.options;
   check(!command.quick || !options.full, "bench: --quick and --full exclude each other");
   check(!command.name.empty() || command.list,
@@ -159,6 +177,7 @@ void resolve_bench(BenchCommand& command) {
     data = with_absolute_folder(data);
   }
   if (!command.name.empty()) resolve_pretrained(command.request);
+  if (!command.name.empty()) resolve_ways(command, given);
   if (!options.device.empty()) check_devices(command.request);
   if (command.output.empty()) command.output = default_output(command.name);
 }
@@ -172,7 +191,7 @@ std::optional<BenchCommand> parse_bench(const std::vector<std::string>& argument
   if (given.asks_help) return std::nullopt;
   BenchCommand command;
   bench_table().read(command, given);
-  resolve_bench(command);
+  resolve_bench(command, given);
   return command;
 }
 

@@ -108,9 +108,10 @@ TEST(StudyOnDevices, EachOfSeveralHasItsOwnSection) {
     for (const StudyCell& cell : study.cells)
       EXPECT_TRUE(study.name.ends_with("-" + cell.settings.back().value)) << cell.id;
   }
-  EXPECT_THAT(names, ElementsAre("data-parallel-cpu", "data-parallel-cuda", "throughput-cpu",
-                         "throughput-cuda", "ddp-scaling-cpu", "ddp-scaling-cuda", "pipeline-cpu",
-                         "pipeline-cuda", "scale-out-cpu", "scale-out-cuda", "collectives"));
+  EXPECT_THAT(names,
+      ElementsAre("data-parallel-cpu", "data-parallel-cuda", "throughput-cpu", "throughput-cuda",
+          "ddp-scaling-cpu", "ddp-scaling-cuda", "pipeline-cpu", "pipeline-cuda", "scale-out-cpu",
+          "scale-out-cuda", "collectives", "ways-cpu", "ways-cuda"));
   page::check_page(page);
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "lockstep/bench/metrics_reader.h"
 #include "lockstep/bench/studies/throughput/study.h"
 #include "lockstep/bench/study/run_files.h"
+#include "lockstep/bench/study/timed_steps.h"
 #include "lockstep/bench/study/train_command.h"
 #include "lockstep/core/error.h"
 
@@ -85,41 +85,6 @@ std::string memory_lack(const Point& point, std::int64_t memory_bytes) {
       " here; use a machine with more, or --quick");
 }
 
-/// Totals over the steps of some lines.
-struct Steps {
-  std::int64_t count = 0;
-  double seconds = 0;
-  double data_seconds = 0;
-  double samples = 0;
-};
-
-// Reads a line that covers the steps after `before`.
-Steps steps_of(const MetricRecord& line, std::int64_t before, const std::string& file) {
-  const auto count = line.step - before;
-  const bool whole = count > 0 && line.step_ms && line.samples_per_s && *line.samples_per_s > 0;
-  if (!whole) throw DataError(concat(file, ": has no time of step ", line.step));
-  const double milliseconds = static_cast<double>(count) * *line.step_ms;
-  return {.count = count,
-      .seconds = milliseconds / 1000,
-      .data_seconds = static_cast<double>(count) * line.data_ms.value_or(0) / 1000,
-      .samples = *line.samples_per_s * milliseconds / 1000};
-}
-
-std::vector<Steps> read_steps(const std::string& file) {
-  std::vector<Steps> all;
-  std::int64_t before = 0;
-  for (const MetricLine& line : read_metrics(file).lines) {
-    if (line.record.split != "train") continue;
-    all.push_back(steps_of(line.record, before, file));
-    before = line.record.step;
-  }
-  if (all.size() < 2) {
-    throw DataError(concat(file, ": has ", all.size(),
-        " lines of training; it takes two, because the first is not timed"));
-  }
-  return all;
-}
-
 }  // namespace
 
 std::vector<Point> grid(const StudyOptions& options) {
@@ -149,14 +114,13 @@ StudyCell cell_of(const Point& point, const StudyOptions& options, std::int64_t 
 }
 
 SampleValues values_of(const std::filesystem::path& run) {
-  const std::vector<Steps> lines = read_steps((run / "metrics.jsonl").string());
-  Steps timed;
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    timed.count += lines[i].count;
-    timed.seconds += lines[i].seconds;
-    timed.data_seconds += lines[i].data_seconds;
-    timed.samples += lines[i].samples;
+  const std::vector<TimedSteps> lines = read_steps(run / "metrics.jsonl");
+  if (lines.size() < 2) {
+    throw DataError(concat((run / "metrics.jsonl").string(), ": has ", lines.size(),
+        " lines of training; it takes two, because the first is not timed"));
   }
+  TimedSteps timed;
+  for (std::size_t i = 1; i < lines.size(); ++i) timed += lines[i];
   const auto skipped = read_run_summary(run).skipped_steps;
   return {{kSecondsASample, timed.seconds / timed.samples},
       {"samples_per_s", timed.samples / timed.seconds},

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <optional>
+
+#include "lockstep/bench/experiment/cell_process.h"
+#include "lockstep/bench/studies/ways/study.h"
+#include "lockstep/bench/study/timed_steps.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/launch/signal_reader.h"
+#include "lockstep/launch/strays.h"
+
+namespace lockstep::bench::ways {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kTrialLimit = 30 * 60;  // seconds
+constexpr double kRunSeconds = 4;        // of one that is as fast as the probe
+
+void say(const std::string& line) { std::cerr << "lockstep bench: ways: " << line << std::endl; }
+
+/// Runs cells without noting them.
+class Trials {
+ public:
+  explicit Trials(const CellPaths& paths)
+      : paths_(paths), folder_(fs::absolute(paths.bench) / "runs" / "ways"), signals_(kSignals) {
+    fs::create_directories(folder_);
+  }
+
+  /// A signal that comes meanwhile ends us, as it would have.
+  SampleEnd run(const StudyCell& cell, const fs::path& run) {
+    const SampleCommand command =
+        process_of(cell, paths_, run, {.file = log_of(cell), .limit_seconds = kTrialLimit});
+    SampleEnd end = run_sample(command, *signals_);
+    if (end.signal == 0) return end;
+    signals_.reset();
+    std::raise(end.signal);
+    throw InvalidArgument("bench: stopped by a signal");  // one that was ignored
+  }
+
+  fs::path log_of(const StudyCell& cell) const { return folder_ / (cell.id + "-trial.log"); }
+  fs::path run_of(const StudyCell& cell) const { return folder_ / (cell.id + "-trial"); }
+
+ private:
+  inline static const std::vector<int> kSignals{SIGINT, SIGTERM, SIGHUP};
+
+  const CellPaths& paths_;
+  const fs::path folder_;
+  const launch::Subreaper subreaper_;
+  std::optional<launch::SignalReader> signals_;
+};
+
+std::string last_words(const SampleEnd& end, const StudyCell& cell) {
+  const std::string line = end.last_lines.empty() ? "" : end.last_lines.back();
+  const std::string ours = "lockstep: ";
+  if (line.starts_with(ours)) return line.substr(ours.size());
+  return line.empty() ? concat(cell.id, ": ", failure_reason(end, kTrialLimit)) : line;
+}
+
+// Why a cell cannot be trained; empty if it can. Data that cannot be read are no cell's own fault.
+std::string refusal_of(Trials& trials, StudyCell cell) {
+  if (!cell.not_measurable.empty()) return cell.not_measurable;
+  cell.command.emplace_back("--dry-run");
+  const SampleEnd end = trials.run(cell, trials.run_of(cell));
+  if (end.status.succeeded()) return "";
+  const std::string reason = last_words(end, cell);
+  if (end.status.result() == static_cast<int>(ExitCode::kData)) throw DataError(reason);
+  return reason;
+}
+
+// Images of a run that takes some seconds at the rate of this cell.
+std::int64_t images_at(Trials& trials, const StudyCell& cell) {
+  const fs::path run = trials.run_of(cell);
+  fs::remove_all(run);
+  const SampleEnd end = trials.run(cell, run);
+  check(end.status.succeeded(), "bench: ", cell.id, " cannot be trained: ", last_words(end, cell));
+  auto lines = read_steps(run / "metrics.jsonl");
+  fs::remove_all(run);
+  if (lines.empty()) throw DataError(concat(cell.id, ": a run of some seconds made no step"));
+  if (lines.size() > 1) lines.erase(lines.begin());  // it warms up
+  TimedSteps timed;
+  for (const TimedSteps& line : lines) timed += line;
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(kRunSeconds * timed.samples / timed.seconds));
+}
+
+}  // namespace
+
+void explore(StudyOptions& options, const CellPaths& paths) {
+  Trials trials(paths);
+  const std::vector<Point> points = grid(options);
+  say(concat("asking lockstep train about ", points.size(), " cells"));
+  std::optional<Point> first;
+  for (const Point& point : points) {
+    const StudyCell cell = cell_of(point, options);
+    const std::string reason = refusal_of(trials, cell);
+    if (reason.empty()) {
+      if (!first) first = point;
+    } else {
+      options.ways.refused[cell.id] = reason;
+      say(concat("left out: ", cell.id, ": ", reason));
+    }
+  }
+  check(first.has_value(),
+      "bench: no cell can be trained: ", first ? "" : options.ways.refused.begin()->second);
+  const StudyCell probe = probe_of(*first, options);
+  say(concat("measuring how long a run should be: ", probe.id));
+  options.ways.images = images_at(trials, probe);
+}
+
+}  // namespace lockstep::bench::ways

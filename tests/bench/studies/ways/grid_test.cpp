@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_folder.h"
+
+#include "lockstep/bench/studies/bench_request.h"
+#include "lockstep/bench/studies/catalogue.h"
+#include "lockstep/bench/studies/ways/study.h"
+#include "lockstep/cli/bench/bench_flags.h"
+#include "lockstep/cli/train/train_launch.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+
+namespace lockstep::bench::ways {
+namespace {
+
+using cli::parse_bench;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::vector<std::string> ids_of(const StudyOptions& options) {
+  const Study study = make_study(options);
+  check_study(study);
+  std::vector<std::string> ids;
+  for (const StudyCell& cell : study.cells) ids.push_back(cell.id);
+  return ids;
+}
+
+std::string joined_words(const std::vector<std::string>& words) { return joined(words, " "); }
+
+const StudyCell& cell_named(const Study& study, const std::string& id) {
+  for (const StudyCell& cell : study.cells)
+    if (cell.id == id) return cell;
+  throw InvalidArgument("no cell " + id);
+}
+
+TEST(WaysGrid, BeginsWithOnePlaceAndThenWithTheMost) {
+  EXPECT_THAT(
+      ids_of({.cores = 2}), ElementsAre("serial-p1-c1-b128-32", "serial-p1-c2-b128-32",
+                                "dp-p2-c2-b128-32", "ddp-p2-c2-b128-32", "pp-p2-c2-b128-32"));
+  EXPECT_THAT(ids_of({.cores = 1}), ElementsAre("serial-p1-c1-b128-32"));
+  EXPECT_THAT(ids_of({.cores = 9, .ways = {.ways = {"ddp", "serial"}}}),
+      ElementsAre("serial-p1-c2-b128-32", "ddp-p4-c8-b128-32", "serial-p1-c8-b128-32",
+          "ddp-p2-c4-b128-32", "serial-p1-c4-b128-32"));
+}
+
+TEST(WaysGrid, IsEveryCombinationOfWhatWasAsked) {
+  const StudyOptions options{.cores = 4,
+      .ways = {.batches = {64, 32},
+          .places = {3, 2, 3},
+          .ways = {"dp", "pp"},
+          .precisions = {"bf16-mixed", "32"},
+          .schedules = {"gpipe", "1f1b"}}};
+  const auto ids = ids_of(options);
+  ASSERT_EQ(ids.size(), 2U * 2U * 2U * 3U) << "a schedule is of pp alone";
+  EXPECT_THAT(std::vector(ids.begin(), ids.begin() + 4),
+      ElementsAre("dp-p3-c3-b64-bf16-mixed", "pp-p3-c3-b64-bf16-mixed-gpipe",
+          "pp-p3-c3-b64-bf16-mixed-1f1b", "dp-p2-c2-b64-bf16-mixed"));
+}
+
+TEST(WaysGrid, OneProcessHasTheCoresOfNoMorePlacesThanThereAre) {
+  EXPECT_THAT(ids_of({.cores = 2, .ways = {.places = {4}, .ways = {"serial", "dp"}}}),
+      ElementsAre("dp-p4-c2-b128-32"));
+  EXPECT_THAT(ids_of({.cores = 8, .device = "cuda", .ways = {.ways = {"serial", "ddp"}}}),
+      ElementsAre("serial-p1-c2-b128-32-cuda", "ddp-p4-c8-b128-32-cuda", "ddp-p2-c4-b128-32-cuda"));
+  EXPECT_THROW(ids_of({.cores = 2, .ways = {.places = {1}, .ways = {"dp"}}}), InvalidArgument);
+}
+
+TEST(WaysGrid, AllWaysTrainTheSameBatchOnTheirCores) {
+  const Study study = make_study({.cores = 2,
+      .data = {"mnist:/data"},
+      .ways = {.model = "chain", .plugin = "/nets.so", .schedules = {"gpipe"}, .images = 5120}});
+  EXPECT_THAT(cell_named(study, "ddp-p2-c2-b128-32").command,
+      ElementsAre("train", "--model", "chain", "--plugin", "/nets.so", "--data", "mnist:/data",
+          "--batch-size", "64", "--precision", "32", "--max-steps", "40", "--log-interval", "10",
+          "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none",
+          "--parallel", "ddp", "--nproc-per-node", "2", "--max-restarts", "0"));
+  EXPECT_THAT(joined_words(cell_named(study, "pp-p2-c2-b128-32-gpipe").command),
+      HasSubstr("--batch-size 128 --precision 32 --max-steps 40 --log-interval 10 "));
+  EXPECT_THAT(joined_words(cell_named(study, "pp-p2-c2-b128-32-gpipe").command),
+      HasSubstr("--parallel pp --places 2 --schedule gpipe"));
+  EXPECT_THAT(cell_named(study, "ddp-p2-c2-b128-32").environment, ElementsAre("OMP_NUM_THREADS=1"));
+  const StudyCell& both = cell_named(study, "serial-p1-c2-b128-32");
+  EXPECT_THAT(both.environment, ElementsAre("OMP_NUM_THREADS=2"));
+  EXPECT_EQ(both.places, 1);
+  EXPECT_EQ(both.cores, 2);
+  for (const StudyCell& cell : study.cells) {
+    EXPECT_NO_THROW(cli::parse_train_launch({cell.command.begin() + 1, cell.command.end()}))
+        << cell.id;
+  }
+}
+
+TEST(WaysGrid, ARunHasAQuarterToWarmUp) {
+  EXPECT_EQ(run_length(0, 128).steps, 4) << "one step each";
+  EXPECT_EQ(run_length(100'000, 128).steps_a_line, 195);
+  EXPECT_EQ(run_length(100'000, 128).steps, 4 * 195);
+}
+
+TEST(WaysGrid, WhatCannotBeTrainedSaysWhy) {
+  StudyOptions options{.cores = 2, .ways = {.batches = {129}}};
+  options.ways.refused["pp-p2-c2-b129-32"] = "has one layer";
+  const Study study = make_study(options);
+  EXPECT_THAT(cell_named(study, "dp-p2-c2-b129-32").not_measurable,
+      HasSubstr("129 cannot be divided among 2 places"));
+  EXPECT_EQ(cell_named(study, "pp-p2-c2-b129-32").not_measurable, "has one layer");
+  EXPECT_EQ(cell_named(study, "serial-p1-c1-b129-32").not_measurable, "");
+}
+
+TEST(WaysRequest, IsFoundAgainInTheFolder) {
+  const lockstep::testing::TemporaryFolder folder;
+  BenchRequest request{.studies = {"ways"}, .options = {.cores = 2}};
+  request.options.ways = {.model = "chain",
+      .plugin = "/nets.so",
+      .batches = {1, 2},
+      .places = {2},
+      .ways = {"pp"},
+      .precisions = {"16-mixed"},
+      .schedules = {"gpipe"},
+      .images = 77,
+      .refused = {{"a", "why"}}};
+  write_request(folder.path(), request);
+  const BenchRequest found = *read_request(folder.path());
+  EXPECT_EQ(to_json(found.options.ways), to_json(request.options.ways));
+  BenchRequest same = request;
+  same.options.ways.images = 0;  // as it is asked for
+  check_continues(found, same);
+  same.options.ways.batches = {1};
+  EXPECT_THAT([&] { check_continues(found, same); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("--batch 1,2")));
+}
+
+TEST(WaysFlags, MakeTheGrid) {
+  const auto command = parse_bench({"ways", "--model", "chain", "--plugin", "nets.so", "--batch",
+      "64,128", "--places", "1,2", "--ways", "serial,pp", "--precision", "32,bf16-mixed",
+      "--schedule", "gpipe", "--budget", "90s", "--data", "any:folder"});
+  const WaysRequest& ways = command->request.options.ways;
+  EXPECT_EQ(ways.text(),
+      concat("--model chain --plugin ", (std::filesystem::current_path() / "nets.so").string(),
+          " --batch 64,128 --ways serial,pp --precision 32,bf16-mixed --places "
+          "1,2 --schedule gpipe"));
+  EXPECT_EQ(command->budget, 90);
+  EXPECT_THAT(command->request.options.data.back(), HasSubstr("any:/"));
+  EXPECT_EQ(parse_bench({"ways"})->budget, 600);
+  EXPECT_EQ(parse_bench({"pipeline"})->budget, 0);
+  EXPECT_EQ(parse_bench({"pipeline", "--budget", "1h"})->budget, 3600);
+}
+
+TEST(WaysFlags, AreForThatStudyAlone) {
+  const std::vector<std::vector<std::string>> wrong{{"pipeline", "--model", "toy"},
+      {"all", "--batch", "4"}, {"ways", "--full"}, {"ways", "--quick"}, {"ways", "--batch", "0"},
+      {"ways", "--batch", "4,4"}, {"ways", "--ways", "ring"}, {"ways", "--device", "cpu,cuda"},
+      {"ways", "--places", "1", "--ways", "dp"}, {"ways", "--budget", "soon"}};
+  for (const auto& words : wrong) EXPECT_THROW(parse_bench(words), InvalidArgument) << words.back();
+  const auto all = parse_bench({"all"});
+  for (const std::string& study : all->request.studies) EXPECT_NE(study, "ways");
+}
+
+}  // namespace
+}  // namespace lockstep::bench::ways

@@ -1,0 +1,77 @@
+// Runs `lockstep bench ways` on a net of a user's own that is no chain.
+
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/process/command.h"
+#include "tests/process/train/idx_files.h"
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+constexpr std::chrono::minutes kWaysGuard(8);
+
+class BenchWays : public ::testing::Test {
+ protected:
+  std::string line(const std::string& model, const std::string& flags) const {
+    return concat("bench ways --plugin ", LOCKSTEP_PLUGINS, "/nets.so --model ", model,
+        " --batch 16 --places 1,2 --output ", output(), " ", set_.flag(), " ", flags);
+  }
+
+  static Ended bench(const std::string& line) { return Command(words(line)).wait(kWaysGuard); }
+
+  std::string output() const { return folder_.file("out"); }
+
+  std::vector<nlohmann::json> samples() const {
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(contents(output() + "/samples.jsonl"));
+    for (std::string text; std::getline(lines, text);) all.push_back(nlohmann::json::parse(text));
+    return all;
+  }
+
+  IdxFiles set_{64, 32};
+  TemporaryFolder folder_;
+};
+
+TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
+  const std::string asked = line("mnist-example", "--ways dp,ddp,pp --rounds 1 --budget 5m");
+  const Ended ended = bench(asked);
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  std::vector<std::string> measured, refused;
+  for (const auto& sample : samples()) {
+    const bool has_rate = sample["values"].contains("samples_per_s");
+    (has_rate ? measured : refused).push_back(sample["settings"]["way"]);
+  }
+  EXPECT_THAT(measured, UnorderedElementsAre("dp", "ddp"));
+  EXPECT_THAT(refused, UnorderedElementsAre("pp"));
+  EXPECT_THAT(ended.out, HasSubstr("Left out: pp on 2 places"));
+  EXPECT_THAT(ended.out, HasSubstr("make it a torch::nn::Sequential"));
+  EXPECT_THAT(contents(output() + "/report.md"), HasSubstr("Images a second"));
+  EXPECT_TRUE(std::filesystem::exists(output() + "/figures/ways-rate.svg"));
+  const Ended again = bench(asked);
+  EXPECT_EQ(again.code(), 0) << again.err;
+  EXPECT_EQ(samples().size(), 3U) << "nothing is made again";
+  EXPECT_EQ(bench(line("chain", "--ways dp,ddp,pp")).code(), 2) << "another grid";
+}
+
+TEST_F(BenchWays, BeginsNothingThatCannotBeTrained) {
+  const Ended unknown = bench(line("chian", ""));
+  EXPECT_EQ(unknown.code(), 2) << unknown.err;
+  EXPECT_THAT(unknown.err, HasSubstr("no cell can be trained: "));
+  EXPECT_THAT(unknown.err, HasSubstr("mnist-example, chain"));
+  EXPECT_FALSE(std::filesystem::exists(output())) << "the next try may take the name";
+  const Ended missing = bench(line("chain", "--data mnist:/nowhere"));
+  EXPECT_EQ(missing.code(), 2) << "one set";
+  std::filesystem::remove(set_.file("train-labels-idx1-ubyte"));
+  EXPECT_EQ(bench(line("chain", "")).code(), 3);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
