@@ -47,6 +47,14 @@ TEST(RoundOrder, IsTheSameOnAllMachines) {
   EXPECT_THAT(round_order(43, 1, 6), ElementsAre(0, 1, 4, 2, 5, 3));
 }
 
+TEST(MissingTurns, MayBeginInTheOrderOfTheCells) {
+  Study study = study_of(6, 2);
+  study.begins_in_order = true;
+  std::vector<std::size_t> order;
+  for (const Turn& turn : missing_turns(study, {}, 42, false)) order.push_back(turn.cell);
+  EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4, 5, 3, 2, 1, 0, 4, 5));
+}
+
 // Each cell stands in each place equally often: none is always measured last, on a warm machine.
 TEST(RoundOrder, IsFair) {
   constexpr int kRounds = 6000;

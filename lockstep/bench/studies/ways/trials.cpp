@@ -52,11 +52,13 @@ class Trials {
   std::optional<launch::SignalReader> signals_;
 };
 
-std::string last_words(const SampleEnd& end, const StudyCell& cell) {
-  const std::string line = end.last_lines.empty() ? "" : end.last_lines.back();
+// What `lockstep` itself said last; a launcher's ranks and libraries may have said more.
+std::string last_words(const SampleEnd& end) {
   const std::string ours = "lockstep: ";
-  if (line.starts_with(ours)) return line.substr(ours.size());
-  return line.empty() ? concat(cell.id, ": ", failure_reason(end, kTrialLimit)) : line;
+  const auto found = std::find_if(end.last_lines.rbegin(), end.last_lines.rend(),
+      [&](const std::string& line) { return line.starts_with(ours); });
+  return found == end.last_lines.rend() ? failure_reason(end, kTrialLimit)
+                                        : found->substr(ours.size());
 }
 
 // Why a cell cannot be trained; empty if it can. Data that cannot be read are no cell's own fault.
@@ -65,7 +67,7 @@ std::string refusal_of(Trials& trials, StudyCell cell) {
   cell.command.emplace_back("--dry-run");
   const SampleEnd end = trials.run(cell, trials.run_of(cell));
   if (end.status.succeeded()) return "";
-  const std::string reason = last_words(end, cell);
+  const std::string reason = last_words(end);
   if (end.status.result() == static_cast<int>(ExitCode::kData)) throw DataError(reason);
   return reason;
 }
@@ -75,7 +77,7 @@ std::int64_t images_at(Trials& trials, const StudyCell& cell) {
   const fs::path run = trials.run_of(cell);
   fs::remove_all(run);
   const SampleEnd end = trials.run(cell, run);
-  check(end.status.succeeded(), "bench: ", cell.id, " cannot be trained: ", last_words(end, cell));
+  check(end.status.succeeded(), "bench: ", cell.id, " cannot be trained: ", last_words(end));
   auto lines = read_steps(run / "metrics.jsonl");
   fs::remove_all(run);
   if (lines.empty()) throw DataError(concat(cell.id, ": a run of some seconds made no step"));

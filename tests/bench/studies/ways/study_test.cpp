@@ -84,6 +84,13 @@ TEST(WaysAnswer, NamesWhatWasLeftOutAndWhatDidNotFit) {
   EXPECT_EQ(section({}).conclusion.answer, "No cell has a number and cores of its own.");
 }
 
+TEST(WaysAnswer, IsNeverOneThatHadNoCoresOfItsOwn) {
+  const StudyOptions crowded{.cores = 2, .ways = {.places = {1, 4}, .images = 5120}};
+  const auto made = section({{kOne, {100}}, {"ddp-p4-c2-b128-32", {200}}}, crowded);
+  EXPECT_THAT(made.conclusion.answer, HasSubstr("Fastest: one process on 1 core"));
+  EXPECT_THAT(text_of(made), HasSubstr("4 places are more than there are cores"));
+}
+
 TEST(WaysAnswer, TellsBatchesAndPrecisionsApart) {
   StudyOptions options = kTwoCores;
   options.ways.batches = {128, 256};
