@@ -118,7 +118,9 @@ class Runner {
 
   bool is_over() const {
     if (!options_.budget_seconds || watch_.seconds() < *options_.budget_seconds) return false;
-    say(concat(study_.name, ": the time that it was given is over; the same command goes on"));
+    say(concat(study_.name,
+        ": the time that it was given is over; the same command with this folder as --output goes "
+        "on"));
     return true;
   }
 

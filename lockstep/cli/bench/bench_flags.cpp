@@ -59,9 +59,8 @@ const FlagTable<BenchCommand>& bench_table() {
                   flag("--rounds", "N", "samples per cell", &C::request, &R::options, &S::rounds)
                       .from(1)
                       .to(1000)
-                      .usually("3; with --quick fewer of slow cells"),
-                  flag_by<C>("--budget", "TIME",
-                      "begin no further sample after this time: 10m, 2h; the same command goes on",
+                      .usually("3; with --quick fewer of slow cells; ways: until it is sure"),
+                  flag_by<C>("--budget", "TIME", "begin no further sample after this time: 10m, 2h",
                       [](C& command, const FlagSpec&, const std::string& text) {
                         command.budget = parse_duration(text);
                       })

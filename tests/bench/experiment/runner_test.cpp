@@ -66,7 +66,7 @@ TEST(RunStudy, BeginsNoSampleAfterItsTimeAndGoesOnLater) {
   const RunnerResult none = runner.run(study);
   EXPECT_THAT(none.samples, SizeIs(0));
   EXPECT_EQ(none.exit_code(), 0);
-  EXPECT_THAT(runner.said.back(), HasSubstr("is over; the same command goes on"));
+  EXPECT_THAT(runner.said.back(), HasSubstr("is over; the same command with"));
   runner.options.budget_seconds = 1000;
   EXPECT_THAT(runner.run(study).samples, SizeIs(2));
 }

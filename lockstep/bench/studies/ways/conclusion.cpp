@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "lockstep/bench/statistics/estimate_text.h"
 #include "lockstep/bench/studies/ways/study.h"
@@ -102,16 +103,20 @@ std::string not_measured(const Cells& cells) {
       names.push_back(label(cells, cell));
   }
   if (names.empty()) return "";
-  return concat(
-      "Not measured in the time that there was: ", joined(names), "; the same command goes on.");
+  return concat("Not measured in the time that there was: ", joined(names, "; "),
+      ". The same command with --output goes on.");
 }
 
+// One line for each reason.
 std::vector<std::string> left_out(const Cells& cells) {
-  std::vector<std::string> lines;
+  std::map<std::string, std::vector<std::string>> by_reason;
   for (const Cell& cell : cells) {
     const std::string& reason = cell.result.cell.not_measurable;
-    if (!reason.empty()) lines.push_back(concat("Left out: ", label(cells, cell), ": ", reason));
+    if (!reason.empty()) by_reason[reason].push_back(label(cells, cell));
   }
+  std::vector<std::string> lines;
+  for (const auto& [reason, names] : by_reason)
+    lines.push_back(concat("Left out: ", joined(names, "; "), ": ", reason));
   return lines;
 }
 

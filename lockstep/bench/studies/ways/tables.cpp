@@ -78,7 +78,7 @@ bool has_several(const Cells& cells, Coordinate coordinate) {
 
 std::string label(const Cells& cells, const Cell& cell) {
   return concat(cell.name(), has_several(cells, &Cell::batch) ? concat(", batch ", cell.batch) : "",
-      has_several(cells, &Cell::precision) ? ", " + cell.precision : "");
+      has_several(cells, &Cell::precision) ? ", precision " + cell.precision : "");
 }
 
 std::vector<page::Table> tables(const Cells& cells) {

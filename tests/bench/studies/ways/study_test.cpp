@@ -79,7 +79,7 @@ TEST(WaysAnswer, NamesWhatWasLeftOutAndWhatDidNotFit) {
   options.ways.refused[kPp] = "a net of one layer cannot be cut";
   const std::string text = text_of(section({{kOne, {100}}, {kBoth, {90}}}, options));
   EXPECT_THAT(
-      text, HasSubstr("Not measured in the time that there was: dp on 2 places, ddp on 2 places;"));
+      text, HasSubstr("Not measured in the time that there was: dp on 2 places; ddp on 2 places."));
   EXPECT_THAT(text, HasSubstr("Left out: pp on 2 places: a net of one layer cannot be cut"));
   EXPECT_EQ(section({}).conclusion.answer, "No cell has a number and cores of its own.");
 }
@@ -95,11 +95,16 @@ TEST(WaysAnswer, TellsBatchesAndPrecisionsApart) {
   StudyOptions options = kTwoCores;
   options.ways.batches = {128, 256};
   options.ways.ways = {"serial", "ddp"};
+  for (const char* id : {"ddp-p2-c2-b128-32", "serial-p1-c2-b128-32"})
+    options.ways.refused[id] = "one reason";
   const auto made = section(
       {{kOne, {100}}, {"ddp-p2-c2-b256-32", {190}}, {"serial-p1-c1-b256-32", {105}}}, options);
   EXPECT_THAT(
       made.conclusion.answer, HasSubstr("Fastest: ddp on 2 places, batch 256, 190 images/s, "
                                         "1.81 times as fast as one process on 1 core, batch 256."));
+  EXPECT_THAT(text_of(made),
+      HasSubstr(
+          "Left out: one process on 2 cores, batch 128; ddp on 2 places, batch 128: one reason"));
 }
 
 TEST(WaysTable, ComparesWithOneProcessOnTheFewestCores) {
