@@ -1,5 +1,6 @@
 // Runs `lockstep bench ways` on a net of a user's own that is no chain.
 
+#include <csignal>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,14 @@ class BenchWays : public ::testing::Test {
     return all;
   }
 
+  // Whether the run that shows how long others should be has made steps.
+  bool has_trial_steps() const {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(output() + "/runs/ways", none))
+      if (std::filesystem::exists(entry.path() / "metrics.jsonl")) return true;
+    return false;
+  }
+
   IdxFiles set_{64, 32};
   TemporaryFolder folder_;
 };
@@ -59,6 +68,19 @@ TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
   EXPECT_EQ(again.code(), 0) << again.err;
   EXPECT_EQ(samples().size(), 3U) << "nothing is made again";
   EXPECT_EQ(bench(line("chain", "--ways dp,ddp,pp")).code(), 2) << "another grid";
+}
+
+TEST_F(BenchWays, GoesOnThatWasStoppedBeforeItsFirstSample) {
+  const std::string asked = line("chain", "--ways dp,ddp --rounds 1");
+  Command run(words(asked));
+  run.wait_until([&] { return has_trial_steps(); }, kWaysGuard);
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(kWaysGuard).code(), 128 + SIGTERM);
+  EXPECT_TRUE(processes_with(output()).empty());
+  const Ended ended = bench(asked);
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  ASSERT_EQ(samples().size(), 2U);
+  for (const auto& sample : samples()) EXPECT_GT(sample["values"]["samples_per_s"], 0) << sample;
 }
 
 TEST_F(BenchWays, BeginsNothingThatCannotBeTrained) {

@@ -31,6 +31,7 @@ class Trials {
 
   /// A signal that comes meanwhile ends us, as it would have.
   SampleEnd run(const StudyCell& cell, const fs::path& run) {
+    fs::remove_all(run);  // of a bench that was stopped
     const SampleCommand command =
         process_of(cell, paths_, run, {.file = log_of(cell), .limit_seconds = kTrialLimit});
     SampleEnd end = run_sample(command, *signals_);
@@ -75,7 +76,6 @@ std::string refusal_of(Trials& trials, StudyCell cell) {
 // Images of a run that takes some seconds at the rate of this cell.
 std::int64_t images_at(Trials& trials, const StudyCell& cell) {
   const fs::path run = trials.run_of(cell);
-  fs::remove_all(run);
   const SampleEnd end = trials.run(cell, run);
   check(end.status.succeeded(), "bench: ", cell.id, " cannot be trained: ", last_words(end));
   auto lines = read_steps(run / "metrics.jsonl");
