@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "lockstep/core/spans.h"
+
 namespace lockstep {
 
 /// A handle of a collective that was begun and may not be finished yet.
@@ -31,7 +33,9 @@ class [[nodiscard]] Work {
 
   /// Blocks until the collective is finished; throws CommError or TimeoutError if it failed.
   void wait() {
-    if (state_) state_->wait();
+    if (!state_) return;
+    const SpanScope span(Activity::kCommunication, "wait");
+    state_->wait();
   }
 
  private:

@@ -21,6 +21,10 @@ class ExactFloat32 {
   bool products_, convolutions_;
 };
 
+/// Returns how many operations a second products of large matrices make on a device, by doing them:
+/// the best of several, on the calling thread's cores.
+double product_flops_per_second(torch::Device device, torch::ScalarType type);
+
 /// Measures how fast a device multiplies matrices in bfloat16, float32's speed being 1; it takes
 /// some milliseconds. 0 where it cannot at all. LOCKSTEP_TEST_BF16_SPEED, if it is set, is the
 /// answer.

@@ -8,6 +8,7 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/core/error.h"
@@ -171,6 +172,9 @@ at::Tensor conv_relu_pool(
   if (!is_conv_relu_pool_fused(images, weight, bias)) {
     return conv_relu_pool_by_aten(images, weight, bias);
   }
+  // For profiles: LibTorch reports its own operators.
+  RECORD_FUNCTION(
+      "lockstep::conv_relu_pool", c10::ArrayRef<const c10::IValue>({images, weight, bias}));
   return ConvReluPool::apply(
       images, weight, bias, is_bfloat16_autocast() ? at::kBFloat16 : at::kFloat);
 }

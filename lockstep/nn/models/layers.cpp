@@ -5,6 +5,7 @@
 #include <torch/nn/modules/container/functional.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::nn {
@@ -20,7 +21,10 @@ std::size_t layer_index(const Layers& layers, const std::string& name) {
 }
 
 torch::Tensor run_layers(Layers& layers, torch::Tensor input) {
-  for (auto& layer : layers) input = layer.value().forward(std::move(input));
+  for (auto& layer : layers) {
+    const SpanScope span(Activity::kLayer, layer.key());
+    input = layer.value().forward(std::move(input));
+  }
   return input;
 }
 

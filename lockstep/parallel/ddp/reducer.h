@@ -140,6 +140,7 @@ class Reducer {
   void poll();
   void finish_steps();
   void divide();
+  void report_reduction();
   void finish_pass();
 
   bool may_leave_out() const { return options_.find_unused_parameters || options_.static_graph; }

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/comm/work.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/ddp/reducer.h"
 
@@ -64,6 +65,7 @@ class Timed {
  private:
   double& sum_;
   Stopwatch stopwatch_;
+  SpanScope span_{Activity::kCommunication, "reducer"};
 };
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/parallel/ddp/reducer.h"
 #include "lockstep/parallel/ddp/reducer_parts.h"
 #include "lockstep/parallel/ddp/sparse_reduction.h"
@@ -126,6 +127,17 @@ void Reducer::divide() {
   }
 }
 
+void Reducer::report_reduction() {
+  const double seconds = since_launch_.seconds();
+  report_.communication_seconds += seconds;
+  if (!SpanRecorder::is_on()) return;
+  const std::int64_t now = SpanRecorder::now();
+  SpanRecorder::add({.name = concat(buckets_.size(), buckets_.size() == 1 ? " bucket" : " buckets"),
+      .activity = Activity::kReduction,
+      .begin = now - static_cast<std::int64_t>(seconds * 1e9),
+      .end = now});
+}
+
 void Reducer::finish_pass() {
   const torch::NoGradGuard no_grad;
   in_pass_ = false;
@@ -135,7 +147,7 @@ void Reducer::finish_pass() {
   finish_steps();
   if (pass_ == Pass::kBackward) order_known_ = true;
   if (shadowing_) return;
-  if (!buckets_.empty()) report_.communication_seconds += since_launch_.seconds();
+  if (!buckets_.empty()) report_reduction();
   ++report_.passes;
   divide();
   for (Slot& slot : slots_) {

@@ -5,6 +5,7 @@
 #include <c10/core/StreamGuard.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
@@ -70,6 +71,7 @@ void LocalLinks::send(const Address& address, const Payload& payload) {
 }
 
 Payload LocalLinks::receive(const Address& address) {
+  const SpanScope span(Activity::kIdle, "receive");
   const Stopwatch waiting;
   const Parcel parcel = exchange_.take(address);
   waited_seconds_ += waiting.seconds();
@@ -125,6 +127,7 @@ void GroupLinks::receive_into(const torch::Tensor& tensor, int from) {
 
 // What was sent goes on meanwhile: whoever waits for one message of a group advances all.
 Payload GroupLinks::receive(const Address& address) {
+  const SpanScope span(Activity::kIdle, "receive");
   const Stopwatch waiting;
   const int from = source_of(address);
   while (!early_.contains(address)) {

@@ -12,6 +12,7 @@
 #include <torch/custom_class.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
@@ -100,6 +101,7 @@ void Pipeline::run(const std::vector<std::vector<Action>>& actions) {
       run_rank(rank, actions[rank]);
     });
   }
+  const SpanScope span(Activity::kStages, "stages");
   std::exception_ptr cause;
   for (const auto& worker : workers_) {
     try {

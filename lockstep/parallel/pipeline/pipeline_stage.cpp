@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/operators/random_stream.h"
@@ -101,6 +102,7 @@ torch::Tensor PipelineStage::step(
   const auto number = torch::dtype(torch::kDouble).device(device_);
   const torch::Tensor sum =
       is_last() ? losses.sum().to(torch::kDouble).reshape({1}) : torch::zeros({1}, number);
+  const SpanScope span(Activity::kIdle, "wait for the loss");
   group_.broadcast(sum, last_rank_).wait();
   return sum[0];
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 
 namespace lockstep {
 Runner::Runner(std::vector<Stage> own, int stages, int ranks, Links& links)
@@ -62,18 +63,26 @@ void Runner::run(const Action& action) {
   Stage& own = stage(action.stage);
   switch (action.kind) {
     case ActionKind::kForward:
-      hand_on({Direction::kForward, action.stage + 1, action.micro_batch},
-          own.forward(action.micro_batch,
-              arriving({Direction::kForward, action.stage, action.micro_batch})));
-      return;
+      return forward(own, action);
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
       return backward(own, action);
-    case ActionKind::kBackwardWeight:
+    case ActionKind::kBackwardWeight: {
+      const SpanScope span(Activity::kBackward, "backward of weights");
       return own.backward_weight(action.micro_batch);
+    }
     default:
       return;  // transfers follow from the others
   }
+}
+
+void Runner::forward(Stage& own, const Action& action) {
+  const Payload input = arriving({Direction::kForward, action.stage, action.micro_batch});
+  Payload output = [&] {
+    const SpanScope span(Activity::kForward, "forward");
+    return own.forward(action.micro_batch, input);
+  }();
+  hand_on({Direction::kForward, action.stage + 1, action.micro_batch}, std::move(output));
 }
 
 void Runner::backward(Stage& own, const Action& action) {
@@ -81,8 +90,11 @@ void Runner::backward(Stage& own, const Action& action) {
   const Payload gradient =
       from_loss ? Payload() : arriving({Direction::kBackward, action.stage, action.micro_batch});
   const bool whole = action.kind == ActionKind::kBackward;
-  Payload back = whole ? own.backward(action.micro_batch, gradient)
-                       : own.backward_input(action.micro_batch, gradient);
+  Payload back = [&] {
+    const SpanScope span(Activity::kBackward, "backward");
+    return whole ? own.backward(action.micro_batch, gradient)
+                 : own.backward_input(action.micro_batch, gradient);
+  }();
   hand_on({Direction::kBackward, action.stage - 1, action.micro_batch}, std::move(back));
 }
 

@@ -33,6 +33,7 @@ class Runner {
 
  private:
   void run(const Action& action);
+  void forward(Stage& stage, const Action& action);
   void backward(Stage& stage, const Action& action);
   Payload arriving(const Address& address);
   void hand_on(const Address& address, Payload payload);

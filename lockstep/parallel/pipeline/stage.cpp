@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/pipeline/skip.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
@@ -115,7 +116,10 @@ Stage::Output Stage::compute(int micro_batch, const Payload& input, BatchNormRul
   for (std::size_t index = 0; index < input.skips; ++index)
     skips[settings_.skips_in.at(index)] = first_skip[static_cast<std::ptrdiff_t>(index)];
   auto value = value_of(input.form, Tensors(input.values.begin(), first_skip));
-  for (auto& layer : settings_.layers) value = layer.value().any_forward(std::move(value));
+  for (auto& layer : settings_.layers) {
+    const SpanScope span(Activity::kLayer, layer.key());
+    value = layer.value().any_forward(std::move(value));
+  }
   Output output;
   if (plan_.loss) {
     output.tensors = {plan_.loss(value, micro_batch)};
