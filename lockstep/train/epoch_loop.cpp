@@ -3,9 +3,25 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
+namespace {
+
+constexpr const char* kInputSpan = "batch";
+
+Loader::Iterator first_batch(const Loader& loader) {
+  const SpanScope span(Activity::kInput, kInputSpan);
+  return loader.begin();
+}
+
+void next(Loader::Iterator& batch) {
+  const SpanScope span(Activity::kInput, kInputSpan);
+  ++batch;
+}
+
+}  // namespace
 
 EpochLoop::EpochLoop(TrainRun& run, StepObserver& observer)
     : run_(run),
@@ -50,8 +66,9 @@ void EpochLoop::train_steps(const Loader& loader) {
   const EpochRule rule = run_.epoch_rule();
   Stopwatch waiting;
   std::int64_t samples = 0;
-  auto batch = loader.begin();
-  for (std::int64_t number = 0;; ++number, waiting.restart(), ++batch) {
+  if (run_.profiler) run_.profiler->begin_step();
+  auto batch = first_batch(loader);
+  for (std::int64_t number = 0;; ++number, waiting.restart(), next(batch)) {
     run_.meter.add_data_seconds(waiting.seconds());
     const StepPart part = step_part(batches_, number);
     if (part.number == 0 && !part.is_last) undo_.emplace(run_);
@@ -66,7 +83,9 @@ void EpochLoop::train_steps(const Loader& loader) {
     samples = 0;
     const bool epoch_is_over = number + 1 == batches_.batches;
     end_step(epoch_is_over);
+    if (run_.profiler) run_.profiler->end_step();
     if (epoch_is_over || observer_.course() != Course::kGoesOn) return;
+    if (run_.profiler) run_.profiler->begin_step();
   }
 }
 
@@ -81,11 +100,17 @@ void EpochLoop::make_step() {
   observer_.before_step();
   const torch::Tensor skipped =
       run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau));
-  if (run_.ema) run_.ema->update();
+  update_averages();
   ++state.step;
   ++state.schedule_step;
   run_.meter.add_step(skipped);
   run_.log.step(state.step);
+}
+
+void EpochLoop::update_averages() {
+  if (!run_.ema) return;
+  const SpanScope span(Activity::kOptimizer, "average of the weights");
+  run_.ema->update();
 }
 
 // A line for a whole interval belongs to the course of training and comes before the snapshot; one

@@ -56,6 +56,7 @@ class EpochLoop {
   void train_steps(const Loader& loader);
   void abandon_step();
   void make_step();
+  void update_averages();
   void end_step(bool epoch_is_over);
   void end_epoch_early(Course course);
   void log_interval();

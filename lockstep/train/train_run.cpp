@@ -86,8 +86,15 @@ MeterReading meter_of_rank(const nn::NamedTensors& rank) {
   return unpacked(meter == nullptr ? at::empty({0}) : *meter);
 }
 
+torch::ScalarType type_of(Precision precision) {
+  if (precision == Precision::k32) return torch::kFloat;
+  return precision == Precision::kBf16Mixed ? torch::kBFloat16 : torch::kHalf;
+}
+
 // The thread that makes the run computes on the first.
-std::vector<torch::Device> devices_in_use(const std::vector<Place>& places) {
+std::vector<torch::Device> devices_in_use(
+    const TrainOptions& options, const std::vector<Place>& places) {
+  if (options.profile) StepProfiler::check_places(places);
   if (!places.empty()) use_device(places.front().device);
   return devices_of(places);
 }
@@ -98,7 +105,7 @@ std::vector<torch::Device> devices_in_use(const std::vector<Place>& places) {
 TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
     const std::vector<std::string>& command, const std::vector<Place>& places)
     : options(std::move(given)),
-      devices(devices_in_use(places)),
+      devices(devices_in_use(options, places)),
       layout(checked_layout(options, world)),
       groups(make_rank_groups(world, layout)),
       kernels(options.kernels),
@@ -116,6 +123,9 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       state(start.state) {
   state.setup = setup_of(*this);
   if (options.ema) ema.emplace(replica->state().values(), *options.ema);
+  if (options.profile)
+    profiler = std::make_unique<StepProfiler>(
+        replica->state(), groups.world, places, type_of(options.precision));
   if (log.recorder() != nullptr) {
     state.restarts = log.recorder()->restarts();
     announce_start();

@@ -15,6 +15,7 @@
 #include "lockstep/train/optim/ema.h"
 #include "lockstep/train/optim/lr_schedule.h"
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/profile/step_profiler.h"
 #include "lockstep/train/record/meter.h"
 #include "lockstep/train/record/run_lock.h"
 #include "lockstep/train/record/run_log.h"
@@ -96,6 +97,7 @@ struct TrainRun {
   RunClock clock;
   RunLog log;
   RunState state;
+  std::unique_ptr<StepProfiler> profiler;  ///< if the options ask for a profile
 
  private:
   void announce_start();

@@ -76,6 +76,7 @@ void Trainer::train() {
   run_.clock.begin_training();
   pass_epochs();
   const auto is_interrupted = [&] { return checkpointer_.course() == Course::kInterrupted; };
+  if (!is_interrupted()) finish_profile();
   if (!is_interrupted()) measured_.test = validator_.test(run_.state.epochs.back());
   if (!is_interrupted()) {
     check_loss(measured_.test.loss);
@@ -97,6 +98,23 @@ void Trainer::pass_epochs() {
   do {
     pass_epoch();
   } while (checkpointer_.course() == Course::kGoesOn);
+}
+
+// A full disk costs the profile, not the run.
+void Trainer::finish_profile() {
+  if (!run_.profiler) return;
+  const auto files = run_.profiler->finish();
+  RunRecorder* const recorder = run_.log.recorder();
+  if (recorder == nullptr) return;
+  if (!files)
+    return run_.log.warn(concat("no profile: it begins after ", StepProfiler::kWarmUp,
+        " steps, and this start made fewer"));
+  measured_.profile = files->profile;
+  try {
+    recorder->write_profile(profile_json(files->profile), files->trace);
+  } catch (const std::system_error& error) {
+    run_.log.warn(concat("the profile is not in the run's folder: ", error.what()));
+  }
 }
 
 void Trainer::pass_epoch() {

@@ -37,6 +37,7 @@ class Trainer {
  private:
   void train();
   void pass_epochs();
+  void finish_profile();
   void pass_epoch();
   RunSummary summary() const;
   RunSummary finished();

@@ -97,6 +97,7 @@ struct TrainOptions {
   std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end; -1: never
   std::int64_t log_interval = 50;  ///< in steps
   bool tensorboard = false;        ///< records as event files too
+  bool profile = false;            ///< of some steps
   std::optional<std::int64_t> limit_train_batches = {};
   ProgressStyle progress = ProgressStyle::kAuto;
   std::string output = {};  ///< the run's folder

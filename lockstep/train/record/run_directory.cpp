@@ -20,6 +20,18 @@ namespace {
 constexpr std::array kRunFiles{"summary.json", "model.safetensors", "model-ema.safetensors",
     "best.safetensors", "report.html", "metrics.jsonl", "env.json", "command.txt", "config.toml"};
 
+constexpr const char* kProfile = "profile";
+constexpr std::array kProfileFiles{"profile.json", "trace.json"};
+
+void remove_profile(const std::string& path) {
+  const OpenDirectory folder = OpenDirectory::open(path);
+  if (!folder.has(kProfile)) return;
+  const OpenDirectory profile = folder.child(kProfile);
+  for (const char* file : kProfileFiles)
+    if (profile.has(file)) profile.remove(file);
+  if (profile.names().empty()) folder.remove(kProfile);
+}
+
 // What a run leaves that is killed while it writes a file: see AtomicFile.
 bool is_unfinished(const std::string& name) {
   const auto is_part_of = [&](const char* file) {
@@ -79,6 +91,7 @@ OpenDirectory make_logs_folder(const std::string& path) {
 void remove_run(const std::string& path) {
   SnapshotFolder(path).clear();
   remove_events(path);
+  remove_profile(path);
   const OpenDirectory folder = OpenDirectory::open(path);
   for (const char* file : kRunFiles)
     if (folder.has(file)) folder.remove(file);
@@ -145,6 +158,13 @@ void RunRecorder::flush() {
 std::string RunRecorder::take_warning() {
   std::string warning = metrics_.take_warning();
   return warning.empty() && events_ ? events_->take_warning() : warning;
+}
+
+void RunRecorder::write_profile(const std::string& profile, const std::string& trace) const {
+  make_folders(file(kProfile));
+  const OpenDirectory folder = OpenDirectory::open(directory_.path()).child(kProfile);
+  replace_file(folder.path_of(kProfileFiles[0]), profile + "\n");
+  replace_file(folder.path_of(kProfileFiles[1]), trace);
 }
 
 void RunRecorder::finish(const RunSummary& summary) const {

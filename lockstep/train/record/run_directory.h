@@ -90,6 +90,9 @@ class RunRecorder {
   /// is nothing new.
   std::string take_warning();
 
+  /// Writes profile/profile.json and profile/trace.json. Throws std::system_error.
+  void write_profile(const std::string& profile, const std::string& trace) const;
+
   /// Writes summary.json.
   void finish(const RunSummary& summary) const;
 

@@ -21,6 +21,14 @@ Json best_json(const std::optional<BestEpoch>& best) {
   return {{"epoch", best->epoch}, {"value", best->value}};
 }
 
+Json summary_of(const RunProfile& profile) {
+  const auto peak = profile.peak();
+  const double rate = profile.flops_per_second();
+  return {{"steps", profile.ranks.front().steps}, {"step_ms", profile.ranks.front().step},
+      {"flops_per_s", json_number(rate)}, {"peak_flops_per_s", json_number(peak)},
+      {"share_of_peak", peak ? json_number(rate / *peak) : Json(nullptr)}};
+}
+
 void put_scores(Json& object, const std::string& prefix, const Scores& scores) {
   for (const ScoreName& score : kScores)
     object[prefix + score.name] = json_number(scores.*score.value);
@@ -112,6 +120,7 @@ std::string to_json(const RunSummary& summary) {
       {"peak_memory_bytes",
           summary.peak_memory_bytes ? Json(*summary.peak_memory_bytes) : Json(nullptr)},
       {"exit", summary.exit}});
+  if (summary.profile) object["profile"] = summary_of(*summary.profile);
   if (!summary.precision_asked.empty()) object["precision_asked"] = summary.precision_asked;
   // A folder's name may hold bytes that are not UTF-8; they must not cost the summary.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);

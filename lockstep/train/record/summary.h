@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/train/options/eval_metric.h"
+#include "lockstep/train/profile/profile.h"
 #include "lockstep/train/record/metrics.h"
 
 namespace lockstep {
@@ -54,6 +55,7 @@ struct RunSummary {
   /// The most memory that each rank's process has had resident, summed over the processes; nothing
   /// where a system does not say, and of a run that ended with an error.
   std::optional<std::int64_t> peak_memory_bytes = {};
+  std::optional<RunProfile> profile = {};
   int exit = 0;
 };
 

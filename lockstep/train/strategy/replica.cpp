@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/core/spans.h"
 #include "lockstep/parallel/operators/random_stream.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
@@ -102,12 +103,17 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
       static_cast<std::size_t>(step), static_cast<std::size_t>(part.number));
   const RandomStream stream(
       make_stream_generator(seed, static_cast<std::size_t>(groups_.replicas.rank()), 0));
-  const torch::Tensor scaled =
-      forward_and_backward({copier_(batch.data), copier_(batch.target)}, loss, part.is_last);
+  const torch::Tensor scaled = forward_and_backward(copied(batch), loss, part.is_last);
   return scaler_.unscaled(scaled) / factor;
 }
 
+Batch Replica::copied(const Batch& batch) {
+  const SpanScope span(Activity::kCopy, "copy");
+  return {copier_(batch.data), copier_(batch.target)};
+}
+
 torch::Tensor Replica::update(double lr) {
+  const SpanScope span(Activity::kOptimizer, "optimizer");
   scaler_.unscale_(*optimizer_);
   if (options_.optimizer.clip_grad)
     clip_gradients(parameters(), *options_.optimizer.clip_grad, groups_.stages, device());

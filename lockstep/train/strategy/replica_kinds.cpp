@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "lockstep/core/spans.h"
 #include "lockstep/train/strategy/ddp_options.h"
 
 namespace lockstep {
@@ -21,6 +22,11 @@ nn::Model on_device(nn::Model model, torch::Device device) {
   return model;
 }
 
+void run_backward(const torch::Tensor& loss) {
+  const SpanScope span(Activity::kBackward, "backward");
+  loss.backward();
+}
+
 }  // namespace
 
 ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& groups,
@@ -38,10 +44,11 @@ torch::Tensor ModuleReplica::forward_and_backward(
   if (parallel_ && !is_last_part) accumulation.emplace(parallel_->no_sync());
   const auto forward = [&] {
     const nn::Autocast shorter = autocast();
+    const SpanScope span(Activity::kForward, "forward");
     return loss(parallel_ ? (*parallel_)(batch.data) : model_(batch.data), batch.target);
   };
   const torch::Tensor value = forward();
-  value.backward();
+  run_backward(value);
   return value.detach();
 }
 
@@ -61,10 +68,11 @@ torch::Tensor DataParallelReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool /*is_last_part*/) {
   const auto forward = [&] {
     const nn::Autocast shorter = autocast();
+    const SpanScope span(Activity::kForward, "forward");
     return loss(parallel_(batch.data), batch.target);
   };
   const torch::Tensor value = forward();
-  value.backward();
+  run_backward(value);
   return value.detach();
 }
 

@@ -1,0 +1,125 @@
+#include "lockstep/train/profile/step_profiler.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <ATen/ops/full.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/device/arithmetic.h"
+#include "lockstep/device/host_tensor.h"
+#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/train/profile/trace.h"
+#include "lockstep/train/snapshot/group_values.h"
+
+namespace lockstep {
+namespace {
+
+// As --precision names them.
+const char* name_of_type(torch::ScalarType type) {
+  if (type == torch::kFloat) return "float32";
+  return type == torch::kBFloat16 ? "bfloat16" : "float16";
+}
+
+bool is_on_cpu(const std::vector<Place>& places) {
+  return std::ranges::all_of(places, [](const Place& place) { return place.device.is_cpu(); });
+}
+
+}  // namespace
+
+StepProfiler::StepProfiler(const nn::NamedTensors& state, ProcessGroup world,
+    std::vector<Place> places, torch::ScalarType type)
+    : state_(state),
+      world_(std::move(world)),
+      places_(std::move(places)),
+      type_(type),
+      is_recorder_(world_.backend_name() != "threads" || world_.rank() == 0) {}
+
+void StepProfiler::check_places(const std::vector<Place>& places) {
+  check(is_on_cpu(places),
+      "train: --profile measures the CPU, where an operator is done when it returns; profile an "
+      "accelerator with its maker's tools, such as nsys, or give --device cpu");
+}
+
+// All ranks are here at once: so their clocks, which are of several machines, begin together.
+void StepProfiler::begin_measuring() {
+  world_.barrier().wait();
+  start_ = SpanRecorder::now();
+  if (!is_recorder_) return;
+  SpanRecorder::set_graph(OperatorRecorder::graph());
+  operators_.emplace(state_);
+}
+
+void StepProfiler::begin_step() {
+  ++step_;
+  if (!records()) return;
+  if (start_ == 0) begin_measuring();
+  begin_ = SpanRecorder::now();
+  if (is_recorder_) SpanRecorder::start();
+}
+
+void StepProfiler::end_step() {
+  if (!records()) return;
+  ++measured_;
+  if (!is_recorder_) return;
+  SpanRecorder::stop();
+  SpanRecorder::add({.name = concat("step ", step_),
+      .activity = Activity::kStep,
+      .begin = begin_,
+      .end = SpanRecorder::now()});
+  if (measured_ == kMeasured) operators_.reset();
+}
+
+// In all places at once, as the steps are: they share memory and the processor's clock.
+double StepProfiler::peak() const {
+  world_.barrier().wait();
+  if (places_.size() < 2) return product_flops_per_second(torch::kCPU, type_);
+  std::vector<std::unique_ptr<PlaceWorker>> workers;
+  std::vector<double> rates(places_.size());
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    workers.push_back(std::make_unique<PlaceWorker>(places_[i], "peak"));
+    workers.back()->begin([&, i] { rates[i] = product_flops_per_second(torch::kCPU, type_); });
+  }
+  double sum = 0;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    workers[i]->wait();
+    sum += rates[i];
+  }
+  return sum;
+}
+
+// The arithmetic of ranks that are threads is in the profile of the first.
+double StepProfiler::peak_of_process() const {
+  const torch::Tensor sum = at::full({1}, peak(), on_host(torch::kDouble));
+  if (world_.backend_name() == "threads") world_.all_reduce(sum).wait();
+  return sum.item<double>();
+}
+
+std::optional<ProfileFiles> StepProfiler::finish() {
+  SpanRecorder::stop();
+  operators_.reset();
+  if (measured_ == 0) return std::nullopt;
+  RunProfile own{.precision = name_of_type(type_)};
+  std::string events;
+  if (is_recorder_) {
+    const std::vector<SpanLane> lanes = SpanRecorder::take();
+    events = trace_events(world_.rank(), lanes, start_);
+    own.ranks.push_back(profile_of(lanes));
+    own.ranks.front().rank = world_.rank();
+  }
+  const double peak_here = peak_of_process();
+  if (is_recorder_) own.ranks.front().peak = peak_here;
+  const auto profiles = gather_texts(is_recorder_ ? profile_json(own) : "", 0, world_);
+  const auto traces = gather_texts(events, 0, world_);
+  if (world_.rank() != 0) return std::nullopt;
+  ProfileFiles files{.profile = {.precision = own.precision}, .trace = trace_file(traces)};
+  for (const std::string& text : profiles) {
+    if (text.empty()) continue;
+    for (RankProfile& rank : read_profile(text, "profile").ranks)
+      files.profile.ranks.push_back(std::move(rank));
+  }
+  return files;
+}
+
+}  // namespace lockstep

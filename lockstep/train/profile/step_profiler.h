@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/nn/named_state.h"
+#include "lockstep/parallel/place/place.h"
+#include "lockstep/train/profile/operator_recorder.h"
+#include "lockstep/train/profile/profile.h"
+
+namespace lockstep {
+
+/// A profile of a run, and the trace that it was made of.
+struct ProfileFiles {
+  RunProfile profile;
+  std::string trace;
+};
+
+/// Measures some steps of a training on every rank; of ranks that are threads the first alone. The
+/// thread that makes the steps makes and calls it.
+class StepProfiler {
+ public:
+  static constexpr std::int64_t kWarmUp = 3, kMeasured = 10;  ///< steps
+
+  /// `state` are the tensors of the rank's model by their names, `places` where it computes, and
+  /// `type` is what it multiplies in.
+  StepProfiler(const nn::NamedTensors& state, ProcessGroup world, std::vector<Place> places,
+      torch::ScalarType type);
+
+  /// Throws InvalidArgument for places that are not the CPU: there an operator returns before it is
+  /// done.
+  static void check_places(const std::vector<Place>& places);
+
+  /// Begins a step, which waits for its batch first. A collective when the measuring begins.
+  void begin_step();
+
+  /// Ends it. One that was begun and abandoned is not measured.
+  void end_step();
+
+  /// Analyses the steps and measures how fast matrices are multiplied here. Returns the profile of
+  /// all ranks on rank 0; nothing on others, or if no step was measured. A collective.
+  std::optional<ProfileFiles> finish();
+
+ private:
+  bool records() const { return step_ > kWarmUp && measured_ < kMeasured; }
+  void begin_measuring();
+  double peak() const;
+  double peak_of_process() const;
+
+  nn::NamedTensors state_;
+  ProcessGroup world_;
+  std::vector<Place> places_;
+  torch::ScalarType type_;
+  bool is_recorder_;                           // of its process
+  std::optional<OperatorRecorder> operators_;  // while steps are measured
+  std::int64_t step_ = 0, measured_ = 0;
+  std::int64_t start_ = 0;  // of the measuring, by this machine's clock
+  std::int64_t begin_ = 0;  // of the step
+};
+
+}  // namespace lockstep

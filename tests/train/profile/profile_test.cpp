@@ -1,0 +1,211 @@
+#include "lockstep/train/profile/profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "lockstep/core/error.h"
+#include "lockstep/train/profile/trace.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::int64_t kMillisecond = 1'000'000;
+
+Span span(Activity activity, const std::string& name, std::int64_t begin, std::int64_t end) {
+  return {
+      .name = name, .activity = activity, .begin = begin * kMillisecond, .end = end * kMillisecond};
+}
+
+Span operator_of(const std::string& layer, std::int64_t begin, std::int64_t end,
+    std::uint64_t first_node, std::uint64_t end_node) {
+  Span made = span(Activity::kOperator, "aten::conv2d", begin, end);
+  made.layer = layer;
+  made.first_node = first_node;
+  made.end_node = end_node;
+  made.flops = 6e6;
+  return made;
+}
+
+Span node(std::uint64_t number, std::int64_t begin, std::int64_t end) {
+  Span made = span(Activity::kGradientNode, "ConvolutionBackward0", begin, end);
+  made.first_node = number;
+  made.end_node = number + 1;
+  made.maker = 1;
+  return made;
+}
+
+// One step of 100 ms, in the order in which its spans end.
+SpanLane main_thread() {
+  Span layer = span(Activity::kLayer, "block", 12, 32);
+  layer.first_node = 5;
+  layer.end_node = 9;
+  return {.thread = "lockstep-train",
+      .number = 1,
+      .is_main = true,
+      .spans = {span(Activity::kInput, "batch", 0, 10), operator_of("block.conv", 14, 24, 5, 7),
+          layer, span(Activity::kForward, "forward", 10, 40), node(8, 41, 45), node(6, 45, 65),
+          span(Activity::kCommunication, "reducer", 70, 75),
+          span(Activity::kReduction, "2 buckets", 60, 75),
+          span(Activity::kBackward, "backward", 40, 80),
+          span(Activity::kOptimizer, "optimizer", 80, 90),
+          span(Activity::kStep, "step 4", 0, 100)}};
+}
+
+// A stage waits for a message, and the message is carried meanwhile.
+SpanLane stage_thread() {
+  return {.thread = "stage 0",
+      .number = 2,
+      .spans = {span(Activity::kForward, "forward", 10, 20),
+          span(Activity::kCommunication, "wait", 21, 29), span(Activity::kIdle, "receive", 20, 30),
+          span(Activity::kBackward, "backward", 30, 50)}};
+}
+
+const LayerProfile& layer_named(const RankProfile& profile, const std::string& name) {
+  for (const LayerProfile& layer : profile.layers)
+    if (layer.name == name) return layer;
+  throw Error("no layer " + name);
+}
+
+TEST(Profile, DividesAStepIntoPhasesThatAddUpToIt) {
+  const RankProfile profile = profile_of({main_thread()});
+  EXPECT_EQ(profile.steps, 1);
+  EXPECT_THAT(profile.step, DoubleEq(100));
+  const LaneProfile& lane = profile.lanes.at(0);
+  EXPECT_THAT(lane.of(StepPhase::kInput), DoubleEq(10));
+  EXPECT_THAT(lane.of(StepPhase::kForward), DoubleEq(30));
+  EXPECT_THAT(lane.of(StepPhase::kBackward), DoubleEq(35));
+  EXPECT_THAT(lane.of(StepPhase::kCommunication), DoubleEq(5));
+  EXPECT_THAT(lane.of(StepPhase::kOptimizer), DoubleEq(10));
+  EXPECT_THAT(lane.of(StepPhase::kOther), DoubleEq(10));
+  EXPECT_THAT(std::accumulate(lane.phases.begin(), lane.phases.end(), 0.0), DoubleEq(100));
+}
+
+TEST(Profile, GivesLayersTheirOperatorsAndTheNodesThatTheseMade) {
+  const RankProfile profile = profile_of({main_thread()});
+  const LayerProfile& conv = layer_named(profile, "block.conv");
+  EXPECT_THAT(conv.forward, DoubleEq(10));
+  EXPECT_THAT(conv.backward, DoubleEq(20));  // node 6
+  EXPECT_THAT(conv.flops, DoubleEq(6e6));
+  const LayerProfile& block = layer_named(profile, "block");
+  EXPECT_THAT(block.forward, DoubleEq(10));  // without its operator
+  EXPECT_THAT(block.backward, DoubleEq(4));  // node 8 is of no operator
+  const LayerProfile& outside = layer_named(profile, "");
+  EXPECT_THAT(outside.forward, DoubleEq(10));
+  EXPECT_THAT(outside.backward, DoubleEq(11));
+}
+
+TEST(Profile, TakesTheMeanOverItsSteps) {
+  SpanLane lane = main_thread();
+  lane.spans.push_back(span(Activity::kForward, "forward", 200, 250));
+  lane.spans.push_back(span(Activity::kStep, "step 5", 200, 260));
+  const RankProfile profile = profile_of({lane});
+  EXPECT_EQ(profile.steps, 2);
+  EXPECT_THAT(profile.step, DoubleEq(80));
+  EXPECT_THAT(profile.lanes.at(0).of(StepPhase::kForward), DoubleEq(40));
+  EXPECT_THAT(profile.flops, DoubleEq(3e6));
+}
+
+TEST(Profile, TellsHiddenCommunicationFromExposed) {
+  const RankProfile profile = profile_of({main_thread()});
+  EXPECT_THAT(profile.reduction, DoubleEq(15));
+  EXPECT_THAT(profile.exposed, DoubleEq(5));
+  EXPECT_THAT(profile_text({.ranks = {profile}}), HasSubstr("15.00 ms on their way, 67 % of it"));
+}
+
+TEST(Profile, CallsWhatAStageWaitsForIdle) {
+  const RankProfile profile = profile_of({stage_thread(), main_thread()});
+  ASSERT_EQ(profile.lanes.size(), 2U);
+  EXPECT_TRUE(profile.lanes[0].is_main);
+  const LaneProfile& stage = profile.lanes[1];
+  EXPECT_THAT(stage.of(StepPhase::kIdle), DoubleEq(10));
+  EXPECT_THAT(stage.of(StepPhase::kCommunication), DoubleEq(0));
+  EXPECT_THAT(stage.of(StepPhase::kOther), DoubleEq(60));
+  EXPECT_THAT(profile_text({.ranks = {profile}}),
+      HasSubstr("stage 0: 25 % of the pipeline's time is idle (bubble)"));
+}
+
+TEST(Profile, LeavesOutPhasesThatTakeNoTime) {
+  RunProfile run{.ranks = {profile_of({main_thread()})}};
+  run.ranks[0].lanes[0].of(StepPhase::kCopy) = 0.004;
+  EXPECT_THAT(profile_text(run), Not(HasSubstr("copy")));
+  run.ranks[0].lanes[0].of(StepPhase::kCopy) = 0.006;
+  EXPECT_THAT(profile_text(run), HasSubstr("copy"));
+}
+
+// Stage 0 computes from 10 to 50 with 10 idle; the others go on until 70.
+TEST(Profile, CallsAStageIdleUntilAllAreDone) {
+  SpanLane main{.thread = "main", .number = 1, .is_main = true};
+  main.spans = {span(Activity::kStages, "stages", 5, 70), span(Activity::kStep, "step 4", 0, 100)};
+  const RankProfile profile = profile_of({main, stage_thread()});
+  const LaneProfile& stage = profile.lanes.at(1);
+  EXPECT_THAT(stage.of(StepPhase::kIdle), DoubleEq(10 + 5 + 20));
+  EXPECT_THAT(stage.of(StepPhase::kOther), DoubleEq(35));
+}
+
+TEST(Profile, LeavesOutThreadsWithoutAPartInTheStep) {
+  SpanLane loader{.thread = "loader", .number = 3};
+  loader.spans = {span(Activity::kOperator, "aten::empty", 1, 2)};
+  EXPECT_EQ(profile_of({main_thread(), loader}).lanes.size(), 1U);
+}
+
+TEST(Profile, NeedsAStep) {
+  EXPECT_THROW(profile_of({}), DataError);
+  EXPECT_THROW(profile_of({stage_thread()}), DataError);
+}
+
+TEST(Profile, ShowsTheShareOfThePeakOnlyWhereItWasMeasured) {
+  RunProfile run{.precision = "float32", .ranks = {profile_of({main_thread()})}};
+  run.ranks[0].flops = 2e9;  // 20 GFLOP/s
+  EXPECT_THAT(arithmetic_text(run), HasSubstr("20.0 GFLOP/s"));
+  EXPECT_THAT(arithmetic_text(run), Not(HasSubstr("%")));
+  run.ranks[0].peak = 8e10;
+  EXPECT_THAT(arithmetic_text(run), HasSubstr("20.0 GFLOP/s, 25.0 % of the 80.0"));
+  EXPECT_THAT(arithmetic_text(run), Not(HasSubstr("Winograd")));
+  run.ranks.push_back(run.ranks[0]);  // twice as much of twice as much
+  EXPECT_THAT(arithmetic_text(run), HasSubstr("40.0 GFLOP/s, 25.0 % of the 160.0"));
+  for (RankProfile& rank : run.ranks) rank.peak = 1.6e10;
+  EXPECT_THAT(arithmetic_text(run), HasSubstr("125.0 % of the 32.0"));
+  EXPECT_THAT(arithmetic_text(run), HasSubstr("Winograd"));
+}
+
+TEST(Profile, IsReadAsItWasWritten) {
+  RunProfile run{.precision = "float32", .ranks = {profile_of({stage_thread(), main_thread()})}};
+  run.ranks[0].peak = 8e10;
+  const std::string text = profile_json(run);
+  const RunProfile read = read_profile(text, "profile.json");
+  EXPECT_EQ(profile_json(read), text);
+  EXPECT_EQ(profile_text(read), profile_text(run));
+  EXPECT_FALSE(read.ranks.at(0).timeline.empty());
+}
+
+TEST(Profile, RefusesOtherFiles) {
+  EXPECT_THROW(read_profile("{}", "profile.json"), DataError);
+  EXPECT_THROW(read_profile(R"({"v":1,"precision":"float32","ranks":[]})", "f"), DataError);
+  RunProfile run{.precision = "float32", .ranks = {profile_of({main_thread()})}};
+  std::string text = profile_json(run);
+  text.replace(text.find("\"phase\":\"input\""), 15, "\"phase\":\"lunch\"");
+  EXPECT_THROW(read_profile(text, "profile.json"), DataError);
+}
+
+TEST(Profile, DrawsOneStepAsBoxesThatDoNotOverlap) {
+  const RankProfile profile = profile_of({main_thread()});
+  double end = 0;
+  for (const TimelineSpan& box : profile.timeline) {
+    if (box.lane == profile.lanes.size()) {
+      EXPECT_THAT(box.begin, DoubleEq(60));
+      EXPECT_THAT(box.end, DoubleEq(75));
+      continue;
+    }
+    EXPECT_GE(box.begin, end);
+    end = box.end;
+  }
+  EXPECT_THAT(end, DoubleEq(100));
+}
+
+}  // namespace
+}  // namespace lockstep
