@@ -19,19 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kSummaryVersion = 1;
 constexpr std::size_t kMostSummaryBytes = 64 << 20;  // a line for each epoch is in it
-
-std::string text_of(const fs::path& path) {
-  InputFile file(path);
-  std::string text;
-  std::array<std::uint8_t, 1 << 16> block;
-  for (std::size_t size = file.read(block); size > 0; size = file.read(block)) {
-    text.append(reinterpret_cast<const char*>(block.data()), size);
-    if (text.size() > kMostSummaryBytes) {
-      throw DataError(concat(path.string(), ": has more than ", kMostSummaryBytes, " bytes"));
-    }
-  }
-  return text;
-}
+constexpr std::size_t kMostFileBytes = 256 << 20;    // a profile has boxes of each thread
 
 void find_snapshots(RunFolder& run) {
   const fs::path folder = run.path / kSnapshots;
@@ -44,7 +32,7 @@ void find_snapshots(RunFolder& run) {
   }
   std::sort(run.snapshots.begin(), run.snapshots.end());
   if (!fs::is_regular_file(folder / kBest, none)) return;
-  std::string best = text_of(folder / kBest);
+  std::string best = text_of_run_file(folder / kBest);
   if (best.ends_with('\n')) best.pop_back();
   run.best_snapshot = step_of(best);
 }
@@ -62,6 +50,19 @@ std::map<std::int64_t, EpochFacts> read_epochs(const JsonFields& fields) {
 
 }  // namespace
 
+std::string text_of_run_file(const fs::path& path) {
+  InputFile file(path);
+  std::string text;
+  std::array<std::uint8_t, 1 << 16> block;
+  for (std::size_t size = file.read(block); size > 0; size = file.read(block)) {
+    text.append(reinterpret_cast<const char*>(block.data()), size);
+    if (text.size() > kMostFileBytes) {
+      throw DataError(concat(path.string(), ": has more than ", kMostFileBytes, " bytes"));
+    }
+  }
+  return text;
+}
+
 RunFolder read_run_folder(const fs::path& path) {
   RunFolder run{.path = path, .metrics = {}, .snapshots = {}};
   if (!fs::exists(path)) throw DataError(concat(path.string(), ": there is no such folder"));
@@ -70,7 +71,7 @@ RunFolder read_run_folder(const fs::path& path) {
   }
   run.metrics = read_metrics(path / "metrics.jsonl");
   const fs::path summary = path / "summary.json";
-  if (fs::exists(summary)) run.summary = parse_summary(text_of(summary), summary.string());
+  if (fs::exists(summary)) run.summary = parse_summary(text_of_run_file(summary), summary.string());
   find_snapshots(run);
   return run;
 }

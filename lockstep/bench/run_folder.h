@@ -50,6 +50,9 @@ struct RunFolder {
   std::optional<std::int64_t> best_snapshot = {};
 };
 
+/// Reads a whole file of a run; a DataError for one of more than 256 MiB.
+std::string text_of_run_file(const std::filesystem::path& path);
+
 /// Reads the text of a summary.json; what is not as the format says is a DataError that begins
 /// with `file`. Unknown keys are ignored.
 SummaryFacts parse_summary(const std::string& text, const std::string& file);

@@ -7,6 +7,7 @@
 #include "lockstep/bench/plot/heat_map.h"
 #include "lockstep/bench/plot/palette.h"
 #include "lockstep/bench/plot/text_width.h"
+#include "lockstep/bench/plot/timeline.h"
 #include "lockstep/formats/base64.h"
 
 namespace lockstep::bench::page {
@@ -168,6 +169,8 @@ std::string section_element(const Section& section, std::size_t index) {
   for (const plot::Figure& figure : section.figures) {
     text += "<figure>\n" + plot::to_svg(figure) + "</figure>\n";
   }
+  for (const plot::Timeline& timeline : section.timelines)
+    text += "<figure>\n" + plot::to_svg(timeline) + "</figure>\n";
   for (const plot::HeatMap& map : section.heat_maps) text += heat_map_element(map);
   for (const Table& table : section.tables) text += table_element(table);
   return text + pictures_element(section) + "</section>\n";

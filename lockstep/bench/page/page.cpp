@@ -18,6 +18,11 @@ void check_page(const Page& page) {
       plot::check_figure(figure);
       check(figures.insert(figure.id).second, "page: two figures have the id '", figure.id, "'");
     }
+    for (const plot::Timeline& timeline : section.timelines) {
+      plot::check_timeline(timeline);
+      check(
+          figures.insert(timeline.id).second, "page: two figures have the id '", timeline.id, "'");
+    }
     for (const plot::HeatMap& map : section.heat_maps) {
       plot::check_heat_map(map);
       check(figures.insert(map.id).second, "page: two figures have the id '", map.id, "'");

@@ -7,6 +7,7 @@
 #include "lockstep/bench/page/table.h"
 #include "lockstep/bench/plot/figure.h"
 #include "lockstep/bench/plot/heat_map.h"
+#include "lockstep/bench/plot/timeline.h"
 
 namespace lockstep::bench::page {
 
@@ -30,6 +31,7 @@ struct Section {
   std::vector<Table> tables = {};
   std::vector<plot::Figure> figures = {};
   std::vector<plot::HeatMap> heat_maps = {};  ///< only HTML shows them, as the pictures
+  std::vector<plot::Timeline> timelines = {};
   std::vector<Picture> pictures = {};
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/bench/page/page.h"
+#include "lockstep/bench/report/profile_page.h"
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/output_file.h"
@@ -187,8 +188,10 @@ page::Page page_of_run(const RunReport& run) {
       {figure_of(run, "loss", losses()), figure_of(run, "accuracy", accuracies())}) {
     if (!figure.series.empty()) section.figures.push_back(figure);
   }
-  return {.title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
+  page::Page page{.title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
       .sections = {std::move(section)}};
+  if (run.profile) page.sections.push_back(section_of_profile(*run.profile));
+  return page;
 }
 
 void write_run_page(const RunReport& run) {

@@ -22,6 +22,9 @@ RunReport read_run_report(const std::filesystem::path& path) {
   RunReport report{.folder = read_run_folder(path), .history = {}};
   report.history = run_history(report.folder.metrics.lines);
   take_exact_losses(report.folder, report.history);
+  const std::filesystem::path profile = path / "profile" / "profile.json";
+  if (std::filesystem::exists(profile))
+    report.profile = read_profile(text_of_run_file(profile), profile.string());
   return report;
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/bench/run_folder.h"
 #include "lockstep/bench/run_history.h"
+#include "lockstep/train/profile/profile.h"
 
 namespace lockstep::bench {
 
@@ -13,6 +15,7 @@ namespace lockstep::bench {
 struct RunReport {
   RunFolder folder;
   RunHistory history;
+  std::optional<RunProfile> profile = {};  ///< with `--profile`
 };
 
 /// Reads a run's folder; throws as read_run_folder() does. Losses of epochs that summary.json

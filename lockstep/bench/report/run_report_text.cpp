@@ -92,6 +92,7 @@ std::string text_of(const RunReport& run) {
   }
   text += ending(run) + snapshot_line(run.folder);
   for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
+  if (run.profile) text += profile_text(*run.profile);
   return text;
 }
 

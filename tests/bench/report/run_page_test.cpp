@@ -112,5 +112,25 @@ TEST_F(RunPage, ThrowsWhereItCannotBeWritten) {
   EXPECT_THROW(write_run_page(run), std::system_error);
 }
 
+// With --profile a run has a second section, and its page a picture of a step.
+TEST_F(RunPage, ShowsTheProfile) {
+  RunProfile profile{.precision = "float32"};
+  profile.ranks.push_back({.steps = 10,
+      .step = 4,
+      .lanes = {{.thread = "lockstep-train", .is_main = true}},
+      .layers = {{.name = "conv1", .forward = 1, .backward = 2}},
+      .timeline = {{.phase = StepPhase::kForward, .name = "conv1", .begin = 0, .end = 4}}});
+  std::filesystem::create_directory(folder_.path() / "profile");
+  std::ofstream(folder_.path() / "profile/profile.json") << profile_json(profile);
+  const RunReport run = run_of(kTwoEpochs);
+  const page::Page page = page_of_run(run);
+  ASSERT_EQ(page.sections.size(), 2U);
+  using Row = std::vector<std::string>;
+  EXPECT_THAT(page.sections[1].tables.at(1).rows,
+      ::testing::ElementsAre(Row{"conv1", "1.00", "2.00", "0.000"}));
+  EXPECT_THAT(page::to_html(page), HasSubstr("<title>forward: conv1, 4 milliseconds</title>"));
+  EXPECT_THAT(report_text({run}), HasSubstr("Profile of 10 steps"));
+}
+
 }  // namespace
 }  // namespace lockstep::bench
