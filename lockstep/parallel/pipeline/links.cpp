@@ -93,6 +93,7 @@ void GroupLinks::begin_send(const torch::Tensor& tensor, int to) {
 }
 
 void GroupLinks::send(const Address& address, const Payload& payload) {
+  const SpanScope span(Activity::kCommunication, "send");
   const int to = rank_of(address.stage);
   Payload even = payload;
   for (torch::Tensor& tensor : even.values) {
@@ -147,6 +148,7 @@ Payload GroupLinks::receive(const Address& address) {
 }
 
 void GroupLinks::poll() {
+  const SpanScope span(Activity::kCommunication, "poll");
   while (!sent_.empty() && sent_.front().work.done()) {
     sent_.front().work.wait();  // throws if it failed
     sent_.pop_front();
