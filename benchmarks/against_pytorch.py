@@ -42,7 +42,7 @@ class Row:
     peer_ranks: tuple = (2, 1)  # of which the peer takes the best
 
 
-PIPELINE = "--parallel pp --places 2 --chunks 4 --deferred-batch-norm"
+PIPELINE = "--parallel pp --places 2 --chunks 8 --schedule zero-bubble"
 
 ROWS = {
     "mnist-small": Row("mnist-small", 28, 256, 234),  # an epoch of Fashion-MNIST
