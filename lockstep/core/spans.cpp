@@ -51,7 +51,7 @@ Lane& own_lane() {
 
 }  // namespace
 
-std::atomic<bool> SpanRecorder::is_on_{false};
+std::atomic<bool> SpanRecorder::recording{false};
 
 void SpanRecorder::set_graph(const Graph& given) { graph() = given; }
 

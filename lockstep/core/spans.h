@@ -58,9 +58,9 @@ class SpanRecorder {
   /// Sets where spans find their nodes; before the first start.
   static void set_graph(const Graph& graph);
 
-  static bool is_on() { return is_on_.load(std::memory_order_acquire); }
-  static void start() { is_on_.store(true, std::memory_order_release); }
-  static void stop() { is_on_.store(false, std::memory_order_release); }
+  static bool is_on() { return recording.load(std::memory_order_acquire); }
+  static void start() { recording.store(true, std::memory_order_release); }
+  static void stop() { recording.store(false, std::memory_order_release); }
 
   /// Returns what was recorded and forgets it.
   static std::vector<SpanLane> take();
@@ -72,7 +72,7 @@ class SpanRecorder {
   static void add(Span span);
 
  private:
-  static std::atomic<bool> is_on_;
+  static std::atomic<bool> recording;
 };
 
 /// The span of its own life.

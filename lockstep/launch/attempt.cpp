@@ -17,6 +17,8 @@ constexpr auto kLastOutput = std::chrono::seconds(1);
 
 // In which all ranks of a group that stops have ended, once one has.
 constexpr auto kTogether = std::chrono::seconds(1);
+// For the one whose failure the others only noticed to end by itself, with its own words and code.
+constexpr std::chrono::milliseconds kForTheCause{500};
 
 constexpr int kSignalEvent = -1;
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
@@ -129,9 +131,13 @@ void Attempt::on_failure(const Worker& worker) {
   if (ending_ == Ending::kAwaited) return;
   death_ns_ = monotonic_nanoseconds();
   on_first_failure(worker);
-  if (rules_.for_own_end.count() == 0) return end_after_failure();
+  // It may have heard of the peer's failure before that one has ended.
+  const bool lost_peers = worker.status->result() == kPeersLost && running() > 0;
+  const auto patience =
+      lost_peers ? std::max(rules_.for_own_end, kForTheCause) : rules_.for_own_end;
+  if (patience.count() == 0) return end_after_failure();
   ending_ = Ending::kAwaited;
-  deadline_ = Clock::now() + rules_.for_own_end;
+  deadline_ = Clock::now() + patience;
 }
 
 void Attempt::on_signal(int signal) {

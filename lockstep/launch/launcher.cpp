@@ -51,12 +51,7 @@ class RankAttempt : public Attempt {
 
   void on_first_failure(const Worker& worker) override {
     const OomKills now = oom_kills();
-    failure_.rank = worker.number;
-    failure_.world_size = options_.nodes * options_.workers;
-    failure_.nodes = options_.nodes;
-    failure_.host = host_name();
-    failure_.pid = worker.process->pid();
-    failure_.status = *worker.status;
+    name(worker);
     failure_.oom.in_cgroup = now.in_cgroup - oom_before_.in_cgroup;
     failure_.oom.on_host = now.on_host - oom_before_.on_host;
     const auto rest = running();
@@ -65,7 +60,17 @@ class RankAttempt : public Attempt {
     say(concat(failure_headline(failure_), "; ending ", others));
   }
 
+  void name(const Worker& worker) {
+    failure_.rank = worker.number;
+    failure_.world_size = options_.nodes * options_.workers;
+    failure_.nodes = options_.nodes;
+    failure_.host = host_name();
+    failure_.pid = worker.process->pid();
+    failure_.status = *worker.status;
+  }
+
   std::string describe(const Worker& cause) override {
+    name(cause);
     failure_.message = cause.message();
     failure_.last_lines = cause.output.last_lines();
     failure_.log = cause.log;

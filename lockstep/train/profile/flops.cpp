@@ -22,13 +22,13 @@ std::int64_t value_at(const Shape& list, std::size_t axis, std::int64_t usual) {
 }
 
 // Along one axis; PyTorch's rule.
-double outputs(
+std::int64_t outputs(
     const OperatorShapes& shapes, std::size_t axis, std::int64_t size, std::int64_t kernel) {
   const std::int64_t stride = value_at(shapes.stride, axis, 1);
-  if (shapes.is_padding_same) return static_cast<double>(size);
+  if (shapes.is_padding_same) return size;
   const std::int64_t reach = value_at(shapes.dilation, axis, 1) * (kernel - 1) + 1;
   const std::int64_t padded = size + 2 * value_at(shapes.padding, axis, 0);
-  return padded < reach || stride < 1 ? 0 : static_cast<double>((padded - reach) / stride + 1);
+  return padded < reach || stride < 1 ? 0 : (padded - reach) / stride + 1;
 }
 
 // [N, C, ...] or [C, ...], with [K, C / groups, ...].
@@ -38,7 +38,8 @@ double convolution(const OperatorShapes& shapes) {
   const std::size_t axes = weight.size() - 2;
   double pixels = input.size() == weight.size() ? static_cast<double>(input[0]) : 1;
   for (std::size_t axis = 0; axis < axes; ++axis)
-    pixels *= outputs(shapes, axis, input[input.size() - axes + axis], weight[2 + axis]);
+    pixels *= static_cast<double>(
+        outputs(shapes, axis, input[input.size() - axes + axis], weight[2 + axis]));
   return kOperations * pixels * product(weight);
 }
 
