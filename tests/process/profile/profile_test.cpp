@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 
+#include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
 
 namespace lockstep::testing {
