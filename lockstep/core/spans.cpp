@@ -45,8 +45,8 @@ std::shared_ptr<Lane> new_lane() {
 }
 
 Lane& own_lane() {
-  static thread_local const std::shared_ptr<Lane> lane = new_lane();
-  return *lane;
+  static thread_local const std::shared_ptr<Lane> kLane = new_lane();
+  return *kLane;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/nn/models/loss_names.h"
 
 namespace lockstep::nn {
