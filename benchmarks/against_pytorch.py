@@ -16,13 +16,12 @@ import argparse
 import json
 import os
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from commands import output_of, cpu_model, SharedTime
+from commands import output_of, cpu_model, SharedTime, training_rate
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -70,18 +69,10 @@ def parse_arguments():
 
 def ours(arguments, row):
     """Trains two epochs; returns the images a second of the second one."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [arguments.lockstep, "train", "--model", row.net, "--data", "mock", "--image-size", str(row.image_size)]
-        command += ["--num-classes", str(row.classes), "--nproc-per-node", str(row.ranks)]
-        command += ["--batch-size", str(row.batch // row.ranks), "--repeat", "20"]
-        command += ["--limit-train-batches", str(row.batches), "--epochs", "2", "--val-interval", "never"]
-        command += ["--precision", arguments.precision, "--snapshot-interval", "never", *row.flags.split()]
-        command += ["--progress", "none", "--json", "--output", f"{folder}/run"]
-        summary = json.loads(output_of(command).strip().split("\n")[-1])
-    last = summary["epochs"][-1]
-    if last["samples"] != row.batch * row.batches:
-        raise SystemExit(f"not the same work: {last['samples']} samples an epoch")
-    return last["samples"] / last["train_seconds"]
+    command = [arguments.lockstep, "train", "--model", row.net, "--image-size", str(row.image_size)]
+    command += ["--num-classes", str(row.classes), "--nproc-per-node", str(row.ranks), "--batch-size", str(row.batch // row.ranks)]
+    command += ["--repeat", "20", "--limit-train-batches", str(row.batches), "--precision", arguments.precision, *row.flags.split()]
+    return training_rate(command, row.batch * row.batches)
 
 
 def peer(arguments, row, setting):

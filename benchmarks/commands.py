@@ -1,10 +1,12 @@
 """Runs the programs that a benchmark compares, and tells what else ran meanwhile."""
 
+import json
 import os
 import platform
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,6 +17,17 @@ def output_of(command):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
     return done.stdout
+
+
+def training_rate(command, samples):
+    """Runs `lockstep train` of two epochs with this many samples each; returns the samples a second of the second one."""
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = ["--val-interval", "never", "--snapshot-interval", "never", "--progress", "none", "--json"]
+        printed = output_of([*command, "--data", "mock", "--epochs", "2", *quiet, "--output", f"{folder}/run"])
+    last = json.loads(printed.strip().split("\n")[-1])["epochs"][-1]
+    if last["samples"] != samples:
+        sys.exit(f"not the same work: {last['samples']} samples an epoch, not {samples}")
+    return samples / last["train_seconds"]
 
 
 def cpu_model():

@@ -9,14 +9,12 @@ whatever the other core lets it have of the caches and the memory.
 """
 
 import argparse
-import json
 import os
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
-from commands import output_of, cpu_model, SharedTime
+from commands import cpu_model, SharedTime, training_rate
 
 ROOT = Path(__file__).resolve().parent.parent
 # Flags, and batches an epoch.
@@ -37,15 +35,9 @@ def parse_arguments():
 
 def images_per_second(arguments, flags, batches, ranks):
     """Trains two epochs on as many cores as ranks; returns the rate of the second one."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["taskset", "-c", f"0-{ranks - 1}", arguments.lockstep, "train", "--data", "mock", "--repeat", "500", *flags.split()]
-        command += ["--nproc-per-node", str(ranks), "--limit-train-batches", str(batches), "--epochs", "2", "--val-interval", "never"]
-        command += ["--precision", arguments.precision, "--snapshot-interval", "never", "--progress", "none", "--json"]
-        summary = json.loads(output_of([*command, "--output", f"{folder}/run"]).strip().split("\n")[-1])
-    last = summary["epochs"][-1]
-    if last["samples"] != 128 * batches * ranks:
-        raise SystemExit(f"not the same work: {last['samples']} samples an epoch")
-    return last["samples"] / last["train_seconds"]
+    command = ["taskset", "-c", f"0-{ranks - 1}", arguments.lockstep, "train", *flags.split(), "--nproc-per-node", str(ranks)]
+    command += ["--repeat", "500", "--limit-train-batches", str(batches), "--precision", arguments.precision]
+    return training_rate(command, 128 * batches * ranks)
 
 
 def main():
