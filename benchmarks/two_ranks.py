@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Times two ranks against one of Lockstep, each rank on a core of its own, in turn, and prints the ratios of medians.
+"""Times two ranks of Lockstep against one, each rank on a core of its own, in turn, and prints the ratios of medians.
 
     benchmarks/two_ranks.py
     benchmarks/two_ranks.py --rounds 7 --rows resnet18
 
-Both have the same batch a rank, so two ranks do twice the work of a step and 2 is the bound. The one rank has the first core, and
-whatever the other core lets it have of the caches and the memory.
+All have the same batch a rank, so two ranks do twice the work of a step. Between them two runs of one rank train at once, which share
+nothing but the machine: what cores lose to each other (clock rate, caches, memory) shows there, and is the bound of two ranks.
 """
 
 import argparse
 import os
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from commands import cpu_model, SharedTime, training_rate
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Flags, and batches an epoch.
 ROWS = {
     "mnist-small": ("--model mnist-small --image-size 28 --batch-size 128", 468),
-    "resnet18": ("--model resnet18 --image-size 32 --batch-size 128", 12),
+    "resnet18": ("--model resnet18 --image-size 32 --batch-size 128", 30),
 }
 
 
@@ -33,27 +34,45 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def images_per_second(arguments, flags, batches, ranks):
-    """Trains two epochs on as many cores as ranks; returns the rate of the second one."""
-    command = ["taskset", "-c", f"0-{ranks - 1}", arguments.lockstep, "train", *flags.split(), "--nproc-per-node", str(ranks)]
-    command += ["--repeat", "500", "--limit-train-batches", str(batches), "--precision", arguments.precision]
-    return training_rate(command, 128 * batches * ranks)
+def images_per_second(arguments, flags, batches, cores):
+    """Trains two epochs with a rank on each of these cores; returns the rate of the second one."""
+    command = ["taskset", "-c", ",".join(map(str, cores)), arguments.lockstep, "train", *flags.split()]
+    command += ["--nproc-per-node", str(len(cores)), "--repeat", "500", "--limit-train-batches", str(batches)]
+    return training_rate([*command, "--precision", arguments.precision], 128 * batches * len(cores))
+
+
+def two_at_once(*work):
+    """Trains on each core by itself, at the same time; returns the sum of the rates."""
+    with ThreadPoolExecutor(2) as pool:
+        return sum(pool.map(lambda core: images_per_second(*work, [core]), (0, 1)))
+
+
+RUNS = {  # each takes the arguments, a row's flags and its batches
+    "one rank": lambda *work: images_per_second(*work, [0]),
+    "two alone": two_at_once,
+    "two ranks": lambda *work: images_per_second(*work, [0, 1]),
+}
+
+
+def ratio_text(of, to):
+    """Returns the ratio of medians, and the range of the rounds' own."""
+    pairs = [a / b for a, b in zip(of, to)]
+    return f"**{statistics.median(of) / statistics.median(to):.2f}** ({min(pairs):.2f} to {max(pairs):.2f})"
 
 
 def main():
     arguments = parse_arguments()
     print(f"{cpu_model()}, {os.cpu_count()} cores, {arguments.precision}, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
-    print("| work | two ranks, images/s | one rank | ratio (by round) | other programs |\n|---|---|---|---|---|", flush=True)
+    print("| work | one rank, images/s | two alone / one | two ranks, images/s | **two ranks / one** | two ranks / two alone | other programs |")
+    print("|---|---|---|---|---|---|---|", flush=True)
     for name in arguments.rows:
-        flags, batches = ROWS[name]
-        busy, rates = SharedTime(), {1: [], 2: []}
+        busy, rates = SharedTime(), {run: [] for run in RUNS}
         for _ in range(arguments.rounds):
-            for ranks in (1, 2):
-                rates[ranks].append(images_per_second(arguments, flags, batches, ranks))
-        pairs = [two / one for one, two in zip(rates[1], rates[2])]
-        one, two = statistics.median(rates[1]), statistics.median(rates[2])
-        print(f"| {name} | {two:,.4g} | {one:,.4g} | **{two / one:.2f}** ({min(pairs):.2f} to {max(pairs):.2f}) | {busy.of_others():.0%} |",
-              flush=True)
+            for run, rate in RUNS.items():
+                rates[run].append(rate(arguments, *ROWS[name]))
+        one, alone, two = rates.values()
+        print(f"| {name} | {statistics.median(one):,.4g} | {ratio_text(alone, one)} | {statistics.median(two):,.4g} | {ratio_text(two, one)} "
+              f"| {ratio_text(two, alone)} | {busy.of_others():.0%} |", flush=True)
 
 
 if __name__ == "__main__":

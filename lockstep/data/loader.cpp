@@ -61,12 +61,26 @@ Batch Loader::batch_on_device(std::int64_t number) const {
   return options_.resident->batch(stored, options_.dtype, options_.channels_last);
 }
 
+// Whatever was drawn: a walk that goes on in the middle has the same batch.
+Batch Loader::constant_batch(std::int64_t number) const {
+  std::vector<data::SampleKey> keys;
+  for (std::int64_t i = 0; i < std::ssize(indices_of(number)); ++i) keys.push_back({.index = i});
+  const Batch batch = data::empty_batch(std::ssize(keys), form_);
+  samples_->read(keys, batch);
+  return {batch.data.to(options_.device), batch.target.to(options_.device)};
+}
+
 void Loader::read_into(Batch& batch, std::int64_t number) const {
   if (options_.resident) {
     batch = batch_on_device(number);
     return;
   }
   const auto indices = indices_of(number);
+  if (samples_->is_constant()) {
+    const bool is_there = batch.target.defined() && batch.target.size(0) == std::ssize(indices);
+    if (!is_there) batch = constant_batch(number);
+    return;
+  }
   if (!data::can_be_reused(batch, std::ssize(indices), form_)) {
     batch = data::empty_batch(std::ssize(indices), form_);
   }
@@ -80,7 +94,7 @@ Loader::Iterator::Iterator(const Loader& loader)
     : loader_(&loader), number_(loader.options_.first_batch) {
   const LoaderOptions& options = loader.options_;
   if (*this == std::default_sentinel) return;
-  if (options.workers > 0 && !options.resident) {
+  if (options.workers > 0 && !options.resident && !loader.samples_->is_constant()) {
     queue_ = std::make_unique<data::BatchQueue>(
         [&loader](Batch& batch, std::int64_t number) { loader.read_into(batch, number); },
         data::BatchQueue::Bounds{

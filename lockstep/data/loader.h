@@ -30,6 +30,7 @@ struct LoaderOptions {
   std::int64_t prefetch = 2;                ///< batches ahead, for each worker
   bool pinned = false;                      ///< page-locked memory, for copies to an accelerator
   bool channels_last = false;  ///< images lie as NHWC, which convolutions on a CPU take fastest
+  torch::Device device = torch::kCPU;  ///< where the one batch of a constant set is kept
   /// The set on a device, which makes the batches there, in the caller's thread; null: on the host.
   std::shared_ptr<const data::DeviceImages> resident = nullptr;
 };
@@ -40,7 +41,8 @@ struct LoaderOptions {
 /// of LibTorch's own data sets do, unless `channels_last` asks for the other one.
 ///
 /// The batches are the same whatever the number of workers. The memory of a batch is used again for
-/// a later one unless someone still holds it or a view of it.
+/// a later one unless someone still holds it or a view of it. A set that is constant has one batch,
+/// which is made once and handed out every time: nobody may write into it.
 ///
 ///     for (auto& batch : lockstep::Loader(digits, sampler.epoch(epoch), 64)) train(batch.data,
 ///     batch.target);
@@ -68,6 +70,7 @@ class Loader {
   std::span<const std::int64_t> indices_of(std::int64_t batch) const;
   void read_into(Batch& batch, std::int64_t number) const;
   Batch batch_on_device(std::int64_t number) const;
+  Batch constant_batch(std::int64_t number) const;
 
   data::SamplesPointer samples_;
   std::vector<std::int64_t> indices_;

@@ -56,6 +56,9 @@ class Samples {
   /// Returns the image in memory that this sample is, but for its scale, in every epoch; none where
   /// it is read or changed. All samples of a set are of one stored set, or of none.
   virtual StoredImage stored(std::int64_t index) const;
+
+  /// Tells whether every batch of a size is the same: that of the first samples.
+  virtual bool is_constant() const { return false; }
 };
 
 using SamplesPointer = std::shared_ptr<const Samples>;
@@ -92,6 +95,7 @@ class SampleSubset final : public Samples {
   void read(std::span<const SampleKey> keys, const Batch& out) const override;
   SamplesPointer within(std::span<const std::int64_t> indices) const override;
   StoredImage stored(std::int64_t index) const override { return set_->stored(of_set(index)); }
+  bool is_constant() const override { return set_->is_constant(); }
 
  private:
   std::int64_t of_set(std::int64_t index) const;
@@ -117,6 +121,7 @@ class RepeatedSamples final : public Samples {
   StoredImage stored(std::int64_t index) const override {
     return set_->stored(index % set_->size());
   }
+  bool is_constant() const override { return set_->is_constant(); }
 
  private:
   SamplesPointer set_;

@@ -170,6 +170,7 @@ Loader EpochLoop::loader() const {
           .workers = run_.workers,
           .pinned = !run_.replica->device().is_cpu(),
           .channels_last = true,
+          .device = run_.replica->device(),
           .resident = run_.resident.of(*run_.data.train)}};
 }
 

@@ -17,9 +17,10 @@
 #include <algorithm>
 #include <vector>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include "lockstep/device/gradient_places.h"
 
 namespace lockstep::nn::conv {
 namespace {
@@ -61,7 +62,7 @@ class TapsOfWeight : public torch::autograd::Function<TapsOfWeight> {
  public:
   static at::Tensor forward(
       torch::autograd::AutogradContext* context, const at::Tensor& weight, const Windows& windows) {
-    context->saved_data["sizes"] = weight.sizes();
+    context->save_for_backward({weight});
     const auto& [rows, columns] = windows;
     context->saved_data["windows"] =
         std::vector<std::int64_t>{rows.first_tap, rows.size, columns.first_tap, columns.size};
@@ -70,14 +71,14 @@ class TapsOfWeight : public torch::autograd::Function<TapsOfWeight> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    const auto sizes = context->saved_data["sizes"].toIntVector();
+    const auto given = context->get_saved_variables().front();
     const auto cut = context->saved_data["windows"].toIntVector();
     const Windows windows{
         {.first_tap = cut[0], .size = cut[1]}, {.first_tap = cut[2], .size = cut[3]}};
-    const auto options = gradients[0].options().memory_format(at::MemoryFormat::ChannelsLast);
-    auto weight = at::empty(sizes, options).zero_();
+    auto weight = empty_gradient(given).zero_();
     auto taps = met_taps(weight, windows);
-    taps.copy_(gradients[0].view({sizes[0], cut[1], cut[3], sizes[1]}).permute({0, 3, 1, 2}));
+    taps.copy_(
+        gradients[0].view({given.size(0), cut[1], cut[3], given.size(1)}).permute({0, 3, 1, 2}));
     return {weight, {}};
   }
 };

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include "lockstep/device/gradient_places.h"
 #include "lockstep/nn/conv/winograd_pass.h"
 
 namespace lockstep::nn::conv {
@@ -46,7 +47,8 @@ at::Tensor winograd_weight_gradient(const WinogradKernel& kernel, const at::Tens
     const at::Tensor& gradient, const at::Tensor& weight, std::int64_t padding) {
   const auto pixels = channels_last(images), errors = channels_last(gradient);
   const auto zeros = at::zeros({std::max(images.size(1), gradient.size(1))}, at::kFloat);
-  auto result = at::empty_like(weight, at::kFloat);
+  const bool is_float = weight.scalar_type() == at::kFloat;
+  auto result = is_float ? empty_gradient(weight) : at::empty_like(weight, at::kFloat);
   const WeightGradientPass pass{.kernel = kernel,
       .grid = tile_grid(kernel, images.size(0), images.size(2), images.size(3), padding),
       .images = pixels_of(pixels),
@@ -54,7 +56,7 @@ at::Tensor winograd_weight_gradient(const WinogradKernel& kernel, const at::Tens
       .weights = weights_of(result),
       .zeros = zeros.const_data_ptr()};
   pass.run();
-  return result.to(weight.scalar_type());
+  return is_float ? result : result.to(weight.scalar_type());
 }
 
 }  // namespace lockstep::nn::conv

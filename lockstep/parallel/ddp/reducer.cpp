@@ -52,6 +52,7 @@ void Reducer::give_memory(const BucketPlan& plan) {
     std::int64_t offset = 0;
     for (const std::size_t index : plan.parameters) {
       slots_[index].view = place_in(bucket.memory, offset, slots_[index].parameter.detach());
+      places_.offer(slots_[index].parameter, slots_[index].view);
       offset += slots_[index].parameter.numel();
     }
   }

@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/device/gradient_places.h"
 #include "lockstep/parallel/ddp/bucket.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
@@ -48,11 +49,12 @@ struct ReducerOptions {
 ///
 /// Note [Reducer]
 /// A hook on every parameter runs as soon as its gradient is complete. It copies the gradient into
-/// its place in a bucket, which from then on is the gradient (`parameter.grad()` is a view of the
-/// bucket). A full bucket is reduced at once, always in the order of the buckets, so that all ranks
-/// agree; buckets are filled in the order in which backward reaches the parameters, so the last
-/// layers travel while the first are still computed. A callback that the autograd engine runs at
-/// the end of backward waits for the rest: when backward() returns, all is averaged.
+/// its place in a bucket, unless a kernel of ours computed it there; from then on the place is the
+/// gradient (`parameter.grad()` is a view of the bucket). A full bucket is reduced at once, always
+/// in the order of the buckets, so that all ranks agree; buckets are filled in the order in which
+/// backward reaches the parameters, so the last layers travel while the first are still computed. A
+/// callback that the autograd engine runs at the end of backward waits for the rest: when
+/// backward() returns, all is averaged.
 ///
 ///     hooks    fc2  fc1 | conv2  conv1          time ->
 ///     bucket 0 ====[ reduce ]====
@@ -167,6 +169,7 @@ class Reducer {
   std::mutex mutex_;  // parameters on several devices have their hooks run by several threads
 
   std::vector<Slot> slots_;  // one per parameter
+  GradientPlaces places_;    // in the buckets, see Note [Gradients in their places]
   std::vector<BucketPlan> plans_;
   std::vector<Bucket> buckets_;
   std::unique_ptr<Hooks> hooks_;

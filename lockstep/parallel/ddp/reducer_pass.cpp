@@ -154,6 +154,7 @@ void Reducer::finish_pass() {
     if (!slot.unused) slot.parameter.mutable_grad() = slot.sparse ? slot.result : slot.view;
     slot.result.reset();
   }
+  places_.renew();
   if (pass_ == Pass::kBackward) compare_with_first_pass();
 }
 

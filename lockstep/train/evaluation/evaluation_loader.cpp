@@ -12,6 +12,7 @@ Loader evaluation_loader(const data::SamplesPointer& samples, const ProcessGroup
           .workers = batches.workers,
           .pinned = !replica.device().is_cpu(),
           .channels_last = true,
+          .device = replica.device(),
           .resident = resident.of(*samples)}};
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/data/split.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/train/input/model_fit.h"
+#include "lockstep/train/input/noise_samples.h"
 #include "lockstep/train/input/plugin_data.h"
 
 namespace lockstep {
@@ -20,6 +21,8 @@ using Transform = std::unique_ptr<const data::ImageTransform>;
 
 // Repeats the one batch until an epoch is about as long as one of MNIST.
 constexpr std::int64_t kMockRepetitions = 234;
+constexpr const char* kConstantMock = "constant";
+constexpr const char* kFreshMock = "fresh";
 constexpr int kUsualSide = 224;
 constexpr int kCifarSide = 32;
 
@@ -57,10 +60,35 @@ data::MockOptions mock_options(const TrainOptions& options) {
 }
 
 Stored mock(const TrainOptions& options) {
-  check(
-      options.data.directory.empty(), "train: --data mock has no folder: ", options.data.directory);
   const auto batch = data::mock(mock_options(options));
   return {.train = batch.repeated(kMockRepetitions), .test = batch};
+}
+
+// Made in the size that was asked for, so that no step pays for a change of it.
+DatasetSource open_noise(const TrainOptions& options) {
+  check(options.loading.augment == Augment::kNone,
+      "train: --augment changes images, and mock:", options.data.directory,
+      " has none: leave it out, or take --data mock");
+  const data::MockOptions mock = mock_options(options);
+  NoiseOptions noise{.size = mock.size * kMockRepetitions,
+      .classes = options.classes.value_or(mock.classes),
+      .shape = mock.shape,
+      .constant = options.data.directory == kConstantMock};
+  if (const auto side = options.loading.image_size) noise.shape.height = noise.shape.width = *side;
+  const auto train = std::make_shared<NoiseSamples>(noise);
+  noise.size = mock.size;
+  return {.train = train,
+      .unaugmented = train,
+      .labels = std::vector<std::int64_t>(static_cast<std::size_t>(train->size())),
+      .test = std::make_shared<NoiseSamples>(noise)};
+}
+
+bool is_noise(const DataSource& data) {
+  if (data.name != "mock" || data.directory.empty()) return false;
+  check(data.directory == kConstantMock || data.directory == kFreshMock,
+      "train: --data mock has no folder; there are mock, mock:", kConstantMock,
+      " and mock:", kFreshMock, ", not mock:", data.directory);
+  return true;
 }
 
 Stored read_stored(const TrainOptions& options) {
@@ -186,6 +214,7 @@ DatasetSource open_source(const TrainOptions& options) {
       "train: --cache-decoded is for image files, --data images:DIR; nothing of ", name,
       " is decoded: leave the flag out");
   if (const auto source = open_plugin_data(options)) return *source;
+  if (is_noise(options.data)) return open_noise(options);
   check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
             name == "mock",
       "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, or a "

@@ -61,8 +61,9 @@ Group model_group() {
           flag("--freeze", "PATTERN[,PATTERN]",
               "parameters that are not trained, by name: features.*", &Options::freeze),
           flag_by<Options>("--data", "NAME[:DIR]",
-              "fashion-mnist, mnist, cifar10, cifar100, images, mock or one of --plugin; in the "
-              "folder DIR",
+              "fashion-mnist, mnist, cifar10, cifar100, images, mock, mock:constant, mock:fresh or "
+              "one "
+              "of --plugin; in the folder DIR",
               read_data, written_data),
           flag("--classes", "NAME,NAME",
               "of images: only these class folders, numbered in this order", &Options::data,

@@ -41,7 +41,7 @@ Words way_flags(const Point& point) {
 }
 
 Words command_of(const Point& point) {
-  return train_command("--model", "resnet50", "--data", "mock", "--num-classes", 1000,
+  return train_command("--model", "resnet50", "--data", "mock:fresh", "--num-classes", 1000,
       "--image-size", 128, "--batch-size",
       // A pipeline divides its batch itself.
       point.way == kMicroBatches ? point.split : point.batch, "--opt", "sgd", "--momentum", 0,

@@ -44,7 +44,7 @@ TEST(PipelineGrid, IsTheStudysInFullWithTheSchedulesThatItLacks) {
   // Five rounds of two repeats are the study's ten, each of three batches, after one to warm up.
   EXPECT_EQ(whole.rounds, 5);
   EXPECT_THAT(pipeline_cell_of(whole, "gpipe-b120-s20").command,
-      ElementsAre("train", "--model", "resnet50", "--data", "mock", "--num-classes", "1000",
+      ElementsAre("train", "--model", "resnet50", "--data", "mock:fresh", "--num-classes", "1000",
           "--image-size", "128", "--batch-size", "120", "--opt", "sgd", "--momentum", "0", "--lr",
           "0.001", "--loss", "mse", "--max-steps", "7", "--log-interval", "1", "--val-interval",
           "never", "--snapshot-interval", "never", "--progress", "none", "--places", "2",

@@ -38,11 +38,11 @@ TEST(ThroughputGrid, IsTheStudysInFullAndDdpBesides) {
                       "ddp-p4-b512-224px-16-mixed-s5"));
   EXPECT_THAT(
       cell_of(grid({.full = true, .cores = 16}).at(1), {.full = true, .cores = 16}, 0).command,
-      ElementsAre("train", "--model", "resnet50", "--num-classes", "1000", "--data", "mock",
-          "--image-size", "224", "--batch-size", "32", "--precision", "32", "--opt", "sgd", "--lr",
-          "1e-6", "--momentum", "0.9", "--max-steps", "5000", "--log-interval", "50",
-          "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none",
-          "--parallel", "dp", "--places", "4"));
+      ElementsAre("train", "--model", "resnet50", "--num-classes", "1000", "--data",
+          "mock:constant", "--image-size", "224", "--batch-size", "32", "--precision", "32",
+          "--opt", "sgd", "--lr", "1e-6", "--momentum", "0.9", "--max-steps", "5000",
+          "--log-interval", "50", "--val-interval", "never", "--snapshot-interval", "never",
+          "--progress", "none", "--parallel", "dp", "--places", "4"));
 }
 
 TEST(ThroughputGrid, IsSmallWhenItIsQuick) {
