@@ -18,11 +18,12 @@ bool is_new(const CellResult& result) {
   return result.samples.empty() && result.cell.not_measurable.empty();
 }
 
-// Whether a cell that has a number may still turn out to be the largest.
-bool may_win(
+// Whether it is still open how a cell that has a number compares with the largest.
+bool is_open(
     const CellResult& result, const CellResult& first, bool is_second, const std::string& value) {
   const auto ratio = ratio_of(result, first, value);
-  return !surely_below_one(ratio) && (is_second || !is_far_below(ratio));
+  if (surely_below_one(ratio) || surely_equal(ratio)) return false;
+  return is_second || !is_far_below(ratio);
 }
 
 }  // namespace
@@ -46,8 +47,9 @@ std::vector<bool> contenders(std::span<const CellResult> results, const std::str
   const auto first = largest(results, value), second = largest(results, value, first);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const bool has_number = results[i].estimate(value) && !results[i].oversubscribed;
-    goes_on.push_back(is_new(results[i]) ||
-                      (has_number && may_win(results[i], results[*first], i == second, value)));
+    goes_on.push_back(
+        is_new(results[i]) ||
+        (has_number && (i == first || is_open(results[i], results[*first], i == second, value))));
   }
   const bool is_alone = std::count(goes_on.begin(), goes_on.end(), true) == 1;
   if (first && is_alone) goes_on[*first] = false;

@@ -18,10 +18,10 @@ std::optional<std::size_t> largest(std::span<const CellResult> results, const st
 /// Says of each cell whether another round of it helps to find the one whose value is the largest.
 ///
 /// Those not measured yet need one. Then the largest so far goes on with all that are not out: one
-/// is out when its ratio to the largest is surely below 1, which takes 5 rounds; and, unless it is
-/// the second, when it has less than two thirds of the largest in each of two rounds or more. So
-/// are cells that failed and those that are oversubscribed. When only the largest is left, nothing
-/// is to be measured any more.
+/// is out when its ratio to the largest is surely below 1 or surely equal to it (verdict.h), which
+/// takes 5 rounds; and, unless it is the second, when it has less than two thirds of the largest in
+/// each of two rounds or more. So are cells that failed and those that are oversubscribed. When
+/// only the largest is left, nothing is to be measured any more.
 std::vector<bool> contenders(std::span<const CellResult> results, const std::string& value);
 
 }  // namespace lockstep::bench

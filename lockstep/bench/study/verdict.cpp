@@ -40,6 +40,18 @@ bool surely_below_one(const std::optional<Estimate>& ratio) {
   return below_one(ratio) && ratio->confidence >= kSure;
 }
 
+bool surely_equal(const std::optional<Estimate>& ratio) {
+  return ratio && ratio->count > 1 && ratio->confidence >= kSure &&
+         ratio->low >= 1 / (1 + kEqualMargin) && ratio->high <= 1 + kEqualMargin;
+}
+
+std::string equal_text() { return concat("equal within ", std::round(100 * kEqualMargin), " %"); }
+
+std::string equal_explained() {
+  return concat("Equal means that the whole interval lies between ",
+      ratio_text(1 / (1 + kEqualMargin)), " and ", ratio_text(1 + kEqualMargin), ".");
+}
+
 std::string verdict_on(const Estimate& ratio, const std::string& above, const std::string& below) {
   const Verdict verdict{.ratios = {ratio}};
   if (above_one(ratio)) return verdict.sure(above);

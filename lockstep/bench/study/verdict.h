@@ -17,6 +17,18 @@ bool below_one(const std::optional<Estimate>& ratio);
 /// True if it also holds the true ratio nine times in ten or more, which takes 5 rounds.
 bool surely_below_one(const std::optional<Estimate>& ratio);
 
+/// The difference that does not matter in practice: rates of which one is at most this much more
+/// than the other count as equal.
+inline constexpr double kEqualMargin = 0.03;
+
+/// True if the whole interval of a ratio lies between 1 / (1 + kEqualMargin) and 1 + kEqualMargin
+/// and holds the true ratio nine times in ten or more. Whether 1 lies in it does not matter.
+bool surely_equal(const std::optional<Estimate>& ratio);
+
+/// Names that: `equal within 3 %`. Says in a sentence what it means.
+std::string equal_text();
+std::string equal_explained();
+
 /// Returns on which side of 1 a ratio lies, and how sure that is: `surely faster` if such an
 /// interval holds the true ratio nine times in ten or more, which takes 5 rounds; of fewer rounds
 /// `faster in every round`; else `no significant difference`, or `only one round, not conclusive`.

@@ -48,6 +48,24 @@ TEST(Contenders, OneThatIsSurelySlowerIsLeftOutAndTheOthersGoOn) {
       ElementsAre(false, true, true));
 }
 
+TEST(Contenders, ItEndsWhenTheOthersAreEqualInPractice) {
+  const std::vector<double> first{10, 10, 10, 10, 10};
+  EXPECT_THAT(of({cell(first), cell({10, 9.9, 10.1, 9.8, 10.2})}), ElementsAre(false, false))
+      << "1 lies in the interval, which lies within 3 %";
+  EXPECT_THAT(of({cell({10, 10, 10, 10}), cell({10, 10, 10, 10})}), ElementsAre(true, true))
+      << "four rounds are not sure";
+  EXPECT_THAT(of({cell(first), cell({10, 9.9, 10.1, 9.6, 10.2})}), ElementsAre(true, true))
+      << "9.6 is outside";
+  EXPECT_THAT(of({cell(first), cell({10, 9.9, 10.1, 9.8, 10.4})}), ElementsAre(true, true))
+      << "and so is 10.4";
+}
+
+TEST(Contenders, WhatIsEqualWaitsWhileAnotherIsOpen) {
+  const std::vector<double> first{10, 10, 10, 10, 10};
+  EXPECT_THAT(of({cell(first), cell({10, 9.9, 10, 9.8, 9.9}), cell({9, 11, 9, 11, 9})}),
+      ElementsAre(true, false, true));
+}
+
 TEST(Contenders, OneThatIsFarSlowerIsLeftOutSoonerUnlessItIsTheSecond) {
   EXPECT_THAT(of({cell({10}), cell({9}), cell({6})}), ElementsAre(true, true, true));
   EXPECT_THAT(of({cell({10, 10}), cell({9, 9}), cell({6, 6.5})}), ElementsAre(true, true, false));

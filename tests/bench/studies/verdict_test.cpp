@@ -41,6 +41,18 @@ TEST(Verdict, IsSureFromFiveRoundsOn) {
   EXPECT_EQ(verdict_on(twice(9), "faster", "slower"), "surely faster");
 }
 
+TEST(Verdict, IsEqualOnlyIfTheWholeIntervalIsNear) {
+  EXPECT_TRUE(surely_equal(Estimate{1, 0.971, 1.03, 0.9375, 5}));
+  EXPECT_TRUE(surely_equal(Estimate{1.02, 1.01, 1.029, 0.9375, 5})) << "faster, but hardly";
+  EXPECT_FALSE(surely_equal(Estimate{1, 0.970, 1.03, 0.9375, 5}));
+  EXPECT_FALSE(surely_equal(Estimate{1, 0.971, 1.031, 0.9375, 5}));
+  EXPECT_FALSE(surely_equal(Estimate{1, 0.99, 1.01, 0.875, 4}));
+  EXPECT_FALSE(surely_equal(Estimate{1, 1, 1, 0, 1}));
+  EXPECT_FALSE(surely_equal(std::nullopt));
+  EXPECT_EQ(equal_text(), "equal within 3 %");
+  EXPECT_EQ(equal_explained(), "Equal means that the whole interval lies between 0.97 and 1.03.");
+}
+
 TEST(Verdict, OfSeveralIsThatOfTheFewestRounds) {
   EXPECT_EQ(of({twice(5), twice(7)}).sure("faster"), "surely faster");
   EXPECT_EQ(of({twice(5), twice(3)}).sure("faster"), "faster in every round");

@@ -3,7 +3,6 @@
 
 #include "lockstep/bench/statistics/estimate_text.h"
 #include "lockstep/bench/studies/ways/study.h"
-#include "lockstep/bench/study/contenders.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -13,20 +12,6 @@ namespace lockstep::bench::ways {
 namespace {
 
 constexpr double kMuch = 0.1;  // of the time: worth a word
-
-/// Of all cells that have a number and cores of their own.
-struct Best {
-  const Cell* first = nullptr;
-  const Cell* second = nullptr;
-};
-
-Best best_of(const Cells& cells) {
-  const auto results = results_of(cells);
-  const auto first = largest(results, kRate);
-  if (!first) return {};
-  const auto second = largest(results, kRate, first);
-  return {&cells[*first], second ? &cells[*second] : nullptr};
-}
 
 std::string rate_text(const Cells& cells, const Cell& first) {
   const auto faster = speed_up(cells, first);
@@ -43,7 +28,7 @@ std::string sureness_text(const Cells& cells, const Best& best) {
   const std::string next = label(cells, *best.second);
   if (!ratio) return concat("No round has both it and the next, ", next, ".");
   return concat("It is ", with_interval(*ratio), " times as fast as the next, ", next, ": ",
-      verdict_on(*ratio, "faster", "slower"), ".");
+      surely_equal(ratio) ? equal_text() : verdict_on(*ratio, "faster", "slower"), ".");
 }
 
 // The flags that only a measurement needs.
@@ -120,15 +105,15 @@ std::vector<std::string> left_out(const Cells& cells) {
   return lines;
 }
 
-std::string about_rounds(const Cells& cells, const Cell& first) {
-  const int most = first.estimate(kRate)->count;
+std::string about_rounds(const Cells& cells, const Best& best) {
+  const int most = best.first->estimate(kRate)->count;
   const auto fewer = std::count_if(cells.begin(), cells.end(), [&](const Cell& cell) {
     const auto rate = cell.estimate(kRate);
     return cell.is_fair() && rate && rate->count < most;
   });
   if (fewer == 0) return "";
-  return concat("Cells that had become clearly slower were left out of later rounds: ", fewer,
-      " of ", cells.size(), ".");
+  return concat("Cells that had become clearly slower", best.equals.empty() ? "" : ", or equal,",
+      " were left out of later rounds: ", fewer, " of ", cells.size(), ".");
 }
 
 std::string about_crowd(const Cells& cells) {
@@ -139,7 +124,8 @@ std::string about_crowd(const Cells& cells) {
 std::string about_sureness(const Best& best) {
   Verdict verdict;
   if (best.second != nullptr) verdict.add(ratio_of(best.first, best.second, kRate));
-  return verdict.explained();
+  if (best.equals.empty()) return verdict.explained();
+  return in_one({verdict.explained(), equal_explained()});
 }
 
 }  // namespace
@@ -152,11 +138,12 @@ page::Conclusion conclusion(const Cells& cells) {
   if (best.first == nullptr)
     return {.answer = "No cell has a number and cores of its own.", .remarks = said(remarks)};
   const Cell& first = *best.first;
-  remarks.insert(
-      remarks.begin(), {command_text(first), limits_text(first), efficiency_text(cells, first),
-                           about_sureness(best), about_rounds(cells, first)});
+  remarks.insert(remarks.begin(),
+      {command_text(*best.taken), limits_text(first), efficiency_text(cells, first),
+          about_sureness(best), about_rounds(cells, best)});
   remarks.push_back(about_missing(results_of(cells)));
-  return {.answer = in_one({rate_text(cells, first), sureness_text(cells, best)}),
+  return {.answer = in_one(
+              {rate_text(cells, first), sureness_text(cells, best), equals_text(cells, best)}),
       .remarks = said(remarks)};
 }
 

@@ -85,6 +85,19 @@ std::optional<double> efficiency(const Cells& cells, const Cell& cell);
 /// Names a cell for people, with what not all cells have in common.
 std::string label(const Cells& cells, const Cell& cell);
 
+/// The cells that the answer is about: of those that have a number and cores of their own.
+struct Best {
+  const Cell* first = nullptr;           ///< the fastest; nullptr: no cell has a number
+  const Cell* second = nullptr;          ///< the next; nullptr: there is none
+  std::vector<const Cell*> equals = {};  ///< those surely equal to the first, see verdict.h
+  /// Of the first and its equals the one to use: with the fewest cores, of these the simplest.
+  const Cell* taken = nullptr;
+};
+Best best_of(const Cells& cells);
+
+/// Names the fastest cell's equals and says which to take, and why; empty if it has none.
+std::string equals_text(const Cells& cells, const Best& best);
+
 /// Tables of rates, and of what steps waited for.
 std::vector<page::Table> tables(const Cells& cells);
 

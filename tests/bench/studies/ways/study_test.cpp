@@ -65,6 +65,35 @@ TEST(WaysAnswer, SaysWhenItIsNotSure) {
       HasSubstr("No other cell has a number to compare it with."));
 }
 
+TEST(WaysAnswer, OfEqualsItTakesTheSimplest) {
+  const std::vector<double> ddp{100, 101, 100, 102, 100}, dp{99, 102, 100, 100, 99.5};
+  const page::Section made = section({{kOne, {70, 70}}, {kDp, dp}, {kDdp, ddp}, {kPp, {50, 50}}});
+  EXPECT_THAT(made.conclusion.answer,
+      HasSubstr("It is 1.00 (0.99 to 1.02) times as fast as the next, dp on 2 places: equal within "
+                "3 %. Practically as fast (equal within 3 %): dp on 2 places. Take dp on 2 places: "
+                "it is one process."));
+  EXPECT_THAT(made.conclusion.remarks.front(), HasSubstr("--parallel dp --places 2"));
+  EXPECT_THAT(text_of(made), HasSubstr("lies between 0.97 and 1.03."));
+  EXPECT_THAT(text_of(made), HasSubstr("clearly slower, or equal, were left out"));
+  EXPECT_THAT(section({{kBoth, ddp}, {kDp, dp}}).conclusion.answer,
+      HasSubstr("dp on 2 places. None of them is simpler: take the fastest."));
+  const auto all = section({{kOne, dp}, {kBoth, dp}, {kDp, dp}, {kDdp, ddp}});
+  EXPECT_THAT(
+      all.conclusion.answer, HasSubstr("one process on 1 core; one process on 2 cores; dp on "
+                                       "2 places. Take one process on 1 core: it takes "
+                                       "fewer cores."));
+  EXPECT_THAT(all.conclusion.remarks.front(), HasSubstr("OMP_NUM_THREADS=1 lockstep train"));
+}
+
+TEST(WaysAnswer, HasNoEqualsThatAreNotSure) {
+  const auto four = section({{kDp, {100, 100, 100, 100}}, {kDdp, {100, 101, 100, 101}}});
+  EXPECT_THAT(four.conclusion.answer, Not(HasSubstr("equal")));
+  const auto faster = section({{kDp, {98, 98, 98, 98, 98}}, {kDdp, {100, 100, 100, 100, 100}}});
+  EXPECT_THAT(faster.conclusion.answer, HasSubstr("equal within 3 %. Practically as fast"))
+      << "the difference is sure, but small";
+  EXPECT_THAT(faster.conclusion.answer, Not(HasSubstr("surely")));
+}
+
 TEST(WaysAnswer, DoesNotInventWhatTheRunsDidNotRecord) {
   const auto serial = text_of(section({{kOne, {100}}, {kBoth, {200}}}));
   EXPECT_THAT(serial, HasSubstr("Fastest: one process on 2 cores"));
@@ -128,6 +157,9 @@ TEST(WaysStudy, GoesOnUntilTheFastestIsSureOrForTheRoundsAsked) {
   };
   EXPECT_THAT(worth({{kOne, {1}}}), ElementsAre(true, true, true, true, true));
   EXPECT_THAT(worth(kFiveRounds), ElementsAre(false, false, false, false, false));
+  RatesByCell tied = kFiveRounds;
+  tied[kDp] = tied[kDdp];
+  EXPECT_THAT(worth(tied), ElementsAre(false, false, false, false, false));
   StudyOptions three = kTwoCores;
   three.rounds = 3;
   EXPECT_EQ(make_study(three).rounds, 3);
