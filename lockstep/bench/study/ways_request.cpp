@@ -22,18 +22,21 @@ std::string WaysRequest::text() const {
           listed(batches), " --ways ", joined(ways, ","), " --precision ", joined(precisions, ","));
   if (!places.empty()) text += " --places " + listed(places);
   if (!schedules.empty()) text += " --schedule " + joined(schedules, ",");
+  if (!train_flags.empty()) text += " -- " + joined(train_flags, " ");
   return text;
 }
 
 nlohmann::ordered_json to_json(const WaysRequest& request) {
   return {{"model", request.model}, {"plugin", request.plugin}, {"batches", request.batches},
       {"places", request.places}, {"ways", request.ways}, {"precisions", request.precisions},
-      {"schedules", request.schedules}, {"images", request.images}, {"refused", request.refused}};
+      {"schedules", request.schedules}, {"train_flags", request.train_flags},
+      {"images", request.images}, {"refused", request.refused}};
 }
 
 WaysRequest ways_of(const nlohmann::json& object) {
   WaysRequest request{.model = object.at("model").get<std::string>(),
       .plugin = object.at("plugin").get<std::string>(),
+      .train_flags = object.value("train_flags", std::vector<std::string>()),
       .images = object.at("images").get<std::int64_t>()};
   object.at("batches").get_to(request.batches);
   object.at("places").get_to(request.places);

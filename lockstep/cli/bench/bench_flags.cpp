@@ -30,6 +30,8 @@ constexpr const char* kBenchExamples = R"(Examples:
   lockstep bench data-parallel --full --output dp   ... and continued
   lockstep bench ways --model resnet18 --batch 64,128 --budget 30m
                                                     which way is the fastest for this model here
+  lockstep bench ways --data cifar10:DIR -- --opt sgd --augment timm
+                                                    ... if each lockstep train has these flags, too
   lockstep report dp                                tables and figures again, from dp/samples.jsonl
 
 The folder then holds report.html (one file, for a browser), report.md, figures/*.svg, samples.jsonl and
@@ -44,7 +46,8 @@ const FlagTable<BenchCommand>& bench_table() {
   using S = bench::StudyOptions;
   static const FlagTable<C> kTable(
       {.verb = "bench",
-          .usage = "lockstep bench STUDY [flags], or lockstep bench --list",
+          .usage = "lockstep bench STUDY [flags], or lockstep bench --list, or\n"
+                   "       lockstep bench ways [flags] [-- flags of lockstep train]",
           .description = kBenchDescription,
           .footer = kBenchExamples},
       {{"Arguments", {flag("STUDY", "", "a study's name, or all", &C::name)}},
@@ -164,7 +167,8 @@ void check_devices(const bench::BenchRequest& request) {
         "bench: --device names each type once: ", request.options.device);
 }
 
-void resolve_bench(BenchCommand& command, const GivenFlags& given) {
+void resolve_bench(
+    BenchCommand& command, const GivenFlags& given, const std::vector<std::string>& for_train) {
   auto& options = command.request.options;
   check(!command.quick || !options.full, "bench: --quick and --full exclude each other");
   check(!command.name.empty() || command.list,
@@ -175,8 +179,11 @@ void resolve_bench(BenchCommand& command, const GivenFlags& given) {
     check_taken(data, command.request.studies);
     data = with_absolute_folder(data);
   }
-  if (!command.name.empty()) resolve_pretrained(command.request);
-  if (!command.name.empty()) resolve_ways(command, given);
+  if (!command.name.empty()) {
+    resolve_pretrained(command.request);
+    take_train_flags(command, for_train);
+    resolve_ways(command, given);
+  }
   if (!options.device.empty()) check_devices(command.request);
   if (command.output.empty()) command.output = default_output(command.name);
 }
@@ -186,11 +193,12 @@ void resolve_bench(BenchCommand& command, const GivenFlags& given) {
 std::string bench_help() { return bench_table().help(); }
 
 std::optional<BenchCommand> parse_bench(const std::vector<std::string>& arguments) {
-  const GivenFlags given = bench_table().parse(arguments);
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const GivenFlags given = bench_table().parse({arguments.begin(), end});
   if (given.asks_help) return std::nullopt;
   BenchCommand command;
   bench_table().read(command, given);
-  resolve_bench(command, given);
+  resolve_bench(command, given, {end == arguments.end() ? end : end + 1, arguments.end()});
   return command;
 }
 

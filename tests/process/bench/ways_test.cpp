@@ -83,6 +83,32 @@ TEST_F(BenchWays, GoesOnThatWasStoppedBeforeItsFirstSample) {
   for (const auto& sample : samples()) EXPECT_GT(sample["values"]["samples_per_s"], 0) << sample;
 }
 
+TEST_F(BenchWays, TrainsWithTheFlagsThatFollow) {
+  const std::string asked = line("chain", "--ways ddp --rounds 1 -- --opt sgd --lr=0.1");
+  const Ended ended = bench(asked);
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  ASSERT_EQ(samples().size(), 1U);
+  EXPECT_GT(samples()[0]["values"]["samples_per_s"], 0);
+  EXPECT_THAT(samples()[0]["command"].dump(), HasSubstr(R"("--opt","sgd","--lr","0.1",)"));
+  EXPECT_THAT(ended.out, HasSubstr("trained with --opt sgd --lr 0.1"));
+  EXPECT_THAT(ended.out, HasSubstr("Train with: "));
+  EXPECT_EQ(bench(asked).code(), 0) << "it goes on";
+  const Ended other = bench(line("chain", "--ways ddp --rounds 1 -- --opt adam"));
+  EXPECT_EQ(other.code(), 2);
+  EXPECT_THAT(other.err, HasSubstr("-- --opt adam' now"));
+  EXPECT_EQ(samples().size(), 1U);
+}
+
+TEST_F(BenchWays, RefusesBadFlagsBeforeAnythingRuns) {
+  for (const std::string bad : {"--precision bf16", "--schedule gpip", "--ways ddq", "--batch 1k",
+           "--places 0", "-- --opt sdg", "-- --batch-size 3"}) {
+    const Ended ended = bench(line("chain", bad));
+    EXPECT_EQ(ended.code(), 2) << bad;
+    EXPECT_THAT(ended.err, HasSubstr(bad.substr(bad.rfind(' ') + 1))) << bad;
+    EXPECT_FALSE(std::filesystem::exists(output())) << bad;
+  }
+}
+
 TEST_F(BenchWays, BeginsNothingThatCannotBeTrained) {
   const Ended unknown = bench(line("chian", ""));
   EXPECT_EQ(unknown.code(), 2) << unknown.err;

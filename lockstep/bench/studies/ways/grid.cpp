@@ -3,6 +3,7 @@
 #include "lockstep/bench/studies/ways/study.h"
 #include "lockstep/bench/study/train_command.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench::ways {
 namespace {
@@ -72,6 +73,7 @@ Words command_of(const Point& point, const StudyOptions& options, const Words& l
   Words command = train_command("--model", ways.model);
   if (!ways.plugin.empty()) add_words(command, words_of("--plugin", ways.plugin));
   if (!options.data.empty()) add_words(command, words_of("--data", options.data.back()));
+  add_words(command, ways.train_flags);
   const bool is_cut = point.way == "pp" || point.way == "mp";
   add_words(command, words_of("--batch-size", point.batch_a_replica(), "--precision",
                          point.precision, length, "--val-interval", "never", "--snapshot-interval",
@@ -98,6 +100,8 @@ StudyCell cell_with(const Point& point, const StudyOptions& options, const Words
       .environment = threads(each),
       .not_measurable = indivisible(point)};
   if (!point.schedule.empty()) cell.settings.push_back({"schedule", point.schedule});
+  const std::string flags = joined(options.ways.train_flags, " ");
+  if (!flags.empty()) cell.settings.push_back({"train_flags", flags});
   cell = on_device(std::move(cell), options.device);
   const auto refused = options.ways.refused.find(cell.id);
   if (refused != options.ways.refused.end()) cell.not_measurable = refused->second;

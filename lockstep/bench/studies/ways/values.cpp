@@ -5,6 +5,7 @@
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/timed_steps.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench::ways {
 namespace {
@@ -20,6 +21,13 @@ bool has_same_work(const Cell& one, const Cell& other) {
 double times_hardware(const Cell& cell, const Cell& base) {
   if (!cell.result.cell.on_cores) return static_cast<double>(cell.places) / base.places;
   return static_cast<double>(cell.cores) / base.cores;
+}
+
+std::string title_of(const StudyOptions& options) {
+  const std::string data = options.data.empty() ? "" : " on " + data_name(options.data.back());
+  const std::string flags = joined(options.ways.train_flags, " ");
+  return concat(
+      "Ways: ", options.ways.model, data, flags.empty() ? "" : concat(", trained with ", flags));
 }
 
 }  // namespace
@@ -44,9 +52,8 @@ SampleValues values_of(const Point& point, const std::filesystem::path& run, std
 }
 
 Study make_study(const StudyOptions& options) {
-  const std::string data = options.data.empty() ? "" : " on " + data_name(options.data.back());
   Study study = StudyOf<Point>{.name = "ways",
-      .title = concat("Ways: ", options.ways.model, data),
+      .title = title_of(options),
       .question = "Which way of spreading is the fastest for this model on this machine?",
       .rounds = options.rounds_or(kMostRounds),
       .limit_seconds = kLimit,

@@ -120,6 +120,7 @@ TEST(WaysRequest, IsFoundAgainInTheFolder) {
       .ways = {"pp"},
       .precisions = {"16-mixed"},
       .schedules = {"gpipe"},
+      .train_flags = {"--opt", "sgd"},
       .images = 77,
       .refused = {{"a", "why"}}};
   write_request(folder.path(), request);
@@ -131,6 +132,10 @@ TEST(WaysRequest, IsFoundAgainInTheFolder) {
   same.options.ways.batches = {1};
   EXPECT_THAT([&] { check_continues(found, same); },
       ThrowsMessage<InvalidArgument>(HasSubstr("--batch 1,2")));
+  same.options.ways.batches = {1, 2};
+  same.options.ways.train_flags = {"--opt", "adamw"};
+  EXPECT_THAT([&] { check_continues(found, same); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("-- --opt adamw' now")));
 }
 
 TEST(WaysFlags, MakeTheGrid) {
@@ -147,6 +152,74 @@ TEST(WaysFlags, MakeTheGrid) {
   EXPECT_EQ(parse_bench({"ways"})->budget, 600);
   EXPECT_EQ(parse_bench({"pipeline"})->budget, 0);
   EXPECT_EQ(parse_bench({"pipeline", "--budget", "1h"})->budget, 3600);
+}
+
+void expect_refused(const std::string& line, const std::string& text) {
+  EXPECT_THAT([&] { parse_bench(split("ways " + line, ' ')); },
+      ThrowsMessage<InvalidArgument>(HasSubstr(text)))
+      << line;
+}
+
+TEST(WaysFlags, ABadValueIsNamedBesideThoseThatThereAre) {
+  expect_refused("--precision 32,bf16-mxied",
+      "--precision must be one of 32, bf16-mixed, 16-mixed, auto: bf16-mxied; did you mean "
+      "bf16-mixed?");
+  expect_refused("--schedule 1f1b,gpip",
+      "--schedule must be one of sequential, gpipe, 1f1b, interleaved, zero-bubble: gpip; did you");
+  expect_refused("--schedule gpipe --ways ddp,dp", "--schedule gpipe is for pp");
+  expect_refused("--ways ddp,pq", "--ways must be one of serial, dp, ddp, mp, pp");
+  expect_refused("--ways ,ddp", "--ways must be WAY,...: ',ddp'");
+  expect_refused("--batch 64,,128",
+      "--batch must be whole numbers from 1 to 100000000, separated "
+      "by commas: 64,,128");
+  expect_refused("--batch 64k", "separated by commas: 64k");
+  expect_refused("--places 1025", "--places must be whole numbers from 1 to 1024");
+  expect_refused("--places two", "separated by commas: two");
+  expect_refused("--nodes a,b", "--nodes a,b is for ddp-scaling and scale-out");
+}
+
+TEST(WaysFlags, ThoseAfterDashesGoToEveryTraining) {
+  const auto command =
+      parse_bench(split("ways --batch 64 -- --image-size=64 --opt sgd --pretrained w.pth", ' '));
+  const StudyOptions& options = command->request.options;
+  const std::string file = (std::filesystem::current_path() / "w.pth").string();
+  EXPECT_THAT(options.ways.train_flags,
+      ElementsAre("--image-size", "64", "--opt", "sgd", "--pretrained", file));
+  EXPECT_THAT(options.ways.text(), HasSubstr("--precision 32 -- --image-size 64 --opt sgd"));
+  const Study study = make_study(options);
+  EXPECT_THAT(study.title, HasSubstr("trained with --image-size 64 --opt sgd"));
+  for (const StudyCell& cell : study.cells) {
+    EXPECT_THAT(joined_words(cell.command), HasSubstr("--image-size 64 --opt sgd")) << cell.id;
+    EXPECT_EQ(cell.settings.back().name, "train_flags");
+  }
+  EXPECT_TRUE(parse_bench({"ways", "--"})->request.options.ways.train_flags.empty());
+}
+
+TEST(WaysFlags, WhatTheBenchItselfSetsIsRefusedAfterDashes) {
+  expect_refused("-- --batch-size 4", "--batch-size cannot follow --: give --batch before --");
+  expect_refused("-- -b 4", "--batch-size cannot follow --");
+  expect_refused("-- --opt sgd --epochs 4", "--epochs cannot follow --: the bench sets it itself");
+  expect_refused("-- --output=x", "--output cannot follow --");
+  expect_refused("-- --opt sdg", "--opt must be one of adam, sgd, adamw: sdg");
+  expect_refused("-- --image-sze 64", "no flag --image-sze; did you mean --image-size?");
+  expect_refused("-- --lr 0", "--lr must be a number above 0: 0");
+  expect_refused("-- --help", "lockstep help train");
+  EXPECT_THAT(
+      [] {
+        parse_bench({"pipeline", "--", "--opt", "sgd"});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("are for lockstep bench ways")));
+  const auto plain = parse_bench({"ways"});
+  for (const StudyCell& cell : make_study(plain->request.options).cells) {
+    for (auto word = cell.command.begin(); word != cell.command.end(); ++word) {
+      if (!word->starts_with("--")) continue;
+      EXPECT_THAT(
+          [&] {
+            parse_bench({"ways", "--", *word, *(word + 1)});
+          },
+          ThrowsMessage<InvalidArgument>(HasSubstr(*word + " cannot follow --")));
+    }
+  }
 }
 
 TEST(WaysFlags, AreForThatStudyAlone) {
