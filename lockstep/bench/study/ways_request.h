@@ -17,7 +17,7 @@ struct WaysRequest {
   std::vector<int> places = {};      ///< empty: 1, 2 and 4, as far as there are cores
   std::vector<std::string> ways = {"serial", "dp", "ddp", "pp"};
   std::vector<std::string> precisions = {"32"};
-  std::vector<std::string> schedules = {};          ///< of pp; empty: what `lockstep train` takes
+  std::vector<std::string> schedules = {};          ///< empty: what `lockstep train` takes
   std::vector<std::string> train_flags = {};        ///< more words for each `lockstep train`
   std::int64_t images = 0;                          ///< of a run, about; 0: not found out yet
   std::map<std::string, std::string> refused = {};  ///< cells that cannot be trained, and why

@@ -30,7 +30,7 @@ constexpr const char* kBenchExamples = R"(Examples:
   lockstep bench data-parallel --full --output dp   ... and continued
   lockstep bench ways --model resnet18 --batch 64,128 --budget 30m
                                                     which way is the fastest for this model here
-  lockstep bench ways --data cifar10:DIR -- --opt sgd --augment timm
+  lockstep bench ways --model vgg11 -- --opt sgd --image-size 64
                                                     ... if each lockstep train has these flags, too
   lockstep report dp                                tables and figures again, from dp/samples.jsonl
 

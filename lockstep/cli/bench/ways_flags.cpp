@@ -107,8 +107,9 @@ void check_schedules(const WaysRequest& ways) {
   const auto has = [&](const char* way) {
     return std::find(ways.ways.begin(), ways.ways.end(), way) != ways.ways.end();
   };
-  check(ways.schedules.empty() || has("pp"), "bench: --schedule ", joined(ways.schedules, ","),
-      " is for pp, which is not among --ways ", joined(ways.ways, ","));
+  check(ways.schedules.empty() || has("pp") || has("ddp+pp"), "bench: --schedule ",
+      joined(ways.schedules, ","), " is for pp and ddp+pp, which are not among --ways ",
+      joined(ways.ways, ","));
 }
 
 }  // namespace
@@ -124,10 +125,11 @@ FlagGroup<BenchCommand> ways_flags() {
           numbers_flag("--places", "places to spread over", &WaysRequest::places,
               "1, 2 and 4, as far as there are cores", "--places"),
           grid_flag("--ways", "WAY,...", "one or several: {}", &WaysRequest::ways)
-              .one_of({"serial", "dp", "ddp", "mp", "pp"}),
+              .one_of(of_train("--parallel").words),
           grid_flag("--precision", "P,...", "one or several: {}", &WaysRequest::precisions)
               .one_of(of_train("--precision").words),
-          grid_flag("--schedule", "NAME,...", "of pp, one or several: {}", &WaysRequest::schedules)
+          grid_flag("--schedule", "NAME,...", "of pp and ddp+pp, one or several: {}",
+              &WaysRequest::schedules)
               .one_of(of_train("--schedule").words)
               .usually("1f1b")}};
 }

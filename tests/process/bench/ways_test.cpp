@@ -10,6 +10,7 @@
 #include "tests/process/train/idx_files.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::testing {
 namespace {
@@ -81,6 +82,23 @@ TEST_F(BenchWays, GoesOnThatWasStoppedBeforeItsFirstSample) {
   ASSERT_EQ(ended.code(), 0) << ended.err;
   ASSERT_EQ(samples().size(), 2U);
   for (const auto& sample : samples()) EXPECT_GT(sample["values"]["samples_per_s"], 0) << sample;
+}
+
+TEST_F(BenchWays, MeasuresReplicasOfStages) {
+  const Ended ended = bench(line("chain", "--ways ddp+mp,ddp+pp --places 2,4 --rounds 1"));
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  std::vector<std::string> measured;
+  for (const auto& sample : samples()) {
+    const bool has_rate = sample["values"].contains("samples_per_s");
+    EXPECT_EQ(has_rate, sample["places"] == 4) << sample;
+    if (!has_rate) continue;
+    measured.push_back(sample["settings"]["way"]);
+    EXPECT_EQ(sample["settings"]["stages"], "2");
+    EXPECT_EQ(sample["oversubscribed"], launch::usable_cpu_count() < 4);
+  }
+  EXPECT_THAT(measured, UnorderedElementsAre("ddp+mp", "ddp+pp"));
+  EXPECT_THAT(ended.out, HasSubstr("ddp+pp on 4 places (2 x 2 stages)"));
+  EXPECT_THAT(ended.out, HasSubstr("2 places cannot be several replicas of several stages each"));
 }
 
 TEST_F(BenchWays, TrainsWithTheFlagsThatFollow) {

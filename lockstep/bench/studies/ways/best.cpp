@@ -14,7 +14,7 @@ namespace lockstep::bench::ways {
 namespace {
 
 // Whoever runs a training has less to start and to understand with an earlier one.
-constexpr const char* kFromSimple[] = {"serial", "dp", "ddp", "mp", "pp"};
+constexpr const char* kFromSimple[] = {"serial", "dp", "ddp", "mp", "pp", "ddp+mp", "ddp+pp"};
 
 std::ptrdiff_t complexity(const Cell& cell) {
   return std::find(std::begin(kFromSimple), std::end(kFromSimple), cell.way) - kFromSimple;

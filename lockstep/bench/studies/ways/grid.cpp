@@ -32,6 +32,31 @@ bool has_cores_of(int places, const StudyOptions& options) {
   return options.on_cores() && places * cores_of_place(options) <= options.cores;
 }
 
+bool is_cut(const std::string& way) { return way == "mp" || way == "pp"; }
+bool is_composed(const std::string& way) { return way == "ddp+mp" || way == "ddp+pp"; }
+bool has_schedule(const std::string& way) { return way == "pp" || way == "ddp+pp"; }
+
+// How many stages a replica may have. One replica alone stands for places that cannot be divided.
+std::vector<int> stages_of(const std::string& way, int places) {
+  if (!is_composed(way)) return {is_cut(way) ? places : 1};
+  std::vector<int> found;
+  for (int stages = 2; stages <= places / 2; ++stages)
+    if (places % stages == 0) found.push_back(stages);
+  return found.empty() ? std::vector{places} : found;
+}
+
+void add_spread(std::vector<Point>& grid, Point point, const StudyOptions& options) {
+  std::vector<std::string> schedules = options.ways.schedules;
+  if (!has_schedule(point.way) || schedules.empty()) schedules = {""};
+  for (const int stages : stages_of(point.way, point.places)) {
+    for (const std::string& schedule : schedules) {
+      point.stages = stages;
+      point.schedule = schedule;
+      grid.push_back(point);
+    }
+  }
+}
+
 void add_way(std::vector<Point>& grid, Point point, const StudyOptions& options) {
   const int places = point.places;
   point.cores = std::min(options.cores, places * cores_of_place(options));
@@ -39,12 +64,7 @@ void add_way(std::vector<Point>& grid, Point point, const StudyOptions& options)
     point.places = 1;
     if (places == 1 || has_cores_of(places, options)) grid.push_back(point);
   } else if (places > 1) {
-    std::vector<std::string> schedules = options.ways.schedules;
-    if (point.way != "pp" || schedules.empty()) schedules = {""};
-    for (const std::string& schedule : schedules) {
-      grid.push_back(point);
-      grid.back().schedule = schedule;
-    }
+    add_spread(grid, point, options);
   }
 }
 
@@ -62,10 +82,30 @@ void add_ways(std::vector<Point>& grid, Point point, const StudyOptions& options
   }
 }
 
+// A plus is no letter of a file's name.
 std::string id_of(const Point& point) {
-  const std::string id = concat(
-      point.way, "-p", point.places, "-c", point.cores, "-b", point.batch, "-", point.precision);
+  std::string id = point.way;
+  std::replace(id.begin(), id.end(), '+', '-');
+  id += concat("-p", point.places);
+  if (is_composed(point.way)) id += concat("-s", point.stages);
+  id += concat("-c", point.cores, "-b", point.batch, "-", point.precision);
   return point.schedule.empty() ? id : concat(id, "-", point.schedule);
+}
+
+// As `lockstep train` takes it where --stages-per-place is not given.
+int stages_a_place(const Point& point, const StudyOptions& options) {
+  const auto& flags = options.ways.train_flags;
+  const auto given = std::find(flags.begin(), flags.end(), "--stages-per-place");
+  if (given != flags.end()) return parse_number<int>(*(given + 1)).value_or(1);
+  return point.schedule == "interleaved" ? 2 : 1;
+}
+
+// Replicas are processes, and the stages of each are places in it, as they are without replicas.
+Words spreading(const Point& point, const StudyOptions& options) {
+  if (is_cut(point.way)) return words_of("--parallel", point.way, "--places", point.places);
+  if (!is_composed(point.way)) return spreading_flags(point.way, point.places);
+  return words_of("--parallel", point.way, "--nproc-per-node", point.replicas(), "--max-restarts",
+      0, "--places", point.stages, "--stages", point.stages * stages_a_place(point, options));
 }
 
 Words command_of(const Point& point, const StudyOptions& options, const Words& length) {
@@ -74,18 +114,20 @@ Words command_of(const Point& point, const StudyOptions& options, const Words& l
   if (!ways.plugin.empty()) add_words(command, words_of("--plugin", ways.plugin));
   if (!options.data.empty()) add_words(command, words_of("--data", options.data.back()));
   add_words(command, ways.train_flags);
-  const bool is_cut = point.way == "pp" || point.way == "mp";
   add_words(command, words_of("--batch-size", point.batch_a_replica(), "--precision",
                          point.precision, length, "--val-interval", "never", "--snapshot-interval",
-                         "never", "--progress", "none", spreading_flags(point.way, point.places)));
-  if (is_cut) add_words(command, words_of("--places", point.places));
+                         "never", "--progress", "none", spreading(point, options)));
   if (!point.schedule.empty()) add_words(command, words_of("--schedule", point.schedule));
   return command;
 }
 
 std::string indivisible(const Point& point) {
-  if (!point.is_replicated() || point.batch % point.places == 0) return "";
-  return concat("a batch of ", point.batch, " cannot be divided among ", point.places, " places");
+  const int replicas = point.replicas();
+  if (is_composed(point.way) && replicas < 2)
+    return concat(point.places,
+        " places cannot be several replicas of several stages each, as 4, 6 or 8 can");
+  if (point.batch % replicas == 0) return "";
+  return concat("a batch of ", point.batch, " cannot be divided among ", replicas, " replicas");
 }
 
 StudyCell cell_with(const Point& point, const StudyOptions& options, const Words& length) {
@@ -99,6 +141,7 @@ StudyCell cell_with(const Point& point, const StudyOptions& options, const Words
       .cores = point.cores,
       .environment = threads(each),
       .not_measurable = indivisible(point)};
+  if (is_composed(point.way)) cell.settings.push_back({"stages", concat(point.stages)});
   if (!point.schedule.empty()) cell.settings.push_back({"schedule", point.schedule});
   const std::string flags = joined(options.ways.train_flags, " ");
   if (!flags.empty()) cell.settings.push_back({"train_flags", flags});
@@ -112,7 +155,10 @@ StudyCell cell_with(const Point& point, const StudyOptions& options, const Words
 
 std::string Point::name() const {
   if (way == "serial") return concat("one process on ", cores, cores == 1 ? " core" : " cores");
-  return concat(way, schedule.empty() ? "" : " " + schedule, " on ", places, " places");
+  const std::string what = schedule.empty() ? way : concat(way, " ", schedule);
+  const std::string how =
+      is_composed(way) ? concat(" (", replicas(), " x ", stages, " stages)") : "";
+  return concat(what, " on ", places, " places", how);
 }
 
 std::vector<Point> grid(const StudyOptions& options) {

@@ -21,16 +21,18 @@ inline constexpr const char* kPeakMemory = "peak_memory_bytes";
 /// A point of the grid.
 struct Point {
   std::string way = "serial";
-  int places = 1;   ///< replicas or stages
+  int places = 1;   ///< replicas times stages
+  int stages = 1;   ///< of each replica
   int cores = 1;    ///< of all places; one process has those of several, too
   int batch = 128;  ///< images a step, on all places together
   std::string precision = "32";
-  std::string schedule = {};  ///< of pp; empty: what `lockstep train` takes
+  std::string schedule = {};  ///< of pp and ddp+pp; empty: what `lockstep train` takes
 
-  bool is_replicated() const { return way == "dp" || way == "ddp"; }
-  int batch_a_replica() const { return is_replicated() ? batch / places : batch; }
+  int replicas() const { return places / stages; }
+  int batch_a_replica() const { return batch / replicas(); }
 
-  /// Names the way for people: `ddp on 2 places`, `one place of 2 cores`.
+  /// Names the way for people: `ddp on 2 places`, `ddp+mp on 4 places (2 x 2 stages)`, `one process
+  /// on 2 cores`.
   std::string name() const;
 };
 
@@ -42,7 +44,9 @@ Study make_study(const StudyOptions& options);
 
 /// Lists the grid: for each precision and batch one place, then all ways on the most places, which
 /// decide, then those on fewer. One process also has the cores of several places. One place is
-/// serial whatever the way. A grid without a point is an InvalidArgument.
+/// serial whatever the way. ddp+mp and ddp+pp have a point for each division of their places into
+/// replicas of several stages, or one that says that there is none. A grid without a point is an
+/// InvalidArgument.
 std::vector<Point> grid(const StudyOptions& options);
 
 /// Returns how many steps a run has, a quarter of them to warm up, after which a line of

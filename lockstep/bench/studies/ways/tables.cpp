@@ -51,7 +51,7 @@ page::Table rate_table(const Cells& cells) {
           "efficiency", [&](const Cell& cell) { return efficiency(cells, cell); }, percent_text)
       .name("note", [&](const Cell& cell) { return note_of(cells, cell); })
       .notes({"batch is that of all places together, so that all ways train alike; one place is "
-              "serial, dp, ddp and pp begin at two",
+              "serial, dp, ddp, mp and pp begin at two, ddp+mp and ddp+pp at four",
           base_note(cells), oversubscribed_note(any_oversubscribed(cells))})
       .notes(whole_reasons(results_of(cells)))
       .of(cells);

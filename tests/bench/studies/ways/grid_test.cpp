@@ -10,6 +10,7 @@
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/bench/studies/ways/study.h"
 #include "lockstep/cli/bench/bench_flags.h"
+#include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -105,9 +106,43 @@ TEST(WaysGrid, WhatCannotBeTrainedSaysWhy) {
   options.ways.refused["pp-p2-c2-b129-32"] = "has one layer";
   const Study study = make_study(options);
   EXPECT_THAT(cell_named(study, "dp-p2-c2-b129-32").not_measurable,
-      HasSubstr("129 cannot be divided among 2 places"));
+      HasSubstr("129 cannot be divided among 2 replicas"));
   EXPECT_EQ(cell_named(study, "pp-p2-c2-b129-32").not_measurable, "has one layer");
   EXPECT_EQ(cell_named(study, "serial-p1-c1-b129-32").not_measurable, "");
+}
+
+TEST(WaysGrid, ReplicasOfStagesAreEveryDivisionOfThePlaces) {
+  const StudyOptions options{.cores = 16, .ways = {.places = {1, 2, 4, 8, 9}, .ways = {"ddp+mp"}}};
+  EXPECT_THAT(ids_of(options),
+      ElementsAre("ddp-mp-p9-s3-c9-b128-32", "ddp-mp-p8-s2-c8-b128-32", "ddp-mp-p8-s4-c8-b128-32",
+          "ddp-mp-p4-s2-c4-b128-32", "ddp-mp-p2-s2-c2-b128-32"));
+  const Study study = make_study(options);
+  EXPECT_THAT(cell_named(study, "ddp-mp-p2-s2-c2-b128-32").not_measurable,
+      HasSubstr("2 places cannot be several replicas of several stages each, as 4, 6 or 8 can"));
+  EXPECT_THAT(cell_named(study, "ddp-mp-p9-s3-c9-b128-32").not_measurable,
+      HasSubstr("128 cannot be divided among 3 replicas"));
+  EXPECT_EQ(cell_named(study, "ddp-mp-p8-s4-c8-b128-32").not_measurable, "");
+}
+
+TEST(WaysGrid, ReplicasAreProcessesWithTheirStagesAsPlaces) {
+  const Study study = make_study({.cores = 8,
+      .ways = {.places = {8}, .ways = {"ddp+pp"}, .schedules = {"1f1b", "interleaved"}}});
+  const StudyCell& plain = cell_named(study, "ddp-pp-p8-s4-c8-b128-32-1f1b");
+  EXPECT_THAT(joined_words(plain.command), HasSubstr("--batch-size 64 "));
+  EXPECT_THAT(joined_words(plain.command),
+      HasSubstr("--parallel ddp+pp --nproc-per-node 2 --max-restarts 0 --places 4 --stages 4 "
+                "--schedule 1f1b"));
+  EXPECT_THAT(joined_words(cell_named(study, "ddp-pp-p8-s2-c8-b128-32-interleaved").command),
+      HasSubstr("--nproc-per-node 4 --max-restarts 0 --places 2 --stages 4 --schedule interl"));
+  for (const StudyCell& cell : study.cells) {
+    auto launched = cli::parse_train_launch({cell.command.begin() + 1, cell.command.end()});
+    const int ranks = launched.options.workers;
+    EXPECT_NO_THROW(cli::read_train_flags(
+        launched.given, {.world_size = ranks, .local_world_size = ranks, .unix_time = 0}))
+        << cell.id;
+  }
+  const auto is_stages = [](const Setting& each) { return each == Setting{"stages", "4"}; };
+  EXPECT_TRUE(std::any_of(plain.settings.begin(), plain.settings.end(), is_stages));
 }
 
 TEST(WaysRequest, IsFoundAgainInTheFolder) {
@@ -166,8 +201,10 @@ TEST(WaysFlags, ABadValueIsNamedBesideThoseThatThereAre) {
       "bf16-mixed?");
   expect_refused("--schedule 1f1b,gpip",
       "--schedule must be one of sequential, gpipe, 1f1b, interleaved, zero-bubble: gpip; did you");
-  expect_refused("--schedule gpipe --ways ddp,dp", "--schedule gpipe is for pp");
-  expect_refused("--ways ddp,pq", "--ways must be one of serial, dp, ddp, mp, pp");
+  expect_refused("--schedule gpipe --ways ddp,dp",
+      "--schedule gpipe is for pp and ddp+pp, which are not among --ways ddp,dp");
+  expect_refused(
+      "--ways ddp,pq", "--ways must be one of serial, dp, ddp, mp, pp, ddp+mp, ddp+pp: pq");
   expect_refused("--ways ,ddp", "--ways must be WAY,...: ',ddp'");
   expect_refused("--batch 64,,128",
       "--batch must be whole numbers from 1 to 100000000, separated "

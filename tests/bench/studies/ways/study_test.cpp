@@ -120,6 +120,18 @@ TEST(WaysAnswer, IsNeverOneThatHadNoCoresOfItsOwn) {
   EXPECT_THAT(text_of(made), HasSubstr("4 places are more than there are cores"));
 }
 
+TEST(WaysTable, NamesReplicasAndStagesAndThatTheyHadNoCores) {
+  const StudyOptions crowded{
+      .cores = 2, .ways = {.places = {1, 2, 4}, .ways = {"serial", "ddp+pp"}}};
+  const auto made = section({{kOne, {100}}, {"ddp-pp-p4-s2-c2-b128-32", {90}}}, crowded);
+  EXPECT_THAT(row_text(testing::table_of(made, "ways-rates"), "ddp+pp on 4 places (2 x 2 stages)|"),
+      HasSubstr("|oversubscribed|"));
+  EXPECT_THAT(
+      text_of(made), HasSubstr("Left out: ddp+pp on 2 places (1 x 2 stages): 2 places cannot "
+                               "be several replicas"));
+  EXPECT_THAT(text_of(made), HasSubstr("4 places are more than there are cores"));
+}
+
 TEST(WaysAnswer, TellsBatchesAndPrecisionsApart) {
   StudyOptions options = kTwoCores;
   options.ways.batches = {128, 256};
