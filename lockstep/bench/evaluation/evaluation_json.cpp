@@ -54,7 +54,9 @@ Json worst_json(const std::vector<WorstSample>& worst) {
 
 std::string evaluation_json(const EvaluationResult& result) {
   Json object = {{"v", 1}, {"output", "eval"}, {"model", result.model}, {"data", result.data},
-      {"split", result.split}, {"precision", result.precision},
+      {"split", result.split}, {"precision", result.precision}, {"loss_name", result.loss},
+      {"loss_plugin",
+          result.loss_plugin.empty() ? Json(nullptr) : Json(printable_path(result.loss_plugin))},
       {"weights", weights_json(result.weights)}, {"samples", result.samples},
       {"skipped", result.skipped}};
   for (const ScoreName& score : kScores) put_number(object, score.name, result.scores.*score.value);

@@ -16,7 +16,8 @@ page::Table scores_table(const EvaluationResult& result) {
       .columns = {{"", true}, {"", true}},
       .rows = {{"model", result.model}, {"data", concat(result.data, ", ", result.split)},
           {"weights", printable_path(weights_text(result.weights))},
-          {"precision", result.precision}, {"samples", std::to_string(result.samples)}}};
+          {"precision", result.precision}, {"loss function", loss_text(result)},
+          {"samples", std::to_string(result.samples)}}};
   for (const ScoreName& score : kScores)
     if (result.scores.*score.value)
       table.rows.push_back({score.title, cell(result.scores.*score.value, kDigitsOnPage)});

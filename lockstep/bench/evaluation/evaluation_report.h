@@ -34,6 +34,9 @@ void write_evaluation_page(const EvaluationResult& result, const std::filesystem
 /// Returns a class for people: its name, with its number before it where that says more.
 std::string class_text(const EvaluationResult& result, std::int64_t number);
 
+/// Returns the loss that was measured, for people: `mse`, `focal of nets.so`.
+std::string loss_text(const EvaluationResult& result);
+
 /// Returns the weights for people: their file, and what is known of them.
 std::string weights_text(const WeightsSource& weights);
 

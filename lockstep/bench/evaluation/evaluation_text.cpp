@@ -4,6 +4,7 @@
 #include "lockstep/bench/evaluation/evaluation_report.h"
 #include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {
@@ -79,6 +80,11 @@ std::string class_text(const EvaluationResult& result, std::int64_t number) {
   return name == text ? text : concat(text, " ", name);
 }
 
+std::string loss_text(const EvaluationResult& result) {
+  if (result.loss_plugin.empty()) return result.loss;
+  return concat(result.loss, " of ", printable_path(result.loss_plugin));
+}
+
 std::string weights_text(const WeightsSource& weights) {
   const std::string which = weights.which == "file" ? "" : concat("the run's ", weights.which);
   const std::string between = which.empty() || weights.remark.empty() ? "" : ": ";
@@ -90,7 +96,7 @@ std::string evaluation_text(const EvaluationResult& result) {
   const std::string skipped =
       result.skipped == 0 ? "" : concat(" (", result.skipped, " could not be read)");
   return concat(result.model, " on ", result.data, ", ", result.split, ": ", result.samples,
-      " samples", skipped, ", precision ", result.precision,
+      " samples", skipped, ", precision ", result.precision, ", loss ", loss_text(result),
       "\nWeights: ", weights_text(result.weights), "\n\n", scores_text(result), "\n",
       classes_text(result), "\n",
       result.confusion.classes() <= kMostPairsShown ? pairs_text(result) : mistakes_text(result));

@@ -1,5 +1,7 @@
 #include "lockstep/train/evaluation/evaluate_weights.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "lockstep/device/accelerator.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/nn/conv/convolution.h"
+#include "lockstep/nn/models/loss_names.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/evaluation/evaluation_loader.h"
@@ -61,6 +64,13 @@ std::vector<std::string> all_class_names(const TrainOptions& options, std::int64
   return names;
 }
 
+// The library that has the loss; empty for one of ours.
+std::string loss_plugin(const TrainOptions& options) {
+  const auto ours = nn::loss_names();
+  const bool is_ours = std::find(ours.begin(), ours.end(), options.loss) != ours.end();
+  return is_ours ? "" : std::filesystem::path(options.plugin).filename().string();
+}
+
 std::vector<WorstSample> pictured(const std::vector<Judgement>& worst, const data::Samples& set,
     const data::Normalization& normalization) {
   std::vector<WorstSample> samples;
@@ -103,6 +113,8 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .data = options.data.name,
       .split = name_of(request.split),
       .precision = name_of(options.precision),
+      .loss = options.loss,
+      .loss_plugin = loss_plugin(options),
       .weights = request.weights,
       .warning = std::move(warning),
       .scores = evaluation.scores,

@@ -37,6 +37,8 @@ struct EvaluationResult {
   std::string data;
   std::string split;  ///< `test`, `val` or `train`
   std::string precision;
+  std::string loss;         ///< the name of the one that was measured
+  std::string loss_plugin;  ///< library that it comes from; empty: one of ours
   WeightsSource weights;
   std::string warning;  ///< how the weights were not taken as they are; empty if they were
   Scores scores;

@@ -19,6 +19,8 @@ EvaluationResult result_of(std::int64_t classes) {
       .data = "some",
       .split = "test",
       .precision = "32",
+      .loss = "cross-entropy",
+      .loss_plugin = "",
       .weights = {.file = "run/best.safetensors", .which = "best", .remark = "epoch 2"},
       .warning = "",
       .scores = {.loss = 0.5, .top1 = 0.75},
@@ -71,10 +73,23 @@ TEST(EvaluationJson, PairsOfVeryManyClassesAreLeftOut) {
   EXPECT_EQ(json["classes"].size(), 1001U);
 }
 
+TEST(EvaluationReport, NamesTheLossAndThePluginThatHasIt) {
+  EvaluationResult result = result_of(3);
+  EXPECT_THAT(page::to_html(page_of_evaluation(result)), HasSubstr(">cross-entropy<"));
+  EXPECT_EQ(Json::parse(evaluation_json(result))["loss_name"], "cross-entropy");
+  EXPECT_TRUE(Json::parse(evaluation_json(result))["loss_plugin"].is_null());
+  result.loss = "focal";
+  result.loss_plugin = "nets.so";
+  EXPECT_THAT(evaluation_text(result), HasSubstr(", loss focal of nets.so\n"));
+  EXPECT_THAT(page::to_html(page_of_evaluation(result)), HasSubstr(">focal of nets.so<"));
+  EXPECT_EQ(Json::parse(evaluation_json(result))["loss_name"], "focal");
+  EXPECT_EQ(Json::parse(evaluation_json(result))["loss_plugin"], "nets.so");
+}
+
 TEST(EvaluationText, FewClassesAreShownByPair) {
   const std::string text = evaluation_text(result_of(3));
   EXPECT_THAT(
-      text, AllOf(HasSubstr("toy on some, test: 12 samples, precision 32\n"),
+      text, AllOf(HasSubstr("toy on some, test: 12 samples, precision 32, loss cross-entropy\n"),
                 HasSubstr("Weights: run/best.safetensors (the run's best: epoch 2)\n"),
                 HasSubstr("loss        0.5000\n"), HasSubstr("accuracy    0.7500\n"),
                 HasSubstr("1 kind1"), HasSubstr("Samples of each class"), Not(HasSubstr("top-5"))));

@@ -17,6 +17,7 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -116,12 +117,29 @@ TEST_F(Eval, WritesAPageAndATable) {
   const std::string page = folder_.file("page.html");
   const Ended ended = eval(concat("--worst 7 --output ", page, " --run ", run()));
   ASSERT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(ended.out, AllOf(HasSubstr("mnist-small on mnist, test: 131 samples"),
-                             HasSubstr("the run's best: epoch"), HasSubstr("Samples of each class"),
-                             HasSubstr("Written: " + page)));
+  EXPECT_THAT(ended.out,
+      AllOf(HasSubstr("mnist-small on mnist, test: 131 samples, precision 32, loss cross-entropy"),
+          HasSubstr("the run's best: epoch"), HasSubstr("Samples of each class"),
+          HasSubstr("Written: " + page)));
   const std::string html = contents(page);
   EXPECT_EQ(count_of("data:image/png;base64,iVBORw0KGgo", html), 7);
   EXPECT_THAT(html, HasSubstr("lockstep-heat-map"));
+}
+
+TEST_F(Eval, NamesTheClassesOfCifar100) {
+  const std::string set = folder_.file("set"), page = folder_.file("page.html");
+  const Ended drawn =
+      run_command({"data", "synthesize", "cifar100", set, "--train", "100", "--test", "100"});
+  ASSERT_EQ(drawn.code(), 0) << drawn.err;
+  const Ended trained = train(concat("--data cifar100:", set, " --output ", run(),
+      " --model resnet18-cifar --batch-size 4 --max-steps 1 --val-interval never"));
+  ASSERT_EQ(trained.code(), 0) << trained.err;
+  const Ended ended = eval(concat("--output ", page, " --run ", run()));
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(
+      ended.out, AllOf(HasSubstr("The hardest classes"), ContainsRegex("[0-9]+ (disc|ring|bar)-")));
+  EXPECT_THAT(contents(page), HasSubstr("57 bar-blotches"));
+  EXPECT_EQ(evaluated("--run " + run())["classes"][57]["name"], "bar-blotches");
 }
 
 TEST_F(Eval, TakesWeightsWithModelAndData) {

@@ -64,6 +64,9 @@ TEST_P(TrainLoss, IsThatOfItsEvaluation) {
   };
   const auto ours = evaluated("");
   EXPECT_EQ(ours["loss"], record["loss"]);
+  EXPECT_EQ(ours["loss_name"], GetParam());
+  const bool is_of_plugin = std::string(GetParam()) == "focal";
+  EXPECT_EQ(ours["loss_plugin"], is_of_plugin ? nlohmann::json("nets.so") : nlohmann::json());
   EXPECT_NE(evaluated(" --loss cross-entropy")["loss"], record["loss"]);
   double sum = 0;
   for (const auto& sample : ours["worst"]) sum += sample["loss"].get<double>();
