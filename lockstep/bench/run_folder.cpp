@@ -44,7 +44,9 @@ std::map<std::int64_t, EpochFacts> read_epochs(const JsonFields& fields) {
     if (const auto number = epoch.count_if("epoch"))
       epochs[*number] = {.train_seconds = epoch.number_if("train_seconds"),
           .train_loss = epoch.number_if("train_loss"),
-          .samples = epoch.count_if("samples")};
+          .samples = epoch.count_if("samples"),
+          .val_seconds = epoch.number_if("val_seconds"),
+          .val_samples = epoch.count_if("val_samples")};
   return epochs;
 }
 
@@ -92,6 +94,7 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
       .skipped_steps = fields.count_if("skipped_steps"),
       .eval_metric = text_of_field("eval_metric"),
       .test = read_scores(fields, "test_"),
+      .best_test = read_scores(fields, "best_test_"),
       .stopped_by = text_of_field("stopped_by"),
       .parameters_hash = text_of_field("parameters_hash"),
       .resumed_from = text_of_field("resumed_from"),

@@ -16,6 +16,8 @@ struct EpochFacts {
   std::optional<double> train_seconds = {};
   std::optional<double> train_loss = {};  ///< mean over its samples
   std::optional<std::int64_t> samples = {};
+  std::optional<double> val_seconds = {};  ///< of its evaluation
+  std::optional<std::int64_t> val_samples = {};
 };
 
 /// The part of a run's summary.json that a report shows; fields that it lacks are empty.
@@ -32,6 +34,7 @@ struct SummaryFacts {
   std::optional<std::int64_t> best_epoch = {};
   std::optional<double> best_value = {};
   Scores test = {};
+  Scores best_test = {};  ///< with the weights of the best epoch
   std::string stopped_by;
   std::string parameters_hash;
   std::string resumed_from;

@@ -77,7 +77,7 @@ void Trainer::train() {
   pass_epochs();
   const auto is_interrupted = [&] { return checkpointer_.course() == Course::kInterrupted; };
   if (!is_interrupted()) finish_profile();
-  if (!is_interrupted()) measured_.test = validator_.test(run_.state.epochs.back());
+  if (!is_interrupted()) test();
   if (!is_interrupted()) {
     check_loss(measured_.test.loss);
     validator_.save_last();
@@ -89,6 +89,12 @@ void Trainer::train() {
   measured_.parameters_hash =
       agreed_parameters_hash(run_.replica->parameters(), groups.replicas, groups.stages);
   write_what_waits();
+}
+
+void Trainer::test() {
+  const TestScores scores = validator_.test(run_.state.epochs.back());
+  measured_.test = scores.last;
+  measured_.best_test = scores.best;
 }
 
 // A run that had ended before this start, after an epoch, was measured then.

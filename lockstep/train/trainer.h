@@ -39,6 +39,7 @@ class Trainer {
   void pass_epochs();
   void finish_profile();
   void pass_epoch();
+  void test();
   RunSummary summary() const;
   RunSummary finished();
   int exit_status() const;

@@ -1,30 +1,24 @@
 #include "lockstep/train/validator.h"
 
+#include <exception>
 #include <filesystem>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
-#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/evaluation/evaluation_loader.h"
+#include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/state/scattered_state.h"
 
 namespace lockstep {
 namespace {
 
-bool has_metadata(
-    const std::filesystem::path& file, const std::map<std::string, std::string>& metadata) {
-  try {
-    return read_safetensors(file).metadata() == metadata;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
 nn::NamedTensors copied(const nn::NamedTensors& tensors) {
   nn::NamedTensors copies;
-  for (const auto& item : tensors) copies.insert(item.key(), item.value().clone());
+  for (const auto& item : tensors) copies.insert(item.key(), item.value().detach().clone());
   return copies;
 }
 
@@ -45,7 +39,7 @@ void Validator::restore_best(const SnapshotReader& snapshot) {
     std::filesystem::remove(file);
     return;
   }
-  if (has_metadata(file, best_metadata())) return;
+  if (best_weights_->holds(best_metadata())) return;
   try {
     const std::filesystem::path best = snapshot.path().parent_path() / run_.state.best_snapshot;
     const SnapshotReader reader({.path = best, .manifest = verify_snapshot(best), .refused = {}});
@@ -65,6 +59,7 @@ bool Validator::is_due(bool is_last_epoch) const {
 }
 
 bool Validator::evaluate(EpochSummary& epoch) {
+  evaluated_ = {};
   epoch.validated = run_.data.validation != nullptr;
   const data::SamplesPointer& samples = epoch.validated ? run_.data.validation : run_.data.test;
   if (!measure(samples, "val", epoch.epoch, epoch.val)) return false;
@@ -77,19 +72,67 @@ bool Validator::evaluate(EpochSummary& epoch) {
           measure(samples, "val-ema", epoch.epoch, epoch.ema) && compare(epoch.epoch, epoch.ema);
     });
   }
+  epoch.val_seconds = evaluated_.seconds;
+  epoch.val_samples = evaluated_.samples;
   record_measured();
   return is_best;
 }
 
-Scores Validator::test(const EpochSummary& last) {
-  if (!last.validated) return last.val;
-  Scores scores, averaged;
+TestScores Validator::test(const EpochSummary& last) {
+  if (!last.validated) return {.last = last.val, .best = best_of_epochs()};
+  TestScores scores;
+  Scores averaged;
   const data::SamplesPointer& samples = run_.data.test;
-  if (!measure(samples, "test", last.epoch, scores)) return {};
-  if (run_.ema)
-    run_.ema->with_averages([&] { measure(samples, "test-ema", last.epoch, averaged); });
+  bool is_whole = measure(samples, "test", last.epoch, scores.last);
+  if (is_whole && run_.ema)
+    run_.ema->with_averages([&] { is_whole = measure(samples, "test-ema", last.epoch, averaged); });
+  const std::optional<BestEpoch>& best = run_.state.best;
+  if (best && best->epoch == last.epoch) {
+    scores.best = run_.ema ? averaged : scores.last;
+  } else if (is_whole && best) {
+    with_best_weights([&] { is_whole = measure(samples, "test-best", best->epoch, scores.best); });
+  }
   record_measured();
-  return scores;
+  return is_whole ? scores : TestScores();
+}
+
+// Where the test chooses the best epoch, it was measured then.
+Scores Validator::best_of_epochs() const {
+  if (!run_.state.best) return {};
+  for (const EpochSummary& epoch : run_.state.epochs)
+    if (epoch.epoch == run_.state.best->epoch) return run_.ema ? epoch.ema : epoch.val;
+  return {};
+}
+
+// Not at all, on all ranks, where rank 0 has lost them: the run itself is whole without.
+void Validator::with_best_weights(const std::function<void()>& body) {
+  const nn::NamedTensors own = run_.replica->state();
+  const nn::NamedTensors last = copied(own);
+  nn::NamedTensors best;
+  if (run_.groups.replicas.rank() == 0) best = copied(gathered_state(own, run_.groups.stages));
+  if (!load_best(best)) return;
+  const auto put_back = [&] { restore_tensors(own, last, "the last weights"); };
+  try {
+    scatter_state(best, own, run_.groups.stages, run_.groups.replicas);
+    body();
+  } catch (...) {
+    put_back();
+    throw;
+  }
+  put_back();
+}
+
+// Returns whether rank 0 could. A collective.
+bool Validator::load_best(const nn::NamedTensors& into) {
+  double failures = 0;
+  try {
+    if (best_weights_) best_weights_->load(into, best_metadata());
+  } catch (const std::exception& error) {
+    run_.log.warn(concat("no test with the weights of the best epoch: ", error.what()));
+    failures = 1;
+  }
+  maximize({&failures}, run_.groups.world);
+  return failures == 0;
 }
 
 // Returns whether it came to its end.
@@ -105,6 +148,8 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
       Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank(samples)));
   if (!result) return false;
   const double seconds = watch.seconds();
+  evaluated_.seconds += seconds;
+  evaluated_.samples += result->samples;
   run_.log.progress().evaluated(seconds);
   run_.log.warn_of_bad_images();
   measured_.push_back({.elapsed = run_.clock.read().elapsed,

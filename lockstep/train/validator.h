@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,12 @@
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {
+
+/// The scores of the test set.
+struct TestScores {
+  Scores last = {};  ///< with the last weights
+  Scores best = {};  ///< with those in best.safetensors
+};
 
 /// The part that measures what is trained, finds the best epoch, and keeps its weights.
 ///
@@ -30,8 +37,10 @@ class Validator {
   /// best so far; then its weights are in best.safetensors. A collective.
   bool evaluate(EpochSummary& epoch);
 
-  /// Returns the scores of the test set after the last epoch. A collective.
-  Scores test(const EpochSummary& last);
+  /// Returns the scores of the test set after the last epoch: those that are known already where
+  /// the last epoch is the best, or the test set chose it. The replica keeps its weights. A
+  /// collective.
+  TestScores test(const EpochSummary& last);
 
   /// Writes model.safetensors, and model-ema.safetensors if there are averages. A collective.
   void save_last();
@@ -43,6 +52,9 @@ class Validator {
   bool measure(const data::SamplesPointer& samples, const std::string& split, std::int64_t epoch,
       Scores& scores);
   void record_measured();
+  Scores best_of_epochs() const;
+  void with_best_weights(const std::function<void()>& body);
+  bool load_best(const nn::NamedTensors& into);
   std::int64_t batches_of_every_rank(const data::SamplesPointer& samples) const;
   Loader loader(const data::SamplesPointer& samples) const;
   bool compare(std::int64_t epoch, const Scores& scores);
@@ -55,6 +67,11 @@ class Validator {
   Checkpointer& checkpointer_;
   std::optional<BestWeights> best_weights_;  // of rank 0
   std::vector<MetricRecord> measured_;       // of the evaluation under way
+  struct Evaluated {
+    double seconds = 0;
+    std::int64_t samples = 0;
+  };
+  Evaluated evaluated_;  // since the epoch's end
 };
 
 }  // namespace lockstep

@@ -31,6 +31,10 @@ def differences(old, new, where=""):
                 yield from differences(value, new[key], f"{where}.{key}")
             else:
                 yield f"{where}.{key} is missing"
+    elif isinstance(old, list) and isinstance(new, list) and all(isinstance(one, dict) and "id" in one for one in old):
+        of_id = {other["id"]: other for other in new}  # a grid may have more cells
+        for one in old:
+            yield from differences(one, of_id.get(one["id"]), f"{where}[{one['id']}]")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (one, other) in enumerate(zip(old, new)):
             yield from differences(one, other, f"{where}[{index}]")

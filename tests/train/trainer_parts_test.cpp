@@ -215,6 +215,8 @@ TEST_F(ValidatorTest, KeepsTheWeightsOfTheBestEpoch) {
   ASSERT_TRUE(first.val.loss && first.val.top1);
   EXPECT_EQ(run.state.best->epoch, 1);
   EXPECT_EQ(run.state.best->value, first.val.loss);
+  EXPECT_GT(first.val_seconds.value_or(0), 0);
+  EXPECT_EQ(first.val_samples, run.data.test->size());
   EXPECT_TRUE(std::filesystem::exists(run.options.output + "/best.safetensors"));
   EXPECT_FALSE(validator.evaluate(same)) << "of equal ones the first stays";
   EXPECT_EQ(same.val, first.val);
@@ -232,6 +234,7 @@ TEST_F(ValidatorTest, ComparesTheAveragesIfThereAreSome) {
   EXPECT_TRUE(validator.evaluate(epoch));
   EXPECT_NE(epoch.val.loss, epoch.ema.loss);
   EXPECT_EQ(run.state.best->value, epoch.ema.loss);
+  EXPECT_EQ(epoch.val_samples, 2 * run.data.test->size()) << "both evaluations";
 }
 
 using CheckpointerTest = TrainerParts;

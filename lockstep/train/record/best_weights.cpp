@@ -1,9 +1,12 @@
 #include "lockstep/train/record/best_weights.h"
 
+#include <exception>
 #include <system_error>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -28,6 +31,22 @@ std::string BestWeights::save(const nn::NamedTensors& weights, const Metadata& m
     return concat(
         error.what(), "; training continues, and the weights of the best epoch wait in memory");
   }
+}
+
+bool BestWeights::holds(const Metadata& metadata) const {
+  if (kept_) return kept_->metadata == metadata;
+  try {
+    return read_safetensors(file_).metadata() == metadata;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void BestWeights::load(const nn::NamedTensors& into, const Metadata& metadata) const {
+  if (!holds(metadata))
+    throw DataError(concat(file_.string(), " is missing, or not of the best epoch"));
+  if (kept_) return restore_tensors(into, kept_->weights, "the best weights");
+  nn::load_weights(into, file_);
 }
 
 void BestWeights::finish() {

@@ -23,6 +23,13 @@ class BestWeights {
   /// it did.
   std::string save(const nn::NamedTensors& weights, const Metadata& metadata);
 
+  /// Returns whether what was saved last, by this start or another one, has this metadata.
+  bool holds(const Metadata& metadata) const;
+
+  /// Copies what was saved last into tensors of its names, all of them. Throws DataError unless it
+  /// has this metadata and fits.
+  void load(const nn::NamedTensors& into, const Metadata& metadata) const;
+
   /// Writes what was kept, if anything. Throws std::system_error when the disk still does not take
   /// it.
   void finish();

@@ -38,7 +38,7 @@ struct MetricRecord {
   int restart = 0;
   std::int64_t epoch = 0;  ///< counted from 1
   std::int64_t step = 0;   ///< optimizer steps made
-  std::string split;       ///< `train`, `val` or `test`; `-ema` after it with averaged weights
+  std::string split;       ///< `train`, `val`, `test`; `-ema`: averaged weights, `test-best`
   Scores scores = {};
   std::optional<double> lr = {};  ///< of the step
   std::optional<double> samples_per_s = {};

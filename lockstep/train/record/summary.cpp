@@ -76,6 +76,14 @@ bool is_shown(const Column& column, const RunSummary& summary) {
   return column.always || std::ranges::any_of(summary.epochs, has_value);
 }
 
+std::string test_line(const RunSummary& summary) {
+  const std::string last = concat("test accuracy ", cell("%.4f", summary.test.top1));
+  const bool is_last = summary.best && summary.best->epoch == summary.epochs.back().epoch;
+  if (!summary.best_test.top1 || is_last) return last + "\n";
+  return concat(
+      last, ", with the weights of the best epoch ", cell("%.4f", summary.best_test.top1), "\n");
+}
+
 std::string padded(const std::string& text, std::size_t width) {
   return "  " + std::string(width - std::min(width, text.size()), ' ') + text;
 }
@@ -93,6 +101,8 @@ Json json_of(const EpochSummary& epoch) {
   put_scores(object, "ema_", epoch.ema);
   object["samples"] = epoch.samples;
   object["samples_per_s"] = json_number(epoch.samples_per_s);
+  object["val_seconds"] = json_number(epoch.val_seconds);
+  object["val_samples"] = epoch.val_samples;
   return object;
 }
 
@@ -111,6 +121,7 @@ std::string to_json(const RunSummary& summary) {
       {"eval_metric", summary.eval_metric}, {"best", best_json(summary.best)}};
   for (const auto& epoch : summary.epochs) object["epochs"].push_back(json_of(epoch));
   put_scores(object, "test_", summary.test);
+  put_scores(object, "best_test_", summary.best_test);
   object.update({{"steps", summary.steps}, {"skipped_steps", summary.skipped_steps},
       {"bad_images", summary.bad_images}, {"stopped_by", summary.stopped_by},
       {"parameters_hash", summary.parameters_hash},
@@ -141,8 +152,7 @@ std::string epoch_table(const RunSummary& summary) {
   }
   std::string text = head + "\n";
   for (const std::string& row : rows) text += row + "\n";
-  if (validated) text += concat("test accuracy ", cell("%.4f", summary.test.top1), "\n");
-  return text;
+  return validated ? text + test_line(summary) : text;
 }
 
 }  // namespace lockstep

@@ -24,6 +24,9 @@ struct EpochSummary {
   bool validated = false;  ///< on images for validation; else on those of the test
   std::int64_t samples = 0;
   double samples_per_s = 0;
+  /// Of the evaluations after it, both if averaged weights were evaluated too; nothing without one.
+  std::optional<double> val_seconds = {};
+  std::int64_t val_samples = 0;  ///< that these evaluated, on all ranks
 };
 
 /// The results of a run: summary.json and the output of `--json`.
@@ -41,6 +44,7 @@ struct RunSummary {
   std::string eval_metric = "loss";    ///< by which `best` is the best
   std::optional<BestEpoch> best = {};  ///< its weights are in best.safetensors
   Scores test = {};
+  Scores best_test = {};  ///< the same with the weights of the best epoch
   std::int64_t steps = 0;
   std::int64_t skipped_steps = 0;  ///< of them, left out because a gradient overflowed in float16
   std::int64_t bad_images = 0;     ///< files that could not be read and were skipped

@@ -73,7 +73,9 @@ std::vector<EpochSummary> read_epochs(const JsonFields& fields) {
         .ema = read_scores(epoch, "ema_"),
         .validated = epoch.flag("validated"),
         .samples = count_in(epoch, "samples"),
-        .samples_per_s = epoch.number_or_nan("samples_per_s")});
+        .samples_per_s = epoch.number_or_nan("samples_per_s"),
+        .val_seconds = epoch.number_if("val_seconds"),  // older snapshots have none
+        .val_samples = epoch.count_if("val_samples").value_or(0)});
   return epochs;
 }
 

@@ -144,6 +144,35 @@ TEST_F(TrainLearning, KeepsTheWeightsOfTheBestEpoch) {
   EXPECT_EQ(worse.summary["best"]["value"], losses[0]);
   EXPECT_NE(worse.best, worse.last);
   EXPECT_TRUE(worse.last_ema.empty());
+  EXPECT_EQ(worse.summary["best_test_loss"], losses[0]) << "the test set chose the epoch";
+  EXPECT_TRUE(worse.values("test-best", "loss").empty());
+}
+
+// Beside a run that ends after the best epoch, and one that evaluates the last alone.
+TEST_F(TrainLearning, TestsTheBestWeightsAndKeepsTheLast) {
+  // The second epoch has a rate that undoes the first.
+  const std::string common =
+      "--epochs 2 --sched onecycle --lr 30 --div-factor 3000 --pct-start 0.6 --val-split 0.25 ";
+  for (const std::string way : {"--batch-size 32", "--batch-size 32 --model-ema",
+           "--batch-size 16 --parallel dp --places 2", "--batch-size 16 --nproc-per-node 2",
+           "--batch-size 32 --parallel pp --nproc-per-node 2"}) {
+    const TrainedRun whole = run(common, way);
+    ASSERT_EQ(whole.summary["best"]["epoch"], 1) << way << ": it needs a run that gets worse";
+    const TrainedRun first = run(common + "--max-steps 6", way);
+    const bool averaged = way.find("--model-ema") != std::string::npos;
+    EXPECT_EQ(
+        whole.summary["best_test_loss"], first.values(averaged ? "test-ema" : "test", "loss").at(0))
+        << way;
+    EXPECT_EQ(whole.summary["best_test_loss"], first.summary["best_test_loss"]) << way;
+    EXPECT_EQ(whole.values("test-best", "loss").at(0), whole.summary["best_test_loss"]);
+    EXPECT_NE(whole.summary["best_test_loss"], whole.summary["test_loss"]);
+    EXPECT_TRUE(first.values("test-best", "loss").empty()) << "the last epoch was the best";
+    const TrainedRun without = run(common + "--val-interval 0", way);
+    EXPECT_TRUE(without.values("test-best", "loss").empty());
+    EXPECT_EQ(whole.last, without.last) << way << ": other bytes";
+    EXPECT_EQ(whole.last_ema, without.last_ema);
+    EXPECT_EQ(whole.summary["parameters_hash"], without.summary["parameters_hash"]);
+  }
 }
 
 TEST_F(TrainLearning, TheBestWeightsAreWholeWhereverTheStagesAre) {

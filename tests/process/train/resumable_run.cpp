@@ -35,9 +35,11 @@ void add_summary(Json summary, Outcome& outcome) {
   for (auto& epoch : summary["epochs"]) {
     epoch.erase("train_seconds");
     epoch.erase("samples_per_s");
+    epoch.erase("val_seconds");
   }
-  for (const char* field : {"epochs", "best", "steps", "skipped_steps", "test_loss",
-           "test_accuracy", "test_accuracy5", "parameters_hash", "stopped_by", "exit"}) {
+  for (const char* field :
+      {"epochs", "best", "steps", "skipped_steps", "test_loss", "test_accuracy", "test_accuracy5",
+          "best_test_loss", "best_test_accuracy", "parameters_hash", "stopped_by", "exit"}) {
     outcome[std::string("summary ") + field] = summary[field].dump();
   }
 }

@@ -8,6 +8,7 @@
 #include "tests/train/file_size_limit.h"
 #include <torch/nn/modules/linear.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
 
 namespace lockstep {
@@ -54,6 +55,24 @@ TEST_F(BestWeightsOnAFullDisk, ABetterEpochTakesTheirPlace) {
   EXPECT_EQ(best_.save(weights_of(2), {{"epoch", "2"}}), "");
   best_.finish();
   EXPECT_EQ(value_in(best_.file()), 2);
+}
+
+TEST_F(BestWeightsOnAFullDisk, GivesBackWhatItKeepsOrWrote) {
+  const nn::NamedTensors room = weights_of(0);
+  EXPECT_NE(save_without_room(weights_of(1)), "");
+  best_.load(room, {{"epoch", "1"}});
+  EXPECT_EQ(room["weight"].mean().item<double>(), 1);
+  EXPECT_EQ(best_.save(weights_of(2), {{"epoch", "2"}}), "");
+  best_.load(room, {{"epoch", "2"}});
+  EXPECT_EQ(room["weight"].mean().item<double>(), 2);
+}
+
+TEST_F(BestWeightsOnAFullDisk, GivesBackNothingOfAnotherEpoch) {
+  const nn::NamedTensors room = weights_of(0);
+  EXPECT_THROW(best_.load(room, {{"epoch", "1"}}), DataError) << "there is no file";
+  EXPECT_EQ(best_.save(weights_of(2), {{"epoch", "2"}}), "");
+  EXPECT_THROW(best_.load(room, {{"epoch", "1"}}), DataError);
+  EXPECT_EQ(room["weight"].mean().item<double>(), 0);
 }
 
 TEST_F(BestWeightsOnAFullDisk, SaysAtTheEndThatItStillIs) {

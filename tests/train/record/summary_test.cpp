@@ -46,14 +46,17 @@ TEST(Summary, HasTheKeysOfTheFormatInTheirOrder) {
   EXPECT_THAT(keys_of(object),
       ElementsAre("v", "model", "data", "parallel", "world_size", "stages", "chunks", "batch_size",
           "precision", "epochs", "eval_metric", "best", "test_loss", "test_accuracy",
-          "test_accuracy5", "steps", "skipped_steps", "bad_images", "stopped_by", "parameters_hash",
-          "resumed_from", "restarts", "recovery_seconds", "snapshot", "peak_memory_bytes", "exit"));
+          "test_accuracy5", "best_test_loss", "best_test_accuracy", "best_test_accuracy5", "steps",
+          "skipped_steps", "bad_images", "stopped_by", "parameters_hash", "resumed_from",
+          "restarts", "recovery_seconds", "snapshot", "peak_memory_bytes", "exit"));
   const auto& epoch = object["epochs"][1];
-  EXPECT_THAT(keys_of(epoch), ElementsAre("epoch", "train_seconds", "train_loss", "val_loss",
-                                  "val_accuracy", "val_accuracy5", "ema_loss", "ema_accuracy",
-                                  "ema_accuracy5", "samples", "samples_per_s"));
+  EXPECT_THAT(keys_of(epoch),
+      ElementsAre("epoch", "train_seconds", "train_loss", "val_loss", "val_accuracy",
+          "val_accuracy5", "ema_loss", "ema_accuracy", "ema_accuracy5", "samples", "samples_per_s",
+          "val_seconds", "val_samples"));
   EXPECT_EQ(epoch["val_accuracy"], 0.875);
   EXPECT_TRUE(object["epochs"][0]["val_loss"].is_null());
+  EXPECT_TRUE(object["epochs"][0]["val_seconds"].is_null());
   EXPECT_EQ(object["peak_memory_bytes"], 3000000000);
   EXPECT_TRUE(nlohmann::json::parse(to_json(RunSummary()))["peak_memory_bytes"].is_null());
 }
@@ -91,6 +94,21 @@ TEST(Summary, TableShowsWhatElseWasMeasured) {
       "    2      2.00       30000      0.2500    0.3750        0.8750     0.9688    0.2500"
       "        0.9000\n"
       "test accuracy 0.8750\n");
+}
+
+TEST(Summary, TestsTheBestWeightsWhereTheyAreNotTheLast) {
+  RunSummary tested = summary();
+  for (auto& epoch : tested.epochs) epoch.validated = true;
+  tested.best_test = {.loss = 0.25, .top1 = 0.9375};
+  tested.best = BestEpoch{.epoch = 1, .value = 0.25};
+  const auto object = nlohmann::json::parse(to_json(tested));
+  EXPECT_EQ(object["best_test_loss"], 0.25);
+  EXPECT_EQ(object["best_test_accuracy"], 0.9375);
+  EXPECT_TRUE(object["best_test_accuracy5"].is_null());
+  EXPECT_THAT(epoch_table(tested),
+      ::testing::EndsWith("\ntest accuracy 0.8750, with the weights of the best epoch 0.9375\n"));
+  tested.best->epoch = 2;
+  EXPECT_THAT(epoch_table(tested), ::testing::EndsWith("\ntest accuracy 0.8750\n"));
 }
 
 TEST(Summary, TableHasARowForEachEpoch) {

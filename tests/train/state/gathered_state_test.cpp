@@ -7,6 +7,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/state/scattered_state.h"
 
 namespace lockstep {
 namespace {
@@ -63,6 +64,32 @@ TEST(GatheredState, SendsParametersThatWantGradients) {
     if (stages.rank() == 0) {
       EXPECT_TRUE(all["w1"].detach().equal(at::full({2}, 3.0, torch::kFloat)));
     }
+  });
+}
+
+void expect_zeroed_and_scattered(
+    const nn::NamedTensors& all, const ProcessGroup& stages, const ProcessGroup& replicas) {
+  const nn::NamedTensors own = state_of_stage(stages.rank());
+  for (const auto& item : own) item.value().zero_();
+  scatter_state(all, own, stages, replicas);
+  for (const auto& item : state_of_stage(stages.rank()))
+    EXPECT_TRUE(own[item.key()].equal(item.value())) << item.key();
+}
+
+TEST(ScatteredState, GivesEachStageItsOwn) {
+  for (int ranks = 1; ranks <= 3; ++ranks) {
+    run_ranks(ranks, [](const ProcessGroup& stages) {
+      const auto all = gathered_state(state_of_stage(stages.rank()), stages);
+      expect_zeroed_and_scattered(all, stages, ProcessGroup());
+    });
+  }
+}
+
+TEST(ScatteredState, GivesAllReplicasTheSame) {
+  run_ranks(3, [](const ProcessGroup& replicas) {
+    nn::NamedTensors all("Tensor");
+    if (replicas.rank() == 0) all = state_of_stage(0);
+    expect_zeroed_and_scattered(all, ProcessGroup(), replicas);
   });
 }
 

@@ -48,7 +48,9 @@ RunState state() {
           .ema = {.top1 = 0.875},
           .validated = true,
           .samples = 60000,
-          .samples_per_s = 24000}};
+          .samples_per_s = 24000,
+          .val_seconds = 0.1 + 0.2,
+          .val_samples = 10000}};
   result.epoch_total = {.steps = 20,
       .samples = 640,
       .loss_sum = 640 * (1.0 / 7),
