@@ -32,6 +32,7 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
           .rounds = object.at("rounds").get<int>(),
           .pretrained = object.value("pretrained", ""),
+          .pretrains = object.value("pretrains", false),
           .ways = object.contains("ways") ? ways_of(object.at("ways")) : WaysRequest()}};
 }
 
@@ -86,7 +87,7 @@ void write_request(const std::filesystem::path& folder, const BenchRequest& requ
       {"full", request.options.full}, {"data", request.options.data},
       {"nodes", request.options.nodes}, {"cores", request.options.cores},
       {"rounds", request.options.rounds}, {"device", request.options.device},
-      {"pretrained", request.options.pretrained}};
+      {"pretrained", request.options.pretrained}, {"pretrains", request.options.pretrains}};
   if (std::find(request.studies.begin(), request.studies.end(), "ways") != request.studies.end())
     object["ways"] = to_json(request.options.ways);
   replace_file(folder / kRequestFile,

@@ -30,7 +30,8 @@ const std::vector<StudyEntry>& study_catalogue() {
       {"scale-out",
           "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
           "run",
-          {"images", "mnist"}, scale_out::make_study, scale_out::prepare, true},
+          {"images", "mnist"}, scale_out::make_study, scale_out::prepare, true, true, nullptr,
+          scale_out::pretrain},
       {"collectives",
           "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
           "Gloo",

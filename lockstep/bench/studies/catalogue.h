@@ -25,6 +25,10 @@ struct StudyEntry {
   /// data are the user's, and `all` leaves the study out.
   void (*explore)(StudyOptions& options, const CellPaths& paths) = nullptr;
 
+  /// Trains what the cells begin with and keeps it in the bench's folder; what is already there
+  /// stays. nullptr: they begin with nothing that must be trained.
+  void (*pretrain)(const StudyOptions& options, const CellPaths& paths) = nullptr;
+
   bool is_of_user() const { return explore != nullptr; }
 };
 

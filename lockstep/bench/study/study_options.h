@@ -22,6 +22,9 @@ struct StudyOptions {
   int rounds = 0;  ///< samples of every cell; 0: as many as the study says
   /// File of weights that a study's net begins with, for studies that take one; empty: fresh ones.
   std::string pretrained = {};
+  /// Without such a file the bench trains first weights itself; a bench that older versions began
+  /// goes on with fresh ones.
+  bool pretrains = true;
   WaysRequest ways = {};  ///< the grid of the study whose grid is the user's
 
   /// Returns the set of one of these names; `otherwise` if none was asked for.

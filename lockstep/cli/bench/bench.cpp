@@ -70,6 +70,15 @@ void explore_studies(BenchCommand& command) {
   }
 }
 
+void pretrain_studies(const BenchCommand& command) {
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (study->pretrain == nullptr) continue;
+    study->pretrain(command.request.options,
+        {.program = sibling_program("bench", "lockstep"), .bench = command.output});
+  }
+}
+
 // What cannot begin leaves nothing that would stand in the way of the next try.
 void take_back(const fs::path& output, bool made) {
   std::error_code ignored;
@@ -89,6 +98,7 @@ void prepare_bench(BenchCommand& command) {
   if (before) {
     bench::check_continues(*before, command.request);
     command.request.options.ways = before->options.ways;
+    command.request.options.pretrains = before->options.pretrains;
   } else {
     check(!fs::exists(output) || fs::is_empty(output),
         "bench: --output holds files already, and no bench: ", command.output,
@@ -101,6 +111,7 @@ void prepare_bench(BenchCommand& command) {
   try {
     prepare_studies(command);
     explore_studies(command);
+    pretrain_studies(command);
   } catch (const std::exception&) {
     if (!before) take_back(output, made);
     throw;

@@ -32,6 +32,15 @@ std::string about_launchers(const Cells& cells) {
       "; the table of epochs has the overhead of starting.");
 }
 
+std::string about_launchers_of_nodes(const Cells& cells) {
+  const auto ratio = ratio_of(
+      fair_cell(cells, 2, 4, kHostsTorchrun), fair_cell(cells, 2, 4, "hosts"), kRunSeconds);
+  if (!ratio) return "";
+  return concat("On two nodes it took ", times_text(*ratio),
+      " as long by torchrun on each as by lockstep run: ", verdict_on(*ratio, "longer", "shorter"),
+      ".");
+}
+
 std::string about_network(const Cells& cells) {
   const auto ratio =
       ratio_of(fair_cell(cells, 2, 2, "hosts"), fair_cell(cells, 1, 2, "run"), kRunSeconds);
@@ -52,6 +61,18 @@ std::string about_four(const Cells& cells) {
                                           : ".";
   return concat("Four places on two nodes took ", times_text(*ratio), " as long as two on one, ",
       verdict_on(*ratio, "longer", "shorter"), advice);
+}
+
+std::string about_evaluation(const Cells& cells) {
+  const Cell* one = find(cells, 1, 1, "train");
+  const auto whole = one == nullptr ? std::nullopt : one->median(kWholeSeconds);
+  const auto training = one == nullptr ? std::nullopt : one->median(kRunSeconds);
+  if (!whole || !training) return "";
+  return concat(
+      "With an evaluation and a checkpoint after each epoch, as the study timed it, ten "
+      "epochs of one place took ",
+      seconds_text(*whole), " s, of which training ", seconds_text(*training),
+      " s; the comparisons here are of training alone.");
 }
 
 std::string about_share(const Cells& cells) {
@@ -81,9 +102,10 @@ page::Conclusion conclusion(const Cells& cells) {
   return {.answer = answer.empty()
                         ? "No cell with several places has a number and cores of its own."
                         : answer,
-      .remarks = said({about_launchers(cells), about_network(cells), about_four(cells),
-          verdict_of_fair(cells, faster).explained(), about_share(cells),
-          about_missing(results_of(cells)), about_the_study()})};
+      .remarks = said({about_launchers(cells), about_launchers_of_nodes(cells),
+          about_network(cells), about_four(cells), verdict_of_fair(cells, faster).explained(),
+          about_evaluation(cells), about_share(cells), about_missing(results_of(cells)),
+          about_the_study()})};
 }
 
 }  // namespace lockstep::bench::ddp_scaling

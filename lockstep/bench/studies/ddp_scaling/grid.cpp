@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "lockstep/bench/studies/ddp_scaling/study.h"
-#include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/train_command.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
@@ -21,12 +20,13 @@ constexpr const char* kLinkRate = "1gbit";     // of hosts that are made within 
 constexpr double kQuickLimit = 300;            // seconds; a sample takes about eight
 constexpr double kFullLimit = 48.0 * 60 * 60;  // ten epochs at 224 pixels on one slow core
 
-// The study's own settings. One evaluation, at the end: it is no part of the times.
+// The study's own settings, with its evaluation and checkpoint after each epoch. It keeps one
+// checkpoint; that of the best epoch stays here as well.
 Words training(const Point& point, const StudyOptions& options) {
   Words words = train_command("--model", "resnet18", "--data", training_set(options), "--augment",
       "timm", "--image-size", point.pixels, "--batch-size", kStudyBatch, "--opt", "adam", "--lr",
       "0.001", "--sched", "cosine", "--epochs", options.full ? kStudyEpochs : 2, "--val-interval",
-      0, "--snapshot-interval", "never", "--progress", "none");
+      1, "--snapshot-interval", "1epochs", "--keep", 1, "--progress", "none");
   if (!options.full) add_words(words, words_of("--limit-train-batches", kQuickSteps));
   return words;
 }
@@ -41,15 +41,19 @@ Words which_hosts(const Point& point, const StudyOptions& options) {
 Words starting(const Point& point, const StudyOptions& options) {
   const Words places = words_of("--nproc-per-node", point.places / point.nodes);
   const Words run = words_of("run", places, "--", kThisProgram);
-  if (point.started_by == "torchrun")
-    return words_of("--standalone", "--no-python", places, kThisProgram);
+  const Words torchrun = words_of("--no-python", places, kThisProgram);
+  if (point.started_by == "torchrun") return words_of("--standalone", torchrun);
   if (point.started_by == "run") return run;
   if (point.started_by == "train") return {};
-  return words_of("hosts", which_hosts(point, options), "--", kThisProgram, run);
+  const Words hosts = words_of("hosts", which_hosts(point, options), "--");
+  // Both launchers take number and peers of their host from the environment.
+  if (point.started_by == kHostsTorchrun) return words_of(hosts, "torchrun", torchrun);
+  return words_of(hosts, kThisProgram, run);
 }
 
 std::string not_measurable(const Point& point, const StudyOptions& options) {
-  if (point.started_by == "torchrun" && launch::find_tool("torchrun").empty()) {
+  const bool by_torchrun = point.started_by == "torchrun" || point.started_by == kHostsTorchrun;
+  if (by_torchrun && launch::find_tool("torchrun").empty()) {
     return "there is no torchrun in PATH: pip install torch, and put its folder into PATH";
   }
   if (point.nodes == 1) return "";
@@ -69,33 +73,9 @@ void draw_set(const fs::path& folder, bool full) {
   data::SyntheticOptions options;
   if (!full) {
     options.train = kQuickImages;
-    options.test = 100;
+    options.test = kQuickTestImages;
   }
   data::write_synthetic_set("cifar100", folder, options);
-}
-
-/// The times of a run's epochs.
-struct TrainedEpochs {
-  double first = 0;   ///< seconds
-  double later = 0;   ///< seconds of one of the others, their mean
-  double all = 0;     ///< seconds
-  double images = 0;  ///< of an epoch
-};
-
-TrainedEpochs epochs_of(const SummaryFacts& facts, const std::string& file) {
-  TrainedEpochs trained;
-  for (const auto& [number, epoch] : facts.epochs) {
-    if (!epoch.train_seconds || !epoch.samples || *epoch.samples < 1) {
-      throw DataError(concat(file, ": has no time of epoch ", number));
-    }
-    if (number == 1) trained.first = *epoch.train_seconds;
-    trained.all += *epoch.train_seconds;
-    trained.images = static_cast<double>(*epoch.samples);
-  }
-  const bool enough = facts.epochs.size() > 1 && facts.epochs.count(1) == 1;
-  if (!enough) throw DataError(concat(file, ": has fewer than two epochs"));
-  trained.later = (trained.all - trained.first) / static_cast<double>(facts.epochs.size() - 1);
-  return trained;
 }
 
 }  // namespace
@@ -103,7 +83,8 @@ TrainedEpochs epochs_of(const SummaryFacts& facts, const std::string& file) {
 std::vector<Point> grid(const StudyOptions& options) {
   std::vector<Point> points{{}, {.places = 2, .started_by = "run"},
       {.places = 2, .started_by = "torchrun"}, {.nodes = 2, .places = 2, .started_by = "hosts"},
-      {.nodes = 2, .places = 4, .started_by = "hosts"}};
+      {.nodes = 2, .places = 4, .started_by = "hosts"},
+      {.nodes = 2, .places = 4, .started_by = kHostsTorchrun}};
   for (Point& point : points) {
     if (point.nodes > 1) point.link = options.nodes.empty() ? kLinkRate : "real";
     point.pixels = options.full ? kStudyPixels : kQuickPixels;
@@ -132,19 +113,6 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
       .not_measurable = not_measurable(point, options)};
 }
 
-SampleValues values_of(const fs::path& run) {
-  const SummaryFacts facts = read_run_summary(run);
-  const TrainedEpochs trained = epochs_of(facts, (run / "summary.json").string());
-  // Ranks repeat some images to have equal shares, so a whole epoch may have a few more.
-  const double share = std::min(1.0, trained.images / kStudyImages);
-  const double later = trained.later / share;
-  const double first = later + trained.first - trained.later;
-  return {{kRunSeconds, first + (kStudyEpochs - 1) * later}, {"first_epoch_seconds", first},
-      {kLaterEpoch, later}, {"epoch_share", share}, {"trained_seconds", trained.all},
-      {"samples_per_s", trained.images / trained.later},
-      {"train_loss", or_nan(facts.epochs.rbegin()->second.train_loss)}};
-}
-
 Study make_study(const StudyOptions& options) {
   return StudyOf<Point>{.name = "ddp-scaling",
       .title = "DDP over places and nodes: ResNet18 on CIFAR-100",
@@ -159,7 +127,8 @@ Study make_study(const StudyOptions& options) {
       .conclusion = conclusion,
       .tables = tables,
       .figures = figures,
-      .sample_columns = {{kRunSeconds, "ten epochs [s]"}, {kLaterEpoch, "later epoch [s]"}},
+      .sample_columns = {{kRunSeconds, "ten epochs [s]"}, {kLaterEpoch, "later epoch [s]"},
+          {kWholeSeconds, "with evaluation and checkpoint [s]"}},
       .device = options.device}
       .make();
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kPublishedWith =
     "Python PyTorch's DDP on NVIDIA TITAN RTX GPUs, two on each node; an evaluation and a "
-    "checkpoint after each epoch are in those times";
+    "checkpoint after each epoch are in those times, so compare the column with both";
 constexpr std::int64_t kGradientBytes = 4 * std::int64_t{11'227'812};  // ResNet18, 100 classes
 
 struct PublishedTime {
@@ -22,9 +22,9 @@ struct PublishedTime {
 };
 
 // The study "Pytorch-DDP-Analysis" (Js2Hou), section Results. Its older launcher,
-// torch.distributed.launch, stands beside ours.
+// torch.distributed.launch, stands beside ours; its two nodes were started by torchrun.
 constexpr PublishedTime kPublished[] = {{1, 1, "train", 555.0834}, {1, 2, "run", 301.9986},
-    {1, 2, "torchrun", 324.2550}, {2, 4, "hosts", 549.2544}};
+    {1, 2, "torchrun", 324.2550}, {2, 4, "hosts", 549.2544}, {2, 4, kHostsTorchrun, 549.2544}};
 
 std::optional<Estimate> run_seconds(const Cell& cell) { return cell.estimate(kRunSeconds); }
 
@@ -47,13 +47,15 @@ std::optional<double> efficiency(const Cells& cells, const Cell& cell) {
   return faster ? std::optional(faster->median / cell.places) : std::nullopt;
 }
 
-// The start and the end of the processes: all but the training.
+// The start and the end of the processes: all but the training and what comes after its epochs.
 std::optional<double> overhead_seconds(const Cell& cell) {
   std::vector<double> seconds;
   for (const Sample& sample : cell.result.samples) {
     const auto trained = sample.values.find("trained_seconds");
     if (sample.worked() && trained != sample.values.end()) {
-      seconds.push_back(sample.seconds - trained->second);
+      const auto between = sample.values.find("between_seconds");
+      const double apart = between == sample.values.end() ? 0 : between->second;
+      seconds.push_back(sample.seconds - trained->second - apart);
     }
   }
   return seconds.empty() ? std::nullopt : std::optional(median(seconds));
@@ -82,10 +84,21 @@ std::string link_note(const Cells& cells) {
       " each way; the study does not say what its network was");
 }
 
+// From how many images an evaluation's time follows, where those are not the study's.
+std::string evaluation_note(const Cells& cells) {
+  const Cell* few = first_where(cells, [](const Cell& cell) {
+    return cell.median("evaluated_images").value_or(kStudyTestImages) < kStudyTestImages;
+  });
+  if (few == nullptr) return "";
+  return concat("evaluation: extrapolated from ", *few->median("evaluated_images"), " images to ",
+      kStudyTestImages, "; a checkpoint takes what it took");
+}
+
 std::vector<std::string> notes_of(const Cells& cells) {
   const int pixels = cells.front().pixels;
   return {concat("published: ", kPublishedWith),
-      "published beside lockstep run: PyTorch's older launcher, torch.distributed.launch",
+      "published beside lockstep run: PyTorch's older launcher, torch.distributed.launch; beside "
+      "four places on two nodes: torchrun",
       "predicted: one place's time here / places; with several nodes also the gradients of all "
       "steps over the link, 2 (n - 1) / n x 44.9 MB a step for n places, hidden behind nothing: "
       "DDP hides a part behind the backward pass, so it can be faster",
@@ -98,7 +111,8 @@ std::vector<std::string> notes_of(const Cells& cells) {
       pixels < kStudyPixels
           ? concat("images of ", pixels, " x ", pixels, " pixels in place of the study's ",
                 kStudyPixels, ": less computing for the same gradients, so a network weighs more")
-          : ""};
+          : "",
+      evaluation_note(cells)};
 }
 
 TableOf<Cell> table_of(const char* id, const char* title) {
@@ -119,6 +133,29 @@ std::string picture_note(const Cells& cells, const std::string& beginning) {
       extrapolated_text(least_epoch_share(cells)));
 }
 
+auto estimate_of(const char* name) {
+  return [name](const Cell& cell) { return cell.estimate(name); };
+}
+
+page::Table epochs_table(const Cells& cells) {
+  return table_of("ddp-scaling-epochs", "Epochs, and what they do not include")
+      .number("first epoch [s]", estimate_of("first_epoch_seconds"))
+      .number("later epoch [s]", estimate_of(kLaterEpoch))
+      .number("images/s", estimate_of("samples_per_s"), decimals<0>)
+      .number("train loss", estimate_of("train_loss"), decimals<3>)
+      .number("evaluation [s]", estimate_of("evaluation_seconds"))
+      .number("checkpoint [s]", estimate_of("checkpoint_seconds"))
+      .number("overhead [s]", overhead_seconds)
+      .name("note", note_of)
+      .notes({"overhead: start and end of all processes, which the times of epochs do not "
+              "include; "
+              "that of torchrun is mostly Python's and PyTorch's; train loss: of the last epoch",
+          "evaluation: of the test set after each epoch; checkpoint: for which training "
+          "waits, its writing goes on beside the next epoch",
+          evaluation_note(cells)})
+      .of(cells);
+}
+
 bool is_spread(const Cell& cell) { return cell.places > 1; }
 
 }  // namespace
@@ -129,6 +166,7 @@ std::string Point::name() const {
 }
 
 std::string Point::launcher() const {
+  if (started_by == kHostsTorchrun) return "torchrun on lockstep hosts";
   return started_by == "torchrun" ? started_by : "lockstep " + started_by;
 }
 
@@ -182,12 +220,10 @@ std::vector<page::Table> tables(const Cells& cells) {
   const auto predicted = [&](const Cell& cell) { return predicted_seconds(cells, cell); };
   const auto faster = [&](const Cell& cell) { return speed_up(cells, cell); };
   const auto note = [&](const Cell& cell) { return note_with_gaps(cells, cell); };
-  const auto value = [](const char* name) {
-    return [name](const Cell& cell) { return cell.estimate(name); };
-  };
   return {table_of("ddp-scaling-run-times", "Seconds of ten epochs")
               .number("published [s]", published)
-              .estimate("here [s]", "interval [s]", run_seconds)
+              .number("here, with evaluation and checkpoint [s]", estimate_of(kWholeSeconds))
+              .estimate("here, training alone [s]", "interval [s]", run_seconds)
               .number("predicted [s]", predicted)
               .name("note", note)
               .notes(notes_of(cells))
@@ -204,18 +240,7 @@ std::vector<page::Table> tables(const Cells& cells) {
           .name("note", note)
           .notes({"of ten epochs; efficiency: speed-up here / places"})
           .of(select(cells, is_spread)),
-      table_of("ddp-scaling-epochs", "Epochs, and what they do not include")
-          .number("first epoch [s]", value("first_epoch_seconds"))
-          .number("later epoch [s]", value(kLaterEpoch))
-          .number("images/s", value("samples_per_s"), decimals<0>)
-          .number("train loss", value("train_loss"), decimals<3>)
-          .number("overhead [s]", overhead_seconds)
-          .name("note", note_of)
-          .notes(
-              {"overhead: start and end of all processes, which the times of epochs do not "
-               "include; "
-               "that of torchrun is mostly Python's and PyTorch's; train loss: of the last epoch"})
-          .of(cells)};
+      epochs_table(cells)};
 }
 
 std::vector<plot::Figure> figures(const Cells& cells) {

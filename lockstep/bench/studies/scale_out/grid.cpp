@@ -36,7 +36,15 @@ TrainerPlan full_plan() {
       .log_interval = 10,
       .most_nodes = 8,
       .rounds = 1,  // as the study: with five cells of two hours it is a night
-      .limit_seconds = 6.0 * 60 * 60};
+      .limit_seconds = 6.0 * 60 * 60,
+      // With Adam at the study's rate a fresh VGG19 stays at the loss of guessing. Small images
+      // make enough steps in the time; the net takes them of any size.
+      .pretraining = {.image_size = 64,
+          .optimizer = "sgd",
+          .rate = "0.01",
+          .steps = "2000",
+          .time = "30m",
+          .limit_seconds = 2.0 * 60 * 60}};
 }
 
 // VGG19's classifier alone is half a gigabyte on each host and takes minutes to learn anything.
@@ -59,7 +67,13 @@ TrainerPlan quick_plan() {
       .log_interval = 10,
       .most_nodes = 4,
       .rounds = 2,
-      .limit_seconds = 120};
+      .limit_seconds = 120,
+      .pretraining = {.image_size = 28,
+          .optimizer = "adam",
+          .rate = "1e-3",
+          .steps = "20",
+          .time = "20s",
+          .limit_seconds = 120}};
 }
 
 bool has_real_hosts(const StudyOptions& options) { return !options.nodes.empty(); }
@@ -85,17 +99,20 @@ Words hosts_command(const Point& point, const StudyOptions& options, const Train
 }
 
 Words training(const Point& point, const StudyOptions& options, const TrainerPlan& plan) {
-  const std::string data = training_set(options);
   const auto unless = [](bool without, const Words& words) { return without ? Words() : words; };
-  return train_command("--model", plan.model, "--data", data,
-      unless(options.pretrained.empty(), {"--pretrained", options.pretrained}), "--image-size",
-      plan.image_size, unless(has_validation(data), {"--val-split", plan.val_split}), "--parallel",
-      point.nodes > 1 ? "ddp" : "serial", "--batch-size", plan.batch, "--opt", "adam", "--lr",
-      "1e-4", "--lr-scale", "sqrt", "--max-time", plan.budget, "--log-interval", plan.log_interval,
-      "--progress", "none",
+  return train_command("--model", plan.model, data_words(options),
+      unless(first_weights(options).empty(), {"--pretrained", first_weights(options)}),
+      "--image-size", plan.image_size, "--parallel", point.nodes > 1 ? "ddp" : "serial",
+      "--batch-size", plan.batch, "--opt", "adam", "--lr", "1e-4", "--lr-scale", "sqrt",
+      "--max-time", plan.budget, "--log-interval", plan.log_interval, "--progress", "none",
       // Without a death, the snapshot of each epoch that is the best so far is all that is saved.
       "--snapshot-interval", point.killed ? plan.snapshot_interval : "never",
       unless(!point.killed, {"--resume", "auto"}));
+}
+
+std::string weights_of(const StudyOptions& options) {
+  if (!options.pretrained.empty()) return "pretrained";
+  return options.pretrains ? "short" : "fresh";
 }
 
 std::string missing_real_hosts(const Point& point, const StudyOptions& options) {
@@ -182,7 +199,7 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   StudyCell cell{
       .id = concat(plan.model, "-", plan.budget, "-n", point.nodes, point.killed ? "-killed" : ""),
       .settings = {{"nodes", concat(point.nodes)}, {"killed", point.killed ? "yes" : "no"},
-          {"model", plan.model}, {"weights", options.pretrained.empty() ? "fresh" : "pretrained"},
+          {"model", plan.model}, {"weights", weights_of(options)},
           {"image_size", concat(plan.image_size)}, {"batch", concat(plan.batch)},
           {"budget_seconds", concat(plan.budget_seconds)},
           {"network", has_real_hosts(options) ? "real" : rate_of(plan)}},
@@ -203,6 +220,14 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
 std::string training_set(const StudyOptions& options) {
   const std::string& set = trainer_plan(options.full).set;
   return options.data_of({set}, concat(set, ":", kBenchFolder, "/data/", set));
+}
+
+std::vector<std::string> data_words(const StudyOptions& options) {
+  const std::string data = training_set(options);
+  Words words{"--data", data};
+  if (!has_validation(data))
+    add_words(words, Words{"--val-split", trainer_plan(options.full).val_split});
+  return words;
 }
 
 bool has_validation(const std::string& data) {

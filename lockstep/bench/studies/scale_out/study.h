@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/bench/experiment/cell_process.h"
 #include "lockstep/bench/study/study_of.h"
 #include "lockstep/bench/study/study_options.h"
 
@@ -32,6 +33,16 @@ struct Point {
 using Cell = Measured<Point>;
 using Cells = std::vector<Cell>;
 
+/// The training on one place whose weights every cell begins with, unless others were named.
+struct Pretraining {
+  int image_size = 224;
+  std::string optimizer;  ///< with a rate that learns
+  std::string rate;
+  std::string steps;  ///< at most
+  std::string time;   ///< at most, as --max-time takes it
+  double limit_seconds = 0;
+};
+
 /// The training that every number of nodes runs, and its length: the study's own, or one of two
 /// minutes on two cores.
 struct TrainerPlan {
@@ -52,6 +63,7 @@ struct TrainerPlan {
   int most_nodes = 8;             ///< that are measured
   int rounds = 1;
   double limit_seconds = 0;  ///< of a sample
+  Pretraining pretraining = {};
 };
 
 inline constexpr int kNumbersOfNodes[] = {1, 2, 4, 8};
@@ -67,6 +79,22 @@ Study make_study(const StudyOptions& options);
 /// Draws a set of the bench's own if none was named: `images` of twenty classes, or `mnist`. Throws
 /// DataError or InvalidArgument when what was named is not there.
 void prepare(const StudyOptions& options, const std::filesystem::path& output);
+
+/// Trains one place for a short time, with a rate that learns, and keeps the weights that all cells
+/// then begin with in the bench's folder. Nothing where they are there already, a file of others
+/// was named, or no cell can be measured here.
+///
+/// Says on stderr what it does. Throws Error if the training fails. A signal ends the process.
+void pretrain(const StudyOptions& options, const CellPaths& paths);
+
+/// Makes the cell of that training.
+StudyCell pretraining_cell(const StudyOptions& options);
+
+/// Returns the file of weights that cells begin with, as their commands name it; empty: fresh ones.
+std::string first_weights(const StudyOptions& options);
+
+/// Returns the words of the training set and of the images that are held out of it.
+std::vector<std::string> data_words(const StudyOptions& options);
 
 /// Lists the grid: 1, 2, 4, 8 nodes, then the one with a killed worker.
 std::vector<Point> grid(const StudyOptions& options);
@@ -92,10 +120,10 @@ std::string val_loss_name(int percent);
 
 /// Reads the values of a run from its summary.json and metrics.jsonl: `learning_rate`,
 /// `global_batch`, `steps`, `step_seconds`, `model_bytes`, `best_val_loss`, `test_loss`,
-/// `test_accuracy`, the two curves; if a whole epoch was made `steps_an_epoch`, `epoch_seconds`
-/// (with its validation, without the start), `epochs` (passes over the images, the last one in
-/// part). Of the point with a killed worker also `restarts`, `killed_after_seconds`,
-/// `made_again_seconds` and `lost_seconds`.
+/// `test_accuracy` (of the best epoch's weights), the two curves; if a whole epoch was made
+/// `steps_an_epoch`, `epoch_seconds` (with its validation, without the start), `epochs` (passes
+/// over the images, the last one in part). Of the point with a killed worker also `restarts`,
+/// `killed_after_seconds`, `made_again_seconds` and `lost_seconds`.
 ///
 /// A run that did not end by its clock, or in which nobody was killed although that was asked for,
 /// is a DataError.

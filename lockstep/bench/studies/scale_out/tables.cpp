@@ -120,18 +120,33 @@ std::string data_text(const CellResult& result) {
   return "other images";
 }
 
+std::string weights_text(const CellResult& result) {
+  const std::string weights = result.setting("weights");
+  return weights == "short" ? "weights of a short training" : weights + " weights";
+}
+
+// Why these cells do not begin as the study's.
+std::string weights_note(const CellResult& result) {
+  if (result.setting("weights") != "short") return "";
+  return concat(
+      "weights: all cells begin with the same, which this bench trained before on one "
+      "place for a short time and at a higher rate: at the study's rate a fresh net "
+      "learns little in the time. The study's were trained on ImageNet, so losses "
+      "cannot be compared with its; --pretrained FILE (with --full) takes such ones");
+}
+
 std::vector<std::string> study_notes(const Cells& cells) {
   if (cells.empty()) return {};
   const CellResult& first = cells.front().result;
   return {concat("here: ", first.setting("model"), " at ", first.setting("image_size"),
-              " pixels with ", first.setting("weights"), " weights on ", data_text(first), ", ",
+              " pixels with ", weights_text(first), " on ", data_text(first), ", ",
               budget_text(cells.front().budget_seconds), " of training, the network ",
               first.setting("network"), "; medians over the rounds"),
-      concat("published: ", kPublishedWith),
+      weights_note(first), concat("published: ", kPublishedWith),
       "only the efficiency can be compared: net, images and time are others; the published 375 "
       "steps of 2 nodes do not fit 650 / 2",
       "an epoch's time includes its validation; the last epoch, which the clock cuts, counts in "
-      "part; test: of the last weights",
+      "part; test: of the weights of the best epoch, as in the study",
       "efficiency: epoch time of 1 node / (nodes x epoch time); predicted: t / (t + 2 (n - 1) / n "
       "x bytes / rate), t a step of 1 node, bytes those of the gradients, nothing of it hidden "
       "behind the computing; of the published ones with 8.76 min / 650, 558 MB and 25 Gbit/s"};

@@ -92,8 +92,8 @@ SampleValues summary_values(const SummaryFacts& facts) {
   const auto ranks = static_cast<double>(facts.world_size.value_or(1));
   return {{"steps", steps}, {"step_seconds", training_seconds(facts) / steps},
       {"global_batch", ranks * static_cast<double>(facts.batch_size.value_or(0))},
-      {kBestValLoss, or_nan(facts.best_value)}, {"test_loss", or_nan(facts.test.loss)},
-      {"test_accuracy", or_nan(facts.test.top1)}};
+      {kBestValLoss, or_nan(facts.best_value)}, {"test_loss", or_nan(facts.best_test.loss)},
+      {"test_accuracy", or_nan(facts.best_test.top1)}};
 }
 
 // Each attempt keeps the run's own time from its snapshot on, so what the clock on the wall has

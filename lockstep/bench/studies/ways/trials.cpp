@@ -1,15 +1,13 @@
+#include "lockstep/bench/experiment/trials.h"
+
 #include <algorithm>
-#include <csignal>
 #include <iostream>
 #include <optional>
 
-#include "lockstep/bench/experiment/cell_process.h"
 #include "lockstep/bench/studies/ways/study.h"
 #include "lockstep/bench/study/timed_steps.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/launch/signal_reader.h"
-#include "lockstep/launch/strays.h"
 
 namespace lockstep::bench::ways {
 namespace {
@@ -20,38 +18,6 @@ constexpr double kTrialLimit = 30 * 60;  // seconds
 constexpr double kRunSeconds = 4;        // of one that is as fast as the probe
 
 void say(const std::string& line) { std::cerr << "lockstep bench: ways: " << line << std::endl; }
-
-/// Runs cells without noting them.
-class Trials {
- public:
-  explicit Trials(const CellPaths& paths)
-      : paths_(paths), folder_(fs::absolute(paths.bench) / "runs" / "ways"), signals_(kSignals) {
-    fs::create_directories(folder_);
-  }
-
-  /// A signal that comes meanwhile ends us, as it would have.
-  SampleEnd run(const StudyCell& cell, const fs::path& run) {
-    fs::remove_all(run);  // of a bench that was stopped
-    const SampleCommand command =
-        process_of(cell, paths_, run, {.file = log_of(cell), .limit_seconds = kTrialLimit});
-    SampleEnd end = run_sample(command, *signals_);
-    if (end.signal == 0) return end;
-    signals_.reset();
-    std::raise(end.signal);
-    throw InvalidArgument("bench: stopped by a signal");  // one that was ignored
-  }
-
-  fs::path log_of(const StudyCell& cell) const { return folder_ / (cell.id + "-trial.log"); }
-  fs::path run_of(const StudyCell& cell) const { return folder_ / (cell.id + "-trial"); }
-
- private:
-  inline static const std::vector<int> kSignals{SIGINT, SIGTERM, SIGHUP};
-
-  const CellPaths& paths_;
-  const fs::path folder_;
-  const launch::Subreaper subreaper_;
-  std::optional<launch::SignalReader> signals_;
-};
 
 // What `lockstep` itself said last; a launcher's ranks and libraries may have said more.
 std::string last_words(const SampleEnd& end) {
@@ -66,7 +32,7 @@ std::string last_words(const SampleEnd& end) {
 std::string refusal_of(Trials& trials, StudyCell cell) {
   if (!cell.not_measurable.empty()) return cell.not_measurable;
   cell.command.emplace_back("--dry-run");
-  const SampleEnd end = trials.run(cell, trials.run_of(cell));
+  const SampleEnd end = trials.run(cell, trials.run_of(cell), kTrialLimit);
   if (end.status.succeeded()) return "";
   const std::string reason = last_words(end);
   if (end.status.result() == static_cast<int>(ExitCode::kData)) throw DataError(reason);
@@ -76,7 +42,7 @@ std::string refusal_of(Trials& trials, StudyCell cell) {
 // Images of a run that takes some seconds at the rate of this cell.
 std::int64_t images_at(Trials& trials, const StudyCell& cell) {
   const fs::path run = trials.run_of(cell);
-  const SampleEnd end = trials.run(cell, run);
+  const SampleEnd end = trials.run(cell, run, kTrialLimit);
   check(end.status.succeeded(), "bench: ", cell.id, " cannot be trained: ", last_words(end));
   auto lines = read_steps(run / "metrics.jsonl");
   fs::remove_all(run);
@@ -91,7 +57,7 @@ std::int64_t images_at(Trials& trials, const StudyCell& cell) {
 }  // namespace
 
 void explore(StudyOptions& options, const CellPaths& paths) {
-  Trials trials(paths);
+  Trials trials(paths, "ways");
   const std::vector<Point> points = grid(options);
   say(concat("asking lockstep train about ", points.size(), " cells"));
   std::optional<Point> first;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ std::vector<std::string> before_train(const StudyCell& cell) {
 TEST(ScalingGrid, IsTheStudysInFull) {
   const Study study = scaling({.full = true, .cores = 8});
   check_study(study);
-  ASSERT_THAT(study.cells, SizeIs(5));
+  ASSERT_THAT(study.cells, SizeIs(6));
   EXPECT_THAT(before_train(study.cells[0]), SizeIs(0));
   EXPECT_THAT(before_train(study.cells[1]),
       ElementsAre("run", "--nproc-per-node", "2", "--", kThisProgram));
@@ -39,6 +40,21 @@ TEST(ScalingGrid, IsTheStudysInFull) {
   EXPECT_THAT(before_train(study.cells[4]),
       ElementsAre("hosts", "--count", "2", "--rate", "1gbit", "--", kThisProgram, "run",
           "--nproc-per-node", "2", "--", kThisProgram));
+  EXPECT_EQ(study.cells[5].program, "") << "lockstep hosts starts it";
+  EXPECT_THAT(before_train(study.cells[5]),
+      ElementsAre("hosts", "--count", "2", "--rate", "1gbit", "--", "torchrun", "--no-python",
+          "--nproc-per-node", "2", kThisProgram));
+}
+
+TEST(ScalingGrid, SaysWhereThereIsNoTorchrun) {
+  const lockstep::testing::TemporaryFolder folder;
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", folder.str().c_str(), 1);
+  const Study study = scaling({.cores = 4, .nodes = {"red", "blue"}});
+  ::setenv("PATH", path.c_str(), 1);
+  for (const std::size_t cell : {2U, 5U})
+    EXPECT_THAT(study.cells[cell].not_measurable, HasSubstr("no torchrun in PATH"));
+  EXPECT_EQ(study.cells[4].not_measurable, "");
 }
 
 TEST(ScalingGrid, EveryCommandTrainsAsTheStudyDid) {
@@ -51,6 +67,9 @@ TEST(ScalingGrid, EveryCommandTrainsAsTheStudyDid) {
       const TrainOptions& options = command->options;
       EXPECT_EQ(options.model, "resnet18");
       EXPECT_EQ(options.batch_size, kStudyBatch);
+      EXPECT_EQ(options.val_interval, 1) << "as the study, an evaluation after each epoch";
+      EXPECT_EQ(options.snapshots.unit, SnapshotUnit::kEpochs);
+      EXPECT_EQ(options.snapshots.count, 1);
       EXPECT_EQ(cell.command.back(), full ? "none" : "3");
       EXPECT_THAT(cell.command, Contains("timm"));
       EXPECT_THAT(cell.command, Contains(full ? "224" : "32"));
@@ -86,6 +105,7 @@ TEST(ScalingGrid, PublishedTimesAreTheStudys) {
   EXPECT_DOUBLE_EQ(published_seconds(1, 2, "run").value(), 301.9986);
   EXPECT_DOUBLE_EQ(published_seconds(1, 2, "torchrun").value(), 324.2550);
   EXPECT_DOUBLE_EQ(published_seconds(2, 4, "hosts").value(), 549.2544);
+  EXPECT_DOUBLE_EQ(published_seconds(2, 4, kHostsTorchrun).value(), 549.2544);
   EXPECT_FALSE(published_seconds(2, 2, "hosts").has_value());
 }
 

@@ -15,7 +15,7 @@ using ScalingSeconds = std::map<std::string, double>;
 
 inline ScalingSeconds usual_scaling() {
   return {{"1 1 train", 1000}, {"1 2 run", 520}, {"1 2 torchrun", 525}, {"2 2 hosts", 700},
-      {"2 4 hosts", 800}};
+      {"2 4 hosts", 800}, {"2 4 hosts-torchrun", 880}};
 }
 
 /// Makes a study whose cells can all be measured, whatever this machine has.
@@ -40,8 +40,11 @@ inline Sample made_scaling_sample(
   Sample sample = testing::made_sample(study.name, cell, round,
       {{"run_seconds", seconds}, {"first_epoch_seconds", seconds / 10 + 1},
           {"epoch_seconds", seconds / 10}, {"epoch_share", 1}, {"trained_seconds", seconds},
-          {"samples_per_s", 500000 / seconds}, {"train_loss", 4.2}});
-  sample.seconds = seconds + 3;
+          {"samples_per_s", 500000 / seconds}, {"train_loss", 4.2},
+          {"evaluation_seconds", seconds / 100}, {"evaluated_images", 10000},
+          {"checkpoint_seconds", 0.25}, {"between_seconds", seconds / 10 + 2.5},
+          {"whole_seconds", 1.1 * seconds + 2.5}});
+  sample.seconds = 1.1 * seconds + 2.5 + 3;
   return sample;
 }
 

@@ -42,13 +42,15 @@ TEST(DdpScaling, SetsPublishedBesideHereAndPredicted) {
   const auto section = report_of(usual_scaling());
   const std::string id = "ddp-scaling-run-times";
   EXPECT_EQ(row_text(table_of(section, id), 0),
-      "1|1|lockstep train|555|1020|1010 to 1030|-|the baseline of the others|");
-  EXPECT_EQ(row_text(table_of(section, id), 1), "2|1|lockstep run|302|530|525 to 536|510|-|");
-  EXPECT_EQ(row_text(table_of(section, id), 2), "2|1|torchrun|324|536|530 to 541|510|-|");
+      "1|1|lockstep train|555|1124|1020|1010 to 1030|-|the baseline of the others|");
+  EXPECT_EQ(row_text(table_of(section, id), 1), "2|1|lockstep run|302|586|530|525 to 536|510|-|");
+  EXPECT_EQ(row_text(table_of(section, id), 2), "2|1|torchrun|324|592|536|530 to 541|510|-|");
   // 1960 steps of 44.9 MB at 125 MB/s besides.
   EXPECT_EQ(row_text(table_of(section, id), 3),
-      "2|2|lockstep hosts|-|714|707 to 721|1214|not in the study|");
-  EXPECT_EQ(row_text(table_of(section, id), 4), "4|2|lockstep hosts|549|816|808 to 824|783|-|");
+      "2|2|lockstep hosts|-|788|714|707 to 721|1214|not in the study|");
+  EXPECT_EQ(row_text(table_of(section, id), 4), "4|2|lockstep hosts|549|900|816|808 to 824|783|-|");
+  EXPECT_EQ(row_text(table_of(section, id), 5),
+      "4|2|torchrun on lockstep hosts|549|990|898|889 to 906|783|-|");
   EXPECT_THAT(notes_text(section), HasSubstr("a link of 1gbit each way"));
 }
 
@@ -59,7 +61,7 @@ TEST(DdpScaling, ReportsSpeedUpsAndWhatStartingCosts) {
   EXPECT_EQ(row_text(table_of(section, "ddp-scaling-speed-up"), 3),
       "4|2|lockstep hosts|1.01|1.25|1.25 to 1.25|1.30|31 %|-|");
   EXPECT_EQ(row_text(table_of(section, "ddp-scaling-epochs"), 2),
-      "2|1|torchrun|54.5|53.5|934|4.200|3.00|-|");
+      "2|1|torchrun|54.5|53.5|934|4.200|5.35|0.250|3.00|-|");
 }
 
 TEST(DdpScaling, ConcludesWhatPaid) {
@@ -68,11 +70,13 @@ TEST(DdpScaling, ConcludesWhatPaid) {
       text, ContainsRegex("2 places on one node.* lockstep run.* 1.92 times .1.92 to 1.92. as fast "
                           "as one place: faster in every round"));
   EXPECT_THAT(text, HasSubstr("1.01 times (1.01 to 1.01) as long under torchrun"));
+  EXPECT_THAT(text, HasSubstr("1.10 times (1.10 to 1.10) as long by torchrun on each as by"));
   EXPECT_THAT(text, ContainsRegex("1.35 times .* on two nodes as on one: longer in every round"));
   EXPECT_THAT(text, HasSubstr("Four places on two nodes took 1.54 times"));
   EXPECT_THAT(text, HasSubstr("stay on one node"));
   EXPECT_THAT(text, HasSubstr("over 3 rounds"));
   EXPECT_THAT(text, HasSubstr("Gradients alone take 528 s"));
+  EXPECT_THAT(text, HasSubstr("epochs of one place took 1124 s, of which training 1020 s"));
 }
 
 TEST(DdpScaling, ConcludesTheOtherWayFromOtherNumbers) {
@@ -118,7 +122,7 @@ TEST(DdpScaling, SaysWhyACellHasNoNumber) {
   const auto section = report_of(study, samples);
   EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 2), HasSubstr("no torchrun"));
   EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 3), HasSubstr("SIGKILL"));
-  EXPECT_THAT(text_of(section), HasSubstr("3 of 5 cells have no number"));
+  EXPECT_THAT(text_of(section), HasSubstr("4 of 6 cells have no number"));
   EXPECT_THAT(text_of(section), Not(HasSubstr("torchrun as under")));
 }
 
@@ -140,12 +144,17 @@ TEST(DdpScaling, SaysWhatIsExtrapolatedAndSmaller) {
   Study study = make_study({.cores = 2});
   for (StudyCell& cell : study.cells) cell.not_measurable.clear();
   auto samples = made_scaling_rounds(study, usual_scaling());
-  for (Sample& sample : samples) sample.values["epoch_share"] = 0.02;
+  for (Sample& sample : samples) {
+    sample.values["epoch_share"] = 0.02;
+    sample.values["evaluated_images"] = 1024;
+  }
   const auto section = report_of(study, samples);
   EXPECT_THAT(row_text(table_of(section, "ddp-scaling-run-times"), 1),
       HasSubstr("extrapolated from 2.0 %"));
   EXPECT_THAT(notes_text(section), HasSubstr("32 x 32 pixels in place of the study's 224"));
   EXPECT_THAT(text_of(section), HasSubstr("extrapolated from 2.0 %"));
+  EXPECT_THAT(notes_text(section),
+      HasSubstr("evaluation: extrapolated from 1024 images to 10000; a checkpoint"));
 }
 
 TEST(DdpScaling, NamesRealHostsAndPredictsNothingOfTheirLink) {
@@ -154,7 +163,7 @@ TEST(DdpScaling, NamesRealHostsAndPredictsNothingOfTheirLink) {
   const auto section = report_of(study, made_scaling_rounds(study, usual_scaling()));
   // Two places on each of two machines with two cores each are no more than there are.
   EXPECT_EQ(row_text(table_of(section, "ddp-scaling-run-times"), 4),
-      "4|2|lockstep hosts|549|816|808 to 824|-|link's rate not known: no prediction|");
+      "4|2|lockstep hosts|549|900|816|808 to 824|-|link's rate not known: no prediction|");
   EXPECT_THAT(notes_text(section), HasSubstr("the real hosts that were named"));
 }
 

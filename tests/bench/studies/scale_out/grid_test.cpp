@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/bench/studies/scale_out/made_nodes.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/bench/studies/catalogue.h"
@@ -135,6 +136,81 @@ TEST(NodeGrid, HandsOnWeightsToBeginWith) {
   }
 }
 
+TEST(NodeGrid, BeginsWithWeightsThatTheBenchTrains) {
+  for (const bool full : {false, true}) {
+    const std::string weights =
+        concat("{bench}/pretrained/", trainer_plan(full).model, ".safetensors");
+    for (const StudyCell& cell : made_scale_out(full).cells)
+      EXPECT_EQ(after(cell.command, "--pretrained"), weights);
+    const StudyCell first = pretraining_cell({.full = full, .cores = 2, .device = "cpu,cuda"});
+    const auto train =
+        cli::parse_train_flags(train_flags_of(first), {.world_size = 1, .local_world_size = 1});
+    ASSERT_TRUE(train.has_value());
+    EXPECT_TRUE(train->options.limits.seconds && train->options.limits.steps) << "bounded";
+    EXPECT_TRUE(train->options.pretrained.empty());
+    EXPECT_EQ(after(first.command, "--device"), "cpu");
+    const Words cell = cell_of_nodes(made_scale_out(full), 1, false).command;
+    EXPECT_EQ(after(first.command, "--val-split"), after(cell, "--val-split"))
+        << "what cells validate on is nothing to train on";
+  }
+}
+
+TEST(NodeGrid, OfAnOlderBenchBeginsAsItDid) {
+  const lockstep::testing::TemporaryFolder folder;
+  std::ofstream(folder.path() / kRequestFile)
+      << R"({"v":1,"studies":["scale-out"],"full":false,"data":[],"nodes":[],"cores":2,"rounds":0})";
+  const auto before = read_request(folder.path()).value();
+  for (const StudyCell& cell : make_study(before.options).cells) {
+    EXPECT_THAT(cell.command, Not(Contains("--pretrained")));
+    EXPECT_THAT(cell.settings, Contains(Setting{"weights", "fresh"}));
+  }
+  pretrain(before.options, {.program = "/no/such/lockstep", .bench = folder.path()});
+}
+
+TEST(Pretrain, IsLeftOutWhereThereAreWeights) {
+  const lockstep::testing::TemporaryFolder folder;
+  const CellPaths paths{.program = "/no/such/lockstep", .bench = folder.path()};
+  pretrain({.full = true, .cores = 2, .nodes = {"a"}, .pretrained = "/weights"}, paths);
+  std::filesystem::create_directories(folder.path() / "pretrained");
+  std::ofstream(folder.path() / "pretrained" / "mnist-small.safetensors") << "weights";
+  pretrain({.cores = 2}, paths);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "runs")) << "nothing was run";
+}
+
+/// Makes a program that is called as `lockstep` is, and does this with the folder of the run.
+std::string program_that(
+    const lockstep::testing::TemporaryFolder& folder, const std::string& does) {
+  const std::string file = folder.file("program");
+  std::ofstream(file) << "#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\n" << does << "\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  return file;
+}
+
+TEST(Pretrain, KeepsTheWeightsAndNothingElse) {
+  const lockstep::testing::TemporaryFolder folder;
+  const auto bench = folder.path() / "bench";
+  const std::string program =
+      program_that(folder, "mkdir -p $1 && echo trained > $1/model.safetensors");
+  pretrain({.cores = 2}, {.program = program, .bench = bench});
+  std::ifstream file(bench / "pretrained" / "mnist-small.safetensors");
+  std::string text;
+  EXPECT_TRUE(file >> text);
+  EXPECT_EQ(text, "trained");
+  EXPECT_FALSE(
+      std::filesystem::exists(bench / "runs" / "scale-out" / "pretraining-mnist-small-trial"));
+}
+
+TEST(Pretrain, SaysWhyItFailed) {
+  const lockstep::testing::TemporaryFolder folder;
+  const CellPaths paths{.program = program_that(folder, "echo lockstep: no room >&2; exit 4"),
+      .bench = folder.path()};
+  const std::string message =
+      lockstep::testing::message_of<Error>([&] { pretrain({.cores = 2}, paths); });
+  EXPECT_THAT(message, HasSubstr("no room"));
+  EXPECT_THAT(message, HasSubstr("pretraining-mnist-small-trial.log"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "pretrained"));
+}
+
 TEST(NodeGrid, HoldsImagesOutUnlessTheSetHasSomeToValidateOn) {
   const lockstep::testing::TemporaryFolder folder;
   const std::string data = "images:" + folder.path().string();
@@ -204,6 +280,7 @@ TEST(BenchRequest, RemembersTheWeights) {
   const auto before = read_request(folder.path()).value();
   EXPECT_EQ(before.options.pretrained, "/weights");
   check_continues(before, request);
+  EXPECT_TRUE(before.options.pretrains);
   request.options.pretrained.clear();
   EXPECT_THROW(check_continues(before, request), InvalidArgument);
 }

@@ -51,6 +51,7 @@ TEST(ScaleOutStudy, SetsHereBesidePublished) {
       "Top1 Test Accuracy|25.00 %|86.90 %|25.00 %|87.30 %|25.00 %|87.50 %|-|87.50 %|" + note);
   EXPECT_THAT(rows.notes, ::testing::Contains(HasSubstr("mnist-small at 28 pixels")));
   EXPECT_THAT(rows.notes, ::testing::Contains(HasSubstr("375")));
+  EXPECT_THAT(rows.notes, ::testing::Contains(HasSubstr("which this bench trained before")));
 }
 
 TEST(ScaleOutStudy, SetsEfficiencyWithItsInterval) {

@@ -24,8 +24,8 @@ class NodeValues : public ::testing::Test {
     summary_.steps = 5;
     summary_.stopped_by = "time";
     summary_.best = BestEpoch{2, 2.25};
-    summary_.test.loss = 2.5;
-    summary_.test.top1 = 0.125;
+    summary_.test = {.loss = 2.75, .top1 = 0.0625};
+    summary_.best_test = {.loss = 2.5, .top1 = 0.125};
     summary_.epochs = {{.epoch = 1, .train_seconds = 3}, {.epoch = 2, .train_seconds = 3},
         {.epoch = 3, .train_seconds = 1.5}};
     std::ofstream(folder_.path() / "model.safetensors") << "weights";
