@@ -101,8 +101,10 @@ Json json_of(const EpochSummary& epoch) {
   put_scores(object, "ema_", epoch.ema);
   object["samples"] = epoch.samples;
   object["samples_per_s"] = json_number(epoch.samples_per_s);
-  object["val_seconds"] = json_number(epoch.val_seconds);
-  object["val_samples"] = epoch.val_samples;
+  if (epoch.val_seconds) {
+    object["val_seconds"] = json_number(epoch.val_seconds);
+    object["val_samples"] = epoch.val_samples;
+  }
   return object;
 }
 

@@ -79,7 +79,7 @@ TEST_P(GradientPlacesOf, GiveThemAgainOnlyAfterTheyAreRenewed) {
   GradientPlaces places;
   places.offer(weight, place);
   for (const bool is_free : {true, false, true}) {
-    weight.mutable_grad() = {};
+    weight.mutable_grad().reset();
     backward();
     EXPECT_EQ(weight.grad().data_ptr() == place.data_ptr(), is_free);
     if (!is_free) places.renew();
@@ -107,7 +107,7 @@ TEST_P(GradientPlacesOf, AreForgottenWithTheirOwner) {
   auto third = std::make_unique<GradientPlaces>();
   third->offer(weight, place);
   third.reset();
-  weight.mutable_grad() = {};
+  weight.mutable_grad().reset();
   backward();
   EXPECT_NE(weight.grad().data_ptr(), place.data_ptr());
   EXPECT_TRUE(torch::equal(weight.grad(), expected));

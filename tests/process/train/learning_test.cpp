@@ -152,13 +152,14 @@ TEST_F(TrainLearning, KeepsTheWeightsOfTheBestEpoch) {
 TEST_F(TrainLearning, TestsTheBestWeightsAndKeepsTheLast) {
   // The second epoch has a rate that undoes the first.
   const std::string common =
-      "--epochs 2 --sched onecycle --lr 30 --div-factor 3000 --pct-start 0.6 --val-split 0.25 ";
-  for (const std::string way : {"--batch-size 32", "--batch-size 32 --model-ema",
-           "--batch-size 16 --parallel dp --places 2", "--batch-size 16 --nproc-per-node 2",
-           "--batch-size 32 --parallel pp --nproc-per-node 2"}) {
+      "--epochs 2 --warmup-epochs 1 --warmup-lr 0.02 --lr 20 --val-split 0.25 ";
+  for (const std::string way :
+      {"--batch-size 32", "--batch-size 32 --model-ema --model-ema-decay 0.5",
+          "--batch-size 16 --parallel dp --places 2", "--batch-size 16 --nproc-per-node 2",
+          "--batch-size 32 --parallel pp --nproc-per-node 2"}) {
     const TrainedRun whole = run(common, way);
     ASSERT_EQ(whole.summary["best"]["epoch"], 1) << way << ": it needs a run that gets worse";
-    const TrainedRun first = run(common + "--max-steps 6", way);
+    const TrainedRun first = run(common + "--max-steps 7", way);
     const bool averaged = way.find("--model-ema") != std::string::npos;
     EXPECT_EQ(
         whole.summary["best_test_loss"], first.values(averaged ? "test-ema" : "test", "loss").at(0))

@@ -71,8 +71,9 @@ TEST(NoiseSamples, HaveMeanZeroVarianceOneAndEveryClass) {
   EXPECT_NEAR(batch.data.mean().item<double>(), 0, 0.01);  // 3 standard errors
   EXPECT_NEAR(batch.data.var().item<double>(), 1, 0.01);
   EXPECT_NEAR((batch.data * batch.data.roll(1)).mean().item<double>(), 0, 0.015);
-  for (int i = 0; i < 400; ++i) ++counts.at(batch.target[i].item<std::size_t>());
-  for (const std::int64_t count : counts) EXPECT_NEAR(count, 100, 40);
+  for (int i = 0; i < 400; ++i)
+    ++counts.at(static_cast<std::size_t>(batch.target[i].item<std::int64_t>()));
+  for (const std::int64_t count : counts) EXPECT_NEAR(static_cast<double>(count), 100, 40);
 }
 
 TEST(NoiseSamples, OfFewerPixelsThanAWordHaveThemAll) {

@@ -28,7 +28,9 @@ RunSummary summary() {
           .train_loss = 0.25,
           .val = {.loss = 0.375, .top1 = 0.875},
           .samples = 60000,
-          .samples_per_s = 30000}};
+          .samples_per_s = 30000,
+          .val_seconds = 0.5,
+          .val_samples = 10000}};
   result.test.top1 = 0.875;
   result.stopped_by = "epochs";
   result.peak_memory_bytes = 3000000000;
@@ -56,7 +58,7 @@ TEST(Summary, HasTheKeysOfTheFormatInTheirOrder) {
           "val_seconds", "val_samples"));
   EXPECT_EQ(epoch["val_accuracy"], 0.875);
   EXPECT_TRUE(object["epochs"][0]["val_loss"].is_null());
-  EXPECT_TRUE(object["epochs"][0]["val_seconds"].is_null());
+  EXPECT_FALSE(object["epochs"][0].contains("val_seconds"));
   EXPECT_EQ(object["peak_memory_bytes"], 3000000000);
   EXPECT_TRUE(nlohmann::json::parse(to_json(RunSummary()))["peak_memory_bytes"].is_null());
 }

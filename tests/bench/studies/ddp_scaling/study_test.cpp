@@ -61,7 +61,7 @@ TEST(DdpScaling, ReportsSpeedUpsAndWhatStartingCosts) {
   EXPECT_EQ(row_text(table_of(section, "ddp-scaling-speed-up"), 3),
       "4|2|lockstep hosts|1.01|1.25|1.25 to 1.25|1.30|31 %|-|");
   EXPECT_EQ(row_text(table_of(section, "ddp-scaling-epochs"), 2),
-      "2|1|torchrun|54.5|53.5|934|4.200|5.35|0.250|3.00|-|");
+      "2|1|torchrun|54.5|53.5|934|4.200|5.36|0.250|3.00|-|");
 }
 
 TEST(DdpScaling, ConcludesWhatPaid) {

@@ -66,10 +66,10 @@ TEST(WaysAnswer, SaysWhenItIsNotSure) {
 }
 
 TEST(WaysAnswer, OfEqualsItTakesTheSimplest) {
-  const std::vector<double> ddp{100, 101, 100, 102, 100}, dp{99, 102, 100, 100, 99.5};
+  const std::vector<double> ddp{100, 101, 100, 102, 100}, dp{99.8, 99, 99.6, 100.5, 99.5};
   const page::Section made = section({{kOne, {70, 70}}, {kDp, dp}, {kDdp, ddp}, {kPp, {50, 50}}});
   EXPECT_THAT(made.conclusion.answer,
-      HasSubstr("It is 1.00 (0.99 to 1.02) times as fast as the next, dp on 2 places: equal within "
+      HasSubstr("It is 1.00 (1.00 to 1.02) times as fast as the next, dp on 2 places: equal within "
                 "3 %. Practically as fast (equal within 3 %): dp on 2 places. Take dp on 2 places: "
                 "it is one process."));
   EXPECT_THAT(made.conclusion.remarks.front(), HasSubstr("--parallel dp --places 2"));
