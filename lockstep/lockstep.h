@@ -23,6 +23,7 @@
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/models/plugin.h"
+#include "lockstep/nn/models/plugin_tensors.h"
 #include "lockstep/nn/unscale_gradients.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/balance/layer_costs.h"

@@ -63,6 +63,11 @@ std::string class_text(const DataSheet& sheet, std::int64_t label) {
   return escape_markup(printable_path(sheet.class_names.at(static_cast<std::size_t>(label))));
 }
 
+// What the set has: of a plugin, what it makes of its samples.
+const char* things_of(const SheetRequest& request) {
+  return request.options.plugin.empty() ? "images" : "samples";
+}
+
 std::string sample_element(const DataSheet& sheet, const SheetSample& sample) {
   std::string looks;
   if (sample.plain) looks += picture(*sample.plain, "as in evaluation");
@@ -78,9 +83,11 @@ std::string sample_element(const DataSheet& sheet, const SheetSample& sample) {
 
 std::string explanation(const SheetRequest& request, const DataSheet& sheet) {
   if (request.part != SheetPart::kTrain)
-    return concat(sheet.samples.size(), " images, evenly over the part, as evaluation sees them.");
+    return concat(sheet.samples.size(), " ", things_of(request),
+        ", evenly over the part, as evaluation sees them.");
   const bool is_changed = request.options.loading.augment != Augment::kNone;
-  return concat("The first ", sheet.samples.size(), " images of the first epoch with this seed. ",
+  return concat("The first ", sheet.samples.size(), " ", things_of(request),
+      " of the first epoch with this seed. ",
       is_changed ? concat("In a frame: as evaluation sees it; beside it: as training does, in "
                           "epochs 1 to ",
                        request.draws, ".")
@@ -88,13 +95,49 @@ std::string explanation(const SheetRequest& request, const DataSheet& sheet) {
 }
 
 std::string samples_section(const SheetRequest& request, const DataSheet& sheet) {
-  std::string text = "<h2>Images</h2>\n<p class=\"note\">" + explanation(request, sheet) +
+  std::string text = "<h2>" + std::string(request.options.plugin.empty() ? "Images" : "Samples") +
+                     "</h2>\n<p class=\"note\">" + explanation(request, sheet) +
                      "</p>\n<div class=\"sheet\">\n";
-  for (const SheetSample& sample : sheet.samples) text += sample_element(sheet, sample);
+  const auto is_drawn = [](const SheetSample& sample) {
+    return sample.plain || !sample.failure.empty();
+  };
+  for (const SheetSample& sample : sheet.samples)
+    if (is_drawn(sample)) text += sample_element(sheet, sample);
   return text + "</div>\n";
 }
 
-std::string classes_section(const DataSheet& sheet) {
+std::string numbers_row(const DataSheet& sheet, const SheetSample& sample) {
+  const SheetNumbers& numbers = *sample.numbers;
+  const auto [channels, height, width] = numbers.shape;
+  std::vector<std::string> first;
+  for (const float number : numbers.first) first.push_back(concat(number));
+  const bool has_more = channels * height * width > std::ssize(first);
+  const auto cell = [](double value) { return concat("<td class=\"number\">", value, "</td>"); };
+  return concat("<tr><td class=\"number\">", sample.index, "</td><td>",
+      sample.label ? class_text(sheet, *sample.label) : "no class", "</td><td>", channels, " x ",
+      height, " x ", width, "</td>", cell(numbers.least), cell(numbers.mean), cell(numbers.most),
+      "<td>", joined(first), has_more ? ", ..." : "", "</td></tr>\n");
+}
+
+// Of the samples that are no pictures, and of pictures that are spread out.
+std::string numbers_section(const DataSheet& sheet) {
+  std::string rows;
+  bool has_spread = false;
+  for (const SheetSample& sample : sheet.samples) {
+    if (sample.numbers) rows += numbers_row(sheet, sample);
+    has_spread |= sample.numbers && sample.plain;
+  }
+  if (rows.empty()) return "";
+  return concat("<h2>Numbers</h2>\n<p class=\"note\">Shapes are channels x height x width.",
+             has_spread ? " Numbers outside 0 to 1 are spread from black to white above." : "",
+             "</p>\n<div class=\"table\" tabindex=\"0\">\n<table id=\"numbers\">\n",
+             "<tr><th class=\"number\">sample</th><th>class</th><th>shape</th>",
+             "<th class=\"number\">min</th><th class=\"number\">mean</th>",
+             "<th class=\"number\">max</th><th>the first of them, channels together</th></tr>\n") +
+         rows + "</table>\n</div>\n";
+}
+
+std::string classes_section(const SheetRequest& request, const DataSheet& sheet) {
   std::string rows;
   const std::int64_t most = std::max<std::int64_t>(1, *std::ranges::max_element(sheet.per_class));
   for (std::int64_t label = 0; label < std::ssize(sheet.per_class); ++label) {
@@ -105,9 +148,8 @@ std::string classes_section(const DataSheet& sheet) {
         "%\"></i></span></td></tr>\n");
   }
   return "<h2>Classes</h2>\n<div class=\"table\" tabindex=\"0\">\n<table id=\"classes\">\n"
-         "<tr><th class=\"number\">number</th><th>class</th><th class=\"number\">images</th>"
-         "<th></th></tr>\n" +
-         rows + "</table>\n</div>\n";
+         "<tr><th class=\"number\">number</th><th>class</th><th class=\"number\">" +
+         std::string(things_of(request)) + "</th><th></th></tr>\n" + rows + "</table>\n</div>\n";
 }
 
 std::string share_row(const SheetShare& share, std::size_t rank) {
@@ -126,11 +168,11 @@ std::string shares_section(const SheetRequest& request, const DataSheet& sheet) 
   const bool is_train = request.part == SheetPart::kTrain;
   const std::string note =
       is_train ? "Of the first epoch. Where they cannot be dealt out evenly, the last ranks repeat "
-                 "an image that another rank has, so that all make as many steps."
+                 "one that another rank has, so that all make as many steps."
                : "In every evaluation. None is there twice, so ranks may differ by one.";
   return concat("<h2>Shares of ", sheet.shares.size(), " ranks</h2>\n<p class=\"note\">", note,
              "</p>\n<div class=\"table\" tabindex=\"0\">\n<table id=\"shares\">\n",
-             "<tr><th class=\"number\">rank</th><th class=\"number\">images</th>",
+             "<tr><th class=\"number\">rank</th><th class=\"number\">", things_of(request), "</th>",
              "<th class=\"number\">repeated</th><th>the first of them</th></tr>\n") +
          rows + "</table>\n</div>\n";
 }
@@ -143,9 +185,14 @@ std::string title_of(const SheetRequest& request) {
 
 std::string facts_of_set(const SheetRequest& request, const DataSheet& sheet) {
   const TrainOptions& options = request.options;
-  return concat("<p>", sheet.size, " images in ", sheet.per_class.size(), " classes, ",
-      sheet.image.width, " x ", sheet.image.height, " pixels as a model sees them; augmentation ",
-      name_of(options.loading.augment), ", seed ", options.seed, ".</p>\n");
+  const auto [channels, height, width] = sheet.shape;
+  const std::string what = concat(
+      "<p>", sheet.size, " ", things_of(request), " in ", sheet.per_class.size(), " classes, ");
+  if (!options.plugin.empty())
+    return what + concat(channels, " x ", height, " x ", width,
+                      " numbers as a model sees them; seed ", options.seed, ".</p>\n");
+  return what + concat(width, " x ", height, " pixels as a model sees them; augmentation ",
+                    name_of(options.loading.augment), ", seed ", options.seed, ".</p>\n");
 }
 
 }  // namespace
@@ -154,8 +201,9 @@ std::string sheet_page(const SheetRequest& request, const DataSheet& sheet) {
   const std::string title = title_of(request);
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n" + std::string(kSheetHead) + "<title>" +
          title + "</title>\n</head>\n<body>\n<main>\n<h1>" + title + "</h1>\n" +
-         facts_of_set(request, sheet) + samples_section(request, sheet) + classes_section(sheet) +
-         shares_section(request, sheet) + "</main>\n</body>\n</html>\n";
+         facts_of_set(request, sheet) + samples_section(request, sheet) + numbers_section(sheet) +
+         classes_section(request, sheet) + shares_section(request, sheet) +
+         "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace lockstep::cli

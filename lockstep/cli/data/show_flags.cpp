@@ -18,7 +18,8 @@ constexpr const char* kShowDescription =
 the augmentation makes of each of them, how many images each class has, and which of them each rank
 gets. All of it by the code and the seed of lockstep train, whose flags these are.
 
-The sets are mnist, fashion-mnist, cifar10, cifar100, mock and images, a folder of class folders.
+The sets are mnist, fashion-mnist, cifar10, cifar100, mock, images, a folder of class folders, and those
+of --plugin, whose samples may be no pictures: the page then has a table of their numbers.
 )";
 
 constexpr const char* kShowExamples = R"(Examples:
@@ -26,7 +27,7 @@ constexpr const char* kShowExamples = R"(Examples:
   lockstep data show cifar100 /data/cifar100 --augment crop-flip --count 32 --output cifar.html
   lockstep data show images:/data/flowers --augment timm --ranks 4 --output flowers.html
 
-Exit codes: 0 done, 2 bad flags, 3 bad data or images that cannot be read, 4 no permission or disk.)";
+Exit codes: 0 done, 2 bad flags, 3 bad data or samples that cannot be read, 4 no permission or disk.)";
 
 using R = ShowRequest;
 using Group = FlagGroup<R>;
@@ -59,6 +60,8 @@ Group training_group() {
           flag("--model", "NAME", "for which images and mock have their usual size", &R::sheet,
               kOptions, &Options::model)
               .one_of(nn::model_names()),
+          flag("--plugin", "FILE", "shared library with a set of your own (docs/plugins.md)",
+              &R::sheet, kOptions, &Options::plugin),
           flag("--seed", "N", "seed of shuffling and of augmentation", &R::sheet, kOptions,
               &Options::seed)
               .from(0)}};
@@ -83,9 +86,10 @@ DataSource checked_source(const R& request) {
   static const std::vector<std::string> kSets{
       "mnist", "fashion-mnist", "cifar10", "cifar100", "mock", "images"};
   const DataPlace place = data_place("show", request.set, request.directory);
-  check(std::ranges::find(kSets, place.name) != kSets.end(), "data show: there is no set ",
-      place.name, did_you_mean(place.name, kSets), " (the sets are ", joined(kSets), ")");
-  const bool needs_folder = place.name != "mock" && place.name != "fashion-mnist";
+  const bool is_ours = std::ranges::find(kSets, place.name) != kSets.end();
+  check(is_ours || !request.sheet.options.plugin.empty(), "data show: there is no set ", place.name,
+      did_you_mean(place.name, kSets), " (the sets are ", joined(kSets), " and those of --plugin)");
+  const bool needs_folder = is_ours && place.name != "mock" && place.name != "fashion-mnist";
   check(!needs_folder || !place.directory.empty(), "data show: name the folder of ", place.name,
       ": ", place.name, ":DIR");
   return {.name = place.name,

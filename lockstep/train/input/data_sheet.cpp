@@ -1,6 +1,9 @@
 #include "lockstep/train/input/data_sheet.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/batch.h"
@@ -50,13 +53,20 @@ std::vector<std::int64_t> shown_indices(const SheetRequest& request, std::int64_
   return indices;
 }
 
-Image picture_of(const data::Samples& set, const data::SampleKey& key,
-    const data::Normalization& normalization) {
+std::array<std::int64_t, 3> shape_of(const data::Samples& set) {
   const data::ImageShape shape = set.shape();
-  const Batch batch = data::empty_batch(1, {.shape = shape, .channels_last = true});
+  return {shape.channels, shape.height, shape.width};
+}
+
+std::vector<float> read_numbers(const data::Samples& set, const data::SampleKey& key) {
+  const Batch batch = data::empty_batch(1, {.shape = set.shape(), .channels_last = true});
   set.read({&key, 1}, batch);
-  const std::span<const float> numbers{
-      batch.data.const_data_ptr<float>(), static_cast<std::size_t>(shape.elements())};
+  const auto* first = batch.data.const_data_ptr<float>();
+  return {first, first + set.shape().elements()};
+}
+
+Image picture_of(const data::ImageShape& shape, std::span<const float> numbers,
+    const data::Normalization& normalization) {
   return {.size = {shape.width, shape.height},
       .channels = shape.channels,
       .pixels = data::pixels_of(numbers, shape.channels, normalization)};
@@ -71,14 +81,27 @@ struct Looks {
   int draws;
 };
 
+// Numbers that were normalized are pixels' ones.
+void look_plainly(const Looks& looks, const data::SampleKey& key, SheetSample& sample) {
+  const auto shape = shape_of(looks.plain);
+  std::vector<float> numbers = read_numbers(looks.plain, key);
+  SheetNumbers seen = numbers_of_sample(numbers, shape);
+  const bool is_picture = is_pictured(shape);
+  const bool is_spread =
+      is_picture && looks.normalization.std.empty() && spread_beyond_pixels(numbers);
+  if (is_picture) sample.plain = picture_of(looks.plain.shape(), numbers, looks.normalization);
+  if (!is_picture || is_spread) sample.numbers = std::move(seen);
+}
+
 SheetSample sample_of(const Looks& looks, std::int64_t index) {
   SheetSample sample{
       .index = index, .name = looks.part.name(index), .label = looks.part.label(index)};
   data::SampleKey key{.seed = looks.seed, .epoch = 0, .index = index};
   try {
-    sample.plain = picture_of(looks.plain, key, looks.normalization);
+    look_plainly(looks, key, sample);
     for (; key.epoch < looks.draws; ++key.epoch)
-      sample.draws.push_back(picture_of(looks.part, key, looks.normalization));
+      sample.draws.push_back(
+          picture_of(looks.part.shape(), read_numbers(looks.part, key), looks.normalization));
   } catch (const DataError& error) {
     sample.failure = error.what();
   }
@@ -116,9 +139,8 @@ DataSheet make_data_sheet(const SheetRequest& request) {
   const data::SamplesPointer part = part_of(source, request);
   const bool is_train = request.part == SheetPart::kTrain;
   const bool is_changed = is_train && options.loading.augment != Augment::kNone;
-  const data::ImageShape shape = part->shape();
   DataSheet sheet{.size = part->size(),
-      .image = {shape.width, shape.height},
+      .shape = shape_of(*part),
       .class_names = names_of_classes(options, part->classes()),
       .per_class = count_classes(*part),
       .samples = {},

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/formats/image/image.h"
+#include "lockstep/train/input/sheet_numbers.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
@@ -35,7 +36,9 @@ struct SheetSample {
   std::optional<std::int64_t> label = {};
   std::optional<Image> plain = {};  ///< as evaluation sees it
   std::vector<Image> draws = {};    ///< as training sees it, in epochs from the first on
-  std::string failure = {};         ///< why it cannot be read
+  /// Where they are no pixels: the sample has no picture, or one that spreads them out.
+  std::optional<SheetNumbers> numbers = {};
+  std::string failure = {};  ///< why it cannot be read
 };
 
 /// The share of one rank in an epoch.
@@ -48,8 +51,8 @@ struct SheetShare {
 /// The content of a contact sheet.
 struct DataSheet {
   std::int64_t size = 0;
-  ImageSize image;                       ///< as models see them
-  std::vector<std::string> class_names;  ///< empty: classes have numbers alone
+  std::array<std::int64_t, 3> shape = {};  ///< channels, height, width as models see them
+  std::vector<std::string> class_names;    ///< empty: classes have numbers alone
   std::vector<std::int64_t> per_class;
   std::vector<SheetSample> samples;
   std::vector<SheetShare> shares;  ///< by rank

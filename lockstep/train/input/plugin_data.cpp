@@ -41,7 +41,11 @@ class PluginSamples final : public data::SingleSamples {
  private:
   std::int64_t read_one(const data::SampleKey& key, std::span<float> out) const override {
     data::check_index(key.index, set_.size);
-    set_.read(key.index, out);
+    try {
+      set_.read(key.index, out);
+    } catch (const std::exception& error) {
+      throw DataError(concat("plugin: ", name(key.index), " cannot be read: ", error.what()));
+    }
     return *label(key.index);
   }
 

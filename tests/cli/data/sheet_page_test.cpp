@@ -22,7 +22,7 @@ Image picture(std::int64_t channels, ImageSize size, std::uint8_t first) {
 
 DataSheet small_sheet() {
   DataSheet sheet{.size = 5,
-      .image = {4, 3},
+      .shape = {3, 3, 4},
       .class_names = {"<cat>", "do\xff"},
       .per_class = {4, 1},
       .samples = {},
@@ -63,6 +63,7 @@ TEST(SheetPage, EscapesWhatComesFromOutside) {
     EXPECT_THAT(page, HasSubstr(text));
   for (const char* text : {"<cat>", "<x>", "<script", "http://", "https://"})
     EXPECT_THAT(page, Not(HasSubstr(text)));
+  EXPECT_THAT(page, Not(HasSubstr("<h2>Numbers</h2>"))) << "these are pixels";
 }
 
 TEST(SheetPage, CountsClassesAndShares) {
@@ -70,6 +71,29 @@ TEST(SheetPage, CountsClassesAndShares) {
   EXPECT_THAT(page, HasSubstr("<td>&lt;cat&gt;</td><td class=\"number\">4</td>"));
   EXPECT_THAT(page, HasSubstr("<td class=\"number\">1</td><td class=\"number\">3</td>"
                               "<td class=\"number\">4</td><td>3, 1, 4</td>"));
+}
+
+TEST(SheetPage, ListsNumbersThatAreNoPixels) {
+  SheetRequest request;
+  request.options.plugin = "nets.so";
+  request.options.data = {"text", ""};
+  DataSheet sheet = small_sheet();
+  sheet.shape = {2, 1, 2};
+  sheet.samples = {{.index = 7,
+      .label = 1,
+      .numbers = SheetNumbers{
+          .shape = {2, 1, 2}, .least = -1.5, .mean = 0.25, .most = 2, .first = {-1.5F, 2}}}};
+  const std::string page = sheet_page(request, sheet);
+  EXPECT_THAT(page, HasSubstr("5 samples in 2 classes, 2 x 1 x 2 numbers as a model sees them"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\">7</td><td>do\\xff</td><td>2 x 1 x 2</td>"
+                              "<td class=\"number\">-1.5</td><td class=\"number\">0.25</td>"
+                              "<td class=\"number\">2</td><td>-1.5, 2, ...</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("<figure>")));
+  EXPECT_THAT(page, Not(HasSubstr("spread")));
+  sheet.samples.front().plain = picture(3, {4, 3}, 0);
+  const std::string spread = sheet_page(request, sheet);
+  EXPECT_THAT(spread, HasSubstr("spread from black to white"));
+  EXPECT_EQ(testing::data_uris(spread).size(), 1U);
 }
 
 TEST(SheetPage, SaysHowItsImagesWereChosenAndChanged) {
