@@ -1,13 +1,32 @@
 #include "lockstep/nn/models/plugin_model.h"
 
 #include <exception>
+#include <functional>
+#include <string>
 #include <utility>
+
+#include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/clone.h"
 
 namespace lockstep::nn {
 namespace {
+
+// Batches have channels last in memory, which is faster than LibTorch's usual order. What
+// convolutions make of them has so too, and there view() throws.
+torch::Tensor explained(const std::string& name,
+    const std::function<torch::Tensor(torch::Tensor)>& forward, torch::Tensor images) {
+  try {
+    return forward(std::move(images));
+  } catch (const c10::Error& error) {
+    const std::string why = error.what_without_backtrace();
+    if (why.find("view size is not compatible") == std::string::npos) throw;
+    throw InvalidArgument(concat("plugin: ", name,
+        " calls view() on a tensor with channels last in memory, as batches are: call reshape() in "
+        "its place, or contiguous() before it"));
+  }
+}
 
 PluginNet made(const PluginModel& plugin, std::int64_t classes) {
   const auto refuse = [&](const std::string& why) {
@@ -23,6 +42,8 @@ PluginNet made(const PluginModel& plugin, std::int64_t classes) {
     refuse("it threw what is no std::exception");
   }
   check(net.module != nullptr, "plugin: ", plugin.name, " is an empty module");
+  net.forward = [name = plugin.name, forward = std::move(net.forward)](
+                    torch::Tensor images) { return explained(name, forward, std::move(images)); };
   return net;
 }
 

@@ -25,6 +25,14 @@ struct NotANumberImpl : torch::nn::Module {
   }
 };
 
+// As many do behind convolutions.
+struct ViewsImpl : torch::nn::Module {
+  torch::nn::Conv2d conv = register_module("conv", torch::nn::Conv2d(1, 10, 5));
+  torch::Tensor forward(const torch::Tensor& images) {
+    return conv(images).view({-1, 10 * 24 * 24}).slice(1, 0, 10);
+  }
+};
+
 std::shared_ptr<WrongShapeImpl> thrown(std::int64_t) {
   throw std::runtime_error("no weights here");
 }
@@ -57,6 +65,7 @@ torch::Tensor not_a_number(const torch::Tensor& scores, const torch::Tensor&) {
 
 LOCKSTEP_DATA("no-class", [](const std::string&) { return ten_samples(10); })
 LOCKSTEP_DATA("no-samples", [](const std::string&) { return lockstep::nn::PluginParts(); })
+LOCKSTEP_MODEL("views", [](std::int64_t) { return std::make_shared<ViewsImpl>(); })
 LOCKSTEP_MODEL("throws", thrown)
 LOCKSTEP_MODEL("throws-a-number", number_thrown)
 LOCKSTEP_MODEL("empty", empty)

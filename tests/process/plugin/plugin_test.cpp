@@ -136,6 +136,7 @@ TEST_F(Plugin, NetsThatCannotBeTrainedAreRefused) {
   EXPECT_THAT(refusal(bad + "--model throws-a-number"), HasSubstr("no std::exception"));
   EXPECT_THAT(refusal(bad + "--model empty"), HasSubstr("is an empty module"));
   EXPECT_THAT(refusal(bad + "--model wrong-shape"), HasSubstr("must return scores of [64, 10]"));
+  EXPECT_THAT(refusal(bad + "--model views"), HasSubstr("views calls view() on a tensor with"));
   const Ended ended = refused(bad + "--model not-a-number");
   EXPECT_EQ(ended.code(), 6) << ended.err;
 }

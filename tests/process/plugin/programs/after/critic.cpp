@@ -1,0 +1,50 @@
+// A serial program with two nets: a generator learns to draw points of a ring, and a critic to tell
+// its points from true ones.
+
+#include <cstdio>
+#include <lockstep/lockstep.h>
+
+#include <torch/torch.h>
+
+using namespace torch;
+
+Tensor ring(int64_t points) {
+  const Tensor angle = 6.2831853 * torch::rand({points, 1});
+  return torch::cat({angle.cos(), angle.sin()}, 1) + 0.05 * torch::randn({points, 2});
+}
+
+int main() {
+  torch::manual_seed(1);
+  nn::Sequential generator(nn::Linear(4, 32), nn::ReLU(), nn::Linear(32, 2));
+  nn::Sequential critic(nn::Flatten(), nn::Linear(2, 32), nn::ReLU(), nn::Linear(32, 32),
+      nn::ReLU(), nn::Linear(32, 1), nn::Sigmoid());
+  optim::Adam of_generator(generator->parameters(), 1e-3);
+  optim::Adam of_critic(critic->parameters(), 1e-3);
+  const Tensor ones = torch::ones({64, 1});
+  for (int step = 0; step < 5000; ++step) {
+    const Tensor drawn = generator->forward(torch::randn({64, 4}));
+    of_critic.zero_grad();
+    const Tensor loss = torch::binary_cross_entropy(critic->forward(ring(64)), ones) +
+                        torch::binary_cross_entropy(critic->forward(drawn.detach()), 0 * ones);
+    loss.backward();
+    of_critic.step();
+    of_generator.zero_grad();
+    torch::binary_cross_entropy(critic->forward(drawn), ones).backward();
+    of_generator.step();
+    if (step % 100 == 0)
+      std::printf("step %d, loss of the critic %.4f\n", step, loss.item<double>());
+  }
+}
+
+LOCKSTEP_MODEL("critic", [](int64_t) {
+  return nn::Sequential(nn::Flatten(), nn::Linear(2, 32), nn::ReLU(), nn::Linear(32, 32),
+      nn::ReLU(), nn::Linear(32, 1), nn::Sigmoid(), nn::Functional([](const Tensor& p) {
+        return torch::cat({1 - p, p}, 1).log();
+      }));
+})
+LOCKSTEP_DATA("ring", [](const std::string&) {
+  torch::manual_seed(1);  // all ranks draw the same points
+  const Tensor points = torch::cat({ring(512), torch::randn({512, 2})}).view({1024, 1, 1, 2});
+  const auto set = lockstep::nn::set_of(points, torch::arange(1024) < 512);
+  return lockstep::nn::PluginParts{.train = set, .test = set};
+})
