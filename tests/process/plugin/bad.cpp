@@ -3,6 +3,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include <torch/nn/modules/conv.h>
+
 #include "lockstep/nn/models/plugin.h"
 
 namespace {
