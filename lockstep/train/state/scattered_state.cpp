@@ -9,6 +9,7 @@
 
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
@@ -48,14 +49,9 @@ void receive_own(const nn::NamedTensors& own, const ProcessGroup& stages) {
 }
 
 void follow_first_replica(const nn::NamedTensors& own, const ProcessGroup& replicas) {
-  if (replicas.size() == 1) return;
-  for (const auto& item : own) {
-    if (item.value().numel() == 0) continue;
-    const bool is_first = replicas.rank() == 0;
-    const torch::Tensor value = is_first ? row_major(item.value()) : empty_as(item.value());
-    replicas.broadcast(value, 0).wait();
-    if (!is_first) item.value().detach().copy_(value);
-  }
+  std::vector<torch::Tensor> values;
+  for (const auto& item : own) values.push_back(item.value());
+  broadcast_all(values, 0, replicas);
 }
 
 }  // namespace
