@@ -20,7 +20,7 @@ class GradientPlacesOf : public ::testing::TestWithParam<std::int64_t> {
   at::Tensor outputs(const at::Tensor& of_images) const {
     static const std::int64_t kOne[] = {1, 1};
     return conv2d({.images = of_images,
-                      .weight = weight,
+                      .weight = weight_,
                       .bias = {},
                       .stride = kOne,
                       .padding = kOne,
@@ -33,92 +33,92 @@ class GradientPlacesOf : public ::testing::TestWithParam<std::int64_t> {
 
   // Without places.
   at::Tensor gradient_by(const at::Tensor& loss) const {
-    return torch::autograd::grad({loss}, {weight})[0];
+    return torch::autograd::grad({loss}, {weight_})[0];
   }
 
-  void backward() const { loss(images).backward(); }
+  void backward() const { loss(images_).backward(); }
 
   static at::Tensor drawn(at::IntArrayRef sizes) {
     return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
   }
 
-  at::Tensor images = drawn({4, 16, GetParam(), GetParam()});
-  at::Tensor weight = drawn({16, 16, 3, 3}).requires_grad_();
-  at::Tensor place = at::zeros_like(weight).detach();
-  at::Tensor expected = gradient_by(loss(images));
+  at::Tensor images_ = drawn({4, 16, GetParam(), GetParam()});
+  at::Tensor weight_ = drawn({16, 16, 3, 3}).requires_grad_();
+  at::Tensor place_ = at::zeros_like(weight_).detach();
+  at::Tensor expected_ = gradient_by(loss(images_));
 };
 
 TEST_P(GradientPlacesOf, HaveThemWithoutACopy) {
   GradientPlaces places;
-  places.offer(weight, place);
+  places.offer(weight_, place_);
   backward();
-  EXPECT_EQ(weight.grad().data_ptr(), place.data_ptr());
-  EXPECT_TRUE(torch::equal(place, expected));
+  EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
+  EXPECT_TRUE(torch::equal(place_, expected_));
 }
 
 TEST_P(GradientPlacesOf, AddTheSecondGradientOfAWeightThatIsUsedTwice) {
   GradientPlaces places;
-  places.offer(weight, place);
-  const at::Tensor others = drawn(images.sizes());
-  const at::Tensor both = expected + gradient_by(loss(others));
-  (loss(images) + loss(others)).backward();
-  EXPECT_TRUE(torch::allclose(weight.grad(), both));
+  places.offer(weight_, place_);
+  const at::Tensor others = drawn(images_.sizes());
+  const at::Tensor both = expected_ + gradient_by(loss(others));
+  (loss(images_) + loss(others)).backward();
+  EXPECT_TRUE(torch::allclose(weight_.grad(), both));
 }
 
 TEST_P(GradientPlacesOf, AddToWhatHasAccumulated) {
   GradientPlaces places;
-  places.offer(weight, place);
+  places.offer(weight_, place_);
   backward();
   places.renew();
   backward();
-  EXPECT_EQ(weight.grad().data_ptr(), place.data_ptr());
-  EXPECT_TRUE(torch::equal(place, 2 * expected));
+  EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
+  EXPECT_TRUE(torch::equal(place_, 2 * expected_));
 }
 
 TEST_P(GradientPlacesOf, GiveThemAgainOnlyAfterTheyAreRenewed) {
   GradientPlaces places;
-  places.offer(weight, place);
+  places.offer(weight_, place_);
   for (const bool is_free : {true, false, true}) {
-    weight.mutable_grad().reset();
+    weight_.mutable_grad().reset();
     backward();
-    EXPECT_EQ(weight.grad().data_ptr() == place.data_ptr(), is_free);
+    EXPECT_EQ(weight_.grad().data_ptr() == place_.data_ptr(), is_free);
     if (!is_free) places.renew();
   }
 }
 
 TEST_P(GradientPlacesOf, LeaveResultsOfAutogradToTheirCaller) {
   GradientPlaces places;
-  places.offer(weight, place);
-  const at::Tensor result = gradient_by(loss(images));
-  EXPECT_NE(result.data_ptr(), place.data_ptr());
+  places.offer(weight_, place_);
+  const at::Tensor result = gradient_by(loss(images_));
+  EXPECT_NE(result.data_ptr(), place_.data_ptr());
   backward();
-  EXPECT_EQ(weight.grad().data_ptr(), place.data_ptr());
-  EXPECT_TRUE(torch::equal(result, expected));
+  EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
+  EXPECT_TRUE(torch::equal(result, expected_));
 }
 
 TEST_P(GradientPlacesOf, AreForgottenWithTheirOwner) {
   auto first = std::make_unique<GradientPlaces>();
   GradientPlaces second;
-  first->offer(weight, at::zeros_like(place));
-  second.offer(weight, place);
+  first->offer(weight_, at::zeros_like(place_));
+  second.offer(weight_, place_);
   first.reset();
   backward();
-  EXPECT_EQ(weight.grad().data_ptr(), place.data_ptr());
+  EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
   auto third = std::make_unique<GradientPlaces>();
-  third->offer(weight, place);
+  third->offer(weight_, place_);
   third.reset();
-  weight.mutable_grad().reset();
+  weight_.mutable_grad().reset();
   backward();
-  EXPECT_NE(weight.grad().data_ptr(), place.data_ptr());
-  EXPECT_TRUE(torch::equal(weight.grad(), expected));
+  EXPECT_NE(weight_.grad().data_ptr(), place_.data_ptr());
+  EXPECT_TRUE(torch::equal(weight_.grad(), expected_));
 }
 
 TEST_P(GradientPlacesOf, PassByOneThatLiesOtherwise) {
   GradientPlaces places;
-  places.offer(weight, at::zeros_like(place, at::MemoryFormat::Contiguous));
+  places.offer(weight_, at::zeros_like(place_, at::MemoryFormat::Contiguous));
   backward();
-  EXPECT_TRUE(torch::equal(weight.grad(), expected));
-  EXPECT_EQ(weight.grad().strides(), weight.strides());
+  EXPECT_TRUE(torch::equal(weight_.grad(), expected_));
+  EXPECT_EQ(weight_.grad().strides(), weight_.strides());
 }
 
 INSTANTIATE_TEST_SUITE_P(Images, GradientPlacesOf, ::testing::Values(8, 1));
