@@ -28,6 +28,7 @@ def parse_arguments():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=128, help="per rank")
     parser.add_argument("--nproc-per-node", type=int, default=2)
+    parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="bf16-mixed")
     parser.add_argument("--limit", type=int, default=0, help="train on the first LIMIT images only")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
@@ -57,6 +58,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 torch.set_flush_denormal(True)  # as Lockstep does; without it long trainings of small nets are slower
+MIXED = arguments.precision == "bf16-mixed" and not arguments.plain
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
@@ -123,7 +125,7 @@ def plain_batches(images, labels):
 def tuned_batches(images, labels):
     # Converted once and permuted once per epoch, so that a batch is a slice. One index_select per batch, or uint8 in memory
     # with a conversion per batch, differ by less than the noise.
-    images = images.to(torch.float32).div_(255).to(torch.bfloat16)
+    images = images.to(torch.float32).div_(255).to(torch.bfloat16 if MIXED else torch.float32)
 
     def batches(epoch):
         generator = torch.Generator().manual_seed(arguments.seed + epoch)
@@ -141,7 +143,7 @@ def train_epoch(model, optimizer, batches):
     losses = []
     for images, labels in batches:
         optimizer.zero_grad()  # to None: cheaper than filling with zeros
-        with torch.autocast("cpu", torch.bfloat16, enabled=not arguments.plain):
+        with torch.autocast("cpu", torch.bfloat16, enabled=MIXED):
             loss = loss_function(model(images), labels)
         loss.backward()
         optimizer.step()
@@ -152,7 +154,7 @@ def train_epoch(model, optimizer, batches):
 @torch.no_grad()
 def accuracy(net):
     images, labels = read_set("t10k")
-    with torch.autocast("cpu", torch.bfloat16, enabled=not arguments.plain):
+    with torch.autocast("cpu", torch.bfloat16, enabled=MIXED):
         answers = [net(part.float().div_(255).view(-1, 1, 28, 28)).argmax(1) for part in images.split(1000)]
     return (torch.cat(answers) == labels).float().mean().item()
 
