@@ -31,6 +31,7 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
           .device = object.value("device", ""),
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
           .rounds = object.at("rounds").get<int>(),
+          .work = object.value("work", 1),
           .pretrained = object.value("pretrained", ""),
           .pretrains = object.value("pretrains", false),
           .ways = object.contains("ways") ? ways_of(object.at("ways")) : WaysRequest()}};
@@ -82,12 +83,26 @@ std::vector<Study> BenchRequest::make() const {
   return all;
 }
 
+void fit_to_budget(BenchRequest& request, double seconds) {
+  if (request.options.full || request.options.rounds > 0) return;
+  double round = 0;
+  for (const std::string& name : request.studies) {
+    const StudyEntry* entry = find_study(name);
+    if (entry != nullptr && !entry->is_of_user()) round += entry->quick_seconds;
+  }
+  if (round == 0) return;
+  // Six samples hold a median between them with 97 %.
+  request.options.work = std::max(1, static_cast<int>(seconds / (6 * round)));
+  request.options.rounds = 12;  // what is faster than expected goes on
+}
+
 void write_request(const std::filesystem::path& folder, const BenchRequest& request) {
   nlohmann::ordered_json object = {{"v", kVersion}, {"studies", request.studies},
       {"full", request.options.full}, {"data", request.options.data},
       {"nodes", request.options.nodes}, {"cores", request.options.cores},
-      {"rounds", request.options.rounds}, {"device", request.options.device},
-      {"pretrained", request.options.pretrained}, {"pretrains", request.options.pretrains}};
+      {"rounds", request.options.rounds}, {"work", request.options.work},
+      {"device", request.options.device}, {"pretrained", request.options.pretrained},
+      {"pretrains", request.options.pretrains}};
   if (std::find(request.studies.begin(), request.studies.end(), "ways") != request.studies.end())
     object["ways"] = to_json(request.options.ways);
   replace_file(folder / kRequestFile,

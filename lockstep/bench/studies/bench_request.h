@@ -23,6 +23,9 @@ struct BenchRequest {
   std::vector<Study> make() const;
 };
 
+/// Gives the samples of a quick request so much more work that about six rounds fit into a time.
+void fit_to_budget(BenchRequest& request, double seconds);
+
 /// Writes FOLDER/bench.json, or reads it; nothing where there is none. A file of another form is a
 /// DataError.
 void write_request(const std::filesystem::path& folder, const BenchRequest& request);

@@ -29,6 +29,9 @@ struct StudyEntry {
   /// stays. nullptr: they begin with nothing that must be trained.
   void (*pretrain)(const StudyOptions& options, const CellPaths& paths) = nullptr;
 
+  /// Of one round of the quick grid on two cores, without what work does not change.
+  double quick_seconds = 0;
+
   bool is_of_user() const { return explore != nullptr; }
 };
 

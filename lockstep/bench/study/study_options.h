@@ -20,6 +20,8 @@ struct StudyOptions {
   /// Hosts to start ranks on; empty: hosts in network namespaces of this machine.
   std::vector<std::string> nodes = {};
   int rounds = 0;  ///< samples of every cell; 0: as many as the study says
+  /// Times the work of a quick sample that each has, with a budget that allows more.
+  int work = 1;
   /// File of weights that a study's net begins with, for studies that take one; empty: fresh ones.
   std::string pretrained = {};
   /// Without such a file the bench trains first weights itself; a bench that older versions began

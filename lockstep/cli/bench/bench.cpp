@@ -99,6 +99,7 @@ void prepare_bench(BenchCommand& command) {
     bench::check_continues(*before, command.request);
     command.request.options.ways = before->options.ways;
     command.request.options.pretrains = before->options.pretrains;
+    command.request.options.work = before->options.work;
   } else {
     check(!fs::exists(output) || fs::is_empty(output),
         "bench: --output holds files already, and no bench: ", command.output,

@@ -63,7 +63,9 @@ const FlagTable<BenchCommand>& bench_table() {
                       .from(1)
                       .to(1000)
                       .usually("3; with --quick fewer of slow cells; ways: until it is sure"),
-                  flag_by<C>("--budget", "TIME", "begin no further sample after this time: 10m, 2h",
+                  flag_by<C>("--budget", "TIME",
+                      "begin no further sample after this time: 10m, 2h; more time is more work a "
+                      "sample",
                       [](C& command, const FlagSpec&, const std::string& text) {
                         command.budget = parse_duration(text);
                       })
@@ -184,6 +186,7 @@ void resolve_bench(
     take_train_flags(command, for_train);
     resolve_ways(command, given);
   }
+  if (command.budget > 0) bench::fit_to_budget(command.request, command.budget);
   if (!options.device.empty()) check_devices(command.request);
   if (command.output.empty()) command.output = default_output(command.name);
 }

@@ -26,14 +26,20 @@ torch::Tensor place_in(
       .set_(memory.storage(), memory.storage_offset() + offset, like.sizes(), strides);
 }
 
+std::uint64_t bucket_kind(const torch::Tensor& parameter) {
+  const auto type = static_cast<std::uint8_t>(parameter.scalar_type());
+  const auto device = static_cast<std::uint8_t>(parameter.device().type());
+  const auto index = static_cast<std::uint8_t>(parameter.device().index());
+  return type | std::uint64_t{device} << 8 | std::uint64_t{index} << 16;
+}
+
 }  // namespace
 
 void Reducer::build(const std::vector<std::size_t>& order) {
   std::vector<ParameterShape> shapes;
   for (const Slot& slot : slots_) {
     const torch::Tensor& parameter = slot.parameter;
-    shapes.push_back(
-        {parameter.nbytes(), parameter.scalar_type(), parameter.device(), slot.sparse});
+    shapes.push_back({parameter.nbytes(), bucket_kind(parameter), slot.sparse});
   }
   plans_ = cut_buckets(shapes, order, {options_.first_bucket_bytes, options_.bucket_bytes});
   buckets_.clear();

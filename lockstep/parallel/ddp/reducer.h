@@ -14,9 +14,9 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/gradient_places.h"
-#include "lockstep/parallel/ddp/bucket.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
+#include "lockstep/parallel/schedule/bucket.h"
 
 namespace lockstep {
 

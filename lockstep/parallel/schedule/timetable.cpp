@@ -12,15 +12,28 @@ namespace {
 
 using enum ActionKind;
 
-void check_costs(const ActionCosts& costs) {
-  for (const double cost : {costs.forward, costs.backward_input, costs.backward_weight,
-           costs.backward, costs.transfer}) {
-    check(cost >= 0 && std::isfinite(cost), "simulate: a cost must be a time of 0 or more: ", cost);
+using StageCosts = std::vector<ActionCosts>;
+
+void check_costs(const Schedule& schedule, const StageCosts& stages) {
+  check(stages.size() == static_cast<std::size_t>(schedule.stages),
+      "simulate: the costs of each stage are needed: of ", stages.size(), " for ", schedule.stages);
+  for (const ActionCosts& costs : stages) {
+    for (const double cost : {costs.forward, costs.backward_input, costs.backward_weight,
+             costs.backward, costs.transfer}) {
+      check(
+          cost >= 0 && std::isfinite(cost), "simulate: a cost must be a time of 0 or more: ", cost);
+    }
   }
 }
 
-double cost_of(const ActionCosts& costs, ActionKind kind) {
-  switch (kind) {
+// Of the link between two neighbouring stages, whichever of them acts.
+double transfer_between(const StageCosts& stages, int one, int other) {
+  return stages[static_cast<std::size_t>(std::min(one, other))].transfer;
+}
+
+double cost_of(const StageCosts& stages, const Action& action) {
+  const ActionCosts& costs = stages[static_cast<std::size_t>(action.stage)];
+  switch (action.kind) {
     case kForward:
       return costs.forward;
     case kBackward:
@@ -29,23 +42,29 @@ double cost_of(const ActionCosts& costs, ActionKind kind) {
       return costs.backward_input;
     case kBackwardWeight:
       return costs.backward_weight;
-    default:
+    case kSendBackward:
+    case kReceiveForward:
+      return transfer_between(stages, action.stage, action.stage - 1);
+    case kSendForward:
+    case kReceiveBackward:
       return costs.transfer;
   }
+  return 0;
 }
 
 // A receive may begin while its send is still under way.
 bool is_receive(ActionKind kind) { return kind == kReceiveForward || kind == kReceiveBackward; }
 
 // When the input of an action is there.
-double ready_at(const Schedule& schedule, bool transfers, const ActionCosts& costs,
+double ready_at(const Schedule& schedule, bool transfers, const StageCosts& stages,
     const Action& action, const std::vector<TimedAction>& events) {
   double ready = 0;
   for (const Action& need : needs_of(schedule, transfers, action)) {
     const TimedAction& event = events[event_of(schedule, need)];
     if (is_receive(action.kind)) return event.start;
     const bool comes_over = schedule.rank_of(need.stage) != schedule.rank_of(action.stage);
-    ready = std::max(ready, event.end + (comes_over ? costs.transfer : 0));
+    const double transfer = comes_over ? transfer_between(stages, need.stage, action.stage) : 0;
+    ready = std::max(ready, event.end + transfer);
   }
   return ready;
 }
@@ -106,8 +125,8 @@ double Timetable::idle_share() const {
   return length > 0 ? 1 - busy / (static_cast<double>(ranks.size()) * length) : 0;
 }
 
-Timetable simulate(const Schedule& schedule, const ActionCosts& costs) {
-  check_costs(costs);
+Timetable simulate_stages(const Schedule& schedule, const std::vector<ActionCosts>& stages) {
+  check_costs(schedule, stages);
   check_schedule(schedule);
   const bool transfers = has_transfers(schedule);
   std::vector<TimedAction> events(number_of_events(schedule));
@@ -116,8 +135,8 @@ Timetable simulate(const Schedule& schedule, const ActionCosts& costs) {
   timetable.ranks.resize(schedule.actions.size());
   for (const auto& [rank, action] : execution_order(schedule)) {
     double& free = free_at[static_cast<std::size_t>(rank)];
-    const double start = std::max(free, ready_at(schedule, transfers, costs, action, events));
-    free = start + cost_of(costs, action.kind);
+    const double start = std::max(free, ready_at(schedule, transfers, stages, action, events));
+    free = start + cost_of(stages, action);
     events[event_of(schedule, action)] = {action, start, free};
     timetable.ranks[static_cast<std::size_t>(rank)].push_back({action, start, free});
     timetable.length = std::max(timetable.length, free);
@@ -126,6 +145,12 @@ Timetable simulate(const Schedule& schedule, const ActionCosts& costs) {
     timetable.most_live_activations.push_back(most_live(actions));
   }
   return timetable;
+}
+
+Timetable simulate(const Schedule& schedule, const ActionCosts& costs) {
+  check(schedule.stages > 0, "simulate: a schedule has stages: ", schedule.stages);
+  return simulate_stages(
+      schedule, std::vector<ActionCosts>(static_cast<std::size_t>(schedule.stages), costs));
 }
 
 std::string to_table(const Timetable& timetable) {

@@ -7,15 +7,16 @@
 
 namespace lockstep {
 
-/// The durations of actions, in any unit of time, equal for all stages.
+/// The durations of a stage's actions, in any unit of time.
 struct ActionCosts {
   double forward = 1;
   double backward_input = 1;
   double backward_weight = 1;
   /// The cost of kBackward: input and weight together.
   double backward = 2;
-  /// The time from sending to having received. Without transfers in the schedule it passes while
-  /// the ranks compute; a send or receive in the schedule keeps its rank busy.
+  /// The time from sending to having received, between this stage and the one after it. Without
+  /// transfers in the schedule it passes while the ranks compute; a send or receive in the schedule
+  /// keeps its rank busy.
   double transfer = 0;
 };
 
@@ -41,8 +42,11 @@ struct Timetable {
   double idle_share() const;
 };
 
-/// Computes when each action happens. Throws InvalidArgument if a cost is negative or the schedule
-/// is not valid.
+/// Computes when each action happens, with the costs of each stage. Throws InvalidArgument if a
+/// cost is negative, the schedule is not valid, or its stages are of another number.
+Timetable simulate_stages(const Schedule& schedule, const std::vector<ActionCosts>& stages);
+
+/// Computes it with equal costs for all stages.
 Timetable simulate(const Schedule& schedule, const ActionCosts& costs);
 
 /// Draws a row per stage and a column per unit of time: `stage 0  F0 F1  . B0`. An action longer

@@ -12,6 +12,7 @@ constexpr int kMostPlaces = 4;
 // What an epoch of the quick grid is cut down to: about a second of one core's work.
 constexpr int kQuickImagesSmall = 15360;
 constexpr int kQuickImagesLarge = 512;
+constexpr int kImages = 60000;
 constexpr double kQuickLimit = 300;           // seconds; a sample takes about five
 constexpr double kFullLimit = 6.0 * 60 * 60;  // the largest set on one slow core
 constexpr const char* kSmall = "mnist-small";
@@ -32,7 +33,7 @@ std::vector<Point> with_places(const Point& point, int most_places) {
 
 void add(std::vector<Point>& grid, const Point& point, int most_places, int images) {
   for (Point each : with_places(point, most_places)) {
-    if (images > 0) each.steps = std::max(1, images / (each.batch * each.places));
+    if (images < kImages) each.steps = std::max(1, images / (each.batch * each.places));
     grid.push_back(each);
   }
 }
@@ -79,20 +80,20 @@ const EpochFacts& epoch(const SummaryFacts& facts, std::int64_t number, const st
 
 }  // namespace
 
-std::vector<Point> grid(bool full) {
+std::vector<Point> grid(const StudyOptions& options) {
   std::vector<Point> points;
-  if (!full) {
+  if (!options.full) {
     for (const int batch : {128, 512}) {
-      add(points, {.model = kSmall, .batch = batch}, kMostPlaces, kQuickImagesSmall);
+      add(points, {.model = kSmall, .batch = batch}, kMostPlaces, options.work * kQuickImagesSmall);
     }
     // A step of it on four places of two cores takes seconds, and is not a fair test there.
-    add(points, {.model = kLarge, .batch = 128}, 2, kQuickImagesLarge);
+    add(points, {.model = kLarge, .batch = 128}, 2, options.work * kQuickImagesLarge);
     return points;
   }
   for (const char* model : {kSmall, kLarge}) {
     for (const int repeat : {1, 4, 8}) {
       for (const int batch : {128, 256, 512}) {
-        add(points, {.model = model, .repeat = repeat, .batch = batch}, kMostPlaces, 0);
+        add(points, {.model = model, .repeat = repeat, .batch = batch}, kMostPlaces, kImages);
       }
     }
   }
@@ -135,8 +136,8 @@ Study make_study(const StudyOptions& options) {
           "Does a second, a fourth place make an epoch shorter, and which way of spreading it is "
           "faster: DataParallel or DistributedDataParallel?",
       .rounds = options.rounds_or(3),
-      .limit_seconds = options.full ? kFullLimit : kQuickLimit,
-      .grid = grid(options.full),
+      .limit_seconds = options.full ? kFullLimit : options.work * kQuickLimit,
+      .grid = grid(options),
       .cell = [options](const Point& point) { return cell_of(point, options); },
       .values =
           [data = training_set(options)](const Point& point, const std::filesystem::path& run) {

@@ -38,7 +38,7 @@ Study make_study(const StudyOptions& options);
 void prepare(const StudyOptions& options, const std::filesystem::path& output);
 
 /// Lists the grid: the study's own, or the part of it that takes a hundred seconds on two cores.
-std::vector<Point> grid(bool full);
+std::vector<Point> grid(const StudyOptions& options);
 
 StudyCell cell_of(const Point& point, const StudyOptions& options);
 

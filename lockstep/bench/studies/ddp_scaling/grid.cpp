@@ -15,10 +15,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kQuickSteps = 3;  // of each of the two epochs
+constexpr int kMostImages = 50000;
 constexpr int kQuickPixels = 32;
 constexpr const char* kLinkRate = "1gbit";     // of hosts that are made within this machine
 constexpr double kQuickLimit = 300;            // seconds; a sample takes about eight
 constexpr double kFullLimit = 48.0 * 60 * 60;  // ten epochs at 224 pixels on one slow core
+
+// As many as the set has for four places.
+int quick_steps(const StudyOptions& options) {
+  return std::min(options.work * kQuickSteps, kMostImages / (4 * kStudyBatch));
+}
 
 // The study's own settings, with its evaluation and checkpoint after each epoch. It keeps one
 // checkpoint; that of the best epoch stays here as well.
@@ -27,7 +33,7 @@ Words training(const Point& point, const StudyOptions& options) {
       "timm", "--image-size", point.pixels, "--batch-size", kStudyBatch, "--opt", "adam", "--lr",
       "0.001", "--sched", "cosine", "--epochs", options.full ? kStudyEpochs : 2, "--val-interval",
       1, "--snapshot-interval", "1epochs", "--keep", 1, "--progress", "none");
-  if (!options.full) add_words(words, words_of("--limit-train-batches", kQuickSteps));
+  if (!options.full) add_words(words, words_of("--limit-train-batches", quick_steps(options)));
   return words;
 }
 
@@ -62,17 +68,17 @@ std::string not_measurable(const Point& point, const StudyOptions& options) {
   return concat("takes ", point.nodes, " hosts: name as many with --nodes");
 }
 
-std::string id_of(const Point& point, bool full) {
+std::string id_of(const Point& point, const StudyOptions& options) {
   const std::string id = concat("n", point.nodes, "-p", point.places, "-", point.started_by);
   // An epoch that is cut is other work than a whole one.
-  return full ? id : concat(id, "-s", kQuickSteps);
+  return options.full ? id : concat(id, "-s", quick_steps(options));
 }
 
-void draw_set(const fs::path& folder, bool full) {
+void draw_set(const fs::path& folder, const StudyOptions& study) {
   if (fs::exists(folder) && !fs::is_empty(folder)) return;
   data::SyntheticOptions options;
-  if (!full) {
-    options.train = kQuickImages;
+  if (!study.full) {
+    options.train = std::max(kQuickImages, 4 * kStudyBatch * quick_steps(study));
     options.test = kQuickTestImages;
   }
   data::write_synthetic_set("cifar100", folder, options);
@@ -101,7 +107,7 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
   // Places on other machines take nothing of this one.
   const int here = point.link == "real" ? point.places / point.nodes : point.places;
   const bool once = !options.full && options.rounds == 0 && options.oversubscribed(here);
-  return {.id = id_of(point, options.full),
+  return {.id = id_of(point, options),
       .settings = {{"nodes", concat(point.nodes)}, {"places", concat(point.places)},
           {"started by", point.started_by}, {"link", point.link}, {"pixels", concat(point.pixels)}},
       .command = words_of(starting(point, options), training(point, options)),
@@ -120,7 +126,7 @@ Study make_study(const StudyOptions& options) {
           "How much shorter does DistributedDataParallel make a training on two places of one "
           "node, does the launcher matter, and do two nodes pay?",
       .rounds = options.rounds_or(options.full ? 3 : 2),
-      .limit_seconds = options.full ? kFullLimit : kQuickLimit,
+      .limit_seconds = options.full ? kFullLimit : options.work * kQuickLimit,
       .grid = grid(options),
       .cell = [options](const Point& point) { return cell_of(point, options); },
       .values = [](const Point&, const fs::path& run) { return values_of(run); },
@@ -139,7 +145,7 @@ void prepare(const StudyOptions& options, const fs::path& output) {
   check(data.find(':') != std::string::npos && !folder.empty(),
       "bench: --data cifar100 needs the folder that holds the set, such as cifar100:DIR");
   if (options.data_of({"cifar100"}, "").empty()) {
-    return draw_set(output / "data" / "cifar100", options.full);
+    return draw_set(output / "data" / "cifar100", options);
   }
   if (!fs::is_directory(folder)) throw DataError(concat(folder, ": no such folder"));
 }

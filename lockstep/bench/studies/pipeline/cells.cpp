@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kQuickBatch = 8;
 constexpr int kQuickRounds = 2;
+constexpr int kWorkForStudyBatch = 10;
 constexpr int kFullRounds = 5;  // of two repeats: the study's ten
 constexpr int kFullRepeats = 2;
 constexpr double kQuickLimit = 300;           // seconds; a sample takes a few
@@ -26,6 +27,20 @@ std::vector<Point> unpiped(int batch, int repeats) {
   std::vector<Point> points;
   for (const char* way : {kSinglePlace, kCoresOfBoth, kModelParallel}) {
     points.push_back({.way = way, .batch = batch, .split = batch, .repeats = repeats});
+  }
+  return points;
+}
+
+// A part of the study's splits, and one of each schedule that it lacks.
+std::vector<Point> short_grid(int batch, const std::vector<int>& splits, int repeats) {
+  std::vector<Point> points = unpiped(batch, repeats);
+  for (const char* way : {kStudysSchedule, kMicroBatches}) {
+    for (const int split : splits)
+      points.push_back({.way = way, .batch = batch, .split = split, .repeats = repeats});
+  }
+  for (const char* way : {"1f1b", "interleaved", "zero-bubble"}) {
+    points.push_back(
+        {.way = way, .batch = batch, .split = standard_split(batch), .repeats = repeats});
   }
   return points;
 }
@@ -94,9 +109,9 @@ std::string Point::name() const {
   return way == kModelParallel ? "model parallel" : way;
 }
 
-std::vector<Point> grid(bool full) {
-  auto points = full ? unpiped(kStudyBatch, kFullRepeats) : unpiped(kQuickBatch, 1);
-  if (full) {
+std::vector<Point> grid(const StudyOptions& options) {
+  if (options.full) {
+    auto points = unpiped(kStudyBatch, kFullRepeats);
     for (const char* way : {kStudysSchedule, "1f1b", "interleaved", "zero-bubble", kMicroBatches}) {
       for (const int split : {1, 3, 5, 8, 10, 12, 20, 40, 60}) {
         points.push_back({.way = way, .split = split, .repeats = kFullRepeats});
@@ -104,15 +119,9 @@ std::vector<Point> grid(bool full) {
     }
     return points;
   }
-  for (const char* way : {kStudysSchedule, kMicroBatches}) {
-    for (const int split : {1, 2, 4}) {
-      points.push_back({.way = way, .batch = kQuickBatch, .split = split});
-    }
-  }
-  for (const char* way : {"1f1b", "interleaved", "zero-bubble"}) {
-    points.push_back({.way = way, .batch = kQuickBatch, .split = standard_split(kQuickBatch)});
-  }
-  return points;
+  const bool has_time = options.work >= kWorkForStudyBatch;
+  return has_time ? short_grid(kStudyBatch, {5, 10, 20, 40, 60}, 1)
+                  : short_grid(kQuickBatch, {1, 2, 4}, options.work);
 }
 
 StudyCell cell_of(const Point& point, const StudyOptions& options) {
@@ -155,8 +164,8 @@ Study make_study(const StudyOptions& options) {
           "What does it cost to cut a net over two places, and how much of it do a pipeline, its "
           "split size and its schedule win back?",
       .rounds = options.rounds_or(options.full ? kFullRounds : kQuickRounds),
-      .limit_seconds = options.full ? kFullLimit : kQuickLimit,
-      .grid = grid(options.full),
+      .limit_seconds = options.full ? kFullLimit : options.work * kQuickLimit,
+      .grid = grid(options),
       .cell = [options](const Point& point) { return cell_of(point, options); },
       .values = [](const Point&,
                     const std::filesystem::path& run) { return values_of(run, kRunBatches); },

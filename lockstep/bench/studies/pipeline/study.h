@@ -55,7 +55,7 @@ Study make_study(const StudyOptions& options);
 
 /// Lists the grid: the study's own with the schedules that it lacks, or the part of it with a
 /// fifteenth of the batch that takes two minutes on two cores.
-std::vector<Point> grid(bool full);
+std::vector<Point> grid(const StudyOptions& options);
 
 /// Returns the split size at which ways are compared: a sixth of the batch, the study's 20 of 120,
 /// but at least 2.

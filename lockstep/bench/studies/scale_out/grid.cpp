@@ -173,13 +173,19 @@ void check_named(const std::string& data) {
 
 }  // namespace
 
-const TrainerPlan& trainer_plan(bool full) {
-  static const TrainerPlan kFull = full_plan(), kQuick = quick_plan();
-  return full ? kFull : kQuick;
+TrainerPlan trainer_plan(const StudyOptions& options) {
+  if (options.full) return full_plan();
+  TrainerPlan plan = quick_plan();
+  plan.budget_seconds *= options.work;
+  plan.budget = concat(plan.budget_seconds, "s");
+  plan.kill_seconds *= options.work;
+  plan.snapshot_interval = concat(options.work, "s");
+  plan.limit_seconds *= options.work;
+  return plan;
 }
 
 std::vector<Point> grid(const StudyOptions& options) {
-  const TrainerPlan& plan = trainer_plan(options.full);
+  const TrainerPlan plan = trainer_plan(options);
   Point point{.budget_seconds = static_cast<double>(plan.budget_seconds)};
   if (!has_real_hosts(options)) point.bits_per_second = plan.gigabits * kGigabit;
   std::vector<Point> points;
@@ -194,7 +200,7 @@ std::vector<Point> grid(const StudyOptions& options) {
 }
 
 StudyCell cell_of(const Point& point, const StudyOptions& options) {
-  const TrainerPlan& plan = trainer_plan(options.full);
+  const TrainerPlan plan = trainer_plan(options);
   const int cores = cores_a_host(options);
   StudyCell cell{
       .id = concat(plan.model, "-", plan.budget, "-n", point.nodes, point.killed ? "-killed" : ""),
@@ -218,7 +224,7 @@ StudyCell cell_of(const Point& point, const StudyOptions& options) {
 }
 
 std::string training_set(const StudyOptions& options) {
-  const std::string& set = trainer_plan(options.full).set;
+  const std::string set = trainer_plan(options).set;
   return options.data_of({set}, concat(set, ":", kBenchFolder, "/data/", set));
 }
 
@@ -226,7 +232,7 @@ std::vector<std::string> data_words(const StudyOptions& options) {
   const std::string data = training_set(options);
   Words words{"--data", data};
   if (!has_validation(data))
-    add_words(words, Words{"--val-split", trainer_plan(options.full).val_split});
+    add_words(words, Words{"--val-split", trainer_plan(options).val_split});
   return words;
 }
 
@@ -242,11 +248,11 @@ bool has_validation(const std::string& data) {
 }
 
 int cores_a_host(const StudyOptions& options) {
-  return std::max(1, options.cores / trainer_plan(options.full).most_nodes);
+  return std::max(1, options.cores / trainer_plan(options).most_nodes);
 }
 
 Study make_study(const StudyOptions& options) {
-  const TrainerPlan& plan = trainer_plan(options.full);
+  const TrainerPlan plan = trainer_plan(options);
   return StudyOf<Point>{.name = "scale-out",
       .title = "Scale out: the same time of training on more nodes",
       .question =
@@ -275,7 +281,7 @@ void prepare(const StudyOptions& options, const fs::path& output) {
       "bench: --data: the quick grid of scale-out takes mnist; add --full for ", images);
   const std::string data = training_set(options);
   if (data.find(kBenchFolder) == std::string::npos) return check_named(data);
-  const TrainerPlan& plan = trainer_plan(options.full);
+  const TrainerPlan plan = trainer_plan(options);
   draw(output / "data" / plan.set, plan);
 }
 

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFolder = "pretrained";
 
 std::string file_name(const StudyOptions& options) {
-  return trainer_plan(options.full).model + ".safetensors";
+  return trainer_plan(options).model + ".safetensors";
 }
 
 bool measures_something(const StudyOptions& options) {
@@ -42,7 +42,7 @@ std::string first_weights(const StudyOptions& options) {
 }
 
 StudyCell pretraining_cell(const StudyOptions& options) {
-  const TrainerPlan& plan = trainer_plan(options.full);
+  const TrainerPlan plan = trainer_plan(options);
   const Pretraining& how = plan.pretraining;
   const StudyCell cell{.id = concat("pretraining-", plan.model),
       .command = train_command("--model", plan.model, data_words(options), "--image-size",
@@ -56,7 +56,7 @@ void pretrain(const StudyOptions& options, const CellPaths& paths) {
   const fs::path file = paths.bench / kFolder / file_name(options);
   const bool is_ours = options.pretrained.empty() && options.pretrains;
   if (!is_ours || fs::exists(file) || !measures_something(options)) return;
-  const Pretraining& how = trainer_plan(options.full).pretraining;
+  const Pretraining how = trainer_plan(options).pretraining;
   std::cerr << "lockstep bench: scale-out: training the weights that all cells begin with, at most "
             << how.time << std::endl;
   Trials trials(paths, "scale-out");

@@ -71,7 +71,7 @@ inline constexpr int kKilledNodes = 2;    ///< of the run in which a worker is k
 inline constexpr int kDrawnClasses = 20;  ///< of `images`, as in the study
 
 /// Returns the plan of the whole study or of the quick part.
-const TrainerPlan& trainer_plan(bool full);
+TrainerPlan trainer_plan(const StudyOptions& options);
 
 /// Makes the study. Its samples have the values of values_of().
 Study make_study(const StudyOptions& options);

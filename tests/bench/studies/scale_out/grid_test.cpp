@@ -59,7 +59,7 @@ TEST(NodeGrid, IsTheStudysInFull) {
 TEST(NodeGrid, KillsAWorkerInTheMiddleOfOneRun) {
   for (const bool full : {false, true}) {
     const Study study = made_scale_out(full);
-    const TrainerPlan& plan = trainer_plan(full);
+    const TrainerPlan plan = trainer_plan({.full = full});
     int killed = 0;
     for (const StudyCell& cell : study.cells) {
       const std::string kill = after(cell.command, "--kill");
@@ -121,7 +121,7 @@ TEST(NodeGrid, EveryCommandIsOneThatTrainTakes) {
       const auto train = cli::parse_train_flags(
           train_flags_of(cell), {.world_size = nodes, .local_world_size = 1});
       ASSERT_TRUE(train.has_value()) << cell.id;
-      EXPECT_EQ(train->options.limits.seconds, trainer_plan(full).budget_seconds);
+      EXPECT_EQ(train->options.limits.seconds, trainer_plan({.full = full}).budget_seconds);
       EXPECT_FALSE(train->options.limits.epochs.has_value());
       EXPECT_EQ(train->options.resume.kind == Resume::kAuto, cell.settings[1].value == "yes");
     }
@@ -139,7 +139,7 @@ TEST(NodeGrid, HandsOnWeightsToBeginWith) {
 TEST(NodeGrid, BeginsWithWeightsThatTheBenchTrains) {
   for (const bool full : {false, true}) {
     const std::string weights =
-        concat("{bench}/pretrained/", trainer_plan(full).model, ".safetensors");
+        concat("{bench}/pretrained/", trainer_plan({.full = full}).model, ".safetensors");
     for (const StudyCell& cell : made_scale_out(full).cells)
       EXPECT_EQ(after(cell.command, "--pretrained"), weights);
     const StudyCell first = pretraining_cell({.full = full, .cores = 2, .device = "cpu,cuda"});
@@ -229,7 +229,7 @@ TEST(PrepareScaleOut, DrawsASetOnce) {
   const lockstep::testing::TemporaryFolder folder;
   prepare({.full = false, .cores = 2}, folder.path());
   const auto drawn = folder.path() / "data" / "mnist";
-  EXPECT_EQ(data::mnist(drawn, true).size(), trainer_plan(false).train_images);
+  EXPECT_EQ(data::mnist(drawn, true).size(), trainer_plan({}).train_images);
   const auto when = std::filesystem::last_write_time(drawn);
   prepare({.full = false, .cores = 2}, folder.path());
   EXPECT_EQ(std::filesystem::last_write_time(drawn), when);

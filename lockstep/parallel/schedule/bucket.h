@@ -4,17 +4,13 @@
 #include <cstdint>
 #include <vector>
 
-#include <c10/core/Device.h>
-#include <c10/core/ScalarType.h>
-
 namespace lockstep {
 
 /// The facts about a parameter that the cutting of buckets needs.
 struct ParameterShape {
   std::size_t bytes = 0;
-  at::ScalarType type = at::kFloat;
-  c10::Device device = c10::kCPU;
-  bool sparse = false;  ///< its gradient is: it makes a bucket alone
+  std::uint64_t kind = 0;  ///< of equal element type and device: may share a bucket
+  bool sparse = false;     ///< its gradient is: it makes a bucket alone
 };
 
 /// The parameters whose gradients are reduced together, by index, in the order of filling.
@@ -25,7 +21,7 @@ struct BucketPlan {
 
 /// Cuts parameters into buckets by PyTorch's rule (compute_bucket_assignment_by_size in c10d).
 ///
-/// There is one open bucket per element type and device; it closes when its bytes reach the limit.
+/// There is one open bucket per kind; it closes when its bytes reach the limit.
 /// The first limit serves once, the last for all later buckets. A sparse gradient makes a separate
 /// bucket at once, with limit 0. Parameters are taken in the given order; the buckets are returned
 /// in the order in which they closed, those that stayed open last.

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/ddp/bucket.h"
+#include "lockstep/parallel/schedule/bucket.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,19 +9,17 @@ namespace lockstep {
 namespace {
 
 struct OpenBucket {
-  at::ScalarType type;
-  c10::Device device;
+  std::uint64_t kind = 0;
   std::vector<std::size_t> parameters = {};
   std::size_t bytes = 0;
   std::size_t limit_index = 0;
 };
 
 OpenBucket& open_bucket_for(std::vector<OpenBucket>& open, const ParameterShape& parameter) {
-  const auto found = std::find_if(open.begin(), open.end(), [&](const OpenBucket& bucket) {
-    return bucket.type == parameter.type && bucket.device == parameter.device;
-  });
+  const auto found = std::find_if(open.begin(), open.end(),
+      [&](const OpenBucket& bucket) { return bucket.kind == parameter.kind; });
   if (found != open.end()) return *found;
-  return open.emplace_back(OpenBucket{parameter.type, parameter.device});
+  return open.emplace_back(OpenBucket{parameter.kind});
 }
 
 }  // namespace

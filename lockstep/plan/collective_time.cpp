@@ -1,0 +1,80 @@
+#include "lockstep/plan/collective_time.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace lockstep::plan {
+namespace {
+
+// A link's seconds for a message, without a latency where nothing is sent.
+double rounds_on(const Link& link, double messages, double bytes) {
+  if (messages <= 0) return 0;
+  return messages * link.latency + (link.bytes_per_second > 0 ? bytes / link.bytes_per_second : 0);
+}
+
+// Half of a ring's all-reduce: each rank has passed on all parts but one. The ring enters and
+// leaves each node once, so a node's link carries what one rank sends; messages between nodes and
+// within them are under way at once, and each waits for the slower.
+double half_ring(double bytes, const Ranks& ranks, const Machine& machine) {
+  const double messages = ranks.all() - 1;
+  const double sent = bytes * messages / ranks.all();
+  const double within = ranks.a_node > 1 ? rounds_on(machine.within, messages, sent) : 0;
+  const double between = ranks.nodes > 1 ? rounds_on(machine.between, messages, sent) : 0;
+  return std::max(within, between);
+}
+
+double tree(double bytes, const Ranks& ranks, const Machine& machine) {
+  const auto depth = [](int count) { return std::ceil(std::log2(count)); };
+  const double within = 2 * depth(ranks.a_node);
+  const double between = 2 * depth(ranks.nodes);
+  return rounds_on(machine.within, within, within > 0 ? 2 * bytes : 0) +
+         rounds_on(machine.between, between, between > 0 ? 2 * bytes : 0);
+}
+
+// The parts of a node's ranks cross its link one after the other: together they are all bytes.
+double hierarchical(double bytes, const Ranks& ranks, const Machine& machine) {
+  const Ranks inside{1, ranks.a_node}, leaders{ranks.nodes, 1};
+  return 2 * half_ring(bytes, inside, machine) + 2 * half_ring(bytes, leaders, machine);
+}
+
+}  // namespace
+
+double all_reduce_seconds(
+    double bytes, const Ranks& ranks, const Machine& machine, AllReduce algorithm) {
+  if (ranks.all() <= 1) return 0;
+  switch (algorithm) {
+    case AllReduce::kRing:
+      return 2 * half_ring(bytes, ranks, machine);
+    case AllReduce::kTree:
+      return tree(bytes, ranks, machine);
+    case AllReduce::kHierarchical:
+      return hierarchical(bytes, ranks, machine);
+  }
+  return 0;
+}
+
+double all_gather_seconds(double bytes, const Ranks& ranks, const Machine& machine) {
+  return ranks.all() <= 1 ? 0 : half_ring(bytes, ranks, machine);
+}
+
+double reduce_scatter_seconds(double bytes, const Ranks& ranks, const Machine& machine) {
+  return all_gather_seconds(bytes, ranks, machine);
+}
+
+AllReduce fastest_all_reduce(double bytes, const Ranks& ranks, const Machine& machine) {
+  AllReduce best = AllReduce::kRing;
+  for (const AllReduce each : std::array{AllReduce::kTree, AllReduce::kHierarchical}) {
+    if (all_reduce_seconds(bytes, ranks, machine, each) <
+        all_reduce_seconds(bytes, ranks, machine, best))
+      best = each;
+  }
+  return best;
+}
+
+double core_share(const Ranks& ranks, const Machine& machine) {
+  if (ranks.all() <= 1) return 0;
+  return ranks.nodes > 1 ? machine.between.core_share : machine.within.core_share;
+}
+
+}  // namespace lockstep::plan

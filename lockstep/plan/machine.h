@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep::plan {
+
+/// A connection over which places exchange data.
+struct Link {
+  double latency = 0;           ///< seconds of a message of nothing
+  double bytes_per_second = 0;  ///< in each direction; 0: as fast as you like
+  /// The share of a transfer's time in which it keeps a place from computing: 1 where the place
+  /// moves the bytes itself, as in shared memory, 0 where an engine of its own does.
+  double core_share = 0;
+
+  double seconds(double bytes) const;
+
+  bool operator==(const Link&) const = default;
+};
+
+/// Reads `25Gbit,50us`: a rate in bit/s (kbit, Mbit, Gbit) or byte/s (MB, GB), and a latency (us,
+/// ms, s), in any order; the latency may be left out. Throws InvalidArgument that shows the forms.
+Link parse_link(const std::string& text);
+
+/// Writes a link as parse_link reads it.
+std::string text_of(const Link& link);
+
+/// The machines that a plan is made for: equal nodes of equal places.
+struct Machine {
+  int nodes = 1;
+  int places = 1;           ///< of a node
+  Link within = {};         ///< between places of a node
+  Link between = {};        ///< between nodes; all places of a node share it
+  double memory_bytes = 0;  ///< of a place; 0: not known
+  double price = 0;         ///< of a node for an hour
+  double jitter = 0;        ///< relative standard deviation between places in one step
+
+  int all_places() const { return nodes * places; }
+};
+
+/// Throws InvalidArgument for what cannot be: no nodes, a negative rate.
+void check_machine(const Machine& machine);
+
+/// Returns how many times the mean the slowest of `places` takes on average, where each is drawn
+/// from a normal distribution with this relative standard deviation (Blom's approximation).
+double slowest_of(int places, double jitter);
+
+}  // namespace lockstep::plan

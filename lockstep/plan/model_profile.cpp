@@ -1,0 +1,71 @@
+#include "lockstep/plan/model_profile.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+void check_amount(const ModelProfile& profile, const char* what, double amount) {
+  check(amount >= 0 && std::isfinite(amount), "plan: the profile of ", profile.model, " has ", what,
+      " of ", amount, "; it must be 0 or more");
+}
+
+}  // namespace
+
+double LayerCosts::parameter_bytes() const {
+  return std::accumulate(parameters.begin(), parameters.end(), 0.0);
+}
+
+double ModelProfile::parameter_bytes() const {
+  double bytes = 0;
+  for (const LayerCosts& layer : layers) bytes += layer.parameter_bytes();
+  return bytes;
+}
+
+double ModelProfile::activation_bytes() const {
+  double bytes = 0;
+  for (const LayerCosts& layer : layers) bytes += layer.activation_bytes;
+  return bytes;
+}
+
+double ModelProfile::step_seconds(double batch) const {
+  double seconds = input(batch) + rest(batch) + optimizer;
+  for (const LayerCosts& layer : layers) seconds += layer.forward(batch) + layer.backward(batch);
+  return seconds;
+}
+
+ModelProfile ModelProfile::scaled_to(double batch, double seconds) const {
+  check(seconds > 0, "plan: a step takes more than 0 seconds: ", seconds);
+  const double factor = seconds / step_seconds(batch);
+  ModelProfile scaled = *this;
+  for (LayerCosts& layer : scaled.layers) {
+    for (CostCurve* const curve :
+        {&layer.forward, &layer.backward, &layer.backward_input, &layer.backward_weight}) {
+      *curve = curve->times(factor);
+    }
+  }
+  scaled.input = input.times(factor);
+  scaled.rest = rest.times(factor);
+  scaled.optimizer *= factor;
+  return scaled;
+}
+
+void check_profile(const ModelProfile& profile) {
+  check(!profile.layers.empty(), "plan: the profile of ", profile.model, " has no layers");
+  check_amount(profile, "an optimizer's time", profile.optimizer);
+  check_amount(profile, "copies of the parameters", profile.state_copies);
+  check_amount(profile, "memory of a process", profile.process_bytes);
+  check_amount(profile, "noise", profile.noise);
+  check_company(profile.company);
+  for (const LayerCosts& layer : profile.layers) {
+    check_amount(profile, "activations", layer.activation_bytes);
+    check_amount(profile, "an output", layer.output_bytes);
+    for (const double bytes : layer.parameters) check_amount(profile, "a parameter", bytes);
+  }
+  check(profile.step_seconds(1) > 0, "plan: the profile of ", profile.model, " takes no time");
+}
+
+}  // namespace lockstep::plan

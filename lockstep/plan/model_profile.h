@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/plan/company.h"
+#include "lockstep/plan/cost_curve.h"
+
+namespace lockstep::plan {
+
+/// The costs of one layer of a model's chain on one place: seconds of a batch, bytes of a sample.
+struct LayerCosts {
+  std::string name;
+  CostCurve forward;
+  CostCurve backward;                   ///< the gradients of input and weights in one pass
+  CostCurve backward_input;             ///< those of the input alone
+  CostCurve backward_weight;            ///< those of the weights alone
+  double activation_bytes = 0;          ///< that forward keeps for backward, a sample
+  double output_bytes = 0;              ///< a sample
+  std::vector<double> parameters = {};  ///< bytes of each, in order
+
+  double parameter_bytes() const;
+};
+
+/// The costs of training a model on one place of a device, measured there or taken from elsewhere.
+struct ModelProfile {
+  std::string model;
+  std::string precision;  ///< as --precision takes it
+  std::string device;     ///< `Intel Xeon, 1 core`
+  std::string source;     ///< the command that measured it, or who published it
+  bool is_measured = false;
+  std::vector<LayerCosts> layers;
+  CostCurve input = {};      ///< waiting for a batch
+  CostCurve rest = {};       ///< of a step, that belongs to no layer: the loss, the bookkeeping
+  double optimizer = 0;      ///< seconds a step, for all parameters
+  double state_copies = 0;   ///< of the parameters, that the optimizer keeps: 2 for Adam
+  double process_bytes = 0;  ///< that a process has before its first step
+  double noise = 0;          ///< relative standard deviation of equal steps
+  Company company = {};      ///< of places of this device in one node
+
+  double parameter_bytes() const;
+  double activation_bytes() const;
+
+  /// Returns the seconds of a step in one place, with nothing else on the machine.
+  double step_seconds(double batch) const;
+
+  /// Returns the same costs on a device whose step of this batch takes so long.
+  ModelProfile scaled_to(double batch, double seconds) const;
+};
+
+/// Throws InvalidArgument for a profile without layers, or a number that cannot be.
+void check_profile(const ModelProfile& profile);
+
+/// Writes a profile as JSON, and reads it. What a profile cannot hold is a DataError that names the
+/// file.
+std::string profile_text(const ModelProfile& profile);
+ModelProfile parse_profile(const std::string& text, const std::string& file);
+
+}  // namespace lockstep::plan

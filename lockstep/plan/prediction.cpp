@@ -1,0 +1,112 @@
+#include "lockstep/plan/prediction.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/partition.h"
+#include "lockstep/parallel/schedule/timetable.h"
+#include "lockstep/plan/collective_time.h"
+#include "lockstep/plan/replica_step.h"
+
+namespace lockstep::plan {
+namespace {
+
+// Parameter, gradient, and what the optimizer keeps; replicas share the last where it is sharded.
+double bytes_a_parameter_byte(const ModelProfile& profile, const Way& way) {
+  return 2 + profile.state_copies / (way.is_sharded ? way.replicas : 1);
+}
+
+double kept_micro_batches(const Way& way, const Timetable& timetable, std::size_t place) {
+  if (way.checkpoint != Checkpoint::kNever) return 1;
+  return timetable.most_live_activations[place];
+}
+
+// The stages of one place: interleaved has several.
+double memory_of_place(const ModelProfile& profile, const Way& way, const std::vector<int>& balance,
+    const Timetable& timetable, double samples, std::size_t place) {
+  double bytes = 0, activations = 0, inputs = 0;
+  std::size_t layer = 0;
+  for (std::size_t stage = 0; stage < balance.size(); ++stage) {
+    const bool is_own = stage % static_cast<std::size_t>(way.stages) == place;
+    if (is_own && layer > 0) inputs += profile.layers[layer - 1].output_bytes;
+    for (int count = 0; count < balance[stage]; ++count, ++layer) {
+      if (!is_own) continue;
+      bytes += profile.layers[layer].parameter_bytes() * bytes_a_parameter_byte(profile, way);
+      activations += profile.layers[layer].activation_bytes;
+    }
+  }
+  const auto stages_here = static_cast<double>(balance.size()) / static_cast<double>(way.stages);
+  const double kept = kept_micro_batches(way, timetable, place) / stages_here;
+  const double kept_inputs = way.checkpoint == Checkpoint::kNever ? 0 : inputs * way.micro_batches;
+  return bytes + samples * (activations * kept + kept_inputs);
+}
+
+double memory_of_stages(const ModelProfile& profile, const Way& way, double batch) {
+  const Schedule schedule =
+      make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches);
+  const Timetable timetable = simulate(schedule, ActionCosts{});
+  const std::vector<int> balance = balance_of(profile, way, batch);
+  const double samples = batch / way.replicas / way.micro_batches;
+  double most = 0;
+  for (int place = 0; place < way.stages; ++place) {
+    most = std::max(most, memory_of_place(profile, way, balance, timetable, samples,
+                              static_cast<std::size_t>(place)));
+  }
+  return most + profile.process_bytes;
+}
+
+}  // namespace
+
+Ranks ranks_of(const Way& way, const Machine& machine) {
+  const int replicas_a_node = std::max(1, machine.places / way.stages);
+  const int nodes = (way.replicas + replicas_a_node - 1) / replicas_a_node;
+  return {nodes, (way.replicas + nodes - 1) / nodes};
+}
+
+double reduce_seconds(double bytes, const Way& way, const Machine& machine) {
+  const double sent = way.sent_as == SentAs::kHalf ? bytes / 2 : bytes;
+  return all_reduce_seconds(sent, ranks_of(way, machine), machine, AllReduce::kRing);
+}
+
+void take_from(const StepClock& clock, std::size_t lane, Prediction& prediction) {
+  prediction.seconds = clock.length();
+  prediction.uses = clock.uses_of(lane);
+  const double busy = std::accumulate(prediction.uses.begin(), prediction.uses.end(), 0.0);
+  prediction.idle = std::max(0.0, prediction.seconds - busy);
+  prediction.lanes = clock.lanes();
+  prediction.tasks = clock.tasks();
+}
+
+std::vector<int> balance_of(const ModelProfile& profile, const Way& way, double batch) {
+  if (!way.balance.empty()) return way.balance;
+  const double samples = batch / way.replicas / way.micro_batches;
+  std::vector<double> costs;
+  for (const LayerCosts& layer : profile.layers) {
+    costs.push_back(layer.forward(samples) + layer.backward(samples));
+  }
+  return partition(costs, way.scheduled_stages());
+}
+
+double memory_of(const ModelProfile& profile, const Way& way, double batch) {
+  if (way.stages > 1) return memory_of_stages(profile, way, batch);
+  const double samples = batch / way.replicas / way.accumulated;
+  return profile.process_bytes + profile.parameter_bytes() * bytes_a_parameter_byte(profile, way) +
+         samples * profile.activation_bytes();
+}
+
+Prediction predict(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {
+  check_profile(profile);
+  check_machine(machine);
+  const std::string reason = why_not(way, profile, batch, machine);
+  check(reason.empty(), "plan: ", describe(way), ": ", reason);
+  Prediction prediction = way.stages > 1 ? stage_step(profile, machine, way, batch)
+                                         : replica_step(profile, machine, way, batch);
+  prediction.way = way;
+  prediction.batch = batch;
+  prediction.memory_bytes = memory_of(profile, way, batch);
+  return prediction;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "lockstep/plan/machine.h"
+#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/step_clock.h"
+#include "lockstep/plan/way.h"
+
+namespace lockstep::plan {
+
+/// One step of a way, as it is expected to go.
+struct Prediction {
+  Way way;
+  double batch = 0;    ///< of all replicas
+  double seconds = 0;  ///< of a step
+  /// What the busiest place does with its time; with `idle` it adds up to `seconds`.
+  std::array<double, kUses> uses = {};
+  double idle = 0;           ///< waiting for other places
+  double communication = 0;  ///< gradients or activations on their way
+  double bubble = 0;         ///< share of the pipeline's time in which its places do not compute
+  double memory_bytes = 0;   ///< of the place that needs most
+  std::vector<std::string> lanes = {};
+  std::vector<TimedTask> tasks = {};
+
+  double samples_per_second() const { return seconds > 0 ? batch / seconds : 0; }
+  double of(Use use) const { return uses[static_cast<std::size_t>(use)]; }
+};
+
+/// Predicts a step. Throws InvalidArgument that says what would do if the way is impossible: see
+/// why_not().
+///
+/// Note [Prediction]
+/// Replicas are equal, so one of them is simulated. Its layers take what the profile says for the
+/// samples that it has, as many times longer as the busy places of its node slow each other down.
+/// With `ddp` the gradients of a layer are there when its backward ends, shared over its time by
+/// the bytes of its parameters; full buckets, cut by the very function that the reducer cuts with,
+/// follow each other over the links. A link that a place's own core drives stops the place for its
+/// share. A pipeline's schedule is the one that it executes, with the costs of each stage.
+Prediction predict(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
+
+/// Returns the bytes of the place that needs most: parameters, gradients, the optimizer's state,
+/// what forward keeps for backward, and the process.
+double memory_of(const ModelProfile& profile, const Way& way, double batch);
+
+/// Returns how many layers each of the way's scheduled stages takes: the way's balance, or the cut
+/// into the most equal times of a micro-batch.
+std::vector<int> balance_of(const ModelProfile& profile, const Way& way, double batch);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,171 @@
+#include "lockstep/plan/replica_step.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/bucket.h"
+#include "lockstep/plan/collective_time.h"
+
+namespace lockstep::plan {
+namespace {
+
+using Task = StepClock::Task;
+
+/// The buckets of the gradients: which one each parameter completes, if any, and their bytes.
+struct Buckets {
+  std::vector<double> bytes;
+  std::vector<int> completed_by;  // bucket by parameter; -1: none
+};
+
+Buckets buckets_of(const ModelProfile& profile, const Way& way) {
+  std::vector<ParameterShape> shapes;
+  for (const LayerCosts& layer : profile.layers) {
+    for (const double bytes : layer.parameters)
+      shapes.push_back({.bytes = static_cast<std::size_t>(bytes)});
+  }
+  Buckets buckets{.completed_by = std::vector<int>(shapes.size(), -1)};
+  const auto plans =
+      cut_buckets(shapes, reverse_order(shapes.size()), {way.first_bucket_bytes, way.bucket_bytes});
+  for (std::size_t bucket = 0; bucket < plans.size(); ++bucket) {
+    double bytes = 0;
+    for (const std::size_t index : plans[bucket].parameters)
+      bytes += static_cast<double>(shapes[index].bytes);
+    buckets.bytes.push_back(bytes);
+    buckets.completed_by[plans[bucket].parameters.back()] = static_cast<int>(bucket);
+  }
+  return buckets;
+}
+
+/// One replica's step on a clock.
+class ReplicaStep {
+ public:
+  ReplicaStep(const ModelProfile& profile, const Machine& machine, const Way& way, double batch)
+      : profile_(profile),
+        machine_(machine),
+        way_(way),
+        ranks_(ranks_of(way, machine)),
+        samples_(batch / way.replicas / way.accumulated),
+        slowdown_(profile.company.slows_compute(ranks_.a_node) *
+                  slowest_of(way.replicas, machine.jitter)),
+        place_(clock_.add_lane("place")) {
+    if (way.replicas > 1) link_ = clock_.add_lane("gradients");
+  }
+
+  Prediction run() {
+    for (int pass = 0; pass < way_.accumulated; ++pass) {
+      add(Use::kInput, "input", profile_.input(samples_) * slowdown_);
+      for (const LayerCosts& layer : profile_.layers)
+        add(Use::kForward, layer.name, layer.forward(samples_) * slowdown_);
+      add(Use::kRest, "loss and bookkeeping", profile_.rest(samples_) * slowdown_);
+      const bool is_last = pass + 1 == way_.accumulated;
+      const bool overlaps = way_.replication == Replication::kProcesses && way_.replicas > 1;
+      is_last&& overlaps ? backward_with_buckets() : backward();
+    }
+    if (way_.replication == Replication::kThreads && way_.replicas > 1) sum_gradients();
+    step_optimizer();
+    Prediction prediction;
+    take_from(clock_, place_, prediction);
+    prediction.communication = link_ ? clock_.uses_of(*link_)[kCommunicationIndex] : 0;
+    return prediction;
+  }
+
+ private:
+  static constexpr auto kCommunicationIndex = static_cast<std::size_t>(Use::kCommunication);
+
+  Task add(Use use, const std::string& name, double seconds, std::span<const Task> needs = {}) {
+    return clock_.add(place_, use, name, seconds, needs);
+  }
+
+  void backward() {
+    for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer)
+      add(Use::kBackward, layer->name, layer->backward(samples_) * slowdown_);
+  }
+
+  // A layer's parameters get their gradients one after the other, the last one first; each takes
+  // the share of the layer's time that it has of its bytes.
+  void backward_with_buckets() {
+    const Buckets buckets = buckets_of(profile_, way_);
+    std::size_t parameter = buckets.completed_by.size();
+    for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer) {
+      const double all = layer->backward(samples_) * slowdown_;
+      const double bytes = layer->parameter_bytes();
+      double left = all;
+      for (auto own = layer->parameters.rbegin(); own != layer->parameters.rend(); ++own) {
+        const int bucket = buckets.completed_by[--parameter];
+        const double share = bytes > 0 ? all * *own / bytes : 0;
+        passed_ += share;
+        left -= share;
+        if (bucket < 0) continue;
+        flush(layer->name);
+        reduce(buckets.bytes[static_cast<std::size_t>(bucket)], bucket);
+      }
+      passed_ += std::max(0.0, left);
+      flush(layer->name);
+    }
+    if (!reductions_.empty())
+      add(Use::kCommunication, "wait", 0, std::span(&reductions_.back(), 1));
+  }
+
+  void flush(const std::string& layer) {
+    if (passed_ > 0) last_ = add(Use::kBackward, layer, passed_);
+    passed_ = 0;
+  }
+
+  void reduce(double bytes, int bucket) {
+    const double seconds = reduce_seconds(bytes, way_, machine_);
+    const std::string name = concat("bucket ", bucket);
+    const std::vector<Task> needs = last_ ? std::vector<Task>{*last_} : std::vector<Task>{};
+    reductions_.push_back(clock_.add(*link_, Use::kCommunication, name, seconds, needs));
+    add(Use::kCommunication, name, seconds * core_share(ranks_, machine_));
+  }
+
+  void sum_gradients() {
+    const double seconds = reduce_seconds(profile_.parameter_bytes(), way_, machine_);
+    const Task last = add(Use::kBackward, "end of backward", 0);
+    const Task sum =
+        clock_.add(*link_, Use::kCommunication, "sum of gradients", seconds, std::span(&last, 1));
+    add(Use::kCommunication, "sum of gradients", seconds, {});
+    add(Use::kCommunication, "wait", 0, std::span(&sum, 1));
+  }
+
+  // Replicas in threads share the parameters: one place steps for all.
+  void step_optimizer() {
+    const bool is_shared = way_.replication == Replication::kThreads;
+    const double busy = is_shared ? 1 : ranks_.a_node;
+    const double own = way_.is_sharded ? profile_.optimizer / way_.replicas : profile_.optimizer;
+    add(Use::kOptimizer, "optimizer", own * profile_.company.slows_memory(busy));
+    if (!way_.is_sharded || way_.replicas == 1) return;
+    const double seconds = all_gather_seconds(profile_.parameter_bytes(), ranks_, machine_);
+    const Task last = add(Use::kOptimizer, "end of optimizer", 0);
+    const Task gathered =
+        clock_.add(*link_, Use::kCommunication, "parameters", seconds, std::span(&last, 1));
+    add(Use::kCommunication, "parameters", seconds * core_share(ranks_, machine_));
+    add(Use::kCommunication, "wait", 0, std::span(&gathered, 1));
+  }
+
+  const ModelProfile& profile_;
+  const Machine& machine_;
+  const Way& way_;
+  const Ranks ranks_;
+  const double samples_;  // of a replica's pass
+  const double slowdown_;
+  StepClock clock_;
+  std::size_t place_;
+  std::optional<std::size_t> link_;
+  double passed_ = 0;  // seconds of backward since its last task
+  std::optional<Task> last_;
+  std::vector<Task> reductions_;
+};
+
+}  // namespace
+
+Prediction replica_step(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {
+  return ReplicaStep(profile, machine, way, batch).run();
+}
+
+}  // namespace lockstep::plan

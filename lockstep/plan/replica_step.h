@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/plan/collective_time.h"
+#include "lockstep/plan/prediction.h"
+
+namespace lockstep::plan {
+
+/// Predict a step of replicas that are not cut, and of stages: the two halves of predict().
+Prediction replica_step(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
+Prediction stage_step(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
+
+/// Returns the ranks of the replicas: on as few nodes as hold them, with `stages` places each.
+Ranks ranks_of(const Way& way, const Machine& machine);
+
+/// Returns the seconds of an all-reduce as the runtime makes it: a ring.
+double reduce_seconds(double bytes, const Way& way, const Machine& machine);
+
+/// Fills in what the clock knows; `lane` is that of the place to look at.
+void take_from(const StepClock& clock, std::size_t lane, Prediction& prediction);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/timetable.h"
+#include "lockstep/plan/collective_time.h"
+#include "lockstep/plan/replica_step.h"
+
+namespace lockstep::plan {
+namespace {
+
+Use use_of(ActionKind kind) {
+  return kind == ActionKind::kForward ? Use::kForward : Use::kBackward;
+}
+
+/// A step of a replica whose stages lie on several places.
+class StageStep {
+ public:
+  StageStep(const ModelProfile& profile, const Machine& machine, const Way& way, double batch)
+      : profile_(profile),
+        machine_(machine),
+        way_(way),
+        batch_(batch / way.replicas),
+        samples_(batch_ / way.micro_batches),
+        balance_(balance_of(profile, way, batch)),
+        schedule_(
+            make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches)) {}
+
+  Prediction run() {
+    const Timetable timetable = settled_timetable();
+    Prediction prediction;
+    for (int place = 0; place < way_.stages; ++place) clock_.add_lane(concat("place ", place));
+    const double begin = profile_.input(batch_);
+    clock_.add(0, Use::kInput, "input", begin);
+    std::vector<TimedTask> pipeline = tasks_of(timetable, begin);
+    const double end = begin + timetable.length;
+    finish(end, pipeline, prediction);
+    prediction.bubble = timetable.idle_share();
+    return prediction;
+  }
+
+ private:
+  std::vector<ActionCosts> costs(double slowdown) const {
+    std::vector<ActionCosts> stages;
+    std::size_t layer = 0;
+    for (std::size_t stage = 0; stage < balance_.size(); ++stage) {
+      ActionCosts sum{.forward = 0, .backward_input = 0, .backward_weight = 0, .backward = 0};
+      for (int count = 0; count < balance_[stage]; ++count, ++layer) {
+        const LayerCosts& own = profile_.layers[layer];
+        sum.forward += own.forward(samples_) * slowdown;
+        sum.backward += own.backward(samples_) * slowdown;
+        sum.backward_input += own.backward_input(samples_) * slowdown;
+        sum.backward_weight += own.backward_weight(samples_) * slowdown;
+      }
+      if (way_.checkpoint != Checkpoint::kNever) add_recomputation(sum);
+      if (layer < profile_.layers.size())
+        sum.transfer = machine_.within.seconds(samples_ * profile_.layers[layer - 1].output_bytes);
+      stages.push_back(sum);
+    }
+    return stages;
+  }
+
+  // The last micro-batch may be spared; its share is the same for all.
+  void add_recomputation(ActionCosts& costs) const {
+    const bool spares_one = way_.checkpoint == Checkpoint::kExceptLast;
+    const double share = 1 - (spares_one ? 1.0 / way_.micro_batches : 0);
+    costs.backward += share * costs.forward;
+    costs.backward_input += share * costs.forward;
+  }
+
+  // Places that wait slow nobody down, but how long they wait depends on how slow the others are.
+  Timetable settled_timetable() const {
+    Timetable timetable = simulate_stages(schedule_, costs(1));
+    for (int round = 0; round < 3; ++round) {
+      const double busy = way_.stages * (1 - timetable.idle_share()) * replicas_a_node();
+      timetable = simulate_stages(schedule_, costs(profile_.company.slows_compute(busy)));
+    }
+    return timetable;
+  }
+
+  double replicas_a_node() const { return ranks_of(way_, machine_).a_node; }
+
+  std::vector<TimedTask> tasks_of(const Timetable& timetable, double begin) const {
+    std::vector<TimedTask> tasks;
+    for (std::size_t place = 0; place < timetable.ranks.size(); ++place) {
+      for (const auto& [action, start, end] : timetable.ranks[place])
+        tasks.push_back(
+            {place, use_of(action.kind), to_string(action), begin + start, begin + end});
+    }
+    return tasks;
+  }
+
+  double bytes_of_place(int place) const {
+    double bytes = 0;
+    std::size_t layer = 0;
+    for (std::size_t stage = 0; stage < balance_.size(); ++stage) {
+      for (int count = 0; count < balance_[stage]; ++count, ++layer) {
+        if (schedule_.rank_of(static_cast<int>(stage)) == place)
+          bytes += profile_.layers[layer].parameter_bytes();
+      }
+    }
+    return bytes;
+  }
+
+  // What follows the pipeline: its replicas agree on the gradients, then all places step.
+  void finish(double end, std::vector<TimedTask> tasks, Prediction& prediction) {
+    const double all = profile_.parameter_bytes();
+    double last = end;
+    for (int place = 0; place < way_.stages; ++place) {
+      const auto lane = static_cast<std::size_t>(place);
+      const double reduced = end + reduce_seconds(bytes_of_place(place), way_, machine_);
+      if (reduced > end) tasks.push_back({lane, Use::kCommunication, "gradients", end, reduced});
+      prediction.communication = std::max(prediction.communication, reduced - end);
+      const double share = all > 0 ? bytes_of_place(place) / all : 0;
+      const double step = profile_.optimizer * share / (way_.is_sharded ? way_.replicas : 1) *
+                          profile_.company.slows_memory(way_.stages * replicas_a_node());
+      tasks.push_back({lane, Use::kOptimizer, "optimizer", reduced, reduced + step});
+      last = std::max(last, reduced + step);
+    }
+    const double rest = profile_.rest(batch_);
+    tasks.push_back({0, Use::kRest, "bookkeeping", last, last + rest});
+    describe_busiest(std::move(tasks), last + rest, prediction);
+  }
+
+  void describe_busiest(std::vector<TimedTask> tasks, double length, Prediction& prediction) {
+    tasks.insert(tasks.begin(), clock_.tasks().begin(), clock_.tasks().end());
+    std::vector<std::array<double, kUses>> uses(static_cast<std::size_t>(way_.stages));
+    std::vector<double> busy(uses.size());
+    for (const TimedTask& task : tasks) {
+      uses[task.lane][static_cast<std::size_t>(task.use)] += task.end - task.start;
+      busy[task.lane] += task.end - task.start;
+    }
+    const auto most =
+        static_cast<std::size_t>(std::max_element(busy.begin(), busy.end()) - busy.begin());
+    prediction.seconds = length;
+    prediction.uses = uses[most];
+    prediction.idle = std::max(0.0, length - busy[most]);
+    prediction.lanes = clock_.lanes();
+    prediction.tasks = std::move(tasks);
+  }
+
+  const ModelProfile& profile_;
+  const Machine& machine_;
+  const Way& way_;
+  const double batch_;    // of a replica
+  const double samples_;  // of a micro-batch
+  const std::vector<int> balance_;
+  const Schedule schedule_;
+  StepClock clock_;
+};
+
+}  // namespace
+
+Prediction stage_step(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {
+  return StageStep(profile, machine, way, batch).run();
+}
+
+}  // namespace lockstep::plan

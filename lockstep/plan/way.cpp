@@ -1,0 +1,123 @@
+#include "lockstep/plan/way.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+
+namespace lockstep::plan {
+namespace {
+
+bool is_whole(double number) { return number == std::floor(number); }
+
+// Model parallel is the schedule that never has two stages busy.
+bool is_pipeline(const Way& way) { return way.schedule != ScheduleKind::kSequential; }
+
+std::string stages_text(const Way& way) {
+  if (way.stages == 1) return "";
+  if (!is_pipeline(way)) return concat("mp x ", way.stages);
+  return concat("pp x ", way.stages, " (", name_of(way.schedule), ", ", way.micro_batches,
+      way.micro_batches == 1 ? " micro-batch)" : " micro-batches)");
+}
+
+std::string about_batch(const Way& way, double batch) {
+  if (const double own = batch / way.replicas / way.accumulated; own < 1 || !is_whole(own))
+    return concat("a batch of ", batch, " cannot be divided by ", way.replicas * way.accumulated,
+        "; take a multiple of it");
+  if (way.stages > 1 && !is_whole(batch / way.replicas / way.micro_batches))
+    return concat("the ", batch / way.replicas, " samples of a replica cannot be divided into ",
+        way.micro_batches, " micro-batches");
+  return "";
+}
+
+std::string about_places(const Way& way, const Machine& machine) {
+  if (way.places() > machine.all_places())
+    return concat("needs ", way.places(), " places; there are ", machine.all_places());
+  const bool within = way.replication == Replication::kThreads || way.stages > 1;
+  const int together = way.replication == Replication::kThreads ? way.places() : way.stages;
+  if (within && together > machine.places)
+    return concat("needs ", together, " places in one node, which has ", machine.places);
+  return "";
+}
+
+std::vector<int> doublings(int most) {
+  std::vector<int> counts;
+  for (int count = 2; count < most; count *= 2) counts.push_back(count);
+  if (most > 1) counts.push_back(most);
+  return counts;
+}
+
+bool wants(const WayChoice& choice, const Way& way) {
+  const auto& kinds = choice.kinds;
+  return kinds.empty() || std::find(kinds.begin(), kinds.end(), kind_of(way)) != kinds.end();
+}
+
+std::vector<int> chunks_of(const WayChoice& choice, int stages) {
+  if (!choice.micro_batches.empty()) return choice.micro_batches;
+  std::vector<int> counts;
+  for (int count = 2; count <= 4 * stages; count *= 2) counts.push_back(count);
+  return counts;
+}
+
+void add_staged(const WayChoice& choice, int replicas, int stages, std::vector<Way>& ways) {
+  Way way{.replicas = replicas, .stages = stages, .schedule = ScheduleKind::kSequential};
+  if (wants(choice, way)) ways.push_back(way);
+  for (const ScheduleKind schedule : choice.schedules) {
+    way.schedule = schedule;
+    for (const int count : chunks_of(choice, stages)) {
+      way.micro_batches = count;
+      if (wants(choice, way)) ways.push_back(way);
+    }
+  }
+}
+
+}  // namespace
+
+int Way::scheduled_stages() const {
+  return schedule == ScheduleKind::kInterleaved ? 2 * stages : stages;
+}
+
+std::string kind_of(const Way& way) {
+  const std::string within = way.stages == 1 ? "" : is_pipeline(way) ? "pp" : "mp";
+  if (way.replicas == 1) return within.empty() ? "serial" : within;
+  const std::string across = way.replication == Replication::kThreads ? "dp" : "ddp";
+  return within.empty() ? across : across + "+" + within;
+}
+
+std::string describe(const Way& way) {
+  if (way.places() == 1) return "serial";
+  if (way.stages == 1) return concat(kind_of(way), " x ", way.replicas);
+  return concat(way.replicas > 1 ? concat(way.replicas, " x ") : "", stages_text(way));
+}
+
+std::string why_not(
+    const Way& way, const ModelProfile& profile, double batch, const Machine& machine) {
+  if (std::string reason = about_places(way, machine); !reason.empty()) return reason;
+  if (std::string reason = about_batch(way, batch); !reason.empty()) return reason;
+  if (static_cast<std::size_t>(way.scheduled_stages()) > profile.layers.size())
+    return concat(profile.model, " has ", profile.layers.size(), " layers and cannot be cut into ",
+        way.scheduled_stages(), " stages");
+  return "";
+}
+
+std::vector<Way> ways_on(const Machine& machine, const WayChoice& choice) {
+  std::vector<Way> ways;
+  if (const Way serial; wants(choice, serial)) ways.push_back(serial);
+  for (const int replicas : doublings(machine.all_places())) {
+    for (const Replication each : {Replication::kThreads, Replication::kProcesses}) {
+      const Way way{.replicas = replicas, .replication = each};
+      const bool fits = each == Replication::kProcesses || replicas <= machine.places;
+      if (fits && wants(choice, way)) ways.push_back(way);
+    }
+  }
+  for (const int stages : doublings(machine.places)) {
+    add_staged(choice, 1, stages, ways);
+    for (const int replicas : doublings(machine.all_places() / stages)) {
+      add_staged(choice, replicas, stages, ways);
+    }
+  }
+  return ways;
+}
+
+}  // namespace lockstep::plan

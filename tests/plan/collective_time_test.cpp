@@ -1,0 +1,49 @@
+#include "lockstep/plan/collective_time.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::plan {
+namespace {
+
+const Machine kMachine{.nodes = 4,
+    .places = 8,
+    .within = {.latency = 1, .bytes_per_second = 100},
+    .between = {.latency = 5, .bytes_per_second = 10}};
+
+TEST(AllReduce, OfARingIsItsClosedForm) {
+  EXPECT_DOUBLE_EQ(
+      all_reduce_seconds(800, {1, 8}, kMachine, AllReduce::kRing), 14 * (1 + 100 / 100.0));
+  EXPECT_DOUBLE_EQ(
+      all_reduce_seconds(800, {4, 1}, kMachine, AllReduce::kRing), 6 * (5 + 200 / 10.0));
+}
+
+TEST(AllReduce, OfARingOverNodesWaitsForTheSlowerLink) {
+  // 2 x 31 messages of an 32nd, each over the link between nodes somewhere.
+  EXPECT_DOUBLE_EQ(
+      all_reduce_seconds(3200, {4, 8}, kMachine, AllReduce::kRing), 62 * (5 + 100 / 10.0));
+}
+
+TEST(AllReduce, OfATreeHasFewMessages) {
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(100, {1, 8}, kMachine, AllReduce::kTree), 6 * 1 + 2 * 1.0);
+  EXPECT_EQ(fastest_all_reduce(1, {4, 8}, kMachine), AllReduce::kTree);
+}
+
+TEST(AllReduce, OfAHierarchyCrossesTheNodesOnce) {
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(800, {4, 8}, kMachine, AllReduce::kHierarchical),
+      14 * (1 + 100 / 100.0) + 6 * (5 + 200 / 10.0));
+}
+
+TEST(Collectives, OfOneRankTakeNoTime) {
+  EXPECT_EQ(all_reduce_seconds(1e9, {1, 1}, kMachine, AllReduce::kRing), 0);
+  EXPECT_EQ(all_gather_seconds(1e9, {1, 1}, kMachine), 0);
+  EXPECT_EQ(core_share({1, 1}, kMachine), 0);
+}
+
+TEST(Collectives, AGatherIsHalfOfAnAllReduce) {
+  EXPECT_DOUBLE_EQ(
+      all_gather_seconds(800, {1, 8}, kMachine) + reduce_scatter_seconds(800, {1, 8}, kMachine),
+      all_reduce_seconds(800, {1, 8}, kMachine, AllReduce::kRing));
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,165 @@
+// Predictions that have closed forms.
+
+#include "lockstep/plan/prediction.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "tests/plan/profiles.h"
+#include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/timetable.h"
+
+namespace lockstep::plan {
+namespace {
+
+using testing::free_machine;
+using testing::uniform;
+using enum ScheduleKind;
+
+double seconds_of(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {
+  return predict(profile, machine, way, batch).seconds;
+}
+
+TEST(Prediction, OfOnePlaceIsTheSumOfTheProfile) {
+  ModelProfile profile = uniform(4);
+  profile.input = CostCurve({{1, 0.5}});
+  profile.rest = CostCurve({{1, 0.25}});
+  profile.optimizer = 7;
+  const Prediction prediction = predict(profile, free_machine(1, 1), {}, 8);
+  EXPECT_DOUBLE_EQ(prediction.seconds, 8 * (0.5 + 4 * 3 + 0.25) + 7);
+  EXPECT_DOUBLE_EQ(prediction.of(Use::kForward), 32);
+  EXPECT_DOUBLE_EQ(prediction.of(Use::kOptimizer), 7);
+  EXPECT_DOUBLE_EQ(prediction.idle, 0);
+  EXPECT_DOUBLE_EQ(prediction.samples_per_second(), 8 / prediction.seconds);
+}
+
+TEST(Prediction, OfReplicasWithoutCommunicationDividesTheSamples) {
+  for (const Replication each : {Replication::kThreads, Replication::kProcesses}) {
+    const Way way{.replicas = 4, .replication = each};
+    EXPECT_DOUBLE_EQ(seconds_of(uniform(4), free_machine(1, 4), way, 8), 2 * 12);
+  }
+}
+
+// All layers' gradients in one bucket: it travels after backward.
+TEST(Prediction, OfOneBucketExposesAllOfIt) {
+  const Machine machine = free_machine(2, 1, 100);
+  const Way way{.replicas = 2, .first_bucket_bytes = 100000, .bucket_bytes = 100000};
+  const Prediction prediction = predict(uniform(4), machine, way, 2);
+  EXPECT_DOUBLE_EQ(prediction.seconds, 12 + 1600 / 100.0);
+  EXPECT_DOUBLE_EQ(prediction.communication, 16);
+  EXPECT_DOUBLE_EQ(prediction.idle, 16);
+}
+
+// A bucket a layer: all but the first layer's travels behind backward.
+TEST(Prediction, OfManyBucketsHidesThemBehindBackward) {
+  const Machine machine = free_machine(2, 1, 400);
+  const Way way{.replicas = 2, .first_bucket_bytes = 1, .bucket_bytes = 1};
+  EXPECT_DOUBLE_EQ(seconds_of(uniform(4), machine, way, 2), 12 + 1);
+}
+
+TEST(Prediction, OfALinkThatTheCoreDrivesHidesNothing) {
+  Machine machine = free_machine(1, 2, 400);
+  machine.within.core_share = 1;
+  const Way way{.replicas = 2, .first_bucket_bytes = 1, .bucket_bytes = 1};
+  EXPECT_DOUBLE_EQ(seconds_of(uniform(4), machine, way, 2), 12 + 4);
+}
+
+TEST(Prediction, OfAHookSendsHalf) {
+  const Way way{.replicas = 2, .sent_as = SentAs::kHalf, .first_bucket_bytes = 100000};
+  EXPECT_DOUBLE_EQ(seconds_of(uniform(4), free_machine(2, 1, 100), way, 2), 12 + 8);
+}
+
+TEST(Prediction, OfAccumulationSendsOnce) {
+  const Way way{.replicas = 2, .accumulated = 4, .first_bucket_bytes = 100000};
+  EXPECT_DOUBLE_EQ(seconds_of(uniform(4), free_machine(2, 1, 100), way, 8), 4 * 12 + 16);
+}
+
+TEST(Prediction, OfAShardedOptimizerDividesItAndGathers) {
+  ModelProfile profile = uniform(4);
+  profile.optimizer = 10;
+  const Way way{.replicas = 2, .is_sharded = true, .first_bucket_bytes = 100000};
+  EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(2, 1, 100), way, 2), 12 + 16 + 5 + 8);
+}
+
+TEST(Prediction, OfUniformStagesIsTheScheduleItself) {
+  for (const ScheduleKind kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
+    for (const int stages : {2, 4}) {
+      for (const int count : {stages, 4 * stages}) {
+        const Way way{.stages = stages, .schedule = kind, .micro_batches = count};
+        const Prediction found = predict(uniform(8), free_machine(1, stages), way, count);
+        const double bubble = bubble_share(kind, stages, way.scheduled_stages(), count);
+        EXPECT_NEAR(found.bubble, bubble, 1e-12) << describe(way);
+        EXPECT_NEAR(found.seconds, 24.0 * count / stages / (1 - bubble), 1e-9) << describe(way);
+      }
+    }
+  }
+}
+
+TEST(Prediction, OfStagesWaitsForTheLargest) {
+  const Way way{.stages = 2, .schedule = kGPipe, .micro_batches = 4, .balance = {1, 3}};
+  // The second stage has four times three forwards and backwards, after one forward of the first
+  // and before one backward of it.
+  EXPECT_DOUBLE_EQ(seconds_of(uniform(4), free_machine(1, 2), way, 4), 1 + 4 * 9 + 2);
+}
+
+TEST(Prediction, OfStagesSendsActivationsThereAndBack) {
+  const Way way{.stages = 2, .schedule = kSequential};
+  EXPECT_DOUBLE_EQ(seconds_of(uniform(2), free_machine(1, 2, 2), way, 3), 3 * (6 + 2 * 2));
+}
+
+TEST(Prediction, OfReplicatedStagesReducesEachStage) {
+  const Way way{.replicas = 2, .stages = 2, .schedule = kSequential};
+  EXPECT_DOUBLE_EQ(
+      seconds_of(uniform(2), free_machine(1, 4, 100), way, 2), 6 + 2 * 4 / 100.0 + 400 / 100.0);
+}
+
+TEST(Prediction, OfCheckpointingComputesForwardAgain) {
+  const Way way{.stages = 2, .schedule = kSequential, .checkpoint = Checkpoint::kAlways};
+  EXPECT_DOUBLE_EQ(seconds_of(uniform(2), free_machine(1, 2), way, 1), 6 + 2);
+}
+
+TEST(Prediction, OfMorePlacesThanCoresTakesTurns) {
+  ModelProfile profile = uniform(2);
+  profile.company.cores = 2;
+  EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(1, 4), {.replicas = 4}, 4), 2 * 6);
+}
+
+TEST(Prediction, CountsTheMemoryOfTheFullestPlace) {
+  ModelProfile profile = uniform(4);
+  profile.state_copies = 2;
+  profile.process_bytes = 1000;
+  EXPECT_DOUBLE_EQ(memory_of(profile, {}, 8), 1000 + 1600 * 4 + 8 * 40);
+  EXPECT_DOUBLE_EQ(memory_of(profile, {.replicas = 2}, 8), 1000 + 1600 * 4 + 4 * 40);
+  EXPECT_DOUBLE_EQ(
+      memory_of(profile, {.replicas = 2, .is_sharded = true}, 8), 1000 + 1600 * 3 + 4 * 40);
+  // The first of two stages keeps two micro-batches of 1F1B, and all four of GPipe.
+  EXPECT_DOUBLE_EQ(
+      memory_of(profile, {.stages = 2, .micro_batches = 4}, 8), 1000 + 800 * 4 + 2 * (20 * 2));
+  EXPECT_DOUBLE_EQ(memory_of(profile, {.stages = 2, .schedule = kGPipe, .micro_batches = 4}, 8),
+      1000 + 800 * 4 + 2 * (20 * 4));
+}
+
+TEST(Prediction, DrawsItsTasksWithoutOverlap) {
+  const Way way{.stages = 2, .micro_batches = 4};
+  const Prediction prediction = predict(uniform(4), free_machine(1, 2, 10), way, 4);
+  std::vector<double> free_at(prediction.lanes.size());
+  for (const TimedTask& task : prediction.tasks) {
+    EXPECT_GE(task.start, free_at[task.lane] - 1e-9) << task.name;
+    free_at[task.lane] = task.end;
+  }
+  const double used = std::accumulate(prediction.uses.begin(), prediction.uses.end(), 0.0);
+  EXPECT_NEAR(used + prediction.idle, prediction.seconds, 1e-9);
+}
+
+TEST(Prediction, OfAnImpossibleWaySaysWhy) {
+  EXPECT_THAT(::lockstep::testing::message_of<InvalidArgument>(
+                  [] { predict(uniform(2), free_machine(1, 2), {.replicas = 4}, 8); }),
+      ::testing::HasSubstr("ddp x 4: needs 4 places; there are 2"));
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,60 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <string>
+
+#include "tests/plan/profiles.h"
+#include "tests/support/message_of.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/plan/model_profile.h"
+
+namespace lockstep::plan {
+namespace {
+
+using testing::uniform;
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+TEST(ModelProfile, ComesBackFromItsFile) {
+  ModelProfile profile = uniform(3);
+  profile.layers[1].forward = CostCurve({{8, 0.1}, {32, 0.3}});
+  profile.rest = CostCurve::of_line(0.001, 0.0001);
+  profile.optimizer = 0.25;
+  profile.state_copies = 2;
+  profile.process_bytes = 3e8;
+  profile.is_measured = true;
+  const std::string text = profile_text(profile);
+  const ModelProfile again = parse_profile(text, "p.json");
+  EXPECT_EQ(profile_text(again), text);
+  EXPECT_EQ(again.step_seconds(16), profile.step_seconds(16));
+  EXPECT_EQ(again.parameter_bytes(), 1200);
+  EXPECT_EQ(again.activation_bytes(), 30);
+}
+
+TEST(ModelProfile, RefusesWhatCannotBeACost) {
+  const std::string text = profile_text(uniform(1));
+  const auto refusal = [&](const std::string& from, const std::string& to) {
+    return ::lockstep::testing::message_of<DataError>(
+        [&] { parse_profile(replaced(text, from, to), "p.json"); });
+  };
+  EXPECT_THAT(refusal("\"batch\": 1.0", "\"batch\": 0"), ::testing::HasSubstr("p.json"));
+  EXPECT_THAT(refusal("\"seconds\": 1.0", "\"seconds\": -1"), ::testing::HasSubstr("seconds"));
+  EXPECT_THAT(refusal("\"v\": 1", "\"v\": 2"), ::testing::HasSubstr("v"));
+  EXPECT_THAT(refusal("400.0", "-400.0"), ::testing::HasSubstr("a parameter of -400"));
+  EXPECT_THROW(parse_profile("{}", "p.json"), DataError);
+  EXPECT_THROW(parse_profile(text.substr(0, text.size() / 2), "p.json"), DataError);
+}
+
+TEST(ModelProfile, OfAnotherDeviceKeepsItsShares) {
+  ModelProfile profile = uniform(2);
+  profile.optimizer = 2;
+  const ModelProfile faster = profile.scaled_to(3, 2);
+  EXPECT_DOUBLE_EQ(faster.step_seconds(3), 2);
+  EXPECT_DOUBLE_EQ(faster.layers[0].forward(3) / faster.optimizer, 1.5);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

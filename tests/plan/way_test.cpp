@@ -1,0 +1,57 @@
+#include "lockstep/plan/way.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plan/profiles.h"
+
+namespace lockstep::plan {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::free_machine;
+using ::testing::HasSubstr;
+using testing::uniform;
+
+std::vector<std::string> described(const Machine& machine, const WayChoice& choice) {
+  std::vector<std::string> texts;
+  for (const Way& way : ways_on(machine, choice)) texts.push_back(describe(way));
+  return texts;
+}
+
+TEST(Way, IsNamedAsTheFlagNamesIt) {
+  EXPECT_EQ(kind_of({}), "serial");
+  EXPECT_EQ(kind_of({.replicas = 2, .replication = Replication::kThreads}), "dp");
+  EXPECT_EQ(kind_of({.replicas = 2}), "ddp");
+  EXPECT_EQ(kind_of({.stages = 2, .schedule = ScheduleKind::kSequential}), "mp");
+  EXPECT_EQ(kind_of({.replicas = 2, .stages = 2}), "ddp+pp");
+  EXPECT_EQ(describe({.replicas = 2, .stages = 4, .micro_batches = 8}),
+      "2 x pp x 4 (1f1b, 8 micro-batches)");
+}
+
+TEST(Ways, AreAllThatTheMachineHasPlacesFor) {
+  EXPECT_THAT(described(free_machine(1, 2), {.micro_batches = {4}}),
+      ElementsAre("serial", "dp x 2", "ddp x 2", "mp x 2", "pp x 2 (1f1b, 4 micro-batches)"));
+  EXPECT_THAT(
+      described(free_machine(2, 2), {.kinds = {"dp", "ddp", "ddp+pp"}, .micro_batches = {4}}),
+      ElementsAre("dp x 2", "ddp x 2", "ddp x 4", "2 x pp x 2 (1f1b, 4 micro-batches)"));
+  EXPECT_THAT(described(free_machine(1, 3), {.kinds = {"ddp"}}), ElementsAre("ddp x 2", "ddp x 3"));
+}
+
+TEST(Ways, SayWhyTheyAreImpossible) {
+  const Machine machine = free_machine(2, 2);
+  const auto reason = [&](const Way& way, double batch) {
+    return why_not(way, uniform(3), batch, machine);
+  };
+  EXPECT_THAT(reason({.replicas = 8}, 8), HasSubstr("needs 8 places; there are 4"));
+  EXPECT_THAT(reason({.replicas = 4, .replication = Replication::kThreads}, 8),
+      HasSubstr("in one node, which has 2"));
+  EXPECT_THAT(reason({.replicas = 4}, 10), HasSubstr("cannot be divided by 4"));
+  EXPECT_THAT(reason({.stages = 2, .micro_batches = 3}, 8), HasSubstr("into 3 micro-batches"));
+  EXPECT_THAT(reason({.stages = 2, .schedule = ScheduleKind::kInterleaved, .micro_batches = 2}, 8),
+      HasSubstr("has 3 layers and cannot be cut into 4 stages"));
+  EXPECT_EQ(reason({.replicas = 2, .stages = 2, .micro_batches = 2}, 8), "");
+}
+
+}  // namespace
+}  // namespace lockstep::plan
