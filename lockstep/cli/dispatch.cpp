@@ -23,17 +23,10 @@ const std::map<std::string, Verb> kVerbs{{"run", run}, {"hosts", hosts}, {"train
     {"eval", eval}, {"data", data}, {"convert", convert}, {"new", new_project}, {"report", report},
     {"bench", [](const Words& words) { return run_bench_program("bench", words); }},
     {"collectives", [](const Words& words) { return run_bench_program("collectives", words); }},
-    {"env", env}, {"help", help}};
-
-const std::vector<std::string> kLater{"plan"};
+    {"plan", [](const Words& words) { return run_bench_program("plan", words); }}, {"env", env},
+    {"help", help}};
 
 [[noreturn]] void refuse(const std::string& word) {
-  for (const std::string& verb : kLater) {
-    check(word != verb, verb,
-        " is not available yet; this version has run, hosts, train, eval, data, convert, new, "
-        "bench, "
-        "report, collectives, env and help");
-  }
   std::vector<std::string> known{"--version", "--help"};
   for (const auto& verb : kVerbs) known.push_back(verb.first);
   const char* kind = word[0] == '-' ? "flag " : "verb ";

@@ -18,6 +18,7 @@ Distributes training over devices, processes and hosts.
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
   new DIR                           write a project with models of your own for train --plugin
   bench STUDY [--quick|--full]      run a study: which way of distributing is fastest here
+  plan --model M --nodes 1,2,4      predict which way pays, on machines that need not be there
   report RUN... | BENCH             show what runs recorded; remake the tables and figures of a bench
   collectives [flags]               measure all_reduce and others over message sizes and backends
   env [--json]                      show facts about this host and this build

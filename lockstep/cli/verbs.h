@@ -38,6 +38,9 @@ int bench(const std::vector<std::string>& arguments);
 /// Reports a bench's folder or files of results, as `[--json] PATH...` that report() has checked.
 int report_measured(std::vector<std::string> arguments);
 
+/// Predicts which way of spreading pays, by `lockstep-bench`.
+int plan(const std::vector<std::string>& arguments);
+
 /// Measures collectives by `lockstep-collectives`, which lies beside this program: once per rank,
 /// or once with threads as ranks.
 int collectives(const std::vector<std::string>& arguments);

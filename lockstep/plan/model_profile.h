@@ -6,6 +6,7 @@
 
 #include "lockstep/plan/company.h"
 #include "lockstep/plan/cost_curve.h"
+#include "lockstep/plan/machine.h"
 
 namespace lockstep::plan {
 
@@ -38,6 +39,7 @@ struct ModelProfile {
   double process_bytes = 0;  ///< that a process has before its first step
   double noise = 0;          ///< relative standard deviation of equal steps
   Company company = {};      ///< of places of this device in one node
+  Link within = {};          ///< between these places
 
   double parameter_bytes() const;
   double activation_bytes() const;

@@ -61,6 +61,17 @@ Company read_company(const JsonFields& fields) {
       .cores = fields.small_count("cores")};
 }
 
+Json link_json(const Link& link) {
+  return {{"latency", link.latency}, {"bytes_per_second", link.bytes_per_second},
+      {"core_share", link.core_share}};
+}
+
+Link read_link(const JsonFields& fields) {
+  return {.latency = fields.seconds("latency"),
+      .bytes_per_second = fields.seconds("bytes_per_second"),
+      .core_share = fields.seconds("core_share")};
+}
+
 }  // namespace
 
 std::string profile_text(const ModelProfile& profile) {
@@ -71,7 +82,8 @@ std::string profile_text(const ModelProfile& profile) {
       {"input", curve_json(profile.input)}, {"rest", curve_json(profile.rest)},
       {"optimizer", profile.optimizer}, {"state_copies", profile.state_copies},
       {"process_bytes", profile.process_bytes}, {"noise", profile.noise},
-      {"company", company_json(profile.company)}, {"layers", layers}};
+      {"company", company_json(profile.company)}, {"within", link_json(profile.within)},
+      {"layers", layers}};
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -91,7 +103,8 @@ ModelProfile parse_profile(const std::string& text, const std::string& file) {
       .state_copies = fields.seconds("state_copies"),
       .process_bytes = fields.seconds("process_bytes"),
       .noise = fields.seconds("noise"),
-      .company = read_company(fields.object("company"))};
+      .company = read_company(fields.object("company")),
+      .within = read_link(fields.object("within"))};
   for (const JsonFields& layer : fields.objects("layers"))
     profile.layers.push_back(read_layer(layer));
   try {

@@ -10,12 +10,13 @@ namespace lockstep::cli {
 namespace {
 
 int run_verb(int count, char** values) {
-  check(count > 1, "lockstep-bench is started by lockstep bench, report and collectives");
+  check(count > 1, "lockstep-bench is started by lockstep bench, plan, report and collectives");
   const std::string verb = values[1];
   const std::vector<std::string> arguments(values + 2, values + count);
   // A reader of its lines may go, as `head` does, and the study matters more.
   if (verb == "bench") std::signal(SIGPIPE, SIG_IGN);
   if (verb == "bench") return bench(arguments);
+  if (verb == "plan") return plan(arguments);
   if (verb == "report" && !arguments.empty()) return report_measured(arguments);
   check(verb == "collectives", "lockstep-bench: there is no verb ", verb);
   return collectives(arguments);

@@ -1,0 +1,199 @@
+#include "lockstep/bench/planning/profile_of_runs.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "lockstep/bench/statistics/median.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kMilli = 1e-3;
+// A message within a node, where it is not measured: the shared memory's.
+constexpr double kSharedLatency = 20e-6;
+
+using Points = std::vector<plan::CostCurve::Point>;
+
+const LaneProfile& main_lane(const RankProfile& rank) {
+  const auto found = std::find_if(
+      rank.lanes.begin(), rank.lanes.end(), [](const LaneProfile& lane) { return lane.is_main; });
+  if (found == rank.lanes.end()) throw DataError("plan: a profile has no thread that makes steps");
+  return *found;
+}
+
+/// One run's times in seconds, as its steps take them without a profile.
+class Times {
+ public:
+  explicit Times(const ProfiledRun& run)
+      : rank_(run.profile.ranks.front()), lane_(main_lane(rank_)) {
+    const double plain = run.step_seconds.empty() ? 0 : median(run.step_seconds);
+    scale_ = plain > 0 ? plain / rank_.step : kMilli;
+  }
+
+  double step() const { return rank_.step * scale_; }
+  double of(StepPhase phase) const { return lane_.of(phase) * scale_; }
+  double input() const { return of(StepPhase::kInput) + of(StepPhase::kCopy); }
+  double computing() const { return of(StepPhase::kForward) + of(StepPhase::kBackward); }
+  double rest() const {
+    return std::max(0.0,
+        step() - input() - computing() - of(StepPhase::kOptimizer) - of(StepPhase::kCommunication));
+  }
+
+  /// A layer's time alone, as a share of all layers', of the phase's time.
+  double of_layer(std::size_t layer, StepPhase phase, double ChainLayer::*time) const {
+    double all = 0;
+    const auto whole = phase == StepPhase::kForward ? &ChainLayer::forward : &ChainLayer::backward;
+    for (const ChainLayer& each : rank_.chain) all += each.*whole;
+    return all > 0 ? of(phase) * (rank_.chain[layer].*time) / all : 0;
+  }
+
+ private:
+  const RankProfile& rank_;
+  const LaneProfile& lane_;
+  double scale_ = 1;
+};
+
+plan::CostCurve curve_of(
+    const std::vector<ProfiledRun>& runs, const std::function<double(const Times&)>& seconds) {
+  Points points;
+  for (const ProfiledRun& run : runs) points.push_back({run.batch, seconds(Times(run))});
+  return plan::CostCurve(std::move(points));
+}
+
+plan::CostCurve layer_curve(const std::vector<ProfiledRun>& runs, std::size_t layer,
+    StepPhase phase, double ChainLayer::*time) {
+  return curve_of(runs, [&](const Times& times) { return times.of_layer(layer, phase, time); });
+}
+
+void check_chains(const std::vector<ProfiledRun>& runs) {
+  for (const ProfiledRun& run : runs) {
+    const auto& chain = run.profile.ranks.front().chain;
+    if (chain.empty())
+      throw DataError("plan: a profile has no costs of the model's layers; measure again");
+    if (chain.size() != runs.front().profile.ranks.front().chain.size())
+      throw DataError("plan: the profiles are of different models");
+  }
+}
+
+// The bytes that a sample more adds to a process, of the memory that it had at its peak.
+std::pair<double, double> memory_line(const std::vector<ProfiledRun>& runs) {
+  Points points;
+  for (const ProfiledRun& run : runs) points.push_back({run.batch, run.peak_bytes});
+  const auto line = plan::CostCurve(std::move(points)).line();
+  return {std::max(0.0, line.fixed), std::max(0.0, line.per_sample)};
+}
+
+std::vector<plan::LayerCosts> layers_of(const std::vector<ProfiledRun>& runs) {
+  // Of the largest batch: small ones round up to whole pages.
+  const RankProfile& rank = runs.back().profile.ranks.front();
+  std::vector<plan::LayerCosts> layers;
+  for (std::size_t i = 0; i < rank.chain.size(); ++i) {
+    const ChainLayer& layer = rank.chain[i];
+    const auto backward = [&](double ChainLayer::*time) {
+      return layer_curve(runs, i, StepPhase::kBackward, time);
+    };
+    const auto samples = static_cast<double>(rank.batch);
+    layers.push_back({.name = layer.name,
+        .forward = layer_curve(runs, i, StepPhase::kForward, &ChainLayer::forward),
+        .backward = backward(&ChainLayer::backward),
+        .backward_input = backward(&ChainLayer::backward_input),
+        .backward_weight = backward(&ChainLayer::backward_weight),
+        .activation_bytes = static_cast<double>(layer.activation_bytes) / samples,
+        .output_bytes = static_cast<double>(layer.output_bytes) / samples,
+        .parameters = {layer.parameters.begin(), layer.parameters.end()}});
+  }
+  return layers;
+}
+
+// Peak memory has more than what layers keep: what a kernel needs while it runs.
+void fit_memory(const std::vector<ProfiledRun>& runs, plan::ModelProfile& profile) {
+  const auto [fixed, per_sample] = memory_line(runs);
+  const double kept = profile.activation_bytes();
+  if (kept > 0 && per_sample > 0) {
+    for (plan::LayerCosts& layer : profile.layers) layer.activation_bytes *= per_sample / kept;
+  }
+  profile.process_bytes =
+      std::max(0.0, fixed - (2 + profile.state_copies) * profile.parameter_bytes());
+}
+
+double median_ratio(const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs,
+    const std::function<double(const Times&)>& seconds) {
+  std::vector<double> ratios;
+  for (const ProfiledRun& pair : pairs) {
+    for (const ProfiledRun& one : alone) {
+      if (one.batch == pair.batch && seconds(Times(one)) > 0)
+        ratios.push_back(seconds(Times(pair)) / seconds(Times(one)));
+    }
+  }
+  return ratios.empty() ? 1 : std::max(1.0, median(ratios));
+}
+
+double least_exchange(const std::vector<ProfiledRun>& pairs) {
+  std::vector<double> seconds;
+  for (const ProfiledRun& pair : pairs) {
+    double least = Times(pair).of(StepPhase::kCommunication);
+    for (const RankProfile& rank : pair.profile.ranks)
+      least = std::min(least, main_lane(rank).of(StepPhase::kCommunication) * kMilli);
+    seconds.push_back(least);
+  }
+  return seconds.empty() ? 0 : median(seconds);
+}
+
+void fit_company(const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs,
+    plan::ModelProfile& profile) {
+  if (pairs.empty()) return;
+  profile.company.compute.push_back(median_ratio(alone, pairs, &Times::computing));
+  profile.company.memory.push_back(median_ratio(
+      alone, pairs, [](const Times& times) { return times.of(StepPhase::kOptimizer); }));
+  const double seconds = least_exchange(pairs) - 2 * kSharedLatency;
+  profile.within.latency = kSharedLatency;
+  profile.within.core_share = 1;
+  if (seconds > 0) profile.within.bytes_per_second = profile.parameter_bytes() / seconds;
+}
+
+double noise_of(const std::vector<ProfiledRun>& runs) {
+  std::vector<double> spreads;
+  for (const ProfiledRun& run : runs) {
+    const auto [least, most] =
+        std::minmax_element(run.step_seconds.begin(), run.step_seconds.end());
+    if (run.step_seconds.size() > 1) spreads.push_back((*most - *least) / (*most + *least));
+  }
+  return spreads.empty() ? 0 : median(spreads);
+}
+
+double median_of(const std::vector<ProfiledRun>& runs, StepPhase phase) {
+  std::vector<double> seconds;
+  for (const ProfiledRun& run : runs) seconds.push_back(Times(run).of(phase));
+  return median(seconds);
+}
+
+}  // namespace
+
+plan::ModelProfile profile_of_runs(const std::vector<ProfiledRun>& alone,
+    const std::vector<ProfiledRun>& pairs, const ProfileFacts& facts) {
+  check(!alone.empty(), "plan: a profile is made of runs");
+  std::vector<ProfiledRun> runs = alone;
+  std::sort(runs.begin(), runs.end(),
+      [](const ProfiledRun& one, const ProfiledRun& other) { return one.batch < other.batch; });
+  check_chains(runs);
+  plan::ModelProfile profile{.model = facts.model,
+      .precision = facts.precision,
+      .device = facts.device,
+      .source = facts.source,
+      .is_measured = true,
+      .layers = layers_of(runs),
+      .input = curve_of(runs, &Times::input),
+      .rest = curve_of(runs, &Times::rest),
+      .optimizer = median_of(runs, StepPhase::kOptimizer),
+      .state_copies = facts.state_copies,
+      .noise = noise_of(runs)};
+  profile.company.cores = facts.cores;
+  fit_memory(runs, profile);
+  fit_company(runs, pairs, profile);
+  plan::check_profile(profile);
+  return profile;
+}
+
+}  // namespace lockstep::bench

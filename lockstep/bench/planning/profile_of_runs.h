@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/plan/model_profile.h"
+#include "lockstep/train/profile/profile.h"
+
+namespace lockstep::bench {
+
+/// What one training with --profile left.
+struct ProfiledRun {
+  double batch = 0;  ///< of a place
+  RunProfile profile;
+  std::vector<double> step_seconds;  ///< of steps that were not profiled
+  double peak_bytes = 0;             ///< of memory, of one process
+};
+
+/// What the runs themselves do not say.
+struct ProfileFacts {
+  std::string model, precision, device, source;
+  double state_copies = 0;  ///< of the parameters, that the optimizer keeps
+  int cores = 0;            ///< of the node, in places
+};
+
+/// Makes the profile of a model of runs on one place, each with another batch, and of runs by ddp
+/// on two places with the same batches each; these may be absent.
+///
+/// Note [Profile of runs]
+/// The layers were measured alone, which leaves out what they do to each other's caches: they get
+/// the times of the steps' own forward and backward, in the shares that they had alone. All times
+/// are then scaled to the steps that were not profiled. What two places cost each other is how much
+/// longer the phases of ddp take with the same samples on a place; and what the exchange of the
+/// gradients takes the rank that waits least for the other.
+///
+/// Throws DataError for runs without a chain of layers, or of different chains.
+plan::ModelProfile profile_of_runs(const std::vector<ProfiledRun>& alone,
+    const std::vector<ProfiledRun>& pairs, const ProfileFacts& facts);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/planning/measure_profile.h"
+#include "lockstep/plan/answer.h"
+
+namespace lockstep::cli {
+
+/// A request to `lockstep plan`.
+struct PlanCommand {
+  std::string model = "mnist-small";
+  std::string plugin;
+  std::string data = "mock:constant";
+  std::string precision = "32";
+  int cores_a_place = 1;
+  std::string profile;  ///< file; empty: measured first
+  bool measures_only = false;
+  std::vector<int> batches;  ///< to measure, of a place
+  std::vector<std::string> train_flags;
+  plan::Question question;
+  bool has_within = false;
+  std::string output;  ///< a page
+  std::string save;    ///< file of the measured profile
+  bool json = false;
+};
+
+/// Returns the help of `lockstep plan`.
+std::string plan_help();
+
+/// Reads the flags; nothing when they ask for help. Throws InvalidArgument that names the flag.
+std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,113 @@
+#include "lockstep/bench/planning/profile_of_runs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/bench/planning/measure_profile.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+using ::testing::Contains;
+
+/// A profiled step of 100 ms in which two layers compute: 20 ms of forward, 40 of backward.
+ProfiledRun made_run(double batch, double scale = 1) {
+  LaneProfile lane{.thread = "main", .is_main = true};
+  lane.of(StepPhase::kInput) = 4 * scale;
+  lane.of(StepPhase::kCopy) = 1 * scale;
+  lane.of(StepPhase::kForward) = 20 * scale;
+  lane.of(StepPhase::kBackward) = 40 * scale;
+  lane.of(StepPhase::kOptimizer) = 10 * scale;
+  lane.of(StepPhase::kOther) = 25 * scale;
+  RankProfile rank{.steps = 10,
+      .step = 100 * scale,
+      .lanes = {lane},
+      .layers = {},
+      .operators = {},
+      .timeline = {},
+      .batch = static_cast<std::int64_t>(batch)};
+  // Alone they were twice as fast.
+  rank.chain = {{.name = "first",
+                    .forward = 2.5,
+                    .backward_weight = 5,
+                    .backward = 5,
+                    .activation_bytes = static_cast<std::int64_t>(300 * batch),
+                    .output_bytes = static_cast<std::int64_t>(100 * batch),
+                    .parameters = {400, 40}},
+      {.name = "second",
+          .forward = 7.5,
+          .backward_input = 8,
+          .backward_weight = 8,
+          .backward = 15,
+          .activation_bytes = static_cast<std::int64_t>(100 * batch),
+          .output_bytes = static_cast<std::int64_t>(10 * batch),
+          .parameters = {4000}}};
+  return {.batch = batch,
+      .profile = {.precision = "float32", .ranks = {rank}},
+      .step_seconds = {0.09 * scale, 0.09 * scale, 0.099 * scale},
+      .peak_bytes = 1e8 + 3 * 4440 + 800 * batch};
+}
+
+const ProfileFacts kFacts{.model = "toy",
+    .precision = "32",
+    .device = "here",
+    .source = "a test",
+    .state_copies = 1,
+    .cores = 2};
+
+TEST(ProfileOfRuns, SharesTheStepsTimesAmongTheLayers) {
+  const plan::ModelProfile profile = profile_of_runs({made_run(8), made_run(16, 2)}, {}, kFacts);
+  ASSERT_EQ(profile.layers.size(), 2u);
+  // Unprofiled steps take 0.9 times as long as profiled ones.
+  EXPECT_NEAR(profile.layers[0].forward(8), 0.9 * 0.005, 1e-12);
+  EXPECT_NEAR(profile.layers[1].forward(16), 2 * 0.9 * 0.015, 1e-12);
+  EXPECT_NEAR(profile.layers[1].backward(8), 0.9 * 0.030, 1e-12);
+  EXPECT_NEAR(profile.layers[1].backward_input(8), 0.9 * 0.016, 1e-12);
+  EXPECT_NEAR(profile.layers[0].backward_input(8), 0, 1e-12);
+  EXPECT_NEAR(profile.input(8), 0.9 * 0.005, 1e-12);
+  EXPECT_NEAR(profile.step_seconds(8), 0.09 + profile.optimizer - 0.9 * 0.010, 1e-9);
+  EXPECT_EQ(profile.layers[0].parameters, (std::vector<double>{400, 40}));
+}
+
+TEST(ProfileOfRuns, FindsMemoryByTheBatch) {
+  const plan::ModelProfile profile = profile_of_runs({made_run(8), made_run(16)}, {}, kFacts);
+  EXPECT_NEAR(profile.activation_bytes(), 800, 1e-6) << "not only the 400 that the layers keep";
+  EXPECT_NEAR(profile.layers[0].activation_bytes, 600, 1e-6);
+  EXPECT_NEAR(profile.process_bytes, 1e8, 1) << "without parameter, gradient and momentum";
+  EXPECT_NEAR(profile.layers[0].output_bytes, 100, 1e-9);
+}
+
+TEST(ProfileOfRuns, FindsWhatPlacesCostEachOther) {
+  ProfiledRun pair = made_run(8, 1.25);
+  LaneProfile& lane = pair.profile.ranks.front().lanes.front();
+  lane.of(StepPhase::kCommunication) = lane.of(StepPhase::kOther);
+  lane.of(StepPhase::kOther) = 0;
+  const plan::ModelProfile profile = profile_of_runs({made_run(8)}, {pair}, kFacts);
+  ASSERT_EQ(profile.company.compute.size(), 2u);
+  EXPECT_NEAR(profile.company.compute[1], 1.25, 1e-9);
+  EXPECT_NEAR(profile.company.memory[1], 1.25, 1e-9);
+  EXPECT_EQ(profile.company.cores, 2);
+  EXPECT_NEAR(4440 / profile.within.bytes_per_second, 0.9 * 1.25 * 0.025, 1e-4);
+  EXPECT_EQ(profile.within.core_share, 1);
+}
+
+TEST(ProfileOfRuns, RefusesRunsWithoutLayers) {
+  ProfiledRun bare = made_run(8);
+  bare.profile.ranks.front().chain.clear();
+  EXPECT_THROW(profile_of_runs({bare}, {}, kFacts), DataError);
+  EXPECT_THROW(profile_of_runs({}, {}, kFacts), InvalidArgument);
+}
+
+TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
+  MeasureRequest request{.model = "toy", .batches = {8, 16}, .cores = 2};
+  const auto cells = profile_cells(request);
+  ASSERT_EQ(cells.size(), 4u);
+  EXPECT_EQ(cells[3].id, "profile-p2-b16");
+  EXPECT_THAT(cells[3].command, Contains("--profile"));
+  request.cores = 1;
+  EXPECT_EQ(profile_cells(request).size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::bench
