@@ -3,29 +3,26 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <utility>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/parallel/balance/layer_pass.h"
 #include "lockstep/parallel/balance/preserved_state.h"
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/place/memory_meter.h"
 #include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
 namespace {
 
-using Layers = torch::OrderedDict<std::string, torch::nn::AnyModule>;
 using torch::Tensor;
-
-std::vector<torch::nn::Module*> modules_of(const Layers& layers) {
-  std::vector<torch::nn::Module*> modules;
-  for (const auto& layer : layers) modules.push_back(layer.value().ptr().get());
-  return modules;
-}
 
 void check_no_gradients(const Layers& layers) {
   for (const auto& layer : layers) {
@@ -37,94 +34,186 @@ void check_no_gradients(const Layers& layers) {
   }
 }
 
+// Runs a body that may change the layers' state, and leaves it as it was.
+void measure(const Layers& layers, const Tensor& sample, const std::function<void()>& body) {
+  check_no_gradients(layers);
+  std::vector<torch::nn::Module*> modules;
+  for (const auto& layer : layers) modules.push_back(layer.value().ptr().get());
+  with_preserved_state(modules, sample.device(), body);
+}
+
+void train(const Layers& layers) {
+  for (const auto& layer : layers) layer.value().ptr()->train();
+}
+
+/// The gradients that parameters get while it lives; they end with it.
+class NewGradients {
+ public:
+  explicit NewGradients(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {}
+  ~NewGradients() {
+    for (const Tensor& parameter : parameters_) parameter.mutable_grad() = Tensor();
+  }
+  NewGradients(const NewGradients&) = delete;
+  NewGradients& operator=(const NewGradients&) = delete;
+
+ private:
+  std::vector<Tensor> parameters_;
+};
+
 void synchronize(const torch::Device& device) {
   if (device.is_cpu()) return;
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
 }
 
-// The input as a stage would get it: no history, but with a gradient if the layers before have
-// parameters. A layer may change its input in place, which a leaf would forbid: hence the clone.
-struct LayerInput {
-  explicit LayerInput(const Tensor& from)
-      : leaf(from.detach().requires_grad_(from.requires_grad())), value(leaf.clone()) {}
+double seconds_of(const LayerPass& pass, const std::function<void()>& work) {
+  synchronize(pass.device());
+  const Stopwatch stopwatch;
+  work();
+  synchronize(pass.device());
+  return stopwatch.seconds();
+}
 
-  Tensor leaf;
-  Tensor value;
+using PassPointer = std::shared_ptr<LayerPass>;
+
+// Sends a copy of the sample, which a layer may change in place, through the layers once. `forward`
+// runs each one's forward; who keeps the pass keeps what its backward needs. Autocast casts the
+// parameters anew, as in each step.
+void walk(const Layers& layers, const Tensor& sample,
+    const std::function<void(std::size_t index, const PassPointer& pass)>& forward) {
+  const torch::AutoGradMode with_gradients(true);
+  at::autocast::clear_cache();
+  Tensor value = sample.detach().clone().requires_grad_(sample.requires_grad());
+  for (std::size_t index = 0; index < layers.size(); ++index) {
+    const auto& layer = layers[index];
+    const auto pass = std::make_shared<LayerPass>(layer.key(), layer.value(), value);
+    forward(index, pass);
+    value = pass->output();
+  }
+}
+
+/// A step of the whole chain in which every layer is a stage: it finds caches and memory as a step
+/// of training does.
+class ChainStep {
+ public:
+  /// Runs the forward.
+  ChainStep(const Layers& layers, const Tensor& sample)
+      : gradients_(parameters_of(layers)), times_(layers.size()) {
+    walk(layers, sample, [&](std::size_t index, const PassPointer& pass) {
+      times_[index].forward = seconds_of(*pass, [&] { pass->forward(); });
+      passes_.push_back(pass);
+    });
+  }
+
+  /// Return the times of forward and of backward: of all of it at once, or, as in zero-bubble
+  /// schedules, of the inputs' gradients first, then of the parameters'. What there is nothing of
+  /// takes no time. Once.
+  std::vector<LayerCosts> backward();
+  std::vector<LayerCosts> backward_in_two_parts();
+
+ private:
+  using Visit = std::function<void(LayerPass& pass, LayerCosts& times, const Tensor& gradient)>;
+  void go_back(bool keeps, const Visit& visit);
+
+  NewGradients gradients_;
+  std::vector<LayerCosts> times_;
+  std::vector<PassPointer> passes_;
 };
 
-Tensor run_forward(torch::nn::AnyModule layer, const std::string& name, const Tensor& input) {
-  auto output = layer.any_forward(input);
-  const Tensor* tensor = output.try_get<Tensor>();
-  check(tensor != nullptr, "balance: layer ", name, " must return a tensor to be measured");
-  return *tensor;
-}
-
-// autograd::grad leaves the parameters' own gradients, and hooks on them, alone.
-void run_backward(const torch::nn::Module& layer, const Tensor& leaf, const Tensor& output) {
-  if (!output.requires_grad()) return;
-  std::vector<Tensor> inputs;
-  if (leaf.requires_grad()) inputs.push_back(leaf);
-  for (const Tensor& parameter : layer.parameters()) {
-    if (parameter.requires_grad()) inputs.push_back(parameter);
+// Gives each layer the gradient that the one behind it has computed.
+void ChainStep::go_back(bool keeps, const Visit& visit) {
+  Tensor gradient;
+  for (std::size_t index = passes_.size(); index-- > 0;) {
+    LayerPass& pass = *passes_[index];
+    if (!gradient.defined()) gradient = at::ones_like(pass.output());
+    if (pass.has_backward()) visit(pass, times_[index], gradient);
+    gradient = pass.input_gradient();
+    if (!keeps) passes_.pop_back();
   }
-  if (inputs.empty()) return;
-  torch::autograd::grad({output}, inputs, {at::ones_like(output)}, false, false, true);
 }
 
-double seconds_of(const torch::nn::AnyModule& layer, const std::string& name, Tensor& value) {
-  const LayerInput input(value);
-  synchronize(input.value.device());
-  const Stopwatch stopwatch;
-  const Tensor output = run_forward(layer, name, input.value);
-  run_backward(*layer.ptr(), input.leaf, output);
-  synchronize(output.device());
-  const double seconds = stopwatch.seconds();
-  value = output.detach().requires_grad_(output.requires_grad());
-  return seconds;
+std::vector<LayerCosts> ChainStep::backward() {
+  go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
+    times.backward = seconds_of(pass, [&] { pass.backward(gradient); });
+  });
+  return times_;
 }
 
-double bytes_of_parameters(const torch::nn::Module& module) {
-  double bytes = 0;
-  for (const Tensor& parameter : module.parameters()) {
-    bytes += static_cast<double>(parameter.nbytes());
-  }
-  return bytes;
+std::vector<LayerCosts> ChainStep::backward_in_two_parts() {
+  go_back(true, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
+    const double seconds = seconds_of(pass, [&] { pass.backward_input(gradient); });
+    if (pass.has_input_gradient()) times.backward_input = seconds;
+  });
+  go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor&) {
+    const double seconds = seconds_of(pass, [&] { pass.backward_weight(); });
+    if (pass.has_parameter_gradients()) times.backward_weight = seconds;
+  });
+  return times_;
 }
 
-double bytes_of(const torch::nn::AnyModule& layer, const std::string& name, Tensor& value) {
-  const LayerInput input(value);
-  const MemoryMeter meter;
-  const Tensor output = run_forward(layer, name, input.value);
-  const auto bytes = static_cast<double>(meter.total().live);
-  value = output.detach().requires_grad_(output.requires_grad());
-  return bytes;
-}
-
-using Measurement = std::function<double(const torch::nn::AnyModule&, const std::string&, Tensor&)>;
-
-// Sends the sample through the layers once.
-std::vector<double> measure(const Layers& layers, Tensor value, const Measurement& measurement) {
-  const torch::AutoGradMode with_gradients(true);
-  std::vector<double> costs;
-  for (const auto& layer : layers) {
-    costs.push_back(measurement(layer.value(), layer.key(), value));
-  }
+std::vector<LayerCosts> bytes_of(const Layers& layers, const Tensor& sample) {
+  std::vector<LayerCosts> costs(layers.size());
+  walk(layers, sample, [&](std::size_t index, const PassPointer& pass) {
+    const MemoryMeter meter;
+    pass->forward();
+    LayerCosts& own = costs[index];
+    own.name = layers[index].key();
+    own.activation_bytes = meter.total().live;
+    own.output_bytes = static_cast<std::int64_t>(pass->output().nbytes());
+    for (const Tensor& parameter : layers[index].value().ptr()->parameters())
+      own.parameter_bytes.push_back(static_cast<std::int64_t>(parameter.nbytes()));
+  });
   return costs;
+}
+
+double median_of(std::vector<double> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::ranges::nth_element(times, middle);
+  return *middle;
+}
+
+void take_median(std::vector<LayerCosts>& costs, double LayerCosts::*time,
+    const std::vector<std::vector<LayerCosts>>& steps) {
+  for (std::size_t index = 0; index < costs.size(); ++index) {
+    std::vector<double> times;
+    for (const auto& step : steps) times.push_back(step[index].*time);
+    costs[index].*time = median_of(std::move(times));
+  }
 }
 
 }  // namespace
 
+std::vector<LayerCosts> layer_costs(const Layers& layers, const Tensor& sample, int passes) {
+  check(passes >= 1, "layer_costs: at least 1 pass is needed: ", passes);
+  std::vector<LayerCosts> costs;
+  measure(layers, sample, [&] {
+    costs = bytes_of(layers, sample);
+    std::vector<std::vector<LayerCosts>> whole, halves;
+    for (int pass = 0; pass < passes; ++pass) {
+      whole.push_back(ChainStep(layers, sample).backward());
+      halves.push_back(ChainStep(layers, sample).backward_in_two_parts());
+    }
+    take_median(costs, &LayerCosts::forward, whole);
+    take_median(costs, &LayerCosts::backward, whole);
+    take_median(costs, &LayerCosts::backward_input, halves);
+    take_median(costs, &LayerCosts::backward_weight, halves);
+  });
+  return costs;
+}
+
 std::vector<double> costs_by_time(const Layers& layers, const Tensor& sample, int passes) {
   check(passes >= 1, "costs_by_time: at least 1 pass is needed: ", passes);
-  check_no_gradients(layers);
   std::vector<double> costs(layers.size(), std::numeric_limits<double>::infinity());
-  with_preserved_state(modules_of(layers), sample.device(), [&] {
-    for (int pass = 0; pass < passes; ++pass) {
-      const auto times = measure(layers, sample, seconds_of);
-      std::transform(times.begin(), times.end(), costs.begin(), costs.begin(),
-          [](double a, double b) { return std::min(a, b); });
-    }
+  measure(layers, sample, [&] {
+    train(layers);
+    const auto time = [&](std::size_t index, const PassPointer& pass) {
+      const NewGradients gradients(layers[index].value().ptr()->parameters());
+      double seconds = seconds_of(*pass, [&] { pass->forward(); });
+      const Tensor gradient = at::ones_like(pass->output());
+      if (pass->has_backward()) seconds += seconds_of(*pass, [&] { pass->backward(gradient); });
+      costs[index] = std::min(costs[index], seconds);
+    };
+    for (int pass = 0; pass < passes; ++pass) walk(layers, sample, time);
   });
   return costs;
 }
@@ -133,13 +222,16 @@ std::vector<double> costs_by_size(
     const Layers& layers, const Tensor& sample, double copies_of_parameters) {
   check(copies_of_parameters >= 0,
       "costs_by_size: the copies of the parameters must be 0 or more: ", copies_of_parameters);
-  check_no_gradients(layers);
   std::vector<double> costs;
-  with_preserved_state(
-      modules_of(layers), sample.device(), [&] { costs = measure(layers, sample, bytes_of); });
-  for (std::size_t index = 0; index < costs.size(); ++index) {
-    costs[index] += copies_of_parameters * bytes_of_parameters(*layers[index].value().ptr());
-  }
+  measure(layers, sample, [&] {
+    train(layers);
+    for (const LayerCosts& layer : bytes_of(layers, sample)) {
+      double bytes = static_cast<double>(layer.activation_bytes);
+      for (const std::int64_t parameter : layer.parameter_bytes)
+        bytes += copies_of_parameters * static_cast<double>(parameter);
+      costs.push_back(bytes);
+    }
+  });
   return costs;
 }
 

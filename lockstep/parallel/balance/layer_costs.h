@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,33 @@
 #include <torch/types.h>
 
 namespace lockstep {
+
+/// The costs of one layer in training, on a sample; times in seconds.
+struct LayerCosts {
+  std::string name;
+  double forward = 0;
+  double backward_input = 0;   ///< of the gradient of its input alone; 0 if it needs none
+  double backward_weight = 0;  ///< of those of its parameters, after that; 0 if there are none
+  double backward = 0;         ///< of all of them in one pass
+  std::int64_t activation_bytes = 0;  ///< that forward leaves allocated, its output among them
+  std::int64_t output_bytes = 0;      ///< also if it is the input, changed in place
+  std::vector<std::int64_t> parameter_bytes;  ///< of each parameter, in order
+};
+
+/// Measures all costs of each layer on a sample, each computed as a stage of its own: forward,
+/// backward at once, and backward in two parts, by the calls of Note [Backward in two parts].
+///
+/// Each time is the median of `passes` passes through the whole chain: what a step mostly takes,
+/// with caches and memory as a step finds them, which the shortest time would leave out. Runs
+/// the chain forward 1 + 2 `passes` times, and backward 2 `passes` times; needs memory for a step
+/// and for a copy of the parameters. The layers run in the modes that they have, as a frozen batch
+/// norm stays in evaluation. A parameter of two layers is in both.
+///
+/// Hooks on parameters are called, such as those of DistributedDataParallel: measure before they
+/// are attached, or a clone. Other conditions as costs_by_time.
+std::vector<LayerCosts> layer_costs(
+    const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
+    const torch::Tensor& sample, int passes);
 
 /// Measures the seconds that forward and backward of each layer take on a sample: of `passes`
 /// passes the shortest, which other work disturbed least.

@@ -85,7 +85,6 @@ void with_preserved_state(const std::vector<torch::nn::Module*>& modules, const 
     const std::function<void()>& body) {
   PreservedState state(modules, device);
   try {
-    for (torch::nn::Module* module : modules) module->train();
     body();
   } catch (...) {
     state.restore();

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Runs a body with the modules in training mode, and puts back what it changed, also if it throws:
-/// values of parameters and buffers, modes, the random numbers of the CPU and of the device.
+/// Runs a body and puts back what it changed, also if it throws: values of parameters and buffers,
+/// the modules' modes, the random numbers of the CPU and of the device.
 void with_preserved_state(const std::vector<torch::nn::Module*>& modules, const c10::Device& device,
     const std::function<void()>& body);
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -10,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/spans.h"
 #include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/pipeline/autocast_off.h"
 #include "lockstep/parallel/pipeline/skip.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/pipeline/weight_backward.h"
@@ -42,14 +42,6 @@ std::pair<Tensors, Tensors> roots_of(const Tensors& outputs, const Payload& grad
   }
   return roots;
 }
-
-class AutocastOff {
- public:
-  AutocastOff() : guard_(c10::autocast_dispatch_keyset) {}
-
- private:
-  c10::impl::ExcludeDispatchKeyGuard guard_;
-};
 
 // Names the stage in LibTorch's errors, which are nested in ours: their C++ frames say nothing
 // about the layers.
@@ -183,8 +175,7 @@ Stage::Pass& Stage::prepared(int micro_batch) {
   return *found->second;
 }
 
-// Autocast is for forward and loss: backward repeats their types by itself, and a forward that is
-// computed again has the modes of the first.
+// Autocast is for forward and loss; a forward that is computed again has the modes of the first.
 template <typename Backward>
 Payload Stage::backward_by(int micro_batch, const Payload& gradient, const Backward& backward) {
   const AutocastOff off;

@@ -4,9 +4,12 @@
 
 #include "lockstep/parallel/balance/layer_costs.h"
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "tests/parallel/balance/test_layers.h"
 #include "tests/support/message_of.h"
@@ -101,6 +104,101 @@ TEST(LayerCosts, SizesAreBytes) {
       ElementsAre(activations + 3 * parameters, 0, 3 * activations));
 }
 
+LayerCosts costs_of(const Layers& layers, const torch::Tensor& sample, std::size_t layer) {
+  return layer_costs(layers, sample, 3).at(layer);
+}
+
+// 2 samples, 4 features to 8 to 3, float: each linear layer and the ReLU between keeps its output.
+TEST(LayerCosts, HasTheBytesOfEachLayer) {
+  const auto layers = chain(Linear(4, 8), torch::nn::ReLU(), Linear(8, 3));
+  const auto costs = layer_costs(layers, at::rand({2, 4}), 1);
+  ASSERT_EQ(costs.size(), 3U);
+  EXPECT_EQ(costs[0].name, "0");
+  EXPECT_EQ(costs[2].name, "2");
+  EXPECT_THAT(costs[0].parameter_bytes, ElementsAre(4 * 8 * 4, 8 * 4));
+  EXPECT_THAT(costs[1].parameter_bytes, ElementsAre());
+  EXPECT_THAT(costs[2].parameter_bytes, ElementsAre(8 * 3 * 4, 3 * 4));
+  for (const std::size_t layer : {std::size_t{0}, std::size_t{1}}) {
+    EXPECT_EQ(costs[layer].activation_bytes, 2 * 8 * 4);
+    EXPECT_EQ(costs[layer].output_bytes, 2 * 8 * 4);
+  }
+  EXPECT_EQ(costs[2].activation_bytes, 2 * 3 * 4);
+}
+
+TEST(LayerCosts, WhatALayerChangesInPlaceIsItsOutputAllTheSame) {
+  const auto in_place = torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true));
+  const auto relu = costs_of(chain(Linear(4, 8), in_place), at::rand({2, 4}), 1);
+  EXPECT_EQ(relu.activation_bytes, 0);
+  EXPECT_EQ(relu.output_bytes, 2 * 8 * 4);
+}
+
+// Zero is said of what is not computed, and of nothing else.
+TEST(LayerCosts, TimesAreOfWhatALayerHasToCompute) {
+  const auto costs =
+      layer_costs(chain(torch::nn::Flatten(), Linear(4, 8), torch::nn::ReLU(), Linear(8, 3)),
+          at::rand({2, 2, 2}), 3);
+  for (const LayerCosts& layer : costs) EXPECT_GT(layer.forward, 0) << layer.name;
+  const LayerCosts &flat = costs[0], &first = costs[1], &relu = costs[2], &last = costs[3];
+  EXPECT_EQ(flat.backward, 0) << "the sample needs no gradient";
+  EXPECT_EQ(flat.backward_input, 0);
+  EXPECT_EQ(flat.backward_weight, 0);
+  EXPECT_GT(first.backward, 0);
+  EXPECT_EQ(first.backward_input, 0);
+  EXPECT_GT(first.backward_weight, 0);
+  EXPECT_GT(relu.backward, 0);
+  EXPECT_GT(relu.backward_input, 0);
+  EXPECT_EQ(relu.backward_weight, 0);
+  EXPECT_GT(last.backward, 0);
+  EXPECT_GT(last.backward_input, 0);
+  EXPECT_GT(last.backward_weight, 0);
+}
+
+TEST(LayerCosts, AFrozenLayerHasNoGradientsOfParameters) {
+  Linear frozen(8, 8);
+  for (const torch::Tensor& parameter : frozen->parameters()) parameter.requires_grad_(false);
+  const auto layer = costs_of(chain(Linear(8, 8), frozen), at::rand({2, 8}), 1);
+  EXPECT_GT(layer.backward_input, 0);
+  EXPECT_EQ(layer.backward_weight, 0);
+  EXPECT_EQ(layer.parameter_bytes.size(), 2U);
+}
+
+/// Sleeps where the gradient of its input is computed, or that of its weight.
+struct SlowGradient : torch::nn::Module {
+  explicit SlowGradient(bool of_input) : is_of_input(of_input) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    // A node above one of the two alone.
+    const torch::Tensor slow = (is_of_input ? x : weight) * 1;
+    if (slow.requires_grad())
+      slow.register_hook([](const torch::Tensor& gradient) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(kMilliseconds));
+        return gradient;
+      });
+    return is_of_input ? slow + weight : x + slow;
+  }
+  static constexpr int kMilliseconds = 20;
+  bool is_of_input;
+  torch::Tensor weight = register_parameter("weight", at::rand({1}));
+};
+
+// A sleep takes at least its time: nothing here depends on how fast the machine is.
+TEST(LayerCosts, TellsTheTwoPartsOfBackwardApart) {
+  constexpr double kSleep = SlowGradient::kMilliseconds / 1e3;
+  const auto slow = [](bool of_input) {
+    return costs_of(
+        chain(Linear(1, 1), std::make_shared<SlowGradient>(of_input)), at::rand({2, 1}), 1);
+  };
+  EXPECT_GE(slow(true).backward_input, kSleep);
+  EXPECT_GE(slow(true).backward, kSleep);
+  EXPECT_GE(slow(false).backward_weight, kSleep);
+  EXPECT_GE(slow(false).backward, kSleep);
+}
+
+TEST(LayerCosts, TheSlowestForwardIsThatOfTheLayerThatSleeps) {
+  const auto costs = layer_costs(
+      chain(Linear(2, 2), std::make_shared<Delay>(20), Linear(2, 2)), at::rand({2, 2}), 3);
+  EXPECT_GE(costs[1].forward, 20e-3);
+}
+
 TEST(LayerCosts, GradientsReachALayerThroughOthers) {
   struct Probe : torch::nn::Module {
     explicit Probe(bool* to) : asked(to) {}
@@ -122,14 +220,13 @@ TEST(LayerCosts, GradientsReachALayerThroughOthers) {
 TEST(LayerCosts, P12RefusedIfGradientsExist) {
   Linear linear(2, 2);
   linear->forward(at::rand({1, 2})).sum().backward();
-  for (const bool time : {true, false}) {
-    EXPECT_THAT(testing::message_of<InvalidArgument>([&] {
-      if (time) {
-        costs_by_time(chain(linear), at::rand({1, 2}), 1);
-      } else {
-        costs_by_size(chain(linear), at::rand({1, 2}), 1);
-      }
-    }),
+  const torch::Tensor sample = at::rand({1, 2});
+  const std::vector<std::function<void()>> measurements = {
+      [&] { costs_by_time(chain(linear), sample, 1); },
+      [&] { costs_by_size(chain(linear), sample, 1); },
+      [&] { layer_costs(chain(linear), sample, 1); }};
+  for (const auto& measurement : measurements) {
+    EXPECT_THAT(testing::message_of<InvalidArgument>(measurement),
         AllOf(HasSubstr("a parameter has a gradient already: 0.weight"), HasSubstr("zero_grad")));
   }
 }
@@ -148,6 +245,8 @@ TEST(LayerCosts, NumbersThatMeanNothingAreRefused) {
   const auto layers = chain(Linear(2, 2));
   const torch::Tensor sample = at::rand({1, 2});
   EXPECT_THAT(testing::message_of<InvalidArgument>([&] { costs_by_time(layers, sample, 0); }),
+      HasSubstr("1 pass is needed"));
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { layer_costs(layers, sample, 0); }),
       HasSubstr("1 pass is needed"));
   EXPECT_THAT(testing::message_of<InvalidArgument>([&] { costs_by_size(layers, sample, -1); }),
       HasSubstr("0 or more: -1"));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <stdexcept>
+#include <vector>
 
 #include "tests/parallel/balance/test_layers.h"
 #include <ATen/Context.h>
@@ -40,9 +41,10 @@ void expect_same(
   for (const auto& [name, tensor] : a) EXPECT_TRUE(tensor.equal(b.at(name))) << name;
 }
 
-void measure_both(const Layers& layers, const torch::Tensor& sample) {
+void measure_all(const Layers& layers, const torch::Tensor& sample) {
   costs_by_time(layers, sample, 2);
   costs_by_size(layers, sample, 1);
+  layer_costs(layers, sample, 2);
 }
 
 /// Changes a parameter by running, as weight normalisations do, and draws random numbers.
@@ -61,13 +63,13 @@ TEST(PreservedState, P12ValuesOfParametersAndBuffers) {
   const auto layers = chain(Linear(3, 3), BatchNorm1d(3), std::make_shared<Restless>());
   const auto before = state_of(layers);
   ASSERT_EQ(before.size(), 8U);
-  measure_both(layers, at::rand({4, 3}));
+  measure_all(layers, at::rand({4, 3}));
   expect_same(before, state_of(layers));
 }
 
 TEST(PreservedState, P12NoGradientIsLeft) {
   const auto layers = chain(Linear(3, 3), Linear(3, 3));
-  measure_both(layers, at::rand({4, 3}));
+  measure_all(layers, at::rand({4, 3}));
   for (const auto& layer : layers) {
     for (const auto& parameter : layer.value().ptr()->parameters()) {
       EXPECT_FALSE(parameter.grad().defined());
@@ -87,12 +89,28 @@ TEST(PreservedState, P12ModesOfModulesWithinModules) {
   block->eval();
   block->linear->train();
   restless->eval();
-  measure_both(chain(block, restless), at::rand({4, 3}));
+  costs_by_time(chain(block, restless), at::rand({4, 3}), 2);
   EXPECT_FALSE(block->is_training());
   EXPECT_TRUE(block->linear->is_training());
   EXPECT_FALSE(block->norm->is_training());
   EXPECT_FALSE(restless->is_training());
   EXPECT_TRUE(restless->seen_training);
+}
+
+// A frozen batch norm stays in evaluation: its statistics would be those of the sample otherwise.
+TEST(PreservedState, TheChainRunsInTheModesThatItHas) {
+  struct SeesModes : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& x) {
+      seen.push_back(is_training());
+      return x;
+    }
+    std::vector<bool> seen;
+  };
+  auto still = std::make_shared<SeesModes>(), training = std::make_shared<SeesModes>();
+  still->eval();
+  layer_costs(chain(still, training), at::rand({4, 3}), 1);
+  EXPECT_EQ(still->seen, std::vector<bool>(3, false));
+  EXPECT_EQ(training->seen, std::vector<bool>(3, true));
 }
 
 TEST(PreservedState, RandomNumbers) {
@@ -101,13 +119,13 @@ TEST(PreservedState, RandomNumbers) {
   const torch::Tensor expected = at::rand({5});
   at::manual_seed(7);
   const torch::Tensor sample = torch::full({4}, 1.0);
-  measure_both(layers, sample);
+  measure_all(layers, sample);
   EXPECT_TRUE(at::rand({5}).equal(expected));
 }
 
 TEST(PreservedState, TheSample) {
   const torch::Tensor sample = torch::full({4}, -1.0);
-  measure_both(chain(torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true))), sample);
+  measure_all(chain(torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true))), sample);
   EXPECT_TRUE(sample.equal(torch::full({4}, -1.0)));
   EXPECT_FALSE(sample.requires_grad());
 }
@@ -117,7 +135,7 @@ TEST(PreservedState, AGraphOfTheCallerStaysUsable) {
   Linear linear(3, 3);
   const torch::Tensor input = at::rand({2, 3}).requires_grad_();
   const torch::Tensor loss = linear->forward(input).sum();
-  measure_both(chain(linear), at::rand({2, 3}));
+  measure_all(chain(linear), at::rand({2, 3}));
   loss.backward();
   EXPECT_TRUE(input.grad().defined());
 }
@@ -133,6 +151,7 @@ TEST(PreservedState, AlsoWhenALayerThrows) {
   const auto before = state_of(layers);
   EXPECT_THROW(costs_by_time(layers, at::rand({4, 3}), 1), std::domain_error);
   EXPECT_THROW(costs_by_size(layers, at::rand({4, 3}), 1), std::domain_error);
+  EXPECT_THROW(layer_costs(layers, at::rand({4, 3}), 1), std::domain_error);
   expect_same(before, state_of(layers));
   EXPECT_FALSE(restless->is_training());
 }
