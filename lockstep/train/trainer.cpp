@@ -106,10 +106,21 @@ void Trainer::pass_epochs() {
   } while (checkpointer_.course() == Course::kGoesOn);
 }
 
+// A net that cannot be copied, or has too little memory for it, costs these numbers, not the run.
+std::vector<ChainLayer> Trainer::measured_chain(const torch::Tensor& images) {
+  try {
+    return run_.replica->chain_costs(images);
+  } catch (const std::exception& error) {
+    run_.log.warn(concat("the profile has no costs of layers: ", error.what()));
+    return {};
+  }
+}
+
 // A full disk costs the profile, not the run.
 void Trainer::finish_profile() {
   if (!run_.profiler) return;
-  const auto files = run_.profiler->finish();
+  const auto files =
+      run_.profiler->finish([&](const torch::Tensor& images) { return measured_chain(images); });
   RunRecorder* const recorder = run_.log.recorder();
   if (recorder == nullptr) return;
   if (!files)

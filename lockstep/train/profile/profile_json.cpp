@@ -1,3 +1,4 @@
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
@@ -70,6 +71,35 @@ TimelineSpan read_box(const JsonFields& fields) {
   return box;
 }
 
+Json chain_layer_json(const ChainLayer& layer) {
+  return {{"name", layer.name}, {"forward_ms", layer.forward},
+      {"backward_input_ms", layer.backward_input}, {"backward_weight_ms", layer.backward_weight},
+      {"backward_ms", layer.backward}, {"activation_bytes", layer.activation_bytes},
+      {"output_bytes", layer.output_bytes}, {"parameters", layer.parameters}};
+}
+
+std::vector<std::int64_t> read_bytes(const JsonFields& fields, const char* key) {
+  constexpr double kMost = 1e15;  // which a double holds exactly
+  std::vector<std::int64_t> bytes;
+  for (const double number : fields.numbers(key)) {
+    if (number < 0 || number > kMost || number != std::floor(number))
+      fields.refuse(key, "be whole numbers from 0 to 1e15");
+    bytes.push_back(static_cast<std::int64_t>(number));
+  }
+  return bytes;
+}
+
+ChainLayer read_chain_layer(const JsonFields& fields) {
+  return {.name = fields.text("name"),
+      .forward = fields.seconds("forward_ms"),
+      .backward_input = fields.seconds("backward_input_ms"),
+      .backward_weight = fields.seconds("backward_weight_ms"),
+      .backward = fields.seconds("backward_ms"),
+      .activation_bytes = fields.count("activation_bytes"),
+      .output_bytes = fields.count("output_bytes"),
+      .parameters = read_bytes(fields, "parameters")};
+}
+
 template <typename Item, typename Write>
 Json list_of(const std::vector<Item>& items, const Write& write) {
   Json list = Json::array();
@@ -83,12 +113,27 @@ void read_list(std::vector<Item>& items, const std::vector<JsonFields>& list, co
 }
 
 Json rank_json(const RankProfile& rank) {
-  return {{"rank", rank.rank}, {"steps", rank.steps}, {"step_ms", rank.step},
+  Json object = {{"rank", rank.rank}, {"steps", rank.steps}, {"step_ms", rank.step},
       {"lanes", list_of(rank.lanes, lane_json)}, {"layers", list_of(rank.layers, layer_json)},
       {"operators", list_of(rank.operators, operator_json)}, {"reduction_ms", rank.reduction},
       {"exposed_ms", rank.exposed}, {"flops", rank.flops},
       {"peak_flops_per_s", rank.peak ? Json(*rank.peak) : Json(nullptr)},
       {"timeline", list_of(rank.timeline, box_json)}};
+  if (rank.chain.empty()) return object;
+  object["batch"] = rank.batch;
+  object["chain"] = list_of(rank.chain, chain_layer_json);
+  return object;
+}
+
+// Absent where no place has the whole model, and in files of versions that did not measure it.
+void read_chain(RankProfile& rank, const JsonFields& fields) {
+  if (!fields.has("chain")) {
+    if (fields.has("batch")) fields.refuse("batch", "come with a chain");
+    return;
+  }
+  rank.batch = fields.count("batch", 1);
+  read_list(rank.chain, fields.objects("chain"), read_chain_layer);
+  if (rank.chain.empty()) fields.refuse("chain", "have a layer");
 }
 
 // What tables and the picture of it rely on.
@@ -111,6 +156,7 @@ RankProfile read_rank(const JsonFields& fields) {
   read_list(rank.layers, fields.objects("layers"), read_layer);
   read_list(rank.operators, fields.objects("operators"), read_operator);
   read_list(rank.timeline, fields.objects("timeline"), read_box);
+  read_chain(rank, fields);
   check_rank(rank, fields);
   return rank;
 }

@@ -59,9 +59,10 @@ void StepProfiler::begin_step() {
   if (is_recorder_) SpanRecorder::start();
 }
 
-void StepProfiler::end_step() {
+void StepProfiler::end_step(const torch::Tensor& images) {
   if (!records()) return;
   ++measured_;
+  if (!images_.defined() || images_.size(0) < images.size(0)) images_ = images;
   if (!is_recorder_) return;
   SpanRecorder::stop();
   SpanRecorder::add({.name = concat("step ", step_),
@@ -96,7 +97,7 @@ double StepProfiler::peak_of_process() const {
   return sum.item<double>();
 }
 
-std::optional<ProfileFiles> StepProfiler::finish() {
+std::optional<ProfileFiles> StepProfiler::finish(const ChainMeasurement& chain) {
   SpanRecorder::stop();
   operators_.reset();
   if (measured_ == 0) return std::nullopt;
@@ -109,7 +110,14 @@ std::optional<ProfileFiles> StepProfiler::finish() {
     own.ranks.front().rank = world_.rank();
   }
   const double peak_here = peak_of_process();
-  if (is_recorder_) own.ranks.front().peak = peak_here;
+  world_.barrier().wait();
+  const std::vector<ChainLayer> layers = chain(images_);
+  if (is_recorder_) {
+    RankProfile& rank = own.ranks.front();
+    rank.peak = peak_here;
+    rank.chain = layers;
+    if (!layers.empty()) rank.batch = images_.size(0);
+  }
   const auto profiles = gather_texts(is_recorder_ ? profile_json(own) : "", 0, world_);
   const auto traces = gather_texts(events, 0, world_);
   if (world_.rank() != 0) return std::nullopt;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ struct ProfileFiles {
   std::string trace;
 };
 
+/// Measures the chain of a rank's model with a batch; gives nothing if no place has all of it.
+using ChainMeasurement = std::function<std::vector<ChainLayer>(const torch::Tensor& images)>;
+
 /// Measures some steps of a training on every rank; of ranks that are threads the first alone. The
 /// thread that makes the steps makes and calls it.
 class StepProfiler {
@@ -39,12 +43,14 @@ class StepProfiler {
   /// Begins a step, which waits for its batch first. A collective when the measuring begins.
   void begin_step();
 
-  /// Ends it. One that was begun and abandoned is not measured.
-  void end_step();
+  /// Ends it. One that was begun and abandoned is not measured. Keeps the images of its last batch
+  /// for the chain, if no measured step had more.
+  void end_step(const torch::Tensor& images);
 
-  /// Analyses the steps and measures how fast matrices are multiplied here. Returns the profile of
-  /// all ranks on rank 0; nothing on others, or if no step was measured. A collective.
-  std::optional<ProfileFiles> finish();
+  /// Analyses the steps and measures how fast matrices are multiplied here, and the chain: on all
+  /// ranks at once, as they share the machine. Returns the profile of all ranks on rank 0; nothing
+  /// on others, or if no step was measured. A collective.
+  std::optional<ProfileFiles> finish(const ChainMeasurement& chain);
 
  private:
   bool records() const { return step_ > kWarmUp && measured_ < kMeasured; }
@@ -61,6 +67,7 @@ class StepProfiler {
   std::int64_t step_ = 0, measured_ = 0;
   std::int64_t start_ = 0;  // of the measuring, by this machine's clock
   std::int64_t begin_ = 0;  // of the step
+  torch::Tensor images_;
 };
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optim/optimizer.h"
+#include "lockstep/train/profile/chain_costs.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 #include "lockstep/train/strategy/stage_balance.h"
 
@@ -68,6 +69,17 @@ void Replica::share_buffers() {
     if (trained.contains(item.value().unsafeGetTensorImpl())) continue;
     groups_.replicas.broadcast(item.value(), 0).wait();
   }
+}
+
+// A copy draws its first weights, which LibTorch's generator must not notice: it belongs to all
+// threads, and snapshots have it.
+std::vector<ChainLayer> Replica::chain_costs(const torch::Tensor& images) {
+  const RandomStream stream(make_stream_generator(static_cast<std::uint64_t>(options_.seed),
+      static_cast<std::size_t>(groups_.replicas.rank()), 0));
+  const nn::Model copy = copy_of_whole_model();
+  if (copy.is_empty()) return {};
+  const nn::Autocast shorter = autocast();
+  return lockstep::chain_costs(copy, copier_(images));
 }
 
 torch::ScalarType Replica::image_type() const {

@@ -19,6 +19,7 @@
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/train/optim/loss.h"
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/profile/profile.h"
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/start_weights.h"
@@ -77,6 +78,11 @@ class Replica {
   /// forward: so what is evaluated is what is saved. A collective.
   void share_buffers();
 
+  /// Measures what the layers of the model cost on such images, in the modes of training; nothing
+  /// if no place has all of it. A copy is measured: the model, its gradients and the random numbers
+  /// stay as they are, and other ranks hear nothing of it.
+  std::vector<ChainLayer> chain_costs(const torch::Tensor& images);
+
   torch::optim::Optimizer& optimizer() { return *optimizer_; }
 
   /// Returns what float16 goes on from; nothing with another precision.
@@ -119,6 +125,7 @@ class Replica {
 
  private:
   virtual void train(bool on) = 0;
+  virtual nn::Model copy_of_whole_model() { return nullptr; }
   virtual torch::Tensor evaluate(const torch::Tensor& images) = 0;
   // Returns the loss detached, computed with autocast(); unless the part is the last, gradients
   // stay on this replica.

@@ -1,6 +1,8 @@
 #include "lockstep/train/strategy/replica_kinds.h"
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "lockstep/core/spans.h"
 #include "lockstep/train/strategy/ddp_options.h"
@@ -36,6 +38,15 @@ ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& grou
     parallel_.emplace(model_, groups.replicas, ddp_options(options));
   }
   make_optimizer();
+}
+
+// With frozen batch norms in evaluation, as in a step.
+nn::Model ModuleReplica::copy_of_whole_model() {
+  const bool was_training = model_->is_training();
+  set_training(true);
+  auto copy = std::dynamic_pointer_cast<nn::ModelImpl>(model_->clone());
+  set_training(was_training);
+  return nn::Model(std::move(copy));
 }
 
 torch::Tensor ModuleReplica::forward_and_backward(

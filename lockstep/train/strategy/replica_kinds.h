@@ -25,6 +25,7 @@ class ModuleReplica final : public Replica {
 
  private:
   void train(bool on) override { model_->train(on); }
+  nn::Model copy_of_whole_model() override;
   torch::Tensor evaluate(const torch::Tensor& images) override { return model_(images); }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;

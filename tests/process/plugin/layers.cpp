@@ -1,5 +1,6 @@
 // Small nets with the layers that a test is about, where the catalogue has them in large nets only.
 
+#include <ATen/ops/zeros.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -38,8 +39,22 @@ Sequential denormal(std::int64_t classes) {
   return Sequential(Flatten(), Denormal(), Linear(LinearOptions(64, classes).bias(false)));
 }
 
+// Has another buffer once it has computed, so it is not what its factory makes.
+struct GrowingImpl : Module {
+  at::Tensor forward(const at::Tensor& images) {
+    if (buffers().empty()) register_buffer("seen", at::zeros({1}));
+    return images;
+  }
+};
+TORCH_MODULE(Growing);
+
+Sequential growing(std::int64_t classes) {
+  return Sequential(Flatten(), Growing(), Linear(784, classes));
+}
+
 }  // namespace
 
 LOCKSTEP_MODEL("denormal", denormal)
 LOCKSTEP_MODEL("dropout", dropout)
+LOCKSTEP_MODEL("growing", growing)
 LOCKSTEP_MODEL("convolutions", convolutions)

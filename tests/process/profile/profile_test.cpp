@@ -11,11 +11,13 @@
 #include <set>
 
 #include "tests/process/command.h"
+#include "tests/process/plugin/plugin_flag.h"
 #include "tests/process/train/idx_files.h"
 
 namespace lockstep::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
@@ -26,9 +28,11 @@ class TrainProfile : public ::testing::Test {
  protected:
   std::string output() const { return folder_.file("run"); }
 
-  Ended run(const std::string& more) const {
-    return train(data_.flag() + " --output " + output() + " --model mnist-small -b 16 " +
-                 "--val-interval never --progress none " + more);
+  Ended run(const std::string& more) const { return run_of("--model mnist-small", more); }
+
+  Ended run_of(const std::string& model, const std::string& more) const {
+    return train(data_.flag() + " --output " + output() + " -b 16 " + model +
+                 " --val-interval never --progress none " + more);
   }
 
   Json file(const std::string& name) const { return Json::parse(contents(output() + name)); }
@@ -77,6 +81,26 @@ const LayerProfile& layer_named(const RankProfile& rank, const std::string& name
   return *found;
 }
 
+// Layers `input`, 0 (convolution, ReLU and pool in one), 3, 4, 5, 6.
+void expect_chain_of_mnist_small(const RankProfile& rank, std::int64_t bytes = 4) {
+  EXPECT_EQ(rank.batch, kBatch);
+  ASSERT_EQ(rank.chain.size(), 6U);
+  const std::vector<std::string> names = {"input", "0", "3", "4", "5", "6"};
+  const std::vector<std::int64_t> floats = {28 * 28, 6272, 6272, 64, 64, 10};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(rank.chain[i].name, names[i]);
+    EXPECT_GT(rank.chain[i].forward, 0) << names[i];
+    EXPECT_EQ(rank.chain[i].output_bytes, bytes * kBatch * floats[i]) << names[i];
+    EXPECT_EQ(rank.chain[i].backward > 0, i > 0) << names[i];
+    EXPECT_EQ(rank.chain[i].backward_input > 0, i > 1) << names[i];
+    EXPECT_EQ(rank.chain[i].backward_weight > 0, !rank.chain[i].parameters.empty()) << names[i];
+  }
+  EXPECT_THAT(rank.chain[1].parameters, ElementsAre(4 * 32 * 9, 4 * 32));
+  EXPECT_THAT(rank.chain[3].parameters, ElementsAre(4 * 6272 * 64, 4 * 64));
+  EXPECT_THAT(rank.chain[5].parameters, ElementsAre(4 * 64 * 10, 4 * 10));
+  EXPECT_GT(rank.chain[3].forward, rank.chain[4].forward) << "400000 weights, 64 comparisons";
+}
+
 TEST_F(TrainProfile, OfRanksSaysWhereEachSpendsItsTime) {
   const auto ended = run("--profile --nproc-per-node 2 --parallel ddp --max-steps 15 --json");
   ASSERT_EQ(ended.code(), 0) << ended.err;
@@ -92,6 +116,7 @@ TEST_F(TrainProfile, OfRanksSaysWhereEachSpendsItsTime) {
     EXPECT_GT(rank.lanes[0].of(StepPhase::kCommunication), 0);
     EXPECT_GT(rank.lanes[0].of(StepPhase::kOptimizer), 0);
     EXPECT_GT(rank.reduction, 0);
+    expect_chain_of_mnist_small(rank);
     for (const char* name : {"0", "4", "6"}) {
       EXPECT_GT(layer_named(rank, name).forward, 0) << name;
       EXPECT_GT(layer_named(rank, name).backward, 0) << name;
@@ -111,12 +136,55 @@ TEST_F(TrainProfile, OfAPipelineHasTheStagesAndTheirIdleTime) {
   ASSERT_EQ(found.ranks.size(), 1U);
   expect_phases_add_up(found);
   EXPECT_DOUBLE_EQ(flops_of(found), kBatch * kFlopsOfASample);
+  EXPECT_TRUE(found.ranks[0].chain.empty()) << "no place has the whole model";
   ASSERT_EQ(found.ranks[0].lanes.size(), 3U);
   EXPECT_GT(found.ranks[0].lanes[0].of(StepPhase::kStages), 0);
   for (const std::size_t stage : {std::size_t{1}, std::size_t{2}}) {
     EXPECT_GT(found.ranks[0].lanes[stage].of(StepPhase::kForward), 0);
     EXPECT_GT(found.ranks[0].lanes[stage].of(StepPhase::kBackward), 0);
   }
+}
+
+// In processes, in threads and alone; what is measured afterwards leaves nothing behind.
+TEST_F(TrainProfile, LeavesTheTrainingAsItIs) {
+  const std::string weights = output() + "/model.safetensors";
+  const std::string half = "--precision bf16-mixed";
+  for (const std::string& way : {std::string(), half, std::string("--nproc-per-node 2"),
+           std::string("--parallel ddp --places 2")}) {
+    const std::string flags = "--max-steps 15 --overwrite " + way;
+    ASSERT_EQ(run(flags).code(), 0) << way;
+    const std::string without = contents(weights);
+    const Json before = file("/summary.json");
+    ASSERT_EQ(run(flags + " --profile").code(), 0) << way;
+    EXPECT_EQ(contents(weights), without) << way;
+    const Json after = file("/summary.json");
+    for (const char* key : {"parameters_hash", "test_loss", "test_accuracy"})
+      EXPECT_EQ(after.at(key), before.at(key)) << way << ": " << key;
+    for (const RankProfile& rank : profile().ranks)
+      expect_chain_of_mnist_small(rank, way == half ? 2 : 4);
+  }
+}
+
+TEST_F(TrainProfile, OfANetThatIsNoChainHasItWhole) {
+  const auto ended =
+      run_of(plugin_flag("nets") + "--model mnist-example", "--profile --max-steps 15");
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const std::vector<ChainLayer> chain = profile().ranks.at(0).chain;
+  ASSERT_EQ(chain.size(), 1U);
+  EXPECT_EQ(chain[0].name, "net");
+  EXPECT_EQ(chain[0].output_bytes, 4 * kBatch * 10);
+  EXPECT_FALSE(chain[0].parameters.empty());
+  EXPECT_GT(chain[0].backward_weight, 0);
+}
+
+TEST_F(TrainProfile, OfANetThatCannotBeCopiedLacksTheChainAlone) {
+  const auto ended = run_of(plugin_flag("layers") + "--model growing", "--profile --max-steps 15");
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(
+      ended.err, HasSubstr("the profile has no costs of layers: clone: the module differs"));
+  const RunProfile found = profile();
+  expect_phases_add_up(found);
+  EXPECT_TRUE(found.ranks.at(0).chain.empty());
 }
 
 TEST_F(TrainProfile, BeginsAfterAWarmUp) {

@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::DoubleEq;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -181,6 +182,89 @@ TEST(Profile, IsReadAsItWasWritten) {
   EXPECT_EQ(profile_json(read), text);
   EXPECT_EQ(profile_text(read), profile_text(run));
   EXPECT_FALSE(read.ranks.at(0).timeline.empty());
+}
+
+RunProfile with_chain() {
+  RunProfile run{.precision = "float32", .ranks = {profile_of({main_thread()})}};
+  run.ranks[0].batch = 32;
+  run.ranks[0].chain = {{.name = "conv",
+                            .forward = 1.5,
+                            .backward_weight = 2.25,
+                            .backward = 2.5,
+                            .activation_bytes = 4096,
+                            .output_bytes = 2048,
+                            .parameters = {36, 4}},
+      {.name = "relu",
+          .forward = 0.5,
+          .backward_input = 0.25,
+          .backward = 0.25,
+          .output_bytes = 2048}};
+  return run;
+}
+
+TEST(Profile, HasTheChainAndTheBatchThatItWasMeasuredWith) {
+  const RunProfile run = with_chain();
+  const std::string text = profile_json(run);
+  const RankProfile rank = read_profile(text, "profile.json").ranks.at(0);
+  EXPECT_EQ(rank.batch, 32);
+  ASSERT_EQ(rank.chain.size(), 2U);
+  const ChainLayer& conv = rank.chain[0];
+  EXPECT_EQ(conv.name, "conv");
+  EXPECT_EQ(conv.forward, 1.5);
+  EXPECT_EQ(conv.backward_input, 0);
+  EXPECT_EQ(conv.backward_weight, 2.25);
+  EXPECT_EQ(conv.backward, 2.5);
+  EXPECT_EQ(conv.activation_bytes, 4096);
+  EXPECT_EQ(conv.output_bytes, 2048);
+  EXPECT_THAT(conv.parameters, ElementsAre(36, 4));
+  EXPECT_EQ(rank.chain[1].backward_input, 0.25);
+  EXPECT_THAT(rank.chain[1].parameters, ElementsAre());
+  EXPECT_EQ(profile_json(read_profile(text, "profile.json")), text);
+  EXPECT_EQ(profile_text(run),
+      profile_text({.precision = "float32", .ranks = {profile_of({main_thread()})}}));
+}
+
+// Of an older version, or of a rank whose model lies in several places.
+TEST(Profile, IsReadWithoutAChain) {
+  RunProfile run = with_chain();
+  run.ranks[0].chain.clear();
+  const std::string text = profile_json(run);
+  EXPECT_THAT(text, Not(HasSubstr("chain")));
+  EXPECT_THAT(text, Not(HasSubstr("batch\":32")));
+  const RankProfile rank = read_profile(text, "profile.json").ranks.at(0);
+  EXPECT_EQ(rank.batch, 0);
+  EXPECT_THAT(rank.chain, ElementsAre());
+}
+
+void expect_refused(const std::string& part, const std::string& instead, const std::string& field) {
+  std::string text = profile_json(with_chain());
+  const auto place = text.find(part);
+  ASSERT_NE(place, std::string::npos) << part;
+  text.replace(place, part.size(), instead);
+  try {
+    read_profile(text, "profile.json");
+    ADD_FAILURE() << "taken: " << instead;
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(field)) << instead;
+  }
+}
+
+TEST(Profile, RefusesAChainThatNoRankHasMeasured) {
+  expect_refused("\"batch\":32,", "", "batch");
+  expect_refused("\"batch\":32", "\"batch\":0", "batch");
+  expect_refused("\"batch\":32", "\"batch\":1.5", "batch");
+  expect_refused("\"chain\":[", "\"chain\":[],\"other\":[", "chain");
+  expect_refused("\"chain\":[", "\"other\":[", "batch");
+  expect_refused("\"chain\":[", "\"chain\":7,\"other\":[", "chain");
+  expect_refused("\"forward_ms\":1.5", "\"forward_ms\":-1.5", "forward_ms");
+  expect_refused("\"forward_ms\":1.5", "\"forward_ms\":null", "forward_ms");
+  expect_refused(
+      "\"backward_weight_ms\":2.25", "\"backward_weight_ms\":\"2\"", "backward_weight_ms");
+  expect_refused("\"backward_input_ms\":0.0,", "", "backward_input_ms");
+  expect_refused("\"activation_bytes\":4096", "\"activation_bytes\":-1", "activation_bytes");
+  expect_refused("\"output_bytes\":2048", "\"output_bytes\":0.5", "output_bytes");
+  for (const char* bytes : {"[36,-4]", "[36,4.5]", "[36,1e300]", "[36,null]", "[36,\"4\"]", "36"})
+    expect_refused("\"parameters\":[36,4]", std::string("\"parameters\":") + bytes, "parameters");
 }
 
 TEST(Profile, RefusesOtherFiles) {
