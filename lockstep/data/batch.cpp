@@ -1,10 +1,23 @@
 #include "lockstep/data/batch.h"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
 #include <ATen/ops/empty_like.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/data/gather.h"
 
-namespace lockstep::data {
+namespace lockstep {
+
+std::vector<torch::Tensor> Batch::inputs() const {
+  std::vector<torch::Tensor> all{data};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+namespace data {
 namespace {
 
 // A view, such as the one that autograd keeps, has its own tensor but shares the storage.
@@ -13,30 +26,76 @@ bool is_ours_alone(const torch::Tensor& tensor) {
          tensor.storage().use_count() == 1 && !tensor.requires_grad();
 }
 
-bool are_targets(const torch::Tensor& tensor, std::int64_t size) {
-  return tensor.sizes() == size && tensor.is_contiguous() && tensor.scalar_type() == torch::kLong;
+bool are_rows(const torch::Tensor& tensor, torch::IntArrayRef sizes, torch::ScalarType type) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.sizes() == sizes &&
+         tensor.is_contiguous() && tensor.scalar_type() == type;
 }
 
 torch::Tensor pinned_if(const torch::Tensor& tensor, bool pinned) {
   return pinned ? at::empty_like(tensor, tensor.options().pinned_memory(true)) : tensor;
 }
 
+std::vector<std::int64_t> row_sizes(std::int64_t batch, const InputForm& input) {
+  std::vector<std::int64_t> sizes{batch};
+  sizes.insert(sizes.end(), input.sizes.begin(), input.sizes.end());
+  return sizes;
+}
+
+torch::ScalarType type_of(const InputForm& input, const BatchForm& form) {
+  return input.type == torch::kFloat ? form.dtype : input.type;
+}
+
+bool has_named_inputs(const Batch& batch, std::int64_t size, const BatchForm& form) {
+  return std::ranges::equal(
+      batch.inputs(), form.inputs, [&](const torch::Tensor& tensor, const InputForm& input) {
+        return are_rows(tensor, row_sizes(size, input), type_of(input, form));
+      });
+}
+
 }  // namespace
 
+std::int64_t InputForm::elements() const {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::string InputForm::text() const {
+  return concat(name, " ", torch::IntArrayRef(sizes), type == torch::kLong ? " int64" : " float");
+}
+
 Batch empty_batch(std::int64_t size, const BatchForm& form) {
-  return {pinned_if(empty_images(size, form.shape, form.dtype, form.channels_last), form.pinned),
-      pinned_if(torch::empty({size}, torch::TensorOptions().dtype(torch::kLong)), form.pinned)};
+  const auto rows = [&](torch::IntArrayRef sizes, torch::ScalarType type) {
+    return pinned_if(torch::empty(sizes, torch::TensorOptions().dtype(type)), form.pinned);
+  };
+  Batch batch;
+  for (const InputForm& input : form.inputs)
+    batch.more.push_back(rows(row_sizes(size, input), type_of(input, form)));
+  if (form.inputs.empty()) {
+    batch.data =
+        pinned_if(empty_images(size, form.shape, form.dtype, form.channels_last), form.pinned);
+  } else {
+    batch.data = batch.more.front();
+    batch.more.erase(batch.more.begin());
+  }
+  batch.target = rows({size}, torch::kLong);
+  return batch;
+}
+
+bool has_form(const Batch& batch, std::int64_t size, const BatchForm& form) {
+  if (!are_rows(batch.target, {size}, torch::kLong)) return false;
+  if (!form.inputs.empty()) return has_named_inputs(batch, size, form);
+  return batch.more.empty() && are_images(batch.data, size, form.shape, form.channels_last) &&
+         batch.data.scalar_type() == form.dtype;
 }
 
 bool is_held_by_nobody_else(const Batch& batch) {
-  return is_ours_alone(batch.data) && is_ours_alone(batch.target);
+  return is_ours_alone(batch.data) && is_ours_alone(batch.target) &&
+         std::ranges::all_of(batch.more, is_ours_alone);
 }
 
 bool can_be_reused(const Batch& batch, std::int64_t size, const BatchForm& form) {
   // A device may still read pinned memory that nobody holds: LibTorch's allocator knows.
-  return !form.pinned && is_held_by_nobody_else(batch) &&
-         are_images(batch.data, size, form.shape, form.channels_last) &&
-         batch.data.scalar_type() == form.dtype && are_targets(batch.target, size);
+  return !form.pinned && is_held_by_nobody_else(batch) && has_form(batch, size, form);
 }
 
-}  // namespace lockstep::data
+}  // namespace data
+}  // namespace lockstep

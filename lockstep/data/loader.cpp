@@ -25,7 +25,8 @@ Loader::Loader(data::SamplesPointer samples, std::vector<std::int64_t> indices,
       indices_(std::move(indices)),
       batch_size_(batch_size),
       options_(options),
-      form_{samples_->shape(), options.dtype, options.pinned, options.channels_last} {
+      form_{samples_->shape(), options.dtype, options.pinned, options.channels_last,
+          samples_->inputs()} {
   check(batch_size > 0, "Loader: the batch size must be positive: ", batch_size);
   check_options(options);
   check(0 <= options.first_batch && options.first_batch <= size(),
@@ -65,9 +66,10 @@ Batch Loader::batch_on_device(std::int64_t number) const {
 Batch Loader::constant_batch(std::int64_t number) const {
   std::vector<data::SampleKey> keys;
   for (std::int64_t i = 0; i < std::ssize(indices_of(number)); ++i) keys.push_back({.index = i});
-  const Batch batch = data::empty_batch(std::ssize(keys), form_);
+  Batch batch = data::empty_batch(std::ssize(keys), form_);
   samples_->read(keys, batch);
-  return {batch.data.to(options_.device), batch.target.to(options_.device)};
+  for (torch::Tensor& input : batch.more) input = input.to(options_.device);
+  return {batch.data.to(options_.device), batch.target.to(options_.device), std::move(batch.more)};
 }
 
 void Loader::read_into(Batch& batch, std::int64_t number) const {

@@ -33,8 +33,12 @@ class Samples {
   virtual std::int64_t size() const = 0;
   virtual std::int64_t classes() const = 0;
 
-  /// Returns what the images are like that come out.
+  /// Returns what the images are like that come out; where inputs are named, how many numbers a
+  /// sample has, in a row.
   virtual ImageShape shape() const = 0;
+
+  /// Returns the tensors that a sample consists of, where the set names them; none: it is an image.
+  virtual std::vector<InputForm> inputs() const { return {}; }
 
   /// Names a sample, for messages: its file, or the set and its number.
   virtual std::string name(std::int64_t index) const = 0;
@@ -42,8 +46,8 @@ class Samples {
   /// Returns the class of a sample; nothing where only reading it tells.
   virtual std::optional<std::int64_t> label(std::int64_t index) const;
 
-  /// Writes these samples into a batch of as many, of shape() in NCHW or NHWC memory, float or
-  /// bf16.
+  /// Writes these samples into a batch of as many, of shape() in NCHW or NHWC memory, or of
+  /// inputs(); float or bf16.
   ///
   /// Throws DataError that names the sample whose bytes are bad, InvalidArgument for an index
   /// outside [0, size()).
@@ -88,6 +92,7 @@ class SampleSubset final : public Samples {
   std::int64_t size() const override { return std::ssize(indices_); }
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
+  std::vector<InputForm> inputs() const override { return set_->inputs(); }
   std::string name(std::int64_t index) const override { return set_->name(of_set(index)); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     return set_->label(of_set(index));
@@ -112,6 +117,7 @@ class RepeatedSamples final : public Samples {
   std::int64_t size() const override { return set_->size() * times_; }
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
+  std::vector<InputForm> inputs() const override { return set_->inputs(); }
   std::string name(std::int64_t index) const override { return set_->name(index % set_->size()); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     return set_->label(index % set_->size());

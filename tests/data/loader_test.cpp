@@ -1,12 +1,16 @@
 #include "lockstep/data/loader.h"
 
 #include <gtest/gtest.h>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tests/data/gathered.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_sets.h"
+#include "lockstep/data/samples.h"
 
 namespace lockstep {
 namespace {
@@ -190,6 +194,63 @@ TEST(Loader, CanBeWalkedTwice) {
     for (auto& batch : loader) samples += batch.target.size(0);
     EXPECT_EQ(samples, 7);
   }
+}
+
+// Of two inputs: the index, and ten times it and more.
+class TwoInputs final : public data::Samples {
+ public:
+  std::int64_t size() const override { return 10; }
+  std::int64_t classes() const override { return 10; }
+  data::ImageShape shape() const override { return {.height = 1, .width = 4}; }
+  std::vector<data::InputForm> inputs() const override {
+    return {{"index", {}, torch::kLong}, {"row", {1, 3}}};
+  }
+  std::string name(std::int64_t) const override { return ""; }
+  void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      out.data[at] = out.target[at] = keys[i].index;
+      out.more.at(0)[at] = 10 * keys[i].index + torch::arange(3);
+    }
+  }
+};
+
+torch::Tensor rows_of(const torch::Tensor& indices) {
+  return (10 * indices.view({-1, 1, 1}) + torch::arange(3)).to(torch::kFloat);
+}
+
+TEST(Loader, GivesAllInputsOfASetThatNamesThem) {
+  const auto part = std::make_shared<data::SampleSubset>(
+      std::make_shared<data::RepeatedSamples>(std::make_shared<TwoInputs>(), 3), kSevenIndices);
+  for (const int workers : {0, 2}) {
+    std::int64_t seen = 0;
+    for (auto& batch : Loader(part, {0, 1, 2, 3, 4}, 2, {.workers = workers})) {
+      const std::int64_t size = batch.target.size(0);
+      ASSERT_EQ(batch.inputs().size(), 2U);
+      EXPECT_TRUE(batch.data.equal(torch::tensor(kSevenIndices).slice(0, seen, seen + size)));
+      EXPECT_EQ(batch.data.scalar_type(), torch::kLong);
+      EXPECT_TRUE(batch.more[0].equal(rows_of(batch.data)));
+      seen += size;
+    }
+    EXPECT_EQ(seen, 5);
+  }
+}
+
+TEST(Loader, ShortensInputsOfFloatAlone) {
+  const Loader loader(std::make_shared<TwoInputs>(), {7}, 1, {.dtype = torch::kBFloat16});
+  EXPECT_EQ(loader.begin()->data.scalar_type(), torch::kLong);
+  EXPECT_EQ(loader.begin()->more.at(0).scalar_type(), torch::kBFloat16);
+}
+
+TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsALaterInput) {
+  std::vector<torch::Tensor> held;
+  std::set<const void*> memory;
+  const Loader loader(std::make_shared<TwoInputs>(), kSevenIndices, 1);
+  for (auto& batch : loader) held.push_back(batch.more[0]);
+  for (std::size_t i = 0; i < held.size(); ++i)
+    EXPECT_TRUE(held[i].equal(rows_of(torch::tensor(kSevenIndices[i])))) << i;
+  for (auto& batch : loader) memory.insert(batch.more[0].data_ptr());
+  EXPECT_EQ(memory.size(), 1U) << "nobody holds it";
 }
 
 TEST(Loader, RefusesWhatCannotBe) {
