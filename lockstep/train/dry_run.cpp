@@ -12,6 +12,7 @@
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/stage_balance.h"
 #include "lockstep/train/strategy/start_weights.h"
+#include "lockstep/train/strategy/task.h"
 
 namespace lockstep {
 namespace {
@@ -53,8 +54,11 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   check_run_directory(options.output, options.resume);
   const Loss known(options.loss);
   const Datasets data = load_datasets(options);
-  nn::Model model = nn::make_model(options.model, model_classes(options, data));
-  check_stages(options, plan_layout(options, world_size), model);
+  const Task task = task_of(*data.train, model_classes(options, data));
+  nn::Model model = nn::make_model(options.model, task.classes);
+  const Layout layout = plan_layout(options, world_size);
+  check_inputs(options, layout, task, model);
+  check_stages(options, layout, model);
   const StartWeights start = start_with(model, options);
   const TrainPlan plan{.options = options,
       .world_size = world_size,

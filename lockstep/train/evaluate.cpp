@@ -71,7 +71,7 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
   const at::NoGradGuard no_gradients;
   Sums sums;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
-    const torch::Tensor scores = forward(batch->data);
+    const torch::Tensor scores = forward(*batch);
     const torch::Tensor labels = batch->target.to(scores.device(), /*non_blocking=*/true);
     sums.add(scores, labels, loss);
     if (on_batch) on_batch(scores, labels);

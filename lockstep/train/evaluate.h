@@ -20,8 +20,8 @@ struct Evaluation {
   std::int64_t samples = 0;  ///< of all ranks together
 };
 
-/// Returns the scores [samples, classes] of images.
-using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
+/// Returns the scores [samples, classes] of a batch.
+using Forward = std::function<torch::Tensor(const Batch&)>;
 
 /// Looks at the scores of a batch and at its labels, both where they were computed.
 using OnBatch = std::function<void(const torch::Tensor& scores, const torch::Tensor& labels)>;

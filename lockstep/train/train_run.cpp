@@ -50,11 +50,6 @@ std::unique_ptr<const RunLock> lock_folder(
   return lock;
 }
 
-Task task_of(const TrainOptions& options, const Datasets& data) {
-  const data::ImageShape shape = data.train->shape();
-  return {{shape.channels, shape.height, shape.width}, model_classes(options, data)};
-}
-
 Layout cut_as_before(Layout layout, const RunSetup& before) {
   if (std::ssize(before.balance) == layout.stages && layout.stages > 1)
     layout.balance = before.balance;
@@ -114,7 +109,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       lock(lock_folder(options, identity_of(options, data), world)),
       start(find_starting_point(options, identity_of(options, data), world)),
       replica(make_replica(options, cut_as_before(layout, start.state.setup),
-          task_of(options, data), groups, places)),
+          task_of(*data.train, model_classes(options, data)), groups, places)),
       resident(replica->device()),
       scheduler(make_scheduler(*this)),
       meter(groups.replicas),

@@ -143,7 +143,7 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
   Replica& replica = *run_.replica;
   replica.share_buffers();
   replica.set_training(false);
-  const auto forward = [&](const torch::Tensor& images) { return replica.scores(images); };
+  const auto forward = [&](const Batch& batch) { return replica.scores(batch); };
   const auto result = lockstep::evaluate(forward, loader(samples), run_.groups.replicas,
       Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank(samples)));
   if (!result) return false;

@@ -26,8 +26,8 @@ data::InMemoryImages answers(std::vector<std::uint8_t> pixels, std::vector<std::
 
 const LoaderOptions kUnscaled = {.normalization = {.mean = {0.0F}, .std = {1.0F / 255}}};
 
-torch::Tensor forward(const torch::Tensor& images) {
-  return at::one_hot(images.flatten().round().to(torch::kLong), 10).to(torch::kFloat) * 20;
+torch::Tensor forward(const Batch& batch) {
+  return at::one_hot(batch.data.flatten().round().to(torch::kLong), 10).to(torch::kFloat) * 20;
 }
 
 TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
@@ -46,8 +46,8 @@ TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
 }
 
 // The highest scores go to the answer and the classes after it.
-torch::Tensor five_answers(const torch::Tensor& images) {
-  const torch::Tensor answer = images.flatten().round().to(torch::kLong);
+torch::Tensor five_answers(const Batch& batch) {
+  const torch::Tensor answer = batch.data.flatten().round().to(torch::kLong);
   torch::Tensor scores = at::zeros({answer.size(0), 10}, torch::kFloat);
   for (std::int64_t place = 0; place < 5; ++place)
     scores += at::one_hot((answer + place) % 10, 10) * (10 - place);
@@ -86,9 +86,7 @@ TEST(Evaluate, KnowsThatARankWithoutImagesHasFiveHighestScoresToo) {
 TEST(Evaluate, FiveClassesHaveNoFiveHighestScores) {
   const auto images = answers({0, 1}, {0, 1});
   const Loader share(images, {0, 1}, 2, kUnscaled);
-  const auto few = [](const torch::Tensor& batch) {
-    return forward(batch).slice(1, 0, 5).contiguous();
-  };
+  const auto few = [](const Batch& batch) { return forward(batch).slice(1, 0, 5).contiguous(); };
   const auto result = evaluate(few, share, ProcessGroup(), Loss()).value();
   EXPECT_FALSE(result.scores.top5);
   EXPECT_EQ(value_of(result.scores, EvalMetric::kTop5), 1) << "that of the highest score";
@@ -140,7 +138,7 @@ TEST(Evaluate, LeavesNoGraphBehind) {
   torch::Tensor weight = at::zeros({1}, torch::kFloat).requires_grad_();
   const Loader share(images, {0, 1}, 2, kUnscaled);
   const auto result = evaluate(
-      [&weight](const torch::Tensor& batch) {
+      [&weight](const Batch& batch) {
         torch::Tensor scores = forward(batch) + weight;
         EXPECT_FALSE(scores.requires_grad());
         return scores;

@@ -152,8 +152,12 @@ std::string picture_element(const Picture& picture) {
     caption += (caption.empty() ? "" : "<br>") + escape_markup(line);
     alternative += (alternative.empty() ? "" : ", ") + escape_markup(line);
   }
-  return "<figure class=\"picture\"><img alt=\"" + alternative + "\" src=\"data:image/png;base64," +
-         base64(picture.png) + "\"><figcaption>" + caption + "</figcaption></figure>\n";
+  const std::string image = picture.png.empty()
+                                ? ""
+                                : "<img alt=\"" + alternative + "\" src=\"data:image/png;base64," +
+                                      base64(picture.png) + "\">";
+  return "<figure class=\"picture\">" + image + "<figcaption>" + caption +
+         "</figcaption></figure>\n";
 }
 
 std::string pictures_element(const Section& section) {

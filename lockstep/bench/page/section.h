@@ -19,7 +19,7 @@ struct Conclusion {
 
 /// A small picture, and the lines under it.
 struct Picture {
-  std::vector<std::uint8_t> png;  ///< a whole file
+  std::vector<std::uint8_t> png;  ///< a whole file; empty: the caption alone
   std::vector<std::string> caption;
 };
 

@@ -1,6 +1,7 @@
 #include "lockstep/cli/data/sheet_page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "lockstep/bench/plot/text_width.h"
@@ -106,34 +107,53 @@ std::string samples_section(const SheetRequest& request, const DataSheet& sheet)
   return text + "</div>\n";
 }
 
-std::string numbers_row(const DataSheet& sheet, const SheetSample& sample) {
-  const SheetNumbers& numbers = *sample.numbers;
-  const auto [channels, height, width] = numbers.shape;
-  std::vector<std::string> first;
-  for (const float number : numbers.first) first.push_back(concat(number));
-  const bool has_more = channels * height * width > std::ssize(first);
-  const auto cell = [](double value) { return concat("<td class=\"number\">", value, "</td>"); };
-  return concat("<tr><td class=\"number\">", sample.index, "</td><td>",
-      sample.label ? class_text(sheet, *sample.label) : "no class", "</td><td>", channels, " x ",
-      height, " x ", width, "</td>", cell(numbers.least), cell(numbers.mean), cell(numbers.most),
-      "<td>", joined(first), has_more ? ", ..." : "", "</td></tr>\n");
+// A whole number, such as that of a word, has all its digits.
+std::string number_text(double number) {
+  constexpr double kMostDigits = 1e15;
+  const bool is_whole = std::abs(number) < kMostDigits && number == std::trunc(number);
+  return is_whole ? concat(static_cast<std::int64_t>(number)) : concat(number);
 }
 
-// Of the samples that are no pictures, and of pictures that are spread out.
+std::string numbers_row(
+    const DataSheet& sheet, const SheetSample& sample, const SheetNumbers& numbers) {
+  std::vector<std::string> first, sizes;
+  std::int64_t count = 1;
+  for (const double number : numbers.first) first.push_back(number_text(number));
+  for (const std::int64_t size : numbers.shape) {
+    sizes.push_back(std::to_string(size));
+    count *= size;
+  }
+  const auto cell = [](double value) {
+    return concat("<td class=\"number\">", number_text(value), "</td>");
+  };
+  return concat("<tr><td class=\"number\">", sample.index, "</td><td>",
+      sample.label ? class_text(sheet, *sample.label) : "no class", "</td><td>",
+      sheet.inputs.empty() ? "" : escape_markup(printable_path(numbers.input)) + "</td><td>",
+      joined(sizes, " x "), "</td>", cell(numbers.least), cell(numbers.mean), cell(numbers.most),
+      "<td>", joined(first), count > std::ssize(first) ? ", ..." : "", "</td></tr>\n");
+}
+
+std::string note_on_numbers(const DataSheet& sheet) {
+  const bool has_spread = std::ranges::any_of(sheet.samples,
+      [](const SheetSample& sample) { return !sample.numbers.empty() && sample.plain; });
+  return concat(
+      sheet.inputs.empty() ? "Shapes are channels x height x width." : "A row for each input.",
+      has_spread ? " Numbers outside 0 to 1 are spread from black to white above." : "");
+}
+
+// Of the samples that are no pictures, of pictures that are spread out, and of inputs.
 std::string numbers_section(const DataSheet& sheet) {
   std::string rows;
-  bool has_spread = false;
-  for (const SheetSample& sample : sheet.samples) {
-    if (sample.numbers) rows += numbers_row(sheet, sample);
-    has_spread |= sample.numbers && sample.plain;
-  }
+  for (const SheetSample& sample : sheet.samples)
+    for (const SheetNumbers& numbers : sample.numbers) rows += numbers_row(sheet, sample, numbers);
   if (rows.empty()) return "";
-  return concat("<h2>Numbers</h2>\n<p class=\"note\">Shapes are channels x height x width.",
-             has_spread ? " Numbers outside 0 to 1 are spread from black to white above." : "",
+  return concat("<h2>Numbers</h2>\n<p class=\"note\">", note_on_numbers(sheet),
              "</p>\n<div class=\"table\" tabindex=\"0\">\n<table id=\"numbers\">\n",
-             "<tr><th class=\"number\">sample</th><th>class</th><th>shape</th>",
+             "<tr><th class=\"number\">sample</th><th>class</th>",
+             sheet.inputs.empty() ? "" : "<th>input</th>", "<th>shape</th>",
              "<th class=\"number\">min</th><th class=\"number\">mean</th>",
-             "<th class=\"number\">max</th><th>the first of them, channels together</th></tr>\n") +
+             "<th class=\"number\">max</th><th>the first of them",
+             sheet.inputs.empty() ? ", channels together" : "", "</th></tr>\n") +
          rows + "</table>\n</div>\n";
 }
 
@@ -188,6 +208,9 @@ std::string facts_of_set(const SheetRequest& request, const DataSheet& sheet) {
   const auto [channels, height, width] = sheet.shape;
   const std::string what = concat(
       "<p>", sheet.size, " ", things_of(request), " in ", sheet.per_class.size(), " classes, ");
+  if (!sheet.inputs.empty())
+    return what + escape_markup(printable_path(joined(sheet.inputs))) +
+           concat(" as a model sees them; seed ", options.seed, ".</p>\n");
   if (!options.plugin.empty())
     return what + concat(channels, " x ", height, " x ", width,
                       " numbers as a model sees them; seed ", options.seed, ".</p>\n");

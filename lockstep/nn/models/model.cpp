@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -39,6 +41,11 @@ std::shared_ptr<ModelImpl> made(const std::string& name, std::int64_t classes) {
 }
 
 }  // namespace
+
+torch::Tensor ModelImpl::forward_all(std::vector<torch::Tensor> inputs) {
+  check(inputs.size() == 1, name(), ": takes one tensor, not ", inputs.size());
+  return forward(std::move(inputs.front()));
+}
 
 Model make_model(const std::string& name, std::int64_t classes) {
   check(classes > 0, "make_model: a net needs at least one class: ", classes);

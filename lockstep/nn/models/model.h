@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -13,8 +15,19 @@
 
 namespace lockstep::nn {
 
+/// A net as what spreads a model calls it: with all the tensors of a batch.
+class MultiInputModule : public torch::nn::Module {
+ public:
+  torch::Tensor forward(std::vector<torch::Tensor> inputs) {
+    return forward_all(std::move(inputs));
+  }
+
+ private:
+  virtual torch::Tensor forward_all(std::vector<torch::Tensor> inputs) = 0;
+};
+
 /// A net that turns a batch of images into one row of class scores (logits) each; clone() works.
-class ModelImpl : public torch::nn::Module {
+class ModelImpl : public MultiInputModule {
  public:
   /// Takes [N, channels, height, width], or [N, features] for `toy`; returns [N, classes] without
   /// softmax. Runs the layers one after the other, nothing else.
@@ -25,6 +38,9 @@ class ModelImpl : public torch::nn::Module {
   /// The first layer, `input`, checks the images and lays them out as the others want them; a part
   /// of the model that begins later takes what the layers before it give.
   virtual Layers layers() const { return layers_; }
+
+  /// Returns the numbers of tensors that a sample may consist of: one, but for nets of plugins.
+  virtual std::vector<std::size_t> takes() const { return {1}; }
 
  protected:
   /// Appends a layer to the chain; the caller registers it if it has parameters.
@@ -40,6 +56,8 @@ class ModelImpl : public torch::nn::Module {
   }
 
  private:
+  torch::Tensor forward_all(std::vector<torch::Tensor> inputs) override;
+
   Layers layers_;
 };
 TORCH_MODULE(Model);

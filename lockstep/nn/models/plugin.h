@@ -19,14 +19,17 @@
 #include <torch/version.h>
 
 #include "lockstep/nn/models/layers.h"
+#include "lockstep/nn/models/plugin_inputs.h"
 
 namespace lockstep::nn {
 
 /// A net that a plugin has made: any module, reached without knowing its type.
 struct PluginNet {
   std::shared_ptr<torch::nn::Module> module;
-  std::function<torch::Tensor(torch::Tensor)> forward;
-  Layers layers;  ///< the chain that the module is; empty if it is none
+  /// Takes the tensors of the samples of a batch, in the order of the set's inputs.
+  std::function<torch::Tensor(std::vector<torch::Tensor>)> forward;
+  std::vector<std::size_t> takes;  ///< numbers of tensors that forward can be called with
+  Layers layers;                   ///< the chain that the module is; empty if it is none
 };
 
 /// A net that a plugin offers.
@@ -43,6 +46,11 @@ struct PluginSet {
   std::function<std::int64_t(std::int64_t index)> label = {};  ///< the class, from 0
   /// Writes the numbers of a sample, height x width x channels.
   std::function<void(std::int64_t index, std::span<float> numbers)> read = {};
+
+  /// The tensors that a sample consists of, where it is no image; then read_inputs() writes them,
+  /// and shape and read() are left out.
+  std::vector<PluginInput> inputs = {};
+  std::function<void(std::int64_t index, const PluginSample& sample)> read_inputs = {};
 };
 
 /// The two parts of a data set.
@@ -79,7 +87,7 @@ struct PluginContents {
 /// What a plugin and the program that loads it must have in common. The first number counts the
 /// forms that PluginContents has had, the last says which std::string the standard library has.
 inline constexpr const char* kPluginAbi =
-    "plugin 2, LibTorch " TORCH_VERSION ", CXX11 ABI " LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI);
+    "plugin 3, LibTorch " TORCH_VERSION ", CXX11 ABI " LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI);
 
 /// Returns what this library offers. Hidden: g++ would make one for all libraries of a process.
 __attribute__((visibility("hidden"))) inline PluginContents& plugin_contents() {
@@ -100,7 +108,8 @@ template <typename Module>
 PluginNet plugin_net(std::shared_ptr<Module> module) {
   PluginNet net;
   net.module = module;
-  net.forward = [module](torch::Tensor input) { return module->forward(std::move(input)); };
+  net.forward = [module](std::vector<torch::Tensor> in) { return forward_with(*module, in); };
+  net.takes = tensors_taken<Module>();
   if constexpr (std::is_base_of_v<torch::nn::SequentialImpl, Module>)
     net.layers = chain_of(*module);
   return net;
@@ -151,7 +160,8 @@ struct Offer {
 
 /// Offers a net to `lockstep train --plugin FILE --model NAME`. The factory takes the number of
 /// classes and returns a module (a holder or a shared pointer) whose forward takes a batch of
-/// images and returns scores [N, classes]. A torch::nn::Sequential can be cut into stages.
+/// images, or the tensors of a set that names its inputs, and returns scores [N, classes]. A
+/// torch::nn::Sequential can be cut into stages.
 ///
 ///     LOCKSTEP_MODEL("mine", [](std::int64_t classes) { return MyNet(classes); })
 #define LOCKSTEP_MODEL(name, ...)                                              \

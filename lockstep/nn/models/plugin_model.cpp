@@ -4,27 +4,47 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/device/memory_error.h"
 #include "lockstep/nn/models/clone.h"
 
 namespace lockstep::nn {
 namespace {
 
+using Tensors = std::vector<torch::Tensor>;
+
+// A lack of memory, a device or another rank that fails are not the net's mistake.
+bool is_from_outside(const c10::Error& error) {
+  return as_memory_error(error) || dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr ||
+         dynamic_cast<const c10::DistError*>(&error) != nullptr;
+}
+
+std::string inputs_text(const Tensors& inputs) {
+  std::vector<std::string> texts;
+  for (const torch::Tensor& input : inputs)
+    texts.push_back(concat(input.sizes(), " of ", input.scalar_type()));
+  return joined(texts);
+}
+
 // Batches have channels last in memory, which is faster than LibTorch's usual order. What
 // convolutions make of them has so too, and there view() throws.
 torch::Tensor explained(const std::string& name,
-    const std::function<torch::Tensor(torch::Tensor)>& forward, torch::Tensor images) {
+    const std::function<torch::Tensor(Tensors)>& forward, const Tensors& inputs) {
   try {
-    return forward(std::move(images));
+    return forward(inputs);
   } catch (const c10::Error& error) {
+    if (is_from_outside(error)) throw;
     const std::string why = error.what_without_backtrace();
-    if (why.find("view size is not compatible") == std::string::npos) throw;
-    throw InvalidArgument(concat("plugin: ", name,
+    const bool is_view = why.find("view size is not compatible") != std::string::npos;
+    check(!is_view, "plugin: ", name,
         " calls view() on a tensor with channels last in memory, as batches are: call reshape() in "
-        "its place, or contiguous() before it"));
+        "its place, or contiguous() before it");
+    throw InvalidArgument(concat("plugin: ", name, " fails on ", inputs_text(inputs), ": ", why));
   }
 }
 
@@ -43,7 +63,7 @@ PluginNet made(const PluginModel& plugin, std::int64_t classes) {
   }
   check(net.module != nullptr, "plugin: ", plugin.name, " is an empty module");
   net.forward = [name = plugin.name, forward = std::move(net.forward)](
-                    torch::Tensor images) { return explained(name, forward, std::move(images)); };
+                    const Tensors& inputs) { return explained(name, forward, inputs); };
   return net;
 }
 
@@ -66,15 +86,16 @@ torch::Tensor PluginModelImpl::checked(torch::Tensor scores, std::int64_t batch)
   return scores;
 }
 
-torch::Tensor PluginModelImpl::forward(torch::Tensor images) {
-  const std::int64_t batch = images.size(0);
-  return checked(net_.forward(std::move(images)), batch);
+torch::Tensor PluginModelImpl::forward_all(std::vector<torch::Tensor> inputs) {
+  const std::int64_t batch = inputs.front().size(0);
+  return checked(net_.forward(std::move(inputs)), batch);
 }
 
 Layers PluginModelImpl::layers() const {
   if (!net_.layers.is_empty()) return net_.layers;
   Layers whole;
-  whole.insert("net", layer_of(net_.forward));
+  whole.insert("net", layer_of([forward = net_.forward](
+                                   torch::Tensor images) { return forward({std::move(images)}); }));
   return whole;
 }
 

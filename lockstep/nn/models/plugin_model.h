@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/models/plugin.h"
@@ -17,10 +19,12 @@ class PluginModelImpl final : public ModelImpl {
   PluginModelImpl(const PluginModel& plugin, std::int64_t classes);
 
   /// Throws InvalidArgument if the net returns anything but [N, classes].
-  torch::Tensor forward(torch::Tensor images) override;
+  torch::Tensor forward(torch::Tensor images) override { return forward_all({images}); }
 
   /// Returns the plugin's chain, or all of it as one layer.
   Layers layers() const override;
+
+  std::vector<std::size_t> takes() const override { return net_.takes; }
 
   void train(bool on = true) override;
 
@@ -30,6 +34,7 @@ class PluginModelImpl final : public ModelImpl {
       const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:
+  torch::Tensor forward_all(std::vector<torch::Tensor> inputs) override;
   torch::Tensor checked(torch::Tensor scores, std::int64_t batch) const;
 
   PluginModel plugin_;

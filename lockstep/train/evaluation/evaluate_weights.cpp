@@ -49,10 +49,9 @@ std::string load_into(const Replica& replica, const std::string& file) {
   }
 }
 
-std::unique_ptr<Replica> fresh_replica(const TrainOptions& options, const data::ImageShape& shape,
-    std::int64_t classes, const Place& place) {
+std::unique_ptr<Replica> fresh_replica(
+    const TrainOptions& options, const Task& task, const Place& place) {
   const Layout layout = plan_layout(options, 1);
-  const Task task{{shape.channels, shape.height, shape.width}, classes};
   return make_replica(options, layout, task, make_rank_groups(ProcessGroup(), layout), {place});
 }
 
@@ -97,14 +96,14 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   const Datasets data = load_datasets(options);
   const std::int64_t classes = model_classes(options, data);
   const data::SamplesPointer samples = samples_of_part(data, request.split, options);
-  const auto replica = fresh_replica(options, data.train->shape(), classes, place);
+  const auto replica = fresh_replica(options, task_of(*data.train, classes), place);
   std::string warning = load_into(*replica, request.weights.file);
   replica->set_training(false);
   data::ResidentSets resident(replica->device());
   const Loader loader = loader_of(samples, options, *replica, resident, data.is_mere_copy);
   const Loss loss(options.loss);
   Predictions predictions(classes, request.worst, loss);
-  const auto forward = [&](const torch::Tensor& images) { return replica->scores(images); };
+  const auto forward = [&](const Batch& batch) { return replica->scores(batch); };
   const auto look = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
     predictions.add(scores, labels);
   };

@@ -21,7 +21,7 @@ struct Judgement {
 struct WorstSample {
   Judgement judgement;
   std::string name;               ///< its file, or the set and its number
-  std::vector<std::uint8_t> png;  ///< its picture as a file, as the model sees it
+  std::vector<std::uint8_t> png;  ///< its picture as a file, as the model sees it; empty: none
 };
 
 /// Weights that are evaluated: their file, and what it says of itself, for people.

@@ -2,23 +2,31 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <torch/types.h>
 
 #include "lockstep/data/batch.h"
 #include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/train/input/sheet_numbers.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kMostSide = 256;
 
+// Undefined where no input is an image.
 torch::Tensor read_image(const data::Samples& set, std::int64_t index) {
-  const Batch batch = data::empty_batch(1, {.shape = set.shape()});
+  const auto inputs = set.inputs();
+  const auto image = std::ranges::find_if(
+      inputs, [](const data::InputForm& input) { return is_pictured(input.sizes); });
+  if (!inputs.empty() && image == inputs.end()) return {};
+  const Batch batch = data::empty_batch(1, {.shape = set.shape(), .inputs = inputs});
   const std::array<data::SampleKey, 1> keys{{{.index = index}}};
   set.read(keys, batch);
-  return batch.data[0].clone();
+  const auto place = static_cast<std::size_t>(image - inputs.begin());
+  return batch.inputs()[place][0].to(torch::kFloat).clone();
 }
 
 void undo_normalization(torch::Tensor& image, const data::Normalization& normalization) {
@@ -52,6 +60,7 @@ torch::Tensor shrunk(const torch::Tensor& image) {
 std::vector<std::uint8_t> sample_picture(
     const data::Samples& set, std::int64_t index, const data::Normalization& normalization) {
   torch::Tensor image = read_image(set, index);
+  if (!image.defined()) return {};
   undo_normalization(image, normalization);
   if (image.size(0) != 3) image = image.slice(0, 0, 1);
   spread_if_no_pixels(image);

@@ -13,7 +13,8 @@ namespace lockstep {
 ///
 /// Three channels are colours; of any other number the first is shown, in grey. Numbers that no
 /// pixels gave, as a plugin's may be, are spread from black to white. Sides above 256 pixels are
-/// scaled down.
+/// scaled down. Of a set that names its inputs it is the first that is_pictured(); nothing where
+/// none is.
 std::vector<std::uint8_t> sample_picture(
     const data::Samples& set, std::int64_t index, const data::Normalization& normalization);
 

@@ -65,6 +65,13 @@ std::vector<float> read_numbers(const data::Samples& set, const data::SampleKey&
   return {first, first + set.shape().elements()};
 }
 
+template <typename Number>
+std::vector<Number> numbers_in(const torch::Tensor& tensor) {
+  const torch::Tensor plain = tensor.to(c10::CppTypeToScalarType<Number>::value).contiguous();
+  const auto* first = plain.const_data_ptr<Number>();
+  return {first, first + plain.numel()};
+}
+
 Image picture_of(const data::ImageShape& shape, std::span<const float> numbers,
     const data::Normalization& normalization) {
   return {.size = {shape.width, shape.height},
@@ -81,16 +88,34 @@ struct Looks {
   int draws;
 };
 
+// A row for each input, and the picture of the first that is one.
+void look_at_inputs(const Looks& looks, const data::SampleKey& key, SheetSample& sample) {
+  const auto inputs = looks.plain.inputs();
+  const Batch batch = data::empty_batch(1, {.inputs = inputs});
+  looks.plain.read({&key, 1}, batch);
+  const auto tensors = batch.inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto& [name, sizes, type] = inputs[i];
+    sample.numbers.push_back(numbers_of_sample(numbers_in<double>(tensors[i]), sizes));
+    sample.numbers.back().input = name;
+    if (sample.plain || !is_pictured(sizes)) continue;
+    auto pixels = numbers_in<float>(tensors[i][0].permute({1, 2, 0}));
+    spread_beyond_pixels(pixels);
+    sample.plain = picture_of({sizes[0], sizes[1], sizes[2]}, pixels, looks.normalization);
+  }
+}
+
 // Numbers that were normalized are pixels' ones.
 void look_plainly(const Looks& looks, const data::SampleKey& key, SheetSample& sample) {
-  const auto shape = shape_of(looks.plain);
+  const auto [channels, height, width] = looks.plain.shape();
   std::vector<float> numbers = read_numbers(looks.plain, key);
-  SheetNumbers seen = numbers_of_sample(numbers, shape);
+  const std::vector<std::int64_t> shape{channels, height, width};
+  SheetNumbers seen = numbers_of_sample(std::vector<double>(numbers.begin(), numbers.end()), shape);
   const bool is_picture = is_pictured(shape);
   const bool is_spread =
       is_picture && looks.normalization.std.empty() && spread_beyond_pixels(numbers);
   if (is_picture) sample.plain = picture_of(looks.plain.shape(), numbers, looks.normalization);
-  if (!is_picture || is_spread) sample.numbers = std::move(seen);
+  if (!is_picture || is_spread) sample.numbers = {std::move(seen)};
 }
 
 SheetSample sample_of(const Looks& looks, std::int64_t index) {
@@ -98,7 +123,11 @@ SheetSample sample_of(const Looks& looks, std::int64_t index) {
       .index = index, .name = looks.part.name(index), .label = looks.part.label(index)};
   data::SampleKey key{.seed = looks.seed, .epoch = 0, .index = index};
   try {
-    look_plainly(looks, key, sample);
+    if (looks.plain.inputs().empty()) {
+      look_plainly(looks, key, sample);
+    } else {
+      look_at_inputs(looks, key, sample);
+    }
     for (; key.epoch < looks.draws; ++key.epoch)
       sample.draws.push_back(
           picture_of(looks.part.shape(), read_numbers(looks.part, key), looks.normalization));
@@ -125,6 +154,12 @@ SheetShare share_of(const SheetRequest& request, std::int64_t size, int rank) {
   return share;
 }
 
+std::vector<std::string> texts_of_inputs(const data::Samples& part) {
+  std::vector<std::string> texts;
+  for (const data::InputForm& input : part.inputs()) texts.push_back(input.text());
+  return texts;
+}
+
 std::vector<std::string> names_of_classes(const TrainOptions& options, std::int64_t classes) {
   auto names = class_names_of(options.data);
   if (std::ssize(names) != classes) names.clear();
@@ -141,6 +176,7 @@ DataSheet make_data_sheet(const SheetRequest& request) {
   const bool is_changed = is_train && options.loading.augment != Augment::kNone;
   DataSheet sheet{.size = part->size(),
       .shape = shape_of(*part),
+      .inputs = texts_of_inputs(*part),
       .class_names = names_of_classes(options, part->classes()),
       .per_class = count_classes(*part),
       .samples = {},

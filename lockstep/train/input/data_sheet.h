@@ -36,8 +36,9 @@ struct SheetSample {
   std::optional<std::int64_t> label = {};
   std::optional<Image> plain = {};  ///< as evaluation sees it
   std::vector<Image> draws = {};    ///< as training sees it, in epochs from the first on
-  /// Where they are no pixels: the sample has no picture, or one that spreads them out.
-  std::optional<SheetNumbers> numbers = {};
+  /// Where they are no pixels: the sample has no picture, or one that spreads them out. Of a set
+  /// that names its inputs, those of each.
+  std::vector<SheetNumbers> numbers = {};
   std::string failure = {};  ///< why it cannot be read
 };
 
@@ -52,6 +53,7 @@ struct SheetShare {
 struct DataSheet {
   std::int64_t size = 0;
   std::array<std::int64_t, 3> shape = {};  ///< channels, height, width as models see them
+  std::vector<std::string> inputs = {};    ///< where the set names them: name, shape and type
   std::vector<std::string> class_names;    ///< empty: classes have numbers alone
   std::vector<std::int64_t> per_class;
   std::vector<SheetSample> samples;

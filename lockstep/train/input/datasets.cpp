@@ -66,13 +66,23 @@ std::vector<std::int64_t> some_of(std::int64_t size, std::int64_t most) {
   return indices;
 }
 
-torch::Tensor images_of(const data::Samples& set) {
+torch::Tensor bytes_of(const std::string& text) {
+  return torch::tensor(std::vector<std::uint8_t>(text.begin(), text.end()));
+}
+
+// Images, or inputs behind what the set says of them.
+std::vector<torch::Tensor> some_samples(const data::Samples& set) {
   std::vector<data::SampleKey> keys;
   for (const std::int64_t index : some_of(set.size(), kImages)) keys.push_back({.index = index});
-  const Batch batch =
-      data::empty_batch(std::ssize(keys), {.shape = set.shape(), .channels_last = true});
+  const auto inputs = set.inputs();
+  const Batch batch = data::empty_batch(
+      std::ssize(keys), {.shape = set.shape(), .channels_last = true, .inputs = inputs});
   set.read(keys, batch);
-  return batch.data;
+  std::vector<torch::Tensor> content = batch.inputs();
+  std::string forms;
+  for (const data::InputForm& input : inputs) forms += input.text() + '\n';
+  if (!inputs.empty()) content.insert(content.begin(), bytes_of(forms));
+  return content;
 }
 
 // Without the folder, which may have been moved.
@@ -80,15 +90,17 @@ torch::Tensor names_of(const data::Samples& set) {
   std::string text;
   for (const std::int64_t index : some_of(set.size(), kNames))
     text += std::filesystem::path(set.name(index)).filename().string() + '\n';
-  return torch::tensor(std::vector<std::uint8_t>(text.begin(), text.end()));
+  return bytes_of(text);
 }
 
 }  // namespace
 
 std::string data_fingerprint(const DatasetSource& source) {
   const data::Samples& set = *source.unaugmented;
-  const torch::Tensor content = source.folders.empty() ? images_of(set) : names_of(set);
-  return hexadecimal(parameters_hash({torch::tensor(source.labels, torch::kLong), content}));
+  std::vector<torch::Tensor> content =
+      source.folders.empty() ? some_samples(set) : std::vector{names_of(set)};
+  content.insert(content.begin(), torch::tensor(source.labels, torch::kLong));
+  return hexadecimal(parameters_hash(content));
 }
 
 }  // namespace lockstep

@@ -40,7 +40,8 @@ Datasets load_datasets(const TrainOptions& options);
 std::int64_t model_classes(const TrainOptions& options, const Datasets& data);
 
 /// Returns a short text that is most likely different for other training data: of all labels, and
-/// of some images that lie in memory, or some names of files. It finds mistakes, not forgery.
+/// of some images that lie in memory, or some names of files; of inputs that a set names also their
+/// names, shapes and types. It finds mistakes, not forgery.
 std::string data_fingerprint(const DatasetSource& source);
 
 }  // namespace lockstep

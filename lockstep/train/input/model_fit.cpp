@@ -26,9 +26,9 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
   const data::ImageShape images = set.shape();
   const std::int64_t batch = std::min(options.batch_size, set.size());
   const nn::NetNeeds needs = nn::net_needs(options.model);
-  check(std::min(images.height, images.width) >= needs.least_side, "train: ", options.model,
-      " halves images until nothing is left of ", images.height, " x ", images.width,
-      " pixels; give --image-size ", needs.least_side, " or more");
+  check(!set.inputs().empty() || std::min(images.height, images.width) >= needs.least_side,
+      "train: ", options.model, " halves images until nothing is left of ", images.height, " x ",
+      images.width, " pixels; give --image-size ", needs.least_side, " or more");
   // Weights and gradients of the last layer; a batch and its scores.
   const std::int64_t pixels = images.channels * images.height * images.width;
   const std::int64_t numbers = 2 * classes * (needs.features + 1) + batch * (pixels + classes);

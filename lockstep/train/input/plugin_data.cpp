@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/train/input/plugin_samples.h"
 
 namespace lockstep {
 namespace {
 
-/// A set of a plugin.
+/// A set of a plugin whose samples are images.
 class PluginSamples final : public data::SingleSamples {
  public:
   PluginSamples(std::string name, nn::PluginSet set)
@@ -31,11 +33,7 @@ class PluginSamples final : public data::SingleSamples {
   std::string name(std::int64_t index) const override { return concat(name_, " ", index); }
 
   std::optional<std::int64_t> label(std::int64_t index) const override {
-    const std::int64_t label = set_.label(index);
-    if (label < 0 || label >= set_.classes)
-      throw DataError(
-          concat("plugin: ", name(index), " is of class ", label, " of ", set_.classes));
-    return label;
+    return plugin_label(set_, index, name(index));
   }
 
  private:
@@ -52,6 +50,17 @@ class PluginSamples final : public data::SingleSamples {
   std::string name_;
   nn::PluginSet set_;
 };
+
+data::SamplesPointer plugin_samples(std::string name, const nn::PluginSet& set) {
+  if (set.inputs.empty()) return std::make_shared<PluginSamples>(std::move(name), set);
+  return std::make_shared<PluginInputSamples>(std::move(name), set);
+}
+
+void check_alike(const std::string& name, const data::Samples& train, const data::Samples& test) {
+  if (train.inputs() == test.inputs()) return;
+  throw DataError(concat("plugin: ", name, ": train and test must have the same inputs: ",
+      train.inputs().size(), " and ", test.inputs().size(), " with names, shapes and types"));
+}
 
 nn::PluginParts opened(const nn::PluginData& data, const std::string& folder) {
   try {
@@ -70,11 +79,12 @@ std::optional<DatasetSource> open_plugin_data(const TrainOptions& options) {
   check(options.loading.augment == Augment::kNone && !options.loading.image_size,
       "train: --augment and --image-size are not for a plugin's data");
   const nn::PluginParts parts = opened(*found, options.data.directory);
-  const auto train = std::make_shared<PluginSamples>(found->name + " train", parts.train);
+  const data::SamplesPointer train = plugin_samples(found->name + " train", parts.train);
   DatasetSource source{.train = train, .unaugmented = train};
   for (std::int64_t index = 0; index < train->size(); ++index)
     source.labels.push_back(*train->label(index));
-  source.test = std::make_shared<PluginSamples>(found->name + " test", parts.test);
+  source.test = plugin_samples(found->name + " test", parts.test);
+  check_alike(found->name, *source.train, *source.test);
   return source;
 }
 

@@ -13,24 +13,23 @@ constexpr std::size_t kFirstNumbers = 8;
 
 }  // namespace
 
-bool is_pictured(const std::array<std::int64_t, 3>& shape) {
-  const auto [channels, height, width] = shape;
-  return (channels == 1 || channels == 3) && height > 1 && width > 1;
+bool is_pictured(const std::vector<std::int64_t>& shape) {
+  return shape.size() == 3 && (shape[0] == 1 || shape[0] == 3) && shape[1] > 1 && shape[2] > 1;
 }
 
 SheetNumbers numbers_of_sample(
-    std::span<const float> numbers, const std::array<std::int64_t, 3>& shape) {
+    std::span<const double> numbers, const std::vector<std::int64_t>& shape) {
   SheetNumbers seen{.shape = shape};
   const std::size_t shown = std::min(numbers.size(), kFirstNumbers);
   seen.first.assign(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(shown));
   seen.mean =
       std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
-  if (std::ranges::any_of(numbers, [](float number) { return std::isnan(number); })) {
+  if (std::ranges::any_of(numbers, [](double number) { return std::isnan(number); })) {
     seen.least = seen.mean = seen.most = std::numeric_limits<double>::quiet_NaN();
   } else {
     const auto [least, most] = std::ranges::minmax(numbers);
-    seen.least = static_cast<double>(least);
-    seen.most = static_cast<double>(most);
+    seen.least = least;
+    seen.most = most;
   }
   return seen;
 }

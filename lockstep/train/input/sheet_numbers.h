@@ -1,26 +1,27 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
 
-/// The shape and range of the numbers of a sample, for a contact sheet.
+/// The shape and range of the numbers of a sample, or of one of its inputs, for a contact sheet.
 struct SheetNumbers {
-  std::array<std::int64_t, 3> shape = {};  ///< channels, height, width
-  double least = 0, mean = 0, most = 0;    ///< not a number where one of them is none
-  std::vector<float> first = {};           ///< a few, channels together
+  std::string input = {};                ///< its name, where the set names them
+  std::vector<std::int64_t> shape = {};  ///< channels, height, width, or as the set says
+  double least = 0, mean = 0, most = 0;  ///< not a number where one of them is none
+  std::vector<double> first = {};        ///< a few, channels together, or row by row
 };
 
 /// Returns whether samples of this shape (channels, height, width) can be looked at: grey or in
 /// colour, and more than a line.
-bool is_pictured(const std::array<std::int64_t, 3>& shape);
+bool is_pictured(const std::vector<std::int64_t>& shape);
 
-/// Looks at the numbers of a sample, of which there is at least one.
+/// Looks at numbers, of which there is at least one.
 SheetNumbers numbers_of_sample(
-    std::span<const float> numbers, const std::array<std::int64_t, 3>& shape);
+    std::span<const double> numbers, const std::vector<std::int64_t>& shape);
 
 /// Spreads numbers that no pixels from 0 to 1 gave from black to white; returns whether it did.
 bool spread_beyond_pixels(std::span<float> numbers);

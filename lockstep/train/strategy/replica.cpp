@@ -94,9 +94,11 @@ void Replica::make_optimizer() {
 
 nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, device().type()); }
 
-torch::Tensor Replica::scores(const torch::Tensor& images) {
+torch::Tensor Replica::scores(const Batch& batch) {
   const nn::Autocast shorter = autocast();
-  return evaluate(copier_(images)).to(torch::kFloat);
+  std::vector<torch::Tensor> inputs = batch.inputs();
+  for (torch::Tensor& input : inputs) input = copier_(input);
+  return evaluate(inputs).to(torch::kFloat);
 }
 
 // Note [What a step draws]
@@ -121,7 +123,9 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
 
 Batch Replica::copied(const Batch& batch) {
   const SpanScope span(Activity::kCopy, "copy");
-  return {copier_(batch.data), copier_(batch.target)};
+  Batch copy{copier_(batch.data), copier_(batch.target)};
+  for (const torch::Tensor& input : batch.more) copy.more.push_back(copier_(input));
+  return copy;
 }
 
 torch::Tensor Replica::update(double lr) {
@@ -140,10 +144,11 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
     const Task& task, const RankGroups& groups, const std::vector<Place>& given) {
   const std::vector<Place> places = given.empty() ? std::vector<Place>(1) : given;
   PreparedModel prepared{.model = seeded_model(options, task.classes), .start = {}};
+  check_inputs(options, layout, task, prepared.model);
   prepared.start = start_with(prepared.model, options);
   if (layout.stages > 1)
-    prepared.balance = stage_balance(
-        options, layout, prepared.model, task.image, places.front().device, groups.world);
+    prepared.balance =
+        stage_balance(options, layout, prepared.model, task, places.front().device, groups.world);
   return spread(prepared, options, layout, groups, places);
 }
 

@@ -23,6 +23,7 @@
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/start_weights.h"
+#include "lockstep/train/strategy/task.h"
 
 namespace lockstep {
 
@@ -35,12 +36,6 @@ struct RankGroups {
 
 /// Divides the ranks by a layout. A collective.
 RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout);
-
-/// The learning task: images of the form [channels, height, width], and the number of classes.
-struct Task {
-  std::vector<std::int64_t> image;
-  std::int64_t classes = 0;
-};
 
 /// A model that is ready to be spread.
 struct PreparedModel {
@@ -57,9 +52,9 @@ class Replica {
       torch::Device device);
   virtual ~Replica() = default;
 
-  /// Returns the scores of images, as float whatever the precision, on the device that has the
+  /// Returns the scores of a batch, as float whatever the precision, on the device that has the
   /// last stage; for evaluation. A collective of the stages.
-  torch::Tensor scores(const torch::Tensor& images);
+  torch::Tensor scores(const Batch& batch);
 
   /// Computes the gradients of a part of an optimizer step, in addition to those of the parts
   /// before it, and returns the loss of the batch. What the model draws follows from the run's
@@ -126,7 +121,7 @@ class Replica {
  private:
   virtual void train(bool on) = 0;
   virtual nn::Model copy_of_whole_model() { return nullptr; }
-  virtual torch::Tensor evaluate(const torch::Tensor& images) = 0;
+  virtual torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) = 0;
   // Returns the loss detached, computed with autocast(); unless the part is the last, gradients
   // stay on this replica.
   virtual torch::Tensor forward_and_backward(

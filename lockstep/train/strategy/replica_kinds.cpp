@@ -19,9 +19,9 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
 }
 
 // Before the optimizer and the wrappers, which keep its tensors.
-nn::Model on_device(nn::Model model, torch::Device device) {
-  model->to(device);
-  return model;
+std::shared_ptr<nn::MultiInputModule> on_device(const nn::Model& model, torch::Device device) {
+  model.ptr()->to(device);
+  return model.ptr();
 }
 
 void run_backward(const torch::Tensor& loss) {
@@ -56,7 +56,8 @@ torch::Tensor ModuleReplica::forward_and_backward(
   const auto forward = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
-    return loss(parallel_ ? (*parallel_)(batch.data) : model_(batch.data), batch.target);
+    const auto inputs = batch.inputs();
+    return loss(parallel_ ? (*parallel_)(inputs) : model_->forward(inputs), batch.target);
   };
   const torch::Tensor value = forward();
   run_backward(value);
@@ -80,7 +81,7 @@ torch::Tensor DataParallelReplica::forward_and_backward(
   const auto forward = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
-    return loss(parallel_(batch.data), batch.target);
+    return loss(parallel_(batch.inputs()), batch.target);
   };
   const torch::Tensor value = forward();
   run_backward(value);

@@ -2,6 +2,7 @@
 
 // The kinds of Replica, one for each way of spreading a model.
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -26,12 +27,14 @@ class ModuleReplica final : public Replica {
  private:
   void train(bool on) override { model_->train(on); }
   nn::Model copy_of_whole_model() override;
-  torch::Tensor evaluate(const torch::Tensor& images) override { return model_(images); }
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return model_->forward(inputs);
+  }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 
-  nn::Model model_;
-  std::optional<DistributedDataParallel<nn::Model>> parallel_;
+  std::shared_ptr<nn::MultiInputModule> model_;
+  std::optional<DistributedDataParallel<std::shared_ptr<nn::MultiInputModule>>> parallel_;
 };
 
 /// A model whose replicas are threads of this process.
@@ -44,12 +47,14 @@ class DataParallelReplica final : public Replica {
 
  private:
   void train(bool on) override { model_->train(on); }
-  torch::Tensor evaluate(const torch::Tensor& images) override { return parallel_(images); }
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return parallel_(inputs);
+  }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 
-  nn::Model model_;
-  DataParallel<nn::Model> parallel_;
+  std::shared_ptr<nn::MultiInputModule> model_;
+  DataParallel<std::shared_ptr<nn::MultiInputModule>> parallel_;
 };
 
 /// A model whose stages are threads of this process; other ranks may hold replicas of it.
@@ -62,7 +67,9 @@ class PipelineReplica final : public Replica {
 
  private:
   void train(bool on) override { pipeline_.train(on); }
-  torch::Tensor evaluate(const torch::Tensor& images) override { return pipeline_(images); }
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return pipeline_(inputs.front());
+  }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 
@@ -81,7 +88,9 @@ class StageReplica final : public Replica {
 
  private:
   void train(bool on) override { stage_.train(on); }
-  torch::Tensor evaluate(const torch::Tensor& images) override { return stage_(images); }
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return stage_(inputs.front());
+  }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;
 

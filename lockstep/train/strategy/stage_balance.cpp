@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
@@ -22,20 +23,24 @@ double copies_of_parameters(const TrainOptions& options) {
 }
 
 // A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
-torch::Tensor sample_of(const TrainOptions& options, const Layout& layout,
-    const std::vector<std::int64_t>& image, torch::Device device) {
+// Zero is a number of something in any set of whole numbers.
+torch::Tensor sample_of(
+    const TrainOptions& options, const Layout& layout, const Task& task, torch::Device device) {
+  const auto& own = task.inputs.empty() ? task.image : task.inputs.front().sizes;
   std::vector<std::int64_t> sizes = {options.batch_size / layout.micro_batches};
-  sizes.insert(sizes.end(), image.begin(), image.end());
+  sizes.insert(sizes.end(), own.begin(), own.end());
+  if (!task.inputs.empty() && task.inputs.front().type == torch::kLong)
+    return at::zeros(sizes, at::TensorOptions(torch::kLong).device(device));
   return at::rand(sizes, device);
 }
 
 std::vector<int> measured(const TrainOptions& options, const Layout& layout, nn::Model model,
-    const std::vector<std::int64_t>& image, torch::Device device) {
+    const Task& task, torch::Device device) {
   const nn::Autocast autocast = autocast_of(options.precision, device.type());
   const auto layers = model->layers();
   const auto sample = [&] {
     model->to(device);
-    return sample_of(options, layout, image, device);
+    return sample_of(options, layout, task, device);
   };
   switch (options.pipeline.balance) {
     case Balance::kCount:
@@ -68,13 +73,12 @@ void check_stages(const TrainOptions& options, const Layout& layout, const nn::M
 }
 
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const std::vector<std::int64_t>& image, torch::Device device,
-    const ProcessGroup& world) {
+    const nn::Model& model, const Task& task, torch::Device device, const ProcessGroup& world) {
   check_stages(options, layout, model);
   const torch::Tensor balance = torch::zeros({layout.stages}, on_host(torch::kInt));
   if (!layout.balance.empty()) return known_balance(layout, model);
   if (world.rank() == 0) {
-    const std::vector<int> own = measured(options, layout, model, image, device);
+    const std::vector<int> own = measured(options, layout, model, task, device);
     std::copy(own.begin(), own.end(), balance.data_ptr<int>());
   }
   world.broadcast(balance, 0).wait();

@@ -7,6 +7,7 @@
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/task.h"
 
 namespace lockstep {
 
@@ -19,11 +20,10 @@ inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {
 /// Throws InvalidArgument unless the model has a layer for each stage.
 void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model);
 
-/// Returns how many layers of a model each stage takes, by the options' rule; `image` is [channels,
-/// height, width]. Rank 0 measures for all, on its device, and leaves the model there. A
+/// Returns how many layers of a model each stage takes, by the options' rule; a sample of the task
+/// is one tensor. Rank 0 measures for all, on its device, and leaves the model there. A
 /// collective.
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const std::vector<std::int64_t>& image, torch::Device device,
-    const ProcessGroup& world);
+    const nn::Model& model, const Task& task, torch::Device device, const ProcessGroup& world);
 
 }  // namespace lockstep

@@ -81,8 +81,8 @@ TEST(SheetPage, ListsNumbersThatAreNoPixels) {
   sheet.shape = {2, 1, 2};
   sheet.samples = {{.index = 7,
       .label = 1,
-      .numbers = SheetNumbers{
-          .shape = {2, 1, 2}, .least = -1.5, .mean = 0.25, .most = 2, .first = {-1.5F, 2}}}};
+      .numbers = {
+          {.shape = {2, 1, 2}, .least = -1.5, .mean = 0.25, .most = 2, .first = {-1.5, 2}}}}};
   const std::string page = sheet_page(request, sheet);
   EXPECT_THAT(page, HasSubstr("5 samples in 2 classes, 2 x 1 x 2 numbers as a model sees them"));
   EXPECT_THAT(page, HasSubstr("<td class=\"number\">7</td><td>do\\xff</td><td>2 x 1 x 2</td>"

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <string>
 
+#include "tests/process/plugin/plugin_flag.h"
 #include "tests/process/train/idx_files.h"
 #include "tests/process/train/resumable_run.h"
 #include "tests/process/train/trained_run.h"
@@ -129,6 +130,17 @@ TEST_P(LostRank, EndsTheOtherByItsTimeout) {
 
 INSTANTIATE_TEST_SUITE_P(By, LostRank, ::testing::Values(SIGKILL, SIGSTOP),
     [](const auto& signal) { return std::string(signal.param == SIGKILL ? "death" : "silence"); });
+
+// Whole numbers and a picture: all of a batch goes there, in training and evaluation.
+TEST(EmulatedInputs, GiveTheLossesOfTheCpu) {
+  for (const std::string way : {"", "--parallel dp --places 2 "}) {
+    const std::string flags = concat(plugin_flag("shown"),
+        "--data tables --model table-net --opt sgd --batch-size 2 --epochs 2 ", way, "--device ");
+    const TrainedRun device = trained_run(flags + "emulated"), cpu = trained_run(flags + "cpu");
+    expect_near(device.losses(), cpu.losses(), way.empty() ? 8 : 4);
+    expect_near(device.values("val", "loss"), cpu.values("val", "loss"), 2);
+  }
+}
 
 // Ranks that are threads, by the library.
 TEST(EmulatedDevices, PassTheCheckOfDevices) {

@@ -1,11 +1,14 @@
-// Nets and losses that cannot be trained, each in its own way.
+// Nets, sets and losses that cannot be trained, each in its own way.
 
+#include <functional>
 #include <limits>
+#include <map>
 #include <stdexcept>
 
 #include <torch/nn/modules/conv.h>
 
 #include "lockstep/nn/models/plugin.h"
+#include "lockstep/nn/models/plugin_tensors.h"
 
 namespace {
 
@@ -50,6 +53,69 @@ lockstep::nn::PluginParts ten_samples(std::int64_t label) {
   return {.train = set, .test = set};
 }
 
+// Nets of two inputs that do with them what LibTorch refuses.
+struct TwoImpl : torch::nn::Module {
+  torch::Tensor weight = register_parameter("weight", torch::ones({3, 2}));
+  torch::Tensor forward(const torch::Tensor& ids, const torch::Tensor& mask) {
+    return ids.matmul(weight) + mask.sum();
+  }
+};
+struct NarrowImpl : TwoImpl {
+  torch::Tensor forward(const torch::Tensor& ids, const torch::Tensor& mask) {
+    return mask.slice(1, 1).matmul(weight) + ids.sum();
+  }
+};
+struct ThreeImpl : TwoImpl {
+  torch::Tensor forward(
+      const torch::Tensor& ids, const torch::Tensor& mask, const torch::Tensor& more) {
+    return TwoImpl::forward(ids, mask) + more;
+  }
+};
+
+using lockstep::nn::PluginSample;
+using lockstep::nn::PluginSet;
+
+// Changes a set into one that is not whole; by the folder's name.
+const std::map<std::string, std::function<void(PluginSet&)>>& spoilers() {
+  static const std::map<std::string, std::function<void(PluginSet&)>> kAll{{"", [](PluginSet&) {}},
+      {"nameless", [](PluginSet& set) { set.inputs[1].name = ""; }},
+      {"alike", [](PluginSet& set) { set.inputs[1].name = "ids"; }},
+      {"half", [](PluginSet& set) { set.inputs[1].type = torch::kHalf; }},
+      {"hollow",
+          [](PluginSet& set) {
+            set.inputs[1].shape = {3, 0};
+          }},
+      {"vast",
+          [](PluginSet& set) {
+            set.inputs[1].shape = {1L << 31, 1L << 31, 1L << 31};
+          }},
+      {"many", [](PluginSet& set) { set.inputs.resize(9, set.inputs[0]); }},
+      {"silent", [](PluginSet& set) { set.read_inputs = {}; }},
+      {"shaped",
+          [](PluginSet& set) {
+            set.shape = {1, 1, 6};
+          }},
+      {"floats",
+          [](PluginSet& set) {
+            set.read_inputs = [](std::int64_t, const PluginSample& sample) { sample.floats(0); };
+          }},
+      {"third",
+          [](PluginSet& set) {
+            set.read_inputs = [](std::int64_t, const PluginSample& sample) { sample.floats(2); };
+          }},
+      {"other-test", [](PluginSet& set) { set.inputs[1].type = torch::kLong; }}};
+  return kAll;
+}
+
+lockstep::nn::PluginParts two_inputs(const std::string& fault) {
+  const auto set = lockstep::nn::set_of(
+      {{"ids", torch::arange(30).view({10, 3})}, {"mask", torch::ones({10, 3})}},
+      torch::arange(10) % 2);
+  lockstep::nn::PluginParts parts{.train = set, .test = set};
+  spoilers().at(fault)(fault == "other-test" ? parts.test : parts.train);
+  return parts;
+}
+
 torch::Tensor loss_thrown(const torch::Tensor&, const torch::Tensor&) {
   throw std::runtime_error("no loss here");
 }
@@ -67,6 +133,10 @@ torch::Tensor not_a_number(const torch::Tensor& scores, const torch::Tensor&) {
 
 LOCKSTEP_DATA("no-class", [](const std::string&) { return ten_samples(10); })
 LOCKSTEP_DATA("no-samples", [](const std::string&) { return lockstep::nn::PluginParts(); })
+LOCKSTEP_DATA("two", two_inputs)
+LOCKSTEP_MODEL("two", [](std::int64_t) { return std::make_shared<TwoImpl>(); })
+LOCKSTEP_MODEL("narrow", [](std::int64_t) { return std::make_shared<NarrowImpl>(); })
+LOCKSTEP_MODEL("three", [](std::int64_t) { return std::make_shared<ThreeImpl>(); })
 LOCKSTEP_MODEL("views", [](std::int64_t) { return std::make_shared<ViewsImpl>(); })
 LOCKSTEP_MODEL("throws", thrown)
 LOCKSTEP_MODEL("throws-a-number", number_thrown)

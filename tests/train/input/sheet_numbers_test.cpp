@@ -11,8 +11,8 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(SheetNumbers, AreTheirRangeAndTheFirstOfThem) {
-  std::vector<float> numbers(10);
-  std::iota(numbers.begin(), numbers.end(), -2.0F);
+  std::vector<double> numbers(10);
+  std::iota(numbers.begin(), numbers.end(), -2.0);
   const SheetNumbers seen = numbers_of_sample(numbers, {1, 1, 10});
   EXPECT_EQ(seen.least, -2);
   EXPECT_EQ(seen.mean, 2.5);
@@ -22,7 +22,7 @@ TEST(SheetNumbers, AreTheirRangeAndTheFirstOfThem) {
 }
 
 TEST(SheetNumbers, ANumberThatIsNoneIsNotHidden) {
-  const std::vector<float> numbers{1, std::nanf(""), 3};
+  const std::vector<double> numbers{1, std::nan(""), 3};
   const SheetNumbers seen = numbers_of_sample(numbers, {3, 1, 1});
   for (const double number : {seen.least, seen.mean, seen.most}) EXPECT_TRUE(std::isnan(number));
 }
@@ -33,6 +33,7 @@ TEST(SheetNumbers, OnlyGreyAndColourWithTwoSidesArePictures) {
   EXPECT_FALSE(is_pictured({2, 28, 28}));
   EXPECT_FALSE(is_pictured({1, 1, 64}));
   EXPECT_FALSE(is_pictured({3, 64, 1}));
+  EXPECT_FALSE(is_pictured({28, 28})) << "an input without channels";
 }
 
 TEST(SheetNumbers, AreSpreadFromBlackToWhiteUnlessTheyArePixels) {

@@ -109,7 +109,7 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
     replica->backward(testing::random_batch({4, 3, 32, 32}), {}, 0);
     replica->update(kRate);
     replica->set_training(false);
-    replica->scores(testing::random_batch({4, 3, 32, 32}).data);
+    replica->scores(testing::random_batch({4, 3, 32, 32}));
   }
   for (const auto& item : replica->state()) {
     const bool is_frozen = item.key().starts_with("conv1.") || item.key().starts_with("bn1.") ||
