@@ -28,7 +28,7 @@ MODELS = {
     "mnist-large": (128, [24, 48, 72, 96], []),
     "resnet18": (128, [24, 48, 72, 96], ["--image-size", "32"]),
     "resnet18-cifar": (64, [12, 24, 40, 56], ["--image-size", "32"]),
-    "vgg11": (64, [12, 24, 40, 56], ["--image-size", "32", "--num-classes", "100"]),
+    "vgg11": (32, [12, 20, 24, 28], ["--image-size", "32", "--opt", "sgd"]),
     "resnet50": (32, [12, 20, 24, 28], ["--image-size", "64"]),
 }
 STEPS, LINE = 40, 10

@@ -11,7 +11,7 @@
 
 namespace lockstep::plan {
 
-/// What a plan is asked for.
+/// The training and the machines that a plan is asked about.
 struct Question {
   std::vector<int> nodes = {1};
   std::vector<int> places = {1};  ///< of a node
@@ -35,7 +35,7 @@ struct Choice {
   bool fits() const { return lacking_bytes == 0; }
 };
 
-/// What cannot be done, and why.
+/// A way that cannot be taken, and why.
 struct Impossible {
   std::string way;
   std::string reason;

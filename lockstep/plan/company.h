@@ -4,7 +4,7 @@
 
 namespace lockstep::plan {
 
-/// How much busy places of one node slow each other down: they share caches, memory and the clock,
+/// The slowing of busy places of one node by each other: they share caches, memory and the clock,
 /// and cores where there are more places than these.
 struct Company {
   /// Item k - 1: how many times as long k places take that compute at once, and k that step their

@@ -68,8 +68,10 @@ Link parse_link(const std::string& text) {
 
 std::string text_of(const Link& link) {
   const double bits = 8 * link.bytes_per_second;
-  const std::string rate = bits >= 1e9 ? concat(bits / 1e9, "Gbit") : concat(bits / 1e6, "Mbit");
-  return concat(rate, ",", link.latency * 1e6, "us");
+  const auto three_digits = [](double value) { return std::round(value * 1e3) / 1e3; };
+  const std::string rate = bits >= 1e9 ? concat(three_digits(bits / 1e9), "Gbit")
+                                       : concat(three_digits(bits / 1e6), "Mbit");
+  return concat(rate, ",", three_digits(link.latency * 1e6), "us");
 }
 
 void check_machine(const Machine& machine) {

@@ -10,7 +10,7 @@
 
 namespace lockstep::plan {
 
-/// What a task of a step is for.
+/// The uses of a step's tasks.
 enum class Use { kInput, kForward, kBackward, kCommunication, kOptimizer, kRest };
 constexpr auto names_of(Use) {
   return std::array{EnumName{Use::kInput, "input"}, EnumName{Use::kForward, "forward"},

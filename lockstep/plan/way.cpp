@@ -14,11 +14,10 @@ bool is_whole(double number) { return number == std::floor(number); }
 // Model parallel is the schedule that never has two stages busy.
 bool is_pipeline(const Way& way) { return way.schedule != ScheduleKind::kSequential; }
 
-std::string stages_text(const Way& way) {
-  if (way.stages == 1) return "";
-  if (!is_pipeline(way)) return concat("mp x ", way.stages);
-  return concat("pp x ", way.stages, " (", name_of(way.schedule), ", ", way.micro_batches,
-      way.micro_batches == 1 ? " micro-batch)" : " micro-batches)");
+std::string schedule_text(const Way& way) {
+  if (way.stages == 1 || !is_pipeline(way)) return "";
+  return concat(" (", name_of(way.schedule), ", ", way.micro_batches,
+      way.micro_batches == 1 ? " chunk)" : " chunks)");
 }
 
 std::string about_batch(const Way& way, double batch) {
@@ -87,8 +86,9 @@ std::string kind_of(const Way& way) {
 
 std::string describe(const Way& way) {
   if (way.places() == 1) return "serial";
-  if (way.stages == 1) return concat(kind_of(way), " x ", way.replicas);
-  return concat(way.replicas > 1 ? concat(way.replicas, " x ") : "", stages_text(way));
+  const bool is_both = way.replicas > 1 && way.stages > 1;
+  return concat(kind_of(way), is_both ? concat(" ", way.replicas) : "", " x ",
+      way.stages > 1 ? way.stages : way.replicas, schedule_text(way));
 }
 
 std::string why_not(

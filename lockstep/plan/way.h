@@ -12,13 +12,13 @@
 
 namespace lockstep::plan {
 
-/// How replicas agree on their gradients.
+/// The means by which replicas agree on their gradients.
 enum class Replication {
   kThreads,   ///< dp: threads of one process
   kProcesses  ///< ddp: a process each, buckets reduced during backward
 };
 
-/// What a communication hook makes of the gradients that are sent.
+/// The form in which a communication hook sends the gradients.
 enum class SentAs { kAsTheyAre, kHalf };
 
 /// A way of spreading a training: replicas of the model, each cut into stages.
@@ -44,7 +44,8 @@ struct Way {
 /// Returns the name as --parallel takes it: serial, dp, ddp, mp, pp, ddp+mp, ddp+pp.
 std::string kind_of(const Way& way);
 
-/// Describes a way for people: `ddp x 4`, `pp x 2 (1f1b, 8 micro-batches)`, `2 x pp x 4 (...)`.
+/// Describes a way for people: `ddp x 4`, `pp x 2 (1f1b, 8 chunks)`, `ddp+pp 2 x 4 (1f1b, 8
+/// chunks)`.
 std::string describe(const Way& way);
 
 /// Says why the way is impossible for this model, batch (of all replicas) and machine, and what

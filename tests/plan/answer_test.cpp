@@ -31,8 +31,8 @@ std::vector<std::string> described(const Answer& answer) {
 
 TEST(Answer, PutsTheFastestFirst) {
   const Answer found = answer(uniform(4), question_of({1, 2, 4}));
-  EXPECT_THAT(described(found), ElementsAre("ddp x 4", "pp x 4 (1f1b, 4 micro-batches)", "ddp x 2",
-                                    "pp x 2 (1f1b, 4 micro-batches)", "serial"));
+  EXPECT_THAT(described(found), ElementsAre("ddp x 4", "pp x 4 (1f1b, 4 chunks)", "ddp x 2",
+                                    "pp x 2 (1f1b, 4 chunks)", "serial"));
   EXPECT_DOUBLE_EQ(found.choices[0].speed_up, 4);
   EXPECT_DOUBLE_EQ(found.choices[2].efficiency, 1);
   ASSERT_EQ(found.pick, 0u);

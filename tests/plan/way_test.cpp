@@ -25,16 +25,16 @@ TEST(Way, IsNamedAsTheFlagNamesIt) {
   EXPECT_EQ(kind_of({.replicas = 2}), "ddp");
   EXPECT_EQ(kind_of({.stages = 2, .schedule = ScheduleKind::kSequential}), "mp");
   EXPECT_EQ(kind_of({.replicas = 2, .stages = 2}), "ddp+pp");
-  EXPECT_EQ(describe({.replicas = 2, .stages = 4, .micro_batches = 8}),
-      "2 x pp x 4 (1f1b, 8 micro-batches)");
+  EXPECT_EQ(
+      describe({.replicas = 2, .stages = 4, .micro_batches = 8}), "ddp+pp 2 x 4 (1f1b, 8 chunks)");
 }
 
 TEST(Ways, AreAllThatTheMachineHasPlacesFor) {
   EXPECT_THAT(described(free_machine(1, 2), {.micro_batches = {4}}),
-      ElementsAre("serial", "dp x 2", "ddp x 2", "mp x 2", "pp x 2 (1f1b, 4 micro-batches)"));
+      ElementsAre("serial", "dp x 2", "ddp x 2", "mp x 2", "pp x 2 (1f1b, 4 chunks)"));
   EXPECT_THAT(
       described(free_machine(2, 2), {.kinds = {"dp", "ddp", "ddp+pp"}, .micro_batches = {4}}),
-      ElementsAre("dp x 2", "ddp x 2", "ddp x 4", "2 x pp x 2 (1f1b, 4 micro-batches)"));
+      ElementsAre("dp x 2", "ddp x 2", "ddp x 4", "ddp+pp 2 x 2 (1f1b, 4 chunks)"));
   EXPECT_THAT(described(free_machine(1, 3), {.kinds = {"ddp"}}), ElementsAre("ddp x 2", "ddp x 3"));
 }
 

@@ -19,7 +19,7 @@ constexpr double kLimit = 60 * 60;  // seconds of a training
 // The profile takes the first thirteen steps, and the layers are measured after them.
 constexpr int kStepsALine = 10;
 constexpr int kProfiledLines = 2;
-constexpr int kLines = 6;
+constexpr int kLines = 5;
 
 Words training(const MeasureRequest& request, int batch, const Words& spreading) {
   Words words = train_command("--model", request.model, "--data", request.data, "--precision",

@@ -53,7 +53,8 @@ page::Table choices_table(const plan::Answer& answer) {
           [](const Choice& choice) {
             return percent(choice.prediction.idle / choice.prediction.seconds);
           })
-      .number("exchange", [](const Choice& choice) { return share_of(choice, Use::kCommunication); })
+      .number(
+          "exchange", [](const Choice& choice) { return share_of(choice, Use::kCommunication); })
       .number("optimizer", [](const Choice& choice) { return share_of(choice, Use::kOptimizer); })
       .number("memory a place [MB]", memory_of);
   if (answer.question.samples > 0)

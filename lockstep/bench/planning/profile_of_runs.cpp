@@ -71,7 +71,9 @@ void check_chains(const std::vector<ProfiledRun>& runs) {
   for (const ProfiledRun& run : runs) {
     const auto& chain = run.profile.ranks.front().chain;
     if (chain.empty())
-      throw DataError("plan: a profile has no costs of the model's layers; measure again");
+      throw DataError(
+          "plan: the layers of this model were not measured: a net of several inputs, or one "
+          "that cannot be cloned, cannot be planned for");
     if (chain.size() != runs.front().profile.ranks.front().chain.size())
       throw DataError("plan: the profiles are of different models");
   }

@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// What one training with --profile left.
+/// The records of one training with --profile.
 struct ProfiledRun {
   double batch = 0;  ///< of a place
   RunProfile profile;
@@ -16,7 +16,7 @@ struct ProfiledRun {
   double peak_bytes = 0;             ///< of memory, of one process
 };
 
-/// What the runs themselves do not say.
+/// Facts that the runs themselves do not record.
 struct ProfileFacts {
   std::string model, precision, device, source;
   double state_copies = 0;  ///< of the parameters, that the optimizer keeps

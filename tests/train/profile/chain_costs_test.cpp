@@ -91,13 +91,14 @@ TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
   options.model = "resnet18-cifar";
   const Task task{.image = {3, 32, 32}, .classes = 5};
   const auto replica = replica_of(options, task);
-  const torch::Tensor images = testing::random_batch({4, 3, 32, 32}).data;
+  const Batch batch = testing::random_batch({4, 3, 32, 32});
+  const torch::Tensor images = batch.data;
   replica->set_training(true);
   const auto training = activations_of(*replica, images);
   replica->set_training(false);
-  const torch::Tensor scores = replica->scores(images);
+  const torch::Tensor scores = replica->scores(batch);
   EXPECT_EQ(activations_of(*replica, images), training);
-  EXPECT_TRUE(replica->scores(images).equal(scores)) << "it is in evaluation again";
+  EXPECT_TRUE(replica->scores(batch).equal(scores)) << "it is in evaluation again";
   options.freeze = {"bn1.*"};
   EXPECT_NE(activations_of(*replica_of(options, task), images), training);
 }

@@ -1,0 +1,72 @@
+// Runs `lockstep plan`: it trains to measure, and answers of a file alone.
+
+#include <algorithm>
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/command.h"
+
+#include "lockstep/core/error.h"
+#include "lockstep/launch/cpu_share.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::minutes kPlanGuard(5);
+
+class Plan : public ::testing::Test {
+ protected:
+  static Ended plan(const std::string& flags) {
+    return Command(words("plan " + flags)).wait(kPlanGuard);
+  }
+
+  static nlohmann::json last_object(const Ended& ended) {
+    const auto end = ended.out.find_last_not_of('\n');
+    const auto begin = ended.out.rfind('\n', end);
+    return nlohmann::json::parse(ended.out.substr(begin + 1, end - begin));
+  }
+
+  std::string profile() const { return folder_.file("toy.json"); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
+  const Ended measured =
+      plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile());
+  ASSERT_EQ(measured.code(), 0) << measured.err;
+  const auto costs = nlohmann::json::parse(contents(profile()));
+  EXPECT_EQ(costs.at("layers").at(0).at("forward").size(), 2u) << "a point for each batch";
+  const bool has_pairs = launch::usable_cpu_count() > 1;
+  EXPECT_EQ(costs.at("company").at("compute").size(), has_pairs ? 2u : 1u);
+
+  const std::string page = folder_.file("plan.html");
+  const Ended answered = plan("--profile " + profile() +
+                              " --batch 16 --nodes 1,4 --places 1,2 --link 1Gbit,50us "
+                              "--ways serial,ddp,pp --chunks 2 --json --output " +
+                              page);
+  ASSERT_EQ(answered.code(), 0) << answered.err;
+  EXPECT_THAT(answered.out, HasSubstr("Take "));
+  EXPECT_THAT(contents(page), HasSubstr("One step of"));
+  const auto choices = last_object(answered).at("choices");
+  EXPECT_EQ(std::count_if(choices.begin(), choices.end(),
+                [](const auto& choice) { return choice.at("places") == 8; }),
+      1)
+      << "ddp on all of four nodes";
+}
+
+TEST_F(Plan, SaysWhatIsWrong) {
+  const Ended unknown = plan("--model mnist-smal");
+  EXPECT_EQ(unknown.code(), 2);
+  EXPECT_THAT(unknown.err, HasSubstr("mnist-small"));
+  EXPECT_EQ(plan("--profile " + profile()).code(), 3);
+  const Ended flags = plan("--model mnist-small --measure-batches 4 -- --opt nothing");
+  EXPECT_EQ(flags.code(), 2);
+  EXPECT_THAT(flags.err, HasSubstr("--opt"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
