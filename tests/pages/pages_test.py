@@ -58,7 +58,7 @@ def tried(words):
     if words[1] in ("run", "hosts"):
         end = words.index("--") if "--" in words else len(words) - 1  # a program without arguments
         return [*words[:end], "--help"], words[end + 1 :]
-    if words[1] == "bench" and "--" in words:  # each run of its grid is a training with these flags
+    if words[1] in ("bench", "plan") and "--" in words:  # each run of its grid is a training with these flags
         end = words.index("--")
         return [*words[:end], "--help"], ["lockstep", "train", *words[end + 1 :]]
     return [*words, "--help"], []

@@ -104,6 +104,8 @@ Facts facts_of(const RunReport& run) {
   add_fact(facts, "best", best_text(summary));
   const auto test = summary.test.top1 ? summary.test.top1 : run.history.test.top1;
   if (test) add_fact(facts, "test accuracy", cell(test, 4));
+  if (summary.best_test.top1)
+    add_fact(facts, "test accuracy of the best weights", cell(summary.best_test.top1, 4));
   add_fact(facts, "seconds of training", cell(run.history.seconds, 2));
   if (run.history.samples_per_s) add_fact(facts, "samples/s", cell(run.history.samples_per_s, 0));
   add_fact(facts, "restarts", std::optional(run.history.restarts.size()));

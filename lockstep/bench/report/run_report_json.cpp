@@ -44,6 +44,7 @@ Json summary_json(const std::optional<SummaryFacts>& facts) {
       {"best_epoch", count(facts->best_epoch)}};
   put_number(object, "best_value", facts->best_value);
   put_scores(object, "test_", facts->test);
+  put_scores(object, "best_test_", facts->best_test);
   object["stopped_by"] = text(facts->stopped_by);
   object["parameters_hash"] = text(facts->parameters_hash);
   object["resumed_from"] = text(facts->resumed_from);

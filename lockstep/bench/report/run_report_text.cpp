@@ -83,6 +83,11 @@ std::string snapshot_line(const RunFolder& folder) {
   return line + "\n";
 }
 
+std::string best_test_line(const RunReport& run) {
+  const auto accuracy = run.folder.summary ? run.folder.summary->best_test.top1 : std::nullopt;
+  return accuracy ? concat("test accuracy of the best weights ", cell(accuracy, 4), "\n") : "";
+}
+
 std::string text_of(const RunReport& run) {
   std::string text = shown(run.folder.path.string()) + "\n";
   if (run.folder.summary) text += what_it_was(*run.folder.summary);
@@ -90,7 +95,7 @@ std::string text_of(const RunReport& run) {
   if (run.history.test.top1) {
     text += concat("test accuracy ", cell(run.history.test.top1, 4), "\n");
   }
-  text += ending(run) + snapshot_line(run.folder);
+  text += best_test_line(run) + ending(run) + snapshot_line(run.folder);
   for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
   if (run.profile) text += profile_text(*run.profile);
   return text;

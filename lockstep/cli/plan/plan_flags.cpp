@@ -181,8 +181,10 @@ std::vector<int> halves_of(double batch) {
 }
 
 void check_train_flags(const std::vector<std::string>& words) {
+  const GivenFlags given = train_flags().parse(words);
+  check(!given.asks_help, "plan: lockstep help train lists the flags that may follow --");
   TrainOptions options;
-  train_flags().read(options, train_flags().parse(words));
+  train_flags().read(options, given);
 }
 
 }  // namespace

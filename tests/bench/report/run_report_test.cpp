@@ -81,6 +81,7 @@ TEST_F(Report, TellsHowTheRunEnded) {
   summary.stopped_by = "epochs";
   summary.parameters_hash = "abc";
   summary.peak_memory_bytes = 3000000000;
+  summary.best_test = {.loss = 0.5, .top1 = 0.75};
   std::ofstream(path / "summary.json") << to_json(summary);
   EXPECT_EQ(nlohmann::json::parse(
                 report_json({read_run_report(path)}))["runs"][0]["summary"]["peak_memory_bytes"],
@@ -88,6 +89,10 @@ TEST_F(Report, TellsHowTheRunEnded) {
   const std::string text = report_text({read_run_report(path)});
   EXPECT_THAT(text, HasSubstr("\n  toy on mock, ddp, world size 2, 16 a batch, precision 32\n"));
   EXPECT_THAT(text, HasSubstr("stopped by epochs at step 8, code 0\n"));
+  EXPECT_THAT(text, HasSubstr("test accuracy of the best weights 0.7500\n"));
+  EXPECT_EQ(nlohmann::json::parse(
+                report_json({read_run_report(path)}))["runs"][0]["summary"]["best_test_accuracy"],
+      0.75);
   EXPECT_THAT(text, HasSubstr("best loss 0.1250 in epoch 2\nparameters abc\n"));
   summary.steps = 6;
   std::ofstream(path / "summary.json") << to_json(summary);

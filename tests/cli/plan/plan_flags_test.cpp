@@ -45,6 +45,7 @@ TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
   EXPECT_THAT(refusal_of({"--profile", "p.json", "--", "--opt", "sgd"}), HasSubstr("after --"));
   EXPECT_THAT(refusal_of({"--output", "plan.txt"}), HasSubstr(".html"));
   EXPECT_THAT(refusal_of({"--", "--optt", "sgd"}), HasSubstr("--opt"));
+  EXPECT_THAT(refusal_of({"--", "--help"}), HasSubstr("lockstep help train"));
   EXPECT_FALSE(parse_plan({"--help"}).has_value());
 }
 
