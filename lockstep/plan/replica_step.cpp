@@ -63,7 +63,11 @@ class ReplicaStep {
       add(Use::kRest, "loss and bookkeeping", profile_.rest(samples_) * slowdown_);
       const bool is_last = pass + 1 == way_.accumulated;
       const bool overlaps = way_.replication == Replication::kProcesses && way_.replicas > 1;
-      is_last&& overlaps ? backward_with_buckets() : backward();
+      if (is_last && overlaps) {
+        backward_with_buckets();
+      } else {
+        backward();
+      }
     }
     if (way_.replication == Replication::kThreads && way_.replicas > 1) sum_gradients();
     step_optimizer();
@@ -128,7 +132,7 @@ class ReplicaStep {
     const Task last = add(Use::kBackward, "end of backward", 0);
     const Task sum =
         clock_.add(*link_, Use::kCommunication, "sum of gradients", seconds, std::span(&last, 1));
-    add(Use::kCommunication, "sum of gradients", seconds, {});
+    add(Use::kCommunication, "sum of gradients", seconds);
     add(Use::kCommunication, "wait", 0, std::span(&sum, 1));
   }
 

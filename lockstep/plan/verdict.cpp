@@ -26,7 +26,9 @@ std::string about_limit(const Prediction& prediction) {
   const double most = std::max({waits, sends, steps, input});
   if (most < 0.05) return "Its places compute nearly all the time";
   if (most == waits) {
-    return concat("Its busiest place waits for others during ", percent(waits), " of a step");
+    return concat(prediction.way.stages > 1 ? "Its busiest place waits for other stages"
+                                            : "A place waits for gradients",
+        " during ", percent(waits), " of a step");
   }
   if (most == sends) return concat("It exchanges gradients during ", percent(sends), " of a step");
   if (most == steps) return concat("The optimizer takes ", percent(steps), " of a step");
@@ -60,8 +62,8 @@ std::string about_nothing(const Answer& answer) {
       });
   return concat("Nothing fits: ", describe(least->prediction.way), " comes nearest and lacks ",
       std::ceil(least->lacking_bytes / 1e6),
-      " MB a place. More stages, a smaller batch, or "
-      "--checkpoint would make it fit.");
+      " MB a place. More stages, a smaller batch, or --checkpoint of lockstep train make it "
+      "smaller.");
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "lockstep/bench/statistics/estimate_text.h"
 #include "lockstep/bench/study/table_of.h"
+#include "lockstep/bench/text_table.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -13,24 +15,16 @@ using plan::Use;
 
 constexpr double kMega = 1e6;
 
-std::string percent(double share) { return concat(std::lround(100 * share), " %"); }
-
-std::string rounded(double value, int digits) {
-  if (value == 0) return "0";
-  const double scale = std::pow(10, digits - 1 - std::floor(std::log10(std::abs(value))));
-  return concat(std::round(value * scale) / scale);
-}
-
 std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
 
-std::string step_of(const Choice& choice) { return rounded(1e3 * choice.prediction.seconds, 3); }
+std::string step_of(const Choice& choice) { return milliseconds_text(choice.prediction.seconds); }
 
 std::string rate_of(const Choice& choice) {
-  return rounded(choice.prediction.samples_per_second(), 3);
+  return short_cell(choice.prediction.samples_per_second());
 }
 
 std::string share_of(const Choice& choice, Use use) {
-  return percent(choice.prediction.of(use) / choice.prediction.seconds);
+  return percent_text(choice.prediction.of(use) / choice.prediction.seconds);
 }
 
 std::string memory_of(const Choice& choice) {
@@ -44,23 +38,24 @@ page::Table choices_table(const plan::Answer& answer) {
   table.name("way", way_of)
       .number("nodes", [](const Choice& choice) { return choice.machine.nodes; })
       .number("places", [](const Choice& choice) { return choice.machine.all_places(); })
-      .number("batch", [](const Choice& choice) { return rounded(choice.prediction.batch, 6); })
+      .number("batch",
+          [](const Choice& choice) { return concat(std::lround(choice.prediction.batch)); })
       .number("step [ms]", step_of)
       .number("samples/s", rate_of)
-      .number("speed-up", [](const Choice& choice) { return rounded(choice.speed_up, 3); })
-      .number("efficiency", [](const Choice& choice) { return percent(choice.efficiency); })
+      .number("speed-up", [](const Choice& choice) { return ratio_text(choice.speed_up); })
+      .number("efficiency", [](const Choice& choice) { return percent_text(choice.efficiency); })
       .number("waiting",
           [](const Choice& choice) {
-            return percent(choice.prediction.idle / choice.prediction.seconds);
+            return percent_text(choice.prediction.idle / choice.prediction.seconds);
           })
       .number(
           "exchange", [](const Choice& choice) { return share_of(choice, Use::kCommunication); })
       .number("optimizer", [](const Choice& choice) { return share_of(choice, Use::kOptimizer); })
       .number("memory a place [MB]", memory_of);
   if (answer.question.samples > 0)
-    table.number("hours", [](const Choice& choice) { return rounded(choice.hours, 3); });
+    table.number("hours", [](const Choice& choice) { return short_cell(choice.hours); });
   if (answer.question.samples > 0 && answer.question.machine.price > 0)
-    table.number("cost", [](const Choice& choice) { return rounded(choice.cost, 3); });
+    table.number("cost", [](const Choice& choice) { return short_cell(choice.cost); });
   return table
       .notes({"predicted, not measured; speed-up and efficiency are over one place, in samples a "
               "second; waiting, exchange and optimizer are shares of the busiest place's step"})

@@ -1,9 +1,11 @@
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
+#include <system_error>
 
 #include "lockstep/bench/page/page.h"
 #include "lockstep/bench/planning/plan_section.h"
@@ -22,12 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What an optimizer keeps of each parameter.
-double state_copies(const std::vector<std::string>& flags) {
+int state_copies_by(const std::vector<std::string>& flags) {
   TrainOptions options;
   train_flags().read(options, train_flags().parse(flags));
-  if (options.optimizer.kind != OptimizerKind::kSgd) return 2;
-  return options.optimizer.momentum > 0 ? 1 : 0;
+  return state_copies(options.optimizer);
 }
 
 std::string measuring_command(const PlanCommand& command) {
@@ -42,8 +42,11 @@ std::string measuring_command(const PlanCommand& command) {
 /// A folder that goes when it is no longer needed.
 class WorkFolder {
  public:
-  WorkFolder() : path_(fs::temp_directory_path() / concat("lockstep-plan-", ::getpid())) {
-    fs::create_directories(path_);
+  WorkFolder() {
+    std::string name = fs::temp_directory_path() / "lockstep-plan-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr)
+      throw std::system_error(errno, std::generic_category(), concat("plan: cannot make ", name));
+    path_ = name;
   }
   ~WorkFolder() {
     std::error_code ignored;
@@ -77,7 +80,7 @@ plan::ModelProfile measure(const PlanCommand& command) {
       .device = concat(environment_facts().at("processor").at("model").get<std::string>(), ", ",
           command.cores_a_place, command.cores_a_place == 1 ? " core" : " cores", " a place"),
       .source = measuring_command(command),
-      .state_copies = state_copies(command.train_flags),
+      .state_copies = static_cast<double>(state_copies_by(command.train_flags)),
       .cores = cores / command.cores_a_place};
   return bench::measure_profile(request, facts,
       {.program = sibling_program("plan", "lockstep"), .bench = folder.path()},

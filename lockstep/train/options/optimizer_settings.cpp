@@ -19,6 +19,11 @@ OptimizerSettings default_settings(OptimizerKind kind) {
 
 double usual_eps(OptimizerKind kind) { return kind == OptimizerKind::kAdam ? 1e-7 : 1e-8; }
 
+int state_copies(const OptimizerSettings& settings) {
+  if (settings.kind != OptimizerKind::kSgd) return 2;
+  return settings.momentum > 0 ? 1 : 0;
+}
+
 double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step) {
   const auto batches = static_cast<double>(batches_a_step);
   if (settings.lr_scale == LrScale::kLinear) return settings.lr * batches;

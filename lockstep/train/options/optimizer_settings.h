@@ -54,6 +54,9 @@ OptimizerSettings default_settings(OptimizerKind kind);
 /// Returns the epsilon of an adam or adamw that names none: 1e-7, as in Keras, or PyTorch's 1e-8.
 double usual_eps(OptimizerKind kind);
 
+/// Returns how many numbers an optimizer keeps of each parameter.
+int state_copies(const OptimizerSettings& settings);
+
 /// Returns the learning rate for steps of several batches: replicas times accumulated batches.
 /// `linear` follows the global batch, `sqrt` its root; the rate asked for is that of one batch on
 /// one replica.

@@ -17,9 +17,7 @@ constexpr int kTimedPasses = 3;
 
 // The parameters, their gradients and what the optimizer keeps of each.
 double copies_of_parameters(const TrainOptions& options) {
-  const OptimizerSettings& settings = options.optimizer;
-  if (settings.kind != OptimizerKind::kSgd) return 4;
-  return settings.momentum > 0 ? 3 : 2;
+  return 2 + state_copies(options.optimizer);
 }
 
 // A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
