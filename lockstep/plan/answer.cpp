@@ -66,7 +66,8 @@ class Asking {
 
   void add(const Machine& machine, Prediction prediction) {
     Choice choice{.machine = machine, .prediction = std::move(prediction)};
-    choice.hours = answer_.question.samples / rate(choice) / kHour;
+    choice.goodput = goodput_of(answer_.question.failures, machine.nodes);
+    choice.hours = answer_.question.samples / rate(choice) / choice.goodput.share / kHour;
     choice.cost = choice.hours * machine.nodes * machine.price;
     if (machine.memory_bytes > 0)
       choice.lacking_bytes = std::max(0.0, choice.prediction.memory_bytes - machine.memory_bytes);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/plan/goodput.h"
 #include "lockstep/plan/machine.h"
 #include "lockstep/plan/prediction.h"
 #include "lockstep/plan/way.h"
@@ -20,6 +21,7 @@ struct Question {
   bool is_batch_of_place = false;
   WayChoice ways = {};
   double samples = 0;  ///< of the whole training; 0: only steps are asked for
+  Failures failures = {};
 };
 
 /// One way on one number of machines.
@@ -28,7 +30,8 @@ struct Choice {
   Prediction prediction;
   double speed_up = 1;       ///< over one place, in samples a second
   double efficiency = 1;     ///< of that, a place
-  double hours = 0;          ///< of the whole training; 0 where it was not asked for
+  Goodput goodput = {};      ///< what failures and snapshots leave of its time
+  double hours = 0;          ///< of the whole training, with them; 0 where it was not asked for
   double cost = 0;           ///< of it; 0 without a price
   double lacking_bytes = 0;  ///< that a place would need besides; 0: it fits
 

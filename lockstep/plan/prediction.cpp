@@ -65,7 +65,7 @@ Ranks ranks_of(const Way& way, const Machine& machine) {
 }
 
 double reduce_seconds(double bytes, const Way& way, const Machine& machine) {
-  const double sent = way.sent_as == SentAs::kHalf ? bytes / 2 : bytes;
+  const double sent = way.sent_as == SentAs::kAsTheyAre ? bytes : bytes / 2;
   return all_reduce_seconds(sent, ranks_of(way, machine), machine, AllReduce::kRing);
 }
 
@@ -105,6 +105,7 @@ Prediction predict(
                                          : replica_step(profile, machine, way, batch);
   prediction.way = way;
   prediction.batch = batch;
+  prediction.spread = spread_of(profile, machine, way, batch);
   prediction.memory_bytes = memory_of(profile, way, batch);
   return prediction;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/plan/machine.h"
-#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/profile/model_profile.h"
 #include "lockstep/plan/step_clock.h"
 #include "lockstep/plan/way.h"
 
@@ -16,6 +16,7 @@ struct Prediction {
   Way way;
   double batch = 0;    ///< of all replicas
   double seconds = 0;  ///< of a step
+  double spread = 0;   ///< by which it may be wrong: the standard deviation of its logarithm
   /// What the busiest place does with its time; with `idle` it adds up to `seconds`.
   std::array<double, kUses> uses = {};
   double idle = 0;           ///< waiting for other places
@@ -24,6 +25,10 @@ struct Prediction {
   double memory_bytes = 0;   ///< of the place that needs most
   std::vector<std::string> lanes = {};
   std::vector<TimedTask> tasks = {};
+
+  /// The seconds below and above which one training in twenty is expected.
+  double least_seconds() const;
+  double most_seconds() const;
 
   double samples_per_second() const { return seconds > 0 ? batch / seconds : 0; }
   double of(Use use) const { return uses[static_cast<std::size_t>(use)]; }
@@ -45,6 +50,9 @@ Prediction predict(
 /// Returns the bytes of the place that needs most: parameters, gradients, the optimizer's state,
 /// what forward keeps for backward, and the process.
 double memory_of(const ModelProfile& profile, const Way& way, double batch);
+
+/// Returns by how much a prediction of this way may be wrong. Note [Spread of a prediction]
+double spread_of(const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
 
 /// Returns how many layers each of the way's scheduled stages takes: the way's balance, or the cut
 /// into the most equal times of a micro-batch.

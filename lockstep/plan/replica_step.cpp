@@ -45,22 +45,24 @@ class ReplicaStep {
  public:
   ReplicaStep(const ModelProfile& profile, const Machine& machine, const Way& way, double batch)
       : profile_(profile),
-        machine_(machine),
+        machine_(with_sockets(machine, profile.overheads)),
         way_(way),
         ranks_(ranks_of(way, machine)),
         samples_(batch / way.replicas / way.accumulated),
-        slowdown_(profile.company.slows_compute(ranks_.a_node) *
-                  slowest_of(way.replicas, machine.jitter)),
+        slowdown_(
+            profile.company.slows_compute(neighbours()) * slowest_of(way.replicas, machine.jitter)),
         place_(clock_.add_lane("place")) {
     if (way.replicas > 1) link_ = clock_.add_lane("gradients");
   }
 
   Prediction run() {
     for (int pass = 0; pass < way_.accumulated; ++pass) {
-      add(Use::kInput, "input", profile_.input(samples_) * slowdown_);
+      add(Use::kInput, "input", profile_.input(samples_of_loader()) * slowdown_);
       for (const LayerCosts& layer : profile_.layers)
         add(Use::kForward, layer.name, layer.forward(samples_) * slowdown_);
       add(Use::kRest, "loss and bookkeeping", profile_.rest(samples_) * slowdown_);
+      if (is_in_threads())
+        add(Use::kRest, "meeting of threads", profile_.overheads.threads(samples_));
       const bool is_last = pass + 1 == way_.accumulated;
       const bool overlaps = way_.replication == Replication::kProcesses && way_.replicas > 1;
       if (is_last && overlaps) {
@@ -69,7 +71,7 @@ class ReplicaStep {
         backward();
       }
     }
-    if (way_.replication == Replication::kThreads && way_.replicas > 1) sum_gradients();
+    if (is_in_threads()) sum_gradients();
     step_optimizer();
     Prediction prediction;
     take_from(clock_, place_, prediction);
@@ -79,6 +81,15 @@ class ReplicaStep {
 
  private:
   static constexpr auto kCommunicationIndex = static_cast<std::size_t>(Use::kCommunication);
+
+  int neighbours() const { return machine_.neighbours(ranks_.nodes, ranks_.a_node); }
+
+  // Replicas in threads have one loader.
+  double samples_of_loader() const { return is_in_threads() ? samples_ * way_.replicas : samples_; }
+
+  bool is_in_threads() const {
+    return way_.replication == Replication::kThreads && way_.replicas > 1;
+  }
 
   Task add(Use use, const std::string& name, double seconds, std::span<const Task> needs = {}) {
     return clock_.add(place_, use, name, seconds, needs);
@@ -139,7 +150,7 @@ class ReplicaStep {
   // Replicas in threads share the parameters: one place steps for all.
   void step_optimizer() {
     const bool is_shared = way_.replication == Replication::kThreads;
-    const double busy = is_shared ? 1 : ranks_.a_node;
+    const double busy = is_shared ? 1 : neighbours();
     const double own = way_.is_sharded ? profile_.optimizer / way_.replicas : profile_.optimizer;
     add(Use::kOptimizer, "optimizer", own * profile_.company.slows_memory(busy));
     if (!way_.is_sharded || way_.replicas == 1) return;
@@ -152,7 +163,7 @@ class ReplicaStep {
   }
 
   const ModelProfile& profile_;
-  const Machine& machine_;
+  const Machine machine_;
   const Way& way_;
   const Ranks ranks_;
   const double samples_;  // of a replica's pass

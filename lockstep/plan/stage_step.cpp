@@ -21,6 +21,7 @@ class StageStep {
   StageStep(const ModelProfile& profile, const Machine& machine, const Way& way, double batch)
       : profile_(profile),
         machine_(machine),
+        between_replicas_(with_sockets(machine, profile.overheads)),
         way_(way),
         batch_(batch / way.replicas),
         samples_(batch_ / way.micro_batches),
@@ -56,7 +57,8 @@ class StageStep {
       }
       if (way_.checkpoint != Checkpoint::kNever) add_recomputation(sum);
       if (layer < profile_.layers.size())
-        sum.transfer = machine_.within.seconds(samples_ * profile_.layers[layer - 1].output_bytes);
+        sum.transfer = machine_.within.seconds(samples_ * profile_.layers[layer - 1].output_bytes) +
+                       profile_.overheads.hand_over(samples_);
       stages.push_back(sum);
     }
     return stages;
@@ -74,13 +76,17 @@ class StageStep {
   Timetable settled_timetable() const {
     Timetable timetable = simulate_stages(schedule_, costs(1));
     for (int round = 0; round < 3; ++round) {
-      const double busy = way_.stages * (1 - timetable.idle_share()) * replicas_a_node();
+      const double busy = way_.stages * (1 - timetable.idle_share()) * replicas_near();
       timetable = simulate_stages(schedule_, costs(profile_.company.slows_compute(busy)));
     }
     return timetable;
   }
 
-  double replicas_a_node() const { return ranks_of(way_, machine_).a_node; }
+  // Replicas whose places slow each other down.
+  double replicas_near() const {
+    const Ranks ranks = ranks_of(way_, machine_);
+    return machine_.neighbours(ranks.nodes, ranks.a_node);
+  }
 
   std::vector<TimedTask> tasks_of(const Timetable& timetable, double begin) const {
     std::vector<TimedTask> tasks;
@@ -110,12 +116,12 @@ class StageStep {
     double last = end;
     for (int place = 0; place < way_.stages; ++place) {
       const auto lane = static_cast<std::size_t>(place);
-      const double reduced = end + reduce_seconds(bytes_of_place(place), way_, machine_);
+      const double reduced = end + reduce_seconds(bytes_of_place(place), way_, between_replicas_);
       if (reduced > end) tasks.push_back({lane, Use::kCommunication, "gradients", end, reduced});
       prediction.communication = std::max(prediction.communication, reduced - end);
       const double share = all > 0 ? bytes_of_place(place) / all : 0;
       const double step = profile_.optimizer * share / (way_.is_sharded ? way_.replicas : 1) *
-                          profile_.company.slows_memory(way_.stages * replicas_a_node());
+                          profile_.company.slows_memory(way_.stages * replicas_near());
       tasks.push_back({lane, Use::kOptimizer, "optimizer", reduced, reduced + step});
       last = std::max(last, reduced + step);
     }
@@ -143,6 +149,7 @@ class StageStep {
 
   const ModelProfile& profile_;
   const Machine& machine_;
+  const Machine between_replicas_;
   const Way& way_;
   const double batch_;    // of a replica
   const double samples_;  // of a micro-batch

@@ -52,6 +52,13 @@ std::string about_next(const Answer& answer) {
   return "";
 }
 
+std::string about_failures(const Choice& choice) {
+  const Goodput& goodput = choice.goodput;
+  if (goodput.share >= 0.995 || goodput.interval == 0) return "";
+  return concat(" Snapshots every ", std::lround(goodput.interval), " s and failures leave ",
+      percent(goodput.share), " of the time.");
+}
+
 std::string about_nothing(const Answer& answer) {
   if (answer.choices.empty())
     return concat("Nothing is possible: ",
@@ -80,7 +87,8 @@ std::string verdict_of(const Answer& answer) {
     text += concat(", ", times(choice.speed_up), " those of one place (",
         percent(choice.efficiency), " efficiency)");
   }
-  return concat(text, ". ", about_limit(prediction), about_next(answer), ".");
+  return concat(
+      text, ". ", about_limit(prediction), about_next(answer), ".", about_failures(choice));
 }
 
 }  // namespace lockstep::plan

@@ -14,10 +14,34 @@ bool is_whole(double number) { return number == std::floor(number); }
 // Model parallel is the schedule that never has two stages busy.
 bool is_pipeline(const Way& way) { return way.schedule != ScheduleKind::kSequential; }
 
-std::string schedule_text(const Way& way) {
-  if (way.stages == 1 || !is_pipeline(way)) return "";
-  return concat(" (", name_of(way.schedule), ", ", way.micro_batches,
-      way.micro_batches == 1 ? " chunk)" : " chunks)");
+std::string settings_text(const Way& way) {
+  std::vector<std::string> parts;
+  if (way.stages > 1 && is_pipeline(way)) {
+    parts.emplace_back(name_of(way.schedule));
+    parts.push_back(concat(way.micro_batches, way.micro_batches == 1 ? " chunk" : " chunks"));
+  }
+  if (way.checkpoint != Checkpoint::kNever) parts.emplace_back("checkpoints");
+  if (way.accumulated > 1) parts.push_back(concat(way.accumulated, " passes"));
+  if (way.is_sharded) parts.emplace_back("sharded");
+  if (way.sent_as != SentAs::kAsTheyAre)
+    parts.push_back(concat(name_of(way.sent_as), " gradients"));
+  return parts.empty() ? "" : concat(" (", joined(parts), ")");
+}
+
+// dp steps once for all replicas and has no hooks; stages recompute, and are not accumulated.
+Way with_settings(Way way, const Way& settings) {
+  const bool is_ddp = way.replicas > 1 && way.replication == Replication::kProcesses;
+  if (way.stages > 1) {
+    way.checkpoint = settings.checkpoint;
+  } else {
+    way.accumulated = settings.accumulated;
+  }
+  if (!is_ddp) return way;
+  way.is_sharded = settings.is_sharded;
+  way.sent_as = settings.sent_as;
+  way.first_bucket_bytes = settings.first_bucket_bytes;
+  way.bucket_bytes = settings.bucket_bytes;
+  return way;
 }
 
 std::string about_batch(const Way& way, double batch) {
@@ -85,10 +109,10 @@ std::string kind_of(const Way& way) {
 }
 
 std::string describe(const Way& way) {
-  if (way.places() == 1) return "serial";
+  if (way.places() == 1) return "serial" + settings_text(way);
   const bool is_both = way.replicas > 1 && way.stages > 1;
   return concat(kind_of(way), is_both ? concat(" ", way.replicas) : "", " x ",
-      way.stages > 1 ? way.stages : way.replicas, schedule_text(way));
+      way.stages > 1 ? way.stages : way.replicas, settings_text(way));
 }
 
 std::string why_not(
@@ -117,6 +141,7 @@ std::vector<Way> ways_on(const Machine& machine, const WayChoice& choice) {
       add_staged(choice, replicas, stages, ways);
     }
   }
+  for (Way& way : ways) way = with_settings(way, choice.settings);
   return ways;
 }
 

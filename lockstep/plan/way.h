@@ -8,7 +8,7 @@
 #include "lockstep/core/enum_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/plan/machine.h"
-#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/profile/model_profile.h"
 
 namespace lockstep::plan {
 
@@ -19,7 +19,11 @@ enum class Replication {
 };
 
 /// The form in which a communication hook sends the gradients.
-enum class SentAs { kAsTheyAre, kHalf };
+enum class SentAs { kAsTheyAre, kFp16, kBf16 };
+constexpr auto names_of(SentAs) {
+  return std::array{EnumName{SentAs::kAsTheyAre, "none"}, EnumName{SentAs::kFp16, "fp16"},
+      EnumName{SentAs::kBf16, "bf16"}};
+}
 
 /// A way of spreading a training: replicas of the model, each cut into stages.
 struct Way {
@@ -45,7 +49,7 @@ struct Way {
 std::string kind_of(const Way& way);
 
 /// Describes a way for people: `ddp x 4`, `pp x 2 (1f1b, 8 chunks)`, `ddp+pp 2 x 4 (1f1b, 8
-/// chunks)`.
+/// chunks)`, `ddp x 4 (sharded, bf16 gradients)`.
 std::string describe(const Way& way);
 
 /// Says why the way is impossible for this model, batch (of all replicas) and machine, and what
@@ -58,6 +62,9 @@ struct WayChoice {
   std::vector<std::string> kinds = {};  ///< as kind_of; empty: all
   std::vector<ScheduleKind> schedules = {ScheduleKind::k1F1B};
   std::vector<int> micro_batches = {};  ///< empty: powers of two up to four times the stages
+  /// Its settings (accumulation, buckets, sharding, hook, checkpoints) are those of each way that
+  /// can have them.
+  Way settings = {};
 };
 
 /// Lists the ways on 1, 2, 4, ... places and on all of the machine's, serial first. dp, mp and pp

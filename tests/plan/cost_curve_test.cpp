@@ -1,4 +1,4 @@
-#include "lockstep/plan/cost_curve.h"
+#include "lockstep/plan/profile/cost_curve.h"
 
 #include <gtest/gtest.h>
 

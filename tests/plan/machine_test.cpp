@@ -8,7 +8,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/plan/company.h"
+#include "lockstep/plan/profile/company.h"
 
 namespace lockstep::plan {
 namespace {

@@ -69,7 +69,7 @@ TEST(Prediction, OfALinkThatTheCoreDrivesHidesNothing) {
 }
 
 TEST(Prediction, OfAHookSendsHalf) {
-  const Way way{.replicas = 2, .sent_as = SentAs::kHalf, .first_bucket_bytes = 100000};
+  const Way way{.replicas = 2, .sent_as = SentAs::kFp16, .first_bucket_bytes = 100000};
   EXPECT_DOUBLE_EQ(seconds_of(uniform(4), free_machine(2, 1, 100), way, 2), 12 + 8);
 }
 
@@ -159,6 +159,59 @@ TEST(Prediction, OfAnImpossibleWaySaysWhy) {
   EXPECT_THAT(::lockstep::testing::message_of<InvalidArgument>(
                   [] { predict(uniform(2), free_machine(1, 2), {.replicas = 4}, 8); }),
       ::testing::HasSubstr("ddp x 4: needs 4 places; there are 2"));
+}
+
+TEST(Prediction, OfNodesWithinOneMachineIsThatOfItsPlaces) {
+  ModelProfile profile = uniform(2);
+  profile.company.compute = {1, 1.5};
+  Machine machine = free_machine(2, 1);
+  const double apart = predict(profile, machine, {.replicas = 2}, 8).seconds;
+  machine.is_one = true;
+  EXPECT_NEAR(predict(profile, machine, {.replicas = 2}, 8).seconds, 1.5 * apart, 1e-9);
+}
+
+TEST(Prediction, OfSocketsIsBoundByTheCoreThatMovesTheBytes) {
+  ModelProfile profile = uniform(2, 1e6);
+  const Machine machine = free_machine(2, 1, 1e9);
+  const double free = predict(profile, machine, {.replicas = 2}, 8).seconds;
+  profile.overheads.socket_core = 1e-6;
+  const Prediction bound = predict(profile, machine, {.replicas = 2}, 8);
+  // Two ranks send 2e6 bytes of gradients, a second each megabyte, and compute nothing meanwhile.
+  EXPECT_NEAR(bound.seconds, free - 2e6 / 1e9 + 2, 0.01);
+  EXPECT_NEAR(bound.of(Use::kCommunication), 2, 0.01);
+}
+
+TEST(Prediction, OfThreadsLoadsTheirBatchesOneAfterTheOther) {
+  ModelProfile profile = uniform(2);
+  profile.input = CostCurve({{1, 0.5}});
+  const Machine machine = free_machine(1, 4);
+  const Way threads{.replicas = 4, .replication = Replication::kThreads};
+  EXPECT_NEAR(predict(profile, machine, threads, 8).of(Use::kInput), 4, 1e-9);
+  EXPECT_NEAR(predict(profile, machine, {.replicas = 4}, 8).of(Use::kInput), 1, 1e-9);
+}
+
+TEST(Prediction, HoldsOverheadsOnceForEachHandOver) {
+  ModelProfile profile = uniform(4);
+  const Machine machine = free_machine(1, 2);
+  const Way mp{.stages = 2, .schedule = ScheduleKind::kSequential};
+  const double before = predict(profile, machine, mp, 8).seconds;
+  profile.overheads.hand_over = CostCurve({{8, 0.25}});
+  EXPECT_NEAR(predict(profile, machine, mp, 8).seconds, before + 0.5, 1e-9);
+}
+
+TEST(Prediction, IsLessSureOfWhatWasNotMeasured) {
+  ModelProfile profile = uniform(4);
+  for (LayerCosts& layer : profile.layers) layer.forward = CostCurve({{1, 1}, {64, 64}});
+  profile.is_measured = true;
+  const Machine one = free_machine(1, 2);
+  const double inside = predict(profile, one, {.replicas = 2}, 16).spread;
+  EXPECT_GT(predict(profile, one, {.replicas = 2}, 1024).spread, inside) << "beyond all batches";
+  EXPECT_GT(predict(profile, free_machine(2, 1), {.replicas = 2}, 16).spread, inside) << "links";
+  profile.is_measured = false;
+  const Prediction guessed = predict(profile, one, {.replicas = 2}, 16);
+  EXPECT_GT(guessed.spread, inside);
+  EXPECT_LT(guessed.least_seconds(), guessed.seconds);
+  EXPECT_GT(guessed.most_seconds(), guessed.seconds);
 }
 
 }  // namespace

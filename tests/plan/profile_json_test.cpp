@@ -6,7 +6,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/profile/model_profile.h"
 
 namespace lockstep::plan {
 namespace {
@@ -24,6 +24,10 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   profile.rest = CostCurve::of_line(0.001, 0.0001);
   profile.optimizer = 0.25;
   profile.state_copies = 2;
+  profile.flops = 1e6;
+  profile.overheads = {.hand_over = CostCurve({{4, 0.01}, {8, 0.02}}),
+      .threads = CostCurve({{4, 0.03}}),
+      .socket_core = 1e-9};
   profile.process_bytes = 3e8;
   profile.is_measured = true;
   const std::string text = profile_text(profile);
@@ -32,6 +36,7 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   EXPECT_EQ(again.step_seconds(16), profile.step_seconds(16));
   EXPECT_EQ(again.parameter_bytes(), 1200);
   EXPECT_EQ(again.activation_bytes(), 30);
+  EXPECT_EQ(again.overheads.hand_over(8), 0.02);
 }
 
 TEST(ModelProfile, RefusesWhatCannotBeACost) {
@@ -42,7 +47,7 @@ TEST(ModelProfile, RefusesWhatCannotBeACost) {
   };
   EXPECT_THAT(refusal("\"batch\": 1.0", "\"batch\": 0"), ::testing::HasSubstr("p.json"));
   EXPECT_THAT(refusal("\"seconds\": 1.0", "\"seconds\": -1"), ::testing::HasSubstr("seconds"));
-  EXPECT_THAT(refusal("\"v\": 1", "\"v\": 2"), ::testing::HasSubstr("v"));
+  EXPECT_THAT(refusal("\"v\": 2", "\"v\": 1"), ::testing::HasSubstr("v"));
   EXPECT_THAT(refusal("400.0", "-400.0"), ::testing::HasSubstr("a parameter of -400"));
   EXPECT_THROW(parse_profile("{}", "p.json"), DataError);
   EXPECT_THROW(parse_profile(text.substr(0, text.size() / 2), "p.json"), DataError);

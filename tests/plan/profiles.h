@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/plan/machine.h"
-#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/profile/model_profile.h"
 
 namespace lockstep::plan::testing {
 

@@ -1,10 +1,12 @@
 #include "lockstep/bench/planning/measure_profile.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "lockstep/bench/experiment/trials.h"
+#include "lockstep/bench/statistics/median.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/timed_steps.h"
 #include "lockstep/bench/study/train_command.h"
@@ -17,29 +19,96 @@ namespace fs = std::filesystem;
 
 constexpr double kLimit = 60 * 60;  // seconds of a training
 // The profile takes the first thirteen steps, and the layers are measured after them.
-constexpr int kStepsALine = 10;
-constexpr int kProfiledLines = 2;
-constexpr int kLines = 5;
+constexpr int kProfiledSteps = 20;
+constexpr int kWarmUpSteps = 10;
+constexpr int kTimedLines = 3;
+// Half a second for a line, so that short steps are many, and long ones take no hour.
+constexpr double kLineSeconds = 0.5;
+constexpr int kFewestSteps = 5, kMostSteps = 50;
 
-Words training(const MeasureRequest& request, int batch, const Words& spreading) {
-  Words words = train_command("--model", request.model, "--data", request.data, "--precision",
-      request.precision, "--batch-size", batch, "--max-steps", kLines * kStepsALine, "--epochs",
-      kLines * kStepsALine, "--log-interval", kStepsALine, "--val-interval", "never",
-      "--snapshot-interval", "never", "--progress", "none", "--profile", spreading);
+bool is_profiled(MeasuredAs as) { return as == MeasuredAs::kAlone || as == MeasuredAs::kPair; }
+
+Words spreading(MeasuredAs as) {
+  switch (as) {
+    case MeasuredAs::kAlone:
+      return words_of("--parallel", "serial");
+    case MeasuredAs::kPair:
+      return words_of("--parallel", "ddp", "--nproc-per-node", 2);
+    case MeasuredAs::kSockets:
+      return words_of("--parallel", "ddp", "--nproc-per-node", 2, "--backend", "gloo");
+    case MeasuredAs::kThreads:
+      return words_of("--parallel", "dp", "--places", 2);
+    case MeasuredAs::kStages:
+      return words_of("--parallel", "mp", "--places", 2, "--balance", "time");
+  }
+  return {};
+}
+
+// What measures comes last, since of two equal flags the last counts.
+Words training(const MeasureRequest& request, int steps, const Words& spreading) {
+  Words words = train_command(
+      "--model", request.model, "--data", request.data, "--precision", request.precision);
   if (!request.plugin.empty()) add_words(words, words_of("--plugin", request.plugin));
   add_words(words, request.train_flags);
+  add_words(words,
+      words_of("--max-steps", steps, "--epochs", steps, "--log-interval", request.steps_a_line,
+          "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"));
+  add_words(words, spreading);
   return words;
 }
 
-StudyCell cell_on(const MeasureRequest& request, int places, int batch) {
-  const Words spreading = places == 1 ? words_of("--parallel", "serial")
-                                      : words_of("--parallel", "ddp", "--nproc-per-node", places);
-  return {.id = concat("profile-p", places, "-b", batch),
-      .settings = {{"places", concat(places)}, {"batch", concat(batch)}},
-      .command = training(request, batch, spreading),
+StudyCell training_cell(
+    const MeasureRequest& request, const std::string& name, int places, const Words& command) {
+  return {.id = name,
+      .settings = {{"training", name}},
+      .command = command,
       .places = places,
       .cores = places * request.cores_a_place,
       .environment = threads(request.cores_a_place)};
+}
+
+// Lines of a run that are not timed.
+int skipped_lines(const MeasureRequest& request, bool profiled) {
+  const int steps = profiled ? kProfiledSteps : kWarmUpSteps;
+  return (steps + request.steps_a_line - 1) / request.steps_a_line;
+}
+
+int steps_of_run(const MeasureRequest& request, bool profiled) {
+  return request.steps_a_line * (skipped_lines(request, profiled) + kTimedLines);
+}
+
+MeasuredCell cell_of(const MeasureRequest& request, MeasuredAs as, int batch) {
+  const int steps = steps_of_run(request, is_profiled(as));
+  Words flags = words_of(spreading(as), "--batch-size", batch);
+  if (is_profiled(as)) add_words(flags, words_of("--profile"));
+  return {.as = as,
+      .batch = batch,
+      .cell = training_cell(request, concat("profile-", name_of(as), "-b", batch),
+          as == MeasuredAs::kAlone ? 1 : 2, training(request, steps, flags))};
+}
+
+std::vector<double> steps_in(const fs::path& run, int skipped_lines) {
+  std::vector<double> seconds;
+  const auto lines = read_steps(run / "metrics.jsonl");
+  for (std::size_t i = static_cast<std::size_t>(skipped_lines); i < lines.size(); ++i)
+    seconds.push_back(lines[i].seconds / static_cast<double>(lines[i].count));
+  return seconds;
+}
+
+// Its folder; the caller removes it.
+fs::path run_cell(Trials& trials, const StudyCell& cell) {
+  const fs::path run = trials.run_of(cell);
+  const SampleEnd end = trials.run(cell, run, kLimit);
+  check(end.status.succeeded(), "plan: ", cell.id,
+      " cannot be trained: ", failure_reason(end, kLimit));
+  return run;
+}
+
+// A layer's cost has to be known at many batches, the overheads' at a large, a middle and a small
+// one.
+std::vector<int> some_of(const std::vector<int>& batches) {
+  if (batches.size() < 4) return batches;
+  return {batches.front(), batches[batches.size() / 2], batches.back()};
 }
 
 std::string text_in(const fs::path& path) {
@@ -47,46 +116,88 @@ std::string text_in(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-ProfiledRun read_run(const fs::path& run, double batch, int places) {
-  const fs::path file = run / "profile" / "profile.json";
-  ProfiledRun read{.batch = batch,
-      .profile = read_profile(text_in(file), file.string()),
-      .step_seconds = {},
-      .peak_bytes =
-          static_cast<double>(read_run_summary(run).peak_memory_bytes.value_or(0)) / places};
-  const auto lines = read_steps(run / "metrics.jsonl");
-  for (std::size_t i = kProfiledLines; i < lines.size(); ++i)
-    read.step_seconds.push_back(lines[i].seconds / static_cast<double>(lines[i].count));
+ProfiledRun read_run(const MeasureRequest& request, const fs::path& run, const MeasuredCell& cell) {
+  ProfiledRun read{.batch = static_cast<double>(cell.batch), .profile = {}, .step_seconds = {}};
+  if (is_profiled(cell.as)) {
+    const fs::path file = run / "profile" / "profile.json";
+    read.profile = read_profile(text_in(file), file.string());
+    read.peak_bytes =
+        static_cast<double>(read_run_summary(run).peak_memory_bytes.value_or(0)) / cell.cell.places;
+  }
+  read.step_seconds = steps_in(run, skipped_lines(request, is_profiled(cell.as)));
   return read;
+}
+
+std::vector<ProfiledRun>& list_of(ProfiledRuns& runs, MeasuredAs as) {
+  switch (as) {
+    case MeasuredAs::kPair:
+      return runs.pairs;
+    case MeasuredAs::kThreads:
+      return runs.threads;
+    case MeasuredAs::kStages:
+      return runs.stages;
+    case MeasuredAs::kSockets:
+      return runs.sockets;
+    case MeasuredAs::kAlone:
+      break;
+  }
+  return runs.alone;
+}
+
+int steps_a_line(double step_seconds) {
+  const double steps = std::clamp<double>(kLineSeconds / step_seconds, kFewestSteps, kMostSteps);
+  return static_cast<int>(steps);
+}
+
+bool can_be_cut(const ProfiledRuns& runs) {
+  return runs.alone.front().profile.ranks.front().chain.size() > 1;
 }
 
 }  // namespace
 
-std::vector<StudyCell> profile_cells(const MeasureRequest& request) {
-  std::vector<StudyCell> cells;
-  for (const int places : {1, 2}) {
-    if (places * request.cores_a_place > request.cores) continue;
-    for (const int batch : request.batches) cells.push_back(cell_on(request, places, batch));
-  }
+std::vector<MeasuredCell> profile_cells(const MeasureRequest& request) {
+  std::vector<MeasuredCell> cells;
+  const auto add = [&](MeasuredAs as, const std::vector<int>& batches) {
+    for (const int batch : batches) cells.push_back(cell_of(request, as, batch));
+  };
+  add(MeasuredAs::kAlone, request.batches);
+  if (2 * request.cores_a_place > request.cores) return cells;
+  const std::vector<int> some = some_of(request.batches);
+  add(MeasuredAs::kPair, request.batches);
+  add(MeasuredAs::kThreads, some);
+  add(MeasuredAs::kStages, some);
+  add(MeasuredAs::kSockets, {some[some.size() / 2]});
   return cells;
+}
+
+std::vector<double> plain_steps(
+    const MeasureRequest& request, const PlainTraining& plain, const CellPaths& paths) {
+  Trials trials(paths, "plan");
+  const StudyCell cell = training_cell(request, plain.name, plain.places,
+      training(request, steps_of_run(request, false), plain.spreading));
+  const fs::path run = run_cell(trials, cell);
+  std::vector<double> steps = steps_in(run, skipped_lines(request, false));
+  fs::remove_all(run);
+  return steps;
 }
 
 plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
     const CellPaths& paths, const std::function<void(const std::string&)>& say) {
+  check(!request.batches.empty(), "plan: a profile is measured with at least one batch");
   Trials trials(paths, "plan");
-  std::vector<ProfiledRun> alone, pairs;
-  for (const StudyCell& cell : profile_cells(request)) {
-    say(concat("measuring ", request.model, " on ", cell.places,
-        cell.places == 1 ? " place" : " places", ", batches of ", cell.settings.back().value));
-    const fs::path run = trials.run_of(cell);
-    const SampleEnd end = trials.run(cell, run, kLimit);
-    check(end.status.succeeded(), "plan: ", cell.id,
-        " cannot be trained: ", failure_reason(end, kLimit));
-    auto& runs = cell.places == 1 ? alone : pairs;
-    runs.push_back(read_run(run, std::stod(cell.settings.back().value), cell.places));
+  ProfiledRuns runs;
+  MeasureRequest paced = request;
+  const std::size_t count = profile_cells(request).size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const MeasuredCell each = profile_cells(paced)[i];
+    if (each.as == MeasuredAs::kStages && !can_be_cut(runs)) continue;
+    say(concat("measuring ", request.model, " by ", name_of(each.as), ", batches of ", each.batch));
+    const fs::path run = run_cell(trials, each.cell);
+    list_of(runs, each.as).push_back(read_run(paced, run, each));
     fs::remove_all(run);
+    if (i == 0) paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
   }
-  return profile_of_runs(alone, pairs, facts);
+  return profile_of_runs(runs, facts);
 }
 
 }  // namespace lockstep::bench

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "lockstep/bench/experiment/cell_process.h"
 #include "lockstep/bench/planning/profile_of_runs.h"
+#include "lockstep/core/enum_names.h"
 
 namespace lockstep::bench {
 
@@ -19,11 +21,39 @@ struct MeasureRequest {
   int cores = 1;             ///< that may be used
   int cores_a_place = 1;
   std::vector<std::string> train_flags = {};  ///< more words for each `lockstep train`
+  int steps_a_line = 10;  ///< that are timed together; as many as fill half a second, once known
 };
 
-/// Returns the trainings that are measured: on one place with each batch, and by ddp on two places
-/// where there are cores for it.
-std::vector<StudyCell> profile_cells(const MeasureRequest& request);
+/// The ways of spreading that a profile is made of.
+enum class MeasuredAs { kAlone, kPair, kThreads, kStages, kSockets };
+constexpr auto names_of(MeasuredAs) {
+  using M = MeasuredAs;
+  return std::array{EnumName{M::kAlone, "serial"}, EnumName{M::kPair, "ddp"},
+      EnumName{M::kThreads, "dp"}, EnumName{M::kStages, "mp"}, EnumName{M::kSockets, "gloo"}};
+}
+
+struct MeasuredCell {
+  MeasuredAs as = MeasuredAs::kAlone;
+  int batch = 0;  ///< of a place; of all for stages
+  StudyCell cell;
+};
+
+/// Returns the trainings that are measured: on one place with each batch, and, where there are
+/// cores for two places, by ddp with each batch, by dp and mp with some of them, and by ddp through
+/// Gloo.
+std::vector<MeasuredCell> profile_cells(const MeasureRequest& request);
+
+/// A training for the time of its steps alone.
+struct PlainTraining {
+  std::string name;
+  std::vector<std::string> spreading;  ///< flags, the batch among them
+  int places = 1;
+};
+
+/// Trains for some steps and returns what those after the first took. Throws InvalidArgument with
+/// what a training said that failed.
+std::vector<double> plain_steps(
+    const MeasureRequest& request, const PlainTraining& training, const CellPaths& paths);
 
 /// Trains them in a folder, `paths.bench`, and makes the profile; the facts are completed by what
 /// is measured. Throws InvalidArgument with what a training said that failed.

@@ -13,10 +13,11 @@ Json choice_json(const plan::Choice& choice) {
       {"replicas", prediction.way.replicas}, {"stages", prediction.way.stages},
       {"nodes", choice.machine.nodes}, {"places", choice.machine.all_places()},
       {"batch", prediction.batch}, {"step_seconds", prediction.seconds},
+      {"least_seconds", prediction.least_seconds()}, {"most_seconds", prediction.most_seconds()},
       {"samples_per_s", prediction.samples_per_second()}, {"speed_up", choice.speed_up},
       {"efficiency", choice.efficiency}, {"idle_seconds", prediction.idle},
       {"bubble", prediction.bubble}, {"memory_bytes", prediction.memory_bytes},
-      {"lacking_bytes", choice.lacking_bytes}};
+      {"lacking_bytes", choice.lacking_bytes}, {"goodput", choice.goodput.share}};
   for (const auto& use : plan::names_of(plan::Use{}))
     object[std::string(use.name) + "_seconds"] = prediction.of(use.value);
   if (choice.hours > 0) object["hours"] = choice.hours;
@@ -24,17 +25,29 @@ Json choice_json(const plan::Choice& choice) {
   return object;
 }
 
+Json pick_json(std::optional<std::size_t> pick) { return pick ? Json(*pick) : Json(nullptr); }
+
+Json scenario_json(const ComparedScenario& scenario) {
+  const plan::Answer& answer = scenario.answer;
+  return {{"change", scenario.text}, {"verdict", verdict_of(answer)},
+      {"choice", answer.pick ? choice_json(answer.choices[*answer.pick]) : Json(nullptr)}};
+}
+
 }  // namespace
 
-std::string plan_json(const plan::Answer& answer) {
-  Json choices = Json::array(), impossible = Json::array();
+std::string plan_json(const PlanReport& report) {
+  const plan::Answer& answer = report.answer;
+  Json choices = Json::array(), impossible = Json::array(), scenarios = Json::array();
   for (const plan::Choice& choice : answer.choices) choices.push_back(choice_json(choice));
+  for (const Confirmed& each : report.confirmed)
+    choices[each.choice]["measured_seconds"] = each.step_seconds;
   for (const auto& [way, reason] : answer.impossible)
     impossible.push_back({{"way", way}, {"reason", reason}});
+  for (const ComparedScenario& each : report.scenarios) scenarios.push_back(scenario_json(each));
   const Json object = {{"v", 1}, {"model", answer.profile.model},
       {"precision", answer.profile.precision}, {"device", answer.profile.device},
-      {"verdict", verdict_of(answer)}, {"pick", answer.pick ? Json(*answer.pick) : Json(nullptr)},
-      {"choices", choices}, {"impossible", impossible}};
+      {"verdict", verdict_of(answer)}, {"pick", pick_json(pick_of(answer, report.confirmed))},
+      {"choices", choices}, {"impossible", impossible}, {"what_if", scenarios}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -2,9 +2,7 @@
 
 #include <cmath>
 
-#include "lockstep/bench/statistics/estimate_text.h"
-#include "lockstep/bench/study/table_of.h"
-#include "lockstep/bench/text_table.h"
+#include "lockstep/bench/planning/plan_tables.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -12,62 +10,6 @@ namespace {
 
 using plan::Choice;
 using plan::Use;
-
-constexpr double kMega = 1e6;
-
-std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
-
-std::string step_of(const Choice& choice) { return milliseconds_text(choice.prediction.seconds); }
-
-std::string rate_of(const Choice& choice) {
-  return short_cell(choice.prediction.samples_per_second());
-}
-
-std::string share_of(const Choice& choice, Use use) {
-  return percent_text(choice.prediction.of(use) / choice.prediction.seconds);
-}
-
-std::string memory_of(const Choice& choice) {
-  const std::string megabytes = concat(std::lround(choice.prediction.memory_bytes / kMega));
-  if (choice.fits()) return megabytes;
-  return concat(megabytes, ", ", std::ceil(choice.lacking_bytes / kMega), " too many");
-}
-
-page::Table choices_table(const plan::Answer& answer) {
-  TableOf<Choice> table("plan-ways", "Every way, the fastest first");
-  table.name("way", way_of)
-      .number("nodes", [](const Choice& choice) { return choice.machine.nodes; })
-      .number("places", [](const Choice& choice) { return choice.machine.all_places(); })
-      .number("batch",
-          [](const Choice& choice) { return concat(std::lround(choice.prediction.batch)); })
-      .number("step [ms]", step_of)
-      .number("samples/s", rate_of)
-      .number("speed-up", [](const Choice& choice) { return ratio_text(choice.speed_up); })
-      .number("efficiency", [](const Choice& choice) { return percent_text(choice.efficiency); })
-      .number("waiting",
-          [](const Choice& choice) {
-            return percent_text(choice.prediction.idle / choice.prediction.seconds);
-          })
-      .number(
-          "exchange", [](const Choice& choice) { return share_of(choice, Use::kCommunication); })
-      .number("optimizer", [](const Choice& choice) { return share_of(choice, Use::kOptimizer); })
-      .number("memory a place [MB]", memory_of);
-  if (answer.question.samples > 0)
-    table.number("hours", [](const Choice& choice) { return short_cell(choice.hours); });
-  if (answer.question.samples > 0 && answer.question.machine.price > 0)
-    table.number("cost", [](const Choice& choice) { return short_cell(choice.cost); });
-  return table
-      .notes({"predicted, not measured; speed-up and efficiency are over one place, in samples a "
-              "second; waiting, exchange and optimizer are shares of the busiest place's step"})
-      .of(answer.choices);
-}
-
-page::Table impossible_table(const plan::Answer& answer) {
-  return TableOf<plan::Impossible>("plan-impossible", "What is impossible")
-      .name("way", &plan::Impossible::way)
-      .name("why", &plan::Impossible::reason)
-      .of(answer.impossible);
-}
 
 plot::Figure front_figure(const plan::Answer& answer) {
   const bool has_money = answer.question.samples > 0 && answer.question.machine.price > 0;
@@ -92,9 +34,9 @@ plot::Figure front_figure(const plan::Answer& answer) {
   return figure;
 }
 
-plot::Timeline timeline_of(const Choice& choice) {
+plot::Timeline timeline_of(const Choice& choice, const std::string& id) {
   const plan::Prediction& prediction = choice.prediction;
-  plot::Timeline timeline{.id = "plan-step",
+  plot::Timeline timeline{.id = id,
       .title = concat("One step of ", describe(prediction.way)),
       .unit = "milliseconds",
       .length = 1e3 * prediction.seconds,
@@ -122,18 +64,47 @@ std::vector<std::string> remarks_of(const plan::Answer& answer) {
           text_of(answer.question.machine.between), " between nodes.")};
 }
 
+std::string title_of(const plan::Answer& answer) { return concat("Plan: ", answer.profile.model); }
+
+// What was measured overrules what was predicted.
+std::string answer_text(const PlanReport& report) {
+  if (report.confirmed.empty()) return verdict_of(report.answer);
+  plan::Answer confirmed = report.answer;
+  confirmed.pick = pick_of(report.answer, report.confirmed);
+  return concat(verdict_of(confirmed), " It was the fastest of ", report.confirmed.size(),
+      " that were trained for some steps here.");
+}
+
+void add_steps(const PlanReport& report, page::Section& section) {
+  const auto pick = pick_of(report.answer, report.confirmed);
+  if (!pick) return;
+  const Choice& picked = report.answer.choices[*pick];
+  section.timelines.push_back(timeline_of(picked, "plan-step"));
+  if (!report.explains) return;
+  const auto best = best_of_kinds(report.answer);
+  section.tables.push_back(explanation_table(best));
+  for (const Choice* const choice : best) {
+    if (choice != &picked)
+      section.timelines.push_back(
+          timeline_of(*choice, "plan-step-" + kind_of(choice->prediction.way)));
+  }
+}
+
 }  // namespace
 
-page::Section section_of_plan(const plan::Answer& answer) {
-  page::Section section{.title = concat("Plan: ", answer.profile.model),
+page::Section section_of_plan(const PlanReport& report) {
+  const plan::Answer& answer = report.answer;
+  page::Section section{.title = title_of(answer),
       .question = "Which way of spreading this training pays?",
-      .conclusion = {.answer = verdict_of(answer), .remarks = remarks_of(answer)}};
+      .conclusion = {.answer = answer_text(report), .remarks = remarks_of(answer)}};
   if (!answer.choices.empty()) {
     section.tables.push_back(choices_table(answer));
     section.figures.push_back(front_figure(answer));
   }
+  if (!report.confirmed.empty()) section.tables.push_back(confirmed_table(report));
+  if (!report.scenarios.empty()) section.tables.push_back(scenarios_table(report));
   if (!answer.impossible.empty()) section.tables.push_back(impossible_table(answer));
-  if (answer.pick) section.timelines.push_back(timeline_of(answer.choices[*answer.pick]));
+  add_steps(report, section);
   return section;
 }
 

@@ -1,15 +1,33 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "lockstep/bench/page/section.h"
+#include "lockstep/bench/planning/confirmation.h"
 #include "lockstep/plan/answer.h"
 
 namespace lockstep::bench {
 
-/// Reports an answer: what to take and why, all ways, those that are impossible, time and money as
-/// a figure, and the step of the way that is picked as a timeline.
-page::Section section_of_plan(const plan::Answer& answer);
+/// The answer to a question that was changed.
+struct ComparedScenario {
+  std::string text;  ///< of the change
+  plan::Answer answer;
+};
+
+/// An answer and what was asked besides.
+struct PlanReport {
+  plan::Answer answer;
+  std::vector<ComparedScenario> scenarios = {};
+  std::vector<Confirmed> confirmed = {};
+  bool explains = false;  ///< where the time of a step of each kind of way goes
+};
+
+/// Reports what to take and why, all ways, those that are impossible, time and money as a figure,
+/// and the step of the way that is picked as a timeline.
+page::Section section_of_plan(const PlanReport& report);
 
 /// Writes an answer as one JSON object of one line.
-std::string plan_json(const plan::Answer& answer);
+std::string plan_json(const PlanReport& report);
 
 }  // namespace lockstep::bench

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "lockstep/bench/planning/measured_overheads.h"
 #include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
@@ -171,14 +172,22 @@ double median_of(const std::vector<ProfiledRun>& runs, StepPhase phase) {
   return median(seconds);
 }
 
-}  // namespace
+double flops_of(const ProfiledRun& run) {
+  const RankProfile& rank = run.profile.ranks.front();
+  return rank.batch > 0 ? rank.flops / static_cast<double>(rank.batch) : 0;
+}
 
-plan::ModelProfile profile_of_runs(const std::vector<ProfiledRun>& alone,
-    const std::vector<ProfiledRun>& pairs, const ProfileFacts& facts) {
-  check(!alone.empty(), "plan: a profile is made of runs");
-  std::vector<ProfiledRun> runs = alone;
+std::vector<ProfiledRun> by_batch(std::vector<ProfiledRun> runs) {
   std::sort(runs.begin(), runs.end(),
       [](const ProfiledRun& one, const ProfiledRun& other) { return one.batch < other.batch; });
+  return runs;
+}
+
+}  // namespace
+
+plan::ModelProfile profile_of_runs(const ProfiledRuns& all, const ProfileFacts& facts) {
+  check(!all.alone.empty(), "plan: a profile is made of runs");
+  const std::vector<ProfiledRun> runs = by_batch(all.alone);
   check_chains(runs);
   plan::ModelProfile profile{.model = facts.model,
       .precision = facts.precision,
@@ -190,10 +199,12 @@ plan::ModelProfile profile_of_runs(const std::vector<ProfiledRun>& alone,
       .rest = curve_of(runs, &Times::rest),
       .optimizer = median_of(runs, StepPhase::kOptimizer),
       .state_copies = facts.state_copies,
-      .noise = noise_of(runs)};
+      .noise = noise_of(runs),
+      .flops = flops_of(runs.back())};
   profile.company.cores = facts.cores;
   fit_memory(runs, profile);
-  fit_company(runs, pairs, profile);
+  fit_company(runs, all.pairs, profile);
+  profile.overheads = overheads_of(all, profile);
   plan::check_profile(profile);
   return profile;
 }

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/profile/model_profile.h"
 #include "lockstep/train/profile/profile.h"
 
 namespace lockstep::bench {
@@ -16,6 +16,15 @@ struct ProfiledRun {
   double peak_bytes = 0;             ///< of memory, of one process
 };
 
+/// The trainings that a profile is made of; all but the first list may be empty.
+struct ProfiledRuns {
+  std::vector<ProfiledRun> alone;    ///< on one place
+  std::vector<ProfiledRun> pairs;    ///< by ddp on two, with the same batches on each
+  std::vector<ProfiledRun> threads;  ///< by dp on two; the batch is that of each
+  std::vector<ProfiledRun> stages;   ///< by mp on two
+  std::vector<ProfiledRun> sockets;  ///< by ddp on two through Gloo; the batch is that of each
+};
+
 /// Facts that the runs themselves do not record.
 struct ProfileFacts {
   std::string model, precision, device, source;
@@ -23,18 +32,18 @@ struct ProfileFacts {
   int cores = 0;            ///< of the node, in places
 };
 
-/// Makes the profile of a model of runs on one place, each with another batch, and of runs by ddp
-/// on two places with the same batches each; these may be absent.
+/// Makes the profile of a model.
 ///
 /// Note [Profile of runs]
 /// The layers were measured alone, which leaves out what they do to each other's caches: they get
 /// the times of the steps' own forward and backward, in the shares that they had alone. All times
 /// are then scaled to the steps that were not profiled. What two places cost each other is how much
 /// longer the phases of ddp take with the same samples on a place; and what the exchange of the
-/// gradients takes the rank that waits least for the other.
+/// gradients takes the rank that waits least for the other. What `dp` and `mp` take beyond a step
+/// that is simulated with all this is the cost of their threads, and of handing over. What Gloo
+/// takes beyond shared memory is the time in which sockets keep a core.
 ///
 /// Throws DataError for runs without a chain of layers, or of different chains.
-plan::ModelProfile profile_of_runs(const std::vector<ProfiledRun>& alone,
-    const std::vector<ProfiledRun>& pairs, const ProfileFacts& facts);
+plan::ModelProfile profile_of_runs(const ProfiledRuns& runs, const ProfileFacts& facts);
 
 }  // namespace lockstep::bench

@@ -1,22 +1,28 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/bench/page/page.h"
 #include "lockstep/bench/planning/plan_section.h"
 #include "lockstep/cli/env/host_facts.h"
 #include "lockstep/cli/plan/plan_flags.h"
+#include "lockstep/cli/plan/then_train.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/launch/cpu_share.h"
+#include "lockstep/plan/profile/device.h"
+#include "lockstep/plan/scenario.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {
@@ -61,30 +67,41 @@ class WorkFolder {
   fs::path path_;
 };
 
-plan::ModelProfile measure(const PlanCommand& command) {
-  sibling_program("plan", "lockstep-train");
-  const WorkFolder folder;
-  const int cores = launch::usable_cpu_count();
-  const bench::MeasureRequest request{.model = command.model,
+// What is asked about one place alone needs no second one to be measured.
+int cores_of(const PlanCommand& command) {
+  const auto& nodes = command.question.nodes;
+  const auto& places = command.question.places;
+  const int most = *std::max_element(places.begin(), places.end()) *
+                   *std::max_element(nodes.begin(), nodes.end());
+  const bool is_alone = most == 1 && !command.measures_only;
+  return is_alone ? command.cores_a_place : launch::usable_cpu_count();
+}
+
+bench::MeasureRequest request_of(const PlanCommand& command, const std::string& model) {
+  return {.model = model,
       .plugin = command.plugin.empty() ? "" : fs::absolute(command.plugin).string(),
       .data = command.data,
       .precision = command.precision,
       .batches = command.batches,
-      .cores = cores,
+      .cores = cores_of(command),
       .cores_a_place = command.cores_a_place,
       .train_flags = command.train_flags};
-  check(command.cores_a_place <= cores, "plan: --cores-a-place is ", command.cores_a_place,
-      ", and there are ", cores);
+}
+
+void say(const std::string& line) { std::cerr << "lockstep plan: " << line << std::endl; }
+
+plan::ModelProfile measure(const PlanCommand& command, const bench::CellPaths& paths) {
+  const bench::MeasureRequest request = request_of(command, command.model);
+  check(command.cores_a_place <= request.cores, "plan: --cores-a-place is ", command.cores_a_place,
+      ", and there are ", request.cores);
   const bench::ProfileFacts facts{.model = command.model,
       .precision = command.precision,
       .device = concat(environment_facts().at("processor").at("model").get<std::string>(), ", ",
           command.cores_a_place, command.cores_a_place == 1 ? " core" : " cores", " a place"),
       .source = measuring_command(command),
       .state_copies = static_cast<double>(state_copies_by(command.train_flags)),
-      .cores = cores / command.cores_a_place};
-  return bench::measure_profile(request, facts,
-      {.program = sibling_program("plan", "lockstep"), .bench = folder.path()},
-      [](const std::string& line) { std::cerr << "lockstep plan: " << line << std::endl; });
+      .cores = request.cores / command.cores_a_place};
+  return bench::measure_profile(request, facts, paths, say);
 }
 
 plan::ModelProfile read_profile_file(const std::string& path) {
@@ -93,11 +110,55 @@ plan::ModelProfile read_profile_file(const std::string& path) {
   return plan::parse_profile({std::istreambuf_iterator<char>(file), {}}, path);
 }
 
+// The device's memory and links are those of the question where it names none.
+plan::ModelProfile moved_to_device(plan::ModelProfile profile, PlanCommand& command) {
+  if (command.device.empty()) return profile;
+  const plan::Device& device = plan::device_of(command.device);
+  profile = plan::on_device(profile, device);
+  plan::Machine& machine = command.question.machine;
+  if (machine.memory_bytes == 0) machine.memory_bytes = device.memory_bytes;
+  if (command.device_rate == 0) return profile;
+  return profile.scaled_to(command.question.batch, command.question.batch / command.device_rate);
+}
+
+bench::PlanReport report_of(
+    const PlanCommand& command, const plan::ModelProfile& profile, const bench::CellPaths& paths) {
+  bench::PlanReport report{.answer = plan::answer(profile, command.question)};
+  report.explains = command.explains;
+  for (const std::string& text : command.scenarios) {
+    report.scenarios.push_back(
+        {text, plan::answer(profile, plan::changed(command.question, text))});
+  }
+  report.confirmed = bench::confirm(report.answer, static_cast<std::size_t>(command.confirmed),
+      request_of(command, profile.model), paths, say);
+  return report;
+}
+
+void save_profile(const PlanCommand& command, const plan::ModelProfile& profile) {
+  if (command.save.empty()) return;
+  replace_file(command.save, plan::profile_text(profile));
+  std::cout << "The profile: " << command.save << "\n";
+}
+
 void write_page(const PlanCommand& command, const bench::page::Section& section) {
   if (command.output.empty()) return;
   replace_file(command.output,
       bench::page::to_html({.title = section.title, .sections = {section}, .environment = ""}));
   std::cout << "The page: " << command.output << "\n";
+}
+
+void show(const PlanCommand& command, const bench::PlanReport& report) {
+  const bench::page::Section section = bench::section_of_plan(report);
+  // A training's standard output is its own.
+  (command.trains ? std::cerr : std::cout) << bench::page::to_text(section);
+  write_page(command, section);
+  if (command.json) std::cout << bench::plan_json(report) << "\n";
+}
+
+void train_by(const PlanCommand& command, const bench::PlanReport& report) {
+  const auto pick = bench::pick_of(report.answer, report.confirmed);
+  check(pick.has_value(), "plan: --train: ", verdict_of(report.answer));
+  become_training(command, report.answer.choices[*pick]);
 }
 
 }  // namespace
@@ -108,19 +169,19 @@ int plan(const std::vector<std::string>& arguments) {
     std::cout << plan_help();
     return 0;
   }
-  const plan::ModelProfile profile =
-      command->profile.empty() ? measure(*command) : read_profile_file(command->profile);
-  if (!command->save.empty()) {
-    replace_file(command->save, plan::profile_text(profile));
-    std::cout << "The profile: " << command->save << "\n";
-  }
+  auto folder = std::make_unique<const WorkFolder>();
+  const bench::CellPaths paths{
+      .program = sibling_program("plan", "lockstep"), .bench = folder->path()};
+  plan::ModelProfile profile =
+      command->profile.empty() ? measure(*command, paths) : read_profile_file(command->profile);
+  save_profile(*command, profile);
   if (command->measures_only) return 0;
+  profile = moved_to_device(std::move(profile), *command);
   if (!command->has_within) command->question.machine.within = profile.within;
-  const plan::Answer found = plan::answer(profile, command->question);
-  const bench::page::Section section = bench::section_of_plan(found);
-  std::cout << bench::page::to_text(section);
-  write_page(*command, section);
-  if (command->json) std::cout << bench::plan_json(found) << "\n";
+  const bench::PlanReport report = report_of(*command, profile, paths);
+  show(*command, report);
+  folder.reset();  // before we become another program
+  if (command->trains) train_by(*command, report);
   return 0;
 }
 

@@ -16,14 +16,21 @@ struct PlanCommand {
   std::string data = "mock:constant";
   std::string precision = "32";
   int cores_a_place = 1;
-  std::string profile;  ///< file; empty: measured first
+  std::string profile;     ///< file; empty: measured first
+  std::string device;      ///< that the costs are moved to; empty: none
+  double device_rate = 0;  ///< samples/s of one; 0: not known
   bool measures_only = false;
   std::vector<int> batches;  ///< to measure, of a place
   std::vector<std::string> train_flags;
   plan::Question question;
   bool has_within = false;
-  std::string output;  ///< a page
-  std::string save;    ///< file of the measured profile
+  std::vector<std::string> scenarios;  ///< changes of the question
+  bool explains = false;
+  int confirmed = 0;                       ///< choices to train for some steps
+  bool trains = false;                     ///< afterwards, with the fastest
+  std::vector<std::string> training = {};  ///< flags of that training, without its way
+  std::string output;                      ///< a page
+  std::string save;                        ///< file of the measured profile
   bool json = false;
 };
 

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "lockstep/cli/sibling_program.h"
+#include "lockstep/cli/train/auto_parallel.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/environment.h"
@@ -109,7 +110,7 @@ void keep_logs_with_run(TrainLaunch& plan) {
 
 int train(const std::vector<std::string>& arguments) {
   hold_stop_signals();
-  TrainLaunch plan = parse_train_launch(arguments);
+  TrainLaunch plan = parse_train_launch(resolve_auto_parallel(arguments));
   if (plan.given.asks_help) {
     std::cout << train_help();
     return 0;

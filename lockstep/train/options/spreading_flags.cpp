@@ -68,7 +68,7 @@ void read_comm_hook(Options& options, const FlagSpec& flag, Text text) {
 // Long because it is a table.
 FlagGroup<TrainOptions> spreading_group() {
   return {"How to distribute it",
-      {flag("--parallel", "HOW", "{}", &Options::parallel)
+      {flag("--parallel", "HOW", "{}; auto: measures, and takes the fastest", &Options::parallel)
               .may_change()
               .usually("serial; ddp if there is more than one rank"),
           flag("--device", "TYPE",

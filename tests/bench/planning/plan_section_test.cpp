@@ -7,6 +7,10 @@
 #include "tests/plan/profiles.h"
 
 #include "lockstep/bench/page/page.h"
+#include "lockstep/bench/planning/plan_tables.h"
+#include "lockstep/bench/planning/way_flags.h"
+#include "lockstep/core/text.h"
+#include "lockstep/plan/scenario.h"
 
 namespace lockstep::bench {
 namespace {
@@ -23,7 +27,7 @@ plan::Answer made_answer() {
 }
 
 TEST(PlanSection, IsAPageThatCanBeDrawn) {
-  const page::Section section = section_of_plan(made_answer());
+  const page::Section section = section_of_plan({.answer = made_answer()});
   const std::string html =
       page::to_html({.title = "Plan", .sections = {section}, .environment = ""});
   EXPECT_THAT(html, HasSubstr("One step of"));
@@ -34,16 +38,58 @@ TEST(PlanSection, IsAPageThatCanBeDrawn) {
 TEST(PlanSection, ShowsWhatDoesNotFit) {
   plan::Question question{.places = {1, 2}, .machine = free_machine(1, 1), .batch = 8};
   question.machine.memory_bytes = 1000;
-  const page::Section section = section_of_plan(plan::answer(uniform(6), question));
+  const page::Section section = section_of_plan({.answer = plan::answer(uniform(6), question)});
   EXPECT_THAT(page::to_text(section), HasSubstr("too many"));
 }
 
 TEST(PlanJson, HasEveryChoice) {
   const plan::Answer answer = made_answer();
-  const auto object = nlohmann::json::parse(plan_json(answer));
+  const auto object = nlohmann::json::parse(plan_json({.answer = answer}));
   ASSERT_EQ(object.at("choices").size(), answer.choices.size());
   EXPECT_EQ(object.at("pick"), *answer.pick);
   EXPECT_EQ(object.at("choices")[0].at("step_seconds"), answer.choices[0].prediction.seconds);
+}
+
+TEST(PlanSection, ComparesWhatIfAndConfirmsAndExplains) {
+  PlanReport report{.answer = made_answer()};
+  report.explains = true;
+  report.scenarios.push_back(
+      {"places=4", plan::answer(uniform(6), plan::changed(report.answer.question, "places=4"))});
+  // The second is faster than was predicted.
+  const auto seconds = [&](std::size_t i) { return report.answer.choices[i].prediction.seconds; };
+  const double ratio =
+      report.answer.choices[1].prediction.batch / report.answer.choices[0].prediction.batch;
+  report.confirmed = {{0, seconds(0)}, {1, 0.5 * ratio * seconds(0)}};
+  EXPECT_EQ(pick_of(report.answer, report.confirmed), 1u);
+  const page::Section section = section_of_plan(report);
+  const std::string text = page::to_text(section);
+  EXPECT_THAT(text, HasSubstr("places=4"));
+  EXPECT_THAT(text, HasSubstr("It was the fastest of 2 that were trained"));
+  EXPECT_THAT(text, HasSubstr("Where the time of a step goes"));
+  EXPECT_EQ(section.timelines.size(), best_of_kinds(report.answer).size());
+  const auto object = nlohmann::json::parse(plan_json(report));
+  EXPECT_EQ(object.at("pick"), 1);
+  EXPECT_EQ(object.at("choices")[1].at("measured_seconds"), 0.5 * ratio * seconds(0));
+  EXPECT_EQ(object.at("what_if")[0].at("change"), "places=4");
+}
+
+TEST(PlanSection, ShowsWhatFailuresLeave) {
+  plan::Question question{.batch = 8, .failures = {.between = 3600, .snapshot = 5}};
+  const std::string text =
+      page::to_text(section_of_plan({.answer = plan::answer(uniform(6), question)}));
+  EXPECT_THAT(text, HasSubstr("goodput"));
+  EXPECT_THAT(text, HasSubstr("Snapshots every"));
+}
+
+TEST(WayFlags, AreThoseOfTrain) {
+  const auto flags = [](const plan::Way& way) { return joined(train_flags_of(way, 64), " "); };
+  EXPECT_EQ(flags({}), "--parallel serial --batch-size 64");
+  EXPECT_EQ(flags({.replicas = 2, .sent_as = plan::SentAs::kBf16}),
+      "--parallel ddp --nproc-per-node 2 --batch-size 32 --comm-hook bf16");
+  EXPECT_EQ(flags({.stages = 2, .micro_batches = 4}),
+      "--parallel pp --places 2 --batch-size 64 --balance time --schedule 1f1b --chunks 4");
+  EXPECT_EQ(flags({.replicas = 2, .stages = 2, .schedule = ScheduleKind::kSequential}),
+      "--parallel ddp+mp --nproc-per-node 4 --stages 2 --batch-size 32 --balance time");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "lockstep/bench/planning/measure_profile.h"
 #include "lockstep/core/error.h"
+#include "lockstep/plan/prediction.h"
 
 namespace lockstep::bench {
 namespace {
@@ -57,7 +58,8 @@ const ProfileFacts kFacts{.model = "toy",
     .cores = 2};
 
 TEST(ProfileOfRuns, SharesTheStepsTimesAmongTheLayers) {
-  const plan::ModelProfile profile = profile_of_runs({made_run(8), made_run(16, 2)}, {}, kFacts);
+  const plan::ModelProfile profile =
+      profile_of_runs({.alone = {made_run(8), made_run(16, 2)}}, kFacts);
   ASSERT_EQ(profile.layers.size(), 2u);
   // Unprofiled steps take 0.9 times as long as profiled ones.
   EXPECT_NEAR(profile.layers[0].forward(8), 0.9 * 0.005, 1e-12);
@@ -71,7 +73,8 @@ TEST(ProfileOfRuns, SharesTheStepsTimesAmongTheLayers) {
 }
 
 TEST(ProfileOfRuns, FindsMemoryByTheBatch) {
-  const plan::ModelProfile profile = profile_of_runs({made_run(8), made_run(16)}, {}, kFacts);
+  const plan::ModelProfile profile =
+      profile_of_runs({.alone = {made_run(8), made_run(16)}}, kFacts);
   EXPECT_NEAR(profile.activation_bytes(), 800, 1e-6) << "not only the 400 that the layers keep";
   EXPECT_NEAR(profile.layers[0].activation_bytes, 600, 1e-6);
   EXPECT_NEAR(profile.process_bytes, 1e8, 1) << "without parameter, gradient and momentum";
@@ -83,7 +86,8 @@ TEST(ProfileOfRuns, FindsWhatPlacesCostEachOther) {
   LaneProfile& lane = pair.profile.ranks.front().lanes.front();
   lane.of(StepPhase::kCommunication) = lane.of(StepPhase::kOther);
   lane.of(StepPhase::kOther) = 0;
-  const plan::ModelProfile profile = profile_of_runs({made_run(8)}, {pair}, kFacts);
+  const plan::ModelProfile profile =
+      profile_of_runs({.alone = {made_run(8)}, .pairs = {pair}}, kFacts);
   ASSERT_EQ(profile.company.compute.size(), 2u);
   EXPECT_NEAR(profile.company.compute[1], 1.25, 1e-9);
   EXPECT_NEAR(profile.company.memory[1], 1.25, 1e-9);
@@ -95,18 +99,51 @@ TEST(ProfileOfRuns, FindsWhatPlacesCostEachOther) {
 TEST(ProfileOfRuns, RefusesRunsWithoutLayers) {
   ProfiledRun bare = made_run(8);
   bare.profile.ranks.front().chain.clear();
-  EXPECT_THROW(profile_of_runs({bare}, {}, kFacts), DataError);
-  EXPECT_THROW(profile_of_runs({}, {}, kFacts), InvalidArgument);
+  EXPECT_THROW(profile_of_runs({.alone = {bare}}, kFacts), DataError);
+  EXPECT_THROW(profile_of_runs({}, kFacts), InvalidArgument);
+}
+
+TEST(ProfileOfRuns, FindsWhatStagesAndThreadsCostBesides) {
+  ProfiledRuns runs{.alone = {made_run(8), made_run(16, 2)}};
+  const plan::ModelProfile plain = profile_of_runs(runs, kFacts);
+  const plan::Machine machine{.places = 2, .within = plain.within};
+  const auto run_of = [](double batch, double seconds) {
+    return ProfiledRun{.batch = batch, .profile = {}, .step_seconds = {seconds}};
+  };
+  const plan::Way mp{.stages = 2, .schedule = ScheduleKind::kSequential};
+  const plan::Way dp{.replicas = 2, .replication = plan::Replication::kThreads};
+  const double staged = predict(plain, machine, mp, 16).seconds;
+  const double threaded = predict(plain, machine, dp, 16).seconds;
+  runs.stages = {run_of(16, staged + 0.004)};
+  runs.threads = {run_of(8, threaded + 0.006), run_of(16, 0.001)};
+  const plan::ModelProfile full = profile_of_runs(runs, kFacts);
+  EXPECT_NEAR(full.overheads.hand_over(16), 0.002, 1e-12) << "in each direction";
+  EXPECT_NEAR(full.overheads.threads(8), 0.006, 1e-12);
+  EXPECT_EQ(full.overheads.threads(16), 0) << "never less than nothing";
+  EXPECT_NEAR(predict(full, machine, mp, 16).seconds, staged + 0.004, 1e-12);
+  EXPECT_NEAR(predict(full, machine, dp, 16).seconds, threaded + 0.006, 1e-12);
+}
+
+TEST(ProfileOfRuns, FindsWhatSocketsKeepACoreFor) {
+  ProfiledRun pair = made_run(8);
+  ProfiledRun sockets = pair;
+  for (double& seconds : sockets.step_seconds) seconds += 4440 * 1e-6;
+  const ProfiledRuns runs{.alone = {made_run(8)}, .pairs = {pair}, .sockets = {sockets}};
+  EXPECT_NEAR(profile_of_runs(runs, kFacts).overheads.socket_core, 1e-6, 1e-7);
 }
 
 TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   MeasureRequest request{.model = "toy", .batches = {8, 16}, .cores = 2};
   const auto cells = profile_cells(request);
-  ASSERT_EQ(cells.size(), 4u);
-  EXPECT_EQ(cells[3].id, "profile-p2-b16");
-  EXPECT_THAT(cells[3].command, Contains("--profile"));
+  ASSERT_EQ(cells.size(), 9u);
+  EXPECT_EQ(cells[3].cell.id, "profile-ddp-b16");
+  EXPECT_THAT(cells[3].cell.command, Contains("--profile"));
+  EXPECT_THAT(cells[8].cell.command, Contains("gloo"));
   request.cores = 1;
   EXPECT_EQ(profile_cells(request).size(), 2u);
+  request.cores = 2;
+  request.batches = {64, 32, 16, 8, 4};
+  EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u + 3u + 1u);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::chrono::minutes kPlanGuard(5);
 
@@ -42,6 +43,8 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   EXPECT_EQ(costs.at("layers").at(0).at("forward").size(), 2u) << "a point for each batch";
   const bool has_pairs = launch::usable_cpu_count() > 1;
   EXPECT_EQ(costs.at("company").at("compute").size(), has_pairs ? 2u : 1u);
+  EXPECT_EQ(costs.at("overheads").at("hand_over").size(), has_pairs ? 2u : 0u);
+  EXPECT_GT(costs.at("flops").get<double>(), 1e6);
 
   const std::string page = folder_.file("plan.html");
   const Ended answered = plan("--profile " + profile() +
@@ -56,6 +59,22 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
                 [](const auto& choice) { return choice.at("places") == 8; }),
       1)
       << "ddp on all of four nodes";
+}
+
+TEST_F(Plan, ConfirmsAndTrainsWithTheFastest) {
+  const std::string run = folder_.file("run");
+  const std::string flags =
+      " --model mnist-small --data mock:constant --batch-size 8 --places 2 --max-steps 6 "
+      "--epochs 6 --snapshot-interval 3steps --val-interval never --output " +
+      run;
+  const Ended trained = Command(words("train --parallel auto" + flags)).wait(kPlanGuard);
+  ASSERT_EQ(trained.code(), 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("Trained for some steps on this machine"));
+  EXPECT_THAT(trained.err, HasSubstr("lockstep: takes "));
+  EXPECT_THAT(contents(run + "/summary.json"), HasSubstr("\"steps\":6"));
+
+  const Ended again = Command(words("train --parallel=auto" + flags)).wait(kPlanGuard);
+  EXPECT_THAT(again.err, Not(HasSubstr("measuring"))) << "a run keeps its way";
 }
 
 TEST_F(Plan, SaysWhatIsWrong) {

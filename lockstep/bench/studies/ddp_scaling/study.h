@@ -96,7 +96,7 @@ std::optional<Estimate> speed_up(const Cells& cells, const Cell& cell);
 std::optional<double> published_speed_up(const Cell& cell);
 
 /// Predicts the seconds of ten epochs from those of one place: an equal share of its work for each
-/// place, and the gradients over the link, hidden behind nothing. Nothing for one place and for
+/// place, and the gradients over the link while backward goes on. Nothing for one place and for
 /// links of unknown rate.
 std::optional<double> predicted_seconds(const Cells& cells, const Cell& cell);
 

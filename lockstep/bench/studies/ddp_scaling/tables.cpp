@@ -2,6 +2,7 @@
 
 #include "lockstep/bench/studies/ddp_scaling/study.h"
 #include "lockstep/bench/study/figure_of.h"
+#include "lockstep/bench/study/predicted_step.h"
 #include "lockstep/bench/study/table_of.h"
 #include "lockstep/core/error.h"
 #include "lockstep/launch/hosts/hosts_options.h"
@@ -99,9 +100,8 @@ std::vector<std::string> notes_of(const Cells& cells) {
   return {concat("published: ", kPublishedWith),
       "published beside lockstep run: PyTorch's older launcher, torch.distributed.launch; beside "
       "four places on two nodes: torchrun",
-      "predicted: one place's time here / places; with several nodes also the gradients of all "
-      "steps over the link, 2 (n - 1) / n x 44.9 MB a step for n places, hidden behind nothing: "
-      "DDP hides a part behind the backward pass, so it can be faster",
+      "predicted: one place's time here / places; with several nodes by lockstep plan: a ring of "
+      "44.9 MB of gradients a step over the link, while backward goes on",
       link_note(cells), oversubscribed_note(any_oversubscribed(cells)),
       any_oversubscribed(cells) ? "the prediction does not hold for oversubscribed cells" : "",
       least_epoch_share(cells) < 1
@@ -210,10 +210,15 @@ std::optional<double> published_speed_up(const Cell& cell) {
 std::optional<double> predicted_seconds(const Cells& cells, const Cell& cell) {
   const auto alone = seconds_alone(cells);
   if (!alone || !is_spread(cell) || cell.link == "real") return std::nullopt;
-  const double computing = *alone / cell.places;
-  if (cell.nodes == 1) return computing;
-  const auto rate = static_cast<double>(launch::parse_rate(cell.link));
-  return computing + seconds_on_link(cell.places, rate);
+  if (cell.nodes == 1) return *alone / cell.places;
+  // Each place makes steps as one alone does, only fewer.
+  const plan::WholeStep step{.seconds = *alone / static_cast<double>(study_steps(1)),
+      .parameter_bytes = static_cast<double>(kGradientBytes)};
+  const plan::Machine machine{.nodes = cell.nodes,
+      .places = cell.places / cell.nodes,
+      .between = {.bytes_per_second = static_cast<double>(launch::parse_rate(cell.link)) / 8}};
+  return static_cast<double>(study_steps(cell.places)) *
+         predicted_step(step, machine, {.replicas = cell.places}, cell.places);
 }
 
 std::vector<page::Table> tables(const Cells& cells) {
@@ -249,9 +254,9 @@ std::vector<plot::Figure> figures(const Cells& cells) {
               "ten epochs [s]", category_of)
               .bars("here", run_seconds)
               .bars("predicted", [&](const Cell& cell) { return predicted_seconds(cells, cell); })
-              .of(cells,
-                  picture_note(cells,
-                      "Predicted: one place's time / places, and the gradients over the link. ")),
+              .of(cells, picture_note(cells,
+                             "Predicted: one place's time / places, and the gradients over the "
+                             "link beside backward. ")),
       BarsOf<Cell>(
           "ddp-scaling-speed-up", "How many times as fast as one place", x, "speed-up", category_of)
           .bars("here", [&](const Cell& cell) { return speed_up(cells, cell); })

@@ -4,6 +4,7 @@
 
 #include "lockstep/bench/metrics_reader.h"
 #include "lockstep/bench/studies/pipeline/study.h"
+#include "lockstep/bench/study/predicted_step.h"
 #include "lockstep/bench/study/run_files.h"
 #include "lockstep/bench/study/train_command.h"
 #include "lockstep/core/error.h"
@@ -217,6 +218,16 @@ ScheduleBound bound_of(const Point& point) {
   return bound;
 }
 
+namespace {
+
+plan::Way planned_way(const Point& point) {
+  if (point.way == kModelParallel)
+    return {.stages = kPlaces, .schedule = ScheduleKind::kSequential};
+  return {.stages = kPlaces, .schedule = schedule_kind(point.way), .micro_batches = point.chunks()};
+}
+
+}  // namespace
+
 std::optional<Estimate> over_single(const Cells& cells, const Cell& cell) {
   return ratio_of(find_way(cells, kSinglePlace), &cell, kRunSeconds);
 }
@@ -234,7 +245,10 @@ std::optional<double> predicted_seconds(const Cells& cells, const Cell& cell) {
   const Cell* single = find_way(cells, kSinglePlace);
   if (single == nullptr || cell.way == kSinglePlace) return std::nullopt;
   const auto seconds = single->median(kRunSeconds);
-  return seconds ? std::optional(*seconds / bound_of(cell).speed_up) : std::nullopt;
+  if (!seconds) return std::nullopt;
+  if (!cell.is_cut()) return *seconds / bound_of(cell).speed_up;
+  return predicted_step({.batch = static_cast<double>(cell.chunks()), .seconds = *seconds},
+      {.places = kPlaces}, planned_way(cell), cell.chunks());
 }
 
 }  // namespace lockstep::bench::pipeline

@@ -198,9 +198,8 @@ std::optional<Estimate> over_one_node(
   return ratio_of(&cell, find_nodes(cells, 1), value);
 }
 
-double ring_efficiency(int nodes, double step_seconds, double bytes, double bits_per_second) {
-  const double sent = 2.0 * (nodes - 1) / nodes * bytes;
-  return step_seconds / (step_seconds + sent * 8 / bits_per_second);
+double predicted_efficiency(int nodes, const plan::WholeStep& one, double bits_per_second) {
+  return one.seconds / predicted_on_nodes(one, nodes, one.batch * nodes, bits_per_second);
 }
 
 std::optional<double> predicted_efficiency(const Cells& cells, const Cell& cell) {
@@ -208,7 +207,8 @@ std::optional<double> predicted_efficiency(const Cells& cells, const Cell& cell)
   if (one == nullptr || !cell.bits_per_second) return std::nullopt;
   const auto step = one->median("step_seconds"), bytes = one->median("model_bytes");
   if (!step || !bytes) return std::nullopt;
-  return ring_efficiency(cell.nodes, *step, *bytes, *cell.bits_per_second);
+  return predicted_efficiency(
+      cell.nodes, {.seconds = *step, .parameter_bytes = *bytes}, *cell.bits_per_second);
 }
 
 std::string budget_text(double seconds) {

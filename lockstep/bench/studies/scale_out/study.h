@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/bench/experiment/cell_process.h"
+#include "lockstep/bench/study/predicted_step.h"
 #include "lockstep/bench/study/study_of.h"
 #include "lockstep/bench/study/study_options.h"
 
@@ -160,9 +161,9 @@ std::optional<Estimate> efficiency(const Cells& cells, const Cell& cell);
 std::optional<Estimate> over_one_node(
     const Cells& cells, const Cell& cell, const std::string& value);
 
-/// Predicts the efficiency of nodes whose gradients are sent after the whole step is computed:
-/// step / (step + 2 (n - 1) / n x bytes / rate), as a ring all-reduce sends them.
-double ring_efficiency(int nodes, double step_seconds, double bytes, double bits_per_second);
+/// Predicts the efficiency of nodes from a step of one of them: its time over that of nodes that do
+/// as much each, and send their gradients in a ring while backward goes on.
+double predicted_efficiency(int nodes, const plan::WholeStep& one, double bits_per_second);
 
 /// Predicts it for a cell from one node's step; nothing where rate or step is not known.
 std::optional<double> predicted_efficiency(const Cells& cells, const Cell& cell);

@@ -67,7 +67,8 @@ std::string minutes_text(double seconds) { return short_cell(seconds / kMinute);
 double predicted_of_study(const PublishedNodes& published) {
   const PublishedNodes& one = published_nodes().front();
   const double step = one.epoch_minutes * kMinute / one.steps_an_epoch;
-  return ring_efficiency(published.nodes, step, kPublishedBytes, kPublishedBitsPerSecond);
+  return predicted_efficiency(published.nodes,
+      {.seconds = step, .parameter_bytes = kPublishedBytes}, kPublishedBitsPerSecond);
 }
 
 std::vector<StudyRow> study_rows(const Cells& cells) {
@@ -147,9 +148,9 @@ std::vector<std::string> study_notes(const Cells& cells) {
       "steps of 2 nodes do not fit 650 / 2",
       "an epoch's time includes its validation; the last epoch, which the clock cuts, counts in "
       "part; test: of the weights of the best epoch, as in the study",
-      "efficiency: epoch time of 1 node / (nodes x epoch time); predicted: t / (t + 2 (n - 1) / n "
-      "x bytes / rate), t a step of 1 node, bytes those of the gradients, nothing of it hidden "
-      "behind the computing; of the published ones with 8.76 min / 650, 558 MB and 25 Gbit/s"};
+      "efficiency: epoch time of 1 node / (nodes x epoch time); predicted: by lockstep plan from a "
+      "step of 1 node, the bytes of the gradients and the rate, sent in a ring while backward "
+      "goes on; of the published ones with 8.76 min / 650, 558 MB and 25 Gbit/s"};
 }
 
 page::Table study_table(const Cells& cells) {

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "lockstep/bench/studies/throughput/study.h"
+#include "lockstep/bench/study/predicted_step.h"
 #include "lockstep/bench/study/table_of.h"
 #include "lockstep/bench/study/verdict.h"
 #include "lockstep/core/error.h"
@@ -189,7 +190,14 @@ std::optional<double> predicted_seconds(const Cells& cells, const Cell& cell) {
   if (one == nullptr || cell.is_half() || cell.way == "serial") return std::nullopt;
   const auto seconds = one->median(kSecondsASample);
   if (!seconds) return std::nullopt;
-  return *seconds * one->result.cell.cores / cell.result.cell.cores;
+  // A place has as many cores in every cell.
+  const auto places = static_cast<int>(cell.result.cell.cores / one->result.cell.cores);
+  const plan::WholeStep step{
+      .batch = static_cast<double>(one->batch), .seconds = *seconds * one->batch};
+  const plan::Way way{.replicas = places,
+      .replication =
+          cell.way == "dp" ? plan::Replication::kThreads : plan::Replication::kProcesses};
+  return predicted_step(step, {.places = places}, way, cell.batch) / cell.batch;
 }
 
 std::optional<double> published_seconds(const Cells& cells, const Cell& cell) {

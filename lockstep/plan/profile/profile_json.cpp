@@ -2,7 +2,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/profile/model_profile.h"
 
 namespace lockstep::plan {
 namespace {
@@ -10,6 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 26;
+constexpr int kVersion = 2;  // 1 had no overheads
 
 Json curve_json(const CostCurve& curve) {
   Json points = Json::array();
@@ -72,25 +73,36 @@ Link read_link(const JsonFields& fields) {
       .core_share = fields.seconds("core_share")};
 }
 
+Json overheads_json(const Overheads& overheads) {
+  return {{"hand_over", curve_json(overheads.hand_over)},
+      {"threads", curve_json(overheads.threads)}, {"socket_core", overheads.socket_core}};
+}
+
+Overheads read_overheads(const JsonFields& fields) {
+  return {.hand_over = read_curve(fields, "hand_over"),
+      .threads = read_curve(fields, "threads"),
+      .socket_core = fields.seconds("socket_core")};
+}
+
 }  // namespace
 
 std::string profile_text(const ModelProfile& profile) {
   Json layers = Json::array();
   for (const LayerCosts& layer : profile.layers) layers.push_back(layer_json(layer));
-  const Json object = {{"v", 1}, {"model", profile.model}, {"precision", profile.precision},
+  const Json object = {{"v", kVersion}, {"model", profile.model}, {"precision", profile.precision},
       {"device", profile.device}, {"source", profile.source}, {"measured", profile.is_measured},
       {"input", curve_json(profile.input)}, {"rest", curve_json(profile.rest)},
       {"optimizer", profile.optimizer}, {"state_copies", profile.state_copies},
-      {"process_bytes", profile.process_bytes}, {"noise", profile.noise},
+      {"process_bytes", profile.process_bytes}, {"noise", profile.noise}, {"flops", profile.flops},
       {"company", company_json(profile.company)}, {"within", link_json(profile.within)},
-      {"layers", layers}};
+      {"overheads", overheads_json(profile.overheads)}, {"layers", layers}};
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 ModelProfile parse_profile(const std::string& text, const std::string& file) {
   const nlohmann::json object = parse_strict_json(text, file, {.bytes = kMostBytes});
   const JsonFields fields(object, file);
-  fields.count("v", 1, 1);
+  fields.count("v", kVersion, kVersion);
   ModelProfile profile{.model = fields.text("model"),
       .precision = fields.text("precision"),
       .device = fields.text("device"),
@@ -103,8 +115,10 @@ ModelProfile parse_profile(const std::string& text, const std::string& file) {
       .state_copies = fields.seconds("state_copies"),
       .process_bytes = fields.seconds("process_bytes"),
       .noise = fields.seconds("noise"),
+      .flops = fields.seconds("flops"),
       .company = read_company(fields.object("company")),
-      .within = read_link(fields.object("within"))};
+      .within = read_link(fields.object("within")),
+      .overheads = read_overheads(fields.object("overheads"))};
   for (const JsonFields& layer : fields.objects("layers"))
     profile.layers.push_back(read_layer(layer));
   try {

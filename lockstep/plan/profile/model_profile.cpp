@@ -1,5 +1,6 @@
-#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/profile/model_profile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -50,7 +51,24 @@ ModelProfile ModelProfile::scaled_to(double batch, double seconds) const {
   scaled.input = input.times(factor);
   scaled.rest = rest.times(factor);
   scaled.optimizer *= factor;
+  scaled.overheads.hand_over = overheads.hand_over.times(factor);
+  scaled.overheads.threads = overheads.threads.times(factor);
   return scaled;
+}
+
+Machine with_sockets(const Machine& machine, const Overheads& overheads) {
+  if (machine.nodes == 1 || overheads.socket_core == 0) return machine;
+  const double most = 1 / overheads.socket_core;
+  const auto driven = [&](Link link) {
+    const bool is_free = link.bytes_per_second == 0;
+    link.bytes_per_second = is_free ? most : std::min(link.bytes_per_second, most);
+    link.core_share = std::max(link.core_share, link.bytes_per_second / most);
+    return link;
+  };
+  Machine real = machine;
+  real.between = driven(machine.between);
+  real.within = driven({.latency = machine.within.latency});
+  return real;
 }
 
 void check_profile(const ModelProfile& profile) {
@@ -59,6 +77,8 @@ void check_profile(const ModelProfile& profile) {
   check_amount(profile, "copies of the parameters", profile.state_copies);
   check_amount(profile, "memory of a process", profile.process_bytes);
   check_amount(profile, "noise", profile.noise);
+  check_amount(profile, "arithmetic", profile.flops);
+  check_amount(profile, "a cost of sockets", profile.overheads.socket_core);
   check_company(profile.company);
   for (const LayerCosts& layer : profile.layers) {
     check_amount(profile, "activations", layer.activation_bytes);

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/plan/company.h"
-#include "lockstep/plan/cost_curve.h"
 #include "lockstep/plan/machine.h"
+#include "lockstep/plan/profile/company.h"
+#include "lockstep/plan/profile/cost_curve.h"
 
 namespace lockstep::plan {
 
@@ -24,6 +24,13 @@ struct LayerCosts {
   double parameter_bytes() const;
 };
 
+/// The costs of ways of spreading beside computing and links, measured on two places of one node.
+struct Overheads {
+  CostCurve hand_over = {};  ///< of a micro-batch of so many samples, between two stages
+  CostCurve threads = {};    ///< of a step of replicas in threads, by the samples of each
+  double socket_core = 0;    ///< seconds of a core for each byte that goes between nodes
+};
+
 /// The costs of training a model on one place of a device, measured there or taken from elsewhere.
 struct ModelProfile {
   std::string model;
@@ -38,8 +45,10 @@ struct ModelProfile {
   double state_copies = 0;   ///< of the parameters, that the optimizer keeps: 2 for Adam
   double process_bytes = 0;  ///< that a process has before its first step
   double noise = 0;          ///< relative standard deviation of equal steps
+  double flops = 0;          ///< of forward and backward, a sample; 0: not known
   Company company = {};      ///< of places of this device in one node
   Link within = {};          ///< between these places
+  Overheads overheads = {};
 
   double parameter_bytes() const;
   double activation_bytes() const;
@@ -50,6 +59,11 @@ struct ModelProfile {
   /// Returns the same costs on a device whose step of this batch takes so long.
   ModelProfile scaled_to(double batch, double seconds) const;
 };
+
+/// Returns the machine as this device's ways use it: bytes between nodes go no faster than a core
+/// moves them, and keep it from computing. Ranks of several nodes send within a node in the same
+/// way.
+Machine with_sockets(const Machine& machine, const Overheads& overheads);
 
 /// Throws InvalidArgument for a profile without layers, or a number that cannot be.
 void check_profile(const ModelProfile& profile);

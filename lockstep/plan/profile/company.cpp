@@ -1,4 +1,4 @@
-#include "lockstep/plan/company.h"
+#include "lockstep/plan/profile/company.h"
 
 #include <algorithm>
 #include <cmath>
