@@ -1,6 +1,7 @@
 #include "lockstep/comm/rendezvous.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,8 +17,10 @@
 #include "lockstep/comm/roll_call.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/comm/store.h"
+#include "lockstep/core/cluster/place.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/network/route.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_memory.h"
 
@@ -29,7 +32,9 @@ struct World {
   int size = 1;
   InitMethod meeting;
   bool store_is_served = false;  ///< by the launcher, as torchrun does
+  bool spans_hosts = false;      ///< known to
   std::string generation;        ///< differs between restarts of one job
+  std::string job;               ///< in which a cluster has started the ranks; or empty
 };
 
 int number_of(const std::optional<int>& given, const char* variable, const char* option) {
@@ -50,15 +55,34 @@ InitMethod master_from_environment() {
   return {.host = *host, .port = port};
 }
 
+// srun or mpirun has started it as a rank, and no launcher is between.
+World world_of(const cluster::RankPlace& place) {
+  World world{.rank = place.rank, .size = place.size};
+  world.meeting = {.host = place.master_address, .port = place.master_port};
+  world.spans_hosts = place.local_size > 0 && place.local_size < place.size;
+  world.generation = environment("TORCHELASTIC_RESTART_COUNT").value_or(concat(place.restarts));
+  world.job = place.job;
+  return world;
+}
+
+// Of a program without a rank. Tasks that were not started are worth a word.
+World alone(const cluster::Surroundings& here) {
+  const int others = environment_count("WORLD_SIZE", 1).value_or(1) - 1;
+  check(others == 0, "init_process_group: WORLD_SIZE implies ", others,
+      " other ranks, but RANK is not set; start the program by a launcher, or unset both");
+  const std::string note = cluster::tasks_left_out(here);
+  if (!note.empty()) std::fprintf(stderr, "lockstep: %s\n", note.c_str());
+  return {};
+}
+
 World world_of(const InitOptions& options) {
   World world;
   world.meeting = parse_init_method(options.init_method);
   const bool by_environment = world.meeting.kind == InitMethod::Kind::kEnvironment;
-  if (by_environment && !options.rank && !environment("RANK")) {
-    const int others = environment_count("WORLD_SIZE", 1).value_or(1) - 1;
-    check(others == 0, "init_process_group: WORLD_SIZE implies ", others,
-        " other ranks, but RANK is not set; start the program by a launcher, or unset both");
-    return world;
+  if (by_environment && !options.rank) {
+    const auto here = cluster::surroundings_of_this_process();
+    if (const auto place = cluster::rank_place(here)) return world_of(*place);
+    if (!environment("RANK")) return alone(here);
   }
   world.rank = number_of(options.rank, "RANK", "rank");
   world.size = number_of(options.world_size, "WORLD_SIZE", "world_size");
@@ -69,6 +93,7 @@ World world_of(const InitOptions& options) {
     world.meeting = master_from_environment();
     world.store_is_served = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
   }
+  world.spans_hosts = environment_count("LOCAL_WORLD_SIZE", 1).value_or(world.size) < world.size;
   world.generation = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   return world;
 }
@@ -125,12 +150,13 @@ Store open_store(const World& world, std::chrono::milliseconds timeout) {
   return tcp_store({.host = world.meeting.host,
       .port = world.meeting.port,
       .serve = world.rank == 0 && !world.store_is_served,
+      .for_other_hosts = world.spans_hosts,
       .timeout = timeout});
 }
 
 // One launcher's ranks have its guardian's mark; several launchers of one run share the name alone.
-std::string run_of() {
-  const std::string name = environment("TORCHELASTIC_RUN_ID").value_or("");
+std::string run_of(const World& world) {
+  const std::string name = environment("TORCHELASTIC_RUN_ID").value_or(world.job);
   const bool one_launcher = environment("GROUP_WORLD_SIZE") == "1";
   return concat(name, " ", one_launcher ? environment("LOCKSTEP_GUARDIAN").value_or("") : "");
 }
@@ -149,7 +175,7 @@ Store store_of(const World& world, std::chrono::milliseconds timeout) {
 void check_world(const Store& store, const World& world, const InitOptions& options) {
   const Member member{.rank = world.rank,
       .size = world.size,
-      .run = run_of(),
+      .run = run_of(world),
       .process = this_process(),
       .place = place_of(world.meeting)};
   try {
@@ -161,11 +187,13 @@ void check_world(const Store& store, const World& world, const InitOptions& opti
   }
 }
 
-// Empty: Gloo takes the address of the host's name.
+// The address by which the others reach this rank: that of the interface towards rank 0. The host's
+// own name may stand for its loopback. Empty: Gloo takes the address of the host's name.
 std::string gloo_hostname(const World& world, bool one_host) {
-  if (meets_in_file(world)) return one_host ? "127.0.0.1" : "";
+  if (meets_in_file(world)) return one_host ? "127.0.0.1" : address_outwards();
   const std::string& host = world.meeting.host;
-  return host == "localhost" || host == "::1" || host.starts_with("127.") ? host : "";
+  if (names_loopback(host)) return host;
+  return address_towards(world.spans_hosts ? reachable_name(host) : host);
 }
 
 std::shared_ptr<Backend> gloo_of(

@@ -25,6 +25,9 @@ struct TcpStoreOptions {
   std::string host;
   int port = 0;        ///< a server with port 0 takes a free one
   bool serve = false;  ///< whether this process serves; it listens on `host` only
+  /// Others reach it by `host`, so that here this name must not stand for the loopback, as Debian's
+  /// /etc/hosts has it.
+  bool for_other_hosts = false;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 

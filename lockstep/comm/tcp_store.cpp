@@ -16,6 +16,7 @@
 #include "lockstep/comm/within.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/network/route.h"
 
 namespace lockstep {
 namespace {
@@ -118,6 +119,10 @@ bool is_listening(const TcpStoreOptions& options, Obstacle& obstacle) {
   return false;
 }
 
+std::string name_for(const TcpStoreOptions& options) {
+  return options.for_other_hosts ? reachable_name(options.host) : options.host;
+}
+
 c10d::TCPStoreOptions settings_of(const TcpStoreOptions& options) {
   c10d::TCPStoreOptions settings;
   settings.port = static_cast<std::uint16_t>(options.port);
@@ -129,8 +134,9 @@ c10d::TCPStoreOptions settings_of(const TcpStoreOptions& options) {
 
 /// Waits until somebody listens, which costs nothing, and only then lets c10d connect: it would log
 /// each try. Rank 0, or the name of its host, may appear later than we. Empty: the time was over.
-Store connect(const TcpStoreOptions& options, Obstacle& obstacle) {
+Store connect(TcpStoreOptions options, Obstacle& obstacle) {
   const QuietLog quiet;  // here, for a thread that stays behind
+  options.host = name_for(options);
   const auto end = Clock::now() + options.timeout;
   for (milliseconds pause = kFirstPause; !is_listening(options, obstacle);
        pause = std::min(2 * pause, kLongestPause)) {
@@ -143,8 +149,9 @@ Store connect(const TcpStoreOptions& options, Obstacle& obstacle) {
 
 // The store would listen on every interface; it takes a socket that listens on one instead, and
 // closes it, even when it throws.
-Store serve(const TcpStoreOptions& options) {
+Store serve(TcpStoreOptions options) {
   const QuietLog quiet;
+  options.host = name_for(options);
   FileDescriptor socket = listen_on(options.host, options.port);
   c10d::TCPStoreOptions settings = settings_of(options);
   settings.port = static_cast<std::uint16_t>(port_of_socket(socket));

@@ -32,6 +32,19 @@ TEST(ForgottenInit, IsWarnedOfOnceWithTheRemedy) {
       "^lockstep: WORLD_SIZE is 2, [^\n]*init_process_group[^\n]*\n$");
 }
 
+TEST(ForgottenInit, IsWarnedOfAmongRanksThatMpirunHasStarted) {
+  expect_on_stderr(
+      nullptr,
+      [] {
+        ::setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+        ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+        ::setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1);
+        ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+        (void)ProcessGroup().size();
+      },
+      "^lockstep: Open MPI has started 2 ranks, [^\n]*init_process_group[^\n]*\n$");
+}
+
 TEST(ForgottenInit, NobodyIsWarnedWhoIsAlone) {
   for (const char* size : {static_cast<const char*>(nullptr), "", "1", "two"})
     expect_on_stderr(
