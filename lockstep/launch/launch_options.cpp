@@ -35,7 +35,12 @@ int gpu_count() {
   return std::min(static_cast<int>(listed), device_files());
 }
 
-Processors processors() { return {.gpus = gpu_count(), .cores = usable_cpu_count()}; }
+// Slurm may have given fewer cores than it lets us see.
+Processors processors() {
+  const int cores = usable_cpu_count();
+  const int given = environment_count("SLURM_CPUS_PER_TASK", 1).value_or(cores);
+  return {.gpus = gpu_count(), .cores = std::min(cores, given)};
+}
 
 int worker_count(const std::string& text, const Processors& host) {
   if (text == "cpu") return host.cores;

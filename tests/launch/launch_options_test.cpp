@@ -58,6 +58,15 @@ TEST(WorkerCount, L2ACrowdIsNamedWithTheCores) {
       "most, or --oversubscribe as well if you mean it");
 }
 
+TEST(Processors, AreNoMoreThanSlurmGave) {
+  const int usable = processors().cores;
+  setenv("SLURM_CPUS_PER_TASK", "1", 1);
+  EXPECT_EQ(processors().cores, 1);
+  setenv("SLURM_CPUS_PER_TASK", "100000", 1);
+  EXPECT_EQ(processors().cores, usable);
+  unsetenv("SLURM_CPUS_PER_TASK");
+}
+
 TEST(WorkerCount, HasNoGpuWhenNoneIsVisible) {
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   EXPECT_EQ(worker_count("auto"), usable_cpu_count());

@@ -3,6 +3,7 @@
 #include "lockstep/cli/bench/collectives_flags.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
+#include "lockstep/core/cluster/adopt.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
@@ -29,6 +30,7 @@ int collectives(const std::vector<std::string>& arguments) {
     std::cout << collectives_help();
     return 0;
   }
+  cluster::adopt_rank_place();
   const bool inside_a_launcher = environment("RANK").has_value();
   if (!inside_a_launcher && !command->oversubscribe)
     launch::check_crowd(command->ranks, launch::usable_cpu_count());

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "lockstep/cli/env/nvidia_smi.h"
+#include "lockstep/cli/env/scheduler_facts.h"
+#include "lockstep/core/cluster/surroundings.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -148,17 +150,6 @@ Facts gpu_facts() {
   return facts;
 }
 
-Facts scheduler_facts() {
-  const std::vector<std::pair<std::string, const char*>> known{{"Slurm", "SLURM_JOB_ID"},
-      {"Open MPI", "OMPI_COMM_WORLD_SIZE"}, {"PMI", "PMI_SIZE"}, {"LSF", "LSB_JOBID"},
-      {"Kubernetes", "KUBERNETES_SERVICE_HOST"}, {"torchrun or lockstep", "TORCHELASTIC_RUN_ID"}};
-  Facts found = Facts::array();
-  for (const auto& [name, variable] : known) {
-    if (!system_variable(variable).empty()) found.push_back(name);
-  }
-  return found;
-}
-
 std::string compiler() {
 #if defined(__clang__)
   return "clang " __clang_version__;
@@ -183,7 +174,7 @@ Facts variables() {
 Facts host_facts() {
   return {{"system", system_facts()}, {"processor", processor_facts()}, {"memory", memory_facts()},
       {"limits", limit_facts()}, {"gpu", gpu_facts()}, {"network", network_facts()},
-      {"scheduler", {{"found", scheduler_facts()}}}};
+      {"scheduler", scheduler_facts(cluster::surroundings_of_this_process())}};
 }
 
 std::string field_of(const std::string& text, const std::string& name) {

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <utility>
 
+#include "lockstep/cli/run/cluster_node.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/cli/verbs.h"
-#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/flag_table.h"
@@ -19,6 +19,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr int kUsualPort = 29500;  // torchrun's
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr double kMostPort = 65535, kMostRestarts = 1'000'000;
 
 constexpr const char* kRunExamples = R"(Examples:
@@ -42,6 +43,8 @@ Notes:
   reports its steps (core/progress_page.h, as lockstep train does) is not restarted again, whatever
   N is, when it dies twice before its first step or at the same step. The last failure's exit code
   is returned; a signal that is received before a restart ends the run with 128+n.
+  Under Slurm, with a launcher on each node, hosts and addresses come from Slurm's variables where
+  neither flags nor PET_* name them: srun --ntasks-per-node=1 lockstep run -np 4 ./hello
   Ranks on other nodes see the failure as lost connections; their launcher then ends them too.
   SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded; a second one kills at once.
   With as many cores as ranks each rank is pinned to its share of the cores; several runs on one
@@ -232,6 +235,8 @@ void place_master(RunRequest& request) {
   if (request.standalone) options.master_port = 0;
   if (request.standalone) return;
   std::string address = request.master_address;
+  if (address.empty() && request.endpoint.empty() && options.nodes > 1)
+    address = options.master_address == kLoopback ? "" : options.master_address;
   if (!request.endpoint.empty()) {
     const auto colon = request.endpoint.rfind(':');
     if (address.empty()) address = request.endpoint.substr(0, colon);
@@ -255,18 +260,13 @@ void place_logs(Output& output) {
   std::cerr << "lockstep: logs go to " << output.log_dir << std::endl;
 }
 
-/// Lets a launcher that `lockstep hosts` has started again count on from there.
-void count_on(launch::LaunchOptions& options) {
-  options.earlier_restarts = environment_count("TORCHELASTIC_RESTART_COUNT").value_or(0);
-  options.death_ns = environment_number("LOCKSTEP_DEATH_NS").value_or(0);
-}
-
-void resolve(RunRequest& request) {
+void resolve(RunRequest& request, const GivenFlags& given) {
   Options& options = request.options;
   check_what_comes_later(request);
   if (!options.oversubscribe) launch::check_crowd(options.workers, launch::usable_cpu_count());
   options.nodes = request.standalone ? 1 : node_count(request.nodes);
   if (request.standalone) options.node_rank = 0;
+  if (!request.standalone) ask_cluster(options, given);
   place_master(request);
   count_on(options);
   place_logs(options.output);
@@ -286,7 +286,7 @@ std::optional<launch::LaunchOptions> parse_run(const std::vector<std::string>& a
   run_table().read(request, given);
   request.options.program = given.program.front();
   request.options.arguments.assign(given.program.begin() + 1, given.program.end());
-  resolve(request);
+  resolve(request, given);
   return std::move(request.options);
 }
 

@@ -6,10 +6,12 @@
 #include <signal.h>
 #include <system_error>
 
+#include "lockstep/cli/run/cluster_node.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/train/auto_parallel.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/verbs.h"
+#include "lockstep/core/cluster/adopt.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/open_directory.h"
@@ -62,6 +64,13 @@ void read_launch(
     options.max_restarts = static_cast<int>(table.spec("--max-restarts").whole_number(*restarts));
 }
 
+// Launchers on several nodes see only their own ranks, and start none again.
+void place_on_nodes(TrainLaunch& plan) {
+  place_node(plan.options);
+  count_on(plan.options);
+  if (plan.options.nodes > 1 && !plan.given.has("--max-restarts")) plan.options.max_restarts = 0;
+}
+
 // Those of a start that came to no run.
 void remove_old_logs(const OpenDirectory& folder) {
   for (const std::string& name : folder.names())
@@ -94,9 +103,12 @@ TrainLaunch parse_train_launch(
 
 void keep_logs_with_run(TrainLaunch& plan) {
   const int ranks = plan.options.workers;
-  const TrainCommand command = read_train_flags(plan.given,
-      {.world_size = ranks, .local_world_size = ranks, .unix_time = std::time(nullptr)});
-  if (command.dry_run) return;
+  const TrainCommand command =
+      read_train_flags(plan.given, {.world_size = ranks * plan.options.nodes,
+                                       .local_world_size = ranks,
+                                       .unix_time = std::time(nullptr),
+                                       .restart_count = plan.options.earlier_restarts});
+  if (command.dry_run || plan.options.nodes > 1) return;
   const std::string& output = command.options.output;
   check_run_directory(output, command.options.resume);
   if (!plan.given.has("--output")) plan.rest.insert(plan.rest.end(), {"--output", output});
@@ -117,8 +129,11 @@ int train(const std::vector<std::string>& arguments) {
   }
   const bool inside_a_launcher = environment("RANK").has_value();
   const std::string program = sibling_program("train", "lockstep-train");
-  if (inside_a_launcher || !plan.needs_a_launcher())
+  if (inside_a_launcher || !(plan.needs_a_launcher() || is_of_several_nodes())) {
+    cluster::adopt_rank_place();
     become("train", program, plan.rest, Allocator::kForTensors);
+  }
+  place_on_nodes(plan);
   if (!plan.options.oversubscribe)
     launch::check_crowd(plan.options.workers, launch::usable_cpu_count());
   keep_logs_with_run(plan);

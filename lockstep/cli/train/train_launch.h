@@ -34,7 +34,7 @@ TrainLaunch parse_train_launch(const std::vector<std::string>& arguments,
 ///
 /// The logs of a run that continues in its folder are continued. Bad flags are refused
 /// (InvalidArgument) before any rank is started, and the folder is fixed, so that all ranks mean
-/// the same one. A dry run makes nothing.
+/// the same one. A dry run makes nothing; launchers on several nodes keep no logs unless asked.
 void keep_logs_with_run(TrainLaunch& plan);
 
 /// Lets a stop signal that comes before `lockstep train` can answer it wait in its ranks, which it

@@ -18,6 +18,7 @@
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
+#include "lockstep/core/cluster/adopt.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
@@ -231,6 +232,7 @@ int body(int count, char** values) {
   const std::vector<std::string> arguments(values + 1, values + count);
   if (!arguments.empty() && arguments[0] == "eval")
     return eval_main({arguments.begin() + 1, arguments.end()});
+  cluster::adopt_rank_place();  // its ranks may be started by srun or mpirun, not by `lockstep`
   handle_stop_signals();
   if (arguments.size() == 2 && arguments[0] == "--check-devices")
     return check_all_devices(arguments[1]);

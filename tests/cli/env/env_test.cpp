@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/env/scheduler_facts.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 
@@ -16,6 +17,23 @@ TEST(HostFacts, HaveEverySection) {
   }
   EXPECT_GE(facts["processor"]["cores_usable"], 1);
   EXPECT_GT(facts["memory"]["total_bytes"], 0);
+}
+
+TEST(SchedulerFacts, SayWhatIsUnderstood) {
+  const Facts none = scheduler_facts({});
+  EXPECT_TRUE(none["found"].empty());
+  EXPECT_EQ(none["a_rank_here"], "alone");
+  EXPECT_EQ(none["a_launcher_here"], "alone");
+  cluster::Surroundings here{.variables = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"},
+                                 {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}};
+  const Facts two = scheduler_facts(here);
+  EXPECT_EQ(two["found"][0], "PMI");
+  EXPECT_EQ(two["a_rank_here"],
+      "rank 1 of 2 by MPICH or Intel MPI, 1 of 2 on this node, meets at 127.0.0.1:29500");
+  EXPECT_EQ(two["a_launcher_here"].get<std::string>().find("refused: "), 0U);
+  here.variables["RANK"] = "0";
+  here.variables["WORLD_SIZE"] = "2";
+  EXPECT_EQ(scheduler_facts(here)["a_rank_here"].get<std::string>().find("refused: "), 0U);
 }
 
 TEST(BuildFacts, NameEveryVersion) {

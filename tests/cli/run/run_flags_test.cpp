@@ -66,6 +66,53 @@ TEST(RunFlags, TakesDashesUnderscoresAndEqualSigns) {
   }
 }
 
+/// The second of two nodes on which Slurm has started one launcher each.
+struct SecondOfTwoNodes {
+  Variable job{"SLURM_JOB_ID", "71"}, task{"SLURM_PROCID", "1"}, tasks{"SLURM_STEP_NUM_TASKS", "2"};
+  Variable node{"SLURM_NODEID", "1"}, nodes{"SLURM_STEP_NUM_NODES", "2"};
+  Variable counts{"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}, list{"SLURM_STEP_NODELIST", "n[5,8]"};
+  Variable step{"SLURM_STEP_ID", "3"};
+};
+
+TEST(RunFlags, SlurmSaysWhatNobodyElseSays) {
+  const SecondOfTwoNodes slurm;
+  const auto options = parse_run({"x"});
+  EXPECT_EQ(options->nodes, 2);
+  EXPECT_EQ(options->node_rank, 1);
+  EXPECT_EQ(options->master_address, "n5");
+  EXPECT_EQ(options->master_port, 15071);
+  EXPECT_EQ(options->run_id, "slurm-71.3");
+  EXPECT_EQ(parse_run({"--rdzv-id", "mine", "x"})->run_id, "mine");
+  EXPECT_EQ(parse_run({"--master-addr", "a", "--master-port", "5", "x"})->master_address, "a");
+  EXPECT_EQ(parse_run({"--master-port", "5", "x"})->master_port, 5);
+  EXPECT_EQ(parse_run({"--rdzv-endpoint", "a:6", "x"})->master_address, "a");
+  EXPECT_EQ(parse_run({"--rdzv-endpoint", "a:6", "x"})->master_port, 6);
+  EXPECT_EQ(parse_run({"--nnodes", "2", "x"})->node_rank, 1) << "Slurm agrees";
+}
+
+TEST(RunFlags, FlagsAndVariablesWinOverSlurm) {
+  const SecondOfTwoNodes slurm;
+  for (const auto& words :
+      {std::vector<std::string>{"--nnodes", "1", "x"}, {"--standalone", "x"}}) {
+    EXPECT_EQ(parse_run(words)->nodes, 1);
+    EXPECT_EQ(parse_run(words)->node_rank, 0);
+    EXPECT_EQ(parse_run(words)->master_address, "127.0.0.1");
+  }
+  EXPECT_THAT(run_refusal({"--nnodes", "3", "x"}), HasSubstr("--master-addr"));
+  const Variable nodes("PET_NNODES", "4"), rank("PET_NODE_RANK", "2"),
+      address("PET_MASTER_ADDR", "b");
+  EXPECT_EQ(parse_run({"x"})->nodes, 4);
+  EXPECT_EQ(parse_run({"x"})->node_rank, 2);
+  EXPECT_EQ(parse_run({"x"})->master_address, "b");
+}
+
+TEST(RunFlags, SlurmsRestartsCount) {
+  const Variable restarts("SLURM_RESTART_COUNT", "2");
+  EXPECT_EQ(parse_run({"x"})->earlier_restarts, 2);
+  const Variable ours("TORCHELASTIC_RESTART_COUNT", "1");
+  EXPECT_EQ(parse_run({"x"})->earlier_restarts, 1);
+}
+
 TEST(RunFlags, VariablesAreDefaultsAndTheCommandLineWins) {
   const Variable workers("PET_NPROC_PER_NODE", "3");
   const Variable nodes("PET_NNODES", "2");
