@@ -22,6 +22,8 @@ packages_for_check=(clang-format-14 clang-tidy-14 shellcheck)
 packages_for_test=(
   chromium fonts-dejavu-core # figures and reports are looked at as they are shown
   iproute2                   # several hosts within one machine
+  openmpi-bin slurm-wlm      # start ranks, as on clusters; 9 MB with what they need
+  python3-yaml               # reads the examples for clusters
 )
 packages_for_sanitizers=(libclang-rt-14-dev)
 packages_for_round_trip=(python3-venv)

@@ -7,6 +7,7 @@
 #include "tests/process/command.h"
 #include "tests/process/through_shell.h"
 
+#include "lockstep/core/environment.h"
 #include "lockstep/launch/hosts/inside.h"
 
 namespace lockstep::testing {
@@ -209,6 +210,33 @@ TEST_F(MadeHosts, AStoppedRunHasTheParametersOfOneHost) {
     EXPECT_EQ(whole.code(), 0) << whole.err;
     EXPECT_EQ(summary(hosts)["parameters_hash"], summary(host)["parameters_hash"]) << way;
   }
+}
+
+// Debian gives a host's own name 127.0.1.1 in /etc/hosts: a store that listened there, or a Gloo
+// that announced it, would be out of the others' reach.
+TEST_F(MadeHosts, MeetWhereTheirOwnNamesAreTheLoopback) {
+  const TemporaryFolder folder;
+  const std::string script =
+      "unset GLOO_SOCKET_IFNAME; own=$(cat /proc/sys/kernel/hostname); "
+      "names=$(grep -v $own /etc/hosts; echo 127.0.1.1 $own); "
+      "echo \"$names\" > /etc/hosts; exec lockstep run --master-addr host-0 -- lockstep train "
+      "--model toy --data mock --max-steps 3 --progress none --timeout 20s --output " +
+      folder.file("run");
+  const std::string path =
+      "PATH=" + system_variable("LOCKSTEP_BINARY_DIR") + ":" + system_variable("PATH");
+  const auto run = run_command(two(script), {path});
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
+}
+
+TEST_F(MadeHosts, TrainByPetVariables) {
+  const TemporaryFolder folder;
+  const auto run =
+      run_command(words("hosts --count 2 -- lockstep train --model toy --data mock "
+                        "--max-steps 3 --progress none --output " +
+                        folder.file("run")));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 
 TEST_F(MadeHosts, SayWhenRightsAreMissing) {
