@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/net/endpoint.h"
+#include "lockstep/net/frame.h"
+#include "lockstep/net/handshake.h"
+#include "lockstep/net/sealing.h"
+
+namespace lockstep::net {
+
+/// Whom to connect to, as whom, and for how long to try.
+struct ClientOptions {
+  Endpoint endpoint;
+  Hello hello;
+  Key key;
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  std::function<bool()> gives_up = {};  ///< asked between two tries; none: it does not
+};
+
+/// A connection to a server on which both have shown that they know the key.
+class Client {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Tries until the server is there, at growing intervals of at most half a second. Throws
+  /// InvalidArgument where the secret or the protocol differs, TimeoutError that says why nobody
+  /// was reached, CommError for one who came too late or has given up.
+  explicit Client(const ClientOptions& options);
+
+  /// Returns a descriptor that becomes readable when something has come.
+  int descriptor() const { return socket_.get(); }
+  std::string own_address() const { return net::own_address(socket_); }
+
+  /// Sends a message. Throws CommError when the server has gone, or reads nothing for five seconds.
+  void send(std::string_view message);
+
+  /// Returns the next message; nothing if none comes until then. Throws CommError when the server
+  /// has gone.
+  std::optional<std::string> receive(Clock::time_point until);
+
+ private:
+  std::optional<std::string> next_frame(Clock::time_point until);
+  void send_frame(std::string_view message);
+  bool await(short event, Clock::time_point until) const;
+  bool try_once(const ClientOptions& options, Clock::time_point end, std::string& obstacle);
+  void shake_hands(const ClientOptions& options);
+
+  FileDescriptor socket_;
+  FrameDecoder decoder_{kMostOfAFriend};
+  std::optional<Sealer> sealer_;
+  std::optional<Opener> opener_;
+};
+
+}  // namespace lockstep::net

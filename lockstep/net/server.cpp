@@ -1,0 +1,216 @@
+#include "lockstep/net/server.h"
+
+#include <algorithm>
+#include <csignal>
+#include <functional>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+#include "lockstep/core/error.h"
+#include "lockstep/net/endpoint.h"
+
+namespace lockstep::net {
+namespace {
+
+constexpr PeerId kListener = 0, kWakeUp = 1;
+constexpr int kAcceptedAtOnce = 32;
+constexpr const char* kStranger = "the secret or the run's id is another than here";
+
+std::int64_t nanoseconds_of(Server::Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+// Signals are for the thread that has started this one.
+std::thread without_signals(std::function<void()> body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+Server::Server(FileDescriptor listener, ServerHandler& handler, const ServerLimits& limits)
+    : listener_(std::move(listener)),
+      events_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      handler_(handler),
+      limits_(limits) {
+  if (!events_ || !wake_) throw_errno("rendezvous: make a server");
+  watch(listener_.get(), kListener, false, EPOLL_CTL_ADD);
+  watch(wake_.get(), kWakeUp, false, EPOLL_CTL_ADD);
+  thread_ = without_signals([this] { run(); });
+}
+
+Server::~Server() { stop(std::chrono::milliseconds(0)); }
+
+void Server::stop(std::chrono::milliseconds patience) {
+  if (!thread_.joinable()) return;
+  end_ns_ = nanoseconds_of(Clock::now() + patience);
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+bool Server::is_over() const {
+  const std::int64_t end = end_ns_;
+  if (end == 0) return false;
+  return peers_.size() == strangers_.size() || nanoseconds_of(Clock::now()) >= end;
+}
+
+void Server::run() {
+  while (!is_over()) {
+    epoll_event events[64];
+    const int count = ::epoll_wait(events_.get(), events, 64, milliseconds_to_wait(Clock::now()));
+    for (int i = 0; i < count; ++i) {
+      const PeerId id = events[i].data.u64;
+      std::uint64_t ignored = 0;
+      if (id == kListener)
+        accept_some();
+      else if (id == kWakeUp) [[maybe_unused]]
+        const auto size = ::read(wake_.get(), &ignored, 8);
+      else
+        serve(id, (events[i].events & ~static_cast<unsigned>(EPOLLOUT)) != 0);
+    }
+    const auto now = Clock::now();
+    due_ = handler_.on_time(now, *this);
+    expire(now);
+    bury();
+  }
+}
+
+int Server::milliseconds_to_wait(Clock::time_point now) const {
+  auto wake = now + std::chrono::seconds(1);
+  if (due_) wake = std::min(wake, *due_);
+  if (!strangers_.empty()) wake = std::min(wake, peers_.at(*strangers_.begin()).deadline());
+  const std::int64_t end = end_ns_;
+  if (end != 0) wake = std::min(wake, now + std::chrono::nanoseconds(end - nanoseconds_of(now)));
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(wake - now).count();
+  return static_cast<int>(std::max<std::int64_t>(0, left));
+}
+
+void Server::watch(int descriptor, PeerId id, bool writes, int operation) const {
+  epoll_event event{};
+  event.events = EPOLLIN | (writes ? EPOLLOUT : 0U);
+  event.data.u64 = id;
+  if (::epoll_ctl(events_.get(), operation, descriptor, &event) != 0)
+    throw_errno("rendezvous: watch a connection");
+}
+
+void Server::accept_some() {
+  for (int turn = 0; turn < kAcceptedAtOnce; ++turn) {
+    FileDescriptor socket(
+        ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      // Without a free descriptor the oldest stranger gives way.
+      if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty())
+        doomed_.emplace(*strangers_.begin(), false);
+      return;
+    }
+    try {
+      ServerPeer peer(std::move(socket), Clock::now() + limits_.for_proof);
+      make_room(peer.address());
+      const PeerId id = next_++;
+      watch(peer.descriptor(), id, peer.waiting() > 0, EPOLL_CTL_ADD);
+      peers_.emplace(id, std::move(peer));
+      strangers_.insert(id);
+    } catch (const std::system_error&) {
+      // It has closed meanwhile.
+    }
+  }
+}
+
+/// Lets the oldest stranger give way where there are too many: one who knows the key needs no more
+/// than a message to show it.
+void Server::make_room(const std::string& address) {
+  std::vector<PeerId> of_host;
+  for (const PeerId id : strangers_)
+    if (peers_.at(id).address() == address) of_host.push_back(id);
+  const auto oust = [&](PeerId id) {
+    doomed_.emplace(id, false);
+    bury();
+  };
+  if (of_host.size() >= limits_.strangers_of_a_host)
+    oust(of_host.front());
+  else if (strangers_.size() >= limits_.strangers)
+    oust(*strangers_.begin());
+}
+
+void Server::serve(PeerId id, bool readable) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end() || doomed_.contains(id)) return;
+  ServerPeer& peer = found->second;
+  try {
+    if (readable && !peer.read()) doomed_.emplace(id, peer.is_known());
+    for (auto message = peer.next(); message; message = peer.next()) {
+      take(id, peer, *message);
+      if (doomed_.contains(id)) return;
+    }
+  } catch (const std::exception&) {
+    doomed_.emplace(id, peer.is_known());  // nonsense; nobody is told, as that would fill logs
+  }
+  flush(id, peer);
+}
+
+void Server::take(PeerId id, ServerPeer& peer, const std::string& message) {
+  if (peer.is_known()) return handler_.on_message(id, message, *this);
+  take_answer(id, peer, message);
+}
+
+void Server::take_answer(PeerId id, ServerPeer& peer, const std::string& answer) {
+  const Hello hello = hello_of(answer);
+  const ServerHandler::Admission admission = handler_.admit(hello);
+  if (!peer.knows(answer, admission.key)) {
+    peer.refuse(kStranger, false);
+    doomed_.emplace(id, false);
+  } else if (!admission.too_late.empty() || peers_.size() - strangers_.size() >= limits_.friends) {
+    peer.refuse(admission.too_late.empty() ? "too many connections" : admission.too_late, true);
+    doomed_.emplace(id, false);
+  } else {
+    peer.welcome(answer, admission.key);
+    strangers_.erase(id);
+    handler_.on_open(id, hello, *this);
+  }
+}
+
+void Server::flush(PeerId id, ServerPeer& peer) {
+  const bool had = peer.waiting() > 0;
+  if (!peer.flush()) doomed_.emplace(id, peer.is_known());
+  if (had) watch(peer.descriptor(), id, peer.waiting() > 0, EPOLL_CTL_MOD);
+}
+
+void Server::send(PeerId id, std::string_view message) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end() || doomed_.contains(id)) return;
+  ServerPeer& peer = found->second;
+  peer.send(message);
+  flush(id, peer);
+  if (peer.waiting() > limits_.waiting) doomed_.emplace(id, true);
+}
+
+void Server::drop(PeerId id) { doomed_.emplace(id, false); }
+
+void Server::expire(Clock::time_point now) {
+  for (const PeerId id : strangers_) {
+    if (peers_.at(id).deadline() > now) return;
+    doomed_.emplace(id, false);
+  }
+}
+
+/// Closes what is to be closed. The handler may answer to that by closing others.
+void Server::bury() {
+  while (!doomed_.empty()) {
+    const auto [id, tells] = *doomed_.begin();
+    strangers_.erase(id);
+    const bool existed = peers_.erase(id) > 0;
+    doomed_.erase(doomed_.begin());
+    if (existed && tells) handler_.on_close(id, *this);
+  }
+}
+
+}  // namespace lockstep::net

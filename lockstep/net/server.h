@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/net/handshake.h"
+#include "lockstep/net/server_peer.h"
+
+namespace lockstep::net {
+
+/// The number of a connection, which no other of the same server ever has.
+using PeerId = std::uint64_t;
+
+/// The connections that a handler may write to. A message that does not go out at once is kept, a
+/// peer that reads too slowly is dropped.
+class Postbox {
+ public:
+  virtual ~Postbox() = default;
+  virtual void send(PeerId peer, std::string_view message) = 0;
+  virtual void drop(PeerId peer) = 0;  ///< after what was sent to it, without a call of on_close()
+};
+
+/// The owner of a server's connections, who decides what is done. All calls come from the server's
+/// thread.
+class ServerHandler {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// The answer to a hello.
+  struct Admission {
+    Key key;                    ///< that one who says this must know
+    std::string too_late = {};  ///< why one who knows it is not let in all the same
+  };
+
+  virtual ~ServerHandler() = default;
+  virtual Admission admit(const Hello& hello) = 0;
+  virtual void on_open(PeerId peer, const Hello& hello, Postbox& out) = 0;
+  /// Throws DataError for a message that makes no sense: its sender is dropped.
+  virtual void on_message(PeerId peer, const std::string& message, Postbox& out) = 0;
+  virtual void on_close(PeerId peer, Postbox& out) = 0;
+  /// Does what is due, and returns when to call it again at the latest.
+  virtual std::optional<Clock::time_point> on_time(Clock::time_point now, Postbox& out) = 0;
+};
+
+/// The most that a server bears.
+struct ServerLimits {
+  std::size_t strangers = 256;           ///< connections without a proof; the oldest gives way
+  std::size_t strangers_of_a_host = 64;  ///< of one address
+  std::size_t friends = 20'000;          ///< connections with a proof
+  std::size_t waiting = std::size_t{8} << 20;  ///< bytes that one has not read yet
+  std::chrono::milliseconds for_proof{2000};
+};
+
+/// A thread that serves all who know the key, and lets nobody hold up the others.
+class Server final : private Postbox {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Starts it. The handler must live longer.
+  Server(FileDescriptor listener, ServerHandler& handler, const ServerLimits& limits = {});
+
+  /// Stops it: at once, unless stop() was called.
+  ~Server() override;
+
+  /// Waits until all who are known have left, and no longer than that.
+  void stop(std::chrono::milliseconds patience);
+
+ private:
+  void send(PeerId peer, std::string_view message) override;
+  void drop(PeerId peer) override;
+
+  void run();
+  bool is_over() const;
+  int milliseconds_to_wait(Clock::time_point now) const;
+  void watch(int descriptor, PeerId id, bool writes, int operation) const;
+  void accept_some();
+  void make_room(const std::string& address);
+  void serve(PeerId id, bool readable);
+  void take(PeerId id, ServerPeer& peer, const std::string& message);
+  void take_answer(PeerId id, ServerPeer& peer, const std::string& answer);
+  void flush(PeerId id, ServerPeer& peer);
+  void expire(Clock::time_point now);
+  void bury();
+
+  FileDescriptor listener_, events_, wake_;
+  ServerHandler& handler_;
+  ServerLimits limits_;
+  std::map<PeerId, ServerPeer> peers_;
+  std::set<PeerId> strangers_;     // the oldest first
+  std::map<PeerId, bool> doomed_;  // and whether the handler is told
+  PeerId next_ = 2;                // below: the listener, the wake-up
+  std::optional<Clock::time_point> due_;
+  std::atomic<std::int64_t> end_ns_{0};  // 0: it goes on
+  std::thread thread_;
+};
+
+}  // namespace lockstep::net
