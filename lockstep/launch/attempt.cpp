@@ -91,6 +91,7 @@ void Attempt::take_events() {
   epoll_event events[64];
   const int count = ::epoll_wait(events_.get(), events, 64, 0);
   for (int i = 0; i < count; ++i) {
+    if (events[i].data.fd == kOutsideEvent) continue;  // on_wake() comes next
     if (events[i].data.fd == kSignalEvent) {
       for (const int signal : supervisor_.signals().read()) on_signal(signal);
     } else {
@@ -156,6 +157,16 @@ void Attempt::on_signal(int signal) {
 void Attempt::end_after_failure() {
   const auto grace = rules_.after_failure;
   end_all(grace.count() > 0 ? SIGTERM : SIGKILL, grace);
+}
+
+void Attempt::end_by_order(bool gently) {
+  if (running() == 0 || ending_ == Ending::kAsked) return;
+  is_ordered_ = failed_.empty();
+  if (gently) {
+    end_all(SIGTERM, rules_.grace_period);
+  } else {
+    end_after_failure();
+  }
 }
 
 void Attempt::end_all(int signal, Clock::duration grace) {
@@ -245,6 +256,7 @@ AttemptReport Attempt::report() {
   report.end = {.code = code(), .failure = {}, .signal = signal_, .step = furthest_step()};
   const Worker* const cause = this->cause();
   if (cause == nullptr) {
+    if (is_ordered_) return report;
     if (const Worker* const speaker = last_to_speak()) {
       on_first_failure(*speaker);
       report.failure = describe(*speaker);

@@ -47,9 +47,19 @@ class Attempt {
   const Guardian& guardian() const { return guardian_; }
   const std::vector<Worker>& workers() const { return workers_; }
   std::ptrdiff_t running() const;
+  bool has_failed() const { return !failed_.empty(); }  ///< one of them, by itself
   void say(const std::string& text) { supervisor_.say(text); }
 
+  /// Has on_wake() called also when this descriptor becomes readable. Close it to stop that.
+  void wake_by(int descriptor) const { add_event(descriptor, kOutsideEvent); }
+
+  /// Ends all processes because others want it, which is no failure of theirs: as after a failure,
+  /// or gently, with SIGTERM and the grace period.
+  void end_by_order(bool gently);
+
  private:
+  static constexpr int kOutsideEvent = -2;
+
   /// The progress of ending all processes, after a failure or a signal.
   enum class Ending { kNone, kAwaited, kAsked };
 
@@ -91,6 +101,7 @@ class Attempt {
   std::vector<const Worker*> failed_;  // by themselves, first one first
   Ending ending_ = Ending::kNone;
   bool has_killed_ = false;
+  bool is_ordered_ = false;    // to end
   std::optional<int> signal_;  // the first one that came from outside
   std::optional<Clock::time_point> deadline_;
   std::optional<Clock::time_point> wake_;

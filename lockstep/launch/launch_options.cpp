@@ -76,9 +76,8 @@ void check_options(const LaunchOptions& options) {
   check(options.max_restarts >= 0, "--max-restarts: must not be negative: ", options.max_restarts);
   check(options.max_restarts == 0 || options.nodes == 1, "--max-restarts: a group on ",
       options.nodes,
-      " nodes cannot be started again yet: each launcher sees its own node alone; give 0 or leave "
-      "it "
-      "out, and start all of them again after a failure");
+      " nodes with fixed numbers is not started again: each launcher sees its own node alone; give "
+      "--rdzv-backend lockstep, by which they restart together, or 0");
   for (const int rank : options.output.shown_ranks) {
     check(rank >= 0 && rank < options.workers, "--local-ranks-filter: must be from 0 to ",
         options.workers - 1, ": ", rank);

@@ -2,13 +2,26 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <signal.h>
 #include <string>
 #include <vector>
 
 #include "lockstep/launch/output/output_plan.h"
+#include "lockstep/launch/rendezvous/rendezvous_options.h"
 
 namespace lockstep::launch {
+
+/// The place of a node's ranks in a world whose nodes may have different numbers of them, and how
+/// they reach the store of its rendezvous.
+struct RankSpan {
+  int first_rank = 0;
+  int world_size = 1;
+  std::string store;      ///< HOST:PORT
+  std::string store_key;  ///< of this generation, in hexadecimal letters
+  std::int64_t generation = 0;
+  std::string node_address;  ///< of this node on the way to the others
+};
 
 /// The program to run, the number of ranks, and the options of their start and end.
 struct LaunchOptions {
@@ -34,6 +47,11 @@ struct LaunchOptions {
   OutputOptions output;
   bool verbose = false;
   bool quiet = false;
+  std::optional<RendezvousOptions> rendezvous = {};  ///< nothing: every node knows its number
+  std::optional<RankSpan> span = {};  ///< nothing: all nodes have as many ranks as this one
+
+  int first_rank() const { return span ? span->first_rank : node_rank * workers; }
+  int world_size() const { return span ? span->world_size : nodes * workers; }
 };
 
 /// A host's hardware for ranks to compute on.

@@ -10,6 +10,7 @@
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/port.h"
+#include "lockstep/launch/rank_attempt.h"
 
 namespace lockstep::launch {
 namespace {
@@ -31,15 +32,17 @@ EndingRules ending_rules(const LaunchOptions& options) {
 class RankAttempt : public Attempt {
  public:
   RankAttempt(Supervisor& supervisor, const LaunchOptions& options, const AttemptPlan& plan,
-      int master_port)
+      int master_port, Outside* outside)
       : Attempt(supervisor, ending_rules(options)),
         options_(options),
         plan_(plan),
+        outside_(outside),
         progress_(options.workers),
         oom_before_(oom_kills()),
         first_step_awaited_(plan.restart > 0) {
     take(start_ranks(options, {plan, master_port, progress_.path()}, guardian()));
     if (options_.verbose) say_pids();
+    if (outside_ != nullptr && outside_->descriptor() >= 0) wake_by(outside_->descriptor());
   }
 
  private:
@@ -54,6 +57,7 @@ class RankAttempt : public Attempt {
     name(worker);
     failure_.oom.in_cgroup = now.in_cgroup - oom_before_.in_cgroup;
     failure_.oom.on_host = now.on_host - oom_before_.on_host;
+    if (outside_ != nullptr && has_failed()) outside_->failed(failure_headline(failure_));
     const auto rest = running();
     if (rest == 0 || !options_.verbose) return;
     const std::string others = rest == 1 ? "the other rank" : concat("the other ", rest, " ranks");
@@ -62,7 +66,7 @@ class RankAttempt : public Attempt {
 
   void name(const Worker& worker) {
     failure_.rank = worker.number;
-    failure_.world_size = options_.nodes * options_.workers;
+    failure_.world_size = options_.world_size();
     failure_.nodes = options_.nodes;
     failure_.host = host_name();
     failure_.pid = worker.process->pid();
@@ -80,9 +84,17 @@ class RankAttempt : public Attempt {
 
   std::optional<std::int64_t> furthest_step() const override { return progress_.furthest_step(); }
 
+  std::optional<Clock::time_point> on_wake() override {
+    const auto for_step = look_for_first_step();
+    if (outside_ == nullptr) return for_step;
+    const EndOrder order = outside_->look();
+    if (order != EndOrder::kNone) end_by_order(order == EndOrder::kGently);
+    return for_step ? std::min(*for_step, outside_->due()) : outside_->due();
+  }
+
   /// Reports the first step after a restart. Nothing wakes us for it: the page has its time, only
   /// the report comes later.
-  std::optional<Clock::time_point> on_wake() override {
+  std::optional<Clock::time_point> look_for_first_step() {
     using std::chrono::milliseconds;
     if (!first_step_awaited_) return std::nullopt;
     if (const auto first = progress_.first_step_ns()) {
@@ -104,6 +116,7 @@ class RankAttempt : public Attempt {
 
   const LaunchOptions& options_;
   AttemptPlan plan_;
+  Outside* outside_;
   SharedProgress progress_;
   OomKills oom_before_;
   Failure failure_;
@@ -136,6 +149,11 @@ class MasterPort {
 
 }  // namespace
 
+AttemptReport run_ranks_once(Supervisor& supervisor, const LaunchOptions& options,
+    const AttemptPlan& plan, int master_port, Outside* outside) {
+  return RankAttempt(supervisor, options, plan, master_port, outside).run();
+}
+
 int launch(const LaunchOptions& options) {
   check_options(options);
   find_program(options.program, system_variable("PATH"));
@@ -144,7 +162,7 @@ int launch(const LaunchOptions& options) {
   const RestartRules rules{.most = options.max_restarts, .lockstep_codes = options.lockstep_codes};
   return supervisor.run(rules, options.death_ns, [&](const AttemptPlan& plan) {
     if (plan.restart > 0) port.renew();
-    return RankAttempt(supervisor, options, plan, port.number()).run();
+    return run_ranks_once(supervisor, options, plan, port.number(), nullptr);
   });
 }
 

@@ -39,6 +39,6 @@ ReservedPort::ReservedPort()
     : socket_(bind_without_listening(INADDR_LOOPBACK, 0)), number_(bound_port(socket_)) {}
 
 ReservedPort::ReservedPort(int port)
-    : socket_(bind_without_listening(INADDR_ANY, port)), number_(port) {}
+    : socket_(bind_without_listening(INADDR_ANY, port)), number_(bound_port(socket_)) {}
 
 }  // namespace lockstep::launch

@@ -14,8 +14,8 @@ class ReservedPort {
   /// Takes any free port of the loopback address.
   ReservedPort();
 
-  /// Takes this port, on all addresses. Throws std::system_error that names it when a program
-  /// listens there.
+  /// Takes this port, or any free one for 0, on all addresses. Throws std::system_error that names
+  /// it when a program listens there.
   explicit ReservedPort(int port);
 
   int number() const { return number_; }

@@ -14,20 +14,11 @@ std::vector<int> with_child_signal(std::vector<int> signals) {
   return signals;
 }
 
-/// Makes writing to a closed pipe an error instead of our end: a reader of our output may go, and
-/// the run matters more.
-class IgnoredPipeSignal {
- public:
-  IgnoredPipeSignal() : before_(::signal(SIGPIPE, SIG_IGN)) {}
-  IgnoredPipeSignal(const IgnoredPipeSignal&) = delete;
-  IgnoredPipeSignal& operator=(const IgnoredPipeSignal&) = delete;
-  ~IgnoredPipeSignal() { ::signal(SIGPIPE, before_); }
-
- private:
-  sighandler_t before_;
-};
-
 }  // namespace
+
+IgnoredPipeSignal::IgnoredPipeSignal() : before_(::signal(SIGPIPE, SIG_IGN)) {}
+
+IgnoredPipeSignal::~IgnoredPipeSignal() { ::signal(SIGPIPE, before_); }
 
 Supervisor::Supervisor(std::vector<int> signals, bool quiet)
     : signals_(with_child_signal(std::move(signals))),
@@ -42,7 +33,9 @@ int Supervisor::run(const RestartRules& rules, std::int64_t death_ns, const Make
     const AttemptReport report = make(attempt, plan);
     const NextAttempt next = next_attempt(rules, history, report.end);
     history = next.history;
-    report_failure(report, next, rules.most);
+    const std::string consequence =
+        next.starts ? concat("restart ", history.restarts, " of ", rules.most) : "the run failed";
+    if (!next.starts || !quiet_) report_failure(report, consequence, next.reason);
     if (!next.starts) {
       drain();
       return next.code;
@@ -60,16 +53,13 @@ AttemptReport Supervisor::make(const MakeAttempt& attempt, const AttemptPlan& pl
   }
 }
 
-void Supervisor::report_failure(const AttemptReport& report, const NextAttempt& next, int most) {
-  if (report.failure.empty() || (next.starts && quiet_)) return;
-  const std::string consequence =
-      next.starts ? concat("restart ", next.history.restarts, " of ", most) : "the run failed";
+void Supervisor::report_failure(
+    const AttemptReport& report, const std::string& consequence, const std::string& reason) {
+  if (report.failure.empty()) return;
   console_.write(Stream::kErrors, concat("lockstep: ", consequence, ": ", report.failure));
-  if (next.reason.empty()) return;
-  console_.write(Stream::kErrors, concat("lockstep: ", next.reason, "\n"));
+  if (!reason.empty()) console_.write(Stream::kErrors, concat("lockstep: ", reason, "\n"));
 }
 
-/// Waits until all is read; a signal ends that, as nothing else is left to be done.
 void Supervisor::drain() {
   const auto is_from_outside = [](int signal) { return signal != SIGCHLD; };
   for (console_.flush(); !console_.empty(); console_.flush()) {

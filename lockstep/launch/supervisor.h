@@ -19,6 +19,19 @@ struct AttemptReport {
   std::int64_t death_ns = 0;  ///< when that was seen, on the monotonic clock
 };
 
+/// Makes writing to a closed pipe an error instead of our end: a reader of our output may go, and
+/// the run matters more.
+class IgnoredPipeSignal {
+ public:
+  IgnoredPipeSignal();
+  IgnoredPipeSignal(const IgnoredPipeSignal&) = delete;
+  IgnoredPipeSignal& operator=(const IgnoredPipeSignal&) = delete;
+  ~IgnoredPipeSignal();
+
+ private:
+  void (*before_)(int);
+};
+
 /// Starts a group, again after each failure until it is given up, and reports the failures.
 class Supervisor {
  public:
@@ -37,10 +50,17 @@ class Supervisor {
   /// Prints `lockstep: TEXT` on standard error, unless it is to be quiet.
   void say(const std::string& text);
 
+  /// Prints what failed, after what follows from it, and then the reason for that, if there is one.
+  void report_failure(
+      const AttemptReport& report, const std::string& consequence, const std::string& reason);
+
+  /// Waits until all output is read; a signal ends that, as nothing else is left to be done.
+  void drain();
+
+  bool is_quiet() const { return quiet_; }
+
  private:
   AttemptReport make(const MakeAttempt& attempt, const AttemptPlan& plan);
-  void report_failure(const AttemptReport& report, const NextAttempt& next, int most);
-  void drain();
 
   Subreaper subreaper_;
   SignalReader signals_;

@@ -32,7 +32,8 @@ WorkerPlace place_of(const LaunchOptions& options, const RankPlan& plan, int loc
       .death_ns = plan.death_ns,
       .progress = plan.progress,
       .error_file = {},
-      .signals_to_handle = signal_names(options.signals)};
+      .signals_to_handle = signal_names(options.signals),
+      .span = options.span};
 }
 
 /// Returns the line that begins this attempt in a log that holds earlier ones; empty: none does.
@@ -44,7 +45,7 @@ std::string heading_of(const LaunchOptions& options, const RankPlan& plan) {
 }
 
 Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
-  const int rank = options.node_rank * options.workers + local_rank;
+  const int rank = options.first_rank() + local_rank;
   OutputOptions routes = options.output;
   routes.prefix = fill_prefix(routes.prefix, rank, local_rank, options.role);
   const auto route = [&](Stream stream) {

@@ -35,6 +35,7 @@ void set_if_missing(
 std::vector<std::pair<std::string, std::string>> names_of(const WorkerPlace& place) {
   const std::string rank = std::to_string(place.rank());
   const std::string world_size = std::to_string(place.world_size());
+  const RankSpan span = place.span.value_or(RankSpan{});
   return {{"RANK", rank}, {"LOCAL_RANK", std::to_string(place.local_rank)},
       {"GROUP_RANK", std::to_string(place.node_rank)}, {"ROLE_RANK", rank},
       {"ROLE_NAME", place.role}, {"WORLD_SIZE", world_size},
@@ -45,7 +46,10 @@ std::vector<std::pair<std::string, std::string>> names_of(const WorkerPlace& pla
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts)},
       {"TORCHELASTIC_RUN_ID", place.run_id}, {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       {"TORCHELASTIC_ERROR_FILE", place.error_file},
-      {"TORCHELASTIC_SIGNALS_TO_HANDLE", place.signals_to_handle},
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", place.signals_to_handle}, {"LOCKSTEP_STORE", span.store},
+      {"LOCKSTEP_STORE_KEY", span.store_key},
+      {"LOCKSTEP_GENERATION", place.span ? std::to_string(span.generation) : ""},
+      {"LOCKSTEP_NODE_ADDRESS", span.node_address}, {"LOCKSTEP_SECRET", ""},
       {"LOCKSTEP_PROGRESS", place.progress},
       {"LOCKSTEP_DEATH_NS", place.death_ns > 0 ? std::to_string(place.death_ns) : ""}};
 }

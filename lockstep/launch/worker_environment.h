@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "lockstep/launch/launch_options.h"
 
 namespace lockstep::launch {
 
@@ -22,14 +25,17 @@ struct WorkerPlace {
   std::string progress;       ///< where a worker may report how far it is (core/progress_page.h)
   std::string error_file;     ///< where a worker may write what failed, as torch's `record` does
   std::string signals_to_handle;  ///< names, separated by commas
+  std::optional<RankSpan> span = {};
 
-  int rank() const { return node_rank * local_size + local_rank; }
-  int world_size() const { return nodes * local_size; }
+  int rank() const { return (span ? span->first_rank : node_rank * local_size) + local_rank; }
+  int world_size() const { return span ? span->world_size : nodes * local_size; }
 };
 
 /// Returns a worker's whole environment: what it inherits, torchrun's names for its place, our own
-/// LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, and defaults for what the user has not set:
+/// LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, where there is a rendezvous the way to its store, and
+/// defaults for what the user has not set:
 /// OMP_NUM_THREADS=1 with several workers, NCCL's error handling, unbuffered Python, the allocator.
+/// The secret of the nodes is taken out: no rank needs it.
 std::vector<std::string> worker_environment(
     std::vector<std::string> inherited, const WorkerPlace& place);
 

@@ -81,5 +81,13 @@ TEST(ReservedPort, NamesAPortOnWhichSomebodyListens) {
   }
 }
 
+TEST(ReservedPort, OnAllAddressesMayBeAnyFreeOne) {
+  const ReservedPort port(0), other(0);
+  EXPECT_GT(port.number(), 0);
+  EXPECT_NE(port.number(), other.number());
+  FileDescriptor listener;
+  EXPECT_TRUE(can_listen(port.number(), INADDR_LOOPBACK, listener));
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -36,6 +36,25 @@ TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
   EXPECT_THAT(worker_environment({"HOME=/root"}, place), Contains("HOME=/root"));
 }
 
+TEST(WorkerEnvironment, NamesTheWayToTheLaunchersStoreAndNotTheSecret) {
+  const WorkerPlace place{.local_rank = 1,
+      .local_size = 2,
+      .span = RankSpan{.first_rank = 3,
+          .world_size = 5,
+          .store = "node0:29400",
+          .store_key = "00ff",
+          .generation = 4,
+          .node_address = "10.0.0.2"}};
+  const auto environment = worker_environment({"LOCKSTEP_SECRET=of the nodes"}, place);
+  EXPECT_THAT(environment,
+      IsSupersetOf({"RANK=4", "WORLD_SIZE=5", "LOCKSTEP_STORE=node0:29400",
+          "LOCKSTEP_STORE_KEY=00ff", "LOCKSTEP_GENERATION=4", "LOCKSTEP_NODE_ADDRESS=10.0.0.2"}));
+  EXPECT_THAT(environment, Not(Contains(StartsWith("LOCKSTEP_SECRET"))));
+  const auto alone = worker_environment({"LOCKSTEP_STORE=outer:1", "LOCKSTEP_GENERATION=1"}, {});
+  EXPECT_THAT(alone, Not(Contains(StartsWith("LOCKSTEP_STORE"))));
+  EXPECT_THAT(alone, Not(Contains(StartsWith("LOCKSTEP_GENERATION"))));
+}
+
 TEST(WorkerEnvironment, KeepsWhatTheUserSet) {
   const WorkerPlace place{
       .local_size = 2, .progress = {}, .error_file = {}, .signals_to_handle = {}};

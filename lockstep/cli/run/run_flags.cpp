@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/cli/run/cluster_node.h"
+#include "lockstep/cli/run/run_request.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
@@ -14,13 +15,12 @@
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/rendezvous/launch_together.h"
 
 namespace lockstep::cli {
 namespace {
 
-constexpr int kUsualPort = 29500;  // torchrun's
-constexpr const char* kLoopback = "127.0.0.1";
-constexpr double kMostPort = 65535, kMostRestarts = 1'000'000;
+constexpr double kMostRestarts = 1'000'000;
 
 constexpr const char* kRunExamples = R"(Examples:
   lockstep run --nproc-per-node 4 ./hello --epochs 3      four ranks on this host
@@ -31,6 +31,9 @@ constexpr const char* kRunExamples = R"(Examples:
   lockstep run --nproc-per-node 8 --nnodes 2 --node-rank 1 --master-addr node0 ./hello
                                                           the second of two hosts; each starts the
                                                           same number of ranks
+  lockstep run --nnodes 2:4 --rdzv-endpoint node0:29400 --max-restarts 3 ./hello
+                                                          two to four hosts, all with this command
+                                                          and one LOCKSTEP_SECRET
 
 Notes:
   Each rank finds its number and its peers in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
@@ -45,24 +48,14 @@ Notes:
   is returned; a signal that is received before a restart ends the run with 128+n.
   Under Slurm, with a launcher on each node, hosts and addresses come from Slurm's variables where
   neither flags nor PET_* name them: srun --ntasks-per-node=1 lockstep run -np 4 ./hello
-  Ranks on other nodes see the failure as lost connections; their launcher then ends them too.
+  With --rdzv-backend static, ranks on other nodes see the failure as lost connections, their
+  launcher then ends them too, and nothing is restarted. With lockstep all launchers hear of it, and
+  restart together; a lost host is done without as long as MIN are left, one that joins is taken in.
   SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded; a second one kills at once.
   With as many cores as ranks each rank is pinned to its share of the cores; several runs on one
   host should be given their own cores (taskset) or use --no-pin.
   OMP_NUM_THREADS is 1 in every rank unless it is set, and glibc keeps freed memory
   (GLIBC_TUNABLES), which is best for training. Your own values are kept.)";
-
-/// The options, and the flags that decide some of them together.
-struct RunRequest {
-  launch::LaunchOptions options;
-  std::string nodes = "1";
-  std::string master_address;
-  std::string endpoint;
-  std::string rendezvous_backend = "static";
-  bool standalone = false;
-  bool no_python = false;
-  double monitor_interval = 0.1;
-};
 
 using Options = launch::LaunchOptions;
 using Output = launch::OutputOptions;
@@ -118,41 +111,10 @@ Group process_group_flags() {
               &RunRequest::no_python)}};
 }
 
-Group node_flags() {
-  return {"Several hosts (the same command on each, with its own --node-rank)",
-      {flag("--nnodes", "N", "hosts that take part", &RunRequest::nodes).variable("PET_NNODES"),
-          flag("--node-rank", "K", "number of this host, from 0", &RunRequest::options,
-              &Options::node_rank)
-              .from(0)
-              .to(kMostRanks)
-              .variable("PET_NODE_RANK"),
-          flag("--master-addr", "HOST", "address of host 0, as others reach it",
-              &RunRequest::master_address)
-              .usually("127.0.0.1 for one host")
-              .variable("PET_MASTER_ADDR"),
-          flag("--master-port", "PORT", "port on which rank 0 listens", &RunRequest::options,
-              &Options::master_port)
-              .usually(concat(kUsualPort, "; a free one for one host"))
-              .from(0)
-              .to(kMostPort)
-              .variable("PET_MASTER_PORT"),
-          flag("--rdzv-endpoint", "HOST[:PORT]", "both of these in one", &RunRequest::endpoint)
-              .variable("PET_RDZV_ENDPOINT"),
-          flag("--rdzv-backend", "NAME", "static: every host knows its number",
-              &RunRequest::rendezvous_backend)
-              .variable("PET_RDZV_BACKEND"),
-          flag("--rdzv-id", "ID", "TORCHELASTIC_RUN_ID of the ranks", &RunRequest::options,
-              &Options::run_id)
-              .variable("PET_RDZV_ID"),
-          flag_on("--standalone", "one host and a free port, whatever the variables say",
-              &RunRequest::standalone)
-              .variable("PET_STANDALONE")}};
-}
-
 Group end_flags() {
   return {"How it ends",
-      {flag("--max-restarts", "N", "restarts of all ranks after a failure; one host only",
-           &RunRequest::options, &Options::max_restarts)
+      {flag("--max-restarts", "N", "restarts of all ranks after a failure", &RunRequest::options,
+           &Options::max_restarts)
               .from(0)
               .to(kMostRestarts)
               .variable("PET_MAX_RESTARTS"),
@@ -217,39 +179,6 @@ const FlagTable<RunRequest>& run_table() {
   return kTable;
 }
 
-int node_count(const std::string& text) {
-  check(text.find(':') == std::string::npos, "run: --nnodes: a range (", text,
-      ") is not supported yet; give the number of hosts");
-  return run_number("--nnodes", text);
-}
-
-void check_what_comes_later(const RunRequest& request) {
-  check(request.rendezvous_backend == "static" || request.standalone, "run: --rdzv-backend ",
-      request.rendezvous_backend,
-      " is not supported yet; give every host its --node-rank, with --rdzv-backend static");
-}
-
-/// Fills in address and port: the flags, then the endpoint, then torchrun's port or a free one.
-void place_master(RunRequest& request) {
-  Options& options = request.options;
-  if (request.standalone) options.master_port = 0;
-  if (request.standalone) return;
-  std::string address = request.master_address;
-  if (address.empty() && request.endpoint.empty() && options.nodes > 1)
-    address = options.master_address == kLoopback ? "" : options.master_address;
-  if (!request.endpoint.empty()) {
-    const auto colon = request.endpoint.rfind(':');
-    if (address.empty()) address = request.endpoint.substr(0, colon);
-    if (options.master_port == 0 && colon != std::string::npos)
-      options.master_port =
-          run_number("--rdzv-endpoint: the port", request.endpoint.substr(colon + 1));
-  }
-  check(options.nodes == 1 || !address.empty(),
-      "run: several hosts need --master-addr, the address of host 0, or --rdzv-endpoint");
-  if (!address.empty()) options.master_address = address;
-  if (options.master_port == 0 && options.nodes > 1) options.master_port = kUsualPort;
-}
-
 /// Makes a folder for logs that were asked for without saying where; as torchrun, it is named and
 /// left.
 void place_logs(Output& output) {
@@ -260,17 +189,22 @@ void place_logs(Output& output) {
   std::cerr << "lockstep: logs go to " << output.log_dir << std::endl;
 }
 
+/// Ranks of `lockstep train` that are started again together are treated as by that verb.
+void suit_train(launch::LaunchOptions& options) {
+  options.lockstep_codes = true;
+  options.grace_after_failure = std::chrono::milliseconds(0);
+  add_own_facts(*options.rendezvous);
+}
+
 void resolve(RunRequest& request, const GivenFlags& given) {
   Options& options = request.options;
-  check_what_comes_later(request);
   if (!options.oversubscribe) launch::check_crowd(options.workers, launch::usable_cpu_count());
-  options.nodes = request.standalone ? 1 : node_count(request.nodes);
-  if (request.standalone) options.node_rank = 0;
-  if (!request.standalone) ask_cluster(options, given);
-  place_master(request);
+  place_nodes(request, given);
   count_on(options);
   place_logs(options.output);
-  if (starts_train(options)) hold_stops(options);
+  if (!starts_train(options)) return;
+  hold_stops(options);
+  if (options.rendezvous) suit_train(options);
 }
 
 }  // namespace
@@ -292,6 +226,7 @@ std::optional<launch::LaunchOptions> parse_run(const std::vector<std::string>& a
 
 int run(const std::vector<std::string>& arguments) {
   const auto options = parse_run(arguments);
+  if (options && options->rendezvous) return launch::launch_together(*options);
   if (options) return launch::launch(*options);
   std::cout << run_help();
   return 0;

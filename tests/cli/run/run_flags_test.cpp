@@ -139,14 +139,70 @@ TEST(RunFlags, AnEndpointIsAddressAndPort) {
   EXPECT_EQ(parse_run({"--nnodes", "2", "--master-addr", "a", "x"})->master_port, 29500);
 }
 
+launch::RendezvousOptions meeting_of(std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"--rdzv-endpoint", "node0", "x"});
+  return parse_run(flags)->rendezvous.value_or(launch::RendezvousOptions{.host = "none"});
+}
+
+TEST(RunFlags, NodesMayFindEachOther) {
+  const auto fixed = meeting_of({"--nnodes", "3", "--rdzv-backend", "c10d"});
+  EXPECT_EQ(fixed.host, "node0");
+  EXPECT_EQ(fixed.port, 29400);
+  EXPECT_EQ(fixed.least_nodes, 3);
+  EXPECT_EQ(fixed.most_nodes, 3);
+  const auto range = meeting_of({"--nnodes", "2:4", "--local-addr", "10.0.0.1", "--insecure"});
+  EXPECT_EQ(range.least_nodes, 2);
+  EXPECT_EQ(range.most_nodes, 4);
+  EXPECT_EQ(range.local_address, "10.0.0.1");
+  EXPECT_TRUE(range.insecure);
+  EXPECT_EQ(meeting_of({"--nnodes", "2"}).host, "none") << "they have numbers";
+  EXPECT_FALSE(parse_run({"--rdzv-backend", "c10d", "x"})->rendezvous) << "one needs no other";
+  EXPECT_FALSE(parse_run({"--standalone", "--nnodes", "1:2", "x"})->rendezvous);
+  EXPECT_EQ(parse_run({"--nnodes", "2", "--rdzv-backend", "lockstep", "--master-addr", "node1",
+                          "--master-port", "77", "x"})
+                ->rendezvous->port,
+      77);
+  EXPECT_EQ(parse_run({"--nnodes", "2", "--rdzv-endpoint", "node0", "--rdzv-backend", "lockstep",
+                          "--max-restarts", "3", "x"})
+                ->max_restarts,
+      3);
+}
+
+TEST(RunFlags, SettingsOfTheMeeting) {
+  using std::chrono::milliseconds;
+  const auto meeting = meeting_of({"--nnodes", "1:2", "--rdzv-conf",
+      "join_timeout=5,last_call_timeout=0.5,keep_alive_interval=2,is_host=false,secret_file=/s"});
+  EXPECT_EQ(meeting.join_timeout, milliseconds(5000));
+  EXPECT_EQ(meeting.last_call, milliseconds(500));
+  EXPECT_EQ(meeting.beat, milliseconds(2000));
+  EXPECT_EQ(meeting.dead_after, milliseconds(50'000)) << "25 beats";
+  EXPECT_EQ(meeting.serves, false);
+  EXPECT_EQ(meeting.secret_file, "/s");
+  const Variable settings("PET_RDZV_CONF", "keep_alive_max_attempt=3");
+  EXPECT_EQ(meeting_of({"--nnodes", "1:2"}).dead_after, milliseconds(600));
+  const auto refusal = [](const std::string& setting) {
+    return run_refusal({"--nnodes", "1:2", "--rdzv-endpoint", "a", "--rdzv-conf", setting, "x"});
+  };
+  EXPECT_THAT(refusal("join_timeot=5"), HasSubstr("did you mean join_timeout?"));
+  EXPECT_THAT(refusal("join_timeout"), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(refusal("join_timeout=soon"), HasSubstr("must be a number of seconds: soon"));
+  EXPECT_THAT(refusal("is_host=perhaps"), HasSubstr("must be true or false"));
+  EXPECT_THAT(refusal("keep_alive_interval=0"), HasSubstr("above 0"));
+  EXPECT_THAT(refusal("keep_alive_max_attempt=1"), HasSubstr("at least 2"));
+  EXPECT_THAT(run_refusal({"--nnodes", "3:2", "--rdzv-endpoint", "a", "x"}), HasSubstr("MIN:MAX"));
+  EXPECT_THAT(run_refusal({"--nnodes", "0:2", "--rdzv-endpoint", "a", "x"}), HasSubstr("MIN:MAX"));
+}
+
 TEST(RunFlags, RefuseAndSuggest) {
   EXPECT_THAT(
       run_refusal({"--nproc-per-nod", "2", "x"}), HasSubstr("did you mean --nproc-per-node?"));
   EXPECT_THAT(run_refusal({"--log_dri=x", "x"}), HasSubstr("did you mean --log-dir?"));
   EXPECT_THAT(run_refusal({"--nproc-per-node", "many", "x"}), HasSubstr("--nproc-per-node"));
   EXPECT_THAT(run_refusal({"--nproc-per-node"}), HasSubstr("--nproc-per-node"));
-  EXPECT_THAT(run_refusal({"--nnodes", "1:2", "x"}), HasSubstr("not supported yet"));
-  EXPECT_THAT(run_refusal({"--rdzv-backend", "c10d", "x"}), HasSubstr("not supported yet"));
+  EXPECT_THAT(run_refusal({"--nnodes", "1:2", "x"}), HasSubstr("--rdzv-endpoint"));
+  EXPECT_THAT(run_refusal({"--rdzv-backend", "etcd", "x"}), HasSubstr("lockstep or c10d"));
+  EXPECT_THAT(run_refusal({"--rdzv-backend", "static", "--nnodes", "1:2", "x"}),
+      HasSubstr("needs --rdzv-backend lockstep"));
   EXPECT_THAT(run_refusal({"--nnodes", "2", "x"}), HasSubstr("--master-addr"));
   EXPECT_THAT(run_refusal({"--signals-to-handle", "SIGKILL", "x"}), HasSubstr("SIGKILL"));
   EXPECT_THAT(run_refusal({"--tee", "0:1,", "x"}), HasSubstr("--tee"));

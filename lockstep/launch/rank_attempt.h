@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+
+#include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/supervisor.h"
+
+namespace lockstep::launch {
+
+/// The wish of others about this node's ranks.
+enum class EndOrder { kNone, kGently, kAtOnce };
+
+/// The others of a world, while this node's ranks run.
+class Outside {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  virtual ~Outside() = default;
+
+  /// Returns a descriptor that becomes readable when something has come from them.
+  virtual int descriptor() const = 0;
+
+  /// Looks whether the ranks are to end; called after each event, and when it is due().
+  virtual EndOrder look() = 0;
+  virtual Clock::time_point due() const = 0;
+
+  /// Hears of the first failure of a rank here, in one sentence, before the others are ended.
+  virtual void failed(const std::string& headline) = 0;
+};
+
+/// Runs this node's ranks once, from their start to the end of all that they started. Of ranks that
+/// were ended by order the report says nothing. Outside may be none.
+AttemptReport run_ranks_once(Supervisor& supervisor, const LaunchOptions& options,
+    const AttemptPlan& plan, int master_port, Outside* outside);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/port.h"
+#include "lockstep/launch/rank_attempt.h"
+#include "lockstep/launch/rendezvous/membership.h"
+#include "lockstep/launch/supervisor.h"
+
+namespace lockstep::launch {
+
+/// A node's part in a world of several: it joins, runs its ranks as it is ordered to, and tells how
+/// they end.
+class Agent final : private Outside {
+ public:
+  /// Joins by this connection. The facts are completed by address and port.
+  Agent(Supervisor& supervisor, const LaunchOptions& options, const net::ClientOptions& server,
+      NodeFacts facts);
+
+  /// Takes part until the run is over here, and returns its exit code. Throws InvalidArgument if
+  /// the node is refused.
+  int run();
+
+ private:
+  int descriptor() const override { return membership_.descriptor(); }
+  EndOrder look() override;
+  Clock::time_point due() const override { return membership_.due(); }
+  void failed(const std::string& headline) override;
+
+  std::optional<int> carry_out(const Order& order);
+  Order next_order();
+  Order order_of_loss() const;
+  void await();
+  void on_signal(int signal);
+  void start(const NodePlan& plan);
+  LaunchOptions options_for(const NodePlan& plan) const;
+  void tell_end(std::int64_t generation);
+  int finish(const Order& order);
+
+  Supervisor& supervisor_;
+  LaunchOptions options_;
+  Membership membership_;
+  ReservedPort port_;
+  std::deque<Order> orders_;  // that came while ranks ran
+  std::int64_t generation_ = 0;
+  bool is_ending_ = false;  // the ranks, by order
+  std::int64_t death_ns_;
+  AttemptReport last_;             // of this node's ranks
+  std::optional<int> leaving_;     // with this code
+  Clock::time_point leave_until_;  // then without an answer
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "lockstep/launch/rendezvous/rendezvous_options.h"
+#include "lockstep/launch/rendezvous/world.h"
+#include "lockstep/net/hmac.h"
+#include "lockstep/net/key_values.h"
+#include "lockstep/net/server.h"
+
+namespace lockstep::launch {
+
+/// The part of the node that serves: the world, and the keys and values of the ranks of its present
+/// generation.
+class Coordinator final : public net::ServerHandler {
+ public:
+  /// `run` is the key of all nodes.
+  Coordinator(const WorldRules& rules, NodeFacts reference, const net::Key& run,
+      std::chrono::milliseconds dead_after);
+
+  Admission admit(const net::Hello& hello) override;
+  void on_open(net::PeerId peer, const net::Hello& hello, net::Postbox& out) override;
+  void on_message(net::PeerId peer, const std::string& message, net::Postbox& out) override;
+  void on_close(net::PeerId peer, net::Postbox& out) override;
+  std::optional<Clock::time_point> on_time(Clock::time_point now, net::Postbox& out) override;
+
+ private:
+  void take(net::PeerId peer, const AgentMessage& message, net::Postbox& out);
+  void carry_out(Directives directives, net::Postbox& out);
+  void drop_ranks(net::Postbox& out);
+  void drop_silent(Clock::time_point now, net::Postbox& out);
+  net::Key key_of(std::int64_t generation) const {
+    return net::key_of_generation(run_, generation, salt_);
+  }
+
+  World world_;
+  net::Key run_;
+  net::Key salt_ = net::random_key();  // so that no key of an earlier server fits
+  std::chrono::milliseconds dead_after_;
+  std::map<net::PeerId, Clock::time_point> agents_;  // and when they were heard last
+  std::set<net::PeerId> ranks_;                      // of the present generation
+  net::KeyValues values_;
+};
+
+}  // namespace lockstep::launch

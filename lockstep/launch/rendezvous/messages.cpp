@@ -1,0 +1,110 @@
+#include "lockstep/launch/rendezvous/messages.h"
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr int kMostOfAnInt = 1 << 30;
+constexpr std::int64_t kNone = -1;
+
+template <typename Enum>
+Enum kind_of(net::ByteReader& reader, Enum last) {
+  const std::uint8_t value = reader.byte();
+  if (value > static_cast<std::uint8_t>(last)) throw DataError("rendezvous: no such message");
+  return static_cast<Enum>(value);
+}
+
+void write_end(net::ByteWriter& writer, const NodeEnd& end) {
+  writer.number(end.generation).number(end.code).byte(end.failure ? 1 : 0);
+  const ExitStatus failure = end.failure.value_or(ExitStatus{});
+  writer.number(failure.code).number(failure.signal);
+  writer.number(end.signal.value_or(0)).number(end.step.value_or(kNone)).number(end.port);
+}
+
+NodeEnd read_end(net::ByteReader& reader) {
+  NodeEnd end;
+  end.generation = reader.number();
+  end.code = reader.within(0, 255);
+  const bool failed = reader.byte() != 0;
+  ExitStatus failure;
+  failure.code = reader.within(0, 255);
+  failure.signal = reader.within(0, 127);
+  if (failed) end.failure = failure;
+  const int signal = reader.within(0, 127);
+  if (signal != 0) end.signal = signal;
+  const std::int64_t step = reader.number();
+  if (step >= 0) end.step = step;
+  end.port = reader.within(0, 65535);
+  return end;
+}
+
+void write_plan(net::ByteWriter& writer, const NodePlan& plan) {
+  writer.number(plan.generation).number(plan.node_rank).number(plan.nodes);
+  writer.number(plan.first_rank).number(plan.world_size);
+  writer.text(plan.master_address).number(plan.master_port);
+  writer.number(plan.restart).number(plan.max_restarts).text(plan.store_key);
+}
+
+NodePlan read_plan(net::ByteReader& reader) {
+  const int most = static_cast<int>(kMostRanks);
+  NodePlan plan;
+  plan.generation = reader.number();
+  plan.node_rank = reader.within(0, most);
+  plan.nodes = reader.within(1, most);
+  plan.first_rank = reader.within(0, most);
+  plan.world_size = reader.within(1, most);
+  plan.master_address = reader.text();
+  plan.master_port = reader.within(0, 65535);
+  plan.restart = reader.within(0, kMostOfAnInt);
+  plan.max_restarts = reader.within(0, kMostOfAnInt);
+  plan.store_key = reader.text();
+  return plan;
+}
+
+}  // namespace
+
+std::string bytes_of(const AgentMessage& message) {
+  net::ByteWriter writer;
+  writer.byte(static_cast<std::uint8_t>(message.kind)).number(message.generation);
+  writer.text(message.text);
+  if (message.kind == AgentMessage::Kind::kJoin) write(writer, message.facts);
+  write_end(writer, message.end);
+  return writer.take();
+}
+
+AgentMessage agent_message_of(std::string_view bytes) {
+  net::ByteReader reader(bytes);
+  AgentMessage message;
+  message.kind = kind_of(reader, AgentMessage::Kind::kLeave);
+  message.generation = reader.number();
+  message.text = reader.text();
+  if (message.kind == AgentMessage::Kind::kJoin) message.facts = read_node_facts(reader);
+  message.end = read_end(reader);
+  reader.finish();
+  return message;
+}
+
+std::string bytes_of(const Order& order) {
+  net::ByteWriter writer;
+  writer.byte(static_cast<std::uint8_t>(order.kind)).number(order.generation);
+  writer.byte(order.gently ? 1 : 0).number(order.code).text(order.text);
+  write_plan(writer, order.plan);
+  return writer.take();
+}
+
+Order order_of(std::string_view bytes) {
+  net::ByteReader reader(bytes);
+  Order order;
+  order.kind = kind_of(reader, Order::Kind::kRefuse);
+  order.generation = reader.number();
+  order.gently = reader.byte() != 0;
+  order.code = reader.within(0, 255);
+  order.text = reader.text();
+  order.plan = read_plan(reader);
+  reader.finish();
+  return order;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/launch/exit_status.h"
+#include "lockstep/launch/rendezvous/node_facts.h"
+
+namespace lockstep::launch {
+
+/// The end of a node's ranks of one generation.
+struct NodeEnd {
+  std::int64_t generation = 0;
+  int code = 0;                            ///< what the node alone would return
+  std::optional<ExitStatus> failure = {};  ///< of the rank that failed first, by itself
+  std::optional<int> signal = {};          ///< the first one that the launcher got: it leaves
+  std::optional<std::int64_t> step = {};   ///< the furthest that was reported
+  int port = 0;                            ///< held for the next generation
+};
+
+/// A message of a node's launcher to the rendezvous.
+struct AgentMessage {
+  enum class Kind : std::uint8_t {
+    kBeat,    ///< it lives
+    kJoin,    ///< it wants to take part
+    kFailed,  ///< one of its ranks failed; the others are being ended
+    kEnded,   ///< all of its ranks have ended
+    kLeave,   ///< it goes, between two generations
+  };
+
+  Kind kind = Kind::kBeat;
+  NodeFacts facts = {};         ///< of kJoin
+  std::int64_t generation = 0;  ///< of kFailed
+  std::string text = {};        ///< of kFailed: which rank, and how
+  NodeEnd end = {};             ///< of kEnded; of kLeave the code
+};
+
+/// A node's place in a generation of the world.
+struct NodePlan {
+  std::int64_t generation = 0;
+  int node_rank = 0, nodes = 1;
+  int first_rank = 0, world_size = 1;
+  std::string master_address;  ///< of node 0
+  int master_port = 0;
+  int restart = 0;        ///< generations before this one
+  int max_restarts = 0;   ///< with those that no failure has caused
+  std::string store_key;  ///< of this generation's ranks
+};
+
+/// A message of the rendezvous to a node's launcher.
+struct Order {
+  enum class Kind : std::uint8_t {
+    kBeat,    ///< it lives, too
+    kWait,    ///< until others come; the text says for what
+    kStart,   ///< the ranks, at this place
+    kEnd,     ///< the ranks of a generation; the text says why
+    kFinish,  ///< the run is over, with this code; the text may say why
+    kRefuse,  ///< the node may not take part; the text says why
+  };
+
+  Kind kind = Kind::kBeat;
+  NodePlan plan = {};           ///< of kStart
+  std::int64_t generation = 0;  ///< of kEnd
+  bool gently = false;          ///< of kEnd: time to save is given
+  int code = 0;                 ///< of kFinish
+  std::string text = {};
+};
+
+std::string bytes_of(const AgentMessage& message);
+std::string bytes_of(const Order& order);
+
+/// Throw DataError for what is no such message.
+AgentMessage agent_message_of(std::string_view bytes);
+Order order_of(std::string_view bytes);
+
+}  // namespace lockstep::launch

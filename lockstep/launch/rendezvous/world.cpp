@@ -1,0 +1,137 @@
+#include "lockstep/launch/rendezvous/world.h"
+
+#include <algorithm>
+#include <signal.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::launch {
+
+World::World(const WorldRules& rules, NodeFacts reference)
+    : rules_(rules), reference_(std::move(reference)) {}
+
+Directives World::join(NodeId node, const NodeFacts& facts, Time now) {
+  const std::string differs =
+      phase_ == Phase::kOver ? "the run is over" : difference(reference_, facts);
+  if (!differs.empty()) {
+    order(node, {.kind = Order::Kind::kRefuse, .text = differs});
+    return taken();
+  }
+  if (!nodes_.try_emplace(node, Node{.facts = facts}).second) return taken();
+  if (phase_ == Phase::kGathering) {
+    gather(now);
+  } else if (phase_ == Phase::kRunning && may_grow()) {
+    order_end(concat("host ", facts.host, " joins"), true);
+  } else {
+    order(node, {.kind = Order::Kind::kWait, .text = "as a spare; the world is full"});
+  }
+  return taken();
+}
+
+// Not once some have done their part: the others are about to.
+bool World::may_grow() const {
+  const auto has_ended = [](const auto& each) { return each.second.has_ended; };
+  const auto is_busy = [](const auto& each) { return each.second.is_busy; };
+  return std::none_of(nodes_.begin(), nodes_.end(), has_ended) &&
+         std::count_if(nodes_.begin(), nodes_.end(), is_busy) < rules_.most_nodes;
+}
+
+bool World::anyone_is_busy() const {
+  return std::any_of(
+      nodes_.begin(), nodes_.end(), [](const auto& each) { return each.second.is_busy; });
+}
+
+Directives World::fail(NodeId node, std::int64_t generation, const std::string& text) {
+  const auto found = nodes_.find(node);
+  const bool counts = generation == generation_ && found != nodes_.end() && found->second.is_busy;
+  if (!counts || only_follows()) return taken();
+  failed_.push_back(node);
+  if (phase_ == Phase::kRunning) order_end(text, false, node);
+  return taken();
+}
+
+// Where a generation ends for another reason, ranks that fail have only seen the others end.
+bool World::only_follows() const { return phase_ == Phase::kEnding && failed_.empty(); }
+
+Directives World::end(NodeId id, const NodeEnd& end, Time now) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || !found->second.is_busy || end.generation != generation_)
+    return taken();
+  Node& node = found->second;
+  node.is_busy = false;
+  node.has_ended = true;
+  node.end = end;
+  node.facts.port = end.port;
+  const bool is_listed = std::find(failed_.begin(), failed_.end(), id) != failed_.end();
+  if (end.failure && !is_listed && !only_follows()) failed_.push_back(id);
+  if (phase_ == Phase::kRunning && end.signal) {
+    order_end(concat("host ", node.facts.host, " was asked to stop"), true);
+  } else if (phase_ == Phase::kRunning && end.failure) {
+    order_end(concat("a rank of host ", node.facts.host, " failed"), false);
+  }
+  if (!anyone_is_busy()) conclude(now);
+  return taken();
+}
+
+Directives World::leave(NodeId id, int code, Time now) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || found->second.is_busy || phase_ == Phase::kOver) return taken();
+  Node& node = found->second;
+  node.end.code = code;
+  node.end.signal = SIGTERM;
+  if (phase_ == Phase::kGathering) {
+    if (dismiss({id})) gather(now);
+  } else if (!node.has_ended && !node.facts.serves) {  // a spare
+    order(id, {.kind = Order::Kind::kFinish, .code = code});
+    nodes_.erase(found);
+  } else {  // conclude() lets it go
+    node.has_ended = true;
+    if (phase_ == Phase::kRunning)
+      order_end(concat("host ", node.facts.host, " was asked to stop"), true);
+  }
+  return taken();
+}
+
+Directives World::lose(NodeId id, Time now) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) return taken();
+  const Node lost = found->second;
+  nodes_.erase(found);
+  std::erase(failed_, id);
+  if (phase_ == Phase::kOver) return taken();
+  if (lost.is_busy) {
+    lost_ = lost.facts.host;
+    if (phase_ == Phase::kRunning) order_end(concat("host ", lost_, " was lost"), false);
+  }
+  if (phase_ == Phase::kGathering) {
+    gather(now);
+  } else if (!anyone_is_busy()) {
+    conclude(now);
+  }
+  return taken();
+}
+
+Directives World::on_time(Time now) {
+  if (phase_ == Phase::kGathering) try_start(now);
+  return taken();
+}
+
+std::optional<World::Time> World::due() const {
+  if (phase_ != Phase::kGathering || !gathering_since_) return std::nullopt;
+  return enough_since_ ? *enough_since_ + rules_.last_call
+                       : *gathering_since_ + rules_.join_timeout;
+}
+
+void World::order(NodeId node, Order order) { out_.push_back({node, std::move(order)}); }
+
+/// Has the ranks of all nodes ended, but for one that is about it.
+void World::order_end(const std::string& why, bool gently, NodeId but) {
+  phase_ = Phase::kEnding;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.is_busy || id == but) continue;
+    order(
+        id, {.kind = Order::Kind::kEnd, .generation = generation_, .gently = gently, .text = why});
+  }
+}
+
+}  // namespace lockstep::launch

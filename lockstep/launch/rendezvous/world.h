@@ -1,0 +1,111 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/launch/rendezvous/messages.h"
+#include "lockstep/launch/restart.h"
+
+namespace lockstep::launch {
+
+/// The number of a node's connection; a later one has a higher number.
+using NodeId = std::uint64_t;
+
+/// The rules of a world of several nodes.
+struct WorldRules {
+  int least_nodes = 1, most_nodes = 1;
+  RestartRules restarts;
+  std::chrono::milliseconds join_timeout{600'000};
+  std::chrono::milliseconds last_call{30'000};
+
+  bool is_elastic() const { return least_nodes < most_nodes; }
+};
+
+/// An order for one node.
+struct Directive {
+  NodeId to;
+  Order order;
+};
+using Directives = std::vector<Directive>;
+
+/// The state of a world whose nodes come and go: who takes part, and in which generation. It has
+/// no sockets, threads or clock: events go in with their time, orders come out.
+///
+/// A generation is one start of all ranks. It ends when a rank fails, a node is lost, leaves or
+/// joins; the next one begins when all ranks of the last have ended. What a node says of an older
+/// generation changes nothing.
+class World {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// Nodes must be equal to the reference in what has to be the same.
+  World(const WorldRules& rules, NodeFacts reference);
+
+  Directives join(NodeId node, const NodeFacts& facts, Time now);
+  /// A rank has failed; the node is ending the others, and will tell by end() when that is done.
+  Directives fail(NodeId node, std::int64_t generation, const std::string& text);
+  Directives end(NodeId node, const NodeEnd& end, Time now);
+  /// A node was asked to stop, between two generations.
+  Directives leave(NodeId node, int code, Time now);
+  /// A node has gone without a word.
+  Directives lose(NodeId node, Time now);
+  /// Does what is due.
+  Directives on_time(Time now);
+  std::optional<Time> due() const;
+
+  std::int64_t generation() const { return generation_; }
+  bool is_over() const { return phase_ == Phase::kOver; }
+
+  /// Says whether ranks of this generation are to meet now.
+  bool is_running(std::int64_t generation) const {
+    return phase_ == Phase::kRunning && generation == generation_;
+  }
+
+ private:
+  enum class Phase { kGathering, kRunning, kEnding, kOver };
+
+  struct Node {
+    NodeFacts facts;
+    int rank = -1;           // of the last generation in which it took part
+    bool is_busy = false;    // its ranks have not ended
+    bool has_ended = false;  // they have, in this generation
+    NodeEnd end = {};
+  };
+
+  void order(NodeId node, Order order);
+  void order_end(const std::string& why, bool gently, NodeId but = 0);
+  bool may_grow() const;
+  bool only_follows() const;
+  bool anyone_is_busy() const;
+  void conclude(Time now);
+  AttemptEnd sum_up() const;
+  const Node* cause() const;
+  bool dismiss(const std::vector<NodeId>& leaving);
+  bool may_replace(const std::string& lost);
+  void decide(const AttemptEnd& end, Time now);
+  void gather(Time now);
+  void try_start(Time now);
+  void start();
+  std::vector<NodeId> chosen() const;
+  void finish(int code, const std::string& why);
+  int count() const { return static_cast<int>(nodes_.size()); }
+  Directives taken() { return std::exchange(out_, {}); }
+
+  WorldRules rules_;
+  NodeFacts reference_;
+  Phase phase_ = Phase::kGathering;
+  std::map<NodeId, Node> nodes_;
+  std::int64_t generation_ = 0;
+  RestartHistory history_;
+  std::vector<NodeId> failed_;  // of this generation, the first one first
+  std::string lost_;            // the host of a node that this generation has lost; empty: none
+  std::optional<Time> gathering_since_, enough_since_;
+  Directives out_;
+};
+
+}  // namespace lockstep::launch

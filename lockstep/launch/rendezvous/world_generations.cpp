@@ -1,0 +1,188 @@
+// How a world goes from one generation to the next, or to its end.
+
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/launch/rendezvous/world.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr int kPeersGone = static_cast<int>(ExitCode::kPeersLost);
+
+double seconds_of(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeersGone; }
+
+}  // namespace
+
+/// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
+/// nothing by its code.
+void World::conclude(Time now) {
+  const AttemptEnd end = sum_up();
+  const bool is_done = phase_ == Phase::kRunning && failed_.empty() && lost_.empty();
+  const bool has_failed = !failed_.empty() && lost_.empty();
+  std::vector<NodeId> leaving;
+  for (const auto& [id, node] : nodes_)
+    if (node.has_ended && node.end.signal) leaving.push_back(id);
+  const std::string lost = std::exchange(lost_, "");
+  failed_.clear();
+  if (is_done && leaving.empty()) return finish(end.code, "");
+  if (!dismiss(leaving)) return;
+  for (auto& [id, node] : nodes_) node.has_ended = false;
+  if (has_failed && leaving.empty()) return decide(end, now);
+  const AttemptEnd change{.code = kPeersGone, .failure = {}, .signal = {}, .step = end.step};
+  history_ = next_attempt(rules_.restarts, history_, change).history;
+  if (lost.empty() || may_replace(lost)) gather(now);
+}
+
+/// The node whose failure the others only followed.
+const World::Node* World::cause() const {
+  const Node* first = nullptr;
+  for (const NodeId id : failed_) {
+    const Node& node = nodes_.at(id);
+    if (!node.end.failure) continue;
+    if (!lost_its_peers(node.end)) return &node;
+    if (first == nullptr) first = &node;
+  }
+  return first;
+}
+
+AttemptEnd World::sum_up() const {
+  AttemptEnd sum;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.has_ended) continue;
+    sum.step = std::max(sum.step, node.end.step);
+    if (sum.code == 0) sum.code = node.end.code;
+  }
+  if (const Node* const node = cause()) {
+    sum.code = node->end.code;
+    sum.failure = node->end.failure;
+  }
+  return sum;
+}
+
+/// Lets nodes go that were asked to stop. Returns whether the others go on: not without the one
+/// that serves, nor if they are too few.
+bool World::dismiss(const std::vector<NodeId>& leaving) {
+  if (leaving.empty()) return true;
+  Node last;
+  bool serves = false;
+  for (const NodeId id : leaving) {
+    last = nodes_.at(id);
+    serves = serves || last.facts.serves;
+    order(id, {.kind = Order::Kind::kFinish, .code = last.end.code});
+    nodes_.erase(id);
+  }
+  const bool is_short = generation_ > 0 && count() < rules_.least_nodes;
+  if (!serves && !is_short) return true;
+  finish(last.end.code, concat("host ", last.facts.host, " was asked to stop, and ",
+                            is_short ? "too few are left" : "it serves the rendezvous"));
+  return false;
+}
+
+/// A world of a fixed size counts the loss of a node as a restart: it was no wish to shrink.
+bool World::may_replace(const std::string& lost) {
+  if (rules_.is_elastic()) return true;
+  if (history_.restarts < rules_.restarts.most) {
+    ++history_.restarts;
+    return true;
+  }
+  finish(kPeersGone,
+      concat("host ", lost, " was lost; restarts used up: --max-restarts ", rules_.restarts.most));
+  return false;
+}
+
+void World::decide(const AttemptEnd& end, Time now) {
+  const NextAttempt next = next_attempt(rules_.restarts, history_, end);
+  history_ = next.history;
+  if (!next.starts) return finish(next.code, next.reason);
+  gather(now);
+}
+
+void World::gather(Time now) {
+  if (phase_ != Phase::kGathering) gathering_since_.reset();
+  phase_ = Phase::kGathering;
+  if (!gathering_since_) gathering_since_ = now;
+  if (count() < rules_.least_nodes) {
+    enough_since_.reset();
+  } else if (!enough_since_) {
+    enough_since_ = now;
+  }
+  try_start(now);
+  if (phase_ != Phase::kGathering) return;
+  const std::string wanted = rules_.is_elastic()
+                                 ? concat(rules_.least_nodes, " to ", rules_.most_nodes)
+                                 : std::to_string(rules_.most_nodes);
+  const std::string text = concat(count(), " of ", wanted, " nodes are here");
+  for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kWait, .text = text});
+}
+
+// Only the first time is there a last call: later, one who comes makes the world grow.
+void World::try_start(Time now) {
+  const bool is_called =
+      generation_ > 0 || (enough_since_ && now >= *enough_since_ + rules_.last_call);
+  if (count() >= rules_.most_nodes || (enough_since_ && is_called)) return start();
+  if (enough_since_ || !gathering_since_ || now < *gathering_since_ + rules_.join_timeout) return;
+  finish(kPeersGone, concat("only ", count(), " of at least ", rules_.least_nodes,
+                         " nodes came within ", seconds_of(rules_.join_timeout), " s"));
+}
+
+/// Those of the last generation keep their numbers where they can; the others fill the gaps.
+std::vector<NodeId> World::chosen() const {
+  std::vector<NodeId> order;
+  for (const auto& [id, node] : nodes_) order.push_back(id);
+  std::stable_sort(order.begin(), order.end(),
+      [this](NodeId a, NodeId b) { return nodes_.at(a).rank >= 0 && nodes_.at(b).rank < 0; });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(rules_.most_nodes)));
+  std::vector<NodeId> places(order.size(), 0);
+  std::vector<NodeId> others;
+  for (const NodeId id : order) {
+    const auto rank = static_cast<std::size_t>(nodes_.at(id).rank);  // huge without one
+    if (rank < places.size())
+      places[rank] = id;
+    else
+      others.push_back(id);
+  }
+  for (NodeId& place : places) {
+    if (place != 0) continue;
+    place = others.front();
+    others.erase(others.begin());
+  }
+  return places;
+}
+
+void World::start() {
+  const std::vector<NodeId> places = chosen();
+  NodePlan plan{.nodes = static_cast<int>(places.size()), .world_size = 0};
+  for (const NodeId id : places) plan.world_size += nodes_.at(id).facts.workers;
+  const Node& first = nodes_.at(places.front());
+  plan.master_address = first.facts.address;
+  plan.master_port = first.facts.port;
+  plan.restart = static_cast<int>(generation_);
+  plan.max_restarts = rules_.restarts.most + plan.restart - history_.restarts;
+  plan.generation = ++generation_;
+  phase_ = Phase::kRunning;
+  gathering_since_.reset();
+  enough_since_.reset();
+  for (auto& [id, node] : nodes_) node.rank = -1;
+  for (const NodeId id : places) {
+    Node& node = nodes_.at(id);
+    node.rank = plan.node_rank;
+    node.is_busy = true;
+    order(id, {.kind = Order::Kind::kStart, .plan = plan});
+    ++plan.node_rank;
+    plan.first_rank += node.facts.workers;
+  }
+}
+
+void World::finish(int code, const std::string& why) {
+  phase_ = Phase::kOver;
+  for (const auto& [id, node] : nodes_)
+    order(id, {.kind = Order::Kind::kFinish, .code = code, .text = why});
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <functional>
+#include <iterator>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "lockstep/launch/rendezvous/world.h"
+
+namespace lockstep::launch {
+
+/// A world under drawn events, with nodes that obey it, and the rules that hold whatever happens:
+/// one generation at a time, each rank once, as many nodes as are allowed, and an end.
+///
+/// `draw(n)` gives a number from 0 to n - 1. A broken rule is a std::logic_error.
+class Play {
+ public:
+  using Draw = std::function<int(int)>;
+
+  Play(const WorldRules& rules, Draw draw)
+      : rules_(rules), world_(rules, {.host = "reference"}), draw_(std::move(draw)) {}
+
+  void step() {
+    now_ += std::chrono::seconds(draw_(40));
+    switch (draw_(8)) {
+      case 0:
+      case 1:
+        return join();
+      case 2:
+        return lose();
+      case 3:
+        return fail();
+      case 4:
+      case 5:
+        return end();
+      case 6:
+        return leave();
+      default:
+        return take(world_.on_time(now_));
+    }
+  }
+
+  /// Lets all ranks end well and time pass, after which the world is over.
+  void settle() {
+    for (int turn = 0; turn < 100 && !world_.is_over() && !nodes_.empty(); ++turn) {
+      now_ += std::chrono::seconds(700);
+      std::vector<NodeId> running;
+      for (const auto& [id, node] : nodes_)
+        if (node.running > 0) running.push_back(id);
+      for (const NodeId id : running)
+        if (nodes_.contains(id)) end(id, 0, false);
+      take(world_.on_time(now_));
+    }
+    must(world_.is_over() || nodes_.empty(), "it comes to an end");
+  }
+
+ private:
+  /// The state of a node, by its last orders.
+  struct Node {
+    std::int64_t running = 0;  // the generation of its ranks; 0: none
+  };
+
+  static void must(bool holds, const char* rule) {
+    if (!holds) throw std::logic_error(rule);
+  }
+
+  NodeId anyone() const {
+    return std::next(nodes_.begin(), draw_(static_cast<int>(nodes_.size())))->first;
+  }
+
+  void join() {
+    const NodeId id = ++last_;
+    nodes_[id];
+    const NodeFacts facts{.host = "h", .port = 1, .workers = 1 + draw_(3), .serves = draw_(8) == 0};
+    take(world_.join(id, facts, now_));
+  }
+
+  void lose() {
+    if (nodes_.empty()) return;
+    const NodeId id = anyone();
+    nodes_.erase(id);
+    take(world_.lose(id, now_));
+  }
+
+  void leave() {
+    if (!nodes_.empty()) take(world_.leave(anyone(), 143, now_));
+  }
+
+  // Of any generation that there was.
+  void fail() {
+    if (nodes_.empty()) return;
+    const auto count = static_cast<int>(world_.generation()) + 1;
+    take(world_.fail(anyone(), draw_(count), "it died"));
+  }
+
+  void end() {
+    if (nodes_.empty()) return;
+    const int kind = draw_(6);
+    end(anyone(), kind < 3 ? kind : 0, kind == 5);
+  }
+
+  void end(NodeId id, int failure, bool is_stopped) {
+    constexpr int kCodes[] = {0, 1, 5};
+    NodeEnd end{.generation = nodes_.at(id).running, .code = kCodes[failure], .port = 1};
+    if (failure > 0) end.failure = ExitStatus{.code = end.code};
+    if (is_stopped) end.signal = 15;
+    nodes_.at(id).running = 0;
+    take(world_.end(id, end, now_));
+  }
+
+  void take(const Directives& directives) {
+    std::vector<NodePlan> plans;
+    for (const auto& [to, order] : directives) {
+      must(nodes_.contains(to), "nobody is told anything who has gone");
+      std::int64_t& running = nodes_.at(to).running;
+      if (order.kind == Order::Kind::kFinish || order.kind == Order::Kind::kRefuse) {
+        must(running == 0, "a run is over when all ranks have ended");
+        nodes_.erase(to);
+      } else if (order.kind == Order::Kind::kEnd) {
+        must(order.generation == world_.generation() && running == order.generation,
+            "only ranks of this generation are ended");
+      } else if (order.kind == Order::Kind::kStart) {
+        must(running == 0, "the ranks before have ended");
+        running = order.plan.generation;
+        plans.push_back(order.plan);
+      }
+    }
+    if (!plans.empty()) check_plans(plans);
+  }
+
+  void check_plans(const std::vector<NodePlan>& plans) {
+    const auto count = static_cast<int>(plans.size());
+    must(rules_.least_nodes <= count && count <= rules_.most_nodes, "as many nodes as allowed");
+    std::map<int, int> first_ranks;
+    for (const NodePlan& plan : plans) {
+      must(plan.generation == generation_ + 1, "generations follow each other");
+      must(plan.nodes == count && plan.world_size == plans.front().world_size, "one world");
+      must(first_ranks.emplace(plan.node_rank, plan.first_rank).second, "each number once");
+      must(plan.restart <= plan.max_restarts, "no more restarts than there may be");
+    }
+    must(first_ranks.begin()->first == 0 && first_ranks.rbegin()->first == count - 1, "no gaps");
+    int before = -1;
+    for (const auto& [rank, first] : first_ranks) {
+      must(first > before && first < plans.front().world_size, "each rank once");
+      before = first;
+    }
+    for (const auto& [id, node] : nodes_)
+      must(node.running == 0 || node.running == generation_ + 1, "one generation at a time");
+    ++generation_;
+  }
+
+  WorldRules rules_;
+  World world_;
+  Draw draw_;
+  World::Time now_{};
+  std::map<NodeId, Node> nodes_;
+  NodeId last_ = 0;
+  std::int64_t generation_ = 0;
+};
+
+/// Draws rules, up to 80 events, and then lets things settle.
+inline void play(const Play::Draw& draw) {
+  const int least = 1 + draw(3);
+  Play play({.least_nodes = least,
+                .most_nodes = least + draw(3),
+                .restarts = {.most = draw(5), .lockstep_codes = draw(2) == 1}},
+      draw);
+  const int steps = draw(80);
+  for (int i = 0; i < steps; ++i) play.step();
+  play.settle();
+}
+
+}  // namespace lockstep::launch

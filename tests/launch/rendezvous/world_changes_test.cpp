@@ -1,0 +1,117 @@
+// Nodes that are lost, join and leave.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launch/rendezvous/worlds.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Kind = Order::Kind;
+using std::chrono::seconds;
+
+using ChangingWorlds = Worlds;
+
+TEST_F(ChangingWorlds, OfAFixedSizeWaitForAnotherNodeInPlaceOfALostOne) {
+  start_two();
+  take(world_->lose(2, now_));
+  EXPECT_THAT(told(Kind::kEnd), ElementsAre(3));
+  end(3, failed(5));
+  EXPECT_THAT(told(Kind::kWait), ElementsAre(3));
+  join(4);
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(4, 3)) << "3 keeps its number";
+  EXPECT_EQ(order_to(3).plan.node_rank, 1);
+  EXPECT_EQ(order_to(4).plan.node_rank, 0);
+  EXPECT_EQ(order_to(3).plan.master_address, "10.0.0.4");
+}
+
+TEST_F(ChangingWorlds, OfAFixedSizeCountALostNodeAsARestart) {
+  start_two(2, 2, 0);
+  take(world_->lose(2, now_));
+  end(3, failed(5));
+  EXPECT_EQ(order_to(3).kind, Kind::kFinish);
+  EXPECT_EQ(order_to(3).code, 5);
+  EXPECT_THAT(order_to(3).text, HasSubstr("host 2 was lost"));
+}
+
+TEST_F(ChangingWorlds, ThatAreElasticGoOnWithoutALostNode) {
+  start_two(1, 3, 0);
+  take(world_->lose(2, now_));
+  end(3, failed(1));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(3)) << "that was no failure of its own";
+  EXPECT_EQ(order_to(3).plan.node_rank, 0);
+  EXPECT_EQ(order_to(3).plan.world_size, 2);
+  EXPECT_EQ(order_to(3).plan.restart, 1);
+  EXPECT_EQ(order_to(3).plan.max_restarts, 1);
+}
+
+TEST_F(ChangingWorlds, ThatAreElasticTakeInOneThatJoins) {
+  start_two(1, 3, 0);
+  join(4);
+  EXPECT_THAT(told(Kind::kEnd), ElementsAre(2, 3));
+  EXPECT_TRUE(order_to(2).gently);
+  end(2, ended(75));
+  take(world_->fail(3, 1, "it has seen the others end"));
+  end(3, failed(1));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3, 4)) << "that does not count";
+  EXPECT_EQ(order_to(4).plan.world_size, 6);
+}
+
+TEST_F(ChangingWorlds, ThatAreFullKeepSpares) {
+  start_two();
+  join(4);
+  EXPECT_THAT(told(Kind::kWait), ElementsAre(4));
+  take(world_->lose(3, now_));
+  end(2, failed(5));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 4));
+}
+
+TEST_F(ChangingWorlds, DoNotGrowOnceSomeAreDone) {
+  start_two(1, 3);
+  end(2, ended());
+  join(4);
+  EXPECT_THAT(told(Kind::kWait), ElementsAre(4));
+  end(3, ended());
+  EXPECT_THAT(told(Kind::kFinish), ElementsAre(2, 3, 4));
+}
+
+TEST_F(ChangingWorlds, LetANodeGoThatIsAskedToStop) {
+  start_two(1, 3);
+  NodeEnd stopped = ended(75);
+  stopped.signal = 15;
+  end(3, stopped);
+  EXPECT_THAT(told(Kind::kEnd), ElementsAre(2));
+  EXPECT_TRUE(order_to(2).gently);
+  end(2, ended(75));
+  EXPECT_EQ(order_to(3).kind, Kind::kFinish);
+  EXPECT_EQ(order_to(3).code, 75);
+  EXPECT_EQ(order_to(2).kind, Kind::kStart);
+}
+
+TEST_F(ChangingWorlds, EndWithANodeThatIsAskedToStopIfTooFewAreLeft) {
+  start_two();
+  NodeEnd stopped = ended(143);
+  stopped.signal = 15;
+  end(3, stopped);
+  end(2, ended());
+  EXPECT_THAT(told(Kind::kFinish), ElementsAre(3, 2));
+  EXPECT_EQ(order_to(2).code, 143);
+  EXPECT_THAT(order_to(2).text, HasSubstr("host 3 was asked to stop, and too few are left"));
+}
+
+TEST_F(ChangingWorlds, LetANodeGoThatWaits) {
+  make(2, 3);
+  join(2);
+  take(world_->leave(2, 143, now_));
+  EXPECT_EQ(order_to(2).code, 143);
+  join(3);
+  join(4);
+  pass(seconds(30));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(3, 4));
+}
+
+}  // namespace
+}  // namespace lockstep::launch
