@@ -32,9 +32,10 @@ struct World {
   int size = 1;
   InitMethod meeting;
   bool store_is_served = false;  ///< by the launcher, as torchrun does
-  bool spans_hosts = false;      ///< known to
-  std::string generation;        ///< differs between restarts of one job
-  std::string job;               ///< in which a cluster has started the ranks; or empty
+  std::optional<LauncherStoreOptions> launchers_store;  ///< of several nodes
+  bool spans_hosts = false;                             ///< known to
+  std::string generation;                               ///< differs between restarts of one job
+  std::string job;  ///< in which a cluster has started the ranks; or empty
 };
 
 int number_of(const std::optional<int>& given, const char* variable, const char* option) {
@@ -92,6 +93,7 @@ World world_of(const InitOptions& options) {
   if (by_environment) {
     world.meeting = master_from_environment();
     world.store_is_served = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    world.launchers_store = launcher_store_from_environment();
   }
   world.spans_hosts = environment_count("LOCAL_WORLD_SIZE", 1).value_or(world.size) < world.size;
   world.generation = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
@@ -147,6 +149,11 @@ void check_is_first(const Store& store, const World& world) {
 
 Store open_store(const World& world, std::chrono::milliseconds timeout) {
   if (meets_in_file(world)) return file_store(world.meeting.path, world.size);
+  if (world.launchers_store) {
+    LauncherStoreOptions options = *world.launchers_store;
+    options.timeout = timeout;
+    return launcher_store(options);
+  }
   return tcp_store({.host = world.meeting.host,
       .port = world.meeting.port,
       .serve = world.rank == 0 && !world.store_is_served,
@@ -191,6 +198,9 @@ void check_world(const Store& store, const World& world, const InitOptions& opti
 // own name may stand for its loopback. Empty: Gloo takes the address of the host's name.
 std::string gloo_hostname(const World& world, bool one_host) {
   if (meets_in_file(world)) return one_host ? "127.0.0.1" : address_outwards();
+  // By the way to the node that serves: a host's name may stand for another interface, or for none.
+  const auto by_way = environment("LOCKSTEP_NODE_ADDRESS");
+  if (world.launchers_store && by_way) return *by_way;
   const std::string& host = world.meeting.host;
   if (names_loopback(host)) return host;
   return address_towards(world.spans_hosts ? reachable_name(host) : host);

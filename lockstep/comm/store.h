@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,23 @@ struct TcpStoreOptions {
 /// Opens a store over TCP. Throws std::system_error if the port is taken, CommError if nobody
 /// answers in time.
 Store tcp_store(const TcpStoreOptions& options);
+
+/// The store that a rank's launcher, or that of another node, serves it.
+struct LauncherStoreOptions {
+  std::string place;            ///< HOST:PORT
+  std::string key;              ///< of the generation, 64 hexadecimal letters
+  std::int64_t generation = 0;  ///< of the world
+  std::string run;              ///< its id
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+/// Finds it in the variables that `lockstep run` sets where nodes find each other; nothing
+/// elsewhere.
+std::optional<LauncherStoreOptions> launcher_store_from_environment();
+
+/// Opens it; both ends show that they know the key. Throws InvalidArgument for another key,
+/// CommError for a generation that is over and when nobody answers in time.
+Store launcher_store(const LauncherStoreOptions& options);
 
 /// Returns the port that a store from tcp_store() uses.
 int port_of(const Store& store);
