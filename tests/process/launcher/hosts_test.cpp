@@ -239,6 +239,23 @@ TEST_F(MadeHosts, TrainByPetVariables) {
   EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 
+TEST_F(MadeHosts, MayFindEachOther) {
+  const TemporaryFolder folder;
+  const auto run = [&](const std::string& flags) {
+    return run_command(
+        words("hosts --count 2 -- lockstep run --nproc-per-node 1 --rdzv-backend "
+              "lockstep " +
+              flags + " -- lockstep train --model toy --data mock --max-steps 3 " +
+              "--progress none --output " + folder.file("run")));
+  };
+  const auto alone = run("");
+  EXPECT_EQ(alone.code(), 2);
+  EXPECT_THAT(alone.err, HasSubstr("give all nodes one secret"));
+  const auto together = run("--insecure");
+  EXPECT_EQ(together.code(), 0) << together.err;
+  EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
+}
+
 TEST_F(MadeHosts, SayWhenRightsAreMissing) {
   const auto run = run_command(
       {"--bounding-set", "-sys_admin", built_lockstep(), "hosts", "--count", "2", "--", "true"}, {},

@@ -1,0 +1,204 @@
+// Several launchers that find each other: real processes on this host.
+
+#include "tests/process/launcher/nodes.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kPlace =
+    "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of "
+    "$GROUP_WORLD_SIZE, restart $TORCHELASTIC_RESTART_COUNT, run $TORCHELASTIC_RUN_ID";
+
+TEST(Nodes, MakeOneWorld) {
+  Nodes nodes("--nnodes 2 --rdzv-id job");
+  nodes.start_two(kPlace);
+  const auto first = nodes[0].wait(), second = nodes[1].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_EQ(second.code(), 0) << second.err;
+  EXPECT_THAT(first.out, HasSubstr("rank 0 of 4, 0 of 2, node 0 of 2, restart 0, run job\n"));
+  EXPECT_THAT(first.out, HasSubstr("rank 1 of 4, 1 of 2, node 0 of 2, restart 0, run job\n"));
+  EXPECT_THAT(second.out, HasSubstr("rank 2 of 4, 0 of 2, node 1 of 2, restart 0, run job\n"));
+  EXPECT_THAT(second.out, HasSubstr("rank 3 of 4, 1 of 2, node 1 of 2, restart 0, run job\n"));
+}
+
+TEST(Nodes, StartAgainTogether) {
+  Nodes nodes("--nnodes 2 --max-restarts 3");
+  nodes.start_two(
+      "n=$TORCHELASTIC_RESTART_COUNT; [ $RANK$n = 30 ] && { echo why >&2; kill -9 $$; }; "
+      "[ $n = 0 ] && exec sleep 600; echo rank $RANK, $n of $TORCHELASTIC_MAX_RESTARTS");
+  const auto first = nodes[0].wait(), second = nodes[1].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_EQ(second.code(), 0) << second.err;
+  EXPECT_THAT(first.out, HasSubstr("rank 0, 1 of 3\n"));
+  EXPECT_THAT(second.out, HasSubstr("rank 3, 1 of 3\n"));
+  EXPECT_THAT(second.err, HasSubstr("restart 1 of 3: rank 3 of 4 (host "));
+  EXPECT_THAT(second.err, HasSubstr("was killed by SIGKILL (signal 9)"));
+  EXPECT_THAT(second.err, HasSubstr("  | why\n"));
+  EXPECT_THAT(first.err, HasSubstr("ending the ranks: rank 3 of 4 ("));
+}
+
+TEST(Nodes, ReturnTheCodeOfTheRankThatFailed) {
+  Nodes nodes("--nnodes 2 --max-restarts 1");
+  nodes.start_two("[ $RANK = 0 ] && exit 7; exec sleep 600");
+  const auto first = nodes[0].wait(), second = nodes[1].wait();
+  EXPECT_EQ(first.code(), 7) << first.err;
+  EXPECT_EQ(second.code(), 7) << second.err;
+  EXPECT_THAT(first.err, HasSubstr("the run failed: rank 0 of 4"));
+  EXPECT_THAT(first.err, HasSubstr("restarts used up: --max-restarts 1"));
+  EXPECT_THAT(second.err, HasSubstr("the run failed: restarts used up: --max-restarts 1"));
+}
+
+/// Prints its own process, and waits in the first generation.
+constexpr const char* kWaitOnce =
+    "echo pid $$; [ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 600; echo world $WORLD_SIZE";
+
+TEST(Nodes, GoOnWithoutAKilledOne) {
+  Nodes nodes("--nnodes 1:2");
+  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
+  nodes.start(kWaitOnce);
+  const auto ranks = numbers_after("pid", nodes[1].wait_for_lines(2));
+  nodes[1].signal(SIGKILL);
+  const auto first = nodes[0].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("world 2\n"));
+  EXPECT_THAT(first.err, HasSubstr(" was lost\n"));
+  EXPECT_TRUE(all_end(ranks));
+  EXPECT_TRUE(all_end(numbers_after("pid", first.out)));
+}
+
+TEST(Nodes, TakeInOneThatJoins) {
+  Nodes nodes("--nnodes 1:2 --rdzv-conf last_call_timeout=0");
+  nodes.start(kWaitOnce).wait_for_lines(2);
+  nodes.start(kWaitOnce);
+  const auto first = nodes[0].wait(), second = nodes[1].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_EQ(second.code(), 0) << second.err;
+  EXPECT_THAT(first.out, HasSubstr("world 4\n"));
+  EXPECT_THAT(second.out, HasSubstr("world 4\n"));
+  EXPECT_THAT(first.err, HasSubstr(" joins\n"));
+}
+
+TEST(Nodes, TakeAnotherInPlaceOfAKilledOne) {
+  Nodes nodes("--nnodes 2 --max-restarts 1");
+  nodes.start_two(kWaitOnce);
+  nodes[1].wait_for_lines(2);
+  nodes[1].signal(SIGKILL);
+  nodes[0].wait_until([&] { return count_of("waiting: 1 of 2 nodes", nodes[0].err()) == 2; });
+  nodes.start(kWaitOnce);
+  const auto first = nodes[0].wait(), third = nodes[2].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_EQ(third.code(), 0) << third.err;
+  EXPECT_THAT(first.out, HasSubstr("world 4\n"));
+  EXPECT_THAT(third.out, HasSubstr("world 4\n"));
+}
+
+TEST(Nodes, EndWithoutTheOneThatServes) {
+  Nodes nodes("--nnodes 1:2 --max-restarts 3");
+  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
+  nodes.start(kWaitOnce);
+  const auto ranks = numbers_after("pid", nodes[1].wait_for_lines(2));
+  nodes[0].signal(SIGKILL);
+  const auto second = nodes[1].wait();
+  EXPECT_EQ(second.code(), 5) << second.err;
+  EXPECT_THAT(
+      second.err, HasSubstr("lost the node that serves the rendezvous, " + nodes.endpoint()));
+  EXPECT_TRUE(all_end(ranks));
+}
+
+TEST(Nodes, OneThatIsStoppedIsSilentAndDoneWithout) {
+  Nodes nodes("--nnodes 1:2 --rdzv-conf keep_alive_interval=0.1,keep_alive_max_attempt=5");
+  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
+  nodes.start(kWaitOnce);
+  nodes[1].wait_for_lines(2);
+  nodes[1].signal(SIGSTOP);
+  const auto first = nodes[0].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("world 2\n"));
+  // It comes back when all is over, and takes nothing up again.
+  nodes[1].signal(SIGCONT);
+  const auto second = nodes[1].wait();
+  EXPECT_EQ(second.code(), 5) << second.err;
+  EXPECT_TRUE(all_end(numbers_after("pid", second.out)));
+}
+
+TEST(Nodes, AreStoppedTogetherWhenTooFewAreLeft) {
+  Nodes nodes("--nnodes 2 --max-restarts 3");
+  nodes.start_two("trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+  nodes[0].wait_for_lines(2);
+  nodes[1].wait_for_lines(2);
+  nodes[1].signal(SIGTERM);
+  const auto first = nodes[0].wait(), second = nodes[1].wait();
+  EXPECT_EQ(second.code(), 0) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("passing SIGTERM on to all ranks"));
+  EXPECT_THAT(first.err, HasSubstr("was asked to stop, and too few are left"));
+}
+
+TEST(Nodes, OneThatWaitsCanBeStopped) {
+  Nodes nodes("--nnodes 2");
+  nodes.start("true").wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+  nodes[0].signal(SIGTERM);
+  EXPECT_EQ(nodes[0].wait().code(), 128 + SIGTERM);
+  Nodes others("--nnodes 2 --rdzv-conf is_host=false");
+  others.start("true");  // nobody serves
+  others[0].wait_until([&] { return !processes_with(others.endpoint()).empty(); });
+  others[0].signal(SIGINT);
+  EXPECT_EQ(others[0].wait().code(), 128 + SIGINT);
+}
+
+TEST(Nodes, TooFewGiveUpInTime) {
+  Nodes nodes("--nnodes 2:3 --rdzv-conf join_timeout=0.2");
+  const auto end = nodes.start("true").wait();
+  EXPECT_EQ(end.code(), 5);
+  EXPECT_THAT(end.err, HasSubstr("only 1 of at least 2 nodes came within 0.2 s"));
+}
+
+TEST(Nodes, AnEndpointWithoutAnAddressIsWaitedForInVain) {
+  const auto end = run_command(words(
+      "run --nnodes 2 --rdzv-backend lockstep --rdzv-endpoint no.such.host.invalid --insecure "
+      "--rdzv-conf join_timeout=0.3 -- true"));
+  EXPECT_EQ(end.code(), 5);
+  EXPECT_THAT(end.err, HasSubstr("no address for no.such.host.invalid"));
+}
+
+TEST(Nodes, OneWithAnotherProgramIsRefusedWithTheDifference) {
+  Nodes nodes("--nnodes 2");
+  nodes.start("true").wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+  const auto other = nodes.start("exit 0").wait();
+  EXPECT_EQ(other.code(), 2);
+  EXPECT_THAT(other.err, HasSubstr("this node is refused: the command is sh -c true, on host "));
+  EXPECT_THAT(other.err, HasSubstr(" it is sh -c exit 0"));
+  EXPECT_EQ(nodes.start("true").wait().code(), 0);
+  EXPECT_EQ(nodes[0].wait().code(), 0);
+}
+
+TEST(Nodes, TheSecretStaysWithTheLaunchers) {
+  Nodes nodes("--nnodes 2");
+  const Words secret{"LOCKSTEP_SECRET=of sixteen bytes or more"};
+  nodes.start_two("echo secret is ${LOCKSTEP_SECRET-gone}", secret);
+  const auto first = nodes[0].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("secret is gone\n"));
+  EXPECT_THAT(first.out + first.err, Not(HasSubstr("sixteen")));
+  EXPECT_EQ(nodes[1].wait().code(), 0);
+}
+
+TEST(Nodes, BeyondThisHostNeedASecret) {
+  const auto run = [](const std::string& flags) {
+    return run_command(
+        words("run --nnodes 2 --rdzv-backend c10d --rdzv-endpoint 192.0.2.1:29400 "
+              "--rdzv-conf join_timeout=0 " +
+              flags + " -- true"));
+  };
+  EXPECT_EQ(run("").code(), 2);
+  EXPECT_THAT(run("").err, HasSubstr("give all nodes one secret, by LOCKSTEP_SECRET or"));
+  EXPECT_EQ(run("--insecure").code(), 5);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
