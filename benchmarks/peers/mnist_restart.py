@@ -3,7 +3,7 @@
     python mnist_restart.py --folder RUN --interval 50       # starts its own ranks by torchrun, three restarts
     python mnist_restart.py --folder RUN --shared-store      # torchrun's default: the store outlives a group
 
-After each step rank 0 appends a line to RUN/steps.jsonl: the restart and the step. What costs a start and is not needed is left
+After each step rank 0 appends a line to RUN/steps.jsonl: the restart, the step and its process. What costs a start and is not needed is left
 out: torchvision, a DataLoader, compilation. A checkpoint holds model, optimizer and step; the position in the epoch is the step's.
 """
 
@@ -96,7 +96,7 @@ def main():
             optimizer.step()
             step += 1
             if RANK == 0:
-                lines.write(json.dumps({"restart": RESTART, "step": step}) + "\n")
+                lines.write(json.dumps({"restart": RESTART, "step": step, "process": os.getpid()}) + "\n")
                 if step % arguments.interval == 0:
                     save(net, optimizer, step)
 

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Times how long training on two nodes of two ranks stops when a rank, or a node's launcher, is killed: up to the next step.
+
+    benchmarks/recovery_nodes.py                                        Lockstep only
+    benchmarks/recovery_nodes.py --peer-python VENV/bin/python          and torchrun elastic, in turn
+
+The nodes are launchers on this host that find each other. Each round starts mnist-small on Fashion-MNIST with ranks that save
+every 50 steps, kills by SIGKILL one of the ranks of the node that does not serve, or that node's launcher, waits for the first
+step of a new rank 0, and ends the run. A lost launcher leaves a world of one node. Both sides are observed from outside in
+the same way: by the line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import recovery
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=12, help="of each kind of kill")
+    parser.add_argument("--kinds", default="rank,launcher", help="what is killed")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--peer-python", help="a Python that can import torch")
+    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    return parser.parse_args()
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def meeting(port):
+    return ["--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "recovery",
+            "--nproc-per-node", "2", "--max-restarts", "3"]
+
+
+def lockstep_side(arguments, folder, port):
+    command = [arguments.lockstep, "run", *meeting(port), "--", arguments.lockstep, "train", "--model", "mnist-small"]
+    command += ["--data", "fashion-mnist", "--backend", "gloo", "--epochs", "1000", "--batch-size", "128"]
+    command += ["--log-interval", "1", "--progress", "none", "--snapshot-interval", f"{recovery.INTERVAL}steps"]
+    return command + ["--output", str(folder / "run")], folder / "run/metrics.jsonl"
+
+
+def peer_side(arguments, folder, port):
+    # Best settings: by default a dead launcher is noticed after 15 s, a dead worker after 0.1 s.
+    settings = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2"
+    command = [arguments.peer_python, "-m", "torch.distributed.run", *meeting(port), "--rdzv-conf", settings]
+    command += ["--monitor-interval", "0.02", str(ROOT / "benchmarks/peers/mnist_restart.py"), "--folder", str(folder)]
+    return command + ["--interval", str(recovery.INTERVAL)], folder / "steps.jsonl"
+
+
+def last_step(path):
+    """Returns which rank 0 wrote the newest complete line, and its step; (None, 0) before there is one."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - recovery.TAIL_BYTES))
+            text = file.read()
+    except FileNotFoundError:
+        return None, 0
+    lines = text[:text.rfind(b"\n") + 1].splitlines()
+    if not lines:
+        return None, 0
+    line = json.loads(lines[-1])
+    return line.get("process", line["restart"]), line["step"]
+
+
+def wait_for(node, path, condition):
+    begin = time.monotonic()
+    while not condition(last_step(path)):
+        if node.poll() is not None or time.monotonic() - begin > recovery.LONGEST_SECONDS:
+            raise RuntimeError(f"no such step; the node that serves ended with {node.poll()}")
+        time.sleep(0.001)
+    return time.monotonic()
+
+
+def ranks_in(launcher):
+    """Returns the ranks that this launcher has started."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == launcher and any(each.startswith(b"RANK=") for each in variables):
+                found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
+
+
+def end(nodes, ranks):
+    """Ends what the round started, and no other process."""
+    for node in nodes:
+        recovery.end(node)
+    for rank in ranks:
+        try:
+            os.killpg(rank, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def seconds_to_next_step(side, kind, arguments, source):
+    with tempfile.TemporaryDirectory() as name:
+        command, lines = side(arguments, Path(name), free_port())
+        environment = dict(os.environ, OMP_NUM_THREADS="1", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
+        errors = Path(name) / "errors"
+        nodes, ranks = [], []
+        try:
+            with errors.open("ab") as stream:
+                for _ in range(2):
+                    nodes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                                                  env=environment, start_new_session=True))
+                    time.sleep(1 if side is peer_side else 0.1)  # the first one serves
+            wait_for(nodes[0], lines, lambda line: line[1] > recovery.INTERVAL and len(ranks_in(nodes[1].pid)) == 2)
+            before = last_step(lines)[0]
+            time.sleep(source.uniform(0, 1))
+            ranks = ranks_in(nodes[0].pid) + ranks_in(nodes[1].pid)
+            victim = nodes[1].pid if kind == "launcher" else source.choice(ranks_in(nodes[1].pid))
+            begin = time.monotonic()
+            os.kill(victim, signal.SIGKILL)
+            seconds = wait_for(nodes[0], lines, lambda line: line[0] != before) - begin
+            ranks += ranks_in(nodes[0].pid) + ranks_in(nodes[1].pid)
+            return seconds
+        except RuntimeError as error:
+            print(f"{side.__name__}: {error}\n{errors.read_text(errors='replace')[-2000:]}", file=sys.stderr)
+            return None
+        finally:
+            end(nodes, ranks)
+
+
+def main():
+    arguments = parse_arguments()
+    source = random.Random(arguments.seed)
+    sides = {"lockstep": lockstep_side} | ({"torchrun": peer_side} if arguments.peer_python else {})
+    for kind in arguments.kinds.split(","):
+        samples = {name: [] for name in sides}
+        for number in range(arguments.rounds):
+            for name, side in sides.items():
+                samples[name].append(seconds_to_next_step(side, kind, arguments, source))
+            latest = ", ".join(f"{name} {list_[-1]:.2f} s" if list_[-1] else f"{name} failed" for name, list_ in samples.items())
+            print(f"{kind} {number + 1}: {latest}; load {os.getloadavg()[0]:.2f}", flush=True)
+        medians = [recovery.show(name, list_) for name, list_ in samples.items()]
+        if len(medians) == 2:
+            print(f"{kind}: ratio of medians {medians[1] / medians[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
