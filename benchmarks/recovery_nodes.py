@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Times how long training on two nodes of two ranks stops when a rank, or a node's launcher, is killed: up to the next step.
+"""Times how long training on two nodes of two ranks stops when a rank, or a whole node, is killed: up to the next step.
 
     benchmarks/recovery_nodes.py                                        Lockstep only
     benchmarks/recovery_nodes.py --peer-python VENV/bin/python          and torchrun elastic, in turn
 
 The nodes are launchers on this host that find each other. Each round starts mnist-small on Fashion-MNIST with ranks that save
-every 50 steps, kills by SIGKILL one of the ranks of the node that does not serve, or that node's launcher, waits for the first
-step of a new rank 0, and ends the run. A lost launcher leaves a world of one node. Both sides are observed from outside in
-the same way: by the line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
+every 50 steps, kills by SIGKILL one of the ranks of the node that does not serve, or that node's launcher and ranks, waits for
+the first step of a new rank 0, and ends the run. A lost node leaves a world of one. The ranks of a node are killed with its
+launcher because those of torchrun would go on training without it. Both sides are observed from outside in the same way: by the
+line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
 """
 
 import argparse
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12, help="of each kind of kill")
-    parser.add_argument("--kinds", default="rank,launcher", help="what is killed")
+    parser.add_argument("--kinds", default="rank,node", help="what is killed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--peer-python", help="a Python that can import torch")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
@@ -101,15 +102,19 @@ def ranks_in(launcher):
     return found
 
 
+def kill(process):
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended with its launcher
+
+
 def end(nodes, ranks):
     """Ends what the round started, and no other process."""
     for node in nodes:
         recovery.end(node)
     for rank in ranks:
-        try:
-            os.killpg(rank, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        kill(rank)
 
 
 def seconds_to_next_step(side, kind, arguments, source):
@@ -128,9 +133,11 @@ def seconds_to_next_step(side, kind, arguments, source):
             before = last_step(lines)[0]
             time.sleep(source.uniform(0, 1))
             ranks = ranks_in(nodes[0].pid) + ranks_in(nodes[1].pid)
-            victim = nodes[1].pid if kind == "launcher" else source.choice(ranks_in(nodes[1].pid))
+            victims = ranks_in(nodes[1].pid)
+            victims = [nodes[1].pid, *victims] if kind == "node" else [source.choice(victims)]
             begin = time.monotonic()
-            os.kill(victim, signal.SIGKILL)
+            for victim in victims:
+                kill(victim)
             seconds = wait_for(nodes[0], lines, lambda line: line[0] != before) - begin
             ranks += ranks_in(nodes[0].pid) + ranks_in(nodes[1].pid)
             return seconds

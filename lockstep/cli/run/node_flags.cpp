@@ -213,9 +213,7 @@ void place_nodes(RunRequest& request, const GivenFlags& given) {
     return;
   }
   read_nodes(request);
-  const bool finds_others = meets(request);
-  if (finds_others && (request.meeting.most_nodes > 1 || !request.endpoint.empty()))
-    return place_meeting(request);
+  if (meets(request) && request.meeting.most_nodes > 1) return place_meeting(request);
   options.nodes = request.meeting.most_nodes;
   ask_cluster(options, given);
   place_master(request);

@@ -157,6 +157,7 @@ TEST(RunFlags, NodesMayFindEachOther) {
   EXPECT_TRUE(range.insecure);
   EXPECT_EQ(meeting_of({"--nnodes", "2"}).host, "none") << "they have numbers";
   EXPECT_FALSE(parse_run({"--rdzv-backend", "c10d", "x"})->rendezvous) << "one needs no other";
+  EXPECT_EQ(meeting_of({"--nnodes", "1:1"}).host, "none");
   EXPECT_FALSE(parse_run({"--standalone", "--nnodes", "1:2", "x"})->rendezvous);
   EXPECT_EQ(parse_run({"--nnodes", "2", "--rdzv-backend", "lockstep", "--master-addr", "node1",
                           "--master-port", "77", "x"})
