@@ -109,20 +109,35 @@ def kill(process):
         pass  # it has ended with its launcher
 
 
-def end(nodes, ranks):
-    """Ends what the round started, and no other process."""
+def members(mark):
+    """Returns all processes that have this word in their environment: what a round started, and what that started in turn."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
+
+
+def end(nodes, mark):
+    """Ends what the round started, and no other process: torchrun's ranks go on after a killed launcher."""
     for node in nodes:
         recovery.end(node)
-    for rank in ranks:
-        kill(rank)
+    while left := members(mark):
+        for process in left:
+            kill(process)
+        time.sleep(0.05)
 
 
 def seconds_to_next_step(side, kind, arguments, source):
     with tempfile.TemporaryDirectory() as name:
         command, lines = side(arguments, Path(name), free_port())
-        environment = dict(os.environ, OMP_NUM_THREADS="1", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
+        mark = f"RECOVERY_ROUND={name}"
+        environment = dict(os.environ, OMP_NUM_THREADS="1", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1", RECOVERY_ROUND=name)
         errors = Path(name) / "errors"
-        nodes, ranks = [], []
+        nodes = []
         try:
             with errors.open("ab") as stream:
                 for _ in range(2):
@@ -132,24 +147,22 @@ def seconds_to_next_step(side, kind, arguments, source):
             wait_for(nodes[0], lines, lambda line: line[1] > recovery.INTERVAL and len(ranks_in(nodes[1].pid)) == 2)
             before = last_step(lines)[0]
             time.sleep(source.uniform(0, 1))
-            ranks = ranks_in(nodes[0].pid) + ranks_in(nodes[1].pid)
             victims = ranks_in(nodes[1].pid)
             victims = [nodes[1].pid, *victims] if kind == "node" else [source.choice(victims)]
             begin = time.monotonic()
             for victim in victims:
                 kill(victim)
-            seconds = wait_for(nodes[0], lines, lambda line: line[0] != before) - begin
-            ranks += ranks_in(nodes[0].pid) + ranks_in(nodes[1].pid)
-            return seconds
+            return wait_for(nodes[0], lines, lambda line: line[0] != before) - begin
         except RuntimeError as error:
             print(f"{side.__name__}: {error}\n{errors.read_text(errors='replace')[-2000:]}", file=sys.stderr)
             return None
         finally:
-            end(nodes, ranks)
+            end(nodes, mark)
 
 
 def main():
     arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a round that is cut short leaves nothing
     source = random.Random(arguments.seed)
     sides = {"lockstep": lockstep_side} | ({"torchrun": peer_side} if arguments.peer_python else {})
     for kind in arguments.kinds.split(","):
