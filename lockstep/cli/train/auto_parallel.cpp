@@ -47,6 +47,8 @@ Words resolve_auto_parallel(const Words& arguments) {
       "leave out the launcher, or name the way");
   Words rest = arguments;
   rest.erase(rest.begin() + found->at, rest.begin() + found->at + found->words);
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::any_of(rest.begin(), rest.end(), asks_help)) return rest;
   const std::string output = output_of(rest);
   if (!output.empty() && holds_run(output)) return rest;
   Words plan{"plan", "--train", "--"};
