@@ -31,7 +31,7 @@ struct World {
   int rank = 0;
   int size = 1;
   InitMethod meeting;
-  bool store_is_served = false;  ///< by the launcher, as torchrun does
+  bool store_is_served = false;                         ///< by the launcher, as torchrun does
   std::optional<LauncherStoreOptions> launchers_store;  ///< of several nodes
   bool spans_hosts = false;                             ///< known to
   std::string generation;                               ///< differs between restarts of one job

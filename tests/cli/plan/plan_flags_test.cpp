@@ -24,8 +24,9 @@ TEST(PlanFlags, MeasureHalvesOfTheBatchUnlessOthersAreNamed) {
 }
 
 TEST(PlanFlags, SayForWhichMachines) {
-  const auto command = parse_plan({"--nodes", "1,2", "--places", "4", "--link", "25Gbit,50us",
-      "--within", "12GB,5us", "--made-hosts", "--memory", "16G", "--price", "3.06", "--samples", "50000"});
+  const auto command =
+      parse_plan({"--nodes", "1,2", "--places", "4", "--link", "25Gbit,50us", "--within",
+          "12GB,5us", "--made-hosts", "--memory", "16G", "--price", "3.06", "--samples", "50000"});
   EXPECT_THAT(command->question.nodes, ElementsAre(1, 2));
   EXPECT_THAT(command->question.places, ElementsAre(4));
   EXPECT_DOUBLE_EQ(command->question.machine.between.bytes_per_second, 25e9 / 8);

@@ -44,7 +44,8 @@ TEST(ScaleOutStudy, SetsHereBesidePublished) {
   EXPECT_EQ(row_text(rows, 3),
       "Avg Epoch Time (min)|0.05075|8.76|0.03383|5.40|0.04167|3.35|-|2.37|" + note);
   EXPECT_EQ(row_text(rows, 5), "Scaling Efficiency|1.00|1.00|0.75|0.81|0.30|0.65|-|0.46|" + note);
-  // 45 MB at 4 Gbit/s beside the backward pass of a step of 0.5 s; the study's own 0.81 s and 558 MB at 25 Gbit/s.
+  // 45 MB at 4 Gbit/s beside the backward pass of a step of 0.5 s; the study's own 0.81 s and 558
+  // MB at 25 Gbit/s.
   EXPECT_EQ(row_text(rows, 6),
       "Scaling Efficiency, predicted|1.00|1.00|0.95|0.99|0.92|0.98|0.91|0.98|" + note);
   EXPECT_EQ(row_text(rows, 9),
