@@ -35,10 +35,12 @@ struct Machine {
   double jitter = 0;        ///< relative standard deviation between places in one step
   /// The nodes are made within one machine (`lockstep hosts --count`): their places slow each other
   /// down as those of one node do.
-  bool is_one = false;
+  bool is_one_machine = false;
 
   /// Of these places a node, how many share caches and memory.
-  int neighbours(int nodes_used, int a_node) const { return is_one ? nodes_used * a_node : a_node; }
+  int neighbours(int nodes_used, int a_node) const {
+    return is_one_machine ? nodes_used * a_node : a_node;
+  }
   int all_places() const { return nodes * places; }
 };
 

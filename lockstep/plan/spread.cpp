@@ -8,9 +8,10 @@ namespace lockstep::plan {
 namespace {
 
 // Note [Spread of a prediction]
-// What benchmarks/plan_accuracy.py found on cases that no profile was made of: the standard
-// deviation of the logarithm of predicted over measured. Equal trainings, each in a process of its
-// own, differ by a part of that; the profile's own noise comes on top where it is larger.
+// The standard deviation of the logarithm of predicted over measured. These are estimates, not yet
+// fitted: intervals of nine in ten held 73 % of the first 26 cases of benchmarks/plan_accuracy.py.
+// Equal trainings, each in a process of its own, differ by a part of that; the profile's own noise
+// counts where it is larger.
 struct KindOfWay {
   const char* name;
   double spread;

@@ -166,7 +166,7 @@ TEST(Prediction, OfNodesWithinOneMachineIsThatOfItsPlaces) {
   profile.company.compute = {1, 1.5};
   Machine machine = free_machine(2, 1);
   const double apart = predict(profile, machine, {.replicas = 2}, 8).seconds;
-  machine.is_one = true;
+  machine.is_one_machine = true;
   EXPECT_NEAR(predict(profile, machine, {.replicas = 2}, 8).seconds, 1.5 * apart, 1e-9);
 }
 

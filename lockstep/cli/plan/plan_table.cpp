@@ -135,7 +135,7 @@ FlagGroup<C> machines_group() {
               .usually("none"),
           flag_on("--made-hosts",
               "nodes are made within one machine, as lockstep hosts --count does", &C::question,
-              &Q::machine, &plan::Machine::is_one),
+              &Q::machine, &plan::Machine::is_one_machine),
           flag_by<C>("--jitter", "X", "relative standard deviation of places in one step: 0.05",
               [](C& command, const FlagSpec& flag, const std::string& text) {
                 command.question.machine.jitter = flag.real_number(text);

@@ -22,15 +22,22 @@ constexpr double kTera = 1e12;
 constexpr double kStartSeconds = 50e-6;
 constexpr double kContextBytes = 0.6e9;
 
-Link pci(double gigabytes) { return {.latency = 15e-6, .bytes_per_second = gigabytes * kGiga}; }
-Link nvlink(double gigabytes) { return {.latency = 8e-6, .bytes_per_second = gigabytes * kGiga}; }
+// Of a link's rate in the data sheet, in one direction: an assumption, as are the latencies.
+constexpr double kLinkShare = 0.75;
+
+Link pci(double gigabytes) {
+  return {.latency = 15e-6, .bytes_per_second = kLinkShare * gigabytes * kGiga};
+}
+Link nvlink(double gigabytes) {
+  return {.latency = 8e-6, .bytes_per_second = kLinkShare * gigabytes * kGiga};
+}
 
 constexpr const char* kNvidiaExamples =
     "NVIDIA's DeepLearningExamples, ResNet50 v1.5 on one device, and the data sheet";
 constexpr const char* kDataSheet =
     "data sheet; assumes the share of the peak that ResNet50 reaches on a V100";
 
-double upper_rate(double images_per_second) { return images_per_second * kResNet50; }
+double flops_at(double images_per_second) { return images_per_second * kResNet50; }
 
 bool is_same(const std::string& one, const std::string& other) {
   return one.size() == other.size() &&
@@ -65,19 +72,19 @@ double layers_a_sample(const ModelProfile& profile) {
 
 const std::vector<Device>& known_devices() {
   static const std::vector<Device> kDevices{
-      {"K80", 12 * kGiga, 240 * kGiga, pci(10), upper_rate(52), upper_rate(52),
+      {"K80", 12 * kGiga, 240 * kGiga, pci(15.75), flops_at(52), flops_at(52),
           "TensorFlow's benchmarks of 2017, ResNet50 on one GK210 of a K80, and the data sheet"},
-      {"V100", 16 * kGiga, 900 * kGiga, nvlink(130), upper_rate(380.44), upper_rate(893.09),
+      {"V100", 16 * kGiga, 900 * kGiga, nvlink(150), flops_at(380.44), flops_at(893.09),
           kNvidiaExamples},
-      {"TITAN-RTX", 24 * kGiga, 672 * kGiga, pci(11), upper_rate(330), kShareMixed * 130 * kTera,
+      {"TITAN-RTX", 24 * kGiga, 672 * kGiga, pci(15.75), flops_at(330), kShareMixed * 130 * kTera,
           "Lambda's TensorFlow benchmark of 2019, ResNet50 in fp32, and the data sheet"},
-      {"T4", 16 * kGiga, 320 * kGiga, pci(11), kShare32 * 8.1 * kTera, kShareMixed * 65 * kTera,
+      {"T4", 16 * kGiga, 320 * kGiga, pci(15.75), kShare32 * 8.1 * kTera, kShareMixed * 65 * kTera,
           kDataSheet},
-      {"A100", 40 * kGiga, 1555 * kGiga, nvlink(235), upper_rate(909), upper_rate(2375),
+      {"A100", 40 * kGiga, 1555 * kGiga, nvlink(300), flops_at(909), flops_at(2375),
           kNvidiaExamples},
-      {"H100", 80 * kGiga, 3350 * kGiga, nvlink(360), kShare32 * 66.9 * kTera,
+      {"H100", 80 * kGiga, 3350 * kGiga, nvlink(450), kShare32 * 66.9 * kTera,
           kShareMixed * 989 * kTera, kDataSheet},
-      {"L4", 24 * kGiga, 300 * kGiga, pci(22), kShare32 * 30.3 * kTera, kShareMixed * 121 * kTera,
+      {"L4", 24 * kGiga, 300 * kGiga, pci(31.5), kShare32 * 30.3 * kTera, kShareMixed * 121 * kTera,
           kDataSheet}};
   return kDevices;
 }

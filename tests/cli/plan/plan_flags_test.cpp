@@ -35,7 +35,7 @@ TEST(PlanFlags, SayForWhichMachines) {
   EXPECT_DOUBLE_EQ(command->question.machine.price, 3.06);
   EXPECT_DOUBLE_EQ(command->question.samples, 50000);
   EXPECT_TRUE(command->has_within);
-  EXPECT_TRUE(command->question.machine.is_one);
+  EXPECT_TRUE(command->question.machine.is_one_machine);
 }
 
 TEST(PlanFlags, SayWhatFailsAndHowGradientsGo) {
