@@ -3,7 +3,7 @@
 
     python3 benchmarks/plan_accuracy.py --cases 120 --questions 10 --output accuracy.json --picture accuracy.svg
 
-Each model is measured once by `lockstep plan --measure`. Then cases are drawn by a seed: a model, a way, a number of places, a
+Each model is measured once by `lockstep plan --measure`, each link by `lockstep collectives`. Then cases are drawn by a seed: a model, a way, a number of places, a
 batch that was not measured; a third of them on two hosts within this machine, joined by links of 0.1, 1 or 10 Gbit/s (needs root;
 --links none leaves them out). Each is predicted, trained for some steps, and compared; the median of the runs' steps counts.
 A question is a model, a batch and a number of places: all its ways are trained, and the one that was predicted to be the
@@ -32,7 +32,7 @@ MODELS = {
     "vgg11": ([32, 24, 16, 8, 4], [12, 20, 28], ["--image-size", "32", "--opt", "sgd"]),
     "resnet50": ([32, 24, 16, 8, 4], [12, 20, 28], ["--image-size", "64"]),
 }
-RATES = {"100mbit": "100Mbit,60us", "1gbit": "1Gbit,60us", "10gbit": "10Gbit,60us"}
+RATES = ["100mbit", "1gbit", "10gbit"]
 SCHEDULES = ["gpipe", "1f1b", "zero-bubble"]
 STEPS, LINE = 40, 10
 
@@ -46,7 +46,7 @@ def parse_arguments():
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--places", default="1,2,4", help="numbers of places; more than cores take turns")
     parser.add_argument("--links", default=",".join(RATES), help="rates between two hosts of this machine, or none")
-    parser.add_argument("--profiles", help="a folder that keeps the profiles, or has them")
+    parser.add_argument("--profiles", help="a folder that keeps the profiles and links, or has them")
     parser.add_argument("--output", help="a JSON file of all cases")
     parser.add_argument("--picture", help="an SVG file: predicted against measured")
     return parser.parse_args()
@@ -59,6 +59,16 @@ def measure(arguments, model, folder):
         words = [arguments.lockstep, "plan", "--measure", "--model", model, "--measure-batches", ",".join(map(str, batches))]
         output_of([*words, "--save", str(file), "--", *flags])
     return file
+
+
+def measure_link(arguments, rate, folder):
+    """The messages of one rank on each of two hosts; `lockstep plan` makes a link of them."""
+    link = Path(folder) / f"link-{rate}"
+    if not link.exists():
+        hosts = [arguments.lockstep, "hosts", "--count", "2", "--rate", rate, "--", arguments.lockstep, "run", "--nproc-per-node", "1"]
+        sweep = ["collectives", "--backend", "gloo", "--min-bytes", "16K", "--max-bytes", "16M", "--iterations", "5"]
+        output_of([*hosts, "--", arguments.lockstep, *sweep, "--output", str(link)])
+    return link / "collectives.jsonl"
 
 
 def with_schedule(generator, case):
@@ -110,11 +120,12 @@ def draw_questions(arguments, models):
     return [ways_of_question(*each) for each in generator.sample(all_questions, min(arguments.questions, len(all_questions)))]
 
 
-def predict(arguments, case, profile):
+def predict(arguments, case, profiles, links):
+    profile = profiles[case["model"]]
     command = [arguments.lockstep, "plan", "--profile", str(profile), "--batch", str(case["batch"]), "--places", str(case["places"])]
     command += ["--ways", case["way"], "--json"]
     if "link" in case:
-        command += ["--nodes", "2", "--link", RATES[case["link"]], "--made-hosts"]
+        command += ["--nodes", "2", "--link", str(links[case["link"]]), "--made-hosts"]
     if "chunks" in case:
         command += ["--schedule", case["schedule"], "--chunks", str(case["chunks"])]
     choice = json.loads(output_of(command).strip().split("\n")[-1])["choices"][0]
@@ -162,8 +173,8 @@ def name_of(case):
     return f"{case['model']:15} {case['way']:6} {hosts}{case['places']}  batch {case['batch']:4}{schedule}"
 
 
-def compare(arguments, case, profiles):
-    predict(arguments, case, profiles[case["model"]])
+def compare(arguments, case, profiles, links):
+    predict(arguments, case, profiles, links)
     train(arguments, case)
     error = case["predicted"] / case["measured"] - 1
     print(f"{name_of(case):64} predicted {1e3 * case['predicted']:8.2f} ms  measured {1e3 * case['measured']:8.2f}  {error:+6.1%}"
@@ -195,7 +206,7 @@ def answer_questions(arguments, questions, profiles):
     good = 0
     for ways in questions:
         for case in ways:
-            compare(arguments, case, profiles)
+            compare(arguments, case, profiles, {})
         picked = min(ways, key=lambda case: case["predicted"])
         best = min(ways, key=lambda case: case["measured"])
         lost = picked["measured"] / best["measured"] - 1
@@ -243,8 +254,10 @@ def main():
         folder.mkdir(exist_ok=True)
         profiles = {model: measure(arguments, model, folder) for model in models}
         cases = draw_cases(arguments, models)
+        rates = sorted({case["link"] for case in cases if "link" in case})
+        links = {rate: measure_link(arguments, rate, folder) for rate in rates}
         for case in cases:
-            compare(arguments, case, profiles)
+            compare(arguments, case, profiles, links)
         report(cases)
         questions = draw_questions(arguments, models)
         answer_questions(arguments, questions, profiles)

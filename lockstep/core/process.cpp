@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <fcntl.h>
 #include <fstream>
 #include <iostream>
@@ -49,6 +50,13 @@ std::optional<std::int64_t> peak_memory_bytes() {
   std::ifstream file("/proc/self/status");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   return parse_peak_memory(text);
+}
+
+double process_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  constexpr double kNano = 1e-9;
+  return static_cast<double>(time.tv_sec) + kNano * static_cast<double>(time.tv_nsec);
 }
 
 std::optional<std::int64_t> parse_peak_memory(std::string_view status) {

@@ -22,6 +22,9 @@ void repair_inherited_state();
 /// system does not report it.
 std::optional<std::int64_t> peak_memory_bytes();
 
+/// Returns the seconds for which all threads of this process have kept a core busy.
+double process_cpu_seconds();
+
 /// Finds that number (VmHWM) in the text of a /proc/PID/status.
 std::optional<std::int64_t> parse_peak_memory(std::string_view status);
 

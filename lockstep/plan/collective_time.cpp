@@ -10,6 +10,7 @@ namespace {
 // A link's seconds for a message, without a latency where nothing is sent.
 double rounds_on(const Link& link, double messages, double bytes) {
   if (messages <= 0) return 0;
+  if (!link.measured.is_free()) return messages * link.measured(bytes / messages);
   return messages * link.latency + (link.bytes_per_second > 0 ? bytes / link.bytes_per_second : 0);
 }
 

@@ -46,6 +46,7 @@ void check_link(const Link& link) {
 }  // namespace
 
 double Link::seconds(double bytes) const {
+  if (!measured.is_free()) return measured(bytes);
   return latency + (bytes_per_second > 0 ? bytes / bytes_per_second : 0);
 }
 
@@ -71,7 +72,8 @@ std::string text_of(const Link& link) {
   const auto three_digits = [](double value) { return std::round(value * 1e3) / 1e3; };
   const std::string rate = bits >= 1e9 ? concat(three_digits(bits / 1e9), "Gbit")
                                        : concat(three_digits(bits / 1e6), "Mbit");
-  return concat(rate, ",", three_digits(link.latency * 1e6), "us");
+  const char* const source = link.measured.is_free() ? "" : ", measured";
+  return concat(rate, ",", three_digits(link.latency * 1e6), "us", source);
 }
 
 void check_machine(const Machine& machine) {

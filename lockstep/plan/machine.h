@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "lockstep/plan/profile/cost_curve.h"
+
 namespace lockstep::plan {
 
 /// A connection over which places exchange data.
@@ -11,6 +13,8 @@ struct Link {
   /// The share of a transfer's time in which it keeps a place from computing: 1 where the place
   /// moves the bytes itself, as in shared memory, 0 where an engine of its own does.
   double core_share = 0;
+  /// Seconds of a message by its bytes, where they were measured; then the first two only describe.
+  CostCurve measured = {};
 
   double seconds(double bytes) const;
 
@@ -21,7 +25,7 @@ struct Link {
 /// ms, s), in any order; the latency may be left out. Throws InvalidArgument that shows the forms.
 Link parse_link(const std::string& text);
 
-/// Writes a link as parse_link reads it.
+/// Writes a link as parse_link reads it, and says if it was measured.
 std::string text_of(const Link& link);
 
 /// The machines that a plan is made for: equal nodes of equal places.

@@ -43,7 +43,8 @@ struct Prediction {
 /// With `ddp` the gradients of a layer are there when its backward ends, shared over its time by
 /// the bytes of its parameters; full buckets, cut by the very function that the reducer cuts with,
 /// follow each other over the links. A link that a place's own core drives stops the place for its
-/// share. A pipeline's schedule is the one that it executes, with the costs of each stage.
+/// share. A pipeline's schedule is the one that it executes, with the costs of each stage; places
+/// that compute at the same time slow each other down, those that wait do not.
 Prediction predict(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
 

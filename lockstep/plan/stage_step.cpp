@@ -7,6 +7,7 @@
 #include "lockstep/parallel/schedule/timetable.h"
 #include "lockstep/plan/collective_time.h"
 #include "lockstep/plan/replica_step.h"
+#include "lockstep/plan/shared_timetable.h"
 
 namespace lockstep::plan {
 namespace {
@@ -30,7 +31,8 @@ class StageStep {
             make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches)) {}
 
   Prediction run() {
-    const Timetable timetable = settled_timetable();
+    const Timetable timetable =
+        shared_timetable(schedule_, costs(), [this](int active) { return slowdown(active); });
     Prediction prediction;
     for (int place = 0; place < way_.stages; ++place) clock_.add_lane(concat("place ", place));
     const double begin = profile_.input(batch_);
@@ -43,17 +45,18 @@ class StageStep {
   }
 
  private:
-  std::vector<ActionCosts> costs(double slowdown) const {
+  // Of a place that has nobody beside it.
+  std::vector<ActionCosts> costs() const {
     std::vector<ActionCosts> stages;
     std::size_t layer = 0;
     for (std::size_t stage = 0; stage < balance_.size(); ++stage) {
       ActionCosts sum{.forward = 0, .backward_input = 0, .backward_weight = 0, .backward = 0};
       for (int count = 0; count < balance_[stage]; ++count, ++layer) {
         const LayerCosts& own = profile_.layers[layer];
-        sum.forward += own.forward(samples_) * slowdown;
-        sum.backward += own.backward(samples_) * slowdown;
-        sum.backward_input += own.backward_input(samples_) * slowdown;
-        sum.backward_weight += own.backward_weight(samples_) * slowdown;
+        sum.forward += own.forward(samples_);
+        sum.backward += own.backward(samples_);
+        sum.backward_input += own.backward_input(samples_);
+        sum.backward_weight += own.backward_weight(samples_);
       }
       if (way_.checkpoint != Checkpoint::kNever) add_recomputation(sum);
       if (layer < profile_.layers.size())
@@ -72,14 +75,9 @@ class StageStep {
     costs.backward_input += share * costs.forward;
   }
 
-  // Places that wait slow nobody down, but how long they wait depends on how slow the others are.
-  Timetable settled_timetable() const {
-    Timetable timetable = simulate_stages(schedule_, costs(1));
-    for (int round = 0; round < 3; ++round) {
-      const double busy = way_.stages * (1 - timetable.idle_share()) * replicas_near();
-      timetable = simulate_stages(schedule_, costs(profile_.company.slows_compute(busy)));
-    }
-    return timetable;
+  // Places that wait slow nobody down. Replicas do the same at the same time.
+  double slowdown(int active) const {
+    return profile_.company.slows_compute(active * replicas_near());
   }
 
   // Replicas whose places slow each other down.
@@ -98,12 +96,14 @@ class StageStep {
     return tasks;
   }
 
-  double bytes_of_place(int place) const {
+  std::size_t places() const { return static_cast<std::size_t>(way_.stages); }
+
+  double bytes_of_place(std::size_t place) const {
     double bytes = 0;
     std::size_t layer = 0;
     for (std::size_t stage = 0; stage < balance_.size(); ++stage) {
       for (int count = 0; count < balance_[stage]; ++count, ++layer) {
-        if (schedule_.rank_of(static_cast<int>(stage)) == place)
+        if (schedule_.rank_of(static_cast<int>(stage)) == static_cast<int>(place))
           bytes += profile_.layers[layer].parameter_bytes();
       }
     }
@@ -112,22 +112,29 @@ class StageStep {
 
   // What follows the pipeline: its replicas agree on the gradients, then all places step.
   void finish(double end, std::vector<TimedTask> tasks, Prediction& prediction) {
-    const double all = profile_.parameter_bytes();
+    const std::vector<double> steps = optimizer_seconds();
     double last = end;
-    for (int place = 0; place < way_.stages; ++place) {
-      const auto lane = static_cast<std::size_t>(place);
+    for (std::size_t place = 0; place < places(); ++place) {
       const double reduced = end + reduce_seconds(bytes_of_place(place), way_, between_replicas_);
-      if (reduced > end) tasks.push_back({lane, Use::kCommunication, "gradients", end, reduced});
+      if (reduced > end) tasks.push_back({place, Use::kCommunication, "gradients", end, reduced});
       prediction.communication = std::max(prediction.communication, reduced - end);
-      const double share = all > 0 ? bytes_of_place(place) / all : 0;
-      const double step = profile_.optimizer * share / (way_.is_sharded ? way_.replicas : 1) *
-                          profile_.company.slows_memory(way_.stages * replicas_near());
-      tasks.push_back({lane, Use::kOptimizer, "optimizer", reduced, reduced + step});
-      last = std::max(last, reduced + step);
+      tasks.push_back({place, Use::kOptimizer, "optimizer", reduced, reduced + steps[place]});
+      last = std::max(last, reduced + steps[place]);
     }
     const double rest = profile_.rest(batch_);
     tasks.push_back({0, Use::kRest, "bookkeeping", last, last + rest});
     describe_busiest(std::move(tasks), last + rest, prediction);
+  }
+
+  // Each place has its own layers' share.
+  std::vector<double> optimizer_seconds() const {
+    const double all = profile_.parameter_bytes();
+    const double own = profile_.optimizer / (way_.is_sharded ? way_.replicas : 1);
+    std::vector<double> alone;
+    for (std::size_t place = 0; place < places(); ++place)
+      alone.push_back(all > 0 ? own * bytes_of_place(place) / all : 0);
+    return shared_seconds(alone,
+        [this](int active) { return profile_.company.slows_memory(active * replicas_near()); });
   }
 
   void describe_busiest(std::vector<TimedTask> tasks, double length, Prediction& prediction) {

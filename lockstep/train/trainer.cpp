@@ -75,6 +75,8 @@ void Trainer::train() {
   let_stops_be_saved();
   run_.clock.begin_training();
   pass_epochs();
+  // Measuring layers needs copies of them, which are no part of training.
+  if (run_.profiler) measured_.peak_memory_bytes = peak_memory_of_all(groups.world);
   const auto is_interrupted = [&] { return checkpointer_.course() == Course::kInterrupted; };
   if (!is_interrupted()) finish_profile();
   if (!is_interrupted()) test();
@@ -84,7 +86,7 @@ void Trainer::train() {
   }
   checkpointer_.finish();
   measured_.bad_images = run_.log.bad_images(groups.world);
-  measured_.peak_memory_bytes = peak_memory_of_all(groups.world);
+  if (!run_.profiler) measured_.peak_memory_bytes = peak_memory_of_all(groups.world);
   measured_.recovery_seconds = run_.log.recovery_seconds();
   measured_.parameters_hash =
       agreed_parameters_hash(run_.replica->parameters(), groups.replicas, groups.stages);

@@ -33,6 +33,12 @@ TEST(AllReduce, OfAHierarchyCrossesTheNodesOnce) {
       14 * (1 + 100 / 100.0) + 6 * (5 + 200 / 10.0));
 }
 
+TEST(AllReduce, OverAMeasuredLinkHasItsMessagesOfThatSize) {
+  Machine machine = kMachine;
+  machine.between.measured = CostCurve({{100, 2}, {300, 7}});
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(800, {4, 1}, machine, AllReduce::kRing), 6 * 4.5);
+}
+
 TEST(Collectives, OfOneRankTakeNoTime) {
   EXPECT_EQ(all_reduce_seconds(1e9, {1, 1}, kMachine, AllReduce::kRing), 0);
   EXPECT_EQ(all_gather_seconds(1e9, {1, 1}, kMachine), 0);

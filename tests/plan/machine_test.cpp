@@ -40,6 +40,13 @@ TEST(Link, TakesItsLatencyAndThenItsRate) {
   EXPECT_DOUBLE_EQ((Link{.latency = 1}).seconds(20), 1);
 }
 
+TEST(Link, IsAsItWasMeasured) {
+  const Link link{
+      .latency = 7e-3, .bytes_per_second = 1e6, .measured = CostCurve({{10, 3}, {110, 5}})};
+  EXPECT_DOUBLE_EQ(link.seconds(60), 4);
+  EXPECT_EQ(text_of(link), "8Mbit,7000us, measured");
+}
+
 TEST(Company, SlowsPlacesDownUntilTheyTakeTurns) {
   const Company company{.compute = {1, 1.2}, .memory = {1, 1.5}, .cores = 2};
   EXPECT_DOUBLE_EQ(company.slows_compute(0.5), 1);

@@ -181,6 +181,30 @@ TEST(Prediction, OfSocketsIsBoundByTheCoreThatMovesTheBytes) {
   EXPECT_NEAR(bound.of(Use::kCommunication), 2, 0.01);
 }
 
+TEST(Prediction, OfAMeasuredLinkHasTheSocketsInIt) {
+  ModelProfile profile = uniform(2, 1e6);
+  profile.overheads.socket_core = 1e-6;
+  Machine machine = free_machine(2, 1);
+  machine.between.measured = CostCurve({{1, 1e-6}, {1e6, 1}, {2e6, 2}});
+  machine.between.core_share = 1;
+  const double alone = predict(uniform(2, 1e6), free_machine(2, 1), {.replicas = 2}, 8).seconds;
+  // Each of two buckets of a megabyte is two messages of a half, and hides nothing.
+  EXPECT_NEAR(predict(profile, machine, {.replicas = 2}, 8).seconds, alone + 2 * 2 * 0.5, 1e-3);
+}
+
+TEST(Prediction, OfStagesThatTakeTurnsWaitsForNobodyElse) {
+  ModelProfile profile = uniform(4);
+  profile.company = {.compute = {1, 1.2}, .memory = {1, 1}, .cores = 2};
+  // Of four stages one computes at a time; of gpipe's at most four do, on two cores.
+  const Way mp{.stages = 4, .schedule = kSequential};
+  EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(1, 4), mp, 1), 12);
+  const Way pp{.stages = 4, .schedule = kGPipe, .micro_batches = 4};
+  const double alone = seconds_of(uniform(4), free_machine(1, 4), pp, 4);
+  const double crowded = seconds_of(profile, free_machine(1, 4), pp, 4);
+  EXPECT_GT(crowded, alone * 1.2);
+  EXPECT_LT(crowded, alone * 2.4) << "all of it as if four always computed";
+}
+
 TEST(Prediction, OfThreadsLoadsTheirBatchesOneAfterTheOther) {
   ModelProfile profile = uniform(2);
   profile.input = CostCurve({{1, 0.5}});

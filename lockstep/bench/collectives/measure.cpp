@@ -9,6 +9,8 @@
 #include <torch/types.h>
 
 #include "lockstep/bench/collectives/operands.h"
+#include "lockstep/bench/statistics/median.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/stopwatch.h"
 
 namespace lockstep::bench {
@@ -30,30 +32,40 @@ class TimedWay {
     const double least = *std::min_element(slowest.begin(), slowest.end());
     calls_ = static_cast<int>(std::clamp(std::ceil(kRepeatSeconds / least), 1.0, kMostCalls));
     seconds_.clear();
+    core_seconds_.clear();
   }
 
   void take() {
     group_.barrier().wait();
+    const double core = process_cpu_seconds();
     const Stopwatch watch;
     for (int call = 0; call < calls_; ++call) call_();
     seconds_.push_back(watch.seconds() / calls_);
+    core_seconds_.push_back((process_cpu_seconds() - core) / calls_);
   }
 
   int calls() const { return calls_; }
 
   /// Returns the seconds of each repeat on the slowest rank. A collective.
-  std::vector<double> agreed() const {
-    const torch::Tensor slowest = torch::tensor(seconds_, torch::kDouble);
-    group_.all_reduce(slowest, ReduceOp::kMax).wait();
-    const double* const values = slowest.data_ptr<double>();
-    return {values, values + slowest.numel()};
-  }
+  std::vector<double> agreed() const { return most_of_all(seconds_); }
+
+  /// Returns the seconds for which a call keeps a core busy, on the rank that needs most. A
+  /// collective.
+  double agreed_core_seconds() const { return median(most_of_all(core_seconds_)); }
 
  private:
+  std::vector<double> most_of_all(const std::vector<double>& own) const {
+    const torch::Tensor most = torch::tensor(own, torch::kDouble);
+    group_.all_reduce(most, ReduceOp::kMax).wait();
+    const double* const values = most.data_ptr<double>();
+    return {values, values + most.numel()};
+  }
+
   ProcessGroup group_;
   std::function<void()> call_;
   int calls_ = 1;
   std::vector<double> seconds_ = {};
+  std::vector<double> core_seconds_ = {};
 };
 
 TimedWay copy_way(const ProcessGroup& group, std::int64_t bytes) {
@@ -92,6 +104,7 @@ std::vector<SweepLine> measure_size(const Sweep& sweep, Collective collective, s
         .calls = ways[i].calls(),
         .seconds = ways[i].agreed(),
         .copy_seconds = copy_seconds,
+        .core_seconds = ways[i].agreed_core_seconds(),
         .checked = sweep.check});
   }
   return lines;

@@ -27,6 +27,12 @@ std::vector<double> seconds_of(const JsonFields& fields, const char* key) {
   return values;
 }
 
+std::optional<double> core_seconds_of(const JsonFields& fields) {
+  const auto seconds = fields.number_if("core_seconds");
+  if (seconds && *seconds < 0) fields.refuse("core_seconds", "be 0 or more");
+  return seconds;
+}
+
 constexpr double kMicro = 1e6;
 constexpr double kGiga = 1e-9;
 
@@ -45,12 +51,13 @@ double SweepLine::bus_bandwidth() const {
 }
 
 std::string to_json(const SweepLine& line) {
-  const nlohmann::ordered_json object = {{"v", 1}, {"op", name_of(line.collective)},
+  nlohmann::ordered_json object = {{"v", 1}, {"op", name_of(line.collective)},
       {"backend", line.backend}, {"memory", line.group_memory ? "group" : "ordinary"},
       {"ranks", line.ranks}, {"bytes", line.bytes}, {"calls", line.calls},
       {"seconds", line.median_seconds()}, {"algorithm_bandwidth", line.algorithm_bandwidth()},
       {"bus_bandwidth", line.bus_bandwidth()}, {"repeat_seconds", line.seconds},
       {"copy_seconds", line.copy_seconds}, {"checked", line.checked}};
+  if (line.core_seconds) object["core_seconds"] = *line.core_seconds;
   return object.dump();
 }
 
@@ -65,6 +72,7 @@ SweepLine parse_sweep_line(std::string_view text, const std::string& where) {
       .calls = fields.small_count("calls", 1),
       .seconds = seconds_of(fields, "repeat_seconds"),
       .copy_seconds = seconds_of(fields, "copy_seconds"),
+      .core_seconds = core_seconds_of(fields),
       .checked = fields.flag_if("checked").value_or(false)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ struct SweepLine {
   std::vector<double> seconds = {};
   /// Seconds in which each rank copied as many bytes within memory of its own, all at once.
   std::vector<double> copy_seconds = {};
+  /// Seconds for which a call keeps a core busy, of the rank that needs most; the median of the
+  /// repeats. Nothing in files of older versions.
+  std::optional<double> core_seconds = {};
   bool checked = false;  ///< the result was compared with the exact one
 
   double median_seconds() const;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lockstep/bench/planning/beside_run.h"
 #include "lockstep/bench/planning/plan_tables.h"
 #include "lockstep/core/error.h"
 
@@ -34,27 +35,6 @@ plot::Figure front_figure(const plan::Answer& answer) {
   return figure;
 }
 
-plot::Timeline timeline_of(const Choice& choice, const std::string& id) {
-  const plan::Prediction& prediction = choice.prediction;
-  plot::Timeline timeline{.id = id,
-      .title = concat("One step of ", describe(prediction.way)),
-      .unit = "milliseconds",
-      .length = 1e3 * prediction.seconds,
-      .rows = prediction.lanes,
-      .kinds = {}};
-  for (const auto& use : plan::names_of(Use{}))
-    timeline.kinds.push_back({std::string(use.name), use.value == Use::kRest});
-  for (const plan::TimedTask& task : prediction.tasks) {
-    if (task.end <= task.start) continue;
-    timeline.boxes.push_back({.row = task.lane,
-        .kind = static_cast<std::size_t>(task.use),
-        .begin = 1e3 * task.start,
-        .end = 1e3 * task.end,
-        .name = task.name});
-  }
-  return timeline;
-}
-
 std::vector<std::string> remarks_of(const plan::Answer& answer) {
   const plan::ModelProfile& profile = answer.profile;
   return {concat("The costs are those of ", profile.model, " in ", profile.precision, " on ",
@@ -79,18 +59,43 @@ void add_steps(const PlanReport& report, page::Section& section) {
   const auto pick = pick_of(report.answer, report.confirmed);
   if (!pick) return;
   const Choice& picked = report.answer.choices[*pick];
-  section.timelines.push_back(timeline_of(picked, "plan-step"));
+  if (report.beside) {
+    section.tables.push_back(beside_table(picked.prediction, *report.beside));
+    section.timelines = beside_timelines(picked.prediction, *report.beside);
+  } else {
+    section.timelines.push_back(timeline_of(picked.prediction, "plan-step"));
+  }
   if (!report.explains) return;
   const auto best = best_of_kinds(report.answer);
   section.tables.push_back(explanation_table(best));
   for (const Choice* const choice : best) {
     if (choice != &picked)
       section.timelines.push_back(
-          timeline_of(*choice, "plan-step-" + kind_of(choice->prediction.way)));
+          timeline_of(choice->prediction, "plan-step-" + kind_of(choice->prediction.way)));
   }
 }
 
 }  // namespace
+
+plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string& id) {
+  plot::Timeline timeline{.id = id,
+      .title = concat("One step of ", describe(prediction.way)),
+      .unit = "milliseconds",
+      .length = 1e3 * prediction.seconds,
+      .rows = prediction.lanes,
+      .kinds = {}};
+  for (const auto& use : plan::names_of(Use{}))
+    timeline.kinds.push_back({std::string(use.name), use.value == Use::kRest});
+  for (const plan::TimedTask& task : prediction.tasks) {
+    if (task.end <= task.start) continue;
+    timeline.boxes.push_back({.row = task.lane,
+        .kind = static_cast<std::size_t>(task.use),
+        .begin = 1e3 * task.start,
+        .end = 1e3 * task.end,
+        .name = task.name});
+  }
+  return timeline;
+}
 
 page::Section section_of_plan(const PlanReport& report) {
   const plan::Answer& answer = report.answer;

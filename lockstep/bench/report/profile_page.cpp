@@ -52,6 +52,8 @@ page::Table layers_table(const RankProfile& rank) {
   return table;
 }
 
+}  // namespace
+
 // The ranks begin their steps together, but each shows the one that is its own median.
 plot::Timeline timeline_of(const RankProfile& rank) {
   plot::Timeline timeline{.id = concat("profile-rank-", rank.rank),
@@ -75,8 +77,6 @@ plot::Timeline timeline_of(const RankProfile& rank) {
   }
   return timeline;
 }
-
-}  // namespace
 
 page::Section section_of_profile(const RunProfile& profile) {
   page::Section section{.title = "Profile",

@@ -9,4 +9,7 @@ namespace lockstep::bench {
 /// layers, and the picture of one step.
 page::Section section_of_profile(const RunProfile& profile);
 
+/// Returns the picture of one step of a rank, in milliseconds; the rank's timeline is not empty.
+plot::Timeline timeline_of(const RankProfile& rank);
+
 }  // namespace lockstep::bench

@@ -104,10 +104,20 @@ plan::ModelProfile measure(const PlanCommand& command, const bench::CellPaths& p
   return bench::measure_profile(request, facts, paths, say);
 }
 
-plan::ModelProfile read_profile_file(const std::string& path) {
+std::string text_of_file(const std::string& path, const char* flag) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(concat("plan: --profile: cannot read ", path));
-  return plan::parse_profile({std::istreambuf_iterator<char>(file), {}}, path);
+  if (!file) throw DataError(concat("plan: ", flag, ": cannot read ", path));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+plan::ModelProfile read_profile_file(const std::string& path) {
+  return plan::parse_profile(text_of_file(path, "--profile"), path);
+}
+
+std::optional<RunProfile> profile_beside(const PlanCommand& command) {
+  if (command.beside.empty()) return std::nullopt;
+  const std::string path = fs::path(command.beside) / "profile" / "profile.json";
+  return read_profile(text_of_file(path, "--beside"), path);
 }
 
 // The device's memory and links are those of the question where it names none.
@@ -125,6 +135,7 @@ bench::PlanReport report_of(
     const PlanCommand& command, const plan::ModelProfile& profile, const bench::CellPaths& paths) {
   bench::PlanReport report{.answer = plan::answer(profile, command.question)};
   report.explains = command.explains;
+  report.beside = profile_beside(command);
   for (const std::string& text : command.scenarios) {
     report.scenarios.push_back(
         {text, plan::answer(profile, plan::changed(command.question, text))});

@@ -26,6 +26,7 @@ struct PlanCommand {
   bool has_within = false;
   std::vector<std::string> scenarios;  ///< changes of the question
   bool explains = false;
+  std::string beside;                      ///< folder of a run with a profile; empty: none
   int confirmed = 0;                       ///< choices to train for some steps
   bool trains = false;                     ///< afterwards, with the fastest
   std::vector<std::string> training = {};  ///< flags of that training, without its way

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <set>
 
+#include "lockstep/bench/planning/measured_link.h"
 #include "lockstep/core/byte_size.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -47,6 +48,11 @@ std::vector<int> counts(const FlagSpec& flag, const std::string& text) {
   check(std::set<int>(numbers.begin(), numbers.end()).size() == numbers.size(), "plan: ", flag.name,
       " names something twice: ", text);
   return numbers;
+}
+
+plan::Link link_between_nodes(const std::string& text) {
+  if (!text.ends_with(".jsonl")) return plan::parse_link(text);
+  return bench::link_of_sweep(bench::read_sweep(text), text);
 }
 
 template <typename Take>
@@ -108,11 +114,10 @@ FlagGroup<C> machines_group() {
           counts_flag(
               "--places", "numbers of places a node", "1,2",
               [](C & command) -> auto& { return command.question.places; }),
-          flag_by<C>("--link", "RATE,LATENCY", "between nodes: 25Gbit,50us",
+          flag_by<C>("--link", "RATE,LATENCY|FILE",
+              "between nodes: 25Gbit,50us, or the file of lockstep collectives between them",
               [](C& command, const FlagSpec&, const std::string& text) {
-                const double share = command.question.machine.between.core_share;
-                command.question.machine.between = plan::parse_link(text);
-                command.question.machine.between.core_share = share;
+                command.question.machine.between = link_between_nodes(text);
               })
               .usually("10Gbit,50us"),
           flag_by<C>("--within", "RATE,LATENCY", "between places of a node",
@@ -210,6 +215,9 @@ FlagGroup<C> plan_output_group() {
            "the same with a change, beside it: link=100Gbit,places=8 (repeatable)", &C::scenarios)
               .repeated(),
           flag_on("--explain", "where the time of a step of each kind of way goes", &C::explains),
+          flag("--beside", "RUN",
+              "set the step beside that of a run that was trained with --profile", &C::beside)
+              .usually("none"),
           flag("--confirm", "N", "train the N fastest for some steps, where this machine can",
               &C::confirmed)
               .from(0)

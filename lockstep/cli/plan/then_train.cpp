@@ -23,11 +23,11 @@ constexpr int kConfirmed = 2;
 // What the choice decides.
 constexpr std::array<std::string_view, 9> kDecided{"--parallel", "--places", "--nproc-per-node",
     "--batch-size", "--stages", "--schedule", "--chunks", "--balance", "--stages-per-place"};
-// What a few steps are measured with is given by the plan itself; the rest changes no step.
-constexpr std::array<std::string_view, 17> kNotMeasured{"--model", "--data", "--precision",
-    "--plugin", "--output", "--resume", "--epochs", "--max-steps", "--max-time", "--max-restarts",
-    "--log-dir", "--json", "--dry-run", "--profile", "--tensorboard", "--progress",
-    "--snapshot-interval"};
+// What a few steps are measured with is given by the plan itself; the rest changes no step, as
+// does nothing that the launcher takes.
+constexpr std::array<std::string_view, 15> kNotMeasured{"--model", "--data", "--precision",
+    "--plugin", "--output", "--resume", "--epochs", "--max-steps", "--max-time", "--json",
+    "--dry-run", "--profile", "--tensorboard", "--progress", "--snapshot-interval"};
 
 template <std::size_t Count>
 bool is_among(const std::array<std::string_view, Count>& names, const std::string& name) {
@@ -37,8 +37,7 @@ bool is_among(const std::array<std::string_view, Count>& names, const std::strin
 Words words_without(const GivenFlags& given, const auto& is_dropped) {
   Words words;
   for (const GivenFlag& flag : given.flags) {
-    if (!is_dropped(flag.spec->name))
-      words.insert(words.end(), flag.words.begin(), flag.words.end());
+    if (!is_dropped(*flag.spec)) words.insert(words.end(), flag.words.begin(), flag.words.end());
   }
   return words;
 }
@@ -80,9 +79,10 @@ void plan_for_training(PlanCommand& command) {
   command.question.places = up_to(most_places(given));
   command.confirmed = std::max(command.confirmed, kConfirmed);
   command.training =
-      words_without(given, [](const std::string& name) { return is_among(kDecided, name); });
-  command.train_flags = words_without(given, [](const std::string& name) {
-    return is_among(kDecided, name) || is_among(kNotMeasured, name);
+      words_without(given, [](const FlagSpec& flag) { return is_among(kDecided, flag.name); });
+  command.train_flags = words_without(given, [](const FlagSpec& flag) {
+    return flag.is_for_launcher || is_among(kDecided, flag.name) ||
+           is_among(kNotMeasured, flag.name);
   });
 }
 

@@ -4,8 +4,8 @@
 
 namespace lockstep::plan {
 
-/// The seconds that something takes, as a function of the batch: straight lines between the batches
-/// that were measured.
+/// The seconds that something takes, as a function of the batch, or of other amounts: straight
+/// lines between those that were measured.
 ///
 /// Beyond the largest batch the last line goes on. Below the smallest the first one does, but never
 /// above what the smallest batch takes, nor below its share by samples. Nothing takes no time.
@@ -41,6 +41,8 @@ class CostCurve {
 
   const std::vector<Point>& points() const { return points_; }
   bool is_free() const { return points_.empty(); }
+
+  bool operator==(const CostCurve&) const = default;
 
  private:
   std::vector<Point> points_;  // by batch

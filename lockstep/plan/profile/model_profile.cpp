@@ -60,6 +60,7 @@ Machine with_sockets(const Machine& machine, const Overheads& overheads) {
   if (machine.nodes == 1 || overheads.socket_core == 0) return machine;
   const double most = 1 / overheads.socket_core;
   const auto driven = [&](Link link) {
+    if (!link.measured.is_free()) return link;  // cores and all
     const bool is_free = link.bytes_per_second == 0;
     link.bytes_per_second = is_free ? most : std::min(link.bytes_per_second, most);
     link.core_share = std::max(link.core_share, link.bytes_per_second / most);

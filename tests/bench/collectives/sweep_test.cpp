@@ -107,6 +107,7 @@ TEST(SweepLine, IsReadAsItWasWritten) {
   other.collective = Collective::kReduceScatter;
   other.group_memory = false;
   other.checked = false;
+  other.core_seconds = 1e-6;
   EXPECT_EQ(to_json(parse_sweep_line(to_json(other), "here")), to_json(other));
 }
 
@@ -124,6 +125,7 @@ TEST(SweepLine, RefusesWhatIsNone) {
   EXPECT_THAT(refused("[2e-06,", "[0,"), HasSubstr("repeat_seconds"));
   EXPECT_THAT(refused("\"copy_seconds\":[", "\"copy_seconds\":3,\"x\":["), HasSubstr("list"));
   EXPECT_THAT(refused("\"shm\"", "5"), HasSubstr("backend"));
+  EXPECT_THAT(refused("\"calls\":7", "\"calls\":7,\"core_seconds\":-1"), HasSubstr("core_seconds"));
   EXPECT_THAT(refusal([] { parse_sweep_line("[]", "there"); }), HasSubstr("must be a JSON object"));
   EXPECT_THAT(refusal([] { read_sweep("/nowhere/file"); }), HasSubstr("cannot be opened"));
 }

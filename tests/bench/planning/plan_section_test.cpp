@@ -17,6 +17,7 @@ namespace {
 
 using plan::testing::free_machine;
 using plan::testing::uniform;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 plan::Answer made_answer() {
@@ -40,6 +41,38 @@ TEST(PlanSection, ShowsWhatDoesNotFit) {
   question.machine.memory_bytes = 1000;
   const page::Section section = section_of_plan({.answer = plan::answer(uniform(6), question)});
   EXPECT_THAT(page::to_text(section), HasSubstr("too many"));
+}
+
+RunProfile made_run() {
+  LaneProfile waits{.thread = "main", .is_main = true};
+  waits.of(StepPhase::kStages) = 50;
+  LaneProfile computes{.thread = "stage-0"};
+  computes.of(StepPhase::kForward) = 10;
+  computes.of(StepPhase::kBackward) = 20;
+  computes.of(StepPhase::kIdle) = 15;
+  computes.of(StepPhase::kCommunication) = 5;
+  return {.precision = "32",
+      .ranks = {{.steps = 3,
+          .step = 50,
+          .lanes = {waits, computes},
+          .timeline = {
+              {.lane = 1, .phase = StepPhase::kForward, .name = "F", .begin = 0, .end = 10}}}}};
+}
+
+TEST(PlanSection, SetsAStepBesideThatOfARun) {
+  PlanReport report{.answer = made_answer()};
+  report.beside = made_run();
+  const page::Section section = section_of_plan(report);
+  const std::string text = page::to_text(section);
+  EXPECT_THAT(text, ContainsRegex("forward .* 10.0"));
+  EXPECT_THAT(text, ContainsRegex("exchange and waiting .* 20.0"));
+  EXPECT_THAT(text, ContainsRegex("step .* 50.0"));
+  ASSERT_EQ(section.timelines.size(), 2U);
+  EXPECT_EQ(section.timelines[0].length, section.timelines[1].length) << "one scale";
+  EXPECT_THAT(page::to_html({.title = "Plan", .sections = {section}, .environment = ""}),
+      HasSubstr("as it was measured"));
+  report.beside->ranks.front().timeline.clear();
+  EXPECT_EQ(section_of_plan(report).timelines.size(), 1U);
 }
 
 TEST(PlanJson, HasEveryChoice) {
