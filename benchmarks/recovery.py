@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times how long training stops when a rank is killed: from the death to the next step of the restarted group.
 
-    benchmarks/recovery.py                                        Lockstep only
+    benchmarks/recovery.py                                        Lockstep only, without and with --spares
     benchmarks/recovery.py --peer-python VENV/bin/python          and torchrun, in turn
     benchmarks/recovery.py --peer-python VENV/bin/python --peer-flags=--shared-store
 
@@ -36,6 +36,11 @@ def parse_arguments():
     parser.add_argument("--peer-flags", default="", help="of peers/mnist_restart.py")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
+
+
+def spares_side(arguments, folder):
+    command, lines, ranks = lockstep_side(arguments, folder)
+    return [*command, "--spares"], lines, ranks
 
 
 def lockstep_side(arguments, folder):
@@ -126,14 +131,14 @@ def show(name, samples):
     if not good:
         sys.exit(f"{name}: resumed after none of {len(samples)} kills")
     failed = f", {len(samples) - len(good)} did not resume" if len(good) < len(samples) else ""
-    print(f"{name:9} median {statistics.median(good):.2f} s, {good[0]:.2f} to {good[-1]:.2f}, {len(samples)} kills{failed}")
+    print(f"{name:11} median {statistics.median(good):.2f} s, {good[0]:.2f} to {good[-1]:.2f}, {len(samples)} kills{failed}")
     return statistics.median(good)
 
 
 def main():
     arguments = parse_arguments()
     source = random.Random(arguments.seed)
-    sides = {"lockstep": lockstep_side} | ({"torchrun": peer_side} if arguments.peer_python else {})
+    sides = {"lockstep": lockstep_side, "with spares": spares_side} | ({"torchrun": peer_side} if arguments.peer_python else {})
     samples = {name: [] for name in sides}
     for number in range(arguments.rounds):
         for name, side in sides.items():
@@ -141,8 +146,8 @@ def main():
         latest = ", ".join(f"{name} {list_[-1]:.2f} s" if list_[-1] else f"{name} failed" for name, list_ in samples.items())
         print(f"round {number + 1}: {latest}; load {os.getloadavg()[0]:.2f}", flush=True)
     medians = [show(name, list_) for name, list_ in samples.items()]
-    if len(medians) == 2:
-        print(f"ratio of medians {medians[1] / medians[0]:.2f}")
+    for name, median in list(zip(sides, medians))[1:]:
+        print(f"{name} over lockstep: ratio of medians {median / medians[0]:.2f}")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=12, help="of each kind of kill")
     parser.add_argument("--kinds", default="rank,node", help="what is killed")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spares", action="store_true", help="Lockstep's ranks have spares")
     parser.add_argument("--peer-python", help="a Python that can import torch")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
@@ -50,7 +51,8 @@ def meeting(port):
 
 
 def lockstep_side(arguments, folder, port):
-    command = [arguments.lockstep, "run", *meeting(port), "--", arguments.lockstep, "train", "--model", "mnist-small"]
+    command = [arguments.lockstep, "run", *meeting(port), *(["--spares"] if arguments.spares else []), "--"]
+    command += [arguments.lockstep, "train", "--model", "mnist-small"]
     command += ["--data", "fashion-mnist", "--backend", "gloo", "--epochs", "1000", "--batch-size", "128"]
     command += ["--log-interval", "1", "--progress", "none", "--snapshot-interval", f"{recovery.INTERVAL}steps"]
     return command + ["--output", str(folder / "run")], folder / "run/metrics.jsonl"

@@ -7,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/progress_page.h"
+#include "lockstep/core/spare.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/image_samples.h"

@@ -22,6 +22,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/network/route.h"
 #include "lockstep/core/process.h"
+#include "lockstep/core/spare.h"
 #include "lockstep/device/host_memory.h"
 
 namespace lockstep {
@@ -244,6 +245,7 @@ std::shared_ptr<Backend> make_backend(
 
 ProcessGroup init_process_group(const InitOptions& options) {
   open_standard_streams();  // before there is a socket or a region that could take their numbers
+  wait_if_spare();
   keep_host_memory();
   const std::string& wanted = options.backend;
   check(wanted == "auto" || wanted == "shm" || wanted == "gloo",

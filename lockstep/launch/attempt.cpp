@@ -30,7 +30,10 @@ constexpr int kPeersLost = static_cast<int>(ExitCode::kPeersLost);
 // All process descriptors sit in one epoll set. The kernel appends to its ready list when a process
 // ends, so that even processes that ended between two looks come out in the order of their ends.
 Attempt::Attempt(Supervisor& supervisor, const EndingRules& rules)
-    : supervisor_(supervisor), rules_(rules), events_(::epoll_create1(EPOLL_CLOEXEC)) {
+    : supervisor_(supervisor),
+      rules_(rules),
+      guardian_(supervisor.mark()),
+      events_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!events_) throw_errno("launch: watch processes");
   add_event(supervisor_.signals().descriptor(), kSignalEvent);
 }
@@ -225,7 +228,8 @@ bool Attempt::finished() const {
 }
 
 std::vector<pid_t> Attempt::known() const {
-  std::vector<pid_t> pids{guardian_.pid()};
+  std::vector<pid_t> pids = supervisor_.spares().pids();
+  pids.push_back(guardian_.pid());
   for (const Worker& worker : workers_) pids.push_back(worker.process->pid());
   return pids;
 }

@@ -41,6 +41,7 @@ struct ChildPlan {
   int output;  // -1: inherited
   int errors;
   int failures;
+  int kept;  // -1: none
   sigset_t held;
   const Guardian* guardian;
 };
@@ -98,6 +99,7 @@ void connect_streams(const ChildPlan& plan) {
   if (plan.pinned && ::sched_setaffinity(0, sizeof(plan.cpus), &plan.cpus) != 0) {
     give_up(plan, "pin to its cores");
   }
+  if (plan.kept >= 0 && ::fcntl(plan.kept, F_SETFD, 0) != 0) give_up(plan, "keep a descriptor");
   reset_signals(plan);
   ::execve(plan.program, plan.arguments.data(), plan.environment.data());
   give_up(plan, "execute");
@@ -170,6 +172,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
       .output = output.writer.get(),
       .errors = errors.writer.get(),
       .failures = failures.writer.get(),
+      .kept = options.kept,
       .held = signal_mask(options.held_signals),
       .guardian = options.guardian};
 

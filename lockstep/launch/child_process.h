@@ -23,8 +23,9 @@ struct ChildOptions {
   std::vector<int> cpus;                 ///< the cores that it may use; empty: as the parent
   bool inherit_input = false;            ///< standard input; otherwise it reads /dev/null
   bool inherit_output = false;           ///< standard output and error; otherwise they are pipes
-  std::vector<int> held_signals = {};    ///< it begins with these blocked; all others are not
-  const Guardian* guardian = nullptr;    ///< kills all of it when we are killed; may be none
+  int kept = -1;                       ///< a descriptor that it has under the same number; -1: none
+  std::vector<int> held_signals = {};  ///< it begins with these blocked; all others are not
+  const Guardian* guardian = nullptr;  ///< kills all of it when we are killed; may be none
 };
 
 /// One child process, which leads its own process group and dies with the thread that made it.

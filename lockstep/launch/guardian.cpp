@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/text.h"
@@ -25,18 +26,6 @@ namespace {
 
 constexpr pid_t kDismissed = 0;
 constexpr int kControl = 3;
-
-std::string random_mark() {
-  std::array<std::uint64_t, 2> numbers{};
-  if (::getrandom(numbers.data(), sizeof(numbers), 0) != sizeof(numbers)) {
-    throw_errno("launch: draw a random number");
-  }
-  std::ostringstream text;
-  for (const std::uint64_t number : numbers) {
-    text << std::hex << std::setw(16) << std::setfill('0') << number;
-  }
-  return text.str();
-}
 
 /// Closes all descriptors from this one on, also where the kernel or a filter has no close_range.
 void close_from(unsigned first) {
@@ -106,7 +95,19 @@ bool kill_marked(const std::string& variable) {
 
 }  // namespace
 
-Guardian::Guardian() : mark_(random_mark()) {
+std::string Guardian::make_mark() {
+  std::array<std::uint64_t, 2> numbers{};
+  if (::getrandom(numbers.data(), sizeof(numbers), 0) != sizeof(numbers)) {
+    throw_errno("launch: draw a random number");
+  }
+  std::ostringstream text;
+  for (const std::uint64_t number : numbers) {
+    text << std::hex << std::setw(16) << std::setfill('0') << number;
+  }
+  return text.str();
+}
+
+Guardian::Guardian(std::string mark) : mark_(std::move(mark)) {
   Pipe pipe = make_pipe();
   control_ = std::move(pipe.writer);
   pid_ = ::fork();

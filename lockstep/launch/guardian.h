@@ -15,8 +15,9 @@ namespace lockstep::launch {
 /// session that went to. What has another environment (`env -i`) escapes.
 class Guardian {
  public:
-  /// Starts it. Throws std::system_error.
-  Guardian();
+  /// Starts it. Those that share processes share a mark, as make_mark() draws it. Throws
+  /// std::system_error.
+  explicit Guardian(std::string mark = make_mark());
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
@@ -30,8 +31,9 @@ class Guardian {
   void watch(pid_t group) const;
 
   /// The variable by which it finds processes, LOCKSTEP_GUARDIAN, and its value, which no other
-  /// guardian has.
+  /// launcher has.
   static constexpr const char* kVariable = "LOCKSTEP_GUARDIAN";
+  static std::string make_mark();
   const std::string& mark() const { return mark_; }
 
  private:

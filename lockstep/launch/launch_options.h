@@ -39,6 +39,7 @@ struct LaunchOptions {
   std::chrono::milliseconds grace_period{30000};       ///< between a passed-on signal and SIGKILL
   std::chrono::milliseconds grace_after_failure{500};  ///< for the others; 0: SIGKILL at once
   int max_restarts = 0;                                ///< of the whole group, on one node only
+  bool spares = false;        ///< a process for each rank waits to take its place after a failure
   int earlier_restarts = 0;   ///< of the run, before this launcher was started
   std::int64_t death_ns = 0;  ///< when it failed before that, on the monotonic clock; 0: it did not
   bool lockstep_codes = false;  ///< the program's exit codes mean what ExitCode says

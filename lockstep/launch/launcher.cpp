@@ -15,6 +15,10 @@
 namespace lockstep::launch {
 namespace {
 
+// After which a program that reports no steps has started.
+constexpr std::chrono::seconds kLongStart{10};
+constexpr std::chrono::milliseconds kSpareLook{100};
+
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
   ::gethostname(name, HOST_NAME_MAX);
@@ -34,13 +38,15 @@ class RankAttempt : public Attempt {
   RankAttempt(Supervisor& supervisor, const LaunchOptions& options, const AttemptPlan& plan,
       int master_port, Outside* outside)
       : Attempt(supervisor, ending_rules(options)),
+        supervisor_(supervisor),
         options_(options),
         plan_(plan),
         outside_(outside),
         progress_(options.workers),
         oom_before_(oom_kills()),
         first_step_awaited_(plan.restart > 0) {
-    take(start_ranks(options, {plan, master_port, progress_.path()}, guardian()));
+    take(start_ranks(
+        options, {plan, master_port, progress_.path()}, guardian(), supervisor.spares()));
     if (options_.verbose) say_pids();
     if (outside_ != nullptr && outside_->descriptor() >= 0) wake_by(outside_->descriptor());
   }
@@ -85,11 +91,31 @@ class RankAttempt : public Attempt {
   std::optional<std::int64_t> furthest_step() const override { return progress_.furthest_step(); }
 
   std::optional<Clock::time_point> on_wake() override {
-    const auto for_step = look_for_first_step();
-    if (outside_ == nullptr) return for_step;
+    std::optional<Clock::time_point> wake = earlier(look_for_first_step(), look_after_spares());
+    if (outside_ == nullptr) return wake;
     const EndOrder order = outside_->look();
     if (order != EndOrder::kNone) end_by_order(order == EndOrder::kGently);
-    return for_step ? std::min(*for_step, outside_->due()) : outside_->due();
+    return earlier(wake, outside_->due());
+  }
+
+  static std::optional<Clock::time_point> earlier(
+      std::optional<Clock::time_point> one, std::optional<Clock::time_point> other) {
+    return one && other ? std::min(one, other) : one ? one : other;
+  }
+
+  /// Starts the spares once the ranks are past their own start, with which they would compete.
+  std::optional<Clock::time_point> look_after_spares() {
+    if (!options_.spares || has_spares_ || running() < options_.workers) return std::nullopt;
+    const auto step = progress_.furthest_step();
+    const bool is_under_way = step ? *step > 0 : Clock::now() - start_ > kLongStart;
+    if (!is_under_way) return Clock::now() + kSpareLook;
+    has_spares_ = true;
+    try {
+      supervisor_.spares().fill(options_, supervisor_.mark());
+    } catch (const std::exception& error) {
+      say(concat("no spare processes, restarts take longer: ", error.what()));
+    }
+    return std::nullopt;
   }
 
   /// Reports the first step after a restart. Nothing wakes us for it: the page has its time, only
@@ -114,6 +140,7 @@ class RankAttempt : public Attempt {
     say(text.str());
   }
 
+  Supervisor& supervisor_;
   const LaunchOptions& options_;
   AttemptPlan plan_;
   Outside* outside_;
@@ -122,6 +149,7 @@ class RankAttempt : public Attempt {
   Failure failure_;
   Clock::time_point start_ = Clock::now();
   bool first_step_awaited_;
+  bool has_spares_ = false;
 };
 
 /// The port on which rank 0 is to listen.

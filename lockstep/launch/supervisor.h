@@ -8,6 +8,7 @@
 #include "lockstep/launch/output/console.h"
 #include "lockstep/launch/restart.h"
 #include "lockstep/launch/signal_reader.h"
+#include "lockstep/launch/spares.h"
 #include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
@@ -59,6 +60,11 @@ class Supervisor {
 
   bool is_quiet() const { return quiet_; }
 
+  /// The processes that wait to become ranks, and the mark of all guardians.
+  Spares& spares() { return spares_; }
+  const Spares& spares() const { return spares_; }
+  const std::string& mark() const { return mark_; }
+
  private:
   AttemptReport make(const MakeAttempt& attempt, const AttemptPlan& plan);
 
@@ -66,6 +72,8 @@ class Supervisor {
   SignalReader signals_;
   Console console_;
   bool quiet_;
+  std::string mark_ = Guardian::make_mark();
+  Spares spares_;
 };
 
 }  // namespace lockstep::launch

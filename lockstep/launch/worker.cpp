@@ -80,10 +80,18 @@ void Worker::log_message() {
   if (!append_to(message_log, concat("lockstep: ", text, "\n"))) message_log.clear();
 }
 
-std::vector<Worker> start_ranks(
-    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian) {
-  const std::string path = find_program(options.program, system_variable("PATH"));
+ChildOptions rank_process(const LaunchOptions& options, int local_rank) {
   const auto cpus = options.pin ? available_cpus() : std::vector<int>();
+  return {.program = find_program(options.program, system_variable("PATH")),
+      .arguments = options.arguments,
+      .cpus = cpu_share(cpus, local_rank, options.workers),
+      .inherit_input = reads_input(local_rank),
+      .inherit_output = options.output.first_inherits && local_rank == 0,
+      .held_signals = options.held_signals};
+}
+
+std::vector<Worker> start_ranks(
+    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian, Spares& spares) {
   std::vector<Worker> workers;
   for (int local_rank = 0; local_rank < options.workers; ++local_rank) {
     workers.push_back(make_worker(options, plan, local_rank));
@@ -92,14 +100,16 @@ std::vector<Worker> start_ranks(
     Worker& worker = workers[static_cast<std::size_t>(local_rank)];
     WorkerPlace place = place_of(options, plan, local_rank);
     place.error_file = worker.error_file->path();
-    worker.process.emplace(ChildOptions{.program = path,
-        .arguments = options.arguments,
-        .environment = worker_environment(current_environment(), place),
-        .cpus = cpu_share(cpus, local_rank, options.workers),
-        .inherit_input = reads_input(local_rank),
-        .inherit_output = options.output.first_inherits && local_rank == 0,
-        .held_signals = options.held_signals,
-        .guardian = &guardian});
+    if (auto spare = spares.take(local_rank)) {
+      guardian.watch(spare->process.pid());
+      worker.process.emplace(std::move(spare->process));
+      std::move(*spare).become(worker_variables(place));
+    } else {
+      ChildOptions child = rank_process(options, local_rank);
+      child.environment = worker_environment(current_environment(), place);
+      child.guardian = &guardian;
+      worker.process.emplace(child);
+    }
     worker.output.connect(worker.process->take_output(), worker.process->take_errors());
   }
   return workers;

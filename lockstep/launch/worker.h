@@ -9,6 +9,7 @@
 #include "lockstep/launch/output/failure_report.h"
 #include "lockstep/launch/output/worker_output.h"
 #include "lockstep/launch/restart.h"
+#include "lockstep/launch/spares.h"
 
 namespace lockstep::launch {
 
@@ -35,9 +36,13 @@ struct RankPlan : AttemptPlan {
   std::string progress;  ///< path of the page in which the ranks report how far they are
 };
 
-/// Starts all ranks of this node; none is left if one cannot be started. Logs are begun anew in the
-/// first attempt and continued in later ones.
+/// Returns what the process of a local rank is started with, but for its environment and guardian.
+/// Throws InvalidArgument for a program that cannot be executed.
+ChildOptions rank_process(const LaunchOptions& options, int local_rank);
+
+/// Starts all ranks of this node, of spares where there are some; none is left if one cannot be
+/// started. Logs are begun anew in the first attempt and continued in later ones.
 std::vector<Worker> start_ranks(
-    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian);
+    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian, Spares& spares);
 
 }  // namespace lockstep::launch

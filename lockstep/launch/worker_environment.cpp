@@ -31,8 +31,19 @@ void set_if_missing(
   if (find(environment, name) == environment.end()) environment.push_back(name + "=" + value);
 }
 
-/// Names the place as torchrun does. Rank 0 itself serves the store: no agent does.
-std::vector<std::pair<std::string, std::string>> names_of(const WorkerPlace& place) {
+std::vector<std::string> with_usual_settings(std::vector<std::string> environment, int local_size) {
+  set_if_missing(environment, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (local_size > 1) set_if_missing(environment, "OMP_NUM_THREADS", "1");
+  // A Python program that writes to a pipe would keep its lines until the buffer is full, or lose
+  // them when killed.
+  set_if_missing(environment, "PYTHONUNBUFFERED", "1");
+  return with_allocator_tunables(std::move(environment));
+}
+
+}  // namespace
+
+// Rank 0 itself serves the store: no agent does.
+Variables worker_variables(const WorkerPlace& place) {
   const std::string rank = std::to_string(place.rank());
   const std::string world_size = std::to_string(place.world_size());
   const RankSpan span = place.span.value_or(RankSpan{});
@@ -54,17 +65,17 @@ std::vector<std::pair<std::string, std::string>> names_of(const WorkerPlace& pla
       {"LOCKSTEP_DEATH_NS", place.death_ns > 0 ? std::to_string(place.death_ns) : ""}};
 }
 
-}  // namespace
-
 std::vector<std::string> worker_environment(
     std::vector<std::string> inherited, const WorkerPlace& place) {
-  for (const auto& [name, value] : names_of(place)) set(inherited, name, value);
-  set_if_missing(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (place.local_size > 1) set_if_missing(inherited, "OMP_NUM_THREADS", "1");
-  // A Python program that writes to a pipe would keep its lines until the buffer is full, or lose
-  // them when killed.
-  set_if_missing(inherited, "PYTHONUNBUFFERED", "1");
-  return with_allocator_tunables(std::move(inherited));
+  for (const auto& [name, value] : worker_variables(place)) set(inherited, name, value);
+  return with_usual_settings(std::move(inherited), place.local_size);
+}
+
+std::vector<std::string> spare_environment(
+    std::vector<std::string> inherited, int local_size, int pipe) {
+  for (const auto& [name, value] : worker_variables({})) set(inherited, name, "");
+  set(inherited, kSpareVariable, std::to_string(pipe));
+  return with_usual_settings(std::move(inherited), local_size);
 }
 
 std::vector<std::string> with_allocator_tunables(std::vector<std::string> environment) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/spare.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::launch {
@@ -31,6 +32,9 @@ struct WorkerPlace {
   int world_size() const { return span ? span->world_size : nodes * local_size; }
 };
 
+/// Names the place as torchrun does, and as we do besides; an empty value is to be unset.
+Variables worker_variables(const WorkerPlace& place);
+
 /// Returns a worker's whole environment: what it inherits, torchrun's names for its place, our own
 /// LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, where there is a rendezvous the way to its store, and
 /// defaults for what the user has not set:
@@ -38,6 +42,11 @@ struct WorkerPlace {
 /// The secret of the nodes is taken out: no rank needs it.
 std::vector<std::string> worker_environment(
     std::vector<std::string> inherited, const WorkerPlace& place);
+
+/// Returns the environment of a process that waits to become a worker: the same without a place,
+/// which will come by the pipe with this descriptor.
+std::vector<std::string> spare_environment(
+    std::vector<std::string> inherited, int local_size, int pipe);
 
 /// Adds the settings that make glibc's allocator keep large blocks instead of returning them to the
 /// kernel after each step. They must be there before the program starts.

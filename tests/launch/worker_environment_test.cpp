@@ -36,6 +36,14 @@ TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
   EXPECT_THAT(worker_environment({"HOME=/root"}, place), Contains("HOME=/root"));
 }
 
+TEST(WorkerEnvironment, OfASpareHasNoPlace) {
+  const auto environment = spare_environment({"HOME=/root", "RANK=3", "LOCKSTEP_SECRET=s"}, 2, 7);
+  EXPECT_THAT(environment, IsSupersetOf(std::vector<std::string>{
+                               "HOME=/root", "LOCKSTEP_SPARE=7", "OMP_NUM_THREADS=1"}));
+  for (const auto& [name, value] : worker_variables({}))
+    EXPECT_THAT(environment, Not(Contains(StartsWith(name + "=")))) << name;
+}
+
 TEST(WorkerEnvironment, NamesTheWayToTheLaunchersStoreAndNotTheSecret) {
   const WorkerPlace place{.local_rank = 1,
       .local_size = 2,

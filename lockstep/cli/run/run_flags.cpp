@@ -118,6 +118,10 @@ Group end_flags() {
               .from(0)
               .to(kMostRestarts)
               .variable("PET_MAX_RESTARTS"),
+          flag_on("--spares",
+              "a process for each rank waits in init_process_group() to take its place after a "
+              "failure; for programs that use Lockstep",
+              &RunRequest::options, &Options::spares),
           flag_by<RunRequest>("--grace-period", "SECONDS",
               "seconds between a forwarded signal and SIGKILL",
               [](RunRequest& request, const FlagSpec& flag, const std::string& text) {

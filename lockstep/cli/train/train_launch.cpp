@@ -14,6 +14,7 @@
 #include "lockstep/core/cluster/adopt.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/spare.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"
@@ -62,6 +63,7 @@ void read_launch(
   options.max_restarts = options.workers > 1 ? kUsualRestarts : 0;
   if (const auto restarts = given.find("--max-restarts"))
     options.max_restarts = static_cast<int>(table.spec("--max-restarts").whole_number(*restarts));
+  options.spares = given.has("--spares");
 }
 
 // Launchers on several nodes see only their own ranks, and start none again.
@@ -127,8 +129,9 @@ int train(const std::vector<std::string>& arguments) {
     std::cout << train_help();
     return 0;
   }
-  const bool inside_a_launcher = environment("RANK").has_value();
   const std::string program = sibling_program("train", "lockstep-train");
+  if (environment(kSpareVariable)) become("train", program, plan.rest, Allocator::kForTensors);
+  const bool inside_a_launcher = environment("RANK").has_value();
   if (inside_a_launcher || !(plan.needs_a_launcher() || is_of_several_nodes())) {
     cluster::adopt_rank_place();
     become("train", program, plan.rest, Allocator::kForTensors);

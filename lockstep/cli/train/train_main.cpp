@@ -25,6 +25,7 @@
 #include "lockstep/core/frame_log.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/progress_page.h"
+#include "lockstep/core/spare.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/arithmetic.h"
 #include "lockstep/device/memory_error.h"
@@ -229,6 +230,7 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
 }
 
 int body(int count, char** values) {
+  wait_if_spare();
   const std::vector<std::string> arguments(values + 1, values + count);
   if (!arguments.empty() && arguments[0] == "eval")
     return eval_main({arguments.begin() + 1, arguments.end()});

@@ -193,6 +193,10 @@ FlagGroup<TrainOptions> launch_group() {
               .to(1'000'000)
               .usually("3; one rank: 0")
               .for_launcher(),
+          flag_by<Options>("--spares", "",
+              "a process for each rank waits, with LibTorch loaded, to take its place after a "
+              "failure")
+              .for_launcher(),
           flag_by<Options>(
               "--grace-period", "SECONDS", "seconds between a forwarded signal and SIGKILL")
               .real()
