@@ -22,18 +22,27 @@ ReservedPort port_for(const std::string& address) {
 
 }  // namespace
 
-Agent::Agent(Supervisor& supervisor, const LaunchOptions& options, const net::ClientOptions& server,
-    NodeFacts facts)
+Agent::Agent(Supervisor& supervisor, Service& service, const LaunchOptions& options,
+    const net::ClientOptions& server, NodeFacts facts)
     : supervisor_(supervisor),
+      service_(service),
       options_(options),
+      server_(server),
       membership_(server, options.rendezvous->beat, options.rendezvous->dead_after),
+      facts_(std::move(facts)),
       port_(port_for(options.rendezvous->host)),
       death_ns_(options.death_ns) {
   if (options_.rendezvous->local_address.empty())
     options_.rendezvous->local_address = membership_.address();
-  facts.address = options_.rendezvous->local_address;
-  facts.port = port_.number();
-  membership_.tell({.kind = AgentMessage::Kind::kJoin, .facts = std::move(facts)});
+  facts_.address = options_.rendezvous->local_address;
+  stand_by();
+  join();
+}
+
+// Also where this node has served or followed before: its facts are the present ones.
+void Agent::join() {
+  facts_.port = port_.number();
+  membership_.tell({.kind = AgentMessage::Kind::kJoin, .facts = facts_});
 }
 
 int Agent::run() {
@@ -65,11 +74,11 @@ Order Agent::next_order() {
   while (orders_.empty()) {
     if (auto order = membership_.hear())
       orders_.push_back(*std::move(order));
-    else if (membership_.is_lost())
+    else if (membership_.is_lost() && !follow_heir())
       orders_.push_back(order_of_loss());
     else if (leaving_ && Clock::now() >= leave_until_)
       orders_.push_back({.kind = Order::Kind::kFinish, .code = *leaving_});
-    else
+    else if (!membership_.is_lost())
       await();
   }
   Order order = std::move(orders_.front());
@@ -78,10 +87,9 @@ Order Agent::next_order() {
 }
 
 Order Agent::order_of_loss() const {
-  const RendezvousOptions& meeting = *options_.rendezvous;
   return {.kind = Order::Kind::kFinish,
       .code = leaving_.value_or(static_cast<int>(ExitCode::kPeersLost)),
-      .text = concat("lost the node that serves the rendezvous, ", meeting.host, ":", meeting.port,
+      .text = concat("lost the node that serves the rendezvous, ", server_.endpoint.text(),
           "; start all nodes again to continue")};
 }
 
@@ -112,6 +120,7 @@ void Agent::start(const NodePlan& plan) {
   supervisor_.say(concat("generation ", plan.generation, ": node ", plan.node_rank, " of ",
       plan.nodes, ", ", plan.world_size, " ranks in all"));
   generation_ = plan.generation;
+  plan_ = plan;
   is_ending_ = false;
   const AttemptPlan attempt{.restart = plan.restart, .death_ns = death_ns_};
   last_ = run_ranks_once(supervisor_, options_for(plan), attempt, plan.master_port, this);
@@ -128,7 +137,7 @@ LaunchOptions Agent::options_for(const NodePlan& plan) const {
   options.max_restarts = plan.max_restarts;
   options.span = {.first_rank = plan.first_rank,
       .world_size = plan.world_size,
-      .store = net::Endpoint{.host = meeting.host, .port = meeting.port}.text(),
+      .store = server_.endpoint.text(),
       .store_key = plan.store_key,
       .generation = plan.generation,
       .node_address = meeting.local_address};

@@ -9,6 +9,7 @@
 #include "lockstep/launch/port.h"
 #include "lockstep/launch/rank_attempt.h"
 #include "lockstep/launch/rendezvous/membership.h"
+#include "lockstep/launch/rendezvous/service.h"
 #include "lockstep/launch/supervisor.h"
 
 namespace lockstep::launch {
@@ -17,9 +18,10 @@ namespace lockstep::launch {
 /// they end.
 class Agent final : private Outside {
  public:
-  /// Joins by this connection. The facts are completed by address and port.
-  Agent(Supervisor& supervisor, const LaunchOptions& options, const net::ClientOptions& server,
-      NodeFacts facts);
+  /// Joins by this connection. The facts are completed by address and ports.
+  /// The service is that of this node, which it may have to begin.
+  Agent(Supervisor& supervisor, Service& service, const LaunchOptions& options,
+      const net::ClientOptions& server, NodeFacts facts);
 
   /// Takes part until the run is over here, and returns its exit code. Throws InvalidArgument if
   /// the node is refused.
@@ -33,6 +35,11 @@ class Agent final : private Outside {
 
   std::optional<int> carry_out(const Order& order);
   Order next_order();
+  void join();
+  void stand_by();
+  bool follow_heir();
+  bool try_heir(const std::string& heir);
+  void serve();
   Order order_of_loss() const;
   void await();
   void on_signal(int signal);
@@ -42,9 +49,14 @@ class Agent final : private Outside {
   int finish(const Order& order);
 
   Supervisor& supervisor_;
+  Service& service_;
   LaunchOptions options_;
+  net::ClientOptions server_;  // the node that serves
   Membership membership_;
+  NodeFacts facts_;
   ReservedPort port_;
+  FileDescriptor standby_;    // at which this node would serve
+  NodePlan plan_;             // the last one
   std::deque<Order> orders_;  // that came while ranks ran
   std::int64_t generation_ = 0;
   bool is_ending_ = false;  // the ranks, by order

@@ -15,8 +15,8 @@ void answer(const net::KeyValues::Answers& answers, net::Postbox& out) {
 }  // namespace
 
 Coordinator::Coordinator(const WorldRules& rules, NodeFacts reference, const net::Key& run,
-    std::chrono::milliseconds dead_after)
-    : world_(rules, std::move(reference)), run_(run), dead_after_(dead_after) {}
+    std::chrono::milliseconds dead_after, const WorldPast& past)
+    : world_(rules, std::move(reference), past), run_(run), dead_after_(dead_after) {}
 
 net::ServerHandler::Admission Coordinator::admit(const net::Hello& hello) {
   if (hello.role == net::Role::kAgent) return {.key = run_};
@@ -67,6 +67,7 @@ void Coordinator::on_close(net::PeerId peer, net::Postbox& out) {
 
 std::optional<net::ServerHandler::Clock::time_point> Coordinator::on_time(
     Clock::time_point now, net::Postbox& out) {
+  look_at_clock(now, out);
   drop_silent(now, out);
   carry_out(world_.on_time(now), out);
   answer(values_.expire(now), out);
@@ -93,6 +94,14 @@ void Coordinator::drop_ranks(net::Postbox& out) {
   for (const net::PeerId rank : ranks_) out.drop(rank);
   ranks_.clear();
   values_.clear();
+}
+
+// This process stood still, and to the others that was its end: Note [Succession].
+void Coordinator::look_at_clock(Clock::time_point now, net::Postbox& out) {
+  const bool was_away = last_time_ && now - *last_time_ > dead_after_;
+  last_time_ = now;
+  if (was_away && world_.has_heirs())
+    carry_out(world_.give_up("the node that serves the rendezvous stood still"), out);
 }
 
 void Coordinator::drop_silent(Clock::time_point now, net::Postbox& out) {

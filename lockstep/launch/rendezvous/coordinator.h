@@ -19,9 +19,9 @@ namespace lockstep::launch {
 /// generation.
 class Coordinator final : public net::ServerHandler {
  public:
-  /// `run` is the key of all nodes.
+  /// `run` is the key of all nodes, `past` what another node served before.
   Coordinator(const WorldRules& rules, NodeFacts reference, const net::Key& run,
-      std::chrono::milliseconds dead_after);
+      std::chrono::milliseconds dead_after, const WorldPast& past = {});
 
   Admission admit(const net::Hello& hello) override;
   void on_open(net::PeerId peer, const net::Hello& hello, net::Postbox& out) override;
@@ -34,6 +34,7 @@ class Coordinator final : public net::ServerHandler {
   void carry_out(Directives directives, net::Postbox& out);
   void drop_ranks(net::Postbox& out);
   void drop_silent(Clock::time_point now, net::Postbox& out);
+  void look_at_clock(Clock::time_point now, net::Postbox& out);
   net::Key key_of(std::int64_t generation) const {
     return net::key_of_generation(run_, generation, salt_);
   }
@@ -45,6 +46,7 @@ class Coordinator final : public net::ServerHandler {
   std::map<net::PeerId, Clock::time_point> agents_;  // and when they were heard last
   std::set<net::PeerId> ranks_;                      // of the present generation
   net::KeyValues values_;
+  std::optional<Clock::time_point> last_time_;  // that on_time() was called
 };
 
 }  // namespace lockstep::launch

@@ -14,14 +14,12 @@
 #include "lockstep/formats/checksum.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/rendezvous/agent.h"
-#include "lockstep/launch/rendezvous/coordinator.h"
+#include "lockstep/launch/rendezvous/service.h"
 #include "lockstep/net/endpoint.h"
 #include "lockstep/net/secret.h"
 
 namespace lockstep::launch {
 namespace {
-
-constexpr std::chrono::seconds kFarewell(5);  // for the others to hear that the run is over
 
 std::string nodes_text(const RendezvousOptions& meeting) {
   return meeting.least_nodes == meeting.most_nodes
@@ -107,28 +105,6 @@ std::optional<FileDescriptor> listener_of(const RendezvousOptions& meeting, Stop
   return std::nullopt;
 }
 
-/// Serves the rendezvous, if this node can; it ends with the last node's goodbye.
-class Service {
- public:
-  Service(const LaunchOptions& options, const net::Key& key, StopRequest& stop) {
-    auto listener = listener_of(*options.rendezvous, stop);
-    if (!listener) return;
-    coordinator_.emplace(
-        rules_of(options), facts_of(options, true), key, options.rendezvous->dead_after);
-    server_.emplace(*std::move(listener), *coordinator_);
-  }
-
-  bool is_here() const { return server_.has_value(); }
-
-  void say_goodbye() {
-    if (server_) server_->stop(kFarewell);
-  }
-
- private:
-  std::optional<Coordinator> coordinator_;
-  std::optional<net::Server> server_;
-};
-
 net::Key key_for(const LaunchOptions& options) {
   const RendezvousOptions& meeting = *options.rendezvous;
   const std::string secret = net::shared_secret(meeting.secret_file);
@@ -142,13 +118,16 @@ net::Key key_for(const LaunchOptions& options) {
 int take_part(
     const LaunchOptions& options, const net::Key& key, Supervisor& supervisor, StopRequest& stop) {
   const RendezvousOptions& meeting = *options.rendezvous;
-  Service service(options, key, stop);
+  Service service(rules_of(options), meeting.dead_after, key);
+  if (auto listener = listener_of(meeting, stop))
+    service.begin(*std::move(listener), facts_of(options, true));
   const net::ClientOptions server{.endpoint = {.host = meeting.host, .port = meeting.port},
       .hello = {.job = options.run_id, .role = net::Role::kAgent},
       .key = key,
       .timeout = meeting.join_timeout,
       .gives_up = [&stop] { return stop.has_come(); }};
-  const int code = Agent(supervisor, options, server, facts_of(options, service.is_here())).run();
+  const NodeFacts facts = facts_of(options, service.is_here());
+  const int code = Agent(supervisor, service, options, server, facts).run();
   service.say_goodbye();
   return code;
 }

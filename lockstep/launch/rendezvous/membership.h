@@ -22,6 +22,9 @@ class Membership {
   int descriptor() const { return client_ ? client_->descriptor() : -1; }
   bool is_lost() const { return !client_; }
 
+  /// Returns whether this process stood still for so long that the server has given it up.
+  bool was_away() const { return was_away_; }
+
   /// Returns this node's address on the way to the server.
   std::string address() const { return client_->own_address(); }
 
@@ -43,6 +46,7 @@ class Membership {
   std::optional<net::Client> client_;
   std::chrono::milliseconds beat_, dead_after_;
   Clock::time_point last_beat_, last_heard_;
+  bool was_away_ = false;
 };
 
 }  // namespace lockstep::launch

@@ -4,9 +4,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/rendezvous/node_facts.h"
+#include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
 
@@ -47,6 +49,9 @@ struct NodePlan {
   int restart = 0;        ///< generations before this one
   int max_restarts = 0;   ///< with those that no failure has caused
   std::string store_key;  ///< of this generation's ranks
+  /// Where the nodes would serve, as HOST:PORT, if the one that does is lost: the first that lives.
+  std::vector<std::string> heirs = {};
+  RestartHistory history = {};  ///< which that one would have to know
 };
 
 /// A message of the rendezvous to a node's launcher.

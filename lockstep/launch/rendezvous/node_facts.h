@@ -14,7 +14,8 @@ struct NodeFacts {
   std::string address;  ///< by which the others reach it
   int port = 0;         ///< that it holds for a rank 0 that serves a store of its own
   int workers = 1;
-  bool serves = false;  ///< the rendezvous runs in its launcher
+  bool serves = false;   ///< the rendezvous runs in its launcher
+  int standby_port = 0;  ///< at which it would serve if the one that does is lost; 0: it would not
   /// Names and values of what must be equal on all nodes: the program, the configuration.
   std::vector<std::pair<std::string, std::string>> same = {};
 };

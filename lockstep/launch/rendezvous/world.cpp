@@ -7,8 +7,14 @@
 
 namespace lockstep::launch {
 
-World::World(const WorldRules& rules, NodeFacts reference)
-    : rules_(rules), reference_(std::move(reference)) {}
+World::World(const WorldRules& rules, NodeFacts reference, const WorldPast& past)
+    : rules_(rules),
+      reference_(std::move(reference)),
+      generation_(past.generation),
+      history_(past.history),
+      awaited_(past.nodes) {
+  if (past.generation > 0) note_change(past.step);
+}
 
 Directives World::join(NodeId node, const NodeFacts& facts, Time now) {
   const std::string differs =
@@ -59,6 +65,7 @@ Directives World::end(NodeId id, const NodeEnd& end, Time now) {
     return taken();
   Node& node = found->second;
   node.is_busy = false;
+  if (phase_ == Phase::kOver) return taken();
   node.has_ended = true;
   node.end = end;
   node.facts.port = end.port;
@@ -118,6 +125,7 @@ Directives World::on_time(Time now) {
 
 std::optional<World::Time> World::due() const {
   if (phase_ != Phase::kGathering || !gathering_since_) return std::nullopt;
+  if (awaited_ > 0) return *gathering_since_ + rules_.regather;
   return enough_since_ ? *enough_since_ + rules_.last_call
                        : *gathering_since_ + rules_.join_timeout;
 }

@@ -22,8 +22,19 @@ struct WorldRules {
   RestartRules restarts;
   std::chrono::milliseconds join_timeout{600'000};
   std::chrono::milliseconds last_call{30'000};
+  /// For those of a world that has lost the node that served to find the one that does now.
+  std::chrono::milliseconds regather{10'000};
 
   bool is_elastic() const { return least_nodes < most_nodes; }
+};
+
+/// The past of a world whose node that served is lost, as far as others know it. The default is
+/// that of a new world: none.
+struct WorldPast {
+  std::int64_t generation = 0;            ///< the last one
+  RestartHistory history = {};            ///< before it
+  std::optional<std::int64_t> step = {};  ///< the furthest that was reported in it here
+  int nodes = 0;                          ///< that should come back
 };
 
 /// An order for one node.
@@ -44,7 +55,7 @@ class World {
   using Time = std::chrono::steady_clock::time_point;
 
   /// Nodes must be equal to the reference in what has to be the same.
-  World(const WorldRules& rules, NodeFacts reference);
+  World(const WorldRules& rules, NodeFacts reference, const WorldPast& past = {});
 
   Directives join(NodeId node, const NodeFacts& facts, Time now);
   /// A rank has failed; the node is ending the others, and will tell by end() when that is done.
@@ -54,11 +65,14 @@ class World {
   Directives leave(NodeId node, int code, Time now);
   /// A node has gone without a word.
   Directives lose(NodeId node, Time now);
+  /// Ends the run here: the nodes have gone on without the one that serves.
+  Directives give_up(const std::string& why);
   /// Does what is due.
   Directives on_time(Time now);
   std::optional<Time> due() const;
 
   std::int64_t generation() const { return generation_; }
+  bool has_heirs() const { return rules_.is_elastic() && generation_ > 0; }
   bool is_over() const { return phase_ == Phase::kOver; }
 
   /// Says whether ranks of this generation are to meet now.
@@ -88,10 +102,14 @@ class World {
   bool dismiss(const std::vector<NodeId>& leaving);
   bool may_replace(const std::string& lost);
   void decide(const AttemptEnd& end, Time now);
+  void note_change(std::optional<std::int64_t> step);
   void gather(Time now);
   void try_start(Time now);
+  bool awaits_its_nodes(Time now) const;
+  bool is_called(Time now) const;
   void start();
   std::vector<NodeId> chosen() const;
+  std::vector<std::string> heirs_among(const std::vector<NodeId>& places) const;
   void finish(int code, const std::string& why);
   int count() const { return static_cast<int>(nodes_.size()); }
   Directives taken() { return std::exchange(out_, {}); }
@@ -105,6 +123,7 @@ class World {
   std::vector<NodeId> failed_;  // of this generation, the first one first
   std::string lost_;            // the host of a node that this generation has lost; empty: none
   std::optional<Time> gathering_since_, enough_since_;
+  int awaited_ = 0;  // nodes of an earlier world that come back
   Directives out_;
 };
 

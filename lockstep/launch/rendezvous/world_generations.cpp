@@ -5,6 +5,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/launch/rendezvous/world.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::launch {
 namespace {
@@ -34,9 +35,14 @@ void World::conclude(Time now) {
   if (!dismiss(leaving)) return;
   for (auto& [id, node] : nodes_) node.has_ended = false;
   if (has_failed && leaving.empty()) return decide(end, now);
-  const AttemptEnd change{.code = kPeersGone, .failure = {}, .signal = {}, .step = end.step};
-  history_ = next_attempt(rules_.restarts, history_, change).history;
+  note_change(end.step);
   if (lost.empty() || may_replace(lost)) gather(now);
+}
+
+/// A generation has ended because nodes came or went, which is no failure of its own.
+void World::note_change(std::optional<std::int64_t> step) {
+  const AttemptEnd change{.code = kPeersGone, .failure = {}, .signal = {}, .step = step};
+  history_ = next_attempt(rules_.restarts, history_, change).history;
 }
 
 /// The node whose failure the others only followed.
@@ -121,14 +127,23 @@ void World::gather(Time now) {
   for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kWait, .text = text});
 }
 
+bool World::awaits_its_nodes(Time now) const {
+  return count() < awaited_ && gathering_since_ && now < *gathering_since_ + rules_.regather;
+}
+
 // Only the first time is there a last call: later, one who comes makes the world grow.
+bool World::is_called(Time now) const {
+  if (generation_ > 0) return !awaits_its_nodes(now);
+  return enough_since_ && now >= *enough_since_ + rules_.last_call;
+}
+
 void World::try_start(Time now) {
-  const bool is_called =
-      generation_ > 0 || (enough_since_ && now >= *enough_since_ + rules_.last_call);
-  if (count() >= rules_.most_nodes || (enough_since_ && is_called)) return start();
-  if (enough_since_ || !gathering_since_ || now < *gathering_since_ + rules_.join_timeout) return;
+  if (count() >= rules_.most_nodes || (enough_since_ && is_called(now))) return start();
+  if (enough_since_ || !gathering_since_) return;
+  const auto patience = awaited_ > 0 ? rules_.regather : rules_.join_timeout;
+  if (now < *gathering_since_ + patience) return;
   finish(kPeersGone, concat("only ", count(), " of at least ", rules_.least_nodes,
-                         " nodes came within ", seconds_of(rules_.join_timeout), " s"));
+                         " nodes came within ", seconds_of(patience), " s"));
 }
 
 /// Those of the last generation keep their numbers where they can; the others fill the gaps.
@@ -155,6 +170,16 @@ std::vector<NodeId> World::chosen() const {
   return places;
 }
 
+std::vector<std::string> World::heirs_among(const std::vector<NodeId>& places) const {
+  std::vector<std::string> heirs;
+  for (const NodeId id : places) {
+    const NodeFacts& facts = nodes_.at(id).facts;
+    if (facts.serves || facts.standby_port == 0) continue;
+    heirs.push_back(net::Endpoint{.host = facts.address, .port = facts.standby_port}.text());
+  }
+  return heirs;
+}
+
 void World::start() {
   const std::vector<NodeId> places = chosen();
   NodePlan plan{.nodes = static_cast<int>(places.size()), .world_size = 0};
@@ -165,9 +190,12 @@ void World::start() {
   plan.restart = static_cast<int>(generation_);
   plan.max_restarts = rules_.restarts.most + plan.restart - history_.restarts;
   plan.generation = ++generation_;
+  plan.history = history_;
+  plan.heirs = heirs_among(places);
   phase_ = Phase::kRunning;
   gathering_since_.reset();
   enough_since_.reset();
+  awaited_ = 0;
   for (auto& [id, node] : nodes_) node.rank = -1;
   for (const NodeId id : places) {
     Node& node = nodes_.at(id);
@@ -177,6 +205,13 @@ void World::start() {
     ++plan.node_rank;
     plan.first_rank += node.facts.workers;
   }
+}
+
+Directives World::give_up(const std::string& why) {
+  if (phase_ == Phase::kOver) return taken();
+  order_end(why, false);
+  finish(kPeersGone, why);
+  return taken();
 }
 
 void World::finish(int code, const std::string& why) {

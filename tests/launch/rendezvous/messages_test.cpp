@@ -14,11 +14,13 @@ TEST(RendezvousMessages, OfNodesAreReadAsTheyWereWritten) {
           .port = 7,
           .workers = 3,
           .serves = true,
+          .standby_port = 11,
           .same = {{"a", "b"}}}};
   const AgentMessage read = agent_message_of(bytes_of(join));
   EXPECT_EQ(read.facts.host, "h");
   EXPECT_EQ(read.facts.workers, 3);
   EXPECT_TRUE(read.facts.serves);
+  EXPECT_EQ(read.facts.standby_port, 11);
   EXPECT_EQ(read.facts.same, join.facts.same);
 
   const AgentMessage ended{.kind = AgentMessage::Kind::kEnded,
@@ -50,7 +52,9 @@ TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
           .master_port = 8,
           .restart = 2,
           .max_restarts = 5,
-          .store_key = "k"},
+          .store_key = "k",
+          .heirs = {"a:1", "b:2"},
+          .history = {.restarts = 1, .furthest = 70, .code_at_furthest = 139}},
       .generation = 9,
       .gently = true,
       .code = 75,
@@ -66,6 +70,11 @@ TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
   EXPECT_EQ(read.plan.master_port, 8);
   EXPECT_EQ(read.plan.max_restarts, 5);
   EXPECT_EQ(read.plan.store_key, "k");
+  EXPECT_EQ(read.plan.heirs, order.plan.heirs);
+  EXPECT_EQ(read.plan.history.restarts, 1);
+  EXPECT_EQ(read.plan.history.furthest, 70);
+  EXPECT_EQ(read.plan.history.code_at_furthest, 139);
+  EXPECT_FALSE(order_of(bytes_of(Order{})).plan.history.furthest);
 }
 
 TEST(RendezvousMessages, ThatEndTooEarlyOrAreOutOfRangeAreRefused) {

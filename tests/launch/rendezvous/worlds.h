@@ -23,13 +23,14 @@ inline NodeFacts node(const std::string& host, int workers = 2) {
 /// A world, a clock, and the last orders that each node got.
 class Worlds : public ::testing::Test {
  protected:
-  void make(int least, int most, int restarts = 3, bool codes = true) {
+  void make(int least, int most, int restarts = 3, bool codes = true, const WorldPast& past = {}) {
     world_.emplace(WorldRules{.least_nodes = least,
                        .most_nodes = most,
                        .restarts = {.most = restarts, .lockstep_codes = codes},
                        .join_timeout = std::chrono::seconds(600),
-                       .last_call = std::chrono::seconds(30)},
-        node("reference"));
+                       .last_call = std::chrono::seconds(30),
+                       .regather = std::chrono::seconds(10)},
+        node("reference"), past);
   }
 
   void take(const Directives& directives) {

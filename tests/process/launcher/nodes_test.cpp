@@ -98,10 +98,9 @@ TEST(Nodes, TakeAnotherInPlaceOfAKilledOne) {
   EXPECT_THAT(third.out, HasSubstr("world 4\n"));
 }
 
-TEST(Nodes, EndWithoutTheOneThatServes) {
-  Nodes nodes("--nnodes 1:2 --max-restarts 3");
-  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start(kWaitOnce);
+TEST(Nodes, OfAFixedNumberEndWithoutTheOneThatServes) {
+  Nodes nodes("--nnodes 2 --max-restarts 3");
+  nodes.start_two(kWaitOnce);
   const auto ranks = numbers_after("pid", nodes[1].wait_for_lines(2));
   nodes[0].signal(SIGKILL);
   const auto second = nodes[1].wait();
