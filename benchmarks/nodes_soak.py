@@ -40,6 +40,7 @@ def parse_arguments():
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--kills-a-run", type=int, default=10, help="at most; drawn from 1 [10]")
     parser.add_argument("--goodput", type=float, default=0, help="instead: minutes of a training with a failure a minute")
+    parser.add_argument("--no-spares", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
@@ -54,7 +55,8 @@ class Run:
         self.mark = f"NODES_SOAK={folder}"
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder / "tmp"), "NODES_SOAK": str(folder)}
         meeting = ["--nnodes", str(NODES), "--rdzv-backend", "lockstep", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
-        self.command = [arguments.lockstep, "run", *meeting, "--nproc-per-node", "2", "--max-restarts", "1000", "--spares", "--"]
+        self.command = [arguments.lockstep, "run", *meeting, "--nproc-per-node", "2", "--max-restarts", "1000"]
+        self.command += ["--"] if arguments.no_spares else ["--spares", "--"]
         self.command += [arguments.lockstep, "train", *train_flags, "--progress", "none", "--output", str(self.output)]
         self.launchers, self.codes = [None] * NODES, [None] * NODES
         self.starts = 0

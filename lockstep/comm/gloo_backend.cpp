@@ -62,6 +62,7 @@ class GlooBackend : public Backend,
   int rank() const override { return group_.getRank(); }
   int size() const override { return group_.getSize(); }
   bool carries(torch::Device device) const override { return device.is_cpu(); }
+  bool sums_in_rank_order() const override { return size() <= 2; }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override;
   Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override;

@@ -137,6 +137,7 @@ int ProcessGroup::rank() const { return backend_->rank(); }
 int ProcessGroup::size() const { return backend_->size(); }
 std::string ProcessGroup::backend_name() const { return backend_->name(); }
 std::string ProcessGroup::device_backend_name() const { return backend_->device_name(); }
+bool ProcessGroup::sums_in_rank_order() const { return backend_->sums_in_rank_order(); }
 
 ProcessGroup ProcessGroup::with_devices(const std::vector<torch::Device>& devices) const {
   check(!devices.empty(), "with_devices: at least one device is needed");

@@ -48,6 +48,10 @@ class ProcessGroup {
   /// Names the engine that carries tensors of an accelerator: `nccl`, `staged`; empty without one.
   std::string device_backend_name() const;
 
+  /// Returns whether the bits of a sum depend on the ranks' values alone, and not on where in a
+  /// tensor they lie: so it is with `threads` and `shm`, and with two ranks.
+  bool sums_in_rank_order() const;
+
   /// Reduces in place: afterwards all ranks hold the same values, bit for bit.
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
 

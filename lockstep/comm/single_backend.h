@@ -22,6 +22,7 @@ class SingleBackend : public Backend {
     return 1;
   }
   bool carries(torch::Device) const override { return true; }
+  bool sums_in_rank_order() const override { return true; }
 
   Work all_reduce(const torch::Tensor&, ReduceOp) override { return {}; }
   Work reduce(const torch::Tensor&, int, ReduceOp) override { return {}; }

@@ -106,6 +106,7 @@ class NcclBackend final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool carries(torch::Device device) const override { return device == device_; }
+  bool sums_in_rank_order() const override { return size() <= 2; }
 
   Work all_reduce(const Tensor& tensor, ReduceOp op) override {
     const Type type = type_of("all_reduce", tensor);

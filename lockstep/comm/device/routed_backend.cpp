@@ -58,6 +58,10 @@ class RoutedBackend final : public Backend {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   bool carries(torch::Device device) const override { return of(device).carries(device); }
+  bool sums_in_rank_order() const override {
+    return std::ranges::all_of(
+        engines_, [](const auto& engine) { return engine->sums_in_rank_order(); });
+  }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
     return of(tensor).all_reduce(tensor, op);

@@ -25,6 +25,7 @@ class StagedBackend final : public Backend {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   bool carries(torch::Device device) const override { return device.type() == type_; }
+  bool sums_in_rank_order() const override { return host_->sums_in_rank_order(); }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
     return add({both(tensor)},

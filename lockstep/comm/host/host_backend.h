@@ -16,6 +16,7 @@ class HostBackend : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return region_->size(); }
   bool carries(torch::Device device) const override { return device.is_cpu(); }
+  bool sums_in_rank_order() const override { return true; }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override;
   Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override;

@@ -159,6 +159,7 @@ class Reducer {
 
   void build(const std::vector<std::size_t>& order);
   void give_memory(const BucketPlan& plan);
+  bool may_rebuild() const;
   void rebuild_in_arrival_order();
 
   ProcessGroup group_;

@@ -18,9 +18,15 @@ bool is_same_memory(const torch::Tensor& a, const torch::Tensor& b) {
 
 }  // namespace
 
+// A run that goes on from a snapshot begins with the first buckets again. Where other buckets mean
+// other bits, it would differ from one that was never stopped.
+bool Reducer::may_rebuild() const {
+  const bool is_same_each_time = !options_.find_unused_parameters || options_.static_graph;
+  return !rebuilt_ && order_known_ && is_same_each_time && group_.sums_in_rank_order();
+}
+
 void Reducer::begin_pass(Pass pass, int divisor) {
-  if (!rebuilt_ && order_known_ && (!options_.find_unused_parameters || options_.static_graph))
-    rebuild_in_arrival_order();
+  if (may_rebuild()) rebuild_in_arrival_order();
   for (Slot& slot : slots_) {
     slot.uses = 0;
     slot.ready = false;
