@@ -31,7 +31,8 @@ from resume import outcome, sets
 
 ROOT = Path(__file__).resolve().parent.parent
 NODES = 2
-LONGEST_SECONDS = 300  # of a run, however often it is disturbed
+LONGEST_SECONDS = 300  # of a run, and ten times as long as one that nobody disturbs for each kill
+MOST_SECONDS_BETWEEN = 2  # kills
 VICTIMS = ["rank"] * 5 + ["joined"] * 2 + ["serving", "all"]  # which node's launcher, or a rank of either
 
 
@@ -133,7 +134,7 @@ def disturbed(arguments, folder, flags, expected, duration, source, most_kills):
         planned = source.randint(1, min(arguments.kills_a_run, most_kills))
         is_over = False
         while sum(kills.values()) < planned and not is_over:
-            is_over = run.wait_until(time.monotonic() + source.uniform(0, duration))
+            is_over = run.wait_until(time.monotonic() + source.uniform(0, MOST_SECONDS_BETWEEN))
             victim = source.choice(VICTIMS)
             if not is_over and run.strike(victim, source) > 0:
                 kills[victim] += 1
@@ -145,7 +146,7 @@ def disturbed(arguments, folder, flags, expected, duration, source, most_kills):
 
 def soak(arguments, folder):
     sets.write_idx(folder / "sets", 210, 50)
-    flags = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "8", "--batch-size", "8", "--backend",
+    flags = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "30", "--batch-size", "8", "--backend",
              "gloo", "--log-interval", "3", "--snapshot-interval", "5steps", "--resume", "auto"]
     source, all_kills, failed, runs = random.Random(arguments.seed), collections.Counter(), 0, 0
     with Run(arguments, folder / "undisturbed", flags) as run:

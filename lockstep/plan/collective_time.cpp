@@ -73,6 +73,18 @@ AllReduce fastest_all_reduce(double bytes, const Ranks& ranks, const Machine& ma
   return best;
 }
 
+AllReduce usual_all_reduce(const Ranks& ranks) {
+  return ranks.nodes > 1 && ranks.a_node > 1 ? AllReduce::kHierarchical : AllReduce::kRing;
+}
+
+double core_share(double bytes, const Ranks& ranks, const Machine& machine, AllReduce algorithm) {
+  if (algorithm != AllReduce::kHierarchical || ranks.all() <= 1) return core_share(ranks, machine);
+  const double within = 2 * half_ring(bytes, {1, ranks.a_node}, machine);
+  const double between = 2 * half_ring(bytes, {ranks.nodes, 1}, machine);
+  const double kept = within * machine.within.core_share + between * machine.between.core_share;
+  return within + between > 0 ? kept / (within + between) : 0;
+}
+
 double core_share(const Ranks& ranks, const Machine& machine) {
   if (ranks.all() <= 1) return 0;
   return ranks.nodes > 1 ? machine.between.core_share : machine.within.core_share;

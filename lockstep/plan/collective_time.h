@@ -30,7 +30,13 @@ double reduce_scatter_seconds(double bytes, const Ranks& ranks, const Machine& m
 /// Returns the fastest algorithm for that size.
 AllReduce fastest_all_reduce(double bytes, const Ranks& ranks, const Machine& machine);
 
-/// Returns the share of the time of such a collective in which a rank cannot compute.
+/// Returns the algorithm that the runtime takes: in levels where there are several nodes with
+/// several ranks each, else a ring.
+AllReduce usual_all_reduce(const Ranks& ranks);
+
+/// Returns the share of the time of such a collective in which a rank cannot compute: of a ring, or
+/// of that all-reduce.
 double core_share(const Ranks& ranks, const Machine& machine);
+double core_share(double bytes, const Ranks& ranks, const Machine& machine, AllReduce algorithm);
 
 }  // namespace lockstep::plan

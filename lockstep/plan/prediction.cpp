@@ -42,6 +42,10 @@ double memory_of_place(const ModelProfile& profile, const Way& way, const std::v
   return bytes + samples * (activations * kept + kept_inputs);
 }
 
+double sent_bytes(double bytes, const Way& way) {
+  return way.sent_as == SentAs::kAsTheyAre ? bytes : bytes / 2;
+}
+
 double memory_of_stages(const ModelProfile& profile, const Way& way, double batch) {
   const Schedule schedule =
       make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches);
@@ -65,8 +69,13 @@ Ranks ranks_of(const Way& way, const Machine& machine) {
 }
 
 double reduce_seconds(double bytes, const Way& way, const Machine& machine) {
-  const double sent = way.sent_as == SentAs::kAsTheyAre ? bytes : bytes / 2;
-  return all_reduce_seconds(sent, ranks_of(way, machine), machine, AllReduce::kRing);
+  const Ranks ranks = ranks_of(way, machine);
+  return all_reduce_seconds(sent_bytes(bytes, way), ranks, machine, usual_all_reduce(ranks));
+}
+
+double reduce_core_share(double bytes, const Way& way, const Machine& machine) {
+  const Ranks ranks = ranks_of(way, machine);
+  return core_share(sent_bytes(bytes, way), ranks, machine, usual_all_reduce(ranks));
 }
 
 void take_from(const StepClock& clock, std::size_t lane, Prediction& prediction) {

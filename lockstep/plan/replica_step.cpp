@@ -135,7 +135,7 @@ class ReplicaStep {
     const std::string name = concat("bucket ", bucket);
     const std::vector<Task> needs = last_ ? std::vector<Task>{*last_} : std::vector<Task>{};
     reductions_.push_back(clock_.add(*link_, Use::kCommunication, name, seconds, needs));
-    add(Use::kCommunication, name, seconds * core_share(ranks_, machine_));
+    add(Use::kCommunication, name, seconds * reduce_core_share(bytes, way_, machine_));
   }
 
   void sum_gradients() {

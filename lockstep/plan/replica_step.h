@@ -16,8 +16,10 @@ Prediction stage_step(
 /// Returns the ranks of the replicas: on as few nodes as hold them, with `stages` places each.
 Ranks ranks_of(const Way& way, const Machine& machine);
 
-/// Returns the seconds of an all-reduce as the runtime makes it: a ring.
+/// Return the seconds of an all-reduce as the runtime makes it, and the share of them in which a
+/// rank cannot compute.
 double reduce_seconds(double bytes, const Way& way, const Machine& machine);
+double reduce_core_share(double bytes, const Way& way, const Machine& machine);
 
 /// Fills in what the clock knows; `lane` is that of the place to look at.
 void take_from(const StepClock& clock, std::size_t lane, Prediction& prediction);

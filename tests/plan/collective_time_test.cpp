@@ -39,6 +39,22 @@ TEST(AllReduce, OverAMeasuredLinkHasItsMessagesOfThatSize) {
   EXPECT_DOUBLE_EQ(all_reduce_seconds(800, {4, 1}, machine, AllReduce::kRing), 6 * 4.5);
 }
 
+TEST(AllReduce, IsInLevelsWhereThereAreLevels) {
+  EXPECT_EQ(usual_all_reduce({4, 8}), AllReduce::kHierarchical);
+  EXPECT_EQ(usual_all_reduce({4, 1}), AllReduce::kRing);
+  EXPECT_EQ(usual_all_reduce({1, 8}), AllReduce::kRing);
+}
+
+TEST(AllReduce, InLevelsKeepsTheCoreWithEachLevelsShare) {
+  Machine machine = kMachine;
+  machine.within.core_share = 1;
+  machine.between.core_share = 0.25;
+  const double within = 14 * (1 + 100 / 100.0), between = 6 * (5 + 200 / 10.0);
+  EXPECT_DOUBLE_EQ(core_share(800, {4, 8}, machine, AllReduce::kHierarchical),
+      (within + 0.25 * between) / (within + between));
+  EXPECT_DOUBLE_EQ(core_share(800, {4, 1}, machine, AllReduce::kRing), 0.25);
+}
+
 TEST(Collectives, OfOneRankTakeNoTime) {
   EXPECT_EQ(all_reduce_seconds(1e9, {1, 1}, kMachine, AllReduce::kRing), 0);
   EXPECT_EQ(all_gather_seconds(1e9, {1, 1}, kMachine), 0);

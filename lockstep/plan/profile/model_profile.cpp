@@ -68,7 +68,6 @@ Machine with_sockets(const Machine& machine, const Overheads& overheads) {
   };
   Machine real = machine;
   real.between = driven(machine.between);
-  real.within = driven({.latency = machine.within.latency});
   return real;
 }
 

@@ -61,8 +61,7 @@ struct ModelProfile {
 };
 
 /// Returns the machine as this device's ways use it: bytes between nodes go no faster than a core
-/// moves them, and keep it from computing. Ranks of several nodes send within a node in the same
-/// way.
+/// moves them, and keep it from computing.
 Machine with_sockets(const Machine& machine, const Overheads& overheads);
 
 /// Throws InvalidArgument for a profile without layers, or a number that cannot be.
