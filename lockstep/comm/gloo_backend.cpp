@@ -113,7 +113,7 @@ c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions& options) {
   } else {
     settings->devices.push_back(Gloo::createDefaultDevice());
   }
-  settings->threads = 1;  // collectives of one group run in order anyway
+  settings->threads = options.threads;
   return settings;
 }
 
@@ -257,6 +257,7 @@ std::shared_ptr<Backend> GlooBackend::subgroup(const std::vector<int>& members) 
 }
 
 void GlooBackend::set_timeout(std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(calls_);  // its collectives may be begun by another thread
   options_.timeout = timeout;
   group_.setTimeout(timeout);
 }

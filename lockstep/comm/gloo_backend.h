@@ -13,6 +13,7 @@ namespace lockstep {
 struct GlooOptions {
   std::string hostname;  ///< whose address to use; empty: that of this host's name
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  int threads = 1;  ///< collectives of one group that run at once
 };
 
 /// Makes a backend over TCP, between hosts or on one, by c10d's Gloo. The store must be the group's

@@ -33,7 +33,8 @@ class ProcessGroup {
   int rank() const;
   int size() const;
 
-  /// Names the backend that carries the collectives: `single`, `threads`, `shm` or `gloo`.
+  /// Names the backend that carries the collectives: `single`, `threads`, `shm`, `gloo` or
+  /// `hierarchical`.
   std::string backend_name() const;
 
   /// Makes a group of the same ranks that also carries tensors of accelerators: by an engine of

@@ -11,18 +11,22 @@
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/forgotten_init.h"
 #include "lockstep/comm/gloo_backend.h"
+#include "lockstep/comm/hierarchy/hierarchical_backend.h"
+#include "lockstep/comm/hierarchy/nodes.h"
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/init_method.h"
 #include "lockstep/comm/quiet_log.h"
 #include "lockstep/comm/roll_call.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/comm/store.h"
+#include "lockstep/core/backend_names.h"
 #include "lockstep/core/cluster/place.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/network/route.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/spare.h"
+#include "lockstep/core/text.h"
 #include "lockstep/device/host_memory.h"
 
 namespace lockstep {
@@ -111,19 +115,12 @@ std::string first_line(const char* path) {
 }
 
 /// Returns a text that is equal in two processes exactly if they can share memory through /proc:
-/// one boot, one pid namespace, one user.
+/// one boot, one pid namespace, one user. In tests LOCKSTEP_TEST_HOST makes hosts of processes.
 std::string host_identity() {
   struct stat pid_namespace {};
   ::stat("/proc/self/ns/pid", &pid_namespace);
-  return concat(
-      first_line("/proc/sys/kernel/random/boot_id"), " ", pid_namespace.st_ino, " ", ::getuid());
-}
-
-bool is_one_host(const Store& store, const World& world, std::chrono::milliseconds timeout) {
-  const auto hosts =
-      exchange_texts(store, "hosts", world.rank, world.size, host_identity(), timeout);
-  return std::all_of(
-      hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts.front(); });
+  return concat(first_line("/proc/sys/kernel/random/boot_id"), " ", pid_namespace.st_ino, " ",
+      ::getuid(), " ", system_variable("LOCKSTEP_TEST_HOST"));
 }
 
 // Ranks that wait by different backends would wait in vain.
@@ -214,6 +211,13 @@ std::shared_ptr<Backend> gloo_of(
       world.size, {.hostname = gloo_hostname(world, one_host), .timeout = timeout});
 }
 
+std::shared_ptr<Backend> hierarchical_of(const Store& store, const World& world,
+    const std::vector<std::string>& hosts, std::chrono::milliseconds timeout) {
+  const QuietLog quiet;
+  return make_hierarchical_backend(c10::make_intrusive<c10d::PrefixStore>("hierarchical", store),
+      world.rank, hosts, {.hostname = gloo_hostname(world, false), .timeout = timeout});
+}
+
 std::shared_ptr<Backend> shm_of(
     const Store& store, const World& world, std::chrono::milliseconds timeout) {
   return ShmBackend::create(
@@ -228,15 +232,20 @@ std::shared_ptr<Backend> shm_of(
 std::shared_ptr<Backend> make_backend(
     const Store& store, const World& world, const InitOptions& options) {
   const std::string& wanted = options.backend;
-  const bool one_host = is_one_host(store, world, options.timeout);
+  const auto hosts =
+      exchange_texts(store, "hosts", world.rank, world.size, host_identity(), options.timeout);
+  const int nodes = hierarchy::Nodes(hosts).count();
+  const bool one_host = nodes == 1;
   check(one_host || wanted != "shm",
       "init_process_group: the ranks are not all on one host (or not of one user), so they cannot "
-      "share memory; use the backend gloo or auto");
-  if (wanted == "gloo" || !one_host) return gloo_of(store, world, one_host, options.timeout);
+      "share memory; use the backend hierarchical, gloo or auto");
+  if (wanted == "gloo" || nodes == world.size)
+    return gloo_of(store, world, one_host, options.timeout);
   try {
-    return shm_of(store, world, options.timeout);
+    return one_host ? shm_of(store, world, options.timeout)
+                    : hierarchical_of(store, world, hosts, options.timeout);
   } catch (const MemoryNotShared& error) {
-    check(wanted != "shm", "init_process_group: ", error.what(), "; use the backend gloo or auto");
+    check(wanted == "auto", "init_process_group: ", error.what(), "; use the backend gloo or auto");
     return gloo_of(store, world, false, options.timeout);
   }
 }
@@ -248,8 +257,8 @@ ProcessGroup init_process_group(const InitOptions& options) {
   wait_if_spare();
   keep_host_memory();
   const std::string& wanted = options.backend;
-  check(wanted == "auto" || wanted == "shm" || wanted == "gloo",
-      "init_process_group: the backend must be auto, shm or gloo: ", wanted);
+  check(is_backend_name(wanted), "init_process_group: the backend must be one of ",
+      joined(backend_names()), ": ", wanted);
   const World world = world_of(options);
   note_init();
   if (world.size == 1) return ProcessGroup(std::make_shared<SingleBackend>());

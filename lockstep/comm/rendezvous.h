@@ -10,7 +10,8 @@ namespace lockstep {
 
 /// The options of init_process_group(); every field may be left out.
 struct InitOptions {
-  /// `auto`, `shm` or `gloo`. `auto` takes shm when all ranks are on one host, else gloo.
+  /// `auto`, `shm`, `gloo` or `hierarchical`. `auto` takes shm when all ranks are on one host, gloo
+  /// when each has a host of its own, else hierarchical: shm within each host, Gloo between them.
   std::string backend = "auto";
   /// How long a collective, and the forming of the world, may wait for a rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);

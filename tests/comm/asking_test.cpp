@@ -17,6 +17,7 @@ class Asking : public Contract {};
 INSTANTIATE_TEST_SUITE_P(Backends, Asking,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(2, 3)),
     testing::contract_name);
+INSTANTIATE_TEST_SUITE_P(Hosts, Asking, testing::kHosts, testing::contract_name);
 
 // Asks until the work is done; false after twenty seconds, a guard against asking for ever.
 bool becomes_done(Work& work) {
@@ -155,7 +156,7 @@ TEST_P(Asking, WhoOnlyAsksForAMessageSeesTheDeadline) {
 
 // Rank 1 leaves the group and lives on until all have noticed; the limit is a minute.
 TEST_P(Asking, WhoOnlyAsksSeesALostPeer) {
-  SharedFlag over[3];
+  SharedFlag over[4];
   run([&](ProcessGroup group) {
     group.barrier().wait();
     const int rank = group.rank(), last = group.size() - 1;

@@ -23,6 +23,11 @@ class Contract : public ::testing::TestWithParam<ContractParameters> {
   }
 };
 
+/// Ranks on several hosts: as many on each, more on one, and not in the order of the hosts.
+inline const auto kHosts =
+    ::testing::Values(ContractParameters{"hosts_0011", 4}, ContractParameters{"hosts_011", 3},
+        ContractParameters{"hosts_0001", 4}, ContractParameters{"hosts_0110", 4});
+
 inline std::string contract_name(const ::testing::TestParamInfo<ContractParameters>& parameters) {
   return std::get<0>(parameters.param) + "_" + std::to_string(std::get<1>(parameters.param));
 }

@@ -12,6 +12,7 @@ class ContractSizes : public Contract {};
 INSTANTIATE_TEST_SUITE_P(Backends, ContractSizes,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(2, 3, 4)),
     testing::contract_name);
+INSTANTIATE_TEST_SUITE_P(Hosts, ContractSizes, testing::kHosts, testing::contract_name);
 
 // Values small enough to be exact in every type, so that one expectation serves all.
 torch::Tensor pattern(std::int64_t elements, int rank, at::ScalarType type) {
@@ -133,6 +134,7 @@ class ContractOrder : public Contract {};
 INSTANTIATE_TEST_SUITE_P(Backends, ContractOrder,
     ::testing::Combine(::testing::Values("threads", "shm"), ::testing::Values(2, 3, 4)),
     testing::contract_name);
+INSTANTIATE_TEST_SUITE_P(Hosts, ContractOrder, testing::kHosts, testing::contract_name);
 
 TEST_P(ContractOrder, SumsAreTheSameBitForBitOnAllRanksAndEachTime) {
   run([](ProcessGroup group) {

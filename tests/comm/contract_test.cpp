@@ -17,6 +17,7 @@ using testing::number_types;
 INSTANTIATE_TEST_SUITE_P(Backends, Contract,
     ::testing::Combine(::testing::Values("threads", "shm", "gloo"), ::testing::Values(1, 2, 3, 4)),
     testing::contract_name);
+INSTANTIATE_TEST_SUITE_P(Hosts, Contract, testing::kHosts, testing::contract_name);
 
 torch::Tensor filled(
     double value, const std::vector<std::int64_t>& shape, at::ScalarType type = torch::kFloat) {

@@ -15,6 +15,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "lockstep/comm/gloo_backend.h"
+#include "lockstep/comm/hierarchy/hierarchical_backend.h"
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/store.h"
@@ -31,11 +32,21 @@ struct Failure {
   char text[2000];
 };
 
+// The hosts that a name such as `hosts_011` gives its first ranks.
+std::vector<std::string> hosts_in(const std::string& backend, int size) {
+  std::vector<std::string> hosts;
+  const auto first = backend.find('_') + 1;
+  for (const char host : backend.substr(first, static_cast<std::size_t>(size)))
+    hosts.emplace_back(1, host);
+  return hosts;
+}
+
 ProcessGroup make_group(const std::string& backend, int rank, int size, const Store& store) {
-  if (backend == "gloo") {
+  const GlooOptions over_loopback{.hostname = "127.0.0.1", .timeout = kTimeout};
+  if (backend == "gloo") return ProcessGroup(make_gloo_backend(store, rank, size, over_loopback));
+  if (backend.starts_with("hosts_"))
     return ProcessGroup(
-        make_gloo_backend(store, rank, size, {.hostname = "127.0.0.1", .timeout = kTimeout}));
-  }
+        make_hierarchical_backend(store, rank, hosts_in(backend, size), over_loopback));
   int round = 0;
   const auto exchange = [&](const std::string& own) {
     return exchange_texts(store, concat("test-", ++round), rank, size, own, kTimeout);

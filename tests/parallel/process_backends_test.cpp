@@ -24,7 +24,7 @@ using torch::nn::LinearOptions;
 
 class ProcessBackends : public ::testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Backends, ProcessBackends, ::testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessBackends, ::testing::Values("shm", "gloo", "hosts_0010"),
     [](const ::testing::TestParamInfo<const char*>& backend) {
       return std::string(backend.param);
     });

@@ -22,15 +22,20 @@ bool has_twice(const std::vector<Each>& list) {
   return std::set<Each>(list.begin(), list.end()).size() < list.size();
 }
 
+// Of a backend that cannot stand beside others in one world.
+void check_alone(const std::vector<std::string>& backends, const char* name, const char* reason) {
+  const bool is_asked = std::find(backends.begin(), backends.end(), name) != backends.end();
+  check(!is_asked || backends.size() == 1, "collectives: --backend ", name,
+      " cannot be measured beside others, for ", reason, "; measure it by a command of its own");
+}
+
 void check_lists(const Sweep& sweep) {
   check(!sweep.collectives.empty(), "collectives: --op names no collective");
   check(!has_twice(sweep.collectives), "collectives: --op names one twice");
   check(!sweep.backends.empty(), "collectives: --backend names no backend");
   check(!has_twice(sweep.backends), "collectives: --backend names one twice");
-  const auto threads = std::find(sweep.backends.begin(), sweep.backends.end(), "threads");
-  check(threads == sweep.backends.end() || sweep.backends.size() == 1,
-      "collectives: --backend threads cannot be measured beside others, for its ranks are threads "
-      "of one process; measure it by a command of its own");
+  check_alone(sweep.backends, "threads", "its ranks are threads of one process");
+  check_alone(sweep.backends, "hierarchical", "it keeps the port at which ranks meet");
 }
 
 void check_sizes(const Sweep& sweep, int ranks) {

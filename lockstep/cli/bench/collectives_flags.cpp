@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/core/backend_names.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
 #include "lockstep/launch/launch_options.h"
@@ -68,6 +69,13 @@ std::vector<std::string> collective_words() {
   return words;
 }
 
+std::vector<std::string> backend_words() {
+  std::vector<std::string> words = backend_names();
+  std::erase(words, "auto");
+  words.emplace_back("threads");
+  return words;
+}
+
 FlagGroup<CollectivesCommand> collectives_options() {
   using C = CollectivesCommand;
   using S = bench::Sweep;
@@ -76,8 +84,9 @@ FlagGroup<CollectivesCommand> collectives_options() {
            "--op", "LIST", "one or more, separated by commas [all_reduce]:\n{}", read_collectives)
               .one_of(collective_words())
               .usually(""),
-          flag("--backend", "LIST", "shm and gloo, or threads alone", &C::sweep, &S::backends)
-              .one_of({"shm", "gloo", "threads"}),
+          flag("--backend", "LIST", "shm and gloo; or one alone: hierarchical, threads", &C::sweep,
+              &S::backends)
+              .one_of(backend_words()),
           flag_by<C>("--memory", "KIND",
               "memory of the tensors: group, as DDP's buckets have, or ordinary,\nwhich shm copies "
               "through its own",

@@ -75,6 +75,12 @@ void Engine::poll_if_free() {
   if (lock) poll();
 }
 
+bool Engine::advance_messages() {
+  const std::lock_guard lock(mutex_);
+  poll();
+  return failure_ == nullptr && !post_.idle();
+}
+
 Work Engine::begin(Collective collective) {
   const std::lock_guard lock(mutex_);
   auto job =

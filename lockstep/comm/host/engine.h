@@ -66,6 +66,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Advances what is under way unless another thread does.
   void poll_if_free();
 
+  /// Advances what is under way; returns whether messages still are.
+  bool advance_messages();
+
   void abort(const std::string& reason) { region_->abort(reason); }
   AddressSpace& space() { return *space_; }
   std::chrono::milliseconds timeout() const { return timeout_.load(); }

@@ -40,6 +40,9 @@ class HostBackend : public Backend {
   std::chrono::milliseconds timeout() const override { return engine_->timeout(); }
   void set_timeout(std::chrono::milliseconds timeout) override { engine_->set_timeout(timeout); }
 
+  /// Moves what it can of this rank's messages; returns whether some are still under way.
+  bool advance_messages() { return engine_->advance_messages(); }
+
  protected:
   HostBackend(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank);
 

@@ -1,3 +1,4 @@
+#include "lockstep/core/backend_names.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/train/options/train_flags.h"
@@ -132,9 +133,7 @@ FlagGroup<TrainOptions> spreading_group() {
               "slower",
               &Options::keep_denormals)
               .unless_usual(),
-          flag("--backend", "NAME", "{}", &Options::backend)
-              .may_change()
-              .one_of({"auto", "shm", "gloo"}),
+          flag("--backend", "NAME", "{}", &Options::backend).may_change().one_of(backend_names()),
           flag_by<Options>("--timeout", "TIME",
               "how long a rank waits for the others: at the start, and in each collective",
               read_timeout, written_timeout)

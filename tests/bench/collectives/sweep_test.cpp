@@ -87,6 +87,8 @@ TEST(Sweep, RefusesWhatCannotBeMeasured) {
       refused({.collectives = {Collective::kReduce, Collective::kReduce}}), HasSubstr("twice"));
   EXPECT_THAT(refused({.backends = {"gloo", "gloo"}}), HasSubstr("twice"));
   EXPECT_THAT(refused({.backends = {"shm", "threads"}}), HasSubstr("command of its own"));
+  EXPECT_THAT(refused({.backends = {"hierarchical", "gloo"}}), HasSubstr("keeps the port"));
+  EXPECT_EQ(refused({.backends = {"hierarchical"}}), "accepted");
   EXPECT_EQ(refused({.backends = {"threads"}}), "accepted");
 }
 

@@ -23,7 +23,7 @@ using testing::run_group;
 
 class ProcessPipelines : public ::testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Backends, ProcessPipelines, ::testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessPipelines, ::testing::Values("shm", "gloo", "hosts_0010"),
     [](const ::testing::TestParamInfo<const char*>& backend) {
       return std::string(backend.param);
     });

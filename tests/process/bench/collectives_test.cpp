@@ -75,6 +75,21 @@ TEST_F(CollectivesCommand, TakesTheRanksOfALauncher) {
   EXPECT_EQ(results()[0].ranks, 3);
 }
 
+// Two hosts with two ranks and one, by what they say of themselves.
+TEST_F(CollectivesCommand, MeasuresRanksOfSeveralHosts) {
+  std::string line = "LOCKSTEP_TEST_HOST=$((RANK / 2)) exec " + built_lockstep();
+  for (const auto& word : sweep("--backend hierarchical --op all --output " + output()))
+    line += " " + word;
+  const Ended ended = run_command({"run", "--nproc-per-node", "3", "--", "sh", "-c", line});
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const auto lines = results();
+  ASSERT_EQ(lines.size(), 6U * 3U) << "collectives, sizes";
+  for (const auto& each : lines) {
+    EXPECT_EQ(each.backend, "hierarchical");
+    EXPECT_TRUE(each.checked);
+  }
+}
+
 TEST_F(CollectivesCommand, RefusesBeforeItMeasures) {
   const auto refusal = [](const std::string& more) {
     const Ended ended = run_command(sweep(more));

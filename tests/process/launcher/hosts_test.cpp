@@ -265,6 +265,20 @@ TEST_F(MadeHosts, SayWhenRightsAreMissing) {
   EXPECT_THAT(run.err, HasSubstr("name real hosts"));
 }
 
+// Four ranks whose numbers are summed within their hosts first, and over any of the collectives.
+TEST_F(MadeHosts, WithSeveralRanksEachHaveTwoLevels) {
+  const TemporaryFolder folder;
+  const std::string ranks = "hosts --count 2 -- lockstep run --nproc-per-node 2 -- lockstep ";
+  const auto swept = run_command(words(ranks + "collectives --backend hierarchical --op all " +
+                                       "--max-bytes 4M --factor 16 --warmup 1 --iterations 1"));
+  EXPECT_EQ(swept.code(), 0) << swept.err;
+  EXPECT_EQ(count_of(" hierarchical ", swept.out), 6 * 4) << swept.out;
+  const auto trained = run_command(words(ranks + "train --model toy --data mock --max-steps 3 " +
+                                         "--progress none --output " + folder.file("run")));
+  EXPECT_EQ(trained.code(), 0) << trained.err;
+  EXPECT_THAT(contents(folder.file("run/env.json")), HasSubstr("\"backend\":\"hierarchical\""));
+}
+
 TEST_F(MadeHosts, ShareNoMemory) {
   const TemporaryFolder folder;
   const auto run = train("", "--max-steps 1 --backend shm --output " + folder.file("run"));

@@ -1,0 +1,227 @@
+// Ranks on several hosts that lose one another, leave, give up, or depend on each other's messages.
+// All hosts are this one: only what the ranks are told of their hosts differs.
+
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <string>
+#include <sys/mman.h>
+#include <vector>
+
+#include "group_factory.h"
+#include "tests/support/message_of.h"
+#include "tests/support/shared_flag.h"
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::SharedFlag;
+
+constexpr std::int64_t kSeveralChunks = 3'000'001;
+
+torch::Tensor numbers_of(int rank, std::int64_t elements) {
+  return torch::arange(elements) % 1000 + 1000 * rank;
+}
+
+TEST(Hierarchical, IsSharedMemoryOrGlooWhereThereIsOneLevel) {
+  testing::run_group("hosts_0001", 4, [](ProcessGroup group) {
+    EXPECT_EQ(group.backend_name(), "hierarchical");
+    const ProcessGroup on_one_host = group.split(group.rank() / 3, 0);
+    if (group.rank() < 3) {
+      EXPECT_EQ(on_one_host.backend_name(), "shm");
+    }
+  });
+  testing::run_group("hosts_0110", 4, [](ProcessGroup group) {
+    EXPECT_EQ(group.split(group.rank() / 2, 0).backend_name(), "gloo");
+    const ProcessGroup three = group.split(group.rank() == 2 ? 1 : 0, -group.rank());
+    if (group.rank() != 2) {
+      EXPECT_EQ(three.backend_name(), "hierarchical");
+    }
+  });
+}
+
+TEST(Hierarchical, SubgroupsOfAnyShapeReduce) {
+  testing::run_group("hosts_0110", 4, [](ProcessGroup group) {
+    for (const auto& colors :
+        std::vector<std::vector<int>>{{0, 0, 0, 1}, {0, 0, 1, 1}, {0, 1, 1, 0}, {0, 1, 2, 3}}) {
+      const int color = colors[static_cast<std::size_t>(group.rank())];
+      const ProcessGroup part = group.split(color, -group.rank());
+      int expected = 0;
+      for (int rank = 0; rank < 4; ++rank)
+        if (colors[static_cast<std::size_t>(rank)] == color) expected += rank + 1;
+      const torch::Tensor sum = torch::full({100'000}, group.rank() + 1);
+      part.all_reduce(sum).wait();
+      EXPECT_TRUE(sum.eq(expected).all().item<bool>()) << "colour " << color;
+    }
+  });
+}
+
+// Long messages go in chunks, each kind by its own way through the levels.
+TEST(Hierarchical, LongMessagesArriveWhole) {
+  for (const std::string hosts : {"hosts_0011", "hosts_0110", "hosts_0001"}) {
+    testing::run_group(hosts, 4, [](ProcessGroup group) {
+      const int rank = group.rank();
+      for (int root = 0; root < 4; ++root) {
+        const torch::Tensor cast = numbers_of(rank, kSeveralChunks);
+        group.broadcast(cast, root).wait();
+        EXPECT_TRUE(cast.equal(numbers_of(root, kSeveralChunks))) << root;
+        const torch::Tensor sum = numbers_of(rank, kSeveralChunks);
+        group.reduce(sum, root, ReduceOp::kMax).wait();
+        EXPECT_TRUE(sum.equal(numbers_of(rank == root ? 3 : rank, kSeveralChunks))) << root;
+      }
+      const torch::Tensor all = torch::empty({4, kSeveralChunks}, torch::kLong);
+      group.all_gather(all, numbers_of(rank, kSeveralChunks)).wait();
+      for (int other = 0; other < 4; ++other)
+        EXPECT_TRUE(all[other].equal(numbers_of(other, kSeveralChunks))) << other;
+      const torch::Tensor mean = torch::full({kSeveralChunks}, rank + 1.0, torch::kBFloat16);
+      group.all_reduce(mean, ReduceOp::kMean).wait();
+      EXPECT_TRUE(mean.eq(2.5).all().item<bool>());
+    });
+  }
+}
+
+// Rank 1's message needs rank 0 to look at its mailboxes, while rank 0 waits for rank 2, which
+// waits for rank 1.
+TEST(Hierarchical, MessagesWithinAHostGoOnWhileARankWaitsForAnother) {
+  testing::run_group("hosts_0011", 4, [](ProcessGroup group) {
+    constexpr std::int64_t kLong = 5'000'000;  // more than the mailboxes hold
+    const torch::Tensor tensor = torch::full({kLong}, static_cast<float>(group.rank()));
+    Work sent;
+    if (group.rank() == 0) {
+      sent = group.send(tensor, 1);
+      group.recv(torch::empty({1}), 2).wait();
+    }
+    if (group.rank() == 1) {
+      group.recv(tensor, 0).wait();
+      EXPECT_TRUE(tensor.eq(0).all().item<bool>());
+      group.send(torch::ones({1}), 2).wait();
+    }
+    if (group.rank() == 2) {
+      group.recv(torch::empty({1}), 1).wait();
+      group.send(torch::ones({1}), 0).wait();
+    }
+    sent.wait();
+    group.barrier().wait();
+  });
+}
+
+/// A text of each rank of a forked group.
+class Notes {
+ public:
+  Notes()
+      : texts_(static_cast<char*>(::mmap(
+            nullptr, 4 * kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  Notes(const Notes&) = delete;
+  Notes& operator=(const Notes&) = delete;
+  ~Notes() { ::munmap(texts_, 4 * kBytes); }
+
+  void write(int rank, const std::string& text) {
+    text.copy(texts_ + static_cast<std::size_t>(rank) * kBytes, kBytes - 1);
+  }
+  std::string of(int rank) const { return texts_ + static_cast<std::size_t>(rank) * kBytes; }
+
+ private:
+  static constexpr std::size_t kBytes = 1024;
+  char* texts_;
+};
+
+// Each rank in turn dies in the midst of collectives; the limit of the group is a minute.
+TEST(Hierarchical, AKilledRankEndsTheWaitsOfAll) {
+  for (const std::string hosts : {"hosts_0011", "hosts_0001"}) {
+    for (int victim = 0; victim < 4; ++victim) {
+      Notes notes;
+      const std::string text = message_of<std::runtime_error>([&] {
+        testing::run_group(hosts, 4, [&](ProcessGroup group) {
+          const torch::Tensor tensor = group.empty(1 << 20, torch::kFloat).zero_();
+          for (int step = 0; step < 1000; ++step) {
+            if (group.rank() == victim && step == 5) ::raise(SIGKILL);
+            try {
+              group.all_reduce(tensor).wait();
+            } catch (const CommError& error) {
+              notes.write(group.rank(), error.what());
+              return;
+            }
+          }
+        });
+      });
+      EXPECT_EQ(text, concat("rank ", victim, ": signal 9"));
+      for (int rank = 0; rank < 4; ++rank) {
+        if (rank == victim) continue;
+        EXPECT_THAT(notes.of(rank), ::testing::AnyOf(HasSubstr("has ended"), HasSubstr("has left")))
+            << hosts << ", rank " << rank << " after the end of " << victim;
+      }
+    }
+  }
+}
+
+TEST(Hierarchical, AnAbortReachesAllHostsAndTheNeighboursHearWhy) {
+  SharedFlag told[4];
+  testing::run_group("hosts_0011", 4, [&](ProcessGroup group) {
+    group.barrier().wait();
+    if (group.rank() == 1) {
+      group.abort("the model of rank 1 is another one");
+      for (const int other : {0, 2, 3}) told[other].wait();
+      return;
+    }
+    const std::string text = message_of<CommError>([&] { group.barrier().wait(); });
+    if (group.rank() == 0) {
+      EXPECT_THAT(text, HasSubstr("the model of rank 1 is another one"));
+    }
+    EXPECT_THROW(group.all_reduce(torch::ones({1})).wait(), CommError) << "it stays failed";
+    told[group.rank()].raise();
+  });
+}
+
+TEST(Hierarchical, NeighboursThatCallDifferentCollectivesAreToldBoth) {
+  testing::run_group("hosts_0011", 4, [&](ProcessGroup group) {
+    const bool is_odd = group.rank() == 1;
+    const auto call = [&] { group.all_reduce(torch::ones({is_odd ? 5 : 4})).wait(); };
+    if (group.rank() > 1) {
+      EXPECT_THROW(call(), CommError);
+      return;
+    }
+    const std::string text = message_of<InvalidArgument>(call);
+    EXPECT_THAT(text, HasSubstr("reduce of 4 Float elements"));
+    EXPECT_THAT(text, HasSubstr("reduce of 5 Float elements"));
+  });
+}
+
+TEST(Hierarchical, WorkOfARankThatLeavesEnds) {
+  SharedFlag left;
+  testing::run_group("hosts_0011", 4, [&](ProcessGroup group) {
+    group.barrier().wait();
+    if (group.rank() != 0) return left.wait();
+    std::vector<Work> works = {
+        group.all_reduce(torch::ones({4})), group.barrier(), group.broadcast(torch::ones({4}), 0)};
+    group = ProcessGroup();
+    for (Work& work : works) EXPECT_THROW(work.wait(), CommError);
+    left.raise();
+  });
+}
+
+TEST(Hierarchical, TheBitsOfASumDoNotDependOnTheChunksOfOtherMessages) {
+  testing::run_group("hosts_0011", 4, [&](ProcessGroup group) {
+    const torch::Tensor steps = torch::arange(kSeveralChunks).to(torch::kFloat);
+    const auto sum = [&] {
+      const torch::Tensor tensor = torch::sin(steps * (1.7 + group.rank()));
+      Work before = group.all_reduce(torch::ones({700'001}));
+      group.all_reduce(tensor).wait();
+      before.wait();
+      return tensor;
+    };
+    const torch::Tensor first = sum();
+    for (int time = 0; time < 3; ++time) EXPECT_TRUE(sum().equal(first));
+    const torch::Tensor all = torch::empty({4, kSeveralChunks});
+    group.all_gather(all, first).wait();
+    for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(all[rank].equal(first)) << rank;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
