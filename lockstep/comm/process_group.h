@@ -50,7 +50,7 @@ class ProcessGroup {
   std::string device_backend_name() const;
 
   /// Returns whether the bits of a sum depend on the ranks' values alone, and not on where in a
-  /// tensor they lie: so it is with `threads` and `shm`, and with two ranks.
+  /// tensor they lie: so it is with `threads` and `shm`, and with two ranks or two hosts.
   bool sums_in_rank_order() const;
 
   /// Reduces in place: afterwards all ranks hold the same values, bit for bit.

@@ -52,6 +52,8 @@ class HierarchicalBackend final : public Backend,
   int rank() const override { return levels_.rank; }
   int size() const override { return levels_.nodes.size(); }
   bool carries(torch::Device device) const override { return device.is_cpu(); }
+  // Within a node it is always so; between more than two, Gloo goes round.
+  bool sums_in_rank_order() const override { return levels_.nodes.count() <= 2; }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
     return turns_.add([=, this] { hierarchy::all_reduce(levels_, tensor, op); });
