@@ -28,8 +28,8 @@ class Backend {
   virtual int size() const = 0;
   /// Returns whether tensors on this device can be passed.
   virtual bool carries(torch::Device device) const = 0;
-  /// Returns whether the bits of a sum are those of the ranks' values in order, wherever in a tensor
-  /// the element lies. A ring adds the elements of each part in another order.
+  /// Returns whether the bits of a sum are those of the ranks' values in order, wherever in a
+  /// tensor the element lies. A ring adds the elements of each part in another order.
   virtual bool sums_in_rank_order() const = 0;
 
   virtual Work all_reduce(const torch::Tensor& tensor, ReduceOp op) = 0;

@@ -23,9 +23,9 @@
 #include "lockstep/core/cluster/place.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/launcher/spare.h"
 #include "lockstep/core/network/route.h"
 #include "lockstep/core/process.h"
-#include "lockstep/core/spare.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_memory.h"
 

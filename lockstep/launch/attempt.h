@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/launch/ranks/worker.h"
 #include "lockstep/launch/restart.h"
 #include "lockstep/launch/supervisor.h"
-#include "lockstep/launch/worker.h"
 
 namespace lockstep::launch {
 

@@ -10,7 +10,7 @@
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/port.h"
-#include "lockstep/launch/rank_attempt.h"
+#include "lockstep/launch/ranks/rank_attempt.h"
 
 namespace lockstep::launch {
 namespace {

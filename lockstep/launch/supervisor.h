@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "lockstep/launch/output/console.h"
+#include "lockstep/launch/ranks/spares.h"
 #include "lockstep/launch/restart.h"
 #include "lockstep/launch/signal_reader.h"
-#include "lockstep/launch/spares.h"
 #include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {

@@ -12,8 +12,8 @@ namespace lockstep::testing {
 /// `threads` runs the ranks as threads. `shm` and `gloo` fork one process a rank: shared memory
 /// between threads would prove nothing, and LibTorch 2.11 cannot have several Gloo groups in one
 /// process (its flight recorder is not safe between threads). A failure there arrives as a
-/// std::runtime_error with its message. `hosts_0011` is the hierarchical backend of ranks 0 and 1 on
-/// one host and 2 and 3 on another, all of which are this one.
+/// std::runtime_error with its message. `hosts_0011` is the hierarchical backend of ranks 0 and 1
+/// on one host and 2 and 3 on another, all of which are this one.
 void run_group(const std::string& backend, int size, const std::function<void(ProcessGroup)>& body);
 
 /// As lockstep::run_ranks(), but the backend that LOCKSTEP_TEST_BACKEND names connects the threads:

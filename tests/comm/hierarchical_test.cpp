@@ -36,6 +36,7 @@ TEST(Hierarchical, IsSharedMemoryOrGlooWhereThereIsOneLevel) {
     if (group.rank() < 3) {
       EXPECT_EQ(on_one_host.backend_name(), "shm");
     }
+    group.barrier().wait();  // none ends while others still connect
   });
   testing::run_group("hosts_0110", 4, [](ProcessGroup group) {
     EXPECT_EQ(group.split(group.rank() / 2, 0).backend_name(), "gloo");
@@ -43,6 +44,7 @@ TEST(Hierarchical, IsSharedMemoryOrGlooWhereThereIsOneLevel) {
     if (group.rank() != 2) {
       EXPECT_EQ(three.backend_name(), "hierarchical");
     }
+    group.barrier().wait();
   });
 }
 

@@ -1,4 +1,4 @@
-#include "lockstep/core/spare.h"
+#include "lockstep/core/launcher/spare.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 #include <gmock/gmock.h>
 

@@ -11,7 +11,7 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::bench {
 namespace {

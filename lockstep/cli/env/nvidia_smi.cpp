@@ -15,7 +15,7 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "lockstep/core/cluster/adopt.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/spare.h"
+#include "lockstep/core/launcher/spare.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/cpu_share.h"

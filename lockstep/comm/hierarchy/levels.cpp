@@ -67,7 +67,8 @@ class LanedTensor {
       : levels_(levels),
         flat_(tensor.view(-1)),
         lanes_(lanes_for(bytes_in(tensor), levels.nodes.fewest())),
-        chunks_(cut_into_chunks(flat_.numel(), flat_.element_size(), lanes_)) {}
+        chunks_(cut_into_chunks(
+            flat_.numel(), static_cast<std::size_t>(flat_.element_size()), lanes_)) {}
 
   std::size_t chunks() const { return chunks_.size(); }
   torch::Tensor chunk(std::size_t number) const { return part_of(flat_, chunks_[number]); }
@@ -118,7 +119,8 @@ struct Gift {
 // The nodes take turns, so that their links are busy in both directions.
 std::vector<Gift> gifts_of(const Nodes& nodes, const torch::Tensor& output) {
   const torch::Tensor rows = output.view({nodes.size(), -1});
-  const auto chunks = cut_into_chunks(rows.size(1), rows.element_size(), 1);
+  const auto chunks =
+      cut_into_chunks(rows.size(1), static_cast<std::size_t>(rows.element_size()), 1);
   std::vector<Gift> gifts;
   for (int index = 0; index < nodes.size(); ++index)
     for (const Part& chunk : chunks)

@@ -5,7 +5,7 @@
 
 #include "lockstep/launch/hosts/hosts_options.h"
 #include "lockstep/launch/hosts/network.h"
-#include "lockstep/launch/worker.h"
+#include "lockstep/launch/ranks/worker.h"
 
 namespace lockstep::launch {
 

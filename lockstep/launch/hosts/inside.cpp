@@ -21,9 +21,9 @@
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 #include "lockstep/launch/signal_reader.h"
 #include "lockstep/launch/strays.h"
-#include "lockstep/launch/worker_environment.h"
 
 namespace lockstep::launch {
 

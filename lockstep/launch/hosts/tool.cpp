@@ -10,7 +10,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hosts/network.h"
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::launch {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/port.h"
-#include "lockstep/launch/rank_attempt.h"
+#include "lockstep/launch/ranks/rank_attempt.h"
 #include "lockstep/launch/rendezvous/membership.h"
 #include "lockstep/launch/rendezvous/service.h"
 #include "lockstep/launch/supervisor.h"

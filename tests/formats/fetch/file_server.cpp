@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::testing {
 namespace {

@@ -207,8 +207,8 @@ TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
   EXPECT_THAT(refusal("--opt adma"), HasSubstr("--opt must be one of adam, sgd, adamw: adma"));
   EXPECT_THAT(refusal("--precision 64"),
       HasSubstr("--precision must be one of 32, bf16-mixed, 16-mixed, auto: 64"));
-  EXPECT_THAT(
-      refusal("--backend nccl"), HasSubstr("--backend must be one of auto, shm, gloo: nccl"));
+  EXPECT_THAT(refusal("--backend nccl"),
+      HasSubstr("--backend must be one of auto, shm, gloo, hierarchical: nccl"));
   EXPECT_EQ(
       refusal("--epochs two"), "train: --epochs must be a whole number from 1 to 1000000: two");
   EXPECT_THAT(refusal("--epochs 1.5"), HasSubstr("--epochs must be a whole number"));

@@ -1,4 +1,4 @@
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 #include <algorithm>
 #include <unistd.h>

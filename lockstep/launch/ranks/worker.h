@@ -8,8 +8,8 @@
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/output/failure_report.h"
 #include "lockstep/launch/output/worker_output.h"
+#include "lockstep/launch/ranks/spares.h"
 #include "lockstep/launch/restart.h"
-#include "lockstep/launch/spares.h"
 
 namespace lockstep::launch {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/spare.h"
+#include "lockstep/core/launcher/spare.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/guardian.h"
 
@@ -15,7 +15,7 @@ namespace lockstep::launch {
 
 struct LaunchOptions;
 
-/// A process that has the program loaded and waits for a rank (core/spare.h).
+/// A process that has the program loaded and waits for a rank (core/launcher/spare.h).
 struct Spare {
   ChildProcess process;
   FileDescriptor pipe;  ///< in which its rank's variables go

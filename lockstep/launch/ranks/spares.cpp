@@ -1,11 +1,11 @@
-#include "lockstep/launch/spares.h"
+#include "lockstep/launch/ranks/spares.h"
 
 #include <unistd.h>
 #include <utility>
 
 #include "lockstep/launch/launch_options.h"
-#include "lockstep/launch/worker.h"
-#include "lockstep/launch/worker_environment.h"
+#include "lockstep/launch/ranks/worker.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::launch {
 namespace {
