@@ -118,6 +118,7 @@ void Attempt::on_end(Worker& worker) {
   if (worker.status) return;  // it was let go since its end was seen
   worker.status = worker.process->status();
   if (!worker.status) return;
+  if (worker.verdict) worker.status = worker.verdict;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
   const bool is_stop = this->is_stop(*worker.status);
   if (!worker.status->succeeded() && !is_stop && ending_ != Ending::kAsked) on_failure(worker);
@@ -139,6 +140,16 @@ void Attempt::on_failure(const Worker& worker) {
   if (patience.count() == 0) return end_after_failure();
   ending_ = Ending::kAwaited;
   deadline_ = Clock::now() + patience;
+}
+
+void Attempt::give_up(std::size_t index) {
+  Worker& worker = workers_[index];
+  if (is_ending() || worker.status) return;
+  worker.verdict = ExitStatus{.code = kPeersLost};
+  failed_.push_back(&worker);
+  death_ns_ = monotonic_nanoseconds();
+  on_first_failure(worker);
+  end_after_failure();
 }
 
 void Attempt::on_signal(int signal) {
@@ -206,7 +217,7 @@ void Attempt::let_go(Worker& worker) {
   if (worker.status) return;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
   worker.process->leave();
-  worker.status = ExitStatus{.signal = SIGKILL};
+  worker.status = worker.verdict.value_or(ExitStatus{.signal = SIGKILL});
   if (running() == 0) clean_up();
 }
 
@@ -253,7 +264,11 @@ const Worker* Attempt::last_to_speak() const {
 AttemptReport Attempt::report() {
   for (Worker& worker : workers_) worker.log_message();
   AttemptReport report;
-  report.end = {.code = code(), .failure = {}, .signal = signal_, .step = furthest_step()};
+  report.end = {.code = code(),
+      .failure = {},
+      .signal = signal_,
+      .step = furthest_step(),
+      .seconds = std::chrono::duration<double>(Clock::now() - start_).count()};
   const Worker* const cause = this->cause();
   if (cause == nullptr) {
     if (is_ordered_) return report;

@@ -8,6 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/progress_page.h"
 #include "lockstep/launch/attempt.h"
+#include "lockstep/launch/hang/rank_watch.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/port.h"
 #include "lockstep/launch/rank_attempt.h"
@@ -39,7 +40,8 @@ class RankAttempt : public Attempt {
         outside_(outside),
         progress_(options.workers),
         oom_before_(oom_kills()),
-        first_step_awaited_(plan.restart > 0) {
+        first_step_awaited_(plan.restart > 0),
+        watch_(options.hang_timeout, progress_, static_cast<std::size_t>(options.workers)) {
     take(start_ranks(options, {plan, master_port, progress_.path()}, guardian()));
     if (options_.verbose) say_pids();
     if (outside_ != nullptr && outside_->descriptor() >= 0) wake_by(outside_->descriptor());
@@ -70,7 +72,7 @@ class RankAttempt : public Attempt {
     failure_.nodes = options_.nodes;
     failure_.host = host_name();
     failure_.pid = worker.process->pid();
-    failure_.status = *worker.status;
+    failure_.status = worker.verdict ? *worker.verdict : *worker.status;
   }
 
   std::string describe(const Worker& cause) override {
@@ -85,11 +87,54 @@ class RankAttempt : public Attempt {
   std::optional<std::int64_t> furthest_step() const override { return progress_.furthest_step(); }
 
   std::optional<Clock::time_point> on_wake() override {
-    const auto for_step = look_for_first_step();
-    if (outside_ == nullptr) return for_step;
-    const EndOrder order = outside_->look();
-    if (order != EndOrder::kNone) end_by_order(order == EndOrder::kGently);
-    return for_step ? std::min(*for_step, outside_->due()) : outside_->due();
+    std::vector<Clock::time_point> due;
+    if (const auto moment = look_for_first_step()) due.push_back(*moment);
+    if (const auto moment = look_for_hang()) due.push_back(*moment);
+    if (outside_ != nullptr) {
+      obey(outside_->look());
+      due.push_back(outside_->due());
+    }
+    return due.empty() ? std::nullopt : std::optional(*std::min_element(due.begin(), due.end()));
+  }
+
+  void obey(EndOrder order) {
+    if (order == EndOrder::kHangs && stall_ == Stall::kWaits) call_hang();
+    if (order == EndOrder::kGently || order == EndOrder::kAtOnce)
+      end_by_order(order == EndOrder::kGently);
+  }
+
+  // Where launchers of several nodes know nothing of each other, ranks that wait may do so for one
+  // of another node that is at work.
+  std::optional<Clock::time_point> look_for_hang() {
+    if (is_ending() || running() == 0) return std::nullopt;
+    stall_ = watch_.look(workers());
+    const bool waits = stall_ == Stall::kWaits;
+    const bool is_alone = outside_ == nullptr && options_.nodes == 1;
+    if (outside_ != nullptr) outside_->waits(waits ? watch_.sights() : std::vector<RankSight>());
+    if (stall_ == Stall::kHangs || (waits && is_alone)) call_hang();
+    return is_ending() ? std::nullopt : watch_.due();
+  }
+
+  void call_hang() {
+    const HangReport report = watch_.report(workers());
+    failure_.hang = Hang{.what = report.what, .others = report.others};
+    if (outside_ != nullptr && !outside_->others().empty())
+      failure_.hang->others += concat(report.others.empty() ? "" : "; ", outside_->others());
+    for (std::size_t i = 0; i < report.stacks.size(); ++i)
+      if (!report.stacks[i].empty()) keep_stacks(i, report);
+    give_up(report.rank);
+  }
+
+  // Without a folder for logs, of the main threads alone.
+  void keep_stacks(std::size_t place, const HangReport& report) {
+    const Worker& worker = workers()[place];
+    const auto& stacks = report.stacks[place];
+    const std::string log = keep_stack(options_.output, worker.number, plan_.restart, stacks);
+    if (place == report.rank) {
+      failure_.hang->frames = stacks.front().frames;
+      failure_.hang->log = log;
+    }
+    if (log.empty()) say(concat("rank ", worker.number, " is at\n", stack_text({stacks.front()})));
   }
 
   /// Reports the first step after a restart. Nothing wakes us for it: the page has its time, only
@@ -122,6 +167,8 @@ class RankAttempt : public Attempt {
   Failure failure_;
   Clock::time_point start_ = Clock::now();
   bool first_step_awaited_;
+  RankWatch watch_;
+  Stall stall_ = Stall::kNone;
 };
 
 /// The port on which rank 0 is to listen.

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kMostOfAnInt = 1 << 30;
 constexpr std::int64_t kNone = -1;
+constexpr int kMostGroups = 1 << 16;  // of the ranks of one node
 
 template <typename Enum>
 Enum kind_of(net::ByteReader& reader, Enum last) {
@@ -38,6 +39,24 @@ NodeEnd read_end(net::ByteReader& reader) {
   if (step >= 0) end.step = step;
   end.port = reader.within(0, 65535);
   return end;
+}
+
+void write_wait(net::ByteWriter& writer, const std::optional<NodeWait>& wait) {
+  writer.byte(wait ? 1 : 0);
+  if (!wait) return;
+  writer.text(wait->text).number(static_cast<std::int64_t>(wait->begun.size()));
+  for (const auto& [group, begun] : wait->begun)
+    writer.number(static_cast<std::int64_t>(group)).number(static_cast<std::int64_t>(begun));
+}
+
+std::optional<NodeWait> read_wait(net::ByteReader& reader) {
+  if (reader.byte() == 0) return std::nullopt;
+  NodeWait wait{.begun = {}, .text = reader.text()};
+  for (int left = reader.within(0, kMostGroups); left > 0; --left) {
+    const auto group = static_cast<std::uint64_t>(reader.number());
+    wait.begun[group] = static_cast<std::uint64_t>(reader.number());
+  }
+  return wait;
 }
 
 void write_plan(net::ByteWriter& writer, const NodePlan& plan) {
@@ -71,17 +90,19 @@ std::string bytes_of(const AgentMessage& message) {
   writer.text(message.text);
   if (message.kind == AgentMessage::Kind::kJoin) write(writer, message.facts);
   write_end(writer, message.end);
+  if (message.kind == AgentMessage::Kind::kWaits) write_wait(writer, message.wait);
   return writer.take();
 }
 
 AgentMessage agent_message_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   AgentMessage message;
-  message.kind = kind_of(reader, AgentMessage::Kind::kLeave);
+  message.kind = kind_of(reader, AgentMessage::Kind::kWaits);
   message.generation = reader.number();
   message.text = reader.text();
   if (message.kind == AgentMessage::Kind::kJoin) message.facts = read_node_facts(reader);
   message.end = read_end(reader);
+  if (message.kind == AgentMessage::Kind::kWaits) message.wait = read_wait(reader);
   reader.finish();
   return message;
 }
@@ -97,7 +118,7 @@ std::string bytes_of(const Order& order) {
 Order order_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   Order order;
-  order.kind = kind_of(reader, Order::Kind::kRefuse);
+  order.kind = kind_of(reader, Order::Kind::kHang);
   order.generation = reader.number();
   order.gently = reader.byte() != 0;
   order.code = reader.within(0, 255);

@@ -69,7 +69,11 @@ Directives World::end(NodeId id, const NodeEnd& end, Time now) {
   } else if (phase_ == Phase::kRunning && end.failure) {
     order_end(concat("a rank of host ", node.facts.host, " failed"), false);
   }
-  if (!anyone_is_busy()) conclude(now);
+  if (!anyone_is_busy()) {
+    conclude(now);
+  } else if (phase_ == Phase::kRunning) {
+    call_hang();  // the others may wait for it
+  }
   return taken();
 }
 
@@ -118,8 +122,9 @@ Directives World::on_time(Time now) {
 
 std::optional<World::Time> World::due() const {
   if (phase_ != Phase::kGathering || !gathering_since_) return std::nullopt;
-  return enough_since_ ? *enough_since_ + rules_.last_call
-                       : *gathering_since_ + rules_.join_timeout;
+  const Time due =
+      enough_since_ ? *enough_since_ + rules_.last_call : *gathering_since_ + rules_.join_timeout;
+  return pause_end_ > *gathering_since_ ? std::min(due, pause_end_) : due;
 }
 
 void World::order(NodeId node, Order order) { out_.push_back({node, std::move(order)}); }

@@ -22,7 +22,8 @@ bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeers
 /// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
 /// nothing by its code.
 void World::conclude(Time now) {
-  const AttemptEnd end = sum_up();
+  AttemptEnd end = sum_up();
+  end.seconds = std::chrono::duration<double>(now - started_).count();
   const bool is_done = phase_ == Phase::kRunning && failed_.empty() && lost_.empty();
   const bool has_failed = !failed_.empty() && lost_.empty();
   std::vector<NodeId> leaving;
@@ -34,7 +35,8 @@ void World::conclude(Time now) {
   if (!dismiss(leaving)) return;
   for (auto& [id, node] : nodes_) node.has_ended = false;
   if (has_failed && leaving.empty()) return decide(end, now);
-  const AttemptEnd change{.code = kPeersGone, .failure = {}, .signal = {}, .step = end.step};
+  const AttemptEnd change{
+      .code = kPeersGone, .failure = {}, .signal = {}, .step = end.step, .seconds = end.seconds};
   history_ = next_attempt(rules_.restarts, history_, change).history;
   if (lost.empty() || may_replace(lost)) gather(now);
 }
@@ -100,6 +102,7 @@ void World::decide(const AttemptEnd& end, Time now) {
   const NextAttempt next = next_attempt(rules_.restarts, history_, end);
   history_ = next.history;
   if (!next.starts) return finish(next.code, next.reason);
+  pause_end_ = now + next.pause;
   gather(now);
 }
 
@@ -117,15 +120,22 @@ void World::gather(Time now) {
   const std::string wanted = rules_.is_elastic()
                                  ? concat(rules_.least_nodes, " to ", rules_.most_nodes)
                                  : std::to_string(rules_.most_nodes);
-  const std::string text = concat(count(), " of ", wanted, " nodes are here");
+  const std::string text =
+      now < pause_end_
+          ? concat("attempts fail soon after their start; again in ",
+                seconds_of(std::chrono::duration_cast<std::chrono::milliseconds>(pause_end_ - now)),
+                " s")
+          : concat(count(), " of ", wanted, " nodes are here");
   for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kWait, .text = text});
 }
 
 // Only the first time is there a last call: later, one who comes makes the world grow.
 void World::try_start(Time now) {
+  if (now < pause_end_) return;
+  pause_end_ = {};
   const bool is_called =
       generation_ > 0 || (enough_since_ && now >= *enough_since_ + rules_.last_call);
-  if (count() >= rules_.most_nodes || (enough_since_ && is_called)) return start();
+  if (count() >= rules_.most_nodes || (enough_since_ && is_called)) return start(now);
   if (enough_since_ || !gathering_since_ || now < *gathering_since_ + rules_.join_timeout) return;
   finish(kPeersGone, concat("only ", count(), " of at least ", rules_.least_nodes,
                          " nodes came within ", seconds_of(rules_.join_timeout), " s"));
@@ -155,7 +165,8 @@ std::vector<NodeId> World::chosen() const {
   return places;
 }
 
-void World::start() {
+void World::start(Time now) {
+  started_ = now;
   const std::vector<NodeId> places = chosen();
   NodePlan plan{.nodes = static_cast<int>(places.size()), .world_size = 0};
   for (const NodeId id : places) plan.world_size += nodes_.at(id).facts.workers;
@@ -168,7 +179,10 @@ void World::start() {
   phase_ = Phase::kRunning;
   gathering_since_.reset();
   enough_since_.reset();
-  for (auto& [id, node] : nodes_) node.rank = -1;
+  for (auto& [id, node] : nodes_) {
+    node.rank = -1;
+    node.wait.reset();
+  }
   for (const NodeId id : places) {
     Node& node = nodes_.at(id);
     node.rank = plan.node_rank;

@@ -1,5 +1,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/hang/hang_timeout.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep {
@@ -193,6 +194,7 @@ FlagGroup<TrainOptions> launch_group() {
               .to(1'000'000)
               .usually("3; one rank: 0")
               .for_launcher(),
+          launch::hang_timeout_flag<Options>().for_launcher(),
           flag_by<Options>(
               "--grace-period", "SECONDS", "seconds between a forwarded signal and SIGKILL")
               .real()
