@@ -73,8 +73,9 @@ AllReduce fastest_all_reduce(double bytes, const Ranks& ranks, const Machine& ma
   return best;
 }
 
-AllReduce usual_all_reduce(const Ranks& ranks) {
-  return ranks.nodes > 1 && ranks.a_node > 1 ? AllReduce::kHierarchical : AllReduce::kRing;
+AllReduce usual_all_reduce(const Ranks& ranks, const Machine& machine) {
+  const bool has_levels = ranks.nodes > 1 && ranks.a_node > 1 && machine.within.core_share > 0;
+  return has_levels ? AllReduce::kHierarchical : AllReduce::kRing;
 }
 
 double core_share(double bytes, const Ranks& ranks, const Machine& machine, AllReduce algorithm) {

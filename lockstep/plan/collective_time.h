@@ -31,8 +31,8 @@ double reduce_scatter_seconds(double bytes, const Ranks& ranks, const Machine& m
 AllReduce fastest_all_reduce(double bytes, const Ranks& ranks, const Machine& machine);
 
 /// Returns the algorithm that the runtime takes: in levels where there are several nodes with
-/// several ranks each, else a ring.
-AllReduce usual_all_reduce(const Ranks& ranks);
+/// several ranks each that share memory, whose bytes their cores move; else a ring, as NCCL's.
+AllReduce usual_all_reduce(const Ranks& ranks, const Machine& machine);
 
 /// Returns the share of the time of such a collective in which a rank cannot compute: of a ring, or
 /// of that all-reduce.

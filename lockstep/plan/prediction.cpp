@@ -70,12 +70,13 @@ Ranks ranks_of(const Way& way, const Machine& machine) {
 
 double reduce_seconds(double bytes, const Way& way, const Machine& machine) {
   const Ranks ranks = ranks_of(way, machine);
-  return all_reduce_seconds(sent_bytes(bytes, way), ranks, machine, usual_all_reduce(ranks));
+  return all_reduce_seconds(
+      sent_bytes(bytes, way), ranks, machine, usual_all_reduce(ranks, machine));
 }
 
 double reduce_core_share(double bytes, const Way& way, const Machine& machine) {
   const Ranks ranks = ranks_of(way, machine);
-  return core_share(sent_bytes(bytes, way), ranks, machine, usual_all_reduce(ranks));
+  return core_share(sent_bytes(bytes, way), ranks, machine, usual_all_reduce(ranks, machine));
 }
 
 void take_from(const StepClock& clock, std::size_t lane, Prediction& prediction) {

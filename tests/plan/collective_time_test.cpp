@@ -40,9 +40,12 @@ TEST(AllReduce, OverAMeasuredLinkHasItsMessagesOfThatSize) {
 }
 
 TEST(AllReduce, IsInLevelsWhereThereAreLevels) {
-  EXPECT_EQ(usual_all_reduce({4, 8}), AllReduce::kHierarchical);
-  EXPECT_EQ(usual_all_reduce({4, 1}), AllReduce::kRing);
-  EXPECT_EQ(usual_all_reduce({1, 8}), AllReduce::kRing);
+  Machine machine = kMachine;
+  EXPECT_EQ(usual_all_reduce({4, 8}, machine), AllReduce::kRing) << "of GPUs";
+  machine.within.core_share = 1;
+  EXPECT_EQ(usual_all_reduce({4, 8}, machine), AllReduce::kHierarchical);
+  EXPECT_EQ(usual_all_reduce({4, 1}, machine), AllReduce::kRing);
+  EXPECT_EQ(usual_all_reduce({1, 8}, machine), AllReduce::kRing);
 }
 
 TEST(AllReduce, InLevelsKeepsTheCoreWithEachLevelsShare) {

@@ -118,9 +118,7 @@ Group end_flags() {
               .from(0)
               .to(kMostRestarts)
               .variable("PET_MAX_RESTARTS"),
-          flag_on("--spares",
-              "a process for each rank waits in init_process_group() to take its place after a "
-              "failure; for programs that use Lockstep",
+          flag_on("--spares", "a process for each rank waits to take its place after a failure",
               &RunRequest::options, &Options::spares),
           flag_by<RunRequest>("--grace-period", "SECONDS",
               "seconds between a forwarded signal and SIGKILL",

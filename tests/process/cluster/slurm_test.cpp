@@ -41,7 +41,7 @@ class Slurm : public ::testing::Test {
   /// Returns the hash of the parameters of these ranks of one host, which Gloo connects.
   std::string hash_of_one_host(int ranks) const {
     const auto run = run_command(words("train --nproc-per-node " + std::to_string(ranks) + " " +
-                                       flags("host") + " --backend gloo --oversubscribe"),
+                                       flags("host") + " --oversubscribe"),
         {"OMP_NUM_THREADS=1"});
     EXPECT_EQ(run.code(), 0) << run.err;
     return summary("host")["parameters_hash"];
@@ -49,7 +49,7 @@ class Slurm : public ::testing::Test {
 
   std::string flags(const std::string& run) const {
     return "--model toy --data mock --max-steps 4 --val-interval never --snapshot-interval none "
-           "--progress none --timeout 60s --output " +
+           "--backend gloo --progress none --timeout 60s --output " +
            file(run);
   }
 

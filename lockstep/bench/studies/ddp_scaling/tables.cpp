@@ -100,8 +100,8 @@ std::vector<std::string> notes_of(const Cells& cells) {
   return {concat("published: ", kPublishedWith),
       "published beside lockstep run: PyTorch's older launcher, torch.distributed.launch; beside "
       "four places on two nodes: torchrun",
-      "predicted: one place's time here / places; with several nodes by lockstep plan: a ring of "
-      "44.9 MB of gradients a step over the link, while backward goes on",
+      "predicted: one place's time here / places; with several nodes by lockstep plan: "
+      "44.9 MB of gradients a step pass each link once, while backward goes on",
       link_note(cells), oversubscribed_note(any_oversubscribed(cells)),
       any_oversubscribed(cells) ? "the prediction does not hold for oversubscribed cells" : "",
       least_epoch_share(cells) < 1
@@ -216,6 +216,7 @@ std::optional<double> predicted_seconds(const Cells& cells, const Cell& cell) {
       .parameter_bytes = static_cast<double>(kGradientBytes)};
   const plan::Machine machine{.nodes = cell.nodes,
       .places = cell.places / cell.nodes,
+      .within = {.core_share = 1},
       .between = {.bytes_per_second = static_cast<double>(launch::parse_rate(cell.link)) / 8}};
   return static_cast<double>(study_steps(cell.places)) *
          predicted_step(step, machine, {.replicas = cell.places}, cell.places);
