@@ -49,6 +49,17 @@ TEST_P(ProcessBackends, J6HooksAverage) {
   });
 }
 
+// A resumed run begins with the first buckets again, and must have the same bits.
+TEST_P(ProcessBackends, KeepsItsFirstBucketsWhereSumsDependOnThePlace) {
+  run_group(GetParam(), 3, [backend = std::string(GetParam())](ProcessGroup group) {
+    EXPECT_EQ(group.sums_in_rank_order(), backend != "gloo");
+    Linear net(LinearOptions(30, 20).bias(true));
+    DistributedDataParallel model(net, group);
+    for (int step = 0; step < 3; ++step) model(constant({1, 30}, 1)).sum().backward();
+    EXPECT_EQ(model.report().rebuilt, backend != "gloo");
+  });
+}
+
 TEST_P(ProcessBackends, D13SparseGradientsAreTheAverage) {
   run_group(GetParam(), 3, [](ProcessGroup group) {
     Embedding net(EmbeddingOptions(4, 2).sparse(true));

@@ -64,8 +64,6 @@ INSTANTIATE_TEST_SUITE_P(Ways, TrainResume,
         Way{"DataParallel", "--parallel dp --places 2"},
         Way{"Threads", "--parallel ddp --places 2"}, Way{"TwoRanks", "--nproc-per-node 2", 1},
         Way{"RankZero", "--nproc-per-node 2 --model-ema", 0},
-        // Its ring adds each part of a bucket in another order of the ranks.
-        Way{"GlooOfThree", "--nproc-per-node 3 --backend gloo", 1},
         Way{"Sharded", "--nproc-per-node 2 --shard-optimizer", 1},
         Way{"Pipeline", "--parallel pp --nproc-per-node 2 --chunks 4 --balance count", 1}),
     [](const auto& tested) { return tested.param.name; });
