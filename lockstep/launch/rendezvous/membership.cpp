@@ -23,7 +23,7 @@ void Membership::tell(const AgentMessage& message) {
 
 std::optional<Order> Membership::hear() {
   if (!client_) return std::nullopt;
-  was_away_ = was_away_ || Clock::now() - last_beat_ > dead_after_;
+  was_away_ = Clock::now() - last_beat_ > dead_after_;
   try {
     auto order = next_order();
     beat_if_due();

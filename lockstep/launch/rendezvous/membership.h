@@ -22,7 +22,8 @@ class Membership {
   int descriptor() const { return client_ ? client_->descriptor() : -1; }
   bool is_lost() const { return !client_; }
 
-  /// Returns whether this process stood still for so long that the server has given it up.
+  /// Returns whether this process stood still before it last listened, for so long that the server
+  /// has given it up.
   bool was_away() const { return was_away_; }
 
   /// Returns this node's address on the way to the server.
