@@ -16,6 +16,7 @@
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/init_method.h"
 #include "lockstep/comm/quiet_log.h"
+#include "lockstep/comm/record/recorded_backend.h"
 #include "lockstep/comm/roll_call.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/comm/store.h"
@@ -26,6 +27,7 @@
 #include "lockstep/core/launcher/spare.h"
 #include "lockstep/core/network/route.h"
 #include "lockstep/core/process.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_memory.h"
 
@@ -250,6 +252,18 @@ std::shared_ptr<Backend> make_backend(
   }
 }
 
+// Whoever waits here does so for the others, as in a collective.
+std::shared_ptr<Backend> meet(const World& world, const InitOptions& options) {
+  GroupRecord record(own_slot(), kWorldGroup, world.rank, world.size);
+  const CallWait wait(record.begin_alone(Operation::kMeeting, 0));
+  const Store store = store_of(world, options.timeout);
+  check_world(store, world, options);
+  auto backend = make_backend(store, world, options);
+  // Rank 0 serves the store and must not exit before the others have read what they need.
+  backend->barrier().wait();
+  return backend;
+}
+
 }  // namespace
 
 ProcessGroup init_process_group(const InitOptions& options) {
@@ -262,12 +276,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   const World world = world_of(options);
   note_init();
   if (world.size == 1) return ProcessGroup(std::make_shared<SingleBackend>());
-  const Store store = store_of(world, options.timeout);
-  check_world(store, world, options);
-  auto backend = make_backend(store, world, options);
-  // Rank 0 serves the store and must not exit before the others have read what they need.
-  backend->barrier().wait();
-  return ProcessGroup(std::move(backend));
+  return ProcessGroup(recorded_world(meet(world, options)));
 }
 
 }  // namespace lockstep

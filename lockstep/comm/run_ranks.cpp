@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/record/recorded_backend.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
 
@@ -46,7 +47,7 @@ void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
   const auto run = [&](int rank) {
     try {
       body(size == 1 ? ProcessGroup(std::make_shared<SingleBackend>())
-                     : ProcessGroup(std::make_shared<ThreadBackend>(region, rank)));
+                     : ProcessGroup(recorded_world(std::make_shared<ThreadBackend>(region, rank))));
     } catch (...) {
       first.keep(std::current_exception());
       region->abort(concat("rank ", rank, " failed: ", reason_of(std::current_exception())));

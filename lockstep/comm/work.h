@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
+#include "lockstep/core/progress/group_record.h"
 #include "lockstep/core/spans.h"
 
 namespace lockstep {
@@ -26,20 +28,32 @@ class [[nodiscard]] Work {
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
+  /// Returns this work, of which the launcher reads who waits for it.
+  Work with(const CallTicket& ticket) && {
+    if (state_) ticket_ = ticket;
+    return std::move(*this);
+  }
+
   /// Makes progress without blocking and returns whether wait() would return at once. A caller
   /// that only polls gets as far as one that waits: a rank that is lost, or too late, ends the
   /// work.
-  bool done() { return !state_ || state_->poll(); }
+  bool done() {
+    if (state_ && !state_->poll()) return false;
+    const CallWait ended(std::exchange(ticket_, {}));
+    return true;
+  }
 
   /// Blocks until the collective is finished; throws CommError or TimeoutError if it failed.
   void wait() {
     if (!state_) return;
     const SpanScope span(Activity::kCommunication, "wait");
+    const CallWait wait(std::exchange(ticket_, {}));
     state_->wait();
   }
 
  private:
   std::shared_ptr<State> state_;
+  CallTicket ticket_ = {};
 };
 
 }  // namespace lockstep

@@ -13,13 +13,12 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 
 namespace lockstep {
 namespace {
 
-static_assert(std::atomic<std::int64_t>::is_always_lock_free, "processes share these numbers");
-
-constexpr std::uint64_t kMagic = 0x31474f5250534cULL;  // "LSPROG1", the 1 is the version
+constexpr std::uint64_t kMagic = 0x32474f5250534cULL;  // "LSPROG2", the 2 is the version
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // What a page begins with; the slots follow.
@@ -89,12 +88,18 @@ ProgressPage::ProgressPage(ProgressMemory memory, ProgressSlot* slot)
 }
 
 std::optional<ProgressPage> ProgressPage::from_environment() {
-  const auto path = environment("LOCKSTEP_PROGRESS");
-  if (!path) return std::nullopt;
-  return attach(*path, environment_count("LOCAL_RANK").value_or(0));
+  ProgressSlot* const slot = own_slot();
+  if (slot == nullptr) return std::nullopt;
+  return ProgressPage(nullptr, slot);
 }
 
 std::optional<ProgressPage> ProgressPage::attach(const std::string& path, std::int64_t local_rank) {
+  auto mapped = map_slot(path, local_rank);
+  if (!mapped) return std::nullopt;
+  return ProgressPage(std::move(mapped->memory), mapped->slot);
+}
+
+std::optional<MappedSlot> map_slot(const std::string& path, std::int64_t local_rank) {
   // A variable that outlived its launcher may name any file by now, even one that would block.
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   const auto size = size_of_page(file);
@@ -107,7 +112,7 @@ std::optional<ProgressPage> ProgressPage::attach(const std::string& path, std::i
     }
     if (*size != size_for(header->slots)) return std::nullopt;
     ProgressSlot* slot = slots_of(memory) + local_rank;
-    return ProgressPage(std::move(memory), slot);
+    return MappedSlot{std::move(memory), slot};
   } catch (const std::system_error&) {
     return std::nullopt;
   }
@@ -145,6 +150,12 @@ std::optional<std::int64_t> SharedProgress::furthest_step() const {
   }
   return furthest < 0 ? std::nullopt : std::optional(furthest);
 }
+
+RankProgress SharedProgress::progress(int local_rank) const {
+  return read_progress(slots_of(memory_)[local_rank]);
+}
+
+ProgressSlot& SharedProgress::slot(int local_rank) { return slots_of(memory_)[local_rank]; }
 
 std::optional<std::int64_t> SharedProgress::first_step_ns() const {
   std::optional<std::int64_t> first;

@@ -8,17 +8,13 @@
 #include <string>
 
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/progress/rank_progress.h"
+#include "lockstep/core/progress/slot.h"
 
 namespace lockstep {
 
 /// Reads the monotonic clock in nanoseconds, the same for all processes of a host.
 std::int64_t monotonic_nanoseconds() noexcept;
-
-/// One process's part of a progress page; each part has one writer.
-struct alignas(64) ProgressSlot {
-  std::atomic<std::int64_t> step{-1};  ///< the furthest; 0: none yet, -1: nobody writes here
-  std::atomic<std::int64_t> first_step_ns{0};  ///< when this process did its first step; 0: not yet
-};
 
 /// Unmaps the memory of a page.
 struct ProgressUnmap {
@@ -27,21 +23,33 @@ struct ProgressUnmap {
 };
 using ProgressMemory = std::unique_ptr<void, ProgressUnmap>;
 
+/// A page that was mapped, and the slot of one of its ranks.
+struct MappedSlot {
+  ProgressMemory memory;
+  ProgressSlot* slot;
+};
+
+/// Maps the page of that path, at the slot of a local rank; nothing when it is not a page of this
+/// user.
+std::optional<MappedSlot> map_slot(const std::string& path, std::int64_t local_rank);
+
 /// The memory in which a rank reports to the launcher that started it how far its training is.
 ///
 ///     auto page = lockstep::ProgressPage::from_environment();
 ///     ...
 ///     if (page) page->report(step);   // after each optimizer step
 ///
-/// One thread of a process reports: a rank's part has one writer.
+/// One thread of a process reports: a rank's step has one writer. A rank that has attached is taken
+/// to hang if it makes no progress for the launcher's --hang-timeout: no step, no beginning or end
+/// of a call of a ProcessGroup, no sign_of_life() (progress/own_slot.h).
 class ProgressPage {
  public:
-  /// Attaches to the page that LOCKSTEP_PROGRESS names, at the part of LOCAL_RANK. Nothing when no
+  /// Attaches to the page that LOCKSTEP_PROGRESS names, at the slot of LOCAL_RANK. Nothing when no
   /// launcher of ours started this process, or when the path is not a page of this user: nobody
   /// would read it.
   static std::optional<ProgressPage> from_environment();
 
-  /// Attaches to the page of that path, at the part of a local rank; nothing as above.
+  /// Attaches to the page of that path, at the slot of a local rank; nothing as above.
   static std::optional<ProgressPage> attach(const std::string& path, std::int64_t local_rank);
 
   /// Reports how many optimizer steps of the whole training are done, those before restarts
@@ -80,6 +88,12 @@ class SharedProgress {
   /// Returns the furthest step that any rank reported, 0 before the first; nothing when no rank
   /// attached, as in programs that do not use this page.
   std::optional<std::int64_t> furthest_step() const;
+
+  /// Returns how far a local rank is.
+  RankProgress progress(int local_rank) const;
+
+  /// Returns the slot of a local rank, to ask it for its stack.
+  ProgressSlot& slot(int local_rank);
 
   /// Returns when a rank did its first step, on the monotonic clock; nothing before that.
   std::optional<std::int64_t> first_step_ns() const;

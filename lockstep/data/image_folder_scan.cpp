@@ -7,6 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::data {
@@ -81,6 +82,7 @@ class Scanner {
     Contents found;
     std::error_code ignored;  // a link to nothing is refused where its target is looked for
     for (const auto& entry : entries(list_.directory / below)) {
+      sign_of_life();
       const std::string name = entry.path().filename().native();
       const fs::file_type type = entry.symlink_status().type();
       if (is_hidden(name)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/formats/input_file.h"
 
 namespace lockstep {
@@ -51,6 +52,7 @@ std::string sha256_of(ByteSource& source) {
   for (std::size_t count = kPiece; count == kPiece;) {
     count = source.read(piece);
     digest.update(std::span(piece).first(count));
+    sign_of_life();
   }
   return digest.finish();
 }

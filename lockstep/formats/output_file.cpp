@@ -11,6 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/progress/own_slot.h"
 
 namespace lockstep {
 namespace {
@@ -49,6 +50,7 @@ void write_all(int descriptor, std::span<const std::uint8_t> bytes, const std::s
     const ssize_t count = retried([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
     if (count == 0) errno = EIO;  // or it would be asked for ever
     if (count <= 0) throw_errno("write", name);
+    sign_of_life();
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
 }

@@ -95,11 +95,10 @@ void Attempt::take_events() {
   const int count = ::epoll_wait(events_.get(), events, 64, 0);
   for (int i = 0; i < count; ++i) {
     if (events[i].data.fd == kOutsideEvent) continue;  // on_wake() comes next
-    if (events[i].data.fd == kSignalEvent) {
-      for (const int signal : supervisor_.signals().read()) on_signal(signal);
-    } else {
+    if (events[i].data.fd != kSignalEvent)
       on_end(workers_[static_cast<std::size_t>(events[i].data.fd)]);
-    }
+    else
+      for (const int signal : supervisor_.signals().read()) on_signal(signal);
   }
 }
 
@@ -121,6 +120,7 @@ void Attempt::on_end(Worker& worker) {
   if (worker.status) return;  // it was let go since its end was seen
   worker.status = worker.process->status();
   if (!worker.status) return;
+  if (worker.verdict) worker.status = worker.verdict;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
   const bool is_stop = this->is_stop(*worker.status);
   if (!worker.status->succeeded() && !is_stop && ending_ != Ending::kAsked) on_failure(worker);
@@ -144,6 +144,16 @@ void Attempt::on_failure(const Worker& worker) {
   deadline_ = Clock::now() + patience;
 }
 
+void Attempt::give_up(std::size_t index) {
+  Worker& worker = workers_[index];
+  if (is_ending() || worker.status) return;
+  worker.verdict = ExitStatus{.code = kPeersLost};
+  failed_.push_back(&worker);
+  death_ns_ = monotonic_nanoseconds();
+  on_first_failure(worker);
+  end_after_failure();
+}
+
 void Attempt::on_signal(int signal) {
   if (signal == SIGCHLD) return reap_strays(known());
   if (!signal_) signal_ = signal;
@@ -165,11 +175,8 @@ void Attempt::end_after_failure() {
 void Attempt::end_by_order(bool gently) {
   if (running() == 0 || ending_ == Ending::kAsked) return;
   is_ordered_ = failed_.empty();
-  if (gently) {
-    end_all(SIGTERM, rules_.grace_period);
-  } else {
-    end_after_failure();
-  }
+  if (!gently) return end_after_failure();
+  end_all(SIGTERM, rules_.grace_period);
 }
 
 void Attempt::end_all(int signal, Clock::duration grace) {
@@ -209,7 +216,7 @@ void Attempt::let_go(Worker& worker) {
   if (worker.status) return;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
   worker.process->leave();
-  worker.status = ExitStatus{.signal = SIGKILL};
+  worker.status = worker.verdict.value_or(ExitStatus{.signal = SIGKILL});
   if (running() == 0) clean_up();
 }
 
@@ -257,7 +264,11 @@ const Worker* Attempt::last_to_speak() const {
 AttemptReport Attempt::report() {
   for (Worker& worker : workers_) worker.log_message();
   AttemptReport report;
-  report.end = {.code = code(), .failure = {}, .signal = signal_, .step = furthest_step()};
+  report.end = {.code = code(),
+      .failure = {},
+      .signal = signal_,
+      .step = furthest_step(),
+      .seconds = std::chrono::duration<double>(Clock::now() - start_).count()};
   const Worker* const cause = this->cause();
   if (cause == nullptr) {
     if (is_ordered_) return report;

@@ -48,7 +48,11 @@ class Attempt {
   const std::vector<Worker>& workers() const { return workers_; }
   std::ptrdiff_t running() const;
   bool has_failed() const { return !failed_.empty(); }  ///< one of them, by itself
+  bool is_ending() const { return ending_ != Ending::kNone; }
   void say(const std::string& text) { supervisor_.say(text); }
+
+  /// Takes a process that still runs for failed, with kPeersLost, and ends all.
+  void give_up(std::size_t index);
 
   /// Has on_wake() called also when this descriptor becomes readable. Close it to stop that.
   void wake_by(int descriptor) const { add_event(descriptor, kOutsideEvent); }
@@ -106,6 +110,7 @@ class Attempt {
   std::optional<Clock::time_point> deadline_;
   std::optional<Clock::time_point> wake_;
   std::int64_t death_ns_ = 0;
+  Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace lockstep::launch

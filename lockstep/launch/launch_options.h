@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/launch/hang/hang_timeout.h"
 #include "lockstep/launch/output/output_plan.h"
 #include "lockstep/launch/rendezvous/rendezvous_options.h"
 
@@ -38,7 +39,8 @@ struct LaunchOptions {
   bool pin = true;  ///< each worker to its share of the cores, if there is one core for each
   std::chrono::milliseconds grace_period{30000};       ///< between a passed-on signal and SIGKILL
   std::chrono::milliseconds grace_after_failure{500};  ///< for the others; 0: SIGKILL at once
-  int max_restarts = 0;                                ///< of the whole group, on one node only
+  std::chrono::milliseconds hang_timeout = kUsualHangTimeout;  ///< 0: no rank is watched
+  int max_restarts = 0;                                        ///< of the whole group
   bool spares = false;        ///< a process for each rank waits to take its place after a failure
   int earlier_restarts = 0;   ///< of the run, before this launcher was started
   std::int64_t death_ns = 0;  ///< when it failed before that, on the monotonic clock; 0: it did not

@@ -1,156 +1,10 @@
-#include <algorithm>
-#include <climits>
-#include <iomanip>
-#include <sstream>
-#include <unistd.h>
-
 #include "lockstep/core/environment.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/progress_page.h"
-#include "lockstep/launch/attempt.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/port.h"
 #include "lockstep/launch/ranks/rank_attempt.h"
 
 namespace lockstep::launch {
 namespace {
-
-// After which a program that reports no steps has started.
-constexpr std::chrono::seconds kLongStart{10};
-constexpr std::chrono::milliseconds kSpareLook{100};
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  ::gethostname(name, HOST_NAME_MAX);
-  return name;
-}
-
-EndingRules ending_rules(const LaunchOptions& options) {
-  return {.members = "ranks",
-      .grace_period = options.grace_period,
-      .after_failure = options.grace_after_failure,
-      .may_stop = options.lockstep_codes};
-}
-
-/// One attempt of this node's ranks.
-class RankAttempt : public Attempt {
- public:
-  RankAttempt(Supervisor& supervisor, const LaunchOptions& options, const AttemptPlan& plan,
-      int master_port, Outside* outside)
-      : Attempt(supervisor, ending_rules(options)),
-        supervisor_(supervisor),
-        options_(options),
-        plan_(plan),
-        outside_(outside),
-        progress_(options.workers),
-        oom_before_(oom_kills()),
-        first_step_awaited_(plan.restart > 0) {
-    take(start_ranks(
-        options, {plan, master_port, progress_.path()}, guardian(), supervisor.spares()));
-    if (options_.verbose) say_pids();
-    if (outside_ != nullptr && outside_->descriptor() >= 0) wake_by(outside_->descriptor());
-  }
-
- private:
-  void say_pids() {
-    for (const Worker& worker : workers()) {
-      say(concat("rank ", worker.number, " is pid ", worker.process->pid()));
-    }
-  }
-
-  void on_first_failure(const Worker& worker) override {
-    const OomKills now = oom_kills();
-    name(worker);
-    failure_.oom.in_cgroup = now.in_cgroup - oom_before_.in_cgroup;
-    failure_.oom.on_host = now.on_host - oom_before_.on_host;
-    if (outside_ != nullptr && has_failed()) outside_->failed(failure_headline(failure_));
-    const auto rest = running();
-    if (rest == 0 || !options_.verbose) return;
-    const std::string others = rest == 1 ? "the other rank" : concat("the other ", rest, " ranks");
-    say(concat(failure_headline(failure_), "; ending ", others));
-  }
-
-  void name(const Worker& worker) {
-    failure_.rank = worker.number;
-    failure_.world_size = options_.world_size();
-    failure_.nodes = options_.nodes;
-    failure_.host = host_name();
-    failure_.pid = worker.process->pid();
-    failure_.status = *worker.status;
-  }
-
-  std::string describe(const Worker& cause) override {
-    name(cause);
-    failure_.message = cause.message();
-    failure_.last_lines = cause.output.last_lines();
-    failure_.log = cause.log;
-    failure_.message_log = cause.message_log;
-    return failure_report(failure_);
-  }
-
-  std::optional<std::int64_t> furthest_step() const override { return progress_.furthest_step(); }
-
-  std::optional<Clock::time_point> on_wake() override {
-    std::optional<Clock::time_point> wake = earlier(look_for_first_step(), look_after_spares());
-    if (outside_ == nullptr) return wake;
-    const EndOrder order = outside_->look();
-    if (order != EndOrder::kNone) end_by_order(order == EndOrder::kGently);
-    return earlier(wake, outside_->due());
-  }
-
-  static std::optional<Clock::time_point> earlier(
-      std::optional<Clock::time_point> one, std::optional<Clock::time_point> other) {
-    return one && other ? std::min(one, other) : one ? one : other;
-  }
-
-  /// Starts the spares once the ranks are past their own start, with which they would compete.
-  std::optional<Clock::time_point> look_after_spares() {
-    if (!options_.spares || has_spares_ || running() < options_.workers) return std::nullopt;
-    const auto step = progress_.furthest_step();
-    const bool is_under_way = step ? *step > 0 : Clock::now() - start_ > kLongStart;
-    if (!is_under_way) return Clock::now() + kSpareLook;
-    has_spares_ = true;
-    try {
-      supervisor_.spares().fill(options_, supervisor_.mark());
-    } catch (const std::exception& error) {
-      say(concat("no spare processes, restarts take longer: ", error.what()));
-    }
-    return std::nullopt;
-  }
-
-  /// Reports the first step after a restart. Nothing wakes us for it: the page has its time, only
-  /// the report comes later.
-  std::optional<Clock::time_point> look_for_first_step() {
-    using std::chrono::milliseconds;
-    if (!first_step_awaited_) return std::nullopt;
-    if (const auto first = progress_.first_step_ns()) {
-      first_step_awaited_ = false;
-      say_first_step(static_cast<double>(*first - plan_.death_ns) * 1e-9);
-      return std::nullopt;
-    }
-    const auto now = Clock::now();
-    return now +
-           std::clamp<Clock::duration>((now - start_) / 8, milliseconds(10), milliseconds(1000));
-  }
-
-  void say_first_step(double seconds) {
-    std::ostringstream text;
-    text << "restart " << plan_.restart << " of " << options_.max_restarts << ": training resumed "
-         << std::fixed << std::setprecision(1) << seconds << " s after the failure";
-    say(text.str());
-  }
-
-  Supervisor& supervisor_;
-  const LaunchOptions& options_;
-  AttemptPlan plan_;
-  Outside* outside_;
-  SharedProgress progress_;
-  OomKills oom_before_;
-  Failure failure_;
-  Clock::time_point start_ = Clock::now();
-  bool first_step_awaited_;
-  bool has_spares_ = false;
-};
 
 /// The port on which rank 0 is to listen.
 class MasterPort {
@@ -176,11 +30,6 @@ class MasterPort {
 };
 
 }  // namespace
-
-AttemptReport run_ranks_once(Supervisor& supervisor, const LaunchOptions& options,
-    const AttemptPlan& plan, int master_port, Outside* outside) {
-  return RankAttempt(supervisor, options, plan, master_port, outside).run();
-}
 
 int launch(const LaunchOptions& options) {
   check_options(options);

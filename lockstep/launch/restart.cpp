@@ -9,6 +9,9 @@
 namespace lockstep::launch {
 namespace {
 
+constexpr double kSoon = 10;  // seconds
+constexpr int kLongestPause = 60;
+
 bool is_stuck(const RestartHistory& history, const AttemptEnd& end) {
   if (!history.furthest) return false;
   const std::int64_t step = end.step.value_or(0);
@@ -32,7 +35,9 @@ std::string no_progress(const RestartHistory& history, const AttemptEnd& end) {
 }
 
 RestartHistory with(RestartHistory history, const AttemptEnd& end) {
-  if (end.step && end.step > history.furthest) {
+  const bool has_gained = end.step && end.step > history.furthest;
+  history.loops = end.seconds < kSoon && !has_gained ? history.loops + 1 : 0;
+  if (has_gained) {
     history.furthest = end.step;
     history.code_at_furthest = end.code;
   }
@@ -40,6 +45,15 @@ RestartHistory with(RestartHistory history, const AttemptEnd& end) {
 }
 
 }  // namespace
+
+std::chrono::seconds back_off(int loops) {
+  if (loops < 2) return std::chrono::seconds(0);
+  return std::chrono::seconds(std::min(kLongestPause, 1 << std::min(loops - 2, 10)));
+}
+
+int code_of_stop(const RestartRules& rules, int signal) {
+  return rules.lockstep_codes ? static_cast<int>(ExitCode::kStopped) : 128 + signal;
+}
 
 bool is_worth_a_restart(const ExitStatus& status) {
   switch (status.result()) {
@@ -75,12 +89,12 @@ NextAttempt next_attempt(
     return over(end.code, concat("restarts used up: --max-restarts ", rules.most));
   }
   if (end.signal) {
-    const int code =
-        rules.lockstep_codes ? static_cast<int>(ExitCode::kStopped) : 128 + *end.signal;
-    return over(code, concat("not restarted: ", signal_name(*end.signal)));
+    return over(
+        code_of_stop(rules, *end.signal), concat("not restarted: ", signal_name(*end.signal)));
   }
   NextAttempt next{.starts = true, .code = end.code, .reason = "", .history = with(history, end)};
   ++next.history.restarts;
+  next.pause = back_off(next.history.loops);
   return next;
 }
 

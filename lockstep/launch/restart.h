@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ struct AttemptEnd {
   std::optional<ExitStatus> failure;  ///< of the process that failed first
   std::optional<int> signal;          ///< the first one that came from outside
   std::optional<std::int64_t> step;   ///< the furthest that was reported; nothing if none was
+  double seconds = 0;                 ///< from its start to its end
 };
 
 /// The rules for restarting a group.
@@ -35,15 +37,21 @@ struct RestartHistory {
   int restarts = 0;
   std::optional<std::int64_t> furthest;  ///< step of any attempt; nothing if none was reported
   int code_at_furthest = 0;              ///< of the attempt that first came that far
+  int loops = 0;  ///< attempts in a row that failed soon and reported no further step
 };
 
 /// The decision after the end of an attempt.
 struct NextAttempt {
   bool starts = false;
-  int code = 0;            ///< the run's, if none starts
-  std::string reason;      ///< why none starts after a failure; may be empty
-  RestartHistory history;  ///< with this attempt in it
+  int code = 0;                   ///< the run's, if none starts
+  std::string reason;             ///< why none starts after a failure; may be empty
+  RestartHistory history;         ///< with this attempt in it
+  std::chrono::seconds pause{0};  ///< before it starts
 };
+
+/// Returns the pause before another attempt after so many in a row that failed soon: 0, 1, 2, 4,
+/// ... 60 seconds. The first is never delayed: what failed once by chance may go on at once.
+std::chrono::seconds back_off(int loops);
 
 /// Decides whether the group is started again.
 ///
@@ -53,9 +61,13 @@ struct NextAttempt {
 /// are not given back after progress. An attempt that died on its way back to that step only
 /// counts: that is chance. Programs that report no steps are only counted. A signal n from outside
 /// ends the run where a restart would have followed: with 128+n, or with kStopped if the processes
-/// know that code, as the restart would have begun with what is saved.
+/// know that code, as the restart would have begun with what is saved. Attempts that fail within
+/// ten seconds and come no further than those before are a loop, and get pauses between them.
 NextAttempt next_attempt(
     const RestartRules& rules, const RestartHistory& history, const AttemptEnd& end);
+
+/// Returns the code of a run that a signal has ended where a restart would have followed.
+int code_of_stop(const RestartRules& rules, int signal);
 
 /// Returns whether one of our processes that ended like this may do better in another attempt: not
 /// after bad flags, bad data, an environment that needs repair, divergence, or a request to end.

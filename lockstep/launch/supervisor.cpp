@@ -40,7 +40,30 @@ int Supervisor::run(const RestartRules& rules, std::int64_t death_ns, const Make
       drain();
       return next.code;
     }
+    if (const auto signal = pause(next.pause)) {
+      say(concat("not restarted: ", signal_name(*signal)));
+      drain();
+      return code_of_stop(rules, *signal);
+    }
     plan = {.restart = history.restarts, .death_ns = report.death_ns};
+  }
+}
+
+/// Waits before another attempt; returns a signal that ended that.
+std::optional<int> Supervisor::pause(std::chrono::seconds time) {
+  if (time.count() == 0) return std::nullopt;
+  say(concat("attempts fail soon after their start: waiting ", time.count(), " s"));
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (true) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return std::nullopt;
+    console_.flush();
+    std::vector<pollfd> waited{{signals_.descriptor(), POLLIN, 0}};
+    console_.add_to(waited);
+    ::poll(waited.data(), waited.size(), static_cast<int>(left.count()));
+    for (const int signal : signals_.read())
+      if (signal != SIGCHLD) return signal;
   }
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +44,8 @@ class Supervisor {
   Supervisor(std::vector<int> signals, bool quiet);
 
   /// Makes attempts, the first of which follows a failure at `death_ns` (0: none), and returns the
-  /// run's exit code. A signal that comes between two attempts waits for the next one.
+  /// run's exit code. A signal that comes between two attempts waits for the next one, but ends a
+  /// pause before it, and the run.
   int run(const RestartRules& rules, std::int64_t death_ns, const MakeAttempt& attempt);
 
   const SignalReader& signals() const { return signals_; }
@@ -67,6 +70,7 @@ class Supervisor {
 
  private:
   AttemptReport make(const MakeAttempt& attempt, const AttemptPlan& plan);
+  std::optional<int> pause(std::chrono::seconds time);
 
   Subreaper subreaper_;
   SignalReader signals_;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/core/spans.h"
 #include "lockstep/train/snapshot/group_values.h"
 
@@ -74,6 +75,7 @@ void EpochLoop::train_steps(const Loader& loader) {
     if (part.number == 0 && !part.is_last) undo_.emplace(run_);
     run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target.size(0));
     samples += batch->target.size(0);
+    sign_of_life();
     if (!part.is_last) {
       if (observer_.after_part() == Course::kInterrupted) return abandon_step();
       continue;

@@ -9,6 +9,7 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
@@ -74,6 +75,7 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
     const torch::Tensor scores = forward(*batch);
     const torch::Tensor labels = batch->target.to(scores.device(), /*non_blocking=*/true);
     sums.add(scores, labels, loss);
+    sign_of_life();
     if (on_batch) on_batch(scores, labels);
     if (leaves && leaves()) return std::nullopt;
   }

@@ -98,6 +98,24 @@ TEST(FailureReport, PointsToTheOtherNodesWhenPeersWereLost) {
   EXPECT_THAT(failure_report(failure), HasSubstr("another node"));
 }
 
+TEST(FailureReport, SaysWhereARankHung) {
+  Failure failure = killed_rank();
+  failure.status = {.code = 5};
+  failure.nodes = 2;
+  failure.last_lines = {"its output"};
+  failure.hang = Hang{.what = "hangs: it is in no call"};
+  const std::string headline = "rank 1 of 4 (host box, pid 17) hangs: it is in no call";
+  EXPECT_EQ(failure_headline(failure), headline);
+  EXPECT_EQ(failure_report(failure), headline + "\n");
+  failure.hang->others = "rank 0 waits in barrier 3";
+  failure.hang->frames = {"one", "two", "three", "four"};
+  failure.hang->log = "logs/rank-1-stack.log";
+  EXPECT_EQ(failure_report(failure),
+      headline +
+          "\nlockstep: rank 0 waits in barrier 3\n  | one\n  | two\n  | three\n"
+          "lockstep: its whole stack: logs/rank-1-stack.log\n");
+}
+
 TEST(ErrorFile, UnderstandsTorchsForms) {
   EXPECT_EQ(error_file_message(R"({"message": "text"})"), "text");
   EXPECT_EQ(error_file_message(R"({"message": {"message": "inner", "extraInfo": {}}})"), "inner");

@@ -128,5 +128,30 @@ TEST(Restart, IsCalledOffByASignalWhichThenGivesTheCode) {
   EXPECT_EQ(outcome(kThree, {killed(5), stopped}), (Outcome{1, 75, ""}));
 }
 
+TEST(Restart, AttemptsThatFailSoonGetPausesBetweenThem) {
+  std::vector<std::int64_t> pauses;
+  RestartHistory history;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const NextAttempt next = next_attempt({.most = 100}, history, killed());
+    history = next.history;
+    pauses.push_back(next.pause.count());
+  }
+  EXPECT_EQ(pauses, (std::vector<std::int64_t>{0, 1, 2, 4, 8, 16, 32, 60, 60, 60}));
+
+  AttemptEnd long_one = killed();
+  long_one.seconds = 11;
+  history = next_attempt({.most = 100}, history, long_one).history;
+  EXPECT_EQ(next_attempt({.most = 100}, history, killed()).pause.count(), 0) << "it begins anew";
+}
+
+TEST(Restart, AttemptsThatGainStepsAreNoLoop) {
+  RestartHistory history;
+  for (int attempt = 1; attempt < 5; ++attempt) {
+    const NextAttempt next = next_attempt({.most = 100}, history, killed(attempt));
+    history = next.history;
+    EXPECT_EQ(next.pause.count(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -46,6 +46,8 @@ Notes:
   reports its steps (core/progress_page.h, as lockstep train does) is not restarted again, whatever
   N is, when it dies twice before its first step or at the same step. The last failure's exit code
   is returned; a signal that is received before a restart ends the run with 128+n.
+  A rank of such a program that makes no progress for --hang-timeout, not even in a collective, has
+  failed with code 5: the launcher says which, where it is, and for what the others wait.
   Under Slurm, with a launcher on each node, hosts and addresses come from Slurm's variables where
   neither flags nor PET_* name them: srun --ntasks-per-node=1 lockstep run -np 4 ./hello
   With --rdzv-backend static, ranks on other nodes see the failure as lost connections, their
@@ -120,6 +122,10 @@ Group end_flags() {
               .variable("PET_MAX_RESTARTS"),
           flag_on("--spares", "a process for each rank waits to take its place after a failure",
               &RunRequest::options, &Options::spares),
+          launch::hang_timeout_flag<RunRequest>(
+              [](RunRequest& request, const FlagSpec&, const std::string& text) {
+                request.options.hang_timeout = launch::hang_timeout_of(text);
+              }),
           flag_by<RunRequest>("--grace-period", "SECONDS",
               "seconds between a forwarded signal and SIGKILL",
               [](RunRequest& request, const FlagSpec& flag, const std::string& text) {

@@ -60,6 +60,8 @@ void read_launch(
     const double number = table.spec("--grace-period").real_number(*seconds);
     options.grace_period = std::chrono::milliseconds(static_cast<long>(number * 1000));
   }
+  if (const auto time = given.find("--hang-timeout"))
+    options.hang_timeout = launch::hang_timeout_of(*time);
   options.max_restarts = options.workers > 1 ? kUsualRestarts : 0;
   if (const auto restarts = given.find("--max-restarts"))
     options.max_restarts = static_cast<int>(table.spec("--max-restarts").whole_number(*restarts));

@@ -17,8 +17,11 @@ struct TrainLaunch {
   GivenFlags given;                          ///< all flags
   std::unique_ptr<const RunLock> logs = {};  ///< while it lives, no other launcher writes there
 
-  /// Says whether a launcher is of use: one rank that is not to be restarted is run as it is.
-  bool needs_a_launcher() const { return options.workers > 1 || options.max_restarts > 0; }
+  /// Says whether a launcher is of use: one rank that is neither to be restarted nor watched is run
+  /// as it is.
+  bool needs_a_launcher() const {
+    return options.workers > 1 || options.max_restarts > 0 || given.has("--hang-timeout");
+  }
 };
 
 /// Takes out of the flags of `lockstep train` those that its table has for the launcher, and

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/locked_file.h"
@@ -53,6 +54,7 @@ void PartialFile::append(std::span<const std::uint8_t> bytes) {
     const ssize_t count =
         retried([&] { return ::pwrite(file_.get(), bytes.data(), bytes.size(), offset); });
     if (count < 0) throw_errno("write", path_);
+    sign_of_life();
     size_ += static_cast<std::uint64_t>(count);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }

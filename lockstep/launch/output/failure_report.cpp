@@ -79,6 +79,17 @@ std::string advice(const Failure& failure) {
          "there\n";
 }
 
+// Where it is says more than its last output.
+std::string hang_report(const Failure& failure) {
+  const Hang& hang = *failure.hang;
+  const std::string others = hang.others.empty() ? "" : concat("lockstep: ", hang.others, "\n");
+  const std::string log =
+      hang.log.empty() ? "" : concat("lockstep: its whole stack: ", hang.log, "\n");
+  const auto shown = std::min(kMostDetails, hang.frames.size());
+  const Lines frames(hang.frames.begin(), hang.frames.begin() + static_cast<std::ptrdiff_t>(shown));
+  return concat(failure_headline(failure), "\n", others, quoted(frames), log);
+}
+
 std::size_t room_beside(const std::string& facts) {
   const auto taken = static_cast<std::size_t>(std::ranges::count(facts, '\n')) + 1;
   return kMostDetails - std::min(taken, kMostDetails - 1);
@@ -88,10 +99,11 @@ std::size_t room_beside(const std::string& facts) {
 
 std::string failure_headline(const Failure& failure) {
   return concat("rank ", failure.rank, " of ", failure.world_size, " (host ", failure.host,
-      ", pid ", failure.pid, ") ", failure.status.text());
+      ", pid ", failure.pid, ") ", failure.hang ? failure.hang->what : failure.status.text());
 }
 
 std::string failure_report(const Failure& failure) {
+  if (failure.hang) return hang_report(failure);
   const std::string facts = memory_line(failure) + advice(failure);
   const std::size_t room = room_beside(facts + log_line(failure, 0));
   const bool is_logged = !failure.log.empty();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -9,6 +10,14 @@
 #include "lockstep/launch/exit_status.h"
 
 namespace lockstep::launch {
+
+/// The facts about a rank that hung, before it was ended.
+struct Hang {
+  std::string what;                      ///< after the rank's name: `hangs: ...`
+  std::string others;                    ///< for what the others wait; may be empty
+  std::vector<std::string> frames = {};  ///< of its stack, the innermost first
+  std::string log = {};                  ///< with all of it; may be empty
+};
 
 /// All that is known of the rank that failed first.
 struct Failure {
@@ -23,6 +32,7 @@ struct Failure {
   std::vector<std::string> last_lines;  ///< of its output
   std::string log;                      ///< where all of it is; may be empty
   std::string message_log;              ///< where its message is, if nothing else is kept
+  std::optional<Hang> hang = {};        ///< in place of how it ended
 };
 
 /// Returns in one sentence what happened: `rank 1 of 4 (host box, pid 17) was killed by SIGKILL

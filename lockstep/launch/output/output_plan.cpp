@@ -1,10 +1,13 @@
 #include "lockstep/launch/output/output_plan.h"
 
 #include <algorithm>
+#include <fcntl.h>
 #include <filesystem>
 #include <regex>
+#include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::launch {
@@ -90,6 +93,12 @@ Route route_of(
 std::string message_log_of(const OutputOptions& options, int local_rank, int rank) {
   if (options.log_dir.empty() || !is_unseen(options, local_rank)) return "";
   return log_of(options, rank) + ".log";
+}
+
+bool append_to(const std::string& path, const std::string& text) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+  const FileDescriptor file(::open(path.c_str(), kFlags, 0644));
+  return file && ::write(file.get(), text.data(), text.size()) == std::ssize(text);
 }
 
 std::string fill_prefix(std::string pattern, int rank, int local_rank, const std::string& role) {

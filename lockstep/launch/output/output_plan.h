@@ -58,6 +58,9 @@ Route route_of(
 /// the launcher's own; empty: none.
 std::string message_log_of(const OutputOptions& options, int local_rank, int rank);
 
+/// Appends to a log that no rank's output goes to; returns false if it cannot be written.
+bool append_to(const std::string& path, const std::string& text);
+
 /// Fills in `${rank}`, `${local_rank}` and `${role_name}`.
 std::string fill_prefix(std::string pattern, int rank, int local_rank, const std::string& role);
 

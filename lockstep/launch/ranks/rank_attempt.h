@@ -1,14 +1,22 @@
 #pragma once
 
 #include <chrono>
+#include <string>
+#include <vector>
 
+#include "lockstep/launch/hang/stall.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/supervisor.h"
 
 namespace lockstep::launch {
 
 /// The wish of others about this node's ranks.
-enum class EndOrder { kNone, kGently, kAtOnce };
+enum class EndOrder {
+  kNone,
+  kGently,
+  kAtOnce,
+  kHangs  ///< if they still only wait: those of all nodes do, and these are behind
+};
 
 /// The others of a world, while this node's ranks run.
 class Outside {
@@ -23,6 +31,13 @@ class Outside {
   /// Looks whether the ranks are to end; called after each event, and when it is due().
   virtual EndOrder look() = 0;
   virtual Clock::time_point due() const = 0;
+
+  /// Hears, at each look, what the ranks here do if all of them only wait for others without a sign
+  /// of life; nothing if they do not.
+  virtual void waits(const std::vector<RankSight>& ranks) = 0;
+
+  /// Returns for what ranks of other nodes wait, where these are behind; may be empty.
+  virtual const std::string& others() const = 0;
 
   /// Hears of the first failure of a rank here, in one sentence, before the others are ended.
   virtual void failed(const std::string& headline) = 0;

@@ -1,6 +1,5 @@
 #include "lockstep/launch/ranks/worker.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
@@ -63,13 +62,6 @@ Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local
 /// Rank 0 alone reads our input, as under mpirun; not from a terminal, whose driver would stop it
 /// there.
 bool reads_input(int local_rank) { return local_rank == 0 && ::isatty(STDIN_FILENO) == 0; }
-
-// Of a rank that begins no log of its own.
-bool append_to(const std::string& path, const std::string& text) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
-  const FileDescriptor file(::open(path.c_str(), kFlags, 0644));
-  return file && ::write(file.get(), text.data(), text.size()) == std::ssize(text);
-}
 
 }  // namespace
 

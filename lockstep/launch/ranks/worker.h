@@ -21,7 +21,8 @@ struct Worker {
   std::string message_log = {};  ///< the file for its message alone; empty: that is in the other
   std::optional<ErrorFile> error_file = {};
   std::optional<ChildProcess> process = {};
-  std::optional<ExitStatus> status = {};  ///< set when its end was seen
+  std::optional<ExitStatus> status = {};   ///< set when its end was seen
+  std::optional<ExitStatus> verdict = {};  ///< by the launcher, in place of how it ended
 
   /// Returns what it said of its end; may be empty.
   std::string message() const { return error_file ? error_file->message() : ""; }

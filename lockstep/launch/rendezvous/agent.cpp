@@ -64,6 +64,7 @@ std::optional<int> Agent::carry_out(const Order& order) {
     case Order::Kind::kRefuse:
       throw InvalidArgument(concat("run: this node is refused: ", order.text));
     case Order::Kind::kEnd:  // of ranks that have ended here
+    case Order::Kind::kHang:
     case Order::Kind::kBeat:
       break;
   }
@@ -122,6 +123,8 @@ void Agent::start(const NodePlan& plan) {
   generation_ = plan.generation;
   plan_ = plan;
   is_ending_ = false;
+  has_told_wait_ = false;
+  others_.clear();
   const AttemptPlan attempt{.restart = plan.restart, .death_ns = death_ns_};
   last_ = run_ranks_once(supervisor_, options_for(plan), attempt, plan.master_port, this);
   if (last_.death_ns > 0) death_ns_ = last_.death_ns;
@@ -163,7 +166,11 @@ void Agent::tell_end(std::int64_t generation) {
 EndOrder Agent::look() {
   EndOrder result = EndOrder::kNone;
   while (auto order = membership_.hear()) {
-    if (order->kind != Order::Kind::kEnd) {
+    if (order->kind == Order::Kind::kHang) {
+      if (order->generation != generation_ || !has_told_wait_) continue;
+      result = EndOrder::kHangs;
+      others_ = order->text;
+    } else if (order->kind != Order::Kind::kEnd) {
       orders_.push_back(*std::move(order));
     } else if (order->generation == generation_) {
       result = order->gently ? EndOrder::kGently : EndOrder::kAtOnce;
@@ -171,7 +178,7 @@ EndOrder Agent::look() {
     }
   }
   if (membership_.is_lost() && !is_ending_) result = EndOrder::kAtOnce;
-  if (result != EndOrder::kNone) {
+  if (result == EndOrder::kGently || result == EndOrder::kAtOnce) {
     is_ending_ = true;
     death_ns_ = monotonic_nanoseconds();
   }
@@ -181,6 +188,15 @@ EndOrder Agent::look() {
 void Agent::failed(const std::string& headline) {
   membership_.tell(
       {.kind = AgentMessage::Kind::kFailed, .generation = generation_, .text = headline});
+}
+
+void Agent::waits(const std::vector<RankSight>& ranks) {
+  if (ranks.empty() && !has_told_wait_) return;
+  if (has_told_wait_ && !ranks.empty()) return;
+  has_told_wait_ = !ranks.empty();
+  AgentMessage message{.kind = AgentMessage::Kind::kWaits, .generation = generation_};
+  if (has_told_wait_) message.wait = NodeWait{least_begun(ranks), waiting_text(ranks, {})};
+  membership_.tell(message);
 }
 
 int Agent::finish(const Order& order) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/port.h"
@@ -32,6 +34,8 @@ class Agent final : private Outside {
   EndOrder look() override;
   Clock::time_point due() const override { return membership_.due(); }
   void failed(const std::string& headline) override;
+  void waits(const std::vector<RankSight>& ranks) override;
+  const std::string& others() const override { return others_; }
 
   std::optional<int> carry_out(const Order& order);
   Order next_order();
@@ -59,7 +63,9 @@ class Agent final : private Outside {
   NodePlan plan_;             // the last one
   std::deque<Order> orders_;  // that came while ranks ran
   std::int64_t generation_ = 0;
-  bool is_ending_ = false;  // the ranks, by order
+  bool is_ending_ = false;      // the ranks, by order
+  bool has_told_wait_ = false;  // of ranks that wait
+  std::string others_;          // for what ranks of other nodes wait
   std::int64_t death_ns_;
   AttemptReport last_;             // of this node's ranks
   std::optional<int> leaving_;     // with this code

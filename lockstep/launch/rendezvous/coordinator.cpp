@@ -54,6 +54,8 @@ void Coordinator::take(net::PeerId peer, const AgentMessage& message, net::Postb
       return carry_out(world_.fail(peer, message.generation, message.text), out);
     case Kind::kEnded:
       return carry_out(world_.end(peer, message.end, now), out);
+    case Kind::kWaits:
+      return carry_out(world_.wait(peer, message.generation, message.wait), out);
     case Kind::kLeave:
       return carry_out(world_.leave(peer, message.end.code, now), out);
   }

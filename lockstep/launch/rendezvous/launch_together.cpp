@@ -51,7 +51,8 @@ NodeFacts facts_of(const LaunchOptions& options, bool serves) {
       {"the SHA-256 of its program", sha256_of_file(program)},
       {"the SHA-256 of its script", digest_of_script(options)},
       {"--nnodes", nodes_text(*options.rendezvous)},
-      {"--max-restarts", std::to_string(options.max_restarts)}};
+      {"--max-restarts", std::to_string(options.max_restarts)},
+      {"--hang-timeout", concat(options.hang_timeout.count(), " ms")}};
   const auto& more = options.rendezvous->same;
   facts.same.insert(facts.same.end(), more.begin(), more.end());
   return facts;

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kMostOfAnInt = 1 << 30;
 constexpr std::int64_t kNone = -1;
+constexpr int kMostGroups = 1 << 16;  // of the ranks of one node
 
 template <typename Enum>
 Enum kind_of(net::ByteReader& reader, Enum last) {
@@ -40,13 +41,31 @@ NodeEnd read_end(net::ByteReader& reader) {
   return end;
 }
 
+void write_wait(net::ByteWriter& writer, const std::optional<NodeWait>& wait) {
+  writer.byte(wait ? 1 : 0);
+  if (!wait) return;
+  writer.text(wait->text).number(static_cast<std::int64_t>(wait->begun.size()));
+  for (const auto& [group, begun] : wait->begun)
+    writer.number(static_cast<std::int64_t>(group)).number(static_cast<std::int64_t>(begun));
+}
+
+std::optional<NodeWait> read_wait(net::ByteReader& reader) {
+  if (reader.byte() == 0) return std::nullopt;
+  NodeWait wait{.begun = {}, .text = reader.text()};
+  for (int left = reader.within(0, kMostGroups); left > 0; --left) {
+    const auto group = static_cast<std::uint64_t>(reader.number());
+    wait.begun[group] = static_cast<std::uint64_t>(reader.number());
+  }
+  return wait;
+}
+
 void write_plan(net::ByteWriter& writer, const NodePlan& plan) {
   writer.number(plan.generation).number(plan.node_rank).number(plan.nodes);
   writer.number(plan.first_rank).number(plan.world_size);
   writer.text(plan.master_address).number(plan.master_port);
   writer.number(plan.restart).number(plan.max_restarts).text(plan.store_key).texts(plan.heirs);
   writer.number(plan.history.restarts).number(plan.history.furthest.value_or(kNone));
-  writer.number(plan.history.code_at_furthest);
+  writer.number(plan.history.code_at_furthest).number(plan.history.loops);
 }
 
 NodePlan read_plan(net::ByteReader& reader) {
@@ -67,6 +86,7 @@ NodePlan read_plan(net::ByteReader& reader) {
   const std::int64_t furthest = reader.number();
   if (furthest >= 0) plan.history.furthest = furthest;
   plan.history.code_at_furthest = reader.within(0, 255);
+  plan.history.loops = reader.within(0, kMostOfAnInt);
   return plan;
 }
 
@@ -78,17 +98,19 @@ std::string bytes_of(const AgentMessage& message) {
   writer.text(message.text);
   if (message.kind == AgentMessage::Kind::kJoin) write(writer, message.facts);
   write_end(writer, message.end);
+  if (message.kind == AgentMessage::Kind::kWaits) write_wait(writer, message.wait);
   return writer.take();
 }
 
 AgentMessage agent_message_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   AgentMessage message;
-  message.kind = kind_of(reader, AgentMessage::Kind::kLeave);
+  message.kind = kind_of(reader, AgentMessage::Kind::kWaits);
   message.generation = reader.number();
   message.text = reader.text();
   if (message.kind == AgentMessage::Kind::kJoin) message.facts = read_node_facts(reader);
   message.end = read_end(reader);
+  if (message.kind == AgentMessage::Kind::kWaits) message.wait = read_wait(reader);
   reader.finish();
   return message;
 }
@@ -104,7 +126,7 @@ std::string bytes_of(const Order& order) {
 Order order_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   Order order;
-  order.kind = kind_of(reader, Order::Kind::kRefuse);
+  order.kind = kind_of(reader, Order::Kind::kHang);
   order.generation = reader.number();
   order.gently = reader.byte() != 0;
   order.code = reader.within(0, 255);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/launch/exit_status.h"
+#include "lockstep/launch/hang/stall.h"
 #include "lockstep/launch/rendezvous/node_facts.h"
 #include "lockstep/launch/restart.h"
 
@@ -22,6 +23,14 @@ struct NodeEnd {
   int port = 0;                            ///< held for the next generation
 };
 
+/// For what the ranks of a node wait, when all of them wait for others and give no sign of life.
+struct NodeWait {
+  GroupCounts begun;  ///< of the rank that is furthest behind
+  std::string text;   ///< `rank 2 waits in all_reduce 42 (4 bytes)`
+
+  bool operator==(const NodeWait&) const = default;
+};
+
 /// A message of a node's launcher to the rendezvous.
 struct AgentMessage {
   enum class Kind : std::uint8_t {
@@ -30,13 +39,15 @@ struct AgentMessage {
     kFailed,  ///< one of its ranks failed; the others are being ended
     kEnded,   ///< all of its ranks have ended
     kLeave,   ///< it goes, between two generations
+    kWaits,   ///< its ranks wait for those of others, or no longer do
   };
 
   Kind kind = Kind::kBeat;
-  NodeFacts facts = {};         ///< of kJoin
-  std::int64_t generation = 0;  ///< of kFailed
-  std::string text = {};        ///< of kFailed: which rank, and how
-  NodeEnd end = {};             ///< of kEnded; of kLeave the code
+  NodeFacts facts = {};               ///< of kJoin
+  std::int64_t generation = 0;        ///< of kFailed, kWaits
+  std::string text = {};              ///< of kFailed: which rank, and how
+  NodeEnd end = {};                   ///< of kEnded; of kLeave the code
+  std::optional<NodeWait> wait = {};  ///< of kWaits
 };
 
 /// A node's place in a generation of the world.
@@ -63,11 +74,12 @@ struct Order {
     kEnd,     ///< the ranks of a generation; the text says why
     kFinish,  ///< the run is over, with this code; the text may say why
     kRefuse,  ///< the node may not take part; the text says why
+    kHang,    ///< all ranks wait, and those here are behind; the text says for what others wait
   };
 
   Kind kind = Kind::kBeat;
   NodePlan plan = {};           ///< of kStart
-  std::int64_t generation = 0;  ///< of kEnd
+  std::int64_t generation = 0;  ///< of kEnd, kHang
   bool gently = false;          ///< of kEnd: time to save is given
   int code = 0;                 ///< of kFinish
   std::string text = {};

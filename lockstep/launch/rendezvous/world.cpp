@@ -76,7 +76,11 @@ Directives World::end(NodeId id, const NodeEnd& end, Time now) {
   } else if (phase_ == Phase::kRunning && end.failure) {
     order_end(concat("a rank of host ", node.facts.host, " failed"), false);
   }
-  if (!anyone_is_busy()) conclude(now);
+  if (!anyone_is_busy()) {
+    conclude(now);
+  } else if (phase_ == Phase::kRunning) {
+    call_hang();  // the others may wait for it
+  }
   return taken();
 }
 
@@ -126,6 +130,7 @@ Directives World::on_time(Time now) {
 std::optional<World::Time> World::due() const {
   if (phase_ != Phase::kGathering || !gathering_since_) return std::nullopt;
   if (awaited_ > 0) return *gathering_since_ + rules_.regather;
+  if (pause_end_ > *gathering_since_) return pause_end_;
   return enough_since_ ? *enough_since_ + rules_.last_call
                        : *gathering_since_ + rules_.join_timeout;
 }

@@ -50,6 +50,10 @@ using Directives = std::vector<Directive>;
 /// A generation is one start of all ranks. It ends when a rank fails, a node is lost, leaves or
 /// joins; the next one begins when all ranks of the last have ended. What a node says of an older
 /// generation changes nothing.
+///
+/// Ranks that hang are found by their node, which takes them for failed. Where all of a node's
+/// ranks only wait for those of others it tells so instead; once all nodes do, the one that is
+/// behind is ordered to do that.
 class World {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -61,6 +65,8 @@ class World {
   /// A rank has failed; the node is ending the others, and will tell by end() when that is done.
   Directives fail(NodeId node, std::int64_t generation, const std::string& text);
   Directives end(NodeId node, const NodeEnd& end, Time now);
+  /// All ranks of a node only wait for others, and give no sign of life; or they no longer do.
+  Directives wait(NodeId node, std::int64_t generation, const std::optional<NodeWait>& wait);
   /// A node was asked to stop, between two generations.
   Directives leave(NodeId node, int code, Time now);
   /// A node has gone without a word.
@@ -89,6 +95,7 @@ class World {
     bool is_busy = false;    // its ranks have not ended
     bool has_ended = false;  // they have, in this generation
     NodeEnd end = {};
+    std::optional<NodeWait> wait = {};  // of this generation
   };
 
   void order(NodeId node, Order order);
@@ -97,6 +104,8 @@ class World {
   bool only_follows() const;
   bool anyone_is_busy() const;
   void conclude(Time now);
+  void call_hang();
+  NodeId node_behind(const std::vector<NodeId>& waiting) const;
   AttemptEnd sum_up() const;
   const Node* cause() const;
   bool dismiss(const std::vector<NodeId>& leaving);
@@ -107,7 +116,7 @@ class World {
   void try_start(Time now);
   bool awaits_its_nodes(Time now) const;
   bool is_called(Time now) const;
-  void start();
+  void start(Time now);
   std::vector<NodeId> chosen() const;
   std::vector<std::string> heirs_among(const std::vector<NodeId>& places) const;
   void finish(int code, const std::string& why);
@@ -123,7 +132,9 @@ class World {
   std::vector<NodeId> failed_;  // of this generation, the first one first
   std::string lost_;            // the host of a node that this generation has lost; empty: none
   std::optional<Time> gathering_since_, enough_since_;
-  int awaited_ = 0;  // nodes of an earlier world that come back
+  int awaited_ = 0;   // nodes of an earlier world that come back
+  Time started_{};    // this generation
+  Time pause_end_{};  // before the next one
   Directives out_;
 };
 

@@ -23,7 +23,8 @@ bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeers
 /// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
 /// nothing by its code.
 void World::conclude(Time now) {
-  const AttemptEnd end = sum_up();
+  AttemptEnd end = sum_up();
+  end.seconds = std::chrono::duration<double>(now - started_).count();
   const bool is_done = phase_ == Phase::kRunning && failed_.empty() && lost_.empty();
   const bool has_failed = !failed_.empty() && lost_.empty();
   std::vector<NodeId> leaving;
@@ -39,10 +40,13 @@ void World::conclude(Time now) {
   if (lost.empty() || may_replace(lost)) gather(now);
 }
 
-/// A generation has ended because nodes came or went, which is no failure of its own.
+/// A generation has ended because nodes came or went, which is no failure of its own, nor does it
+/// belong to a row of them.
 void World::note_change(std::optional<std::int64_t> step) {
   const AttemptEnd change{.code = kPeersGone, .failure = {}, .signal = {}, .step = step};
+  const int loops = history_.loops;
   history_ = next_attempt(rules_.restarts, history_, change).history;
+  history_.loops = loops;
 }
 
 /// The node whose failure the others only followed.
@@ -106,6 +110,7 @@ void World::decide(const AttemptEnd& end, Time now) {
   const NextAttempt next = next_attempt(rules_.restarts, history_, end);
   history_ = next.history;
   if (!next.starts) return finish(next.code, next.reason);
+  pause_end_ = now + next.pause;
   gather(now);
 }
 
@@ -123,7 +128,12 @@ void World::gather(Time now) {
   const std::string wanted = rules_.is_elastic()
                                  ? concat(rules_.least_nodes, " to ", rules_.most_nodes)
                                  : std::to_string(rules_.most_nodes);
-  const std::string text = concat(count(), " of ", wanted, " nodes are here");
+  const std::string text =
+      now < pause_end_
+          ? concat("attempts fail soon after their start; again in ",
+                seconds_of(std::chrono::duration_cast<std::chrono::milliseconds>(pause_end_ - now)),
+                " s")
+          : concat(count(), " of ", wanted, " nodes are here");
   for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kWait, .text = text});
 }
 
@@ -138,7 +148,9 @@ bool World::is_called(Time now) const {
 }
 
 void World::try_start(Time now) {
-  if (count() >= rules_.most_nodes || (enough_since_ && is_called(now))) return start();
+  if (now < pause_end_) return;
+  pause_end_ = {};
+  if (count() >= rules_.most_nodes || (enough_since_ && is_called(now))) return start(now);
   if (enough_since_ || !gathering_since_) return;
   const auto patience = awaited_ > 0 ? rules_.regather : rules_.join_timeout;
   if (now < *gathering_since_ + patience) return;
@@ -180,7 +192,8 @@ std::vector<std::string> World::heirs_among(const std::vector<NodeId>& places) c
   return heirs;
 }
 
-void World::start() {
+void World::start(Time now) {
+  started_ = now;
   const std::vector<NodeId> places = chosen();
   NodePlan plan{.nodes = static_cast<int>(places.size()), .world_size = 0};
   for (const NodeId id : places) plan.world_size += nodes_.at(id).facts.workers;
@@ -196,7 +209,10 @@ void World::start() {
   gathering_since_.reset();
   enough_since_.reset();
   awaited_ = 0;
-  for (auto& [id, node] : nodes_) node.rank = -1;
+  for (auto& [id, node] : nodes_) {
+    node.rank = -1;
+    node.wait.reset();
+  }
   for (const NodeId id : places) {
     Node& node = nodes_.at(id);
     node.rank = plan.node_rank;

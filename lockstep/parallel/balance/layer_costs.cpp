@@ -12,6 +12,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/balance/layer_pass.h"
 #include "lockstep/parallel/balance/preserved_state.h"
@@ -89,6 +90,7 @@ void walk(const Layers& layers, const Tensor& sample,
     const auto pass = std::make_shared<LayerPass>(layer.key(), layer.value(), value);
     forward(index, pass);
     value = pass->output();
+    sign_of_life();
   }
 }
 

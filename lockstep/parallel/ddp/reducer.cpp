@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/reducer_parts.h"
 
@@ -153,6 +154,7 @@ void Reducer::check_no_pass_was_broken_off() {
 }
 
 void Reducer::on_gradient(std::size_t index) {
+  sign_of_life();
   if (!synchronised_) return;
   const bool create_graph = torch::GradMode::is_enabled();
   const torch::NoGradGuard no_grad;

@@ -1,6 +1,7 @@
 #include "lockstep/core/backend_names.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/hang/hang_timeout.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep {
@@ -196,6 +197,7 @@ FlagGroup<TrainOptions> launch_group() {
               "a process for each rank waits, with LibTorch loaded, to take its place after a "
               "failure")
               .for_launcher(),
+          launch::hang_timeout_flag<Options>().for_launcher(),
           flag_by<Options>(
               "--grace-period", "SECONDS", "seconds between a forwarded signal and SIGKILL")
               .real()

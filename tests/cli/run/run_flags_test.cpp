@@ -253,6 +253,27 @@ TEST(TrainLaunch, StartsOneRankByDefaultAndForHelp) {
   EXPECT_THROW(parse_train_launch({"--bach-size", "3"}), InvalidArgument);
 }
 
+TEST(HangTimeout, IsOneFlagOfBothVerbs) {
+  const auto of_run = [](const char* time) {
+    return parse_run({"--hang-timeout", time, "./hello"})->hang_timeout;
+  };
+  const auto of_train = [](const char* time) {
+    return parse_train_launch({"--hang-timeout", time});
+  };
+  EXPECT_EQ(parse_run({"./hello"})->hang_timeout, std::chrono::minutes(2));
+  EXPECT_EQ(parse_train_launch({}).options.hang_timeout, std::chrono::minutes(2));
+  EXPECT_EQ(of_run("0").count(), 0);
+  EXPECT_EQ(of_run("90"), std::chrono::seconds(90));
+  EXPECT_EQ(of_train("1m30s").options.hang_timeout, std::chrono::seconds(90));
+  EXPECT_THAT(of_train("5m").rest, ::testing::IsEmpty()) << "no rank sees it";
+  EXPECT_TRUE(of_train("5m").needs_a_launcher()) << "which watches even one rank";
+  EXPECT_FALSE(parse_train_launch({}).needs_a_launcher());
+  for (const char* bad : {"-1", "x", "0.001", "1e9"}) {
+    EXPECT_THROW(of_run(bad), InvalidArgument) << bad;
+    EXPECT_THROW(of_train(bad), InvalidArgument) << bad;
+  }
+}
+
 TEST(TrainLaunch, RestartsSeveralRanksThreeTimesAndOneOnlyWhenAsked) {
   const auto restarts = [](const std::vector<std::string>& arguments) {
     return parse_train_launch(arguments).options.max_restarts;

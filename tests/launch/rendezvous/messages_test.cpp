@@ -41,6 +41,19 @@ TEST(RendezvousMessages, OfNodesAreReadAsTheyWereWritten) {
   EXPECT_FALSE(none.failure || none.signal || none.step);
 }
 
+TEST(RendezvousMessages, SayForWhatRanksWait) {
+  const AgentMessage waits{.kind = AgentMessage::Kind::kWaits,
+      .generation = 7,
+      .wait = NodeWait{.begun = {{1, 42}, {~std::uint64_t{0}, 3}}, .text = "rank 0 waits"}};
+  const AgentMessage read = agent_message_of(bytes_of(waits));
+  EXPECT_EQ(read.generation, 7);
+  EXPECT_EQ(read.wait, waits.wait);
+  EXPECT_FALSE(agent_message_of(bytes_of({.kind = AgentMessage::Kind::kWaits})).wait);
+  const std::string bytes = bytes_of(waits);
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROW(agent_message_of(bytes.substr(0, size)), DataError) << size;
+}
+
 TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
   const Order order{.kind = Order::Kind::kStart,
       .plan = {.generation = 3,

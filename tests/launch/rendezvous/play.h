@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -25,7 +27,7 @@ class Play {
 
   void step() {
     now_ += std::chrono::seconds(draw_(40));
-    switch (draw_(8)) {
+    switch (draw_(10)) {
       case 0:
       case 1:
         return join();
@@ -38,6 +40,9 @@ class Play {
         return end();
       case 6:
         return leave();
+      case 7:
+      case 8:
+        return wait();
       default:
         return take(world_.on_time(now_));
     }
@@ -61,6 +66,7 @@ class Play {
   /// The state of a node, by its last orders.
   struct Node {
     std::int64_t running = 0;  // the generation of its ranks; 0: none
+    bool waits = false;        // as it said last, of these
   };
 
   static void must(bool holds, const char* rule) {
@@ -96,6 +102,19 @@ class Play {
     take(world_.fail(anyone(), draw_(count), "it died"));
   }
 
+  void wait() {
+    if (nodes_.empty()) return;
+    const NodeId id = anyone();
+    Node& node = nodes_.at(id);
+    const auto count = static_cast<int>(world_.generation()) + 1;
+    const std::int64_t generation = draw_(2) == 0 ? node.running : draw_(count);
+    std::optional<NodeWait> wait;
+    if (draw_(3) > 0)
+      wait = NodeWait{.begun = {{1, static_cast<std::uint64_t>(draw_(3))}}, .text = ""};
+    if (generation == node.running && node.running > 0) node.waits = wait.has_value();
+    take(world_.wait(id, generation, wait));
+  }
+
   void end() {
     if (nodes_.empty()) return;
     const int kind = draw_(6);
@@ -107,7 +126,7 @@ class Play {
     NodeEnd end{.generation = nodes_.at(id).running, .code = kCodes[failure], .port = 1};
     if (failure > 0) end.failure = ExitStatus{.code = end.code};
     if (is_stopped) end.signal = 15;
-    nodes_.at(id).running = 0;
+    nodes_.at(id) = {};
     take(world_.end(id, end, now_));
   }
 
@@ -122,13 +141,21 @@ class Play {
       } else if (order.kind == Order::Kind::kEnd) {
         must(order.generation == world_.generation() && running == order.generation,
             "only ranks of this generation are ended");
+      } else if (order.kind == Order::Kind::kHang) {
+        must(order.generation == running && all_wait(), "ranks hang where no rank is at work");
       } else if (order.kind == Order::Kind::kStart) {
         must(running == 0, "the ranks before have ended");
+        nodes_.at(to).waits = false;
         running = order.plan.generation;
         plans.push_back(order.plan);
       }
     }
     if (!plans.empty()) check_plans(plans);
+  }
+
+  bool all_wait() const {
+    return std::all_of(nodes_.begin(), nodes_.end(),
+        [](const auto& each) { return each.second.running == 0 || each.second.waits; });
   }
 
   void check_plans(const std::vector<NodePlan>& plans) {

@@ -1,0 +1,142 @@
+#include "lockstep/launch/hang/rank_stack.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cxxabi.h>
+#include <linux/futex.h>
+#include <memory>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/text.h"
+#include "lockstep/launch/hang/process_state.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostThreads = 32;
+constexpr std::size_t kMostText = std::size_t{1} << 20;
+
+/// Waits until the count of answers is another one; returns false when the time is over.
+bool await_answer(
+    std::atomic<std::uint32_t>& answers, std::uint32_t before, Clock::time_point end) {
+  while (answers.load(std::memory_order_acquire) == before) {
+    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(end - Clock::now());
+    if (left.count() <= 0) return false;
+    const timespec wait{
+        .tv_sec = left.count() / 1'000'000'000, .tv_nsec = left.count() % 1'000'000'000};
+    ::syscall(SYS_futex, &answers, FUTEX_WAIT, before, &wait, nullptr, 0);
+  }
+  return true;
+}
+
+/// A place in memory for the answers of one process.
+class StackFile {
+ public:
+  explicit StackFile(ProgressSlot& slot)
+      : slot_(slot), file_(::memfd_create("lockstep-stack", MFD_CLOEXEC)) {
+    if (file_) slot_.stack_file.store(file_.get(), std::memory_order_release);
+  }
+  ~StackFile() { slot_.stack_file.store(-1, std::memory_order_release); }
+  StackFile(const StackFile&) = delete;
+  StackFile& operator=(const StackFile&) = delete;
+
+  std::string text() const {
+    std::string text(kMostText, '\0');
+    const ssize_t size = ::pread(file_.get(), text.data(), text.size(), 0);
+    text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+    return text;
+  }
+
+ private:
+  ProgressSlot& slot_;
+  FileDescriptor file_;
+};
+
+/// Says whether the signal does what is meant: a process that has executed another program would
+/// die of it.
+bool answers_questions(const ProgressSlot& slot, const ProcessState& state) {
+  const int signal = slot.stack_signal.load(std::memory_order_relaxed);
+  return SIGRTMIN <= signal && signal <= SIGRTMAX && state.handles(signal) && state.letter() != 'T';
+}
+
+bool ask_thread(ProgressSlot& slot, pid_t process, pid_t thread, Clock::time_point deadline) {
+  const std::uint32_t before = slot.answers.load(std::memory_order_acquire);
+  const int signal = slot.stack_signal.load(std::memory_order_relaxed);
+  if (::syscall(SYS_tgkill, process, thread, signal) != 0) return false;
+  return await_answer(slot.answers, before, deadline);
+}
+
+// A C function's name may be what C++ takes for a type's: f for float.
+std::string demangled(const std::string& symbol) {
+  if (!symbol.starts_with("_Z")) return symbol;
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
+  return status == 0 ? std::string(name.get()) : symbol;
+}
+
+}  // namespace
+
+// A line is FILE(SYMBOL+OFFSET)[ADDRESS]; the symbol, or all in the parentheses, may be missing.
+// Without a symbol the offset is an address of the file.
+std::string readable_frame(const std::string& line, SymbolTables& tables) {
+  const auto open = line.rfind('('), close = line.rfind(')');
+  if (open == line.npos || close == line.npos || close < open) return line;
+  const std::string file = line.substr(0, open);
+  const std::string place = line.substr(open + 1, close - open - 1);
+  const auto plus = place.rfind('+');
+  std::string symbol = place.substr(0, plus);
+  const std::string base = file.substr(file.rfind('/') + 1);
+  if (symbol.empty() && plus != place.npos) {
+    const auto table = tables.try_emplace(file, file).first;
+    const std::uint64_t address = std::strtoull(place.c_str() + plus + 1, nullptr, 16);
+    symbol = table->second.at(address).value_or("");
+  }
+  if (symbol.empty()) return base + place;
+  return concat(demangled(symbol), " in ", base);
+}
+
+std::vector<ThreadStack> parse_stacks(const std::string& text) {
+  constexpr std::string_view kThread = "thread ";
+  SymbolTables tables;
+  std::vector<ThreadStack> stacks;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.starts_with(kThread)) {
+      stacks.push_back({.thread = parse_number<pid_t>(line.substr(kThread.size())).value_or(0)});
+    } else if (!stacks.empty() && !line.empty()) {
+      stacks.back().frames.push_back(readable_frame(line, tables));
+    }
+  }
+  return stacks;
+}
+
+std::vector<ThreadStack> ask_for_stacks(
+    ProgressSlot& slot, pid_t process, Clock::time_point deadline) {
+  constexpr std::chrono::milliseconds kForOne(200);  // that does not let the signal in
+  const ProcessState state(process);
+  std::vector<ThreadStack> stacks;
+  if (answers_questions(slot, state)) {
+    const StackFile file(slot);
+    std::vector<pid_t> threads = state.threads();
+    threads.resize(std::min(threads.size(), kMostThreads));
+    for (const pid_t thread : threads) {
+      const auto patience =
+          thread == process ? deadline : std::min(deadline, Clock::now() + kForOne);
+      if (!ask_thread(slot, process, thread, patience) && thread == process) break;
+    }
+    stacks = parse_stacks(file.text());
+  }
+  if (stacks.empty() || stacks.front().thread != process)
+    stacks.insert(stacks.begin(), {process, {state.thread_text(process)}});
+  return stacks;
+}
+
+}  // namespace lockstep::launch

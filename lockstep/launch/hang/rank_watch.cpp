@@ -1,0 +1,115 @@
+#include "lockstep/launch/hang/rank_watch.h"
+
+#include <iomanip>
+#include <sstream>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/launch/hang/process_state.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::chrono::seconds kForStacks{1};
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << static_cast<double>(time.count()) / 1000 << " s";
+  return text.str();
+}
+
+std::string what_it_does(const RankSight& sight) {
+  const auto step = sight.progress.step.value_or(0);
+  return concat("hangs: it ", activity_text(sight), "; no progress for ", seconds_text(sight.idle),
+      step > 0 ? concat(", after step ", step) : ", before its first step");
+}
+
+std::string others_text(
+    const std::vector<RankSight>& sights, const std::vector<std::size_t>& behind) {
+  std::vector<std::string> sentences;
+  for (std::size_t i = 1; i < behind.size() && i < kMostListed; ++i) {
+    const RankSight& sight = sights[behind[i]];
+    sentences.push_back(concat("rank ", sight.rank, " ", activity_text(sight)));
+  }
+  const std::string waiting = waiting_text(sights, behind);
+  if (!waiting.empty()) sentences.push_back(waiting);
+  return joined(sentences, "; ");
+}
+
+// What has attached may be a child of the rank's program, and may have ended before it.
+bool is_there(const Worker& worker, pid_t process) {
+  return !worker.status && process > 0 && ::getpgid(process) == worker.process->pid();
+}
+
+}  // namespace
+
+RankWatch::RankWatch(std::chrono::milliseconds timeout, SharedProgress& progress, std::size_t ranks)
+    : timeout_(timeout), progress_(progress), watch_(timeout, ranks), sights_(ranks) {}
+
+Stall RankWatch::look(const std::vector<Worker>& workers) {
+  if (!due() || Clock::now() < *due()) return stall_;
+  std::vector<std::optional<RankProgress>> seen(workers.size());
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    RankProgress progress = progress_.progress(static_cast<int>(i));
+    if (progress.step && is_there(workers[i], progress.process)) seen[i] = std::move(progress);
+  }
+  watch_.look(Clock::now(), seen);
+  for (std::size_t i = 0; i < workers.size(); ++i) see(i, workers[i], std::move(seen[i]));
+  return stall_ = stall_of(sights_);
+}
+
+std::optional<RankWatch::Clock::time_point> RankWatch::due() const {
+  return timeout_.count() > 0 ? std::optional(watch_.due()) : std::nullopt;
+}
+
+// Only of one that is late /proc is asked. Who debugs a rank may take his time.
+void RankWatch::see(std::size_t place, const Worker& worker, std::optional<RankProgress> progress) {
+  RankSight& sight = sights_[place];
+  sight = {.rank = worker.number, .is_watched = progress.has_value()};
+  if (!progress) return;
+  sight.progress = *std::move(progress);
+  if (watch_.is_late(place)) {
+    const ProcessState process(sight.progress.process);
+    const char state = process.letter();
+    if (process.is_traced() || state == 'Z' || state == '?') watch_.excuse(place);
+    sight.is_stopped = state == 'T';
+  }
+  sight.is_late = watch_.is_late(place);
+  sight.idle = watch_.idle(place);
+}
+
+HangReport RankWatch::report(const std::vector<Worker>& workers) {
+  const auto behind = ranks_behind(sights_);
+  HangReport report{.rank = behind.front(),
+      .what = what_it_does(sights_[behind.front()]),
+      .others = others_text(sights_, behind)};
+  const auto deadline = Clock::now() + kForStacks;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    const RankSight& sight = sights_[i];
+    auto& stacks = report.stacks.emplace_back();
+    if (sight.is_watched && is_there(workers[i], sight.progress.process))
+      stacks =
+          ask_for_stacks(progress_.slot(static_cast<int>(i)), sight.progress.process, deadline);
+  }
+  return report;
+}
+
+std::string stack_text(const std::vector<ThreadStack>& stacks) {
+  std::string text;
+  for (const ThreadStack& stack : stacks) {
+    text += concat("thread ", stack.thread, "\n");
+    for (const std::string& frame : stack.frames) text += concat("  ", frame, "\n");
+  }
+  return text;
+}
+
+std::string keep_stack(
+    const OutputOptions& options, int rank, int restart, const std::vector<ThreadStack>& stacks) {
+  if (options.log_dir.empty()) return "";
+  const std::string path = concat(options.log_dir, "/rank-", rank, "-stack.log");
+  const std::string heading = concat("lockstep: attempt ", restart + 1, "\n");
+  return append_to(path, heading + stack_text(stacks)) ? path : "";
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/progress_page.h"
+#include "lockstep/launch/hang/hang_watch.h"
+#include "lockstep/launch/hang/rank_stack.h"
+#include "lockstep/launch/hang/stall.h"
+#include "lockstep/launch/ranks/worker.h"
+
+namespace lockstep::launch {
+
+/// The launcher's findings about a rank that hangs.
+struct HangReport {
+  std::size_t rank = 0;  ///< place of the one that is taken for the cause
+  std::string what;      ///< it does, and for how long, after its name
+  std::string others;    ///< that are behind as well, and for what the rest wait; may be empty
+  std::vector<std::vector<ThreadStack>> stacks = {};  ///< of each rank; empty of one that has ended
+};
+
+/// The launcher's eye on the ranks of one node, which tells whether they still make progress.
+class RankWatch {
+ public:
+  using Clock = HangWatch::Time::clock;
+
+  /// A timeout of 0 watches nothing.
+  RankWatch(std::chrono::milliseconds timeout, SharedProgress& progress, std::size_t ranks);
+
+  /// Looks at the ranks, if that is due.
+  Stall look(const std::vector<Worker>& workers);
+
+  /// Returns when to look again; nothing if nothing is watched.
+  std::optional<Clock::time_point> due() const;
+
+  /// Returns what it saw last.
+  const std::vector<RankSight>& sights() const { return sights_; }
+
+  /// Finds the cause of a hang that it saw, and asks all ranks for their stacks, which takes a
+  /// second at most.
+  HangReport report(const std::vector<Worker>& workers);
+
+ private:
+  void see(std::size_t place, const Worker& worker, std::optional<RankProgress> progress);
+
+  std::chrono::milliseconds timeout_;
+  SharedProgress& progress_;
+  HangWatch watch_;
+  std::vector<RankSight> sights_;
+  Stall stall_ = Stall::kNone;
+};
+
+/// Returns the lines for stacks.
+std::string stack_text(const std::vector<ThreadStack>& stacks);
+
+/// Appends a rank's stacks to `rank-N-stack.log` in the folder for logs, and returns its name;
+/// empty where there is no folder, or it cannot be written.
+std::string keep_stack(
+    const OutputOptions& options, int rank, int restart, const std::vector<ThreadStack>& stacks);
+
+}  // namespace lockstep::launch

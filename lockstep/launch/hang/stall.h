@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/progress/rank_progress.h"
+
+namespace lockstep::launch {
+
+/// A rank as the launcher sees it.
+struct RankSight {
+  int rank = 0;             ///< in the world
+  bool is_watched = false;  ///< it runs, and reports its progress
+  bool is_late = false;     ///< it has given no sign of life for too long
+  bool is_stopped = false;  ///< by a signal, as SIGSTOP
+  std::chrono::milliseconds idle{0};
+  RankProgress progress = {};
+};
+
+/// The verdict on ranks of which some give no sign of life.
+enum class Stall {
+  kNone,   ///< there is progress, or it may still come
+  kWaits,  ///< no rank is at fault by itself: all wait in calls that others have to join
+  kHangs   ///< a rank is late that waits for nobody, or is stopped
+};
+
+/// Decides that for the ranks of one node.
+Stall stall_of(const std::vector<RankSight>& ranks);
+
+/// Finds the ranks that keep the others waiting: those that are stopped; else those that are late
+/// and wait for nobody; else those that have begun fewer collectives of a group than others of it.
+/// If there are none of these, all ranks that are late. Returns places in the list.
+std::vector<std::size_t> ranks_behind(const std::vector<RankSight>& ranks);
+
+/// Returns what a rank does, after its name: `waits in all_reduce 42 (4.0 MiB) for 5.1 s`, `is
+/// stopped by a signal in ...`, `is in no call; its last one was all_reduce 41 (4 bytes)`.
+std::string activity_text(const RankSight& rank);
+
+/// Returns in one sentence for what the ranks wait that are not behind; ranks in the same call
+/// stand together: `ranks 0 and 2 wait in all_reduce 42 (4 bytes)`. Empty: none waits.
+std::string waiting_text(
+    const std::vector<RankSight>& ranks, const std::vector<std::size_t>& behind);
+
+/// Counts, by group, the collectives that the ranks of a node have begun: those of the last one.
+using GroupCounts = std::map<std::uint64_t, std::uint64_t>;
+GroupCounts least_begun(const std::vector<RankSight>& ranks);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,97 @@
+#include "lockstep/comm/record/recorded_backend.h"
+
+#include <gtest/gtest.h>
+#include <memory>
+#include <stdlib.h>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/core/progress_page.h"
+
+namespace lockstep {
+namespace {
+
+using Op = Operation;
+
+/// A launcher's page for this process. Once attached a process stays so: each test looks at what
+/// has changed.
+class RecordedBackends : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    page_ = new SharedProgress(1);
+    setenv("LOCKSTEP_PROGRESS", page_->path().c_str(), 1);
+    setenv("LOCAL_RANK", "0", 1);
+  }
+  static void TearDownTestSuite() {
+    unsetenv("LOCKSTEP_PROGRESS");
+    unsetenv("LOCAL_RANK");
+    delete page_;
+  }
+
+  static std::vector<GroupProgress> groups() { return page_->progress(0).groups; }
+
+  static SharedProgress* page_;
+};
+
+SharedProgress* RecordedBackends::page_ = nullptr;
+
+TEST_F(RecordedBackends, CountTheCollectivesOfEachRankAndGroup) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    const torch::Tensor sum = torch::ones({6});
+    world.all_reduce(sum).wait();
+    const ProcessGroup part = world.split(world.rank(), 0);
+    world.broadcast(sum, 0).wait();
+    world.barrier().wait();
+    // all_reduce, the two calls of split, broadcast, barrier
+    const auto all = groups();
+    for (const GroupProgress& group : all)
+      if (group.id == kWorldGroup && group.rank == world.rank()) EXPECT_EQ(group.begun, 5U);
+    EXPECT_GE(all.size(), 2U);
+    world.barrier().wait();
+  });
+  EXPECT_TRUE(groups().empty()) << "groups that have gone take no place";
+}
+
+TEST_F(RecordedBackends, SayForWhatARankWaits) {
+  run_ranks(2, [](const ProcessGroup& world) {
+    const torch::Tensor sum = torch::ones({6});
+    if (world.rank() == 0) return world.all_reduce(sum).wait();
+    const GroupProgress* waiting = nullptr;
+    RankProgress progress;
+    while (waiting == nullptr) {  // until rank 0 is there
+      progress = page_->progress(0);
+      waiting = progress.waiting();
+    }
+    EXPECT_EQ(waiting->rank, 0);
+    EXPECT_EQ(waiting->wait, (GroupProgress::Wait{{Op::kAllReduce, 24}, 1}));
+    world.all_reduce(sum).wait();
+  });
+}
+
+class Ended : public Work::State {
+ public:
+  bool poll() override { return true; }
+  void wait() override {}
+};
+
+TEST(RecordedWork, ItsEndIsASignOfLifeOnce) {
+  GroupSlot slot;
+  const auto work = [&] { return Work(std::make_shared<Ended>()).with({&slot, 1, 1}); };
+  Work polled = work();
+  EXPECT_TRUE(polled.done());
+  EXPECT_EQ(slot.events, 1U);
+  EXPECT_TRUE(polled.done());
+  polled.wait();
+  EXPECT_EQ(slot.events, 1U) << "who asks again makes no progress";
+  Work waited = work();
+  waited.wait();
+  EXPECT_EQ(slot.events, 2U);
+  waited.wait();
+  EXPECT_EQ(slot.events, 2U);
+  EXPECT_EQ(slot.waits, 0U);
+}
+
+}  // namespace
+}  // namespace lockstep
