@@ -1,9 +1,10 @@
 # lockstep::lockstep, the library for users, here and after find_package(Lockstep); and what `cmake --install` puts where,
-# in three components. A target component_NAME builds what each installs:
+# in four components. A target component_NAME builds what each installs:
 #
 #   core    what lockstep/lockstep.h needs, and the CMake package; neither bench nor launch nor downloads, and with these no
 #           curl and no libarchive
 #   train   lockstep::train, which lockstep/train/trainer.h needs, and the programs that `./dev train` builds
+#   mpi     lockstep::mpi, which lockstep/comm/mpi/mpi_backend.h needs, where an MPI was found
 #   bench   the programs of the studies; `cmake --install` leaves them out, and says so, where they are not built
 
 include(CMakePackageConfigHelpers)
@@ -42,6 +43,9 @@ set(_lockstep_train_programs lockstep lockstep-train)
 set(_lockstep_bench_programs lockstep-bench lockstep-collectives)
 add_custom_target(component_core DEPENDS ${_lockstep_core})
 add_custom_target(component_train DEPENDS component_core ${_lockstep_train} ${_lockstep_train_programs})
+if(TARGET lockstep_mpi)
+  add_custom_target(component_mpi DEPENDS component_core lockstep_mpi)
+endif()
 add_custom_target(component_bench DEPENDS ${_lockstep_bench_programs})
 
 set(_lockstep_package "${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep")
@@ -49,6 +53,11 @@ install(TARGETS ${_lockstep_core} EXPORT LockstepTargets ARCHIVE COMPONENT core)
 install(EXPORT LockstepTargets NAMESPACE lockstep:: DESTINATION ${_lockstep_package} COMPONENT core)
 install(TARGETS ${_lockstep_train} EXPORT LockstepTrainTargets ARCHIVE COMPONENT train)
 install(EXPORT LockstepTrainTargets NAMESPACE lockstep:: DESTINATION ${_lockstep_package} COMPONENT train)
+if(TARGET lockstep_mpi)
+  install(TARGETS lockstep_mpi EXPORT LockstepMpiTargets ARCHIVE COMPONENT mpi)
+  install(EXPORT LockstepMpiTargets NAMESPACE lockstep:: DESTINATION ${_lockstep_package} COMPONENT mpi)
+  export(EXPORT LockstepMpiTargets NAMESPACE lockstep:: FILE "${PROJECT_BINARY_DIR}/LockstepMpiTargets.cmake")
+endif()
 install(TARGETS ${_lockstep_train_programs} RUNTIME COMPONENT train)
 install(TARGETS ${_lockstep_bench_programs} RUNTIME COMPONENT bench OPTIONAL)
 foreach(_program ${_lockstep_bench_programs})

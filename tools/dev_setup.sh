@@ -23,6 +23,7 @@ packages_for_test=(
   chromium fonts-dejavu-core # figures and reports are looked at as they are shown
   iproute2                   # several hosts within one machine
   openmpi-bin slurm-wlm      # start ranks, as on clusters; 9 MB with what they need
+  libopenmpi-dev             # for the component mpi, which is left out without it; 27 MB
   python3-yaml               # reads the examples for clusters
 )
 packages_for_sanitizers=(libclang-rt-14-dev)

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -108,22 +106,6 @@ World world_of(const InitOptions& options) {
 }
 
 bool meets_in_file(const World& world) { return world.meeting.kind == InitMethod::Kind::kFile; }
-
-std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-/// Returns a text that is equal in two processes exactly if they can share memory through /proc:
-/// one boot, one pid namespace, one user. In tests LOCKSTEP_TEST_HOST makes hosts of processes.
-std::string host_identity() {
-  struct stat pid_namespace {};
-  ::stat("/proc/self/ns/pid", &pid_namespace);
-  return concat(first_line("/proc/sys/kernel/random/boot_id"), " ", pid_namespace.st_ino, " ",
-      ::getuid(), " ", system_variable("LOCKSTEP_TEST_HOST"));
-}
 
 // Ranks that wait by different backends would wait in vain.
 void check_same_backend(const Store& store, const World& world, const InitOptions& options) {

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
@@ -26,6 +27,13 @@ bool tell_launcher(const std::string& message) {
   std::ofstream file(*path);
   file << message << std::flush;
   return file.good();
+}
+
+std::string first_line(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
 }
 
 }  // namespace
@@ -71,6 +79,13 @@ std::optional<std::int64_t> parse_peak_memory(std::string_view status) {
   const auto kibibytes = parse_number<std::int64_t>(status.substr(digit, unit - digit));
   if (!kibibytes || *kibibytes < 0) return std::nullopt;
   return *kibibytes * kKibibyte;
+}
+
+std::string host_identity() {
+  struct stat pid_namespace {};
+  ::stat("/proc/self/ns/pid", &pid_namespace);
+  return concat(first_line("/proc/sys/kernel/random/boot_id"), " ", pid_namespace.st_ino, " ",
+      ::getuid(), " ", system_variable("LOCKSTEP_TEST_HOST"));
 }
 
 void report_error(const char* program, const std::exception& error) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace lockstep {
@@ -27,6 +28,10 @@ double process_cpu_seconds();
 
 /// Finds that number (VmHWM) in the text of a /proc/PID/status.
 std::optional<std::int64_t> parse_peak_memory(std::string_view status);
+
+/// Returns a text that is equal in two processes exactly if they can share memory through /proc:
+/// one boot, one pid namespace, one user. In tests LOCKSTEP_TEST_HOST makes hosts of processes.
+std::string host_identity();
 
 /// Says why this program ends: to the launcher of ours that started it as a rank, which shows one
 /// error of all ranks and logs the others; without one on stderr, as `PROGRAM: MESSAGE`.

@@ -32,7 +32,8 @@ Checkpointer::Checkpointer(TrainRun& run)
     : run_(run),
       saver_({.run = run.options.output,
                  .keep = run.options.snapshots.keep,
-                 .required = run.options.snapshots.required},
+                 .required = run.options.snapshots.required,
+                 .hosts = run.hosts},
           run.groups.world),
       agreement_(run.groups.world),
       looks_first_(must_look_first(run)),
@@ -117,7 +118,7 @@ void Checkpointer::end_epoch(bool is_cut, bool is_best) {
     if (is_best || !stopped_by_.empty() || is_due()) save(is_best);
   } else if (is_best) {
     finish();
-    if (run_.log.recorder() != nullptr && last_saved() == state.step)
+    if (saver_.commits() && last_saved() == state.step)
       SnapshotFolder(run_.options.output).set_best(state.step);
   }
 }

@@ -50,6 +50,20 @@ std::unique_ptr<const RunLock> lock_folder(
   return lock;
 }
 
+// Of the folders that no other host sees. A collective.
+std::unique_ptr<const RunLock> lock_own_folder(
+    const TrainOptions& options, const SnapshotHosts& hosts) {
+  std::unique_ptr<const RunLock> lock;
+  if (!hosts.are_apart()) return lock;
+  const auto take = [&] {
+    if (hosts.leads() && hosts.group().rank() != 0)
+      lock = std::make_unique<const RunLock>(options.output);
+  };
+  const std::string failures = failures_of(take, hosts.group());
+  check(failures.empty(), failures, "; hosts that share a folder need no --snapshot-copies");
+  return lock;
+}
+
 Layout cut_as_before(Layout layout, const RunSetup& before) {
   if (std::ssize(before.balance) == layout.stages && layout.stages > 1)
     layout.balance = before.balance;
@@ -107,7 +121,9 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       data(load_datasets(options)),
       workers(workers_of(options.loading, usable_cores(), data.is_mere_copy)),
       lock(lock_folder(options, identity_of(options, data), world)),
-      start(find_starting_point(options, identity_of(options, data), world)),
+      hosts(world, options.snapshots.copies),
+      host_lock(lock_own_folder(options, hosts)),
+      start(find_starting_point(options, identity_of(options, data), world, hosts)),
       replica(make_replica(options, cut_as_before(layout, start.state.setup),
           task_of(*data.train, model_classes(options, data)), groups, places)),
       resident(replica->device()),

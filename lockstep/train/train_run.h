@@ -86,8 +86,10 @@ struct TrainRun {
   RankGroups groups;
   nn::KernelScope kernels;
   Datasets data;
-  int workers;                          ///< threads of this rank that load images
-  std::unique_ptr<const RunLock> lock;  ///< of the run's folder, on rank 0
+  int workers;                               ///< threads of this rank that load images
+  std::unique_ptr<const RunLock> lock;       ///< of the run's folder, on rank 0
+  SnapshotHosts hosts;                       ///< if they share no folder
+  std::unique_ptr<const RunLock> host_lock;  ///< then, of the run's folder on another host
   StartingPoint start;
   std::unique_ptr<Replica> replica;
   data::ResidentSets resident;  ///< of `data`, where the replica takes its batches in

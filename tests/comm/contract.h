@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -27,6 +28,14 @@ class Contract : public ::testing::TestWithParam<ContractParameters> {
 inline const auto kHosts =
     ::testing::Values(ContractParameters{"hosts_0011", 4}, ContractParameters{"hosts_011", 3},
         ContractParameters{"hosts_0001", 4}, ContractParameters{"hosts_0110", 4});
+
+/// Returns the groups of these sizes, connected by each backend that this program can make.
+inline std::vector<ContractParameters> groups_of(std::initializer_list<int> sizes) {
+  std::vector<ContractParameters> groups;
+  for (const std::string& backend : backends_to_test())
+    for (const int size : sizes) groups.emplace_back(backend, size);
+  return groups;
+}
 
 inline std::string contract_name(const ::testing::TestParamInfo<ContractParameters>& parameters) {
   return std::get<0>(parameters.param) + "_" + std::to_string(std::get<1>(parameters.param));

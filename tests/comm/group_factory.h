@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/process_group.h"
 
@@ -15,6 +16,9 @@ namespace lockstep::testing {
 /// std::runtime_error with its message. `hosts_0011` is the hierarchical backend of ranks 0 and 1
 /// on one host and 2 and 3 on another, all of which are this one.
 void run_group(const std::string& backend, int size, const std::function<void(ProcessGroup)>& body);
+
+/// Returns the backends that a whole suite is to be run over.
+std::vector<std::string> backends_to_test();
 
 /// As lockstep::run_ranks(), but the backend that LOCKSTEP_TEST_BACKEND names connects the threads:
 /// `threads` (without it), `shm` or `gloo`. So ctest runs one suite over every backend.

@@ -76,6 +76,9 @@ class LayersTest(CheckerTest):
         self.assert_complaint("the header of Gloo", {"lockstep/comm/gloo_backend.h": include})
         self.assert_complaint("the header of Gloo", {"lockstep/comm/a.cpp": include, "lockstep/comm/b.cpp": include})
 
+    def test_refuses_mpi_outside_its_folder(self):
+        self.assert_complaint("the header of MPI", {"lockstep/comm/a.cpp": "#include <mpi.h>\n"})
+
     def test_refuses_the_umbrella_inside_the_library(self):
         self.assert_complaint("never includes its umbrella", {"lockstep/core/log.cpp": "#include <lockstep/lockstep.h>\n"})
 

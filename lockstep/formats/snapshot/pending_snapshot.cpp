@@ -145,14 +145,18 @@ SnapshotFile PendingSnapshot::write_file(const std::string& name, Fill fill) {
 }
 
 SnapshotFile PendingSnapshot::write(const std::string& name, std::string_view text) {
+  return write(name, [&](ByteSink& sink) { sink.write(text); });
+}
+
+SnapshotFile PendingSnapshot::write(
+    const std::string& name, const std::function<void(ByteSink&)>& fill) {
   check(is_file_name(name), "a file of a snapshot cannot have the name ", printable(name));
-  return write_file(name, [&](ByteSink& sink) { sink.write(text); });
+  return write_file(name, fill);
 }
 
 SnapshotFile PendingSnapshot::write_tensors(const std::string& name,
     std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata) {
-  check(is_file_name(name), "a file of a snapshot cannot have the name ", printable(name));
-  return write_file(name, [&](ByteSink& sink) { write_safetensors(sink, entries, metadata); });
+  return write(name, [&](ByteSink& sink) { write_safetensors(sink, entries, metadata); });
 }
 
 fs::path PendingSnapshot::commit(SnapshotManifest manifest) {

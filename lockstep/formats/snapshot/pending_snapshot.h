@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -52,6 +53,9 @@ class PendingSnapshot {
   /// Writes a file, hashes it on the way and waits until the disk has it. A name that
   /// is_file_name() does not know is an InvalidArgument; one that is taken is a std::system_error.
   SnapshotFile write(const std::string& name, std::string_view text);
+
+  /// Does the same with what `fill` writes into the sink.
+  SnapshotFile write(const std::string& name, const std::function<void(ByteSink&)>& fill);
 
   /// Does the same with a safetensors file; no tensor is copied.
   SnapshotFile write_tensors(const std::string& name, std::span<const TensorEntry> entries,

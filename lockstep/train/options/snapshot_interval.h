@@ -36,6 +36,8 @@ struct SnapshotSettings {
   double count = 0.01;    ///< of the unit
   int keep = 2;           ///< the newest ones; the best one comes on top
   bool required = false;  ///< one that cannot be written ends the run
+  /// Hosts that keep each snapshot whole, where they do not share the folder; 0: they share it.
+  int copies = 0;
 };
 
 /// The shortest time in seconds from one snapshot to the next that a share of time may choose.

@@ -220,6 +220,12 @@ Group snapshot_group() {
               .may_change()
               .from(1)
               .to(kMostEpochs),
+          flag("--snapshot-copies", "N",
+              "hosts that keep each snapshot whole, on their own disks; 0: they share --output",
+              &Options::snapshots, &Set::copies)
+              .may_change()
+              .from(0)
+              .to(kMostEpochs),
           flag_on("--snapshot-required",
               "end the run when a snapshot cannot be written, instead of warning",
               &Options::snapshots, &Set::required)

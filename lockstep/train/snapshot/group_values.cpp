@@ -1,11 +1,13 @@
 #include "lockstep/train/snapshot/group_values.h"
 
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <iterator>
 #include <system_error>
+#include <unistd.h>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -32,6 +34,12 @@ std::string text_of(const torch::Tensor& bytes) {
 
 torch::Tensor size_of(const std::string& text) {
   return at::full({1}, std::ssize(text), on_host(torch::kLong));
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  ::gethostname(name, HOST_NAME_MAX);
+  return name;
 }
 
 // What the exception is, as the exit code that stands for it, its errno, and its text.
@@ -101,6 +109,35 @@ std::vector<std::string> gather_texts(
     texts.push_back(text_of(bytes));
   }
   return texts;
+}
+
+std::vector<std::string> all_texts(const std::string& text, const ProcessGroup& group) {
+  const torch::Tensor sizes = at::empty({group.size()}, on_host(torch::kLong));
+  group.all_gather(sizes, size_of(text)).wait();
+  std::string all;
+  for (const std::string& one : gather_texts(text, 0, group)) all += one;
+  all = broadcast_text(all, 0, group);
+  std::vector<std::string> texts;
+  std::size_t begin = 0;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto size = static_cast<std::size_t>(sizes[rank].item<std::int64_t>());
+    texts.push_back(all.substr(begin, size));
+    begin += size;
+  }
+  return texts;
+}
+
+std::string failures_of(const std::function<void()>& work, const ProcessGroup& group) {
+  std::string own;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    own = concat("host ", host_name(), ": ", error.what());
+  }
+  std::vector<std::string> failures;
+  for (std::string& text : all_texts(own, group))
+    if (!text.empty()) failures.push_back(std::move(text));
+  return joined(failures, "; ");
 }
 
 void do_on_root(const std::function<void()>& work, const ProcessGroup& group) {

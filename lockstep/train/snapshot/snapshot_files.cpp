@@ -104,7 +104,10 @@ std::string to_json(std::span<const WrittenFile> files) {
 std::optional<std::vector<WrittenFile>> read_written_files(const std::filesystem::path& list) {
   std::ifstream stream(list, std::ios::binary);
   if (!stream) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  return parse_written_files({std::istreambuf_iterator<char>(stream), {}});
+}
+
+std::optional<std::vector<WrittenFile>> parse_written_files(const std::string& text) {
   const json entries = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (entries.is_discarded()) return std::nullopt;  // its writer is in the middle of it
   std::vector<WrittenFile> files;

@@ -67,6 +67,9 @@ WrittenFile written_file(SnapshotFile file, std::span<const TensorEntry> entries
 /// Writes the list of what one rank wrote, for rank 0.
 std::string to_json(std::span<const WrittenFile> files);
 
+/// Understands such a list; nothing if it is not whole.
+std::optional<std::vector<WrittenFile>> parse_written_files(const std::string& text);
+
 /// Reads such a list; nothing if the file is not there or not whole yet.
 std::optional<std::vector<WrittenFile>> read_written_files(const std::filesystem::path& list);
 

@@ -18,6 +18,7 @@
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
@@ -25,9 +26,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 constexpr int kDiverged = std::numeric_limits<int>::max();  // the maximum over ranks knows it
-
-// What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
-std::string list_name(int rank) { return concat("written-", rank, ".json"); }
 
 std::string text_of(const std::exception_ptr& failure, int& code) {
   try {
@@ -143,85 +141,6 @@ void SnapshotSaver::copy(const SnapshotPart& part) {
   } catch (const std::exception&) {
     note_failure(std::current_exception());
   }
-}
-
-// In the thread, as all down to set_best_and_prune().
-void SnapshotSaver::work() {
-  open_folder();
-  if (is_given_up_) return;
-  write_files();
-  if (is_given_up_) return;
-  if (world_.rank() != 0) {
-    pending_->write(list_name(world_.rank()), to_json(written_));
-    return;
-  }
-  while (!is_given_up_) {
-    if (auto files = files_of_all()) return commit(std::move(*files));
-    std::this_thread::sleep_for(kBetweenLooks);
-  }
-}
-
-// Rank 0 makes it, the others wait until they see it; not without end, as rank 0 may have gone.
-void SnapshotSaver::open_folder() {
-  if (world_.rank() == 0) {
-    pending_.emplace(PendingSnapshot::begin(folder_, aside_.filename().string()));
-    return;
-  }
-  const Stopwatch watch;
-  const auto most = static_cast<double>(options_.patience.count());
-  while (!is_given_up_ && !is_there_now(aside_)) {
-    if (watch.seconds() > most)
-      throw std::runtime_error(
-          concat(aside_.string(), ": rank 0 has not made it within ", most, " s"));
-    std::this_thread::sleep_for(kBetweenLooks);
-  }
-  if (!is_given_up_) pending_.emplace(PendingSnapshot::join(aside_));
-}
-
-void SnapshotSaver::write_files() {
-  auto lists = copy_.row_major();
-  lists.resize(names_.size() + 1);
-  for (const TensorEntry& overflow : lists.back())
-    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);
-  for (std::size_t i = 0; i < names_.size() && !is_given_up_; ++i) {
-    SnapshotFile file = pending_->write_tensors(names_[i], lists[i], metadata_[i]);
-    written_.push_back(written_file(std::move(file), lists[i]));
-  }
-  if (!state_.empty()) written_.push_back({.file = pending_->write("state.json", state_)});
-}
-
-// Nothing until the list of each rank is there, and whole.
-std::optional<std::vector<WrittenFile>> SnapshotSaver::files_of_all() const {
-  std::vector<WrittenFile> files = written_;
-  for (int rank = 1; rank < world_.size(); ++rank) {
-    const auto path = pending_->path() / list_name(rank);
-    const auto list = is_there_now(path) ? read_written_files(path) : std::nullopt;
-    if (!list) return std::nullopt;
-    files.insert(files.end(), list->begin(), list->end());
-  }
-  for (int rank = 1; rank < world_.size(); ++rank)
-    std::filesystem::remove(pending_->path() / list_name(rank));
-  return files;
-}
-
-void SnapshotSaver::commit(std::vector<WrittenFile> files) {
-  for (const IndexFile& index : index_files(files))
-    files.push_back({.file = pending_->write(index.name, index.text)});
-  SnapshotManifest manifest{.step = step_, .libtorch = TORCH_VERSION, .lockstep = {}, .files = {}};
-  for (WrittenFile& written : files) manifest.files.push_back(std::move(written.file));
-  pending_->commit(std::move(manifest));
-  is_committed_ = true;
-  try {
-    set_best_and_prune();
-  } catch (const std::exception& error) {
-    note_ = concat(
-        "the snapshot of step ", step_, " is complete, but older ones may be left: ", error.what());
-  }
-}
-
-void SnapshotSaver::set_best_and_prune() {
-  if (best_) folder_.set_best(step_);
-  folder_.prune(options_.keep, step_);
 }
 
 void SnapshotSaver::note_failure(const std::exception_ptr& failure) {

@@ -16,6 +16,8 @@
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/train/options/snapshot_interval.h"
+#include "lockstep/train/snapshot/apart/snapshot_hosts.h"
+#include "lockstep/train/snapshot/apart/spread_files.h"
 #include "lockstep/train/snapshot/background_thread.h"
 #include "lockstep/train/snapshot/host_copy.h"
 #include "lockstep/train/snapshot/optimizer_state.h"
@@ -49,8 +51,9 @@ struct SnapshotPart {
 
 struct SnapshotSaverOptions {
   std::filesystem::path run;
-  int keep = 2;           ///< the newest ones; the best one comes on top
-  bool required = false;  ///< one that cannot be written is an error, not a warning
+  int keep = 2;              ///< the newest ones; the best one comes on top
+  bool required = false;     ///< one that cannot be written is an error, not a warning
+  SnapshotHosts hosts = {};  ///< if they do not share the folder
   /// With what other ranks make in the folder, where nobody says that they failed: a client of NFS
   /// may believe for 60 s that a name is not there.
   std::chrono::seconds patience{90};
@@ -85,6 +88,9 @@ struct SnapshotReport {
 ///
 /// The main threads never wait for a disk but in finish(). If a rank fails, all give the snapshot
 /// up, those before stay, and the warning says why.
+///
+/// Hosts that share no folder get the files through a group of their own (spread_files.h), and each
+/// commits for itself.
 class SnapshotSaver {
  public:
   /// Begins no thread and writes nothing. All ranks give the same options.
@@ -128,6 +134,11 @@ class SnapshotSaver {
   /// Returns the step of the newest snapshot that this object made durable.
   std::optional<std::int64_t> last_saved() const { return last_saved_; }
 
+  /// Says whether this rank makes snapshots appear, on its host or for all.
+  bool commits() const {
+    return options_.hosts.are_apart() ? options_.hosts.keeps() : world_.rank() == 0;
+  }
+
   /// Returns what the last one cost, the same on all ranks.
   std::optional<SnapshotCost> cost() const { return cost_; }
 
@@ -141,7 +152,10 @@ class SnapshotSaver {
   void copy(const SnapshotPart& part);
   void begin_thread();
   void work();
+  void work_apart();
+  std::vector<OwnFile> own_files();
   void open_folder();
+  std::vector<std::vector<TensorEntry>> checked_lists();
   void write_files();
   std::optional<std::vector<WrittenFile>> files_of_all() const;
   void commit(std::vector<WrittenFile> files);

@@ -10,6 +10,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/record/run_directory.h"
+#include "lockstep/train/snapshot/apart/newest_of_hosts.h"
 #include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
 
@@ -130,9 +131,16 @@ void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
   }
 }
 
-}  // namespace
+void look_on_all_hosts(const TrainOptions& options, const SnapshotHosts& hosts) {
+  const ResumeSettings& resume = options.resume;
+  if (!hosts.are_apart()) return;
+  if (resume.kind == Resume::kAuto || resume.again)
+    spread_newest(options.output, hosts);
+  else
+    check_no_other_run(options.output, hosts, resume.overwrite);
+}
 
-StartingPoint find_starting_point(
+StartingPoint starting_point(
     const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
   const ResumeSettings& resume = options.resume;
   StartingPoint start;
@@ -165,6 +173,16 @@ StartingPoint find_starting_point(
   start.replaces = overwrites && !continues(options.output, resume);
   start.announcement =
       concat("going on from ", choice.path.string(), ", after step ", start.state.step);
+  return start;
+}
+
+}  // namespace
+
+StartingPoint find_starting_point(const TrainOptions& options, const DataIdentity& data,
+    const ProcessGroup& world, const SnapshotHosts& hosts) {
+  look_on_all_hosts(options, hosts);
+  StartingPoint start = starting_point(options, data, world);
+  if (start.replaces && hosts.are_apart()) check_no_other_run(options.output, hosts, true);
   return start;
 }
 

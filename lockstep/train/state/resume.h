@@ -6,6 +6,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/snapshot/apart/snapshot_hosts.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
 #include "lockstep/train/state/run_state.h"
 
@@ -20,13 +21,15 @@ struct StartingPoint {
   bool replaces = false;  ///< what the folder holds of a run is to be removed
 };
 
-/// Finds the snapshot that the options ask for, opened. A collective.
+/// Finds the snapshot that the options ask for, opened. Hosts that share no folder give each other
+/// the newest one of the options' output first; one that was named elsewhere must be readable on
+/// all of them. A collective.
 ///
 /// Throws DataError when the one that was named cannot be used, and when one was made with other
 /// data or another configuration than today's, which lists the differences. Throws InvalidArgument
 /// when there is none to go on from, but the folder holds a finished run or one of another
 /// configuration. With `--overwrite` both are replaced instead; removing them is the caller's.
-StartingPoint find_starting_point(
-    const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world);
+StartingPoint find_starting_point(const TrainOptions& options, const DataIdentity& data,
+    const ProcessGroup& world, const SnapshotHosts& hosts = {});
 
 }  // namespace lockstep

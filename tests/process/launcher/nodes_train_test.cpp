@@ -1,10 +1,13 @@
 // `lockstep train` on several nodes that find each other.
 
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
 
 #include "tests/process/launcher/nodes.h"
+
+#include "lockstep/core/text.h"
 
 namespace lockstep::testing {
 namespace {
@@ -14,13 +17,15 @@ using ::testing::HasSubstr;
 class NodesThatTrain : public ::testing::Test {
  protected:
   /// Returns the words that train a little net and save often.
-  Words training(const std::string& name) const {
+  Words training(const std::string& name) const { return training_in(folder_.file(name)); }
+
+  static Words training_in(const std::string& output) {
     return words(
         built_lockstep() +
         " train --model toy --data mock --backend gloo --parallel ddp --epochs 100000 "
         "--max-steps 600 --val-interval never --snapshot-interval 50steps --log-interval 1 "
         "--progress none --output " +
-        folder_.file(name));
+        output);
   }
 
   nlohmann::json summary(const std::string& name) const {
@@ -71,6 +76,70 @@ TEST_F(NodesThatTrain, GoOnInASmallerWorld) {
   EXPECT_EQ(first.code(), 0) << first.err;
   EXPECT_EQ(summary("run")["world_size"], 2);
   EXPECT_THAT(summary("run")["resumed_from"].get<std::string>(), HasSubstr("snapshots/step-"));
+}
+
+/// Nodes with disks of their own: a folder for each.
+class NodesApart : public NodesThatTrain {
+ protected:
+  void start(Nodes& nodes, const std::string& host) {
+    std::filesystem::create_directory(folder_.file(host));
+    nodes.start("cd \"$FOLDER/$LOCKSTEP_TEST_HOST\" && exec " + joined(training_in("run"), " ") +
+                    " --snapshot-copies 2",
+        {"FOLDER=" + folder_.str(), "LOCKSTEP_TEST_HOST=" + host});
+  }
+
+  bool has_snapshot(const std::string& host) const {
+    return std::filesystem::exists(folder_.file(host) + "/run/snapshots/LATEST");
+  }
+
+  std::string undisturbed() {
+    Nodes nodes("--nnodes 2");
+    for (int node = 0; node < 2; ++node) nodes.start_program(training("whole"));
+    for (std::size_t node = 0; node < 2; ++node) EXPECT_EQ(nodes[node].wait().code(), 0);
+    return summary("whole")["parameters_hash"];
+  }
+};
+
+TEST_F(NodesApart, EndWithTheSameParametersThoughAHostIsReplaced) {
+  Nodes nodes("--nnodes 2 --max-restarts 3");
+  start(nodes, "a");
+  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+  start(nodes, "b");
+  nodes[0].wait_until([&] { return has_snapshot("a") && has_snapshot("b"); });
+  nodes[1].signal(SIGKILL);
+  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+  start(nodes, "c");
+  const auto first = nodes[0].wait(), last = nodes[2].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_EQ(last.code(), 0) << last.err;
+  EXPECT_EQ(summary("a/run")["parameters_hash"], undisturbed());
+  EXPECT_TRUE(has_snapshot("c"));
+}
+
+TEST_F(NodesApart, ThatShareTheFolderAfterAllAreRefused) {
+  Nodes nodes("--nnodes 2");
+  Words program = training("run");
+  program.insert(program.end(), {"--snapshot-copies", "2"});
+  for (const std::string host : {"a", "b"})
+    nodes.start_program(program, {"LOCKSTEP_TEST_HOST=" + host});
+  const auto first = nodes[0].wait(), second = nodes[1].wait();
+  EXPECT_EQ(first.code(), 2) << first.err;
+  EXPECT_THAT(
+      first.err + second.err, HasSubstr("hosts that share a folder need no --snapshot-copies"));
+}
+
+TEST_F(NodesApart, GoOnWithoutTheHostThatServedAndWrote) {
+  Nodes nodes("--nnodes 1:2");
+  start(nodes, "a");
+  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
+  start(nodes, "b");
+  nodes[1].wait_until([&] { return has_snapshot("b"); });
+  nodes[0].signal(SIGKILL);
+  const auto left = nodes[1].wait();
+  EXPECT_EQ(left.code(), 0) << left.err;
+  EXPECT_EQ(summary("b/run")["world_size"], 2);
+  EXPECT_THAT(
+      summary("b/run")["resumed_from"].get<std::string>(), HasSubstr("run/snapshots/step-"));
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+
+#include "lockstep/train/snapshot/apart/snapshot_hosts.h"
+
+namespace lockstep {
+
+/// Gives the newest usable snapshot that any host has of a run to each host that has another one or
+/// none, so that every rank finds it in its own folder. Throws DataError on all ranks, with host
+/// and reason, if one cannot be given or taken. A collective.
+void spread_newest(const std::filesystem::path& run, const SnapshotHosts& hosts);
+
+/// Looks on all hosts but the first for snapshots that a run which begins anew would mistake for
+/// its own later: removes them if it `overwrites`, else throws InvalidArgument on all ranks. A
+/// collective.
+void check_no_other_run(
+    const std::filesystem::path& run, const SnapshotHosts& hosts, bool overwrites);
+
+}  // namespace lockstep

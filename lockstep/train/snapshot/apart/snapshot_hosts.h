@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/core/process.h"
+
+namespace lockstep {
+
+/// The hosts of a run that do not share its folder: which of them keep each snapshot whole, and
+/// which rank of each reads and writes there.
+///
+/// A value, empty where all hosts share the folder: then rank 0 makes each snapshot for all.
+class SnapshotHosts {
+ public:
+  SnapshotHosts() = default;
+
+  /// Lets the first `copies` hosts keep snapshots, or all if there are fewer; 0 makes an empty
+  /// value. Ranks are of one host exactly if their texts are equal. A collective.
+  SnapshotHosts(
+      const ProcessGroup& world, int copies, const std::string& own_host = host_identity());
+
+  bool are_apart() const { return group_.has_value(); }
+
+  /// Returns a group of all ranks that nothing but snapshots uses, so that their threads may.
+  const ProcessGroup& group() const { return *group_; }
+
+  /// Returns the first rank of each host.
+  const std::vector<int>& leaders() const { return leaders_; }
+
+  /// Returns those of them whose host keeps snapshots.
+  const std::vector<int>& keepers() const { return keepers_; }
+
+  bool leads() const;  ///< this rank is the first of its host
+  bool keeps() const;  ///< and its host keeps snapshots
+
+ private:
+  std::optional<ProcessGroup> group_;
+  std::vector<int> leaders_, keepers_;
+};
+
+}  // namespace lockstep
