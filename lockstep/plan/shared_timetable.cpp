@@ -15,21 +15,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-double cost_of(const ActionCosts& costs, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return costs.forward;
-    case ActionKind::kBackward:
-      return costs.backward;
-    case ActionKind::kBackwardInput:
-      return costs.backward_input;
-    case ActionKind::kBackwardWeight:
-      return costs.backward_weight;
-    default:
-      return 0;
-  }
-}
-
 /// A rank on its way through its actions.
 struct Walk {
   std::size_t next = 0;  // action
@@ -88,7 +73,7 @@ class SharedRun {
       if (walk.running || walk.ready > now_) continue;
       const Action& action = schedule_.actions[rank][walk.next++];
       const ActionCosts& costs = stages_[static_cast<std::size_t>(action.stage)];
-      walk.running = {action, now_, now_ + cost_of(costs, action.kind) * speed_};
+      walk.running = {action, now_, now_ + costs.of(action.kind) * speed_};
       ++active_;
     }
     change_speed();

@@ -58,6 +58,16 @@ TEST(Stall, IsOnlyAWaitWhenAllWaitForOthers) {
       << "the network, or the group itself";
 }
 
+TEST(Stall, RanksInOneCollectiveAreInStep) {
+  EXPECT_TRUE(are_in_step({waiting(0, 42), waiting(1, 42)}));
+  EXPECT_FALSE(are_in_step({waiting(0, 42), waiting(1, 41)}));
+  EXPECT_FALSE(are_in_step({waiting(0, 42), at_work(1, 42)}));
+  EXPECT_FALSE(are_in_step({waiting(0, 42), RankSight{}})) << "one has ended";
+  RankSight receives = waiting(1, 42);
+  receives.progress.groups[0].wait->number = 0;
+  EXPECT_FALSE(are_in_step({waiting(0, 42), receives})) << "nobody may ever send it";
+}
+
 TEST(Stall, AStoppedRankIsAtFaultEvenInACall) {
   const Sights ranks{waiting(0, 42), stopped(waiting(1, 42))};
   EXPECT_EQ(stall_of(ranks), Stall::kHangs);

@@ -116,6 +116,14 @@ Stall stall_of(const Sights& ranks) {
                                                                          : Stall::kNone;
 }
 
+bool are_in_step(const Sights& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](const RankSight& rank) {
+    const GroupProgress* const group = rank.progress.waiting();
+    return rank.is_watched && group != nullptr && is_compared(*group) && group->wait->number > 0 &&
+           !is_behind_any(rank, ranks);
+  });
+}
+
 std::vector<std::size_t> ranks_behind(const Sights& ranks) {
   auto found = places_of(ranks, [](const RankSight& rank) { return rank.is_stopped; });
   if (found.empty())

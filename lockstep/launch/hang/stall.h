@@ -31,6 +31,10 @@ enum class Stall {
 /// Decides that for the ranks of one node.
 Stall stall_of(const std::vector<RankSight>& ranks);
 
+/// Says whether all ranks wait in collectives that all others of this node have begun, too: then it
+/// is the way between them that takes so long, or ranks of another node.
+bool are_in_step(const std::vector<RankSight>& ranks);
+
 /// Finds the ranks that keep the others waiting: those that are stopped; else those that are late
 /// and wait for nobody; else those that have begun fewer collectives of a group than others of it.
 /// If there are none of these, all ranks that are late. Returns places in the list.

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <sstream>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/progress_page.h"
@@ -116,8 +117,12 @@ class RankAttempt : public Attempt {
     stall_ = watch_.look(workers());
     const bool waits = stall_ == Stall::kWaits;
     const bool is_alone = outside_ == nullptr && options_.nodes == 1;
+    const bool is_slow = waits && are_in_step(watch_.sights());
+    if (is_slow && !std::exchange(has_said_slow_, true))
+      say(concat(waiting_text(watch_.sights(), {}),
+          " without progress; nobody here is behind, so it is left to the time limit of the call"));
     if (outside_ != nullptr) outside_->waits(waits ? watch_.sights() : std::vector<RankSight>());
-    if (stall_ == Stall::kHangs || (waits && is_alone)) call_hang();
+    if (stall_ == Stall::kHangs || (waits && is_alone && !is_slow)) call_hang();
     return is_ending() ? std::nullopt : watch_.due();
   }
 
@@ -190,6 +195,7 @@ class RankAttempt : public Attempt {
   Clock::time_point start_ = Clock::now();
   bool first_step_awaited_;
   bool has_spares_ = false;
+  bool has_said_slow_ = false;
   RankWatch watch_;
   Stall stall_ = Stall::kNone;
 };

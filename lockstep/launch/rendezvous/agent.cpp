@@ -195,7 +195,8 @@ void Agent::waits(const std::vector<RankSight>& ranks) {
   if (has_told_wait_ && !ranks.empty()) return;
   has_told_wait_ = !ranks.empty();
   AgentMessage message{.kind = AgentMessage::Kind::kWaits, .generation = generation_};
-  if (has_told_wait_) message.wait = NodeWait{least_begun(ranks), waiting_text(ranks, {})};
+  if (has_told_wait_)
+    message.wait = NodeWait{least_begun(ranks), waiting_text(ranks, {}), are_in_step(ranks)};
   membership_.tell(message);
 }
 

@@ -44,6 +44,7 @@ NodeEnd read_end(net::ByteReader& reader) {
 void write_wait(net::ByteWriter& writer, const std::optional<NodeWait>& wait) {
   writer.byte(wait ? 1 : 0);
   if (!wait) return;
+  writer.byte(wait->in_step ? 1 : 0);
   writer.text(wait->text).number(static_cast<std::int64_t>(wait->begun.size()));
   for (const auto& [group, begun] : wait->begun)
     writer.number(static_cast<std::int64_t>(group)).number(static_cast<std::int64_t>(begun));
@@ -51,7 +52,8 @@ void write_wait(net::ByteWriter& writer, const std::optional<NodeWait>& wait) {
 
 std::optional<NodeWait> read_wait(net::ByteReader& reader) {
   if (reader.byte() == 0) return std::nullopt;
-  NodeWait wait{.begun = {}, .text = reader.text()};
+  const bool in_step = reader.byte() != 0;
+  NodeWait wait{.begun = {}, .text = reader.text(), .in_step = in_step};
   for (int left = reader.within(0, kMostGroups); left > 0; --left) {
     const auto group = static_cast<std::uint64_t>(reader.number());
     wait.begun[group] = static_cast<std::uint64_t>(reader.number());

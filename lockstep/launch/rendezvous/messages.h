@@ -27,6 +27,7 @@ struct NodeEnd {
 struct NodeWait {
   GroupCounts begun;  ///< of the rank that is furthest behind
   std::string text;   ///< `rank 2 waits in all_reduce 42 (4 bytes)`
+  bool in_step;       ///< in collectives which all of them have begun
 
   bool operator==(const NodeWait&) const = default;
 };

@@ -105,6 +105,8 @@ class World {
   bool anyone_is_busy() const;
   void conclude(Time now);
   void call_hang();
+  bool is_behind_any(NodeId node, const std::vector<NodeId>& others) const;
+  bool are_in_step(const std::vector<NodeId>& waiting) const;
   NodeId node_behind(const std::vector<NodeId>& waiting) const;
   AttemptEnd sum_up() const;
   const Node* cause() const;

@@ -34,22 +34,15 @@ double transfer_between(const StageCosts& stages, int one, int other) {
 double cost_of(const StageCosts& stages, const Action& action) {
   const ActionCosts& costs = stages[static_cast<std::size_t>(action.stage)];
   switch (action.kind) {
-    case kForward:
-      return costs.forward;
-    case kBackward:
-      return costs.backward;
-    case kBackwardInput:
-      return costs.backward_input;
-    case kBackwardWeight:
-      return costs.backward_weight;
     case kSendBackward:
     case kReceiveForward:
       return transfer_between(stages, action.stage, action.stage - 1);
     case kSendForward:
     case kReceiveBackward:
       return costs.transfer;
+    default:
+      return costs.of(action.kind);
   }
-  return 0;
 }
 
 // A receive may begin while its send is still under way.
@@ -123,6 +116,21 @@ double Timetable::idle_share() const {
     }
   }
   return length > 0 ? 1 - busy / (static_cast<double>(ranks.size()) * length) : 0;
+}
+
+double ActionCosts::of(ActionKind kind) const {
+  switch (kind) {
+    case kForward:
+      return forward;
+    case kBackward:
+      return backward;
+    case kBackwardInput:
+      return backward_input;
+    case kBackwardWeight:
+      return backward_weight;
+    default:
+      return 0;
+  }
 }
 
 Timetable simulate_stages(const Schedule& schedule, const std::vector<ActionCosts>& stages) {

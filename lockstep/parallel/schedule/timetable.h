@@ -18,6 +18,9 @@ struct ActionCosts {
   /// transfers in the schedule it passes while the ranks compute; a send or receive in the schedule
   /// keeps its rank busy.
   double transfer = 0;
+
+  /// Returns the cost of what a rank computes; 0 of a transfer.
+  double of(ActionKind kind) const;
 };
 
 struct TimedAction {

@@ -13,9 +13,10 @@ using Kind = Order::Kind;
 
 class WorldsThatWait : public Worlds {
  protected:
-  void wait(NodeId id, std::uint64_t begun, std::int64_t generation = 1) {
-    take(world_->wait(
-        id, generation, NodeWait{.begun = {{1, begun}}, .text = "ranks of " + std::to_string(id)}));
+  void wait(NodeId id, std::uint64_t begun, std::int64_t generation = 1, bool in_step = false) {
+    take(world_->wait(id, generation,
+        NodeWait{
+            .begun = {{1, begun}}, .text = "ranks of " + std::to_string(id), .in_step = in_step}));
   }
 
   void go_on(NodeId id) { take(world_->wait(id, 1, std::nullopt)); }
@@ -35,6 +36,15 @@ TEST_F(WorldsThatWait, HangAtTheFirstNodeWhenNoneIsBehind) {
   start_two();
   wait(3, 42);
   wait(2, 42);
+  EXPECT_THAT(told(Kind::kHang), ElementsAre(2));
+}
+
+TEST_F(WorldsThatWait, DoNotHangInACollectiveThatAllHaveBegun) {
+  start_two();
+  wait(3, 42, 1, true);
+  wait(2, 42, 1, true);
+  EXPECT_THAT(last_, IsEmpty()) << "the network is slow";
+  wait(2, 41, 1, true);
   EXPECT_THAT(told(Kind::kHang), ElementsAre(2));
 }
 
@@ -65,7 +75,7 @@ TEST_F(WorldsThatWait, HearOfNoOtherGeneration) {
 
 TEST_F(WorldsThatWait, HangWhenTheOthersHaveEnded) {
   start_two();
-  wait(2, 42);
+  wait(2, 42, 1, true);
   end(3, ended());
   EXPECT_THAT(told(Kind::kHang), ElementsAre(2)) << "nobody comes any more";
 }

@@ -17,15 +17,28 @@ using ::testing::HasSubstr;
 class NodesThatTrain : public ::testing::Test {
  protected:
   /// Returns the words that train a little net and save often.
-  Words training(const std::string& name) const { return training_in(folder_.file(name)); }
+  Words training(const std::string& name, int steps = 600) const {
+    return training_in(folder_.file(name), steps);
+  }
 
-  static Words training_in(const std::string& output) {
-    return words(
-        built_lockstep() +
-        " train --model toy --data mock --backend gloo --parallel ddp --epochs 100000 "
-        "--max-steps 600 --val-interval never --snapshot-interval 50steps --log-interval 1 "
-        "--progress none --output " +
-        output);
+  static Words training_in(const std::string& output, int steps = 600) {
+    return words(built_lockstep() +
+                 " train --model toy --data mock --backend gloo --parallel ddp --epochs 100000 "
+                 "--resume auto --max-steps " +
+                 std::to_string(steps) +
+                 " --val-interval never --snapshot-interval 50steps --log-interval 1 "
+                 "--progress none --output " +
+                 output);
+  }
+
+  /// Runs it on so many nodes to its end.
+  void complete(int nodes, const Words& program) {
+    Nodes all("--nnodes " + std::to_string(nodes));
+    for (int node = 0; node < nodes; ++node) all.start_program(program);
+    for (std::size_t node = 0; node < static_cast<std::size_t>(nodes); ++node) {
+      const auto ended = all[node].wait();
+      ASSERT_EQ(ended.code(), 0) << ended.err;
+    }
   }
 
   nlohmann::json summary(const std::string& name) const {
@@ -42,13 +55,7 @@ class NodesThatTrain : public ::testing::Test {
 };
 
 TEST_F(NodesThatTrain, EndWithTheSameParametersAfterAKill) {
-  Nodes whole("--nnodes 2");
-  whole.start_program(training("whole"));
-  whole.start_program(training("whole"));
-  const auto undisturbed = whole[0].wait();
-  ASSERT_EQ(undisturbed.code(), 0) << undisturbed.err;
-  ASSERT_EQ(whole[1].wait().code(), 0);
-
+  complete(2, training("whole"));
   Nodes nodes("--nnodes 2 --max-restarts 3");
   nodes.start_program(training("killed"));
   nodes.start_program(training("killed"));
@@ -65,6 +72,7 @@ TEST_F(NodesThatTrain, EndWithTheSameParametersAfterAKill) {
   EXPECT_THAT(first.err + second.err, HasSubstr("training resumed"));
 }
 
+// As if all of them had been stopped at the snapshot, and fewer begun there.
 TEST_F(NodesThatTrain, GoOnInASmallerWorld) {
   Nodes nodes("--nnodes 1:2");
   nodes.start_program(training("run"));
@@ -75,7 +83,12 @@ TEST_F(NodesThatTrain, GoOnInASmallerWorld) {
   const auto first = nodes[0].wait();
   EXPECT_EQ(first.code(), 0) << first.err;
   EXPECT_EQ(summary("run")["world_size"], 2);
-  EXPECT_THAT(summary("run")["resumed_from"].get<std::string>(), HasSubstr("snapshots/step-"));
+  const std::string snapshot = summary("run")["resumed_from"];
+  ASSERT_THAT(snapshot, HasSubstr("snapshots/step-"));
+  const int step = std::stoi(snapshot.substr(snapshot.rfind('-') + 1));
+  complete(2, training("stopped", step));
+  complete(1, training("stopped"));
+  EXPECT_EQ(summary("stopped")["parameters_hash"], summary("run")["parameters_hash"]);
 }
 
 /// Nodes with disks of their own: a folder for each.
@@ -93,9 +106,7 @@ class NodesApart : public NodesThatTrain {
   }
 
   std::string undisturbed() {
-    Nodes nodes("--nnodes 2");
-    for (int node = 0; node < 2; ++node) nodes.start_program(training("whole"));
-    for (std::size_t node = 0; node < 2; ++node) EXPECT_EQ(nodes[node].wait().code(), 0);
+    complete(2, training("whole"));
     return summary("whole")["parameters_hash"];
   }
 };

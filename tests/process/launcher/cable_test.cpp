@@ -1,0 +1,107 @@
+// Nodes on hosts that are made within this machine, whose cables are cut, or slow. This needs root.
+
+#include <gmock/gmock.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tests/process/command.h"
+
+#include "lockstep/launch/hosts/inside.h"
+#include "lockstep/launch/hosts/network.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Cables : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!launch::hosts_missing().empty()) GTEST_SKIP() << launch::hosts_missing();
+  }
+
+  /// Joins hosts, and starts on each a launcher of one rank that trains and saves often.
+  void start(int hosts, std::int64_t rate, const std::string& flags, const std::string& training) {
+    network_ =
+        std::make_unique<launch::HostNetwork>(launch::NetworkOptions{.hosts = hosts, .rate = rate});
+    const std::string meeting = "run --nproc-per-node 1 --rdzv-backend lockstep --rdzv-endpoint " +
+                                launch::HostNetwork::address(0) + ":29400 " + flags + " -- ";
+    const std::string line =
+        meeting + built_lockstep() + " train --data mock --parallel ddp " +
+        "--epochs 100000 --val-interval never --log-interval 1 --progress none " + "--output " +
+        folder_.file("run") + " " + training;
+    for (int host = 0; host < hosts; ++host) {
+      const launch::HostNetwork::Visit visit(*network_, host);
+      const Words variables{
+          "LOCKSTEP_SECRET=known to these nodes", "LOCKSTEP_TEST_HOST=" + std::to_string(host)};
+      nodes_.push_back(std::make_unique<Command>(words(line), variables));
+    }
+  }
+
+  void cut(int host) const {
+    const launch::HostNetwork::Visit visit(*network_, host);
+    launch::run_tool({"ip", "link", "set", launch::HostNetwork::kInterface, "down"});
+  }
+
+  Command& node(std::size_t number) { return *nodes_[number]; }
+
+  std::ptrdiff_t steps() const {
+    return count_of("\"step\"", contents(folder_.file("run") + "/metrics.jsonl"));
+  }
+
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(contents(folder_.file("run") + "/summary.json"));
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::unique_ptr<launch::HostNetwork> network_;
+  std::vector<std::unique_ptr<Command>> nodes_;
+};
+
+constexpr const char* kLittle = "--model toy --snapshot-interval 20steps --max-steps ";
+
+TEST_F(Cables, OfOneThatIsCutLeavesTheOthersInASmallerWorld) {
+  start(3, 0, "--nnodes 2:3", std::string(kLittle) + "400");
+  node(0).wait_until([&] { return steps() > 30; });
+  cut(2);
+  for (const std::size_t number : {0U, 1U}) {
+    const auto left = node(number).wait();
+    EXPECT_EQ(left.code(), 0) << left.err;
+  }
+  EXPECT_EQ(summary()["world_size"], 2);
+  EXPECT_THAT(summary()["resumed_from"].get<std::string>(), HasSubstr("snapshots/step-"));
+  const auto alone = node(2).wait();
+  EXPECT_EQ(alone.code(), 5) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("lost the node that serves the rendezvous"));
+}
+
+TEST_F(Cables, ThatAreCutEndAWorldOfAFixedSize) {
+  start(2, 0, "--nnodes 2", std::string(kLittle) + "1000000");
+  node(0).wait_until([&] { return steps() > 30; });
+  cut(1);
+  for (const std::size_t number : {0U, 1U}) {
+    const auto ended = node(number).wait();
+    EXPECT_EQ(ended.code(), 5) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("lost"));
+  }
+}
+
+// 4 Mbit/s: a step's gradients take some seconds, which the nodes' signs of life have to pass.
+TEST_F(Cables, ThatAreSlowEndNothing) {
+  start(2, 4'000'000, "--nnodes 2 --hang-timeout 1",
+      "--model mnist-small --max-steps 3 --batch-size 8");
+  for (const std::size_t number : {0U, 1U}) {
+    const auto ended = node(number).wait();
+    EXPECT_EQ(ended.code(), 0) << ended.err;
+    EXPECT_THAT(ended.err, Not(HasSubstr("lost")));
+    EXPECT_THAT(ended.err, HasSubstr("without progress; nobody here is behind"));
+  }
+  EXPECT_EQ(summary()["restarts"], 0);
+  EXPECT_EQ(summary()["world_size"], 2);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
