@@ -45,6 +45,7 @@ PEERS = "lockstep/device/peer_copier.cpp"
 LINKS = "lockstep/parallel/pipeline/links.cpp"
 MESSAGES = "lockstep/comm/device/nccl_backend.cpp"
 SAVER = "lockstep/train/snapshot/snapshot_saver.cpp"
+SAVER_THREAD = "lockstep/train/snapshot/snapshot_saver_thread.cpp"
 CHECKPOINTER = "lockstep/train/checkpointer.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
 DDP = ("accelerator_test", "transparency_test")
@@ -134,7 +135,7 @@ MUTANTS = [
     Mutant("a snapshot is begun while the one before is being written", SAVER, "  finish();\n  const Stopwatch watch;\n",
            "  const Stopwatch watch;\n"),
     Mutant("the host looks whether what it saves is finite", CHECKPOINTER, "  return must > 0;\n", "  return must >= 0;\n"),
-    Mutant("a snapshot of what has diverged is kept", SAVER, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
+    Mutant("a snapshot of what has diverged is kept", SAVER_THREAD, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
            "    static_cast<void>(overflow);\n"),
 ]
 

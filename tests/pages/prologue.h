@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <lockstep/lockstep.h>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -23,6 +24,7 @@ struct Task {
 extern const Task task;
 extern lockstep::ProcessGroup world;
 extern lockstep::data::InMemoryImages clothes;
+extern const std::vector<torch::Tensor> validation;
 extern torch::nn::Sequential net;
 extern SGD optimizer;
 extern torch::Tensor loss;

@@ -133,7 +133,7 @@ TEST(TrainFlags, TheFileOfOptionsIsTheOldOne) {
             "lr-scale = \"sqrt\"\nsched = \"constant\"\ngrad-accum-steps = 1\nsmoothing = 0.0\n"
             "eval-metric = \"loss\"\nseed = 7\nval-interval = 0\nlog-interval = 1\n"
             "progress = \"none\"\noutput = \"out\"\nresume = \"never\"\n"
-            "snapshot-overhead = \"1%\"\nkeep = 2\n"));
+            "snapshot-overhead = \"1%\"\nkeep = 2\nsnapshot-copies = 0\n"));
 }
 
 TEST(TrainFlags, StartAndPrecisionAreRead) {

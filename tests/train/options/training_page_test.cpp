@@ -45,7 +45,7 @@ TEST(TrainingPage, ItsCommandsCanBeGiven) {
 
 TEST(SnapshotsPage, ItsCommandsCanBeGiven) {
   const auto commands = lines_with("snapshots.md", "    lockstep train ");
-  EXPECT_EQ(commands.size(), 9U);
+  EXPECT_EQ(commands.size(), 10U);
   for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
 }
 
