@@ -20,22 +20,22 @@ using Op = Operation;
 class RecordedBackends : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    page_ = new SharedProgress(1);
-    setenv("LOCKSTEP_PROGRESS", page_->path().c_str(), 1);
+    page = new SharedProgress(1);
+    setenv("LOCKSTEP_PROGRESS", page->path().c_str(), 1);
     setenv("LOCAL_RANK", "0", 1);
   }
   static void TearDownTestSuite() {
     unsetenv("LOCKSTEP_PROGRESS");
     unsetenv("LOCAL_RANK");
-    delete page_;
+    delete page;
   }
 
-  static std::vector<GroupProgress> groups() { return page_->progress(0).groups; }
+  static std::vector<GroupProgress> groups() { return page->progress(0).groups; }
 
-  static SharedProgress* page_;
+  static SharedProgress* page;
 };
 
-SharedProgress* RecordedBackends::page_ = nullptr;
+SharedProgress* RecordedBackends::page = nullptr;
 
 TEST_F(RecordedBackends, CountTheCollectivesOfEachRankAndGroup) {
   run_ranks(2, [](const ProcessGroup& world) {
@@ -61,7 +61,7 @@ TEST_F(RecordedBackends, SayForWhatARankWaits) {
     const GroupProgress* waiting = nullptr;
     RankProgress progress;
     while (waiting == nullptr) {  // until rank 0 is there
-      progress = page_->progress(0);
+      progress = page->progress(0);
       waiting = progress.waiting();
     }
     EXPECT_EQ(waiting->rank, 0);

@@ -19,9 +19,9 @@ constexpr std::chrono::microseconds kNap{50};
 /// Keeps until the end of the process what MPI may still write to.
 void keep_for_ever(Call call) {
   static std::mutex mutex;
-  static auto* const kept = new std::vector<Call>();
+  static auto& kept = *new std::vector<Call>();
   const std::lock_guard lock(mutex);
-  kept->push_back(std::move(call));
+  kept.push_back(std::move(call));
 }
 
 class CallState final : public Work::State {

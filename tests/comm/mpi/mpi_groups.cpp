@@ -10,7 +10,7 @@ namespace lockstep::testing {
 namespace {
 
 ProcessGroup world() {
-  static const ProcessGroup group = init_mpi_process_group(std::chrono::seconds(60));
+  static ProcessGroup group = init_mpi_process_group(std::chrono::seconds(60));
   return group;
 }
 

@@ -144,6 +144,21 @@ TEST(NewestOfHosts, IsGivenToThoseThatLackIt) {
   EXPECT_THAT(names_in(snapshots_on(folder, "even")), ElementsAre("LATEST", "step-00000007"));
 }
 
+TEST(NewestOfHosts, IsThatOfTheHighestStep) {
+  for (const std::string older : {"even", "odd"}) {
+    const TemporaryFolder folder;
+    testing::run_ranks(4, [&](const ProcessGroup& world) {
+      save(folder, world, 2, 3);
+      save(folder, world, 2, 7);
+    });
+    fs::remove_all(snapshots_on(folder, older) / "step-00000007");
+    testing::run_ranks(4, [&](const ProcessGroup& world) {
+      spread_newest(run_of(folder, world), SnapshotHosts(world, 2, host_of(world)));
+    });
+    expect_whole(fs::path(folder.path()) / older, 7, 4);
+  }
+}
+
 TEST(NewestOfHosts, TakesThePlaceOfADamagedOne) {
   const TemporaryFolder folder;
   testing::run_ranks(4, [&](const ProcessGroup& world) { save(folder, world, 2, 7); });
