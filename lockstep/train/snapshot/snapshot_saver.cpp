@@ -1,24 +1,18 @@
 #include "lockstep/train/snapshot/snapshot_saver.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <iostream>
 #include <limits>
-#include <stdexcept>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
