@@ -44,7 +44,8 @@ TEST(RendezvousMessages, OfNodesAreReadAsTheyWereWritten) {
 TEST(RendezvousMessages, SayForWhatRanksWait) {
   const AgentMessage waits{.kind = AgentMessage::Kind::kWaits,
       .generation = 7,
-      .wait = NodeWait{.begun = {{1, 42}, {~std::uint64_t{0}, 3}}, .text = "rank 0 waits", .in_step = true}};
+      .wait = NodeWait{
+          .begun = {{1, 42}, {~std::uint64_t{0}, 3}}, .text = "rank 0 waits", .in_step = true}};
   const AgentMessage read = agent_message_of(bytes_of(waits));
   EXPECT_EQ(read.generation, 7);
   EXPECT_EQ(read.wait, waits.wait);

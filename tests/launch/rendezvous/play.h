@@ -110,7 +110,9 @@ class Play {
     const std::int64_t generation = draw_(2) == 0 ? node.running : draw_(count);
     std::optional<NodeWait> wait;
     if (draw_(3) > 0)
-      wait = NodeWait{.begun = {{1, static_cast<std::uint64_t>(draw_(3))}}, .text = "", .in_step = draw_(2) == 0};
+      wait = NodeWait{.begun = {{1, static_cast<std::uint64_t>(draw_(3))}},
+          .text = "",
+          .in_step = draw_(2) == 0};
     if (generation == node.running && node.running > 0) node.waits = wait.has_value();
     take(world_.wait(id, generation, wait));
   }
