@@ -1,11 +1,11 @@
 #include "lockstep/comm/roll_call.h"
 
-#include <climits>
 #include <random>
 #include <unistd.h>
 
 #include "lockstep/comm/ask_store.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {
@@ -60,11 +60,9 @@ void call_roll(const Store& store, const Member& member, std::chrono::millisecon
 
 std::string this_process() {
   static const std::string kProcess = [] {
-    char host[HOST_NAME_MAX + 1] = {};
-    ::gethostname(host, HOST_NAME_MAX);
     std::random_device random;
     // Containers may share a host's name and have processes of the same number.
-    return concat("host ", host, ", pid ", ::getpid(), "\n", random());
+    return concat("host ", host_name(), ", pid ", ::getpid(), "\n", random());
   }();
   return kProcess;
 }

@@ -1,6 +1,8 @@
 #include "lockstep/core/process.h"
 
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <ctime>
 #include <fcntl.h>
@@ -79,6 +81,12 @@ std::optional<std::int64_t> parse_peak_memory(std::string_view status) {
   const auto kibibytes = parse_number<std::int64_t>(status.substr(digit, unit - digit));
   if (!kibibytes || *kibibytes < 0) return std::nullopt;
   return *kibibytes * kKibibyte;
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  const bool is_known = ::gethostname(name.data(), HOST_NAME_MAX) == 0 && name[0] != '\0';
+  return is_known ? name.data() : "unknown";
 }
 
 std::string host_identity() {

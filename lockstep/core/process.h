@@ -29,6 +29,9 @@ double process_cpu_seconds();
 /// Finds that number (VmHWM) in the text of a /proc/PID/status.
 std::optional<std::int64_t> parse_peak_memory(std::string_view status);
 
+/// Returns this host's name; `unknown` where it has none.
+std::string host_name();
+
 /// Returns a text that is equal in two processes exactly if they can share memory through /proc:
 /// one boot, one pid namespace, one user. In tests LOCKSTEP_TEST_HOST makes hosts of processes.
 std::string host_identity();

@@ -1,13 +1,12 @@
 #include "lockstep/launch/ranks/rank_attempt.h"
 
 #include <algorithm>
-#include <climits>
 #include <iomanip>
 #include <sstream>
-#include <unistd.h>
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/progress_page.h"
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hang/rank_watch.h"
@@ -18,12 +17,6 @@ namespace {
 // After which a program that reports no steps has started.
 constexpr std::chrono::seconds kLongStart{10};
 constexpr std::chrono::milliseconds kSpareLook{100};
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  ::gethostname(name, HOST_NAME_MAX);
-  return name;
-}
 
 EndingRules ending_rules(const LaunchOptions& options) {
   return {.members = "ranks",

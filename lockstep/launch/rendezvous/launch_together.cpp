@@ -1,15 +1,14 @@
 #include "lockstep/launch/rendezvous/launch_together.h"
 
 #include <chrono>
-#include <climits>
 #include <filesystem>
 #include <optional>
 #include <signal.h>
 #include <thread>
-#include <unistd.h>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/launch/child_process.h"
@@ -43,10 +42,8 @@ std::string command_of(const LaunchOptions& options) {
 }
 
 NodeFacts facts_of(const LaunchOptions& options, bool serves) {
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, HOST_NAME_MAX);
   const std::string program = find_program(options.program, system_variable("PATH"));
-  NodeFacts facts{.host = host, .workers = options.workers, .serves = serves};
+  NodeFacts facts{.host = host_name(), .workers = options.workers, .serves = serves};
   facts.same = {{"the command", command_of(options)},
       {"the SHA-256 of its program", sha256_of_file(program)},
       {"the SHA-256 of its script", digest_of_script(options)},

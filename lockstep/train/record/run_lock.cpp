@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/locked_file.h"
 #include "lockstep/formats/output_file.h"
@@ -54,13 +55,8 @@ std::string birth_of(pid_t pid) {
   return has_ended ? "" : fields[kBirth];
 }
 
-std::string host_here() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
 std::string own_record() {
-  const OwnerJson record{{"host", host_here()}, {"pid", ::getpid()}, {"started", utc_now()},
+  const OwnerJson record{{"host", host_name()}, {"pid", ::getpid()}, {"started", utc_now()},
       {"computer", computer_here()}, {"birth", birth_of(::getpid())}};
   return record.dump(-1, ' ', false, OwnerJson::error_handler_t::replace) + "\n";
 }

@@ -4,13 +4,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <unistd.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 #include <torch/version.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 
@@ -111,11 +111,6 @@ std::string processor_name() {
       return line.substr(colon + 2);
   }
   return "unknown";
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include "lockstep/train/snapshot/group_values.h"
 
 #include <cerrno>
-#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <iterator>
 #include <system_error>
-#include <unistd.h>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -15,6 +13,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
 
@@ -34,12 +33,6 @@ std::string text_of(const torch::Tensor& bytes) {
 
 torch::Tensor size_of(const std::string& text) {
   return at::full({1}, std::ssize(text), on_host(torch::kLong));
-}
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  ::gethostname(name, HOST_NAME_MAX);
-  return name;
 }
 
 // What the exception is, as the exit code that stands for it, its errno, and its text.
