@@ -13,6 +13,7 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/randn.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/conv/convolution.h"

@@ -70,7 +70,11 @@ TEST_F(TrainSpares, ThatDieAreDoneWithout) {
   const ResumableRun run(flags());
   Command command = run.start("--spares --max-restarts 2");
   std::vector<pid_t> spares;
-  ASSERT_TRUE(command.wait_until([&] { return (spares = spares_of(run)).size() == 2; }));
+  // A rank that dies before the run has begun is no restart of it.
+  ASSERT_TRUE(command.wait_until([&] {
+    spares = spares_of(run);
+    return spares.size() == 2 && run.lines() >= kLinesBeforeDeath;
+  })) << command.err();
   ASSERT_EQ(::kill(spares.front(), SIGKILL), 0);
   ASSERT_TRUE(eventually([&] { return !is_running(spares.front()); }));
   ASSERT_EQ(::kill(run.rank(1), SIGKILL), 0);
