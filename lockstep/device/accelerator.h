@@ -40,6 +40,10 @@ std::string reason_against(torch::DeviceType type);
 /// the current device of no thread.
 void use_device(torch::Device device);
 
+/// Lets the host wait until a device has done all that it was given; without a number, the calling
+/// thread's current one of its type. What a CPU was given is done.
+void synchronize(torch::Device device);
+
 /// Returns a stream of the device that nobody else waits for, or computes on.
 c10::Stream side_stream(torch::Device device);
 

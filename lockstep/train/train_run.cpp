@@ -101,9 +101,7 @@ torch::ScalarType type_of(Precision precision) {
 }
 
 // The thread that makes the run computes on the first.
-std::vector<torch::Device> devices_in_use(
-    const TrainOptions& options, const std::vector<Place>& places) {
-  if (options.profile) StepProfiler::check_places(places);
+std::vector<torch::Device> devices_in_use(const std::vector<Place>& places) {
   if (!places.empty()) use_device(places.front().device);
   return devices_of(places);
 }
@@ -114,7 +112,7 @@ std::vector<torch::Device> devices_in_use(
 TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
     const std::vector<std::string>& command, const std::vector<Place>& places)
     : options(std::move(given)),
-      devices(devices_in_use(options, places)),
+      devices(devices_in_use(places)),
       layout(checked_layout(options, world)),
       groups(make_rank_groups(world, layout)),
       kernels(options.kernels),

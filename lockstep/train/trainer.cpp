@@ -126,7 +126,7 @@ void Trainer::finish_profile() {
   RunRecorder* const recorder = run_.log.recorder();
   if (recorder == nullptr) return;
   if (!files)
-    return run_.log.warn(concat("no profile: it begins after ", StepProfiler::kWarmUp,
+    return run_.log.warn(concat("no profile: it begins after ", run_.profiler->steps_before(),
         " steps, and this start made fewer"));
   measured_.profile = files->profile;
   try {

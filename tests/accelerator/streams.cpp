@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <ATen/record_function.h>
+
 namespace lockstep::emulated {
 
 std::size_t Streams::make() {
@@ -129,6 +131,7 @@ void Streams::step(std::size_t stream) {
   changed_.notify_all();
   const Task* task = std::get_if<Task>(&piece);
   if (task == nullptr || error_) return;
+  const at::DisableRecordFunctionGuard unseen;  // as what a GPU does: an observer might wait for it
   try {
     (*task)();
   } catch (...) {

@@ -28,11 +28,14 @@ page::Table phases_table(const RunProfile& profile) {
       .title = "Where a step's time went",
       .columns = {{"thread", true}, {"step [ms]"}},
       .rows = {}};
+  const bool has_waits = profile.ranks.front().unwaited_step.has_value();
+  if (has_waits) table.columns.push_back({"step without waits [ms]"});
   const std::vector<StepPhase> phases = shown_phases(profile);
   for (const StepPhase phase : phases) table.columns.push_back({concat(name_of(phase), " [ms]")});
   for (const RankProfile& rank : profile.ranks) {
     for (const LaneProfile& lane : rank.lanes) {
       std::vector<std::string> row{thread_of(rank, lane), milliseconds(rank.step)};
+      if (has_waits) row.push_back(milliseconds(rank.unwaited_step.value_or(0)));
       for (const StepPhase phase : phases) row.push_back(milliseconds(lane.of(phase)));
       table.rows.push_back(std::move(row));
     }

@@ -9,11 +9,11 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/progress/own_slot.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/balance/layer_pass.h"
 #include "lockstep/parallel/balance/preserved_state.h"
 #include "lockstep/parallel/pipeline/layers.h"
@@ -60,12 +60,6 @@ class NewGradients {
  private:
   std::vector<Tensor> parameters_;
 };
-
-void synchronize(const torch::Device& device) {
-  if (device.is_cpu()) return;
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
-}
 
 double seconds_of(const LayerPass& pass, const std::function<void()>& work) {
   synchronize(pass.device());

@@ -267,7 +267,8 @@ Group output_group() {
               &Options::tensorboard)
               .may_change(),
           flag_on("--profile",
-              "measure where the time of 10 steps goes, after 3; on the CPU; into RUN/profile",
+              "measure where the time of 10 steps goes, after 3, on accelerators 13; into "
+              "RUN/profile",
               &Options::profile)
               .may_change()
               .unless_usual(),

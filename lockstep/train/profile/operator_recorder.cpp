@@ -9,7 +9,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "lockstep/device/accelerator.h"
 #include "lockstep/train/profile/flops.h"
 
 namespace lockstep {
@@ -21,6 +23,12 @@ using Owners = std::unordered_map<const void*, std::string>;  // a tensor's modu
 const Owners*& owners() {
   static const Owners* owners = nullptr;
   return owners;
+}
+
+// As above.
+std::optional<c10::DeviceType>& awaited_type() {
+  static std::optional<c10::DeviceType> type;
+  return type;
 }
 
 /// The calls that a thread is in the middle of.
@@ -143,6 +151,8 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
   if (call.counts) now.has_counted = false;
   if (!call.is_outermost) return;
   Span& span = call.span;
+  if (awaited_type())
+    current_stream(c10::impl::VirtualGuardImpl(*awaited_type()).getDevice()).synchronize();
   span.end = SpanRecorder::now();
   const bool is_node = span.activity == Activity::kGradientNode;
   span.end_node = is_node ? span.first_node + 1 : at::sequence_number::peek();
@@ -168,8 +178,10 @@ const Owners* kept_owners_of(const nn::NamedTensors& state) {
 
 }  // namespace
 
-OperatorRecorder::OperatorRecorder(const nn::NamedTensors& state) {
+OperatorRecorder::OperatorRecorder(
+    const nn::NamedTensors& state, std::optional<c10::DeviceType> awaited) {
   owners() = kept_owners_of(state);
+  awaited_type() = awaited;
   handle_ = at::addGlobalCallback(
       at::RecordFunctionCallback(on_start, on_end)
           .needsInputs(true)

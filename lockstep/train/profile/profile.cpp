@@ -109,13 +109,21 @@ void Analysis::count_wait_for_others(LaneProfile& lane, double stages) const {
   lane.of(StepPhase::kOther) = outside;
 }
 
+bool makes_nodes(const std::vector<PlacedSpan>& spans) {
+  return std::ranges::any_of(
+      spans, [](const PlacedSpan& span) { return span.span->activity == Activity::kGradientNode; });
+}
+
+// LibTorch computes the backward of an accelerator on a thread of its own; others wait for it.
 void Analysis::add_layers() {
   std::map<std::string, LayerProfile> layers;
   for (const auto& spans : spans_) {
+    const bool only_waits = !makes_nodes(spans);
     for (std::size_t index = 0; index < spans.size(); ++index) {
       const PlacedSpan& span = spans[index];
       const bool is_forward = span.phase == StepPhase::kForward;
       if (!is_forward && span.phase != StepPhase::kBackward) continue;
+      if (only_waits && span.span->activity == Activity::kBackward) continue;
       LayerProfile& layer = layers[names_.of(spans, index)];
       (is_forward ? layer.forward : layer.backward) += a_step(static_cast<double>(span.own));
       layer.flops += span.span->flops;
@@ -229,7 +237,8 @@ std::vector<StepPhase> shown_phases(const RunProfile& profile) {
 
 double RunProfile::flops_per_second() const {
   double flops = 0;
-  for (const RankProfile& rank : ranks) flops += rank.flops / (rank.step / 1e3);
+  for (const RankProfile& rank : ranks)
+    flops += rank.flops / (rank.unwaited_step.value_or(rank.step) / 1e3);
   return flops;
 }
 

@@ -84,6 +84,7 @@ struct RankProfile {
   int rank = 0;
   std::int64_t steps = 0;  ///< that were measured
   double step = 0;
+  std::optional<double> unwaited_step = {};  ///< of an accelerator, when no operator is waited for
   std::vector<LaneProfile> lanes;
   std::vector<LayerProfile> layers;        ///< the slowest first
   std::vector<OperatorProfile> operators;  ///< the same

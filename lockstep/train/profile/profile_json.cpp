@@ -119,6 +119,7 @@ Json rank_json(const RankProfile& rank) {
       {"exposed_ms", rank.exposed}, {"flops", rank.flops},
       {"peak_flops_per_s", rank.peak ? Json(*rank.peak) : Json(nullptr)},
       {"timeline", list_of(rank.timeline, box_json)}};
+  if (rank.unwaited_step) object["unwaited_step_ms"] = *rank.unwaited_step;
   if (rank.chain.empty()) return object;
   object["batch"] = rank.batch;
   object["chain"] = list_of(rank.chain, chain_layer_json);
@@ -139,6 +140,8 @@ void read_chain(RankProfile& rank, const JsonFields& fields) {
 // What tables and the picture of it rely on.
 void check_rank(const RankProfile& rank, const JsonFields& fields) {
   if (rank.step <= 0) fields.refuse("step_ms", "be above 0");
+  if (rank.unwaited_step && *rank.unwaited_step <= 0)
+    fields.refuse("unwaited_step_ms", "be above 0");
   for (const TimelineSpan& box : rank.timeline)
     if (box.lane > rank.lanes.size() || box.begin < 0 || box.begin > box.end)
       fields.refuse("timeline", "have boxes within its lanes that end after they begin");
@@ -156,6 +159,7 @@ RankProfile read_rank(const JsonFields& fields) {
   read_list(rank.layers, fields.objects("layers"), read_layer);
   read_list(rank.operators, fields.objects("operators"), read_operator);
   read_list(rank.timeline, fields.objects("timeline"), read_box);
+  if (fields.has("unwaited_step_ms")) rank.unwaited_step = fields.seconds("unwaited_step_ms");
   read_chain(rank, fields);
   check_rank(rank, fields);
   return rank;

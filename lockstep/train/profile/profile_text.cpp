@@ -61,6 +61,13 @@ std::string phase_table(const RunProfile& profile) {
   return aligned(rows, 2);
 }
 
+// Of an accelerator.
+std::string waits_text(const RankProfile& rank) {
+  if (!rank.unwaited_step) return "";
+  return concat("rank ", rank.rank, ": each operator was waited for; without that a step takes ",
+      milliseconds(*rank.unwaited_step), " ms\n");
+}
+
 // Of a pipeline: how long its stages wait for each other.
 std::string bubble_text(const RankProfile& rank) {
   std::string text;
@@ -133,7 +140,8 @@ std::string profile_text(const RunProfile& profile) {
   const RankProfile& first = profile.ranks.front();
   std::string text =
       concat("Profile of ", first.steps, " steps, in milliseconds a step\n", phase_table(profile));
-  for (const RankProfile& rank : profile.ranks) text += reduction_text(rank) + bubble_text(rank);
+  for (const RankProfile& rank : profile.ranks)
+    text += waits_text(rank) + reduction_text(rank) + bubble_text(rank);
   text += concat("Layers of rank ", first.rank, ", summed over its threads\n", layer_table(first),
       "Operators of rank ", first.rank, "\n", operator_table(first));
   const std::string arithmetic = arithmetic_text(profile);

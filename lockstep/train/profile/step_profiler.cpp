@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/device/arithmetic.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/place/place_worker.h"
@@ -22,8 +23,9 @@ const char* name_of_type(torch::ScalarType type) {
   return type == torch::kBFloat16 ? "bfloat16" : "float16";
 }
 
-bool is_on_cpu(const std::vector<Place>& places) {
-  return std::ranges::all_of(places, [](const Place& place) { return place.device.is_cpu(); });
+// Without an index: the current one of the thread that asks.
+torch::Device device_of(const std::vector<Place>& places) {
+  return places.empty() ? torch::kCPU : torch::Device(places.front().device.type());
 }
 
 }  // namespace
@@ -34,13 +36,8 @@ StepProfiler::StepProfiler(const nn::NamedTensors& state, ProcessGroup world,
       world_(std::move(world)),
       places_(std::move(places)),
       type_(type),
+      device_(device_of(places_)),
       is_recorder_(world_.backend_name() != "threads" || world_.rank() == 0) {}
-
-void StepProfiler::check_places(const std::vector<Place>& places) {
-  check(is_on_cpu(places),
-      "train: --profile measures the CPU, where an operator is done when it returns; profile an "
-      "accelerator with its maker's tools, such as nsys, or give --device cpu");
-}
 
 // All ranks are here at once: so their clocks, which are of several machines, begin together.
 void StepProfiler::begin_measuring() {
@@ -48,11 +45,22 @@ void StepProfiler::begin_measuring() {
   start_ = SpanRecorder::now();
   if (!is_recorder_) return;
   SpanRecorder::set_graph(OperatorRecorder::graph());
-  operators_.emplace(state_);
+  operators_.emplace(state_, device_.is_cpu() ? std::nullopt : std::optional(device_.type()));
+}
+
+// Those between warm-up and measuring.
+void StepProfiler::time_unwaited_steps() {
+  const bool begins = step_ == kWarmUp + 1, has_ended = step_ == steps_before() + 1;
+  if (!begins && !has_ended) return;
+  synchronize(device_);
+  const std::int64_t now = SpanRecorder::now();
+  if (begins) timed_from_ = now;
+  if (has_ended) unwaited_step_ = static_cast<double>(now - timed_from_) / 1e6 / kMeasured;
 }
 
 void StepProfiler::begin_step() {
   ++step_;
+  if (!device_.is_cpu()) time_unwaited_steps();
   if (!records()) return;
   if (start_ == 0) begin_measuring();
   begin_ = SpanRecorder::now();
@@ -64,6 +72,7 @@ void StepProfiler::end_step(const torch::Tensor& images) {
   ++measured_;
   if (!images_.defined() || images_.size(0) < images.size(0)) images_ = images;
   if (!is_recorder_) return;
+  synchronize(device_);
   SpanRecorder::stop();
   SpanRecorder::add({.name = concat("step ", step_),
       .activity = Activity::kStep,
@@ -75,12 +84,14 @@ void StepProfiler::end_step(const torch::Tensor& images) {
 // In all places at once, as the steps are: they share memory and the processor's clock.
 double StepProfiler::peak() const {
   world_.barrier().wait();
-  if (places_.size() < 2) return product_flops_per_second(torch::kCPU, type_);
+  if (places_.size() < 2)
+    return product_flops_per_second(places_.empty() ? torch::kCPU : places_.front().device, type_);
   std::vector<std::unique_ptr<PlaceWorker>> workers;
   std::vector<double> rates(places_.size());
   for (std::size_t i = 0; i < places_.size(); ++i) {
     workers.push_back(std::make_unique<PlaceWorker>(places_[i], "peak"));
-    workers.back()->begin([&, i] { rates[i] = product_flops_per_second(torch::kCPU, type_); });
+    workers.back()->begin(
+        [&, i] { rates[i] = product_flops_per_second(places_[i].device, type_); });
   }
   double sum = 0;
   for (std::size_t i = 0; i < workers.size(); ++i) {
@@ -108,6 +119,7 @@ std::optional<ProfileFiles> StepProfiler::finish(const ChainMeasurement& chain) 
     events = trace_events(world_.rank(), lanes, start_);
     own.ranks.push_back(profile_of(lanes));
     own.ranks.front().rank = world_.rank();
+    own.ranks.front().unwaited_step = unwaited_step_;
   }
   const double peak_here = peak_of_process();
   world_.barrier().wait();

@@ -27,6 +27,9 @@ using ChainMeasurement = std::function<std::vector<ChainLayer>(const torch::Tens
 
 /// Measures some steps of a training on every rank; of ranks that are threads the first alone. The
 /// thread that makes the steps makes and calls it.
+///
+/// On an accelerator operators return before they are done, so in the steps that are measured each
+/// is waited for; as many before them are timed as they are.
 class StepProfiler {
  public:
   static constexpr std::int64_t kWarmUp = 3, kMeasured = 10;  ///< steps
@@ -36,9 +39,8 @@ class StepProfiler {
   StepProfiler(const nn::NamedTensors& state, ProcessGroup world, std::vector<Place> places,
       torch::ScalarType type);
 
-  /// Throws InvalidArgument for places that are not the CPU: there an operator returns before it is
-  /// done.
-  static void check_places(const std::vector<Place>& places);
+  /// Returns how many steps come before those that are measured.
+  std::int64_t steps_before() const { return device_.is_cpu() ? kWarmUp : kWarmUp + kMeasured; }
 
   /// Begins a step, which waits for its batch first. A collective when the measuring begins.
   void begin_step();
@@ -53,7 +55,8 @@ class StepProfiler {
   std::optional<ProfileFiles> finish(const ChainMeasurement& chain);
 
  private:
-  bool records() const { return step_ > kWarmUp && measured_ < kMeasured; }
+  bool records() const { return step_ > steps_before() && measured_ < kMeasured; }
+  void time_unwaited_steps();
   void begin_measuring();
   double peak() const;
   double peak_of_process() const;
@@ -62,11 +65,14 @@ class StepProfiler {
   ProcessGroup world_;
   std::vector<Place> places_;
   torch::ScalarType type_;
+  torch::Device device_;                       // of the thread that makes the steps
   bool is_recorder_;                           // of its process
   std::optional<OperatorRecorder> operators_;  // while steps are measured
   std::int64_t step_ = 0, measured_ = 0;
-  std::int64_t start_ = 0;  // of the measuring, by this machine's clock
-  std::int64_t begin_ = 0;  // of the step
+  std::int64_t start_ = 0;                    // of the measuring, by this machine's clock
+  std::int64_t begin_ = 0;                    // of the step
+  std::int64_t timed_from_ = 0;               // when the unwaited steps began
+  std::optional<double> unwaited_step_ = {};  // milliseconds
   torch::Tensor images_;
 };
 

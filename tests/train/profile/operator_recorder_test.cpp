@@ -19,7 +19,7 @@ namespace {
 RankProfile profile_while(const nn::NamedTensors& state, const std::function<void()>& step) {
   SpanRecorder::set_graph(OperatorRecorder::graph());
   SpanRecorder::take();
-  const OperatorRecorder recorder(state);
+  const OperatorRecorder recorder(state, std::nullopt);
   SpanRecorder::start();
   {
     const SpanScope whole(Activity::kStep, "step");

@@ -1,5 +1,6 @@
 #include "lockstep/train/profile/step_profiler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <ATen/ops/zeros.h>
@@ -9,16 +10,11 @@
 namespace lockstep {
 namespace {
 
+using ::testing::HasSubstr;
+
 const torch::Tensor kImages = at::zeros({2, 3});
 
 std::vector<ChainLayer> no_chain(const torch::Tensor& /*images*/) { return {}; }
-
-TEST(StepProfiler, RefusesPlacesWhoseOperatorsReturnBeforeTheyAreDone) {
-  EXPECT_NO_THROW(StepProfiler::check_places({Place(), Place()}));
-  Place gpu;
-  gpu.device = torch::Device(torch::kCUDA, 0);
-  EXPECT_THROW(StepProfiler::check_places({Place(), gpu}), InvalidArgument);
-}
 
 // A group of one: rank 0 of a run without a launcher.
 TEST(StepProfiler, MeasuresTenStepsAfterThree) {
@@ -75,6 +71,33 @@ TEST(StepProfiler, LeavesOutAStepThatWasAbandoned) {
   EXPECT_FALSE(SpanRecorder::is_on());
   ASSERT_TRUE(files.has_value());
   EXPECT_EQ(files->profile.ranks.at(0).steps, 1);
+}
+
+TEST(ProfileOfAnAccelerator, GivesNoLayerTheWaitForLibTorchsThread) {
+  SpanLane main{.thread = "main", .number = 1, .is_main = true},
+      engine{.thread = "pt_autograd_0", .number = 2};
+  main.spans = {{.name = "backward", .activity = Activity::kBackward, .begin = 10, .end = 90},
+      {.name = "step 4", .begin = 0, .end = 100}};
+  engine.spans = {
+      {.name = "AddmmBackward0", .activity = Activity::kGradientNode, .begin = 20, .end = 50}};
+  const RankProfile profile = profile_of({main, engine});
+  ASSERT_EQ(profile.layers.size(), 1U);
+  EXPECT_DOUBLE_EQ(profile.layers[0].backward, 30e-6);
+  EXPECT_DOUBLE_EQ(profile.lanes.at(0).of(StepPhase::kBackward), 80e-6);
+}
+
+// The steps of the profile are longer than those of the training.
+TEST(ProfileOfAnAccelerator, HasTheTimeOfAStepThatIsNotWaitedFor) {
+  const RunProfile run{.precision = "float32",
+      .ranks = {{.steps = 10, .step = 100, .unwaited_step = 25, .flops = 2e9}}};
+  EXPECT_THAT(profile_text(run), HasSubstr("without that a step takes 25.00 ms"));
+  EXPECT_THAT(arithmetic_text(run), HasSubstr("80.0 GFLOP/s"));
+  const std::string text = profile_json(run), written = "\"unwaited_step_ms\":25.0";
+  EXPECT_EQ(read_profile(text, "profile.json").ranks.at(0).unwaited_step, 25);
+  ASSERT_THAT(text, HasSubstr(written));
+  const std::string without_time =
+      std::string(text).replace(text.find(written), written.size(), "\"unwaited_step_ms\":0.0");
+  EXPECT_THROW(read_profile(without_time, "profile.json"), DataError);
 }
 
 }  // namespace
