@@ -4,10 +4,12 @@
     python3 -m venv peer && peer/bin/pip install torch==2.15.0 torchvision timm "Pillow<13"
     benchmarks/against_pytorch.py --peer-python peer/bin/python
     benchmarks/against_pytorch.py --peer-python peer/bin/python --rows resnet18 vgg19 --precision bf16-mixed --rounds 5
+    benchmarks/against_pytorch.py --peer-python peer/bin/python --device cuda --precision bf16-mixed
 
 Lockstep is `lockstep train` on the images of `--data mock`, with as many ranks as the row says; the peer is peers/nets.py, with
 malloc tuned, channels-last, fused Adam and gradients as bucket views. For each row the peer first runs every one of its settings
-(two ranks of one thread or one of two, compiled or not) once, and goes on with the best. The roof is what both cores do in a
+(two ranks of one thread or one of two, compiled or not) once, and goes on with the best. With `--device cuda` both train on one
+GPU, with cuDNN's kernels chosen by time; the peer compiles with CUDA graphs. The roof is what both cores, or the GPU, do in a
 large matrix product, and a share of it counts the arithmetic of direct convolutions; Winograd's form needs less, so a share may
 be above 1.
 """
@@ -55,12 +57,23 @@ ROWS = {
     "resnet50-pipeline": Row("resnet50", 128, 120, 2, PIPELINE, classes=1000, ranks=1, peer_ranks=(1,)),
 }
 
+GPU = {"ranks": 1, "peer_ranks": (1,)}
+GPU_ROWS = {
+    "mnist-small": Row("mnist-small", 28, 256, 3000, **GPU),
+    "mnist-large": Row("mnist-large", 28, 256, 500, **GPU),
+    "resnet18": Row("resnet18", 32, 256, 200, **GPU),
+    "resnet18-cifar": Row("resnet18-cifar", 32, 256, 100, **GPU),
+    "resnet50": Row("resnet50", 224, 128, 40, classes=1000, **GPU),
+    "vgg19": Row("vgg19", 224, 64, 40, classes=20, **GPU),
+}
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15, torchvision and timm")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, help="all of the device, unless given")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--precision", choices=["32", "bf16-mixed"], default="32")
     parser.add_argument("--no-compile", action="store_true", help="leave out the peer's compiled settings, which take minutes each")
@@ -71,6 +84,7 @@ def ours(arguments, row):
     """Trains two epochs; returns the images a second of the second one."""
     command = [arguments.lockstep, "train", "--model", row.net, "--image-size", str(row.image_size)]
     command += ["--num-classes", str(row.classes), "--nproc-per-node", str(row.ranks), "--batch-size", str(row.batch // row.ranks)]
+    command += ["--device", arguments.device, *(["--cudnn-benchmark"] if arguments.device == "cuda" else [])]
     command += ["--repeat", "20", "--limit-train-batches", str(row.batches), "--precision", arguments.precision, *row.flags.split()]
     return training_rate(command, row.batch * row.batches)
 
@@ -81,7 +95,7 @@ def peer(arguments, row, setting):
     command = [arguments.peer_python, str(ROOT / "benchmarks/peers/nets.py"), "--net", row.net]
     command += ["--image-size", str(row.image_size), "--classes", str(row.classes), "--batch-size", str(row.batch // ranks)]
     command += ["--batches", str(row.batches), "--ranks", str(ranks), "--threads", str(threads)]
-    command += ["--precision", arguments.precision, *row.peer_flags.split(), *(["--compile"] if compiled else [])]
+    command += ["--device", arguments.device, "--precision", arguments.precision, *row.peer_flags.split(), *(["--compile"] if compiled else [])]
     lines = [line for line in output_of(command).split("\n") if line.startswith("{")]
     record = json.loads(lines[-1])
     return record["images_per_s"], record["flops_per_image"]
@@ -89,30 +103,38 @@ def peer(arguments, row, setting):
 
 def best_setting(arguments, row):
     compiled = [False] if arguments.no_compile else [False, True]
-    cores = os.cpu_count()
+    threads = 1 if arguments.device == "cuda" else os.cpu_count()
     speeds = {setting: peer(arguments, row, setting)[0] for setting in (
-        (ranks, cores // ranks, choice) for ranks, choice in product(row.peer_ranks, compiled))}
+        (ranks, max(1, threads // ranks), choice) for ranks, choice in product(row.peer_ranks, compiled))}
     return max(speeds, key=speeds.get)
 
 
+ROOF = """
+import json, sys, time, torch
+on_gpu = sys.argv[1] == "cuda"
+torch.set_num_threads(2)
+torch.set_default_device(sys.argv[1])
+wait = torch.cuda.synchronize if on_gpu else lambda: None
+def rate(call, work):
+    rates = []
+    for _ in range(7):
+        wait(); start = time.perf_counter(); call(); wait()
+        rates.append(work / (time.perf_counter() - start))
+    return max(rates)
+size = 8192 if on_gpu else 2048
+a = torch.randn(size, size); h = a.bfloat16(); big = torch.randn(1 << (30 if on_gpu else 26)); other = torch.empty_like(big)
+flops = 2 * size ** 3
+name = torch.cuda.get_device_name() if on_gpu else ""
+print(json.dumps([name, rate(lambda: a @ a, flops), rate(lambda: h @ h, flops), rate(lambda: other.copy_(big), 8 * big.numel())]))
+"""
+
+
 def machine(arguments):
-    """Returns the peaks of both cores, by large products and a large copy in the peer's library."""
-    code = (
-        "import torch, time, json\n"
-        "torch.set_num_threads(2)\n"
-        "def rate(call, work):\n"
-        "    rates = []\n"
-        "    for _ in range(7):\n"
-        "        start = time.perf_counter(); call(); rates.append(work / (time.perf_counter() - start))\n"
-        "    return max(rates)\n"
-        "a = torch.randn(2048, 2048); h = a.bfloat16(); big = torch.randn(1 << 26); other = torch.empty_like(big)\n"
-        "flops = 2 * 2048 ** 3\n"
-        "print(json.dumps([rate(lambda: a @ a, flops), rate(lambda: h @ h, flops), rate(lambda: other.copy_(big), 8 * big.numel())]))\n")
-    return json.loads(output_of([arguments.peer_python, "-c", code]))
+    """Returns a GPU's name and the peaks of the device, by large products and a large copy in the peer's library."""
+    return json.loads(output_of([arguments.peer_python, "-c", ROOF, arguments.device]))
 
 
-def measure(arguments, name, roof):
-    row = ROWS[name]
+def measure(arguments, name, row, roof):
     setting = best_setting(arguments, row)
     own, others, busy = [], [], SharedTime()
     for _ in range(arguments.rounds):
@@ -129,13 +151,14 @@ def measure(arguments, name, roof):
 
 def main():
     arguments = parse_arguments()
-    fp32, bf16, copied = machine(arguments)
-    print(f"{cpu_model()}, {os.cpu_count()} cores, {fp32 / 1e9:.0f} GFLOP/s in fp32, {bf16 / 1e9:.0f} in bf16, "
+    gpu, fp32, bf16, copied = machine(arguments)
+    print(f"{gpu or cpu_model()}, {os.cpu_count()} cores, {fp32 / 1e9:.0f} GFLOP/s in fp32, {bf16 / 1e9:.0f} in bf16, "
           f"{copied / 1e9:.0f} GB/s copied; {arguments.precision}, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
     print("| work | Lockstep, images/s (share of the roof) | PyTorch's best, ranks x threads | ratio (by round) | other programs |")
     print("|---|---|---|---|---|", flush=True)
-    for name in arguments.rows:
-        measure(arguments, name, fp32 if arguments.precision == "32" else bf16)
+    rows = GPU_ROWS if arguments.device == "cuda" else ROWS
+    for name in arguments.rows or rows:
+        measure(arguments, name, rows[name], fp32 if arguments.precision == "32" else bf16)
 
 
 if __name__ == "__main__":

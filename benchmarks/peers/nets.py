@@ -3,9 +3,11 @@
     python nets.py --net resnet18 --image-size 32 --batch-size 128              # 2 ranks of one thread, Gloo DDP, fp32
     python nets.py --net resnet50 --batch-size 16 --ranks 1 --threads 2 --compile
     python nets.py --net resnet18 --image-size 32 --augment timm
+    python nets.py --net resnet50 --device cuda --batch-size 128 --precision bf16-mixed --compile
 
 Images are drawn once and stay in memory, as float channels-last batches where nothing is to be done to them. Starts its own
-ranks through torchrun; rank 0 prints one JSON line per epoch. Needs torch, torchvision and, for --augment timm, timm.
+ranks through torchrun, but for one GPU, where cuDNN may choose its kernels by time and images lie in the GPU's memory; rank 0
+prints one JSON line per epoch. Needs torch, torchvision and, for --augment timm, timm.
 """
 
 import argparse
@@ -34,7 +36,8 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1, help="of each rank")
     parser.add_argument("--precision", choices=["bf16-mixed", "32"], default="32")
     parser.add_argument("--augment", choices=["none", "timm"], default="none")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the wrapped net")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one rank on one GPU")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the wrapped net; on a GPU with CUDA graphs")
     parser.add_argument("--seed", type=int, default=42)
     return parser.parse_args()
 
@@ -48,7 +51,9 @@ def start_ranks(arguments):
 
 
 arguments = parse_arguments()
-if "RANK" not in os.environ:
+if arguments.device == "cuda":
+    os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+elif "RANK" not in os.environ:
     start_ranks(arguments)
 
 import torch
@@ -58,6 +63,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 torch.set_flush_denormal(True)  # as Lockstep does; without it long trainings of small nets are slower
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.backends.cudnn.benchmark = True
 CHANNELS = 1 if arguments.net.startswith("mnist") else 3
 
 
@@ -101,8 +107,8 @@ class Plain:
         images = torch.randn(2, arguments.batch_size, CHANNELS, size, size)
         in_order = (lambda batch: one_channel_nhwc(batch, size, size)) if CHANNELS == 1 else (
             lambda batch: batch.contiguous(memory_format=torch.channels_last))
-        self.images = [in_order(batch) for batch in images]
-        self.labels = torch.randint(arguments.classes, (2, arguments.batch_size))
+        self.images = [in_order(batch).to(arguments.device) for batch in images]
+        self.labels = torch.randint(arguments.classes, (2, arguments.batch_size)).to(arguments.device)
 
     def epoch(self):
         for index in range(arguments.batches):
@@ -135,7 +141,7 @@ def train_epoch(model, optimizer, batches):
     loss_function = nn.CrossEntropyLoss()
     for images, labels in batches:
         optimizer.zero_grad()  # to None: cheaper than filling with zeros
-        with torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "bf16-mixed"):
+        with torch.autocast(arguments.device, torch.bfloat16, enabled=arguments.precision == "bf16-mixed"):
             loss = loss_function(model(images), labels)
         loss.backward()
         optimizer.step()
@@ -156,20 +162,21 @@ def main():
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     dist.init_process_group("gloo")
+    wait = torch.cuda.synchronize if arguments.device == "cuda" else dist.barrier
     net = make_net(arguments.net, arguments.classes)
     flops = flops_of_an_image(net) if RANK == 0 else 0
     data = Augmented() if arguments.augment == "timm" else Plain()
-    model = net
+    model = net.to(arguments.device)
     if WORLD > 1:
         model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
     if arguments.compile:
-        model = torch.compile(model)
+        model = torch.compile(model, mode="reduce-overhead" if arguments.device == "cuda" else None)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
     for epoch in range(arguments.epochs):
-        dist.barrier()
+        wait()
         start = time.perf_counter()
         train_epoch(model, optimizer, data.epoch())
-        dist.barrier()
+        wait()
         seconds = time.perf_counter() - start
         if RANK == 0:
             images = arguments.batches * arguments.batch_size * WORLD

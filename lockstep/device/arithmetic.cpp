@@ -1,59 +1,108 @@
 #include "lockstep/device/arithmetic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/device/accelerator.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kProducts = 4, kTimes = 3;
-constexpr std::int64_t kLarge = 1024;  // of square matrices
-
-// On the CPU an operator is done when it returns.
-void wait_for(const torch::Device& device) {
-  if (device.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-}
+constexpr int kCalls = 4, kTimes = 3;
+constexpr double kLong = 1e-3;  // seconds beside which the start of a kernel is nothing
+constexpr std::int64_t kSmall = 256, kLarge = 1024, kLargest = 8192;  // edges of matrices
 
 // The best of several, after one that loads the kernels.
-double seconds_of_products(const torch::Device& device, torch::ScalarType type, std::int64_t size) {
-  const torch::Tensor matrix = at::ones({size, size}, at::TensorOptions(type).device(device));
-  at::mm(matrix, matrix);
+double seconds_of(const torch::Device& device, const std::function<void()>& call) {
+  call();
   double best = std::numeric_limits<double>::infinity();
   for (int time = 0; time < kTimes; ++time) {
-    wait_for(device);
+    synchronize(device);
     const Stopwatch watch;
-    for (int product = 0; product < kProducts; ++product) at::mm(matrix, matrix);
-    wait_for(device);
-    best = std::min(best, watch.seconds());
+    for (int repeat = 0; repeat < kCalls; ++repeat) call();
+    synchronize(device);
+    best = std::min(best, watch.seconds() / kCalls);
   }
   return best;
+}
+
+double seconds_of_product(const torch::Device& device, torch::ScalarType type, std::int64_t size) {
+  const torch::Tensor matrix = at::ones({size, size}, at::TensorOptions(type).device(device));
+  return seconds_of(device, [&] { at::mm(matrix, matrix); });
+}
+
+// Doubles a size until the call is long, so that it occupies the device.
+std::int64_t occupying(
+    std::int64_t size, std::int64_t most, const std::function<double(std::int64_t)>& seconds) {
+  while (size < most && seconds(size) < kLong) size *= 2;
+  return size;
+}
+
+std::int64_t occupying_edge(const torch::Device& device, torch::ScalarType type) {
+  return occupying(device.is_cpu() ? kLarge : kSmall, kLargest,
+      [&](std::int64_t edge) { return seconds_of_product(device, type, edge); });
+}
+
+torch::Tensor channels_last_ones(
+    at::IntArrayRef sizes, torch::Device device, torch::ScalarType type) {
+  return at::ones(sizes, at::TensorOptions(type).device(device))
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+// Of a layer as in the middle of a ResNet.
+constexpr std::int64_t kChannels = 128, kEdge = 14, kTaps = 9;
+
+// Forward, and both gradients.
+double seconds_of_convolutions(
+    const torch::Device& device, torch::ScalarType type, std::int64_t count) {
+  const auto images = channels_last_ones({count, kChannels, kEdge, kEdge}, device, type);
+  const auto weight = channels_last_ones({kChannels, kChannels, 3, 3}, device, type);
+  const std::vector<std::int64_t> ones{1, 1}, zeros{0, 0};
+  return seconds_of(device, [&] {
+    const torch::Tensor maps = at::conv2d(images, weight, {}, 1, 1);
+    at::convolution_backward(maps, images, weight, at::OptionalIntArrayRef(), ones, ones, ones,
+        /*transposed=*/false, zeros, /*groups=*/1, {true, true, false});
+  });
 }
 
 }  // namespace
 
 double product_flops_per_second(torch::Device device, torch::ScalarType type) {
   const at::NoGradGuard no_gradients;
-  constexpr auto kEdge = static_cast<double>(kLarge);
-  return 2 * kEdge * kEdge * kEdge * kProducts / seconds_of_products(device, type, kLarge);
+  const std::int64_t edge = occupying_edge(device, type);
+  return 2 * std::pow(static_cast<double>(edge), 3) / seconds_of_product(device, type, edge);
+}
+
+double convolution_flops_per_second(torch::Device device, torch::ScalarType type) {
+  const at::NoGradGuard no_gradients;
+  constexpr std::int64_t kMostImages = 256;
+  const auto seconds = [&](std::int64_t images) {
+    return seconds_of_convolutions(device, type, images);
+  };
+  const std::int64_t images = occupying(1, kMostImages, seconds);
+  const std::int64_t products = images * kChannels * kChannels * kEdge * kEdge * kTaps;
+  return 3 * 2 * static_cast<double>(products) / seconds(images);
 }
 
 double bf16_speed(torch::Device device) try {
   if (const char* known = std::getenv("LOCKSTEP_TEST_BF16_SPEED")) return std::atof(known);
   const at::NoGradGuard no_gradients;
   // A processor shows in small ones, and may take long for large ones that it emulates.
-  const std::int64_t size = device.is_cpu() ? 256 : kLarge;
-  return seconds_of_products(device, torch::kFloat, size) /
-         seconds_of_products(device, torch::kBFloat16, size);
+  const std::int64_t size = device.is_cpu() ? kSmall : occupying_edge(device, torch::kBFloat16);
+  return seconds_of_product(device, torch::kFloat, size) /
+         seconds_of_product(device, torch::kBFloat16, size);
 } catch (const c10::Error&) {
   return 0;  // an operator that the device has not
 }

@@ -8,6 +8,10 @@ namespace lockstep {
 /// convolutions, in the whole process; without a word LibTorch does so in convolutions alone.
 void allow_tf32(bool matrix_products, bool convolutions);
 
+/// Lets cuDNN time its kernels for each new shape of a convolution and keep the fastest, in the
+/// whole process. Which one that is may change from run to run, and with it the rounding.
+void time_convolutions();
+
 /// Lets NVIDIA's GPUs compute float32 as such for as long as it lives: TF32 has a tenth of its
 /// digits.
 class ExactFloat32 {
@@ -24,6 +28,9 @@ class ExactFloat32 {
 /// Returns how many operations a second products of large matrices make on a device, by doing them:
 /// the best of several, on the calling thread's cores.
 double product_flops_per_second(torch::Device device, torch::ScalarType type);
+
+/// The same of 3x3 convolutions of channels-last images, in training: forward and both gradients.
+double convolution_flops_per_second(torch::Device device, torch::ScalarType type);
 
 /// Measures how fast a device multiplies matrices in bfloat16, float32's speed being 1; it takes
 /// some milliseconds. 0 where it cannot at all. LOCKSTEP_TEST_BF16_SPEED, if it is set, is the

@@ -67,6 +67,8 @@ void allow_tf32(bool matrix_products, bool convolutions) {
   at::globalContext().setAllowTF32CuDNN(convolutions);
 }
 
+void time_convolutions() { at::globalContext().setBenchmarkCuDNN(true); }
+
 ExactFloat32::ExactFloat32()
     : products_(at::globalContext().allowTF32CuBLAS()),
       convolutions_(at::globalContext().allowTF32CuDNN()) {

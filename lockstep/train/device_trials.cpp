@@ -12,9 +12,12 @@
 #include <ATen/ops/randint.h>
 #include <c10/core/StreamGuard.h>
 
+#include "lockstep/comm/device/routed_backend.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/device/arithmetic.h"
 #include "lockstep/train/snapshot/host_copy.h"
 #include "lockstep/train/strategy/devices.h"
 #include "lockstep/train/strategy/layout.h"
@@ -116,6 +119,13 @@ void try_copies_and_streams(torch::Device device) {
   }
 }
 
+std::string speed_text(torch::Device device) {
+  const auto rounded = [](double flops) { return std::to_string(std::lround(flops / 1e9)); };
+  return concat("with ", rounded(product_flops_per_second(device, torch::kBFloat16)),
+      " GFLOP/s in products of bfloat16 matrices, ",
+      rounded(convolution_flops_per_second(device, torch::kBFloat16)), " in convolutions");
+}
+
 void try_copies_between(torch::Device from, torch::Device to) {
   const Tensor sent = numbers().to(from);
   expect((sent * 2).to(to).cpu().equal(numbers() * 2), "a copy differs from what was sent");
@@ -157,6 +167,20 @@ std::string try_collectives(const Devices& devices) {
     expect(received.cpu().equal(numbers() * (before + 1)), "a message differs from what was sent");
   });
   return engine;
+}
+
+std::string try_engine(torch::Device device) {
+  const ProcessGroup alone(make_routed_backend(std::make_shared<SingleBackend>(), {device}));
+  const Tensor tensor = numbers().to(device), gathered = at::empty_like(tensor);
+  for (int round = 0; round < 20; ++round) {
+    tensor.add_(1);
+    alone.all_reduce(tensor, ReduceOp::kMean).wait();
+    alone.broadcast(tensor, 0).wait();
+    alone.all_gather(gathered, tensor).wait();
+    alone.reduce_scatter(tensor, gathered).wait();
+  }
+  expect(tensor.cpu().allclose(numbers() + 20), "collectives of one rank change what it has");
+  return alone.device_backend_name();
 }
 
 void try_training(const TriedWay& way, const Devices& devices) {

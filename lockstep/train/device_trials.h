@@ -23,6 +23,9 @@ struct TriedWay {
 /// Copies from pinned memory and back on a side stream, beside computing.
 void try_copies_and_streams(torch::Device device);
 
+/// Multiplies and convolves in bfloat16; returns how fast, in a half sentence.
+std::string speed_text(torch::Device device);
+
 /// Copies from one device to another.
 void try_copies_between(torch::Device from, torch::Device to);
 
@@ -31,6 +34,9 @@ void try_snapshot(torch::Device device);
 
 /// Reduces over the devices, and sends a message round them; returns the engine's name.
 std::string try_collectives(const Devices& devices);
+
+/// Reduces, gathers and scatters in a world of this device alone; returns the engine's name.
+std::string try_engine(torch::Device device);
 
 /// Trains a small net on the devices, divided evenly among the ranks; expects the losses of the
 /// CPU.

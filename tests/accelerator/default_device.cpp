@@ -1,16 +1,23 @@
 // Lets whole suites run on the emulated accelerator: with LOCKSTEP_TEST_DEVICE=emulated, tensors
 // for which nobody names a device are made on the thread's current one, and groups of threads carry
-// them by NCCL on emulated streams; with `staged`, by way of the host.
+// them by NCCL on emulated streams; with `staged`, by way of the host. With `cuda` they run on real
+// GPUs: NCCL carries tensors where each rank of a suite has its own.
 
 #include <cstdlib>
+#include <iostream>
 #include <string>
 
 #include "tests/accelerator/emulated_nccl.h"
 #include "tests/accelerator/late_call.h"
 #include "tests/accelerator/runtime.h"
+#include "tests/support/places.h"
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/TensorOptions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
+
+#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/device/accelerator.h"
 
 namespace lockstep::emulated {
 namespace {
@@ -34,7 +41,7 @@ void select_backend(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::j
     c10::IValue& value = (*stack)[first + i];
     const std::string& name = arguments[i].name();
     if (name == "device" && value.isNone() && !KernelDispatch::is_active())
-      value = c10::Device(c10::kPrivateUse1, Runtime::get().current_device());
+      value = c10::impl::VirtualGuardImpl(testing::device_type()).getDevice();
     if (name == "device" && value.isDevice()) asked.device = value.toDevice();
     if (name == "dtype" && value.isInt()) asked.type = value.toScalarType();
     if (name == "layout" && value.isInt()) asked.layout = value.toLayout();
@@ -68,11 +75,25 @@ void make_tensors_on_devices() {
   }
 }
 
+void use_gpus() {
+  constexpr int kMostRanks = 4;
+  const std::string reason = reason_against(torch::kCUDA);
+  if (!reason.empty()) {
+    std::cerr << "LOCKSTEP_TEST_DEVICE=cuda: " << reason << '\n';
+    std::exit(1);
+  }
+  if (testing::device_count() < kMostRanks) register_device_backend(torch::kCUDA, nullptr);
+}
+
 const bool kIsActive = [] {
   const char* const device = std::getenv("LOCKSTEP_TEST_DEVICE");
   const std::string asked = device == nullptr ? "" : device;
-  if (asked != "emulated" && asked != "staged") return false;
-  install();
+  if (asked != "emulated" && asked != "staged" && asked != "cuda") return false;
+  if (asked == "cuda") {
+    use_gpus();
+  } else {
+    install();
+  }
   make_tensors_on_devices();
   if (asked == "emulated") new UseEmulatedNccl;  // for as long as the program runs
   return true;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "tests/support/places.h"
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -146,32 +147,29 @@ void run_threads(
   rethrow_first(failures);
 }
 
-void finish_devices(int count) {
-  const c10::impl::VirtualGuardImpl devices(torch::kPrivateUse1);
-  for (int index = 0; index < count; ++index)
+void finish_devices() {
+  const c10::impl::VirtualGuardImpl devices(device_type());
+  for (int index = 0; index < device_count(); ++index)
     devices.synchronizeDevice(static_cast<torch::DeviceIndex>(index));
 }
 
-std::vector<c10::Stream> new_streams(int devices) {
-  const c10::impl::VirtualGuardImpl type(torch::kPrivateUse1);
+std::vector<c10::Stream> new_streams() {
+  const c10::impl::VirtualGuardImpl type(device_type());
   std::vector<c10::Stream> streams;
-  for (int index = 0; index < devices; ++index)
-    streams.push_back(type.getStreamFromGlobalPool(
-        {torch::kPrivateUse1, static_cast<torch::DeviceIndex>(index)}));
+  for (int index = 0; index < device_count(); ++index)
+    streams.push_back(type.getStreamFromGlobalPool(device(index)));
   return streams;
 }
 
-// Each rank on its own of the emulated devices, with streams of its own on all: where one waits for
-// a collective, others still get what was made there before.
+// Each rank on its own of the devices, with streams of its own on all: where one waits for a
+// collective, others still get what was made there before.
 void run_devices(int size, const std::function<void(ProcessGroup)>& body) {
-  constexpr int kDevices = 4;
-  finish_devices(kDevices);
+  finish_devices();
   lockstep::run_ranks(size, [&](const ProcessGroup& world) {
-    const torch::Device device(
-        torch::kPrivateUse1, static_cast<torch::DeviceIndex>(world.rank() % kDevices));
-    const c10::DeviceGuard guard(device);
-    const c10::MultiStreamGuard streams(new_streams(kDevices));
-    const ProcessGroup group = world.with_device(device);
+    const torch::Device own = device(world.rank());
+    const c10::DeviceGuard guard(own);
+    const c10::MultiStreamGuard streams(new_streams());
+    const ProcessGroup group = world.with_device(own);
     try {
       body(group);
     } catch (const std::exception& error) {
@@ -179,7 +177,7 @@ void run_devices(int size, const std::function<void(ProcessGroup)>& body) {
       throw;
     }
   });
-  finish_devices(kDevices);
+  finish_devices();
 }
 
 }  // namespace

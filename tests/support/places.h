@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -11,16 +12,29 @@
 
 namespace lockstep::testing {
 
-/// Says whether the suite runs on emulated devices.
+/// Says whether the suite runs on devices: emulated ones, or with LOCKSTEP_TEST_DEVICE=cuda on
+/// GPUs.
 inline bool on_devices() { return std::getenv("LOCKSTEP_TEST_DEVICE") != nullptr; }
 
-/// Returns places to test in: sets of cores, or emulated devices where the suite runs on those.
+/// Returns the type of the devices that the suite runs on.
+inline torch::DeviceType device_type() {
+  const char* const asked = std::getenv("LOCKSTEP_TEST_DEVICE");
+  return asked != nullptr && std::string_view(asked) == "cuda" ? torch::kCUDA : torch::kPrivateUse1;
+}
+
+/// Returns how many devices the suite runs on.
+inline int device_count() { return c10::impl::VirtualGuardImpl(device_type()).deviceCount(); }
+
+/// Returns the device with that number; where there are fewer, several numbers are the same one.
+inline torch::Device device(int number) {
+  return {device_type(), static_cast<torch::DeviceIndex>(number % device_count())};
+}
+
+/// Returns places to test in: sets of cores, or devices where the suite runs on those.
 inline std::vector<Place> places(int count) {
   if (!on_devices()) return cpu_places(count);
   std::vector<Place> places;
-  for (int index = 0; index < count; ++index)
-    places.push_back(
-        {torch::Device(torch::kPrivateUse1, static_cast<torch::DeviceIndex>(index % 4)), {}});
+  for (int number = 0; number < count; ++number) places.push_back({device(number), {}});
   return places;
 }
 
@@ -35,7 +49,7 @@ inline ProcessGroup carrying(const ProcessGroup& group, const std::vector<Place>
 /// Returns the device of the calling thread: a rank's own, see run_ranks() of group_factory.h.
 inline torch::Device this_device() {
   if (!on_devices()) return torch::kCPU;
-  return c10::impl::VirtualGuardImpl(torch::kPrivateUse1).getDevice();
+  return c10::impl::VirtualGuardImpl(device_type()).getDevice();
 }
 
 /// Returns the tensor on the calling thread's device: itself if it is there.

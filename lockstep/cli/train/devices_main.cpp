@@ -45,7 +45,7 @@ int check_all_devices(const std::string& type) {
   std::cout << "Checking " << choice.count << " of type " << device_type_name(choice.type)
             << " with LibTorch " << TORCH_VERSION << ", Lockstep " << LOCKSTEP_VERSION << '\n';
   print_gpus();
-  const auto findings = check_devices(choice.type, print_finding);
+  const auto findings = check_devices(devices_of_type(choice.type), print_finding);
   const auto failed = std::ranges::count_if(
       findings, [](const DeviceFinding& finding) { return !finding.failure.empty(); });
   const std::string missing = not_tried_on(choice.count);

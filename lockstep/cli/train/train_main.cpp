@@ -16,6 +16,7 @@
 #include "lockstep/cli/train/devices_main.h"
 #include "lockstep/cli/train/show_data.h"
 #include "lockstep/cli/train/train_flags.h"
+#include "lockstep/comm/device/routed_backend.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/cluster/adopt.h"
@@ -222,6 +223,8 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
       const bool is_on = command.options.tf32 == Tf32::kOn;
       allow_tf32(is_on, is_on);
     }
+    if (command.options.cudnn_benchmark) time_convolutions();
+    if (command.options.share_devices) register_device_backend(device.type(), nullptr);
     if (layout.thread_ranks > 1) return train_threads(command, words, layout, places);
     return train_rank(command, world.with_devices(devices_of(places)), words, places);
   } catch (const std::exception& error) {

@@ -129,10 +129,10 @@ class RoutedBackend final : public Backend {
 
 }  // namespace
 
-void register_device_backend(torch::DeviceType type, MakeDeviceBackend make) {
+MakeDeviceBackend register_device_backend(torch::DeviceType type, MakeDeviceBackend make) {
   Registry& registry = Registry::get();
   const std::lock_guard lock(registry.mutex);
-  registry.makers.insert_or_assign(type, make);
+  return std::exchange(registry.makers[type], make);
 }
 
 std::shared_ptr<Backend> make_routed_backend(

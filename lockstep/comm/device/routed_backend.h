@@ -14,8 +14,9 @@ namespace lockstep {
 using MakeDeviceBackend = std::shared_ptr<Backend> (*)(Backend& host, torch::Device device);
 
 /// Registers the engine that carries tensors of that type of accelerator between its devices; that
-/// of CUDA is NCCL unless another is registered.
-void register_device_backend(torch::DeviceType type, MakeDeviceBackend make);
+/// of CUDA is NCCL unless another is registered. Null: tensors go through the host. Returns the one
+/// before.
+MakeDeviceBackend register_device_backend(torch::DeviceType type, MakeDeviceBackend make);
 
 /// Makes a backend that carries tensors of the host by `host`, and those of a rank's accelerators
 /// by the engine that is registered for their type, or through the host where there is none. All

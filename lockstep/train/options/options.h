@@ -75,6 +75,7 @@ struct TrainOptions {
   std::string device = "auto";                  ///< `auto`, `cpu`, or a type of accelerator: `cuda`
   std::optional<int> places = {};               ///< of this process
   std::vector<std::string> place_devices = {};  ///< of each place, where they are named: `cuda:1`
+  bool share_devices = false;                   ///< several ranks compute on one
   PipelineSettings pipeline = {};
   bool sync_batch_norm = false;
   GradientSettings gradients = {};
@@ -85,6 +86,7 @@ struct TrainOptions {
   Precision precision = Precision::k32;
   bool auto_precision = false;  ///< `precision` was chosen by the processors, or is yet to be
   Tf32 tf32 = Tf32::kAuto;
+  bool cudnn_benchmark = false;  ///< times the kernels of each convolution, and takes the fastest
   nn::Kernels kernels = nn::Kernels::kAuto;
   bool keep_denormals = false;  ///< of processors; else they count as zero
   OptimizerSettings optimizer = {};

@@ -92,6 +92,13 @@ FlagGroup<TrainOptions> spreading_group() {
               "start N ranks on this machine; auto: one per GPU, else one per core")
               .for_launcher()
               .usually(1),
+          flag_on("--share-devices",
+              "ranks of this host share its accelerators, and meet by way of its memory: NCCL "
+              "takes "
+              "no two ranks on one GPU",
+              &Options::share_devices)
+              .may_change()
+              .unless_usual(),
           flag_on("--sync-batch-norm", "for ddp: batch norm over the batches of all ranks",
               &Options::sync_batch_norm),
           flag("--bucket-mb", "X",
@@ -120,6 +127,12 @@ FlagGroup<TrainOptions> spreading_group() {
           flag("--tf32", "HOW",
               "let NVIDIA's GPUs round float32 products to TF32: {}; auto: only in convolutions",
               &Options::tf32)
+              .unless_usual(),
+          flag_on("--cudnn-benchmark",
+              "let cuDNN time its kernels for each new shape of a convolution, and take the "
+              "fastest; "
+              "runs may then differ in their last digits",
+              &Options::cudnn_benchmark)
               .unless_usual(),
           flag_by<Options>(
               "--kernels", "WHOSE",

@@ -33,9 +33,12 @@ std::optional<torch::DeviceType> asked_type(const TrainOptions& options) {
     return device.type();
   }
   const torch::DeviceType type = parse_device(options.place_devices.front()).type();
-  for (const std::string& name : options.place_devices)
-    check(parse_device(name).type() == type,
-        "train: --places must name devices of one type: ", joined(options.place_devices, ","));
+  const std::vector<std::string>& names = options.place_devices;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    check(parse_device(*name).type() == type,
+        "train: --places must name devices of one type: ", joined(names, ","));
+    check(std::find(names.begin(), name, *name) == name, "train: --places names ", *name, " twice");
+  }
   const bool agrees = options.device == "auto" || parse_device(options.device).type() == type;
   check(agrees, "train: --device ", options.device, " contradicts --places ",
       joined(options.place_devices, ","));
@@ -79,18 +82,23 @@ DeviceChoice choose_device(const TrainOptions& options) {
 std::vector<Place> places_of_process(
     const TrainOptions& options, const DeviceChoice& choice, int places, RankOfHost own) {
   if (choice.type == torch::kCPU) return places > 1 ? cpu_places(places) : std::vector<Place>(1);
-  check(options.place_devices.empty() || own.ranks == 1,
+  const bool is_named = !options.place_devices.empty(), is_shared = options.share_devices;
+  check(!is_named || own.ranks == 1,
       "train: --places names the devices of one process, and this host has ", own.ranks,
       " ranks, which would all compute there; give their number, as --places ", places,
       ": each rank takes the next");
-  const int first = own.rank * places;
+  check(!is_shared || places <= choice.count, "train: --share-devices is for ranks: ", places,
+      " places of one process need as many devices, and this host has ", choice.count);
+  const int first = is_shared ? own.rank * places % choice.count : own.rank * places;
   const std::string name = device_type_name(choice.type);
-  check(!options.place_devices.empty() || first + places <= choice.count, "train: rank ", own.rank,
+  check(is_named || is_shared || first + places <= choice.count, "train: rank ", own.rank,
       " of this host needs ", name, ":", first + places - 1, ", but there are ", choice.count,
-      " devices of type ", name, "; start fewer ranks or places, or add --device cpu");
+      " devices of type ", name,
+      "; start fewer ranks or places, or add --share-devices or --device cpu");
+  const auto number = [&](int place) { return is_named ? place : (first + place) % choice.count; };
   std::vector<Place> found;
   for (int place = 0; place < places; ++place)
-    found.push_back({device_at(options, choice, first + place), {}});
+    found.push_back({device_at(options, choice, number(place)), {}});
   return found;
 }
 

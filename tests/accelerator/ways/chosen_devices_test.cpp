@@ -51,6 +51,7 @@ TEST_F(ChosenDevice, IsThatOfThePlacesWhereTheyAreNamed) {
   EXPECT_EQ(choose_device(asking_for("emulated", two)).type, c10::kPrivateUse1);
   expect_refused(asking_for("cpu", two), "--device cpu contradicts --places emulated:0,emulated:3");
   expect_refused(asking_for("auto", {"emulated:0", "cuda:0"}), "must name devices of one type");
+  expect_refused(asking_for("auto", {"emulated:1", "emulated:1"}), "names emulated:1 twice");
 }
 
 TEST_F(ChosenDevice, IsATypeThatLibTorchKnowsAndNotANumber) {
@@ -93,6 +94,14 @@ TEST_F(PlacesOfProcess, AreThoseThatAreNamedInOneProcess) {
       "number, as --places 2");
   expect_none(asking_for("auto", {"emulated:4"}), 1, {}, "there is no emulated:4; this host has 4");
   expect_none(asking_for("auto", {"emulated"}), 1, {}, "there is no emulated;");
+}
+
+TEST_F(PlacesOfProcess, AreSharedByRanksOnRequest) {
+  TrainOptions options = asking_for("auto");
+  options.share_devices = true;
+  EXPECT_THAT(names(options, 1, {5, 6}), ElementsAre("emulated:1"));
+  EXPECT_THAT(names(options, 3, {1, 2}), ElementsAre("emulated:3", "emulated:0", "emulated:1"));
+  expect_none(options, 5, {}, "5 places of one process need as many devices, and this host has 4");
 }
 
 TEST_F(PlacesOfProcess, AreToldWithWhatStaysIdle) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <gmock/gmock.h>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ using ::testing::IsSupersetOf;
 std::vector<DeviceFinding> findings(
     const std::function<void(const DeviceFinding&)>& report = [](const DeviceFinding&) {}) {
   install();
-  return check_devices(c10::kPrivateUse1, report);
+  return check_devices(devices_of_type(c10::kPrivateUse1), report);
 }
 
 std::vector<std::string> trials_of(const std::vector<DeviceFinding>& findings) {
@@ -58,8 +59,29 @@ TEST_P(DeviceCheck, PassesEveryTrialOnDevicesThatWork) {
   for (const DeviceFinding& finding : found) {
     const bool names_engine = finding.what.find("collectives") != std::string::npos;
     const std::string engine = GetParam() ? "by NCCL 2.14.9" : "by way of the host";
-    EXPECT_EQ(finding.detail, names_engine ? engine : "") << finding.what;
+    if (finding.what.ends_with("arithmetic")) {
+      EXPECT_THAT(finding.detail, HasSubstr("GFLOP/s in products")) << finding.what;
+    } else {
+      EXPECT_EQ(finding.detail, names_engine ? engine : "") << finding.what;
+    }
   }
+}
+
+TEST_P(DeviceCheck, PassesWithADeviceThatIsAlone) {
+  std::optional<UseEmulatedNccl> nccl;
+  if (GetParam()) nccl.emplace();
+  install();
+  const auto found =
+      check_devices({torch::Device(c10::kPrivateUse1, 0)}, [](const DeviceFinding&) {});
+  EXPECT_THAT(found, Each(Field(&DeviceFinding::failure, IsEmpty())));
+  std::map<std::string, std::string> engines;
+  for (const DeviceFinding& finding : found) engines[finding.what] = finding.detail;
+  EXPECT_EQ(engines.at("emulated:0: collectives of one rank"),
+      GetParam() ? "by NCCL 2.14.9" : "by way of the host");
+  EXPECT_EQ(engines.at("emulated:0 twice: collectives"), "by way of the host");
+  EXPECT_THAT(trials_of(found),
+      IsSupersetOf({"emulated:0 twice: dp", "emulated:0 twice: mp",
+          "emulated:0 twice: pp in one process", "emulated:0 twice: pp over ranks"}));
 }
 
 TEST(DeviceCheckOfFew, SaysWhatItCannotShow) {

@@ -15,12 +15,14 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/port.h"
+#include "lockstep/train/profile/profile.h"
 
 namespace lockstep::testing {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string flags_on(const std::string& device, const IdxFiles& data) {
   return data.flag() + " --device " + device +
@@ -82,13 +84,44 @@ TEST_P(EmulatedTrain, GoesOnAsIfNobodyHadKilledARank) {
 }
 
 TEST_P(EmulatedTrain, StopsAndGoesOn) {
-  const ResumableRun whole(flags()), stopped(flags());
+  const std::string long_enough = flags() + "--epochs 8 ";
+  const ResumableRun whole(long_enough), stopped(long_enough);
   whole.complete();
   const Ended first = stopped.interrupted(SIGUSR1, 1, 8);
   ASSERT_EQ(first.code(), 75) << first.err;
   EXPECT_LT(stopped.summary()["steps"], whole.summary()["steps"]);
   stopped.complete();
   expect_same(whole.outcome(), stopped.outcome());
+}
+
+// Of the emulated device nothing is done before the host waits for it.
+TEST_P(EmulatedTrain, ProfilesStepsWhoseOperatorsItWaitsFor) {
+  const TemporaryFolder folder;
+  const Ended ended = run_command(words("train --output " + folder.file("run") + " " + flags() +
+                                        "--profile --epochs 4 --val-interval never"));
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("each operator was waited for; without that a step takes"));
+  const std::string file = folder.file("run/profile/profile.json");
+  const RunProfile profile = read_profile(contents(file), file);
+  ASSERT_EQ(profile.ranks.size(), 2U);
+  for (const RankProfile& rank : profile.ranks) {
+    EXPECT_EQ(rank.steps, 10);
+    EXPECT_GT(rank.unwaited_step.value_or(0), 0);
+    ASSERT_FALSE(rank.layers.empty());
+    double computing = 0;
+    for (const LayerProfile& layer : rank.layers) computing += layer.forward + layer.backward;
+    EXPECT_GT(computing, rank.step / 20) << "nothing was waited for";
+  }
+}
+
+// Where ranks share a device, NCCL is not asked; which one each takes, chosen_devices_test says.
+TEST_P(EmulatedTrain, MeetsByWayOfTheHostWhereDevicesAreShared) {
+  const TemporaryFolder folder;
+  const Ended ended = run_command(
+      words("train --share-devices --max-steps 4 --output " + folder.file("run") + " " + flags()),
+      {"NCCL_DEBUG=INFO"});
+  ASSERT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("computing on emulated:0"), Not(HasSubstr("nccl"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, EmulatedTrain,
