@@ -43,14 +43,21 @@ double seconds_of_product(const torch::Device& device, torch::ScalarType type, s
   return seconds_of(device, [&] { at::mm(matrix, matrix); });
 }
 
+struct Timed {
+  std::int64_t size;
+  double seconds;
+};
+
 // Doubles a size until the call is long, so that it occupies the device.
-std::int64_t occupying(
+Timed occupying(
     std::int64_t size, std::int64_t most, const std::function<double(std::int64_t)>& seconds) {
-  while (size < most && seconds(size) < kLong) size *= 2;
-  return size;
+  Timed timed{size, seconds(size)};
+  while (timed.seconds < kLong && timed.size < most)
+    timed = {timed.size * 2, seconds(timed.size * 2)};
+  return timed;
 }
 
-std::int64_t occupying_edge(const torch::Device& device, torch::ScalarType type) {
+Timed occupying_product(const torch::Device& device, torch::ScalarType type) {
   return occupying(device.is_cpu() ? kLarge : kSmall, kLargest,
       [&](std::int64_t edge) { return seconds_of_product(device, type, edge); });
 }
@@ -81,28 +88,27 @@ double seconds_of_convolutions(
 
 double product_flops_per_second(torch::Device device, torch::ScalarType type) {
   const at::NoGradGuard no_gradients;
-  const std::int64_t edge = occupying_edge(device, type);
-  return 2 * std::pow(static_cast<double>(edge), 3) / seconds_of_product(device, type, edge);
+  const Timed product = occupying_product(device, type);
+  return 2 * std::pow(static_cast<double>(product.size), 3) / product.seconds;
 }
 
 double convolution_flops_per_second(torch::Device device, torch::ScalarType type) {
   const at::NoGradGuard no_gradients;
   constexpr std::int64_t kMostImages = 256;
-  const auto seconds = [&](std::int64_t images) {
-    return seconds_of_convolutions(device, type, images);
-  };
-  const std::int64_t images = occupying(1, kMostImages, seconds);
-  const std::int64_t products = images * kChannels * kChannels * kEdge * kEdge * kTaps;
-  return 3 * 2 * static_cast<double>(products) / seconds(images);
+  const Timed images = occupying(1, kMostImages,
+      [&](std::int64_t count) { return seconds_of_convolutions(device, type, count); });
+  const std::int64_t products = images.size * kChannels * kChannels * kEdge * kEdge * kTaps;
+  return 3 * 2 * static_cast<double>(products) / images.seconds;
 }
 
 double bf16_speed(torch::Device device) try {
   if (const char* known = std::getenv("LOCKSTEP_TEST_BF16_SPEED")) return std::atof(known);
   const at::NoGradGuard no_gradients;
   // A processor shows in small ones, and may take long for large ones that it emulates.
-  const std::int64_t size = device.is_cpu() ? kSmall : occupying_edge(device, torch::kBFloat16);
-  return seconds_of_product(device, torch::kFloat, size) /
-         seconds_of_product(device, torch::kBFloat16, size);
+  const Timed product = device.is_cpu()
+                            ? Timed{kSmall, seconds_of_product(device, torch::kBFloat16, kSmall)}
+                            : occupying_product(device, torch::kBFloat16);
+  return seconds_of_product(device, torch::kFloat, product.size) / product.seconds;
 } catch (const c10::Error&) {
   return 0;  // an operator that the device has not
 }
