@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 
+#include "lockstep/train/profile/operator_recorder.h"
 #include "lockstep/train/record/meter.h"
 #include "lockstep/train/strategy/devices.h"
 #include "lockstep/train/strategy/layout.h"
@@ -135,6 +137,24 @@ INSTANTIATE_TEST_SUITE_P(All, HostWaits,
         Way{"pp_in_half", Parallel::kPp, 1, 2, Precision::k16Mixed,
             {.copies_to_device = 2, .copies_between_devices = 10}}),
     [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
+
+// Those that are recorded alone: what an operator calls in turn is its own time.
+std::int64_t waits_for_two_operators(std::optional<c10::DeviceType> awaited) {
+  const at::Tensor tensor = at::rand({4}).to(c10::Device(c10::kPrivateUse1, 0));
+  const OperatorRecorder recorder(nn::NamedTensors("Tensor"), awaited);
+  const std::int64_t before = Runtime::waits_of_this_thread();
+  SpanRecorder::start();
+  tensor.add(1).relu();
+  SpanRecorder::stop();
+  SpanRecorder::take();
+  return Runtime::waits_of_this_thread() - before;
+}
+
+TEST(HostWaitsOfAProfile, AreOneForEachOperator) {
+  install();
+  EXPECT_EQ(waits_for_two_operators(c10::kPrivateUse1), 2);
+  EXPECT_EQ(waits_for_two_operators(std::nullopt), 0);
+}
 
 }  // namespace
 }  // namespace lockstep::emulated

@@ -94,8 +94,8 @@ TEST_P(EmulatedTrain, StopsAndGoesOn) {
   expect_same(whole.outcome(), stopped.outcome());
 }
 
-// Of the emulated device nothing is done before the host waits for it.
-TEST_P(EmulatedTrain, ProfilesStepsWhoseOperatorsItWaitsFor) {
+// That each operator is waited for, host_waits_test.cpp counts.
+TEST_P(EmulatedTrain, ProfilesItsSteps) {
   const TemporaryFolder folder;
   const Ended ended = run_command(words("train --output " + folder.file("run") + " " + flags() +
                                         "--profile --epochs 4 --val-interval never"));
@@ -107,10 +107,7 @@ TEST_P(EmulatedTrain, ProfilesStepsWhoseOperatorsItWaitsFor) {
   for (const RankProfile& rank : profile.ranks) {
     EXPECT_EQ(rank.steps, 10);
     EXPECT_GT(rank.unwaited_step.value_or(0), 0);
-    ASSERT_FALSE(rank.layers.empty());
-    double computing = 0;
-    for (const LayerProfile& layer : rank.layers) computing += layer.forward + layer.backward;
-    EXPECT_GT(computing, rank.step / 20) << "nothing was waited for";
+    EXPECT_FALSE(rank.layers.empty());
   }
 }
 
