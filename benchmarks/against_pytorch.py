@@ -73,11 +73,16 @@ def parse_arguments():
     parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15, torchvision and timm")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, help="all of the device, unless given")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"all of the device, unless given: {', '.join(ROWS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--precision", choices=["32", "bf16-mixed"], default="32")
     parser.add_argument("--no-compile", action="store_true", help="leave out the peer's compiled settings, which take minutes each")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.known_rows = GPU_ROWS if arguments.device == "cuda" else ROWS
+    for name in arguments.rows or []:
+        if name not in arguments.known_rows:
+            parser.error(f"--rows: {name} is no row of --device {arguments.device}: {', '.join(arguments.known_rows)}")
+    return arguments
 
 
 def ours(arguments, row):
@@ -95,7 +100,8 @@ def peer(arguments, row, setting):
     command = [arguments.peer_python, str(ROOT / "benchmarks/peers/nets.py"), "--net", row.net]
     command += ["--image-size", str(row.image_size), "--classes", str(row.classes), "--batch-size", str(row.batch // ranks)]
     command += ["--batches", str(row.batches), "--ranks", str(ranks), "--threads", str(threads)]
-    command += ["--device", arguments.device, "--precision", arguments.precision, *row.peer_flags.split(), *(["--compile"] if compiled else [])]
+    command += ["--device", arguments.device, "--precision", arguments.precision]
+    command += [*row.peer_flags.split(), *(["--compile"] if compiled else [])]
     lines = [line for line in output_of(command).split("\n") if line.startswith("{")]
     record = json.loads(lines[-1])
     return record["images_per_s"], record["flops_per_image"]
@@ -105,7 +111,7 @@ def best_setting(arguments, row):
     compiled = [False] if arguments.no_compile else [False, True]
     threads = 1 if arguments.device == "cuda" else os.cpu_count()
     speeds = {setting: peer(arguments, row, setting)[0] for setting in (
-        (ranks, max(1, threads // ranks), choice) for ranks, choice in product(row.peer_ranks, compiled))}
+        (ranks, threads // ranks, choice) for ranks, choice in product(row.peer_ranks, compiled))}
     return max(speeds, key=speeds.get)
 
 
@@ -156,9 +162,8 @@ def main():
           f"{copied / 1e9:.0f} GB/s copied; {arguments.precision}, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
     print("| work | Lockstep, images/s (share of the roof) | PyTorch's best, ranks x threads | ratio (by round) | other programs |")
     print("|---|---|---|---|---|", flush=True)
-    rows = GPU_ROWS if arguments.device == "cuda" else ROWS
-    for name in arguments.rows or rows:
-        measure(arguments, name, rows[name], fp32 if arguments.precision == "32" else bf16)
+    for name in arguments.rows or arguments.known_rows:
+        measure(arguments, name, arguments.known_rows[name], fp32 if arguments.precision == "32" else bf16)
 
 
 if __name__ == "__main__":
