@@ -7,7 +7,8 @@
 
 The nodes are launchers on this host that find each other (`lockstep run --nnodes 2 --rdzv-backend lockstep`), of two ranks of
 `lockstep train` each. A kill is a SIGKILL of a rank, of either launcher, or of everything, at a random time after a start or after
-the last kill, also while processes start, meet, or save. A launcher that has ended otherwise than well is started again by the
+the last kill, also while processes start, meet, or save. Every other run takes no snapshots but those of ranks that survive, and of best
+epochs; what is compared of its training losses is that they are there. A launcher that has ended otherwise than well is started again by the
 same command, as systemd or Slurm would. Each run ends by itself; then its parameters, metrics and summary must be those of a run
 that nobody disturbed, its snapshots whole, and no process, file or shared memory of it left. Ends with code 1 if anything differs.
 """
@@ -33,6 +34,9 @@ ROOT = Path(__file__).resolve().parent.parent
 NODES = 2
 LONGEST_SECONDS = 300  # of a run, and ten times as long as one that nobody disturbs for each kill
 MOST_SECONDS_BETWEEN = 2  # kills
+# By turns: a run that saves often, and one in which those that are left save.
+KINDS = {"snapshots": ["--log-interval", "3", "--snapshot-interval", "5steps"],
+         "rescues": ["--log-interval", "1", "--snapshot-interval", "none"]}
 VICTIMS = ["rank"] * 5 + ["joined"] * 2 + ["serving", "all"]  # which node's launcher, or a rank of either
 
 
@@ -111,12 +115,24 @@ class Run:
             kill(process)
         return len(victims)
 
+    def rescues(self):
+        return (self.folder / "errors").read_text(errors="replace").count("has lost its peers, and saved step")
+
     def tail(self):
         return (self.folder / "errors").read_text(errors="replace")[-3000:]
 
 
-def complaints_of(run, expected, shared_before):
-    found = outcome.differences(expected, outcome.outcome(run.output)) + outcome.broken_snapshots(run.output)
+def results_of(run, kind):
+    """Returns all that must not differ."""
+    results = outcome.outcome(run.output)
+    for name, value in results.items() if kind == "rescues" else ():
+        for loss in {"loss", "train_loss"} & set(value if isinstance(value, dict) and " val" not in name else ()):
+            value[loss] = value[loss] is not None
+    return results
+
+
+def complaints_of(run, kind, expected, shared_before):
+    found = outcome.differences(expected, results_of(run, kind)) + outcome.broken_snapshots(run.output)
     found += outcome.leftovers(run.output)
     end = time.monotonic() + 20
     while (left := members(run.mark)) and time.monotonic() < end:
@@ -126,8 +142,8 @@ def complaints_of(run, expected, shared_before):
     return found + [f"left in /dev/shm: {name}" for name in sorted(checks.shared_memory() - shared_before)]
 
 
-def disturbed(arguments, folder, flags, expected, duration, source, most_kills):
-    """Returns how often which victim was killed, and what is wrong in the end."""
+def disturbed(arguments, folder, kind, flags, expected, duration, source, most_kills):
+    """Returns how often which victim was killed, how often a rank saved for all, and what is wrong in the end."""
     kills, shared_before = collections.Counter(), checks.shared_memory()
     with Run(arguments, folder, flags) as run:
         begin = time.monotonic()
@@ -139,30 +155,41 @@ def disturbed(arguments, folder, flags, expected, duration, source, most_kills):
             if not is_over and run.strike(victim, source) > 0:
                 kills[victim] += 1
         if not is_over and not run.wait_until(begin + LONGEST_SECONDS + 10 * duration * planned):
-            return kills, [f"has not ended; {run.tail()}"]
-        complaints = complaints_of(run, expected, shared_before)
-        return kills, [*complaints, run.tail()] if complaints else []
+            return kills, run.rescues(), [f"has not ended; {run.tail()}"]
+        complaints = complaints_of(run, kind, expected, shared_before)
+        return kills, run.rescues(), [*complaints, run.tail()] if complaints else []
+
+
+def undisturbed(arguments, folder, kind, flags):
+    """Returns the seconds that a run takes, and its results."""
+    with Run(arguments, folder, flags) as run:
+        begin = time.monotonic()
+        if not run.wait_until(begin + LONGEST_SECONDS) or run.starts != NODES:
+            sys.exit(f"the undisturbed run failed: {run.tail()}")
+        duration = time.monotonic() - begin
+        print(f"undisturbed, {kind}: {duration:.1f} s", flush=True)
+        return duration, results_of(run, kind)
 
 
 def soak(arguments, folder):
     sets.write_idx(folder / "sets", 210, 50)
-    flags = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "30", "--batch-size", "8", "--backend",
-             "gloo", "--log-interval", "3", "--snapshot-interval", "5steps", "--resume", "auto"]
-    source, all_kills, failed, runs = random.Random(arguments.seed), collections.Counter(), 0, 0
-    with Run(arguments, folder / "undisturbed", flags) as run:
-        begin = time.monotonic()
-        if not run.wait_until(begin + LONGEST_SECONDS) or run.starts != NODES:
-            sys.exit(f"the undisturbed run failed: {run.tail()}")
-        duration, expected = time.monotonic() - begin, outcome.outcome(run.output)
-    print(f"undisturbed: {duration:.1f} s", flush=True)
+    shared = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "30", "--batch-size", "8", "--backend",
+              "gloo", "--resume", "auto"]
+    source, all_kills, failed, runs, rescues = random.Random(arguments.seed), collections.Counter(), 0, 0, 0
+    expected = {kind: undisturbed(arguments, folder / kind, kind, shared + flags) for kind, flags in KINDS.items()}
     while (done := sum(all_kills.values())) < arguments.kills:
+        kind = list(KINDS)[runs % len(KINDS)]
         runs += 1
-        kills, complaints = disturbed(arguments, folder / f"run-{runs}", flags, expected, duration, source, arguments.kills - done)
+        duration, results = expected[kind]
+        kills, saved, complaints = disturbed(arguments, folder / f"run-{runs}", kind, shared + KINDS[kind], results, duration, source,
+                                             arguments.kills - done)
         all_kills += kills
+        rescues += saved
         failed += bool(complaints)
-        print(f"run {runs}: {sum(kills.values())} kills, {'; '.join(complaints) if complaints else 'as undisturbed'}", flush=True)
-    print(f"{sum(all_kills.values())} kills in {runs} runs ({', '.join(f'{n} of {name}' for name, n in sorted(all_kills.items()))}):"
-          f" {failed} runs differ")
+        print(f"run {runs}, {kind}: {sum(kills.values())} kills, {saved} rescues,"
+              f" {'; '.join(complaints) if complaints else 'as undisturbed'}", flush=True)
+    print(f"{sum(all_kills.values())} kills in {runs} runs ({', '.join(f'{n} of {name}' for name, n in sorted(all_kills.items()))}),"
+          f" {rescues} rescues: {failed} runs differ")
     return failed
 
 

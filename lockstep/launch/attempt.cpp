@@ -20,9 +20,10 @@ constexpr auto kTogether = std::chrono::seconds(1);
 // For the one whose failure the others only noticed to end by itself, with its own words and code.
 constexpr std::chrono::milliseconds kForTheCause{500};
 
+// Between two looks whether those that are left have saved.
+constexpr std::chrono::milliseconds kSavingLook{5};
+
 constexpr int kSignalEvent = -1;
-constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
-constexpr int kPeersLost = static_cast<int>(ExitCode::kPeersLost);
 
 }  // namespace
 
@@ -102,20 +103,6 @@ void Attempt::take_events() {
   }
 }
 
-// Also after we had passed a stop signal on, and not by our own hand: as of a rank that another
-// hand killed, or that the signal met before it could answer. The others have saved what there is.
-bool Attempt::is_stop_itself(const ExitStatus& status) const {
-  const bool asks_to_stop = signal_ == SIGTERM || signal_ == SIGINT || signal_ == SIGUSR1;
-  const bool is_lost = asks_to_stop && !has_killed_ && status.signal != 0;
-  return rules_.may_stop && (is_lost || status.result() == kStopped);
-}
-
-bool Attempt::is_stop(const ExitStatus& status) const {
-  if (!rules_.may_stop || status.result() != kPeersLost) return is_stop_itself(status);
-  return std::any_of(workers_.begin(), workers_.end(),
-      [this](const Worker& worker) { return worker.status && is_stop_itself(*worker.status); });
-}
-
 void Attempt::on_end(Worker& worker) {
   if (worker.status) return;  // it was let go since its end was seen
   worker.status = worker.process->status();
@@ -123,7 +110,8 @@ void Attempt::on_end(Worker& worker) {
   if (worker.verdict) worker.status = worker.verdict;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
   const bool is_stop = this->is_stop(*worker.status);
-  if (!worker.status->succeeded() && !is_stop && ending_ != Ending::kAsked) on_failure(worker);
+  const bool is_news = !worker.verdict && !is_ordered_ && ending_ != Ending::kAsked;
+  if (!worker.status->succeeded() && !is_stop && is_news) on_failure(worker);
   // Ranks stop together. One that was stopped alone, before it had met the others, leaves them
   // waiting for it.
   if (is_stop && ending_ == Ending::kNone && !deadline_) deadline_ = Clock::now() + kTogether;
@@ -132,11 +120,11 @@ void Attempt::on_end(Worker& worker) {
 
 void Attempt::on_failure(const Worker& worker) {
   failed_.push_back(&worker);
-  if (ending_ == Ending::kAwaited) return;
+  if (ending_ != Ending::kNone) return;
   death_ns_ = monotonic_nanoseconds();
   on_first_failure(worker);
   // It may have heard of the peer's failure before that one has ended.
-  const bool lost_peers = worker.status->result() == kPeersLost && running() > 0;
+  const bool lost_peers = worker.status->is(ExitCode::kPeersLost) && running() > 0;
   const auto patience =
       lost_peers ? std::max(rules_.for_own_end, kForTheCause) : rules_.for_own_end;
   if (patience.count() == 0) return end_after_failure();
@@ -147,10 +135,11 @@ void Attempt::on_failure(const Worker& worker) {
 void Attempt::give_up(std::size_t index) {
   Worker& worker = workers_[index];
   if (is_ending() || worker.status) return;
-  worker.verdict = ExitStatus{.code = kPeersLost};
+  worker.verdict = ExitStatus{.code = static_cast<int>(ExitCode::kPeersLost)};
   failed_.push_back(&worker);
   death_ns_ = monotonic_nanoseconds();
   on_first_failure(worker);
+  worker.process->signal_group(SIGKILL);  // so that the others notice
   end_after_failure();
 }
 
@@ -167,7 +156,16 @@ void Attempt::on_signal(int signal) {
   kill_all();
 }
 
+bool Attempt::saves_what_is_left(Clock::duration /*since_failure*/) const { return false; }
+
 void Attempt::end_after_failure() {
+  const auto now = Clock::now();
+  if (!saving_since_) saving_since_ = now;
+  if (running() > 0 && saves_what_is_left(now - *saving_since_)) {
+    ending_ = Ending::kSaving;
+    deadline_ = now + kSavingLook;
+    return;
+  }
   const auto grace = rules_.after_failure;
   end_all(grace.count() > 0 ? SIGTERM : SIGKILL, grace);
 }
@@ -195,7 +193,7 @@ void Attempt::pass_deadline() {
     for (Worker& worker : workers_) let_go(worker);
     return;
   }
-  if (ending_ == Ending::kAwaited) return end_after_failure();
+  if (ending_ == Ending::kAwaited || ending_ == Ending::kSaving) return end_after_failure();
   if (ending_ == Ending::kNone) return end_all(SIGTERM, rules_.grace_period);
   if (signal_ && failed_.empty()) {
     say(concat("the grace period is over: killing all ", rules_.members));
@@ -244,56 +242,6 @@ std::vector<pid_t> Attempt::known() const {
 std::ptrdiff_t Attempt::running() const {
   return std::count_if(
       workers_.begin(), workers_.end(), [](const Worker& worker) { return !worker.status; });
-}
-
-const Worker* Attempt::cause() const {
-  if (failed_.empty()) return nullptr;
-  const auto found = std::find_if(failed_.begin(), failed_.end(),
-      [](const Worker* worker) { return worker->status->result() != kPeersLost; });
-  return found == failed_.end() ? failed_.front() : *found;
-}
-
-/// Returns one that had something to say of its end, though it was asked to end.
-const Worker* Attempt::last_to_speak() const {
-  const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
-    return !worker.status->succeeded() && !is_stop(*worker.status) && !worker.message().empty();
-  });
-  return found == workers_.end() ? nullptr : &*found;
-}
-
-AttemptReport Attempt::report() {
-  for (Worker& worker : workers_) worker.log_message();
-  AttemptReport report;
-  report.end = {.code = code(),
-      .failure = {},
-      .signal = signal_,
-      .step = furthest_step(),
-      .seconds = std::chrono::duration<double>(Clock::now() - start_).count()};
-  const Worker* const cause = this->cause();
-  if (cause == nullptr) {
-    if (is_ordered_) return report;
-    if (const Worker* const speaker = last_to_speak()) {
-      on_first_failure(*speaker);
-      report.failure = describe(*speaker);
-    }
-    return report;
-  }
-  report.end.failure = cause->status;
-  report.failure = describe(*cause);
-  report.death_ns = death_ns_;
-  return report;
-}
-
-int Attempt::code() const {
-  if (const Worker* const failed = cause()) return failed->status->result();
-  bool stopped = false;
-  for (const Worker& worker : workers_) {
-    const int code = worker.status->result();
-    const bool is_stopped = code == kStopped || is_stop(*worker.status);
-    if (code != 0 && !is_stopped && signal_) return 128 + *signal_;
-    stopped = stopped || is_stopped;
-  }
-  return stopped ? kStopped : 0;
 }
 
 }  // namespace lockstep::launch

@@ -65,13 +65,16 @@ class Attempt {
   static constexpr int kOutsideEvent = -2;
 
   /// The progress of ending all processes, after a failure or a signal.
-  enum class Ending { kNone, kAwaited, kAsked };
+  enum class Ending { kNone, kAwaited, kSaving, kAsked };
 
   /// Notes what is known only at the moment of the first failure.
   virtual void on_first_failure(const Worker& worker) = 0;
   /// Returns the lines that report the failure that ended the attempt.
   virtual std::string describe(const Worker& cause) = 0;
   virtual std::optional<std::int64_t> furthest_step() const = 0;
+  /// Returns whether processes that are left after a failure may still go on for now, as they save
+  /// what would be lost; asked every few milliseconds.
+  virtual bool saves_what_is_left(Clock::duration since_failure) const;
   /// Does what is due apart from events, and returns when to call it again.
   virtual std::optional<Clock::time_point> on_wake() = 0;
 
@@ -109,6 +112,7 @@ class Attempt {
   std::optional<int> signal_;  // the first one that came from outside
   std::optional<Clock::time_point> deadline_;
   std::optional<Clock::time_point> wake_;
+  std::optional<Clock::time_point> saving_since_;  // processes that are left may save
   std::int64_t death_ns_ = 0;
   Clock::time_point start_ = Clock::now();
 };

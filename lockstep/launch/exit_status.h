@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/core/exit_code.h"
+
 namespace lockstep::launch {
 
 /// The end of a process: by its own exit code, or by a signal (then `signal` is not zero).
@@ -14,6 +16,9 @@ struct ExitStatus {
 
   /// Returns what a shell would: the code, or 128 + the signal.
   int result() const { return signal != 0 ? 128 + signal : code; }
+
+  /// Returns whether it is the end of one of Lockstep's programs for this reason.
+  bool is(ExitCode reason) const { return result() == static_cast<int>(reason); }
 
   /// Returns it in words: `exited with code 7`, `was killed by SIGKILL (signal 9)`.
   std::string text() const;

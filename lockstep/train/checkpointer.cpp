@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <unordered_set>
 
 #include "lockstep/formats/snapshot/snapshot_folder.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/snapshot/group_values.h"
-#include "lockstep/train/snapshot/optimizer_state.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
-#include "lockstep/train/snapshot/snapshot_files.h"
+#include "lockstep/train/state/run_part.h"
 #include "lockstep/train/stop_signal.h"
 
 namespace lockstep {
@@ -38,7 +35,9 @@ Checkpointer::Checkpointer(TrainRun& run)
       agreement_(run.groups.world),
       looks_first_(must_look_first(run)),
       seconds_(run.state.seconds.training),
-      last_snapshot_(progress()) {
+      last_snapshot_(progress()),
+      durable_(last_snapshot_),
+      rescue_(run) {
   const TrainLimits& limits = run.options.limits;
   if (limits.epochs && run.state.position.epoch > *limits.epochs) end("epochs");
   if (limits.steps && run.state.step >= *limits.steps) end("max-steps");
@@ -74,6 +73,7 @@ void Checkpointer::agree(Agreement& agreement) {
       run_.options.limits.seconds);
   seconds_ = agreed.seconds;
   if (saver_.in_flight()) saver_.advance(agreed.snapshot);
+  consider_rescue();
   report_warnings();
   if (agreed.signal != 0) interrupt(static_cast<int>(agreed.signal));
 }
@@ -133,12 +133,15 @@ bool Checkpointer::is_due() const {
 
 void Checkpointer::save(bool best) {
   if (run_.options.snapshots.unit == SnapshotUnit::kNever) return;
+  if (best) run_.state.best_snapshot = snapshot_name(run_.state.step);
   last_snapshot_ = progress();
   // The next log line ends the run.
   if ((looks_first_ || loss_may_recover()) && !is_loss_finite()) return;
   if (looks_first_) run_.check_weights();
-  if (best) run_.state.best_snapshot = snapshot_name(run_.state.step);
-  saver_.save(run_.state.step, part(best));
+  SnapshotPart part = run_part(run_, role_in(run_), !looks_first_);
+  part.stays = stopped_by_.empty();  // at the end, averages are exchanged
+  part.best = best;
+  saver_.save(run_.state.step, part);
   report_warnings();
 }
 
@@ -149,59 +152,17 @@ bool Checkpointer::is_loss_finite() const {
   return overflows == 0;
 }
 
-SnapshotPart Checkpointer::part(bool best) {
-  const RankGroups& groups = run_.groups;
-  const nn::NamedTensors state = run_.replica->state();
-  const SnapshotFileNames names = snapshot_file_names({.rank = groups.world.rank(),
-      .replica = groups.replicas.rank(),
-      .stage = groups.stages.rank(),
-      .stages = groups.stages.size(),
-      .ranks = groups.world.size(),
-      .sharded_optimizer = run_.options.optimizer.sharded});
-  SnapshotPart part{.stays = stopped_by_.empty()};  // at the end, averages are exchanged
-  if (!names.model.empty()) part.files[names.model].tensors = what_stays(state);
-  if (run_.ema && !names.model_ema.empty())
-    part.files[names.model_ema].tensors = run_.named_averages();
-  if (!names.optimizer.empty())
-    part.files[names.optimizer] = content_of(optimizer_state(run_.replica->optimizer(), state));
-  nn::NamedTensors own = random_state(run_.devices);
-  own.insert("meter", looks_first_ ? packed(run_.meter.part()) : run_.meter.packed_part());
-  part.files[names.rank].tensors = own;
-  if (!looks_first_) look_later(part, own["meter"]);
-  bring_state_up_to_date();
-  if (groups.world.rank() == 0) part.state = to_json(run_.state);
-  part.best = best;
-  return part;
+void Checkpointer::rescue() {
+  consider_rescue();
+  rescue_.save();
 }
 
-void Checkpointer::look_later(SnapshotPart& part, const torch::Tensor& meter) const {
-  part.overflows = nn::overflows_of(run_.replica->state().values());
-  if (!loss_may_recover()) part.overflows.push_back(nn::overflows_of({meter}).front());
-  part.divergence = run_.divergence("the loss or weights became infinite or NaN");
-}
-
-// Between two steps, forward changes buffers alone: what they are now is kept on their device.
-nn::NamedTensors Checkpointer::what_stays(const nn::NamedTensors& state) const {
-  std::unordered_set<const void*> parameters;
-  for (const torch::Tensor& parameter : run_.replica->parameters())
-    parameters.insert(parameter.unsafeGetTensorImpl());
-  nn::NamedTensors kept("Tensor");
-  for (const auto& item : state) {
-    const torch::Tensor& tensor = item.value();
-    const bool stays = tensor.is_cpu() || parameters.contains(tensor.unsafeGetTensorImpl());
-    kept.insert(item.key(), stays ? tensor : tensor.clone());
-  }
-  return kept;
-}
-
-// What clocks and tensors know better.
-void Checkpointer::bring_state_up_to_date() {
-  RunState& state = run_.state;
-  state.seconds = run_.clock.read();
-  if (state.position.samples == 0) state.seconds.epoch = 0;
-  state.scaler = run_.replica->scaler();
-  state.skipped_steps += run_.replica->take_skipped_steps();
-  if (run_.ema) state.ema_updates = run_.ema->updates();
+// A snapshot in flight is lost with the rank that died.
+void Checkpointer::consider_rescue() {
+  if (saver_.last_saved() == last_snapshot_.steps) durable_ = last_snapshot_;
+  rescue_.consider({.steps = run_.state.step - durable_.steps,
+                       .seconds = run_.clock.read().training - durable_.seconds},
+      saver_.cost());
 }
 
 void Checkpointer::finish() {

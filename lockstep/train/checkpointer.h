@@ -9,6 +9,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/train/epoch_loop.h"
 #include "lockstep/train/options/snapshot_interval.h"
+#include "lockstep/train/rescue.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 #include "lockstep/train/train_run.h"
 
@@ -62,6 +63,7 @@ class Checkpointer final : public StepObserver {
 
   Course course() const override;
   Course after_part() override;
+  bool may_undo_step() const override { return rescue_.is_possible(); }
   void before_step() override { saver_.before_step(); }
   Course after_step(bool epoch_is_over) override;
   void save_step(bool is_last) override;
@@ -73,6 +75,10 @@ class Checkpointer final : public StepObserver {
   /// Ends the training after a peer has ended, if that was because of the signal that this rank has
   /// too, before either had a step to save; returns whether it was.
   bool ends_with_its_peers();
+
+  /// Saves the run as it is after a whole step, after this rank has lost the others, if it holds
+  /// all of it and that takes less time than what it saves. No collective.
+  void rescue();
 
   /// Ends the training; the reason is that of summary.json.
   void end(const std::string& reason) { stopped_by_ = reason; }
@@ -102,18 +108,17 @@ class Checkpointer final : public StepObserver {
   bool is_loss_finite() const;
   // Whether it will, only the scaler knows.
   bool loss_may_recover() const { return run_.options.precision == Precision::k16Mixed; }
-  SnapshotPart part(bool best);
-  void look_later(SnapshotPart& part, const torch::Tensor& meter) const;
-  nn::NamedTensors what_stays(const nn::NamedTensors& state) const;
-  void bring_state_up_to_date();
+  void consider_rescue();
   void report_warnings();
 
   TrainRun& run_;
   SnapshotSaver saver_;
   Agreement agreement_;
-  bool looks_first_;  // before it saves, whether what it saves is finite
-  double seconds_;    // of training, as all ranks agreed last
-  TrainingProgress last_snapshot_;
+  bool looks_first_;                // before it saves, whether what it saves is finite
+  double seconds_;                  // of training, as all ranks agreed last
+  TrainingProgress last_snapshot_;  // that was begun
+  TrainingProgress durable_;        // of the newest one that is
+  Rescue rescue_;
   std::string stopped_by_;
   int signal_ = 0;
 };

@@ -64,6 +64,7 @@ void EpochLoop::train_steps(const Loader& loader) {
   if (run_.meter.steps() == 0) run_.meter.restart();  // else an interval goes on that was cut
   const Course course = observer_.course();
   if (course != Course::kGoesOn || batches_.batches == 0) return end_epoch_early(course);
+  if (is_line_due()) log_interval();
   const EpochRule rule = run_.epoch_rule();
   Stopwatch waiting;
   std::int64_t samples = 0;
@@ -72,7 +73,7 @@ void EpochLoop::train_steps(const Loader& loader) {
   for (std::int64_t number = 0;; ++number, waiting.restart(), next(batch)) {
     run_.meter.add_data_seconds(waiting.seconds());
     const StepPart part = step_part(batches_, number);
-    if (part.number == 0 && !part.is_last) undo_.emplace(run_);
+    if (part.number == 0 && (!part.is_last || observer_.may_undo_step())) undo_.emplace(run_);
     run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target.size(0));
     samples += batch->target.size(0);
     sign_of_life();
@@ -91,10 +92,20 @@ void EpochLoop::train_steps(const Loader& loader) {
   }
 }
 
+// Where a rank saved alone after it had lost the others between a step and its line.
+bool EpochLoop::is_line_due() const {
+  return run_.meter.steps() > 0 && run_.state.step % run_.options.log_interval == 0;
+}
+
 // A step of many parts may take longer than a scheduler waits.
 void EpochLoop::abandon_step() {
-  undo_->take_back(run_);
+  undo_step();
   observer_.save_step(true);
+}
+
+void EpochLoop::undo_step() {
+  if (undo_) undo_->take_back(run_);
+  undo_.reset();
 }
 
 void EpochLoop::make_step() {
@@ -106,6 +117,7 @@ void EpochLoop::make_step() {
   ++state.step;
   ++state.schedule_step;
   run_.meter.add_step(skipped);
+  undo_.reset();
   run_.log.step(state.step);
 }
 

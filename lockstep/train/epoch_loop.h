@@ -29,6 +29,9 @@ class StepObserver {
   /// next one: else the step is abandoned.
   virtual Course after_part() { return course(); }
 
+  /// Returns whether any step may have to be taken back, not only one that is abandoned.
+  virtual bool may_undo_step() const { return false; }
+
   /// Takes note that parameters, what the optimizer keeps and averages are about to change.
   virtual void before_step() {}
 
@@ -50,10 +53,15 @@ class EpochLoop {
   /// Throws DivergedError when the loss is not a number, on all ranks together.
   EpochSummary pass();
 
+  /// Brings the run back to the end of its last whole step, after an exception in the midst of one,
+  /// if the observer said that this may be asked.
+  void undo_step();
+
  private:
   void begin_epoch();
   Loader loader() const;
   void train_steps(const Loader& loader);
+  bool is_line_due() const;
   void abandon_step();
   void make_step();
   void update_averages();
@@ -67,7 +75,7 @@ class EpochLoop {
   StepObserver& observer_;
   DistributedSampler sampler_;
   EpochBatches batches_;          // that are left of the epoch
-  std::optional<StepUndo> undo_;  // of a step in several parts
+  std::optional<StepUndo> undo_;  // of the step under way
 };
 
 }  // namespace lockstep

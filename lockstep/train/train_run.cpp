@@ -131,11 +131,13 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       log(options, world, command, data, start.replaces, start.state.step),
       state(start.state) {
   state.setup = setup_of(*this);
+  const std::vector<MetricRecord> lines = std::exchange(state.last_lines, {});
   if (options.ema) ema.emplace(replica->state().values(), *options.ema);
   if (options.profile)
     profiler = std::make_unique<StepProfiler>(
         replica->state(), groups.world, places, type_of(options.precision));
   if (log.recorder() != nullptr) {
+    if (continues(options.output, options.resume)) log.recorder()->append_missing(lines);
     state.restarts = log.recorder()->restarts();
     announce_start();
   }

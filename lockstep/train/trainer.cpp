@@ -52,6 +52,8 @@ RunSummary Trainer::run() {
     throw;
   } catch (const CommError& error) {
     if (checkpointer_.ends_with_its_peers()) return finished();
+    loop_.undo_step();
+    checkpointer_.rescue();
     record_failure(error);
     throw;
   } catch (const std::exception& error) {

@@ -37,7 +37,7 @@ ResumedArithmetic arithmetic_in(const Configuration& configuration) {
 }
 
 std::optional<ResumedArithmetic> arithmetic_of_snapshot(const fs::path& snapshot) {
-  const fs::path file = snapshot / "state.json";
+  const fs::path file = snapshot / kStateFile;
   try {
     return arithmetic_in(parse_run_state(text_in(file), file).setup.configuration);
   } catch (const DataError&) {

@@ -27,4 +27,11 @@ inline void sign_of_life() noexcept {
     slot->signs.fetch_add(1, std::memory_order_relaxed);
 }
 
+/// Tells the launcher what this process can do when it loses its peers, and how far it is with it:
+/// so long it is left alone after a failure, half a second to notice and a minute to save.
+inline void report_rescue(RescueState state) noexcept {
+  if (ProgressSlot* const slot = attached_slot.load(std::memory_order_relaxed))
+    slot->rescue.store(state, std::memory_order_relaxed);
+}
+
 }  // namespace lockstep

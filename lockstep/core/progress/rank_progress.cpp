@@ -34,6 +34,7 @@ RankProgress read_progress(const ProgressSlot& slot) {
   if (step >= 0) progress.step = step;
   progress.has_stepped = slot.first_step_ns.load(kRelaxed) > 0;
   progress.activity = static_cast<std::uint64_t>(step) + slot.signs.load(kRelaxed);
+  progress.rescue = slot.rescue.load(kRelaxed);
   progress.process = slot.process.load(std::memory_order_acquire);
   for (const GroupSlot& group : slot.groups) {
     progress.activity += group.begun.load(kRelaxed) + group.events.load(kRelaxed);

@@ -28,10 +28,11 @@ struct GroupProgress {
 
 /// One rank's progress, as its slot says.
 struct RankProgress {
-  std::optional<std::int64_t> step = {};  ///< nothing: it does not report how far it is
-  bool has_stepped = false;               ///< in this attempt
-  std::uint64_t activity = 0;             ///< another number after each sign of life
-  pid_t process = 0;                      ///< that has attached; 0: none has
+  std::optional<std::int64_t> step = {};    ///< nothing: it does not report how far it is
+  bool has_stepped = false;                 ///< in this attempt
+  std::uint64_t activity = 0;               ///< another number after each sign of life
+  pid_t process = 0;                        ///< that has attached; 0: none has
+  RescueState rescue = RescueState::kNone;  ///< if it loses its peers
   std::vector<GroupProgress> groups = {};
 
   /// Returns a group in which a thread waits; null: none does.

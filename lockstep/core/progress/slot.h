@@ -63,6 +63,14 @@ struct GroupCall {
   }
 };
 
+/// The progress of a process that may save what all have trained when it loses its peers.
+enum class RescueState : std::uint32_t {
+  kNone,      ///< nothing, or it is not worth the time
+  kPossible,
+  kUnderWay,
+  kDone,
+};
+
 /// The calls of one group, as one rank makes them.
 struct alignas(64) GroupSlot {
   std::atomic<std::uint64_t> id{0};     ///< the same on all ranks of the group; 0: the slot is free
@@ -87,6 +95,7 @@ struct alignas(64) ProgressSlot {
   std::atomic<std::int32_t> stack_signal{0};   ///< by which it is asked for its stack; 0: it is not
   std::atomic<std::int32_t> stack_file{-1};    ///< where to: a descriptor of the launcher
   std::atomic<std::uint32_t> answers{0};       ///< stacks that were written, a futex
+  std::atomic<RescueState> rescue{RescueState::kNone};  ///< if its peers are lost
   std::array<GroupSlot, kGroups> groups;
 };
 

@@ -60,6 +60,8 @@ std::string aside_name(std::int64_t step) {
   return name;
 }
 
+std::string rescue_name(std::int64_t step) { return concat('.', snapshot_name(step), ".rescue"); }
+
 std::optional<std::int64_t> step_of_aside(std::string_view name) {
   if (!take(name, ".") || name.size() <= kLetters + 1) return std::nullopt;
   const std::string_view letters = name.substr(name.size() - kLetters);

@@ -12,6 +12,9 @@ inline constexpr const char* kSnapshots = "snapshots";
 
 inline constexpr const char* kManifest = "manifest.json";
 
+/// The file of a snapshot that holds what is not a tensor.
+inline constexpr const char* kStateFile = "state.json";
+
 /// The files beside the snapshots that name one of them.
 inline constexpr const char* kLatest = "LATEST";
 inline constexpr const char* kBest = "best";
@@ -25,6 +28,10 @@ std::optional<std::int64_t> step_of(std::string_view name);
 
 /// Draws a name for the folder in which a snapshot is written: `.step-00001200.x7Zk2q`.
 std::string aside_name(std::int64_t step);
+
+/// Returns the one name of that kind under which a rank that has lost the others saves the step, so
+/// that of several one does: `.step-00001200.rescue`.
+std::string rescue_name(std::int64_t step);
 
 /// Returns the step of such a name; nothing if it is none.
 std::optional<std::int64_t> step_of_aside(std::string_view name);

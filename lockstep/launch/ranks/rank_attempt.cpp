@@ -10,6 +10,7 @@
 #include "lockstep/core/progress_page.h"
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hang/rank_watch.h"
+#include "lockstep/launch/ranks/rescue_wait.h"
 
 namespace lockstep::launch {
 namespace {
@@ -83,6 +84,14 @@ class RankAttempt : public Attempt {
   }
 
   std::optional<std::int64_t> furthest_step() const override { return progress_.furthest_step(); }
+
+  bool saves_what_is_left(Clock::duration since_failure) const override {
+    std::vector<RescueState> left;
+    for (std::size_t i = 0; i < workers().size(); ++i)
+      if (!workers()[i].status && !workers()[i].verdict)
+        left.push_back(progress_.progress(static_cast<int>(i)).rescue);
+    return waits_for_rescue(left, since_failure);
+  }
 
   std::optional<Clock::time_point> on_wake() override {
     auto due = earlier(look_for_first_step(), look_after_spares());

@@ -38,6 +38,7 @@ struct SnapshotSettings {
   bool required = false;  ///< one that cannot be written ends the run
   /// Hosts that keep each snapshot whole, where they do not share the folder; 0: they share it.
   int copies = 0;
+  bool rescue = true;  ///< ranks that lose the others save what all have trained
 };
 
 /// The shortest time in seconds from one snapshot to the next that a share of time may choose.

@@ -194,6 +194,7 @@ FlagValue written_overhead(const Options& options) {
   return text_of(100 * options.snapshots.count) + "%";
 }
 
+// Long because it is a table.
 Group snapshot_group() {
   using Set = SnapshotSettings;
   return {"Snapshots",
@@ -229,6 +230,10 @@ Group snapshot_group() {
           flag_on("--snapshot-required",
               "end the run when a snapshot cannot be written, instead of warning",
               &Options::snapshots, &Set::required)
+              .may_change(),
+          flag_off("--no-rescue",
+              "ranks that survive the death of others do not save what was trained until then",
+              &Options::snapshots, &Set::rescue)
               .may_change()}};
 }
 

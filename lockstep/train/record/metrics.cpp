@@ -24,8 +24,8 @@ void put(Json& line, Json& nonfinite, const char* name, const std::optional<doub
 
 }  // namespace
 
-std::string json_line(const MetricRecord& record, const std::string& utc_time) {
-  Json line = {{"v", 1}, {"time", utc_time}};
+Json json_of(const MetricRecord& record) {
+  Json line = Json::object();
   Json nonfinite = Json::array();
   put(line, nonfinite, "elapsed", record.elapsed);
   line["rank"] = record.rank;
@@ -40,6 +40,12 @@ std::string json_line(const MetricRecord& record, const std::string& utc_time) {
     if (value || rate.is_null_if_absent) put(line, nonfinite, rate.name, value);
   }
   if (!nonfinite.empty()) line["nonfinite"] = nonfinite;
+  return line;
+}
+
+std::string json_line(const MetricRecord& record, const std::string& utc_time) {
+  Json line = {{"v", 1}, {"time", utc_time}};
+  line.update(json_of(record));
   return line.dump();
 }
 
@@ -70,18 +76,19 @@ namespace {
 
 constexpr std::size_t kTail = 1 << 16;  // holds the last lines, whose restart is the highest
 
-// Of the last whole line that is a record; -1 where there is none.
-int last_restart(const std::string& text) {
-  int restart = -1;
+// Calls `take` with each whole line that is an object.
+template <typename Take>
+void for_each_object(const std::string& text, Take take) {
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
     const auto line = nlohmann::json::parse(text.substr(begin, end - begin), nullptr, false);
-    if (!line.is_object()) continue;
-    const auto field = line.find("restart");
-    if (field != line.end() && field->is_number_integer())
-      restart = std::max(restart, field->get<int>());
+    if (line.is_object()) take(line);
   }
-  return restart;
+}
+
+int restart_of(const nlohmann::json& line) {
+  const auto field = line.find("restart");
+  return field != line.end() && field->is_number_integer() ? field->get<int>() : -1;
 }
 
 }  // namespace
@@ -89,9 +96,21 @@ int last_restart(const std::string& text) {
 MetricsLog::MetricsLog(const std::string& path, bool goes_on) : file_("metrics", path, goes_on) {
   if (!goes_on) return;
   const std::string tail = file_.tail(kTail);
-  restarts_ = last_restart(tail) + 1;
+  int restart = -1;
+  for_each_object(tail, [&](const nlohmann::json& line) {
+    restart = std::max(restart, restart_of(line));
+    const auto split = line.find("split"), step = line.find("step");
+    if (split != line.end() && split->is_string() && step != line.end() &&
+        step->is_number_integer())
+      had_.emplace(split->get<std::string>(), step->get<std::int64_t>());
+  });
+  restarts_ = restart + 1;
   // A disk that was full may have left half a line, which must not spoil ours.
   if (!tail.empty() && tail.back() != '\n') file_.put_before("\n");
+}
+
+bool MetricsLog::had(const std::string& split, std::int64_t step) const {
+  return had_.contains({split, step});
 }
 
 }  // namespace lockstep

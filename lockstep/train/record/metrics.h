@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "lockstep/train/record/appended_file.h"
 
@@ -60,8 +63,11 @@ inline constexpr RateName kRates[] = {{"lr", &MetricRecord::lr},
     {"data_ms", &MetricRecord::data_ms}, {"comm_ms", &MetricRecord::comm_ms},
     {"loss_scale", &MetricRecord::loss_scale, false}};
 
-/// Writes a record as one JSON object; a value that JSON cannot hold is `null` and named in
+/// Writes the fields of a record; a value that JSON cannot hold is `null` and named in
 /// `nonfinite`.
+nlohmann::ordered_json json_of(const MetricRecord& record);
+
+/// Writes a record as a line of the file, one JSON object.
 std::string json_line(const MetricRecord& record, const std::string& utc_time);
 
 /// Returns the time now as `2026-01-31T12:00:00.123Z`.
@@ -96,6 +102,10 @@ class MetricsLog {
   /// Counts the starts of the run that have written records into the file before.
   int restarts() const { return restarts_; }
 
+  /// Returns whether one of the last lines that were there when the file was opened is of that
+  /// split and step.
+  bool had(const std::string& split, std::int64_t step) const;
+
   /// Appends a record, or keeps it; then `take_warning` says so.
   void append(const MetricRecord& record) { file_.append(json_line(record, utc_now()) + "\n"); }
 
@@ -108,6 +118,7 @@ class MetricsLog {
 
  private:
   AppendedFile file_;
+  std::set<std::pair<std::string, std::int64_t>> had_;
   int restarts_ = 0;
 };
 

@@ -150,6 +150,11 @@ void RunRecorder::append(MetricRecord record) {
   if (events_) events_->append(record);
 }
 
+void RunRecorder::append_missing(const std::vector<MetricRecord>& records) {
+  for (const MetricRecord& record : records)
+    if (!metrics_.had(record.split, record.step)) append(record);
+}
+
 void RunRecorder::flush() {
   if (events_) events_->flush();
   metrics_.flush();

@@ -82,6 +82,9 @@ class RunRecorder {
   /// the options ask for them.
   void append(MetricRecord record);
 
+  /// Appends those of these records that metrics.jsonl did not have when this start opened it.
+  void append_missing(const std::vector<MetricRecord>& records);
+
   /// Writes what a full disk has left. Throws std::system_error when lines of metrics.jsonl still
   /// have no room.
   void flush();

@@ -18,6 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kWorthAWarning = 0.2;         // of a step
+constexpr std::size_t kRecordsTogether = 4;    // lines between two collectives, or more
 constexpr double kShortestWaitSeconds = 1e-3;  // below it no worker could help
 
 // Ranks that are threads have one process, in which one of them reports.
@@ -45,6 +46,8 @@ void RunLog::step(std::int64_t steps) {
 }
 
 void RunLog::record(const MetricRecord& record) {
+  last_records_.push_back(record);
+  if (last_records_.size() > kRecordsTogether) last_records_.erase(last_records_.begin());
   if (!recorder_) return;
   recorder_->append(record);
   const std::string warning = recorder_->take_warning();

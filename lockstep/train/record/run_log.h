@@ -54,6 +54,10 @@ class RunLog {
   /// Appends to metrics.jsonl, and warns if the disk is full.
   void record(const MetricRecord& record);
 
+  /// Returns the records that may not be in metrics.jsonl if rank 0 has died: those of which no
+  /// collective with it came after.
+  const std::vector<MetricRecord>& last_records() const { return last_records_; }
+
   void warn(const std::string& text) { progress_.warn(text); }
 
   /// Warns of each image that this rank could not read since the last call.
@@ -73,6 +77,7 @@ class RunLog {
   BadImageWatch bad_images_;
   Progress progress_;
   std::optional<RunRecorder> recorder_;
+  std::vector<MetricRecord> last_records_;
   bool has_warned_of_loader_ = false;
 };
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/snapshot/group_values.h"
 #include "lockstep/train/snapshot/restore_tensors.h"
@@ -44,7 +45,7 @@ struct State {
 };
 
 State read_state(const SnapshotReader& reader) {
-  const std::string file = (reader.path() / "state.json").string();
+  const std::string file = (reader.path() / kStateFile).string();
   const json object = parse_strict_json(reader.state(), file, kLimits);
   const JsonFields fields(object, file);
   if (fields.text_if("kind") != kKind)

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include <torch/version.h>
+
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 
@@ -140,6 +142,15 @@ std::vector<IndexFile> index_files(std::span<const WrittenFile> files) {
     made.push_back({group + ".safetensors.index.json", text.dump(2) + "\n"});
   }
   return made;
+}
+
+void commit_files(PendingSnapshot& pending, std::vector<WrittenFile> files) {
+  for (const IndexFile& index : index_files(files))
+    files.push_back({.file = pending.write(index.name, index.text)});
+  SnapshotManifest manifest{
+      .step = pending.step(), .libtorch = TORCH_VERSION, .lockstep = {}, .files = {}};
+  for (WrittenFile& written : files) manifest.files.push_back(std::move(written.file));
+  pending.commit(std::move(manifest));
 }
 
 }  // namespace lockstep

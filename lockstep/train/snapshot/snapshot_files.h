@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/formats/snapshot/manifest.h"
+#include "lockstep/formats/snapshot/pending_snapshot.h"
 #include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
@@ -73,7 +74,7 @@ std::optional<std::vector<WrittenFile>> parse_written_files(const std::string& t
 /// Reads such a list; nothing if the file is not there or not whole yet.
 std::optional<std::vector<WrittenFile>> read_written_files(const std::filesystem::path& list);
 
-/// A further file that rank 0 writes.
+/// A further file that whoever commits writes.
 struct IndexFile {
   std::string name;
   std::string text;
@@ -82,5 +83,8 @@ struct IndexFile {
 /// Makes Hugging Face's index of each model that is in several parts: which tensor is in which
 /// file.
 std::vector<IndexFile> index_files(std::span<const WrittenFile> files);
+
+/// Makes a snapshot of these files appear, with the index files that they need.
+void commit_files(PendingSnapshot& pending, std::vector<WrittenFile> files);
 
 }  // namespace lockstep

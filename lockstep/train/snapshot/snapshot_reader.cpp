@@ -18,6 +18,7 @@
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/snapshot/group_values.h"
@@ -127,7 +128,7 @@ std::vector<std::string> SnapshotReader::parts_of(const std::string& group) cons
 }
 
 std::string SnapshotReader::state() const {
-  const std::filesystem::path file = path_ / "state.json";
+  const std::filesystem::path file = path_ / kStateFile;
   InputFile input(file);
   std::string text;
   std::array<std::uint8_t, 1 << 16> piece{};

@@ -6,11 +6,10 @@
 #include <thread>
 #include <utility>
 
-#include <torch/version.h>
-
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/formats/open_directory.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 
@@ -18,7 +17,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenTries{20};
-constexpr const char* kStateFile = "state.json";
 
 // What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
@@ -123,11 +121,7 @@ std::optional<std::vector<WrittenFile>> SnapshotSaver::files_of_all() const {
 }
 
 void SnapshotSaver::commit(std::vector<WrittenFile> files) {
-  for (const IndexFile& index : index_files(files))
-    files.push_back({.file = pending_->write(index.name, index.text)});
-  SnapshotManifest manifest{.step = step_, .libtorch = TORCH_VERSION, .lockstep = {}, .files = {}};
-  for (WrittenFile& written : files) manifest.files.push_back(std::move(written.file));
-  pending_->commit(std::move(manifest));
+  commit_files(*pending_, std::move(files));
   is_committed_ = true;
   try {
     set_best_and_prune();

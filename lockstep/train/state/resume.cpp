@@ -160,7 +160,7 @@ StartingPoint starting_point(
   check_newest(options, choice);
   start.snapshot = std::make_shared<const SnapshotReader>(choice);
   start.state = parse_run_state(
-      start.snapshot->state(), (choice.path / "state.json").string(), choice.manifest.step);
+      start.snapshot->state(), (choice.path / kStateFile).string(), choice.manifest.step);
   const auto other = differences_from(start.state, options, data);
   if (!other.empty() && overwrites && resume.kind == Resume::kAuto) {
     StartingPoint anew;

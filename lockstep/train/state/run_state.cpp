@@ -47,6 +47,12 @@ Json reading_json(const MeterReading& reading) {
       {"data_seconds", reading.data_seconds}, {"comm_seconds", reading.comm_seconds}};
 }
 
+Json lines_json(const std::vector<MetricRecord>& lines) {
+  Json list = Json::array();
+  for (const MetricRecord& line : lines) list.push_back(json_of(line));
+  return list;
+}
+
 Json configuration_json(const Configuration& configuration) {
   Json object = Json::object();
   for (const auto& [flag, value] : configuration) object[flag] = value;
@@ -95,6 +101,22 @@ MeterReading read_meter(const JsonFields& fields) {
       .comm_seconds = fields.seconds("comm_seconds")};
 }
 
+// Snapshots of whole worlds have none.
+std::vector<MetricRecord> read_lines(const JsonFields& fields) {
+  std::vector<MetricRecord> lines;
+  if (!fields.items().contains("last_lines")) return lines;
+  for (const JsonFields& line : fields.objects("last_lines")) {
+    MetricRecord& record = lines.emplace_back();
+    record.elapsed = line.seconds("elapsed");
+    record.epoch = count_in(line, "epoch");
+    record.step = count_in(line, "step");
+    record.split = line.text("split");
+    for (const ScoreName& score : kScores) record.scores.*score.value = line.number_if(score.name);
+    for (const RateName& rate : kRates) record.*rate.value = line.number_if(rate.name);
+  }
+  return lines;
+}
+
 Configuration read_configuration(const JsonFields& fields) {
   Configuration configuration;
   for (const auto& [flag, value] : fields.text_map("config"))
@@ -133,7 +155,7 @@ RunSetup read_setup(const JsonFields& fields) {
 
 std::string to_json(const RunState& state) {
   const RunSetup& setup = state.setup;
-  const Json object = {{"v", 1}, {"step", state.step}, {"epoch", state.position.epoch},
+  Json object = {{"v", 1}, {"step", state.step}, {"epoch", state.position.epoch},
       {"samples", state.position.samples}, {"epoch_samples", state.position.epoch_samples},
       {"schedule_step", state.schedule_step}, {"seed", setup.seed},
       {"world_size", setup.world_size}, {"replicas", setup.replicas}, {"stages", setup.stages},
@@ -144,6 +166,7 @@ std::string to_json(const RunState& state) {
       {"training_seconds", state.seconds.training}, {"epoch_seconds", state.seconds.epoch},
       {"restarts", state.restarts}, {"best", best_json_of(state)},
       {"epochs", epochs_json(state.epochs)}, {"epoch_total", reading_json(state.epoch_total)}};
+  if (!state.last_lines.empty()) object["last_lines"] = lines_json(state.last_lines);
   // A folder's name may hold bytes that are not UTF-8.
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -170,7 +193,8 @@ RunState parse_run_state(
           .epoch = fields.seconds("epoch_seconds")},
       .restarts = fields.small_count("restarts"),
       .epochs = epochs,
-      .epoch_total = read_meter(fields.object("epoch_total"))};
+      .epoch_total = read_meter(fields.object("epoch_total")),
+      .last_lines = read_lines(fields)};
   if (step && state.step != *step)
     fields.refuse("step", concat("be that of the manifest, ", *step));
   if (const auto best = object_or_null(fields, "best")) {

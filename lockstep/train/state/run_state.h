@@ -66,6 +66,8 @@ struct RunState {
   std::string best_snapshot = {};         ///< its folder's name; empty: none
   std::vector<EpochSummary> epochs = {};  ///< that are over
   MeterReading epoch_total = {};          ///< of the epoch under way, up to the last log line
+  /// The last lines of metrics, where the rank that writes them may have died before it did.
+  std::vector<MetricRecord> last_lines = {};
 };
 
 /// Writes state.json: numbers read back as the same bits.

@@ -1,9 +1,11 @@
 // `lockstep train` on several nodes that find each other.
 
+#include <chrono>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
+#include <thread>
 
 #include "tests/process/launcher/nodes.h"
 
@@ -89,6 +91,27 @@ TEST_F(NodesThatTrain, GoOnInASmallerWorld) {
   complete(2, training("stopped", step));
   complete(1, training("stopped"));
   EXPECT_EQ(summary("stopped")["parameters_hash"], summary("run")["parameters_hash"]);
+}
+
+// Without a snapshot, what the ranks that are left hold in memory is what the smaller world goes on
+// from.
+TEST_F(NodesThatTrain, GoOnFromTheMemoryOfThoseThatAreLeft) {
+  Words program = training("run", 1500);
+  program.insert(program.end(), {"--snapshot-interval", "none"});
+  Nodes nodes("--nnodes 1:2");
+  nodes.start_program(program);
+  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
+  nodes.start_program(program);
+  nodes[0].wait_until([&] { return step("run") > 120; });
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const std::int64_t before = step("run");
+  nodes[1].signal(SIGKILL);
+  const auto first = nodes[0].wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_EQ(summary("run")["world_size"], 2);
+  const std::string snapshot = summary("run")["resumed_from"].dump();
+  ASSERT_THAT(snapshot, HasSubstr("snapshots/step-")) << first.err;
+  EXPECT_GE(std::stoi(snapshot.substr(snapshot.rfind('-') + 1)) + 1, before);
 }
 
 /// Nodes with disks of their own: a folder for each.

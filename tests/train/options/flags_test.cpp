@@ -98,14 +98,14 @@ TEST(TrainFlags, AllAreRead) {
 
 // What one flag writes, the flag itself reads.
 TEST(TrainFlags, ReadWhatTheyWrite) {
-  for (const std::string more :
-      {"--snapshot-interval 10m --resume auto --keep 7 --snapshot-required --val-interval never",
-          "--freeze a.*,b --augment timm --image-size 160 -j 3 --val-split 0.25 --bad-images skip",
-          "--sched multistep --decay-milestones 3,5 --warmup-lr 0.25 --warmup-steps 4 --clip-grad "
-          "1",
-          "--opt adamw --momentum 0 --opt-eps 1e-6 --opt-betas 0.8,0.95",
-          "--model-ema --model-ema-decay 0.99 --model-ema-warmup --resume runs/a --num-classes "
-          "12"}) {
+  for (const std::string more : {"--snapshot-interval 10m --resume auto --keep 7 "
+                                 "--snapshot-required --no-rescue --val-interval never",
+           "--freeze a.*,b --augment timm --image-size 160 -j 3 --val-split 0.25 --bad-images skip",
+           "--sched multistep --decay-milestones 3,5 --warmup-lr 0.25 --warmup-steps 4 --clip-grad "
+           "1",
+           "--opt adamw --momentum 0 --opt-eps 1e-6 --opt-betas 0.8,0.95",
+           "--model-ema --model-ema-decay 0.99 --model-ema-warmup --resume runs/a --num-classes "
+           "12"}) {
     const TrainOptions options = parsed(kMany + (" " + more), 2);
     std::vector<std::string> words;
     for (const auto& flag : train_flags().flags()) {

@@ -80,6 +80,7 @@ TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
       {"log_interval", [](auto& options) { options.log_interval = 1; }},
       {"output", [](auto& options) { options.output = "out"; }},
       {"snapshots.keep", [](auto& options) { options.snapshots.keep = 9; }},
+      {"snapshots.rescue", [](auto& options) { options.snapshots.rescue = false; }},
       {"resume.kind", [](auto& options) { options.resume.kind = Resume::kAuto; }}};
   for (const auto& [name, change] : changes) EXPECT_THAT(after(change), IsEmpty()) << name;
 }

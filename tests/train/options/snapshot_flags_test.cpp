@@ -19,6 +19,7 @@ TEST(SnapshotFlags, HaveTheirDefaults) {
   EXPECT_EQ(options.snapshots.count, 0.01);
   EXPECT_EQ(options.snapshots.keep, 2);
   EXPECT_FALSE(options.snapshots.required);
+  EXPECT_TRUE(options.snapshots.rescue);
   EXPECT_EQ(options.resume.kind, Resume::kNever);
 }
 
@@ -32,7 +33,9 @@ TEST(SnapshotFlags, SayWhenToSave) {
   EXPECT_EQ(interval("10m").unit, SnapshotUnit::kSeconds);
   EXPECT_EQ(interval("10m").count, 600);
   EXPECT_EQ(interval("none").unit, SnapshotUnit::kNone);
-  const auto more = parsed("--snapshot-overhead 0.5% --keep 7 --snapshot-required").snapshots;
+  const auto more =
+      parsed("--snapshot-overhead 0.5% --keep 7 --snapshot-required --no-rescue").snapshots;
+  EXPECT_FALSE(more.rescue);
   EXPECT_EQ(more.count, 0.005);
   EXPECT_EQ(more.keep, 7);
   EXPECT_TRUE(more.required);

@@ -199,6 +199,23 @@ TEST(RunRecorder, GoesOnInTheFilesOfTheStartBefore) {
   EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":2,\"epoch\":0,\"step\":3,"));
 }
 
+// Of a rank that died before it wrote them.
+TEST(RunRecorder, AppendsWhatTheStartBeforeHasNotWritten) {
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.output = folder.str() + "/run";
+  { RunRecorder(options, {"lockstep"}, "{}").append({.step = 4, .split = "train"}); }
+  options.resume.kind = Resume::kAuto;
+  RunRecorder later(options, {"lockstep"}, "{}");
+  later.append_missing(
+      {{.step = 4, .split = "train"}, {.step = 4, .split = "val"}, {.step = 8, .split = "train"}});
+  const std::string text = contents(options.output + "/metrics.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":1,\"epoch\":0,\"step\":4,\"split\":\"val\""));
+  EXPECT_THAT(
+      text, ::testing::HasSubstr("\"restart\":1,\"epoch\":0,\"step\":8,\"split\":\"train\""));
+}
+
 TEST(RunRecorder, HalfALineOfTheStartBeforeSpoilsNone) {
   const testing::TemporaryFolder folder;
   TrainOptions options;

@@ -172,6 +172,30 @@ TEST(RunState, RefusesWhatIsNotJsonOrHasAKeyTwice) {
   EXPECT_THROW(read(std::string(1000, '[')), DataError);
 }
 
+// Only a rank that saved without the others writes them.
+TEST(RunState, LastLinesOfMetricsAreThereIfThereAreSome) {
+  EXPECT_FALSE(Json::parse(to_json(state())).contains("last_lines"));
+  RunState rescued = state();
+  rescued.last_lines = {{.elapsed = 1.5,
+                            .epoch = 3,
+                            .step = 8,
+                            .split = "train",
+                            .scores = {.loss = 0.1 + 0.7},
+                            .lr = 1.0 / 3},
+      {.step = 8, .split = "val", .scores = {.loss = 2, .top1 = 0.5}}};
+  const std::string text = to_json(rescued);
+  const RunState back = read(text);
+  ASSERT_EQ(back.last_lines.size(), 2U);
+  EXPECT_EQ(back.last_lines[0].split, "train");
+  EXPECT_EQ(back.last_lines[0].scores.loss, 0.1 + 0.7);
+  EXPECT_EQ(back.last_lines[0].lr, 1.0 / 3);
+  EXPECT_FALSE(back.last_lines[0].step_ms);
+  EXPECT_EQ(to_json(back), text);
+  Json damaged = Json::parse(text);
+  damaged["last_lines"][1].erase("split");
+  EXPECT_THAT(refusal(damaged), HasSubstr("split"));
+}
+
 TEST(RunState, KeysOfLaterVersionsAreIgnored) {
   Json object = Json::parse(to_json(state()));
   object["new"] = 1;
