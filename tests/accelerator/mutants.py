@@ -47,6 +47,7 @@ MESSAGES = "lockstep/comm/device/nccl_backend.cpp"
 SAVER = "lockstep/train/snapshot/snapshot_saver.cpp"
 SAVER_THREAD = "lockstep/train/snapshot/snapshot_saver_thread.cpp"
 CHECKPOINTER = "lockstep/train/checkpointer.cpp"
+RUN_PART = "lockstep/train/state/run_part.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
 DDP = ("accelerator_test", "transparency_test")
 PIPELINES = ("accelerator_test", "transparency_test")
@@ -126,8 +127,8 @@ MUTANTS = [
     Mutant("what a stage receives waits for what it sends", MESSAGES, "from % 2 == 0 ? 0 : 1", "from > to ? 1 : 0"),
     Mutant("what comes by way of the host waits for what is sent", STAGING, "StagedCall::Turn::kReceived;", "StagedCall::Turn{2};"),
     Mutant("the step of the training loop does not wait for a snapshot", "lockstep/train/epoch_loop.cpp", "  observer_.before_step();\n", ""),
-    Mutant("forward changes statistics that are being copied", CHECKPOINTER, "stays ? tensor : tensor.clone()", "stays ? tensor : tensor"),
-    Mutant("averages are exchanged while weights are being copied", CHECKPOINTER, "{.stays = stopped_by_.empty()}", "{.stays = true}"),
+    Mutant("forward changes statistics that are being copied", RUN_PART, "stays ? tensor : tensor.clone()", "stays ? tensor : tensor"),
+    Mutant("averages are exchanged while weights are being copied", CHECKPOINTER, "part.stays = stopped_by_.empty();", "part.stays = true;"),
     Mutant("a snapshot's buffer is filled again while copies still come", COPY,
            "  wait_for_copies();  // none is under way, unless nobody came to look at the one before\n", ""),
     Mutant("a snapshot's buffer is given away while copies still come", COPY, ".set_(buffer_.storage(),",

@@ -72,6 +72,16 @@ void Verdict::add(const std::optional<Estimate>& ratio) {
   below += below_one(ratio) ? 1 : 0;
 }
 
+bool Verdict::is_above() const {
+  return above > 0 &&
+         std::ranges::all_of(ratios, [](const Estimate& each) { return each.median >= 1; });
+}
+
+bool Verdict::is_below() const {
+  return below > 0 &&
+         std::ranges::all_of(ratios, [](const Estimate& each) { return each.median <= 1; });
+}
+
 bool Verdict::has_intervals() const {
   return std::any_of(ratios.begin(), ratios.end(), [](const auto& each) { return each.count > 1; });
 }

@@ -45,9 +45,13 @@ struct Verdict {
 
   void add(const std::optional<Estimate>& ratio);
 
-  /// True if some ratios lie above 1 and none below, or the reverse.
-  bool is_above() const { return above > 0 && below == 0; }
-  bool is_below() const { return below > 0 && above == 0; }
+  /// True if some ratios lie significantly above 1 and no other was measured below it, not even
+  /// in one round, or the reverse.
+  bool is_above() const;
+  bool is_below() const;
+
+  /// True if some lie significantly above 1 and others significantly below.
+  bool is_divided() const { return above > 0 && below > 0; }
 
   bool has_intervals() const;
 

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/train/snapshot/lone_save.h"
 #include "lockstep/train/snapshot/restore_tensors.h"
 #include "lockstep/train/snapshot/snapshot_files.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
@@ -103,17 +105,36 @@ void remove_leftovers(const std::filesystem::path& run) {
   }
 }
 
+bool is_sharded(const torch::optim::Optimizer& optimizer) {
+  return dynamic_cast<const ShardedOptimizer*>(&optimizer) != nullptr;
+}
+
+// What a rank of that role gives, without the state.
+SnapshotPart part_of(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
+    const SnapshotRole& role) {
+  const auto named = nn::named_state(module);
+  const SnapshotFileNames names = snapshot_file_names(role);
+  SnapshotPart part;
+  if (!names.model.empty()) part.files[names.model] = {.tensors = named};
+  if (!names.optimizer.empty())
+    part.files[names.optimizer] = content_of(optimizer_state(optimizer, named));
+  part.files[names.rank] = {.tensors = random_state(devices_of(module))};
+  return part;
+}
+
 }  // namespace
 
 Snapshot::Snapshot(std::filesystem::path run, ProcessGroup world, SnapshotOptions options)
     : run_(std::move(run)),
       world_(std::move(world)),
+      options_(options),
       saver_({.run = run_, .keep = options.keep, .required = options.required}, world_) {}
 
 SnapshotPosition Snapshot::load(
     torch::nn::Module& module, torch::optim::Optimizer& optimizer, nn::GradScaler* scaler) {
   saver_.finish();
   take_folder();
+  if (options_.rescue && world_.size() > 1) report_rescue(RescueState::kPossible);
   const SnapshotChoice choice = newest_snapshot(run_, world_);
   for (const auto& [name, reason] : choice.refused)
     say(world_, concat("warning: ", run_.string(), ": ", name, " cannot be used: ", reason));
@@ -148,29 +169,43 @@ void Snapshot::take_folder() {
   do_on_root(take, world_);
 }
 
-void Snapshot::save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
-    const SnapshotMoment& moment) {
+std::int64_t Snapshot::step_of(const SnapshotMoment& moment) const {
   check(last_step_.has_value(),
       "Snapshot::save: call load() first, or this run could be mixed up with an earlier one in ",
       run_.string());
   const std::int64_t step = moment.step.value_or(*last_step_ + 1);
   check(step >= *last_step_, "Snapshot::save: steps cannot fall, the highest is the newest: ", step,
       " after ", *last_step_);
-  const auto named = nn::named_state(module);
-  const bool is_sharded = dynamic_cast<const ShardedOptimizer*>(&optimizer) != nullptr;
-  const auto names = snapshot_file_names({.rank = world_.rank(),
-      .replica = world_.rank(),
-      .ranks = world_.size(),
-      .sharded_optimizer = is_sharded});
-  SnapshotPart part{.best = moment.best};
-  if (!names.model.empty()) part.files[names.model] = {.tensors = named};
-  if (!names.optimizer.empty())
-    part.files[names.optimizer] = content_of(optimizer_state(optimizer, named));
-  part.files[names.rank] = {.tensors = random_state(devices_of(module))};
+  return step;
+}
+
+void Snapshot::save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
+    const SnapshotMoment& moment) {
+  const std::int64_t step = step_of(moment);
+  SnapshotPart part = part_of(module, optimizer,
+      {.rank = world_.rank(),
+          .replica = world_.rank(),
+          .ranks = world_.size(),
+          .sharded_optimizer = is_sharded(optimizer)});
+  part.best = moment.best;
   if (world_.rank() == 0) part.state = state_text(moment, step, world_.size());
   saver_.save(step, part);
   last_step_ = step;
   say_warnings();
+}
+
+bool Snapshot::save_alone(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
+    const SnapshotMoment& moment) {
+  check(!is_sharded(optimizer),
+      "Snapshot::save_alone: the other ranks have their shares of the optimizer's state");
+  const std::int64_t step = step_of(moment);
+  report_rescue(RescueState::kUnderWay);
+  SnapshotPart part = part_of(module, optimizer, {});
+  part.best = moment.best;
+  part.state = state_text(moment, step, 1);
+  const bool is_saved = lockstep::save_alone(run_, options_.keep, step, part);
+  report_rescue(is_saved ? RescueState::kDone : RescueState::kNone);
+  return is_saved;
 }
 
 void Snapshot::wait() {

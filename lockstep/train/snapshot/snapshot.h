@@ -21,6 +21,7 @@ namespace lockstep {
 struct SnapshotOptions {
   int keep = 2;           ///< the newest ones; the best one comes on top
   bool required = false;  ///< one that cannot be written throws, instead of a warning on stderr
+  bool rescue = false;    ///< the program calls save_alone() when it loses its peers
 };
 
 /// Where a run goes on.
@@ -83,16 +84,33 @@ class Snapshot {
   void save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
       const SnapshotMoment& moment);
 
+  /// Saves without the other ranks, after a CommError in a backward pass or between steps: then
+  /// each rank still holds what all have trained, but for buffers, which forward has changed, and
+  /// the generators of the others. Returns once it is durable; false if another rank does the same.
+  ///
+  /// A launcher of ours waits for it if SnapshotOptions::rescue is set: half a second until it
+  /// begins, then a minute. Not for a ShardedOptimizer (InvalidArgument). Throws std::system_error
+  /// for what the disk does not take. No collective.
+  ///
+  ///     } catch (const lockstep::CommError&) {
+  ///       snapshot.save_alone(*net, optimizer, {.epoch = epoch});
+  ///       throw;
+  ///     }
+  bool save_alone(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
+      const SnapshotMoment& moment);
+
   /// Waits until the last one is durable, and warns if it is not. A collective. The destructor
   /// waits as well, but for the other ranks no longer than a minute and a half, and throws nothing.
   void wait();
 
  private:
   void take_folder();
+  std::int64_t step_of(const SnapshotMoment& moment) const;
   void say_warnings();
 
   std::filesystem::path run_;
   ProcessGroup world_;
+  SnapshotOptions options_;
   std::map<std::string, std::string> values_;
   std::optional<std::int64_t> last_step_;  // nothing before load()
   std::unique_ptr<const RunLock> lock_;    // of rank 0, from load() on; it outlives the saver

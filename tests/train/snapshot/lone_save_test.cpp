@@ -4,14 +4,22 @@
 #include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
+#include <optional>
 #include <system_error>
 
+#include "tests/comm/group_factory.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
 
+#include "lockstep/core/error.h"
+#include "lockstep/core/progress/own_slot.h"
 #include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/nn/fused_optimizers.h"
+#include "lockstep/parallel/optim/sharded_optimizer.h"
+#include "lockstep/train/snapshot/snapshot.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
 
 namespace lockstep {
@@ -20,6 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using testing::names_in;
+using testing::SmallTraining;
 using testing::TemporaryFolder;
 
 // What a rank of the number saves of a step.
@@ -90,6 +99,72 @@ TEST(LoneSave, LeavesNothingWhereTheDiskIsFull) {
   }
   EXPECT_EQ(newest(run).step(), 6);
   EXPECT_THAT(names_in(fs::path(run.path()) / "snapshots"), ElementsAre("LATEST", "step-00000006"));
+}
+
+/// The slot of this process on a launcher's page, which shows what is told to it.
+class OwnSlot {
+ public:
+  OwnSlot() { attached_slot = &slot_; }
+  OwnSlot(const OwnSlot&) = delete;
+  OwnSlot& operator=(const OwnSlot&) = delete;
+  ~OwnSlot() { attached_slot = nullptr; }
+
+  RescueState rescue() const { return slot_.rescue; }
+
+ private:
+  ProgressSlot slot_;
+};
+
+SnapshotPosition load(Snapshot& snapshot, SmallTraining& training) {
+  return snapshot.load(*training.net, training.optimizer);
+}
+
+// As the only one of two: the other one makes no call.
+TEST(SnapshotRescue, IsWhatALaterStartGoesOnFrom) {
+  const TemporaryFolder run;
+  SmallTraining whole, back;
+  testing::seed_all(5);
+  testing::train_steps(whole.net, whole.optimizer, 0, 3);
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
+    SmallTraining loaded;
+    Snapshot snapshot(run.path(), world);
+    (void)load(snapshot, loaded);
+    if (world.rank() == 1)
+      EXPECT_TRUE(snapshot.save_alone(*whole.net, whole.optimizer, {.epoch = 1, .step = 3}));
+  });
+  Snapshot snapshot(run.path(), ProcessGroup());
+  const auto [epoch, step] = load(snapshot, back);
+  EXPECT_EQ(epoch, 1);
+  EXPECT_EQ(step, 3);
+  testing::expect_same_bits(nn::named_state(*back.net), nn::named_state(*whole.net));
+}
+
+TEST(SnapshotRescue, IsToldToTheLauncher) {
+  const TemporaryFolder run;
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
+    SmallTraining training;
+    Snapshot snapshot(run.path(), world, {.rescue = world.rank() == 0});
+    std::optional<OwnSlot> slot;
+    if (world.rank() == 0) slot.emplace();
+    (void)load(snapshot, training);
+    if (world.rank() != 0) return;
+    EXPECT_EQ(slot->rescue(), RescueState::kPossible);
+    EXPECT_TRUE(snapshot.save_alone(*training.net, training.optimizer, {.step = 3}));
+    EXPECT_EQ(slot->rescue(), RescueState::kDone);
+    EXPECT_FALSE(snapshot.save_alone(*training.net, training.optimizer, {.step = 3}));
+    EXPECT_EQ(slot->rescue(), RescueState::kNone) << "it was there";
+  });
+}
+
+TEST(SnapshotRescue, IsNotForSharesOfAnOptimizer) {
+  const TemporaryFolder run;
+  SmallTraining training;
+  const ShardedOptimizer sharded(
+      std::make_unique<nn::Adam>(training.net->parameters(), torch::optim::AdamOptions(0.01)),
+      ProcessGroup());
+  Snapshot snapshot(run.path(), ProcessGroup());
+  (void)load(snapshot, training);
+  EXPECT_THROW(snapshot.save_alone(*training.net, sharded, {}), InvalidArgument);
 }
 
 }  // namespace

@@ -30,13 +30,9 @@ using testing::expect_same_bits;
 using ::testing::HasSubstr;
 using testing::SmallNet;
 using testing::TemporaryFolder;
+using Training = testing::SmallTraining;
 using testing::train_steps;
 using torch::optim::AdamOptions;
-
-struct Training {
-  SmallNet net;
-  torch::optim::Adam optimizer{net->parameters(), AdamOptions(0.01)};
-};
 
 TEST(Snapshot, BeginsWhereNothingWasSaved) {
   const TemporaryFolder run;

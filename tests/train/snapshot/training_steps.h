@@ -9,6 +9,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/optimizer.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -51,6 +52,12 @@ struct SmallNetImpl : torch::nn::Module {
   torch::nn::Linear fc{nullptr};
 };
 TORCH_MODULE(SmallNet);
+
+/// The net with an optimizer.
+struct SmallTraining {
+  SmallNet net;
+  torch::optim::Adam optimizer{net->parameters(), torch::optim::AdamOptions(0.01)};
+};
 
 /// Makes steps `first` to `last`, the last one excluded; their inputs depend on their numbers only.
 inline void train_steps(SmallNet& net, torch::optim::Optimizer& optimizer, int first, int last) {

@@ -112,7 +112,8 @@ std::string choice_of_way(const Cells& cells) {
       concat("A sample takes with dp ", range_text(verdict.ratios), " times as long as with ddp");
   if (verdict.is_above()) return took + ": take ddp.";
   if (verdict.is_below()) return took + ": take dp.";
-  return took + "; neither is clearly faster.";
+  return took +
+         (verdict.is_divided() ? ": it depends on the batch." : "; neither is clearly faster.");
 }
 
 std::string cheapest_text(const Cells& cells) {

@@ -88,6 +88,17 @@ TEST(Throughput, ConcludesTheOtherWayFromOtherNumbers) {
   EXPECT_THAT(text, HasSubstr("81.6 ms, by dp with a batch of 8 in bf16-mixed"));
 }
 
+TEST(Throughput, AdvisesNoWayThatAnotherBatchSpeaksAgainst) {
+  const std::string small = "ddp-p2-b2-224px-32-s4";
+  SecondsByCell seconds = usual_seconds();
+  seconds[small] = 0.5;
+  auto samples = made_rounds(quick(), seconds);
+  EXPECT_THAT(text_of(report_of(quick(), samples)), HasSubstr(": it depends on the batch."));
+  std::erase_if(
+      samples, [&](const Sample& sample) { return sample.round > 1 && sample.cell == small; });
+  EXPECT_THAT(text_of(report_of(quick(), samples)), HasSubstr("; neither is clearly faster."));
+}
+
 TEST(Throughput, OneRoundOfOneCellSaysNothingOfTheOthersIntervals) {
   auto samples = made_rounds(quick(), usual_seconds());
   std::erase_if(samples, [](const Sample& sample) {
