@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+
+#include "lockstep/comm/hierarchy/chunks.h"
+#include "lockstep/comm/hierarchy/stages.h"
 
 namespace lockstep::plan {
 namespace {
@@ -33,10 +37,48 @@ double tree(double bytes, const Ranks& ranks, const Machine& machine) {
          rounds_on(machine.between, between, between > 0 ? 2 * bytes : 0);
 }
 
-// The parts of a node's ranks cross its link one after the other: together they are all bytes.
-double hierarchical(double bytes, const Ranks& ranks, const Machine& machine) {
-  const Ranks inside{1, ranks.a_node}, leaders{ranks.nodes, 1};
-  return 2 * half_ring(bytes, inside, machine) + 2 * half_ring(bytes, leaders, machine);
+/// The time of an all-reduce, and how much of it a rank's core spends on it.
+struct LevelsTime {
+  double seconds = 0;
+  double kept = 0;
+};
+
+/// A chunk on the link between the nodes; the core waits until it is there.
+struct Arrival {
+  double* core;
+  double seconds;
+
+  void wait() const { *core = std::max(*core, seconds); }
+};
+
+// Chunks as the runtime cuts them, through its stages: a core adds up a chunk within the node and
+// spreads another one, while the link carries those of which it is the turn. The lanes of a chunk
+// share the link.
+LevelsTime in_levels(double bytes, const Ranks& ranks, const Machine& machine) {
+  constexpr double kElement = 4;
+  const Ranks inside{1, ranks.a_node}, across{ranks.nodes, 1};
+  const auto elements = static_cast<std::int64_t>(std::ceil(bytes / kElement));
+  const int lanes = hierarchy::lanes_for(static_cast<std::int64_t>(bytes), ranks.a_node);
+  const auto chunks =
+      hierarchy::cut_into_chunks(elements, static_cast<std::size_t>(kElement), lanes);
+  LevelsTime time;
+  double link = 0;
+  const auto size_of = [&](std::size_t chunk) {
+    return bytes * static_cast<double>(chunks[chunk].count) / static_cast<double>(elements);
+  };
+  const auto within = [&](std::size_t chunk) {
+    const double seconds = half_ring(size_of(chunk), inside, machine);
+    time.seconds += seconds;
+    time.kept += seconds * machine.within.core_share;
+  };
+  const auto between = [&](std::size_t chunk) {
+    const double seconds = 2 * half_ring(size_of(chunk), across, machine);
+    time.kept += seconds * machine.between.core_share;
+    link = std::max(link, time.seconds) + seconds;
+    return Arrival{&time.seconds, link};
+  };
+  hierarchy::in_stages(chunks.size(), within, between, within);
+  return time;
 }
 
 }  // namespace
@@ -50,7 +92,7 @@ double all_reduce_seconds(
     case AllReduce::kTree:
       return tree(bytes, ranks, machine);
     case AllReduce::kHierarchical:
-      return hierarchical(bytes, ranks, machine);
+      return in_levels(bytes, ranks, machine).seconds;
   }
   return 0;
 }
@@ -80,10 +122,8 @@ AllReduce usual_all_reduce(const Ranks& ranks, const Machine& machine) {
 
 double core_share(double bytes, const Ranks& ranks, const Machine& machine, AllReduce algorithm) {
   if (algorithm != AllReduce::kHierarchical || ranks.all() <= 1) return core_share(ranks, machine);
-  const double within = 2 * half_ring(bytes, {1, ranks.a_node}, machine);
-  const double between = 2 * half_ring(bytes, {ranks.nodes, 1}, machine);
-  const double kept = within * machine.within.core_share + between * machine.between.core_share;
-  return within + between > 0 ? kept / (within + between) : 0;
+  const LevelsTime time = in_levels(bytes, ranks, machine);
+  return time.seconds > 0 ? std::min(1.0, time.kept / time.seconds) : 0;
 }
 
 double core_share(const Ranks& ranks, const Machine& machine) {

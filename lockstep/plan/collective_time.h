@@ -16,7 +16,7 @@ struct Ranks {
 enum class AllReduce {
   kRing,         ///< through all ranks, node by node: each node's link carries the ring once
   kTree,         ///< a double binary tree: few messages one after the other
-  kHierarchical  ///< within the nodes, between them in parts, within again
+  kHierarchical  ///< within the nodes, between them, within again: in chunks, one behind the other
 };
 
 /// Return the seconds of a collective of this many bytes on every rank, with nothing else on the

@@ -1,5 +1,6 @@
 #include "lockstep/plan/collective_time.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace lockstep::plan {
@@ -31,6 +32,26 @@ TEST(AllReduce, OfATreeHasFewMessages) {
 TEST(AllReduce, OfAHierarchyCrossesTheNodesOnce) {
   EXPECT_DOUBLE_EQ(all_reduce_seconds(800, {4, 8}, kMachine, AllReduce::kHierarchical),
       14 * (1 + 100 / 100.0) + 6 * (5 + 200 / 10.0));
+}
+
+// A chunk's bytes between the nodes take as long as half a ring within one, of which each has two.
+TEST(AllReduce, OfAHierarchyHidesTheFasterLevel) {
+  Machine machine{.nodes = 2,
+      .places = 2,
+      .within = {.bytes_per_second = 1e9},
+      .between = {.bytes_per_second = 1e9}};
+  const double bytes = 64e6;
+  const double within = bytes / 1e9, between = bytes / 1e9;
+  const auto seconds = [&] {
+    return all_reduce_seconds(bytes, {2, 2}, machine, AllReduce::kHierarchical);
+  };
+  EXPECT_GT(seconds(), std::max(within, between));
+  EXPECT_LT(seconds(), 1.1 * std::max(within, between));
+  machine.within.bytes_per_second = 4e9;
+  EXPECT_LT(seconds(), 1.05 * between) << "the link is the bound";
+  EXPECT_GT(seconds(), between);
+  machine.within.bytes_per_second = 1e8;
+  EXPECT_LT(seconds(), 1.05 * 10 * within) << "the cores are";
 }
 
 TEST(AllReduce, OverAMeasuredLinkHasItsMessagesOfThatSize) {

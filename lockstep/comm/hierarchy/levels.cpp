@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "lockstep/comm/hierarchy/chunks.h"
+#include "lockstep/comm/hierarchy/stages.h"
 
 namespace lockstep::hierarchy {
 namespace {
 
-constexpr std::size_t kUnderWay = 4;                     // chunks on the network at once
 constexpr std::int64_t kShort = std::int64_t{64} << 10;  // bytes
 
 std::int64_t bytes_in(const torch::Tensor& tensor) {
@@ -38,26 +37,6 @@ void divide(const torch::Tensor& tensor, int divisor) {
   constexpr std::int64_t kSlice = 16384;
   for (std::int64_t begin = 0; begin < tensor.numel(); begin += kSlice)
     tensor.narrow(0, begin, std::min(kSlice, tensor.numel() - begin)).div_(divisor);
-}
-
-/// Takes items through three stages: while some are between the nodes, others are within them.
-/// `gather` and `spread` block, `send` begins. All ranks of a node make the same calls within it in
-/// the same order.
-template <typename Gather, typename Send, typename Spread>
-void in_stages(std::size_t items, Gather gather, Send send, Spread spread) {
-  std::deque<Work> under_way;
-  std::size_t spread_next = 0;
-  const auto finish_one = [&] {
-    under_way.front().wait();
-    under_way.pop_front();
-    spread(spread_next++);
-  };
-  for (std::size_t item = 0; item < items; ++item) {
-    gather(item);
-    under_way.push_back(send(item));
-    if (under_way.size() == kUnderWay) finish_one();
-  }
-  while (!under_way.empty()) finish_one();
 }
 
 /// A tensor cut into chunks, of which each lane carries a part.
