@@ -38,7 +38,7 @@ class RankAttempt : public Attempt {
         outside_(outside),
         progress_(options.workers),
         oom_before_(oom_kills()),
-        first_step_awaited_(plan.restart > 0),
+        first_step_awaited_(plan.death_ns > 0),  // not by a launcher that has come later
         watch_(options.hang_timeout, progress_, static_cast<std::size_t>(options.workers)) {
     take(start_ranks(
         options, {plan, master_port, progress_.path()}, guardian(), supervisor.spares()));

@@ -15,6 +15,7 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class NodesThatTrain : public ::testing::Test {
  protected:
@@ -146,6 +147,7 @@ TEST_F(NodesApart, EndWithTheSameParametersThoughAHostIsReplaced) {
   const auto first = nodes[0].wait(), last = nodes[2].wait();
   EXPECT_EQ(first.code(), 0) << first.err;
   EXPECT_EQ(last.code(), 0) << last.err;
+  EXPECT_THAT(last.err, Not(HasSubstr("training resumed"))) << "it was not there when b was lost";
   EXPECT_EQ(summary("a/run")["parameters_hash"], undisturbed());
   EXPECT_TRUE(has_snapshot("c"));
 }

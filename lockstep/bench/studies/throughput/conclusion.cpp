@@ -78,12 +78,23 @@ Verdict verdict_of(const Ratios& ratios) {
   return verdict;
 }
 
+std::string precisions_where(
+    const Ratios& halves, bool (*holds)(const std::optional<Estimate>& ratio)) {
+  std::vector<std::string> names;
+  for (const Ratio& ratio : halves)
+    if (holds(ratio.measured)) names.push_back(ratio.cell->precision);
+  return joined(names);
+}
+
 std::string half_verdict(const Ratios& halves) {
   const Verdict verdict = verdict_of(halves);
   const auto all = static_cast<int>(halves.size());
   if (all == 0) return "";
   if (verdict.below == all) return "Half precision does not pay here.";
   if (verdict.above == all) return "Half precision pays here.";
+  if (verdict.is_divided() && verdict.above + verdict.below == all)
+    return concat("Half precision pays in ", precisions_where(halves, above_one), ", not in ",
+        precisions_where(halves, below_one), ".");
   return "Whether half precision pays is not clear.";
 }
 

@@ -88,6 +88,13 @@ TEST(Throughput, ConcludesTheOtherWayFromOtherNumbers) {
   EXPECT_THAT(text, HasSubstr("81.6 ms, by dp with a batch of 8 in bf16-mixed"));
 }
 
+TEST(Throughput, NamesThePrecisionsThatPay) {
+  SecondsByCell seconds = usual_seconds();
+  seconds["dp-p2-b8-224px-bf16-mixed-s4"] = 0.08;
+  EXPECT_THAT(text_of(report_of(quick(), made_rounds(quick(), seconds))),
+      HasSubstr("Half precision pays in bf16-mixed, not in 16-mixed."));
+}
+
 TEST(Throughput, AdvisesNoWayThatAnotherBatchSpeaksAgainst) {
   const std::string small = "ddp-p2-b2-224px-32-s4";
   SecondsByCell seconds = usual_seconds();
