@@ -65,7 +65,7 @@ struct GroupCall {
 
 /// The progress of a process that may save what all have trained when it loses its peers.
 enum class RescueState : std::uint32_t {
-  kNone,      ///< nothing, or it is not worth the time
+  kNone,  ///< nothing, or it is not worth the time
   kPossible,
   kUnderWay,
   kDone,

@@ -64,7 +64,7 @@ using nlohmann::json;
 
 constexpr JsonLimits kChoiceLimits{.bytes = std::size_t{64} << 20, .depth = 8};
 
-json json_of(const SnapshotChoice& choice) {
+json choice_json(const SnapshotChoice& choice) {
   json refused = json::array();
   for (const auto& [name, reason] : choice.refused) refused.push_back({name, reason});
   json message{{"path", choice.path.string()}, {"refused", refused}};
@@ -87,7 +87,7 @@ SnapshotChoice choice_of(const json& message) {
 SnapshotChoice chosen_by_root(
     const std::function<SnapshotChoice()>& choose, const ProcessGroup& world) {
   json message;
-  do_on_root([&] { message = json_of(choose()); }, world);
+  do_on_root([&] { message = choice_json(choose()); }, world);
   // Paths of the command are UTF-8; what else is not comes back changed.
   const auto text = message.dump(-1, ' ', false, json::error_handler_t::replace);
   return choice_of(
