@@ -177,19 +177,21 @@ def soak(arguments, folder):
               "gloo", "--resume", "auto"]
     source, all_kills, failed, runs, rescues = random.Random(arguments.seed), collections.Counter(), 0, 0, 0
     expected = {kind: undisturbed(arguments, folder / kind, kind, shared + flags) for kind, flags in KINDS.items()}
-    while (done := sum(all_kills.values())) < arguments.kills:
-        kind = list(KINDS)[runs % len(KINDS)]
-        runs += 1
-        duration, results = expected[kind]
-        kills, saved, complaints = disturbed(arguments, folder / f"run-{runs}", kind, shared + KINDS[kind], results, duration, source,
-                                             arguments.kills - done)
-        all_kills += kills
-        rescues += saved
-        failed += bool(complaints)
-        print(f"run {runs}, {kind}: {sum(kills.values())} kills, {saved} rescues,"
-              f" {'; '.join(complaints) if complaints else 'as undisturbed'}", flush=True)
-    print(f"{sum(all_kills.values())} kills in {runs} runs ({', '.join(f'{n} of {name}' for name, n in sorted(all_kills.items()))}),"
-          f" {rescues} rescues: {failed} runs differ")
+    try:
+        while (done := sum(all_kills.values())) < arguments.kills:
+            kind = list(KINDS)[runs % len(KINDS)]
+            duration, results = expected[kind]
+            kills, saved, complaints = disturbed(arguments, folder / f"run-{runs + 1}", kind, shared + KINDS[kind], results, duration,
+                                                 source, arguments.kills - done)
+            runs += 1
+            all_kills += kills
+            rescues += saved
+            failed += bool(complaints)
+            print(f"run {runs}, {kind}: {sum(kills.values())} kills, {saved} rescues,"
+                  f" {'; '.join(complaints) if complaints else 'as undisturbed'}", flush=True)
+    finally:  # also of one that is stopped
+        print(f"{sum(all_kills.values())} kills in {runs} runs ({', '.join(f'{n} of {name}' for name, n in sorted(all_kills.items()))}),"
+              f" {rescues} rescues: {failed} runs differ", flush=True)
     return failed
 
 
