@@ -197,7 +197,7 @@ def soak(arguments, folder):
 
 def steps_of(run):
     lines = [json.loads(line) for line in (run.output / "metrics.jsonl").read_text().splitlines() if line.endswith("}")]
-    return max(line["step"] for line in lines if line["split"] == "train")
+    return max((line["step"] for line in lines if line["split"] == "train"), default=0)
 
 
 def trained_steps(arguments, folder, seconds, kill_every, source):
@@ -205,7 +205,7 @@ def trained_steps(arguments, folder, seconds, kill_every, source):
     flags = ["--model", "mnist-small", "--data", "fashion-mnist", "--epochs", "100000", "--batch-size", "128", "--backend", "gloo",
              "--log-interval", "10", "--val-interval", "never", "--resume", "auto"]
     with Run(arguments, folder, flags) as run:
-        while not (run.output / "metrics.jsonl").exists():
+        while not (run.output / "metrics.jsonl").exists() or steps_of(run) == 0:
             run.wait_until(time.monotonic() + 0.01)
         first, begin = steps_of(run), time.monotonic()
         next_kill = begin + (source.uniform(0, kill_every) if kill_every else float("inf"))
