@@ -29,14 +29,14 @@ ROOT = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 300
 
 MNIST = ["--model", "mnist-small", "--data", "mnist:{sets}/mnist", "--epochs", "2", "--batch-size", "8",
-         "--log-interval", "3", "--snapshot-interval", "4steps"]
+         "--log-interval", "3", "--snapshot-interval", "4steps", "--no-rescue"]
 # Few processors have instructions for convolutions in bfloat16.
 TOY = ["--model", "toy", "--data", "mock", "--epochs", "3", "--limit-train-batches", "10", "--batch-size", "16",
-       "--log-interval", "3", "--snapshot-interval", "4steps"]
+       "--log-interval", "3", "--snapshot-interval", "4steps", "--no-rescue"]
 TWO = ["--nproc-per-node", "2"]
 BY_SCRIPT = ["--max-restarts", "0"]
 RESNET = ["--model", "resnet18-cifar", "--data", "cifar10:{sets}/cifar10", "--epochs", "2", "--batch-size", "4", "--opt", "sgd",
-          "--log-interval", "3", "--snapshot-interval", "5steps", "--augment", "crop-flip", "--workers", "2"]
+          "--log-interval", "3", "--snapshot-interval", "5steps", "--no-rescue", "--augment", "crop-flip", "--workers", "2"]
 # These flags are not the defaults, so that the optimizers' and schedules' states differ.
 CONFIGURATIONS = {
     "serial": MNIST + ["--sched", "cosine", "--warmup-epochs", "1", "--sched-on-updates"],

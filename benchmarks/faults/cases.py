@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 
 BATCH_SIZE = 4
-FLAGS = ["--model", "mnist-small", "--epochs", "2", "--batch-size", str(BATCH_SIZE), "--log-interval", "3", "--snapshot-interval", "5steps",
+FLAGS = ["--model", "mnist-small", "--epochs", "2", "--batch-size", str(BATCH_SIZE), "--log-interval", "3", "--snapshot-interval", "5steps", "--no-rescue",
          "--seed", "7", "--progress", "none"]
 
 

@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kWorthAWarning = 0.2;         // of a step
-constexpr std::size_t kRecordsTogether = 4;    // lines between two collectives, or more
+constexpr std::size_t kRecordsTogether = 4;    // at most, between two collectives
 constexpr double kShortestWaitSeconds = 1e-3;  // below it no worker could help
 
 // Ranks that are threads have one process, in which one of them reports.

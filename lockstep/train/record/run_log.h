@@ -54,8 +54,8 @@ class RunLog {
   /// Appends to metrics.jsonl, and warns if the disk is full.
   void record(const MetricRecord& record);
 
-  /// Returns the records that may not be in metrics.jsonl if rank 0 has died: those of which no
-  /// collective with it came after.
+  /// Returns the last records, among them those that are not in metrics.jsonl if rank 0 has died:
+  /// it has written what came before its last collective.
   const std::vector<MetricRecord>& last_records() const { return last_records_; }
 
   void warn(const std::string& text) { progress_.warn(text); }

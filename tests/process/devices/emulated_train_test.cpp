@@ -27,7 +27,7 @@ using ::testing::Not;
 std::string flags_on(const std::string& device, const IdxFiles& data) {
   return data.flag() + " --device " + device +
          " --model mnist-small --epochs 2 --batch-size 16 --opt sgd --log-interval 1"
-         " --snapshot-interval 5steps ";
+         " --snapshot-interval 5steps --no-rescue ";
 }
 
 class EmulatedTrain : public ::testing::TestWithParam<TrainWay> {

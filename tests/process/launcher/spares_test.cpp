@@ -18,8 +18,8 @@ constexpr std::size_t kLinesBeforeDeath = 4;
 class TrainSpares : public ::testing::Test {
  protected:
   std::string flags() const {
-    return "--model mnist-small --epochs 40 --batch-size 16 --log-interval 5 --snapshot-interval "
-           "10steps --nproc-per-node 2 --no-pin " +
+    return "--model mnist-small --epochs 40 --batch-size 16 --log-interval 5 --no-rescue "
+           "--snapshot-interval 10steps --nproc-per-node 2 --no-pin " +
            data_.flag();
   }
 

@@ -72,8 +72,8 @@ class TrainKill : public ::testing::TestWithParam<Kind> {
 
   std::string flags() const {
     const std::string flags =
-        "--model mnist-small --epochs 2 --batch-size 16 --log-interval 3 --snapshot-interval "
-        "5steps " +
+        "--model mnist-small --epochs 2 --batch-size 16 --log-interval 3 --no-rescue "
+        "--snapshot-interval 5steps " +
         data_.flag() + " " + GetParam().flags;
     if (GetParam().ranks == 1) return flags;
     return flags + " --max-restarts 0 --nproc-per-node " + std::to_string(GetParam().ranks);

@@ -64,13 +64,15 @@ class ResumableRun {
   std::string flags_;
 };
 
-/// Gives tests a small data set, and flags to train on it.
+/// Gives tests a small data set, and flags to train on it: to the bits of an undisturbed run, which
+/// a rescue has but for a loss.
 class ShortRuns : public ::testing::Test {
  protected:
   /// Returns the flags of a run that saves in the middle of epochs and of log intervals.
   std::string flags(const std::string& more = "") const {
     return data_.flag() +
-           " --batch-size 8 --epochs 4 --log-interval 4 --snapshot-interval 3steps " + more;
+           " --batch-size 8 --epochs 4 --log-interval 4 --snapshot-interval 3steps --no-rescue " +
+           more;
   }
 
   IdxFiles data_{204, 40};  // the last batch of an epoch has fewer samples than the others
