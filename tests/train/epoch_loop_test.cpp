@@ -1,0 +1,234 @@
+// The loop over the training data, on one rank.
+
+#include "lockstep/train/epoch_loop.h"
+
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <optional>
+#include <vector>
+
+#include "tests/train/trainer_parts.h"
+#include <ATen/ops/rand.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/train/snapshot/restore_tensors.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::TrainerParts;
+
+// Ends the training after a step, and notes what it is asked.
+class EndAfter final : public StepObserver {
+ public:
+  EndAfter(const TrainRun& run, std::int64_t step, Course end = Course::kEnds)
+      : run_(run), step_(step), end_(end) {}
+  Course course() const override { return course_; }
+  Course after_step(bool epoch_is_over) override {
+    epoch_ends.push_back(epoch_is_over);
+    return course_ = run_.state.step == step_ ? end_ : Course::kGoesOn;
+  }
+  void save_step(bool is_last) override {
+    (is_last ? last_saves : other_saves).push_back(run_.state.step);
+  }
+
+  std::vector<bool> epoch_ends;
+  std::vector<std::int64_t> last_saves, other_saves;
+
+ private:
+  const TrainRun& run_;
+  std::int64_t step_;
+  Course end_, course_ = Course::kGoesOn;
+};
+
+using EpochLoopTest = TrainerParts;
+
+TEST_F(EpochLoopTest, PassesOnceOverTheData) {
+  TrainRun run = begin(4);
+  EndAfter never(run, 100);
+  const auto before = run.replica->parameters().front().detach().clone();
+  const EpochSummary epoch = EpochLoop(run, never).pass();
+  EXPECT_EQ(epoch.epoch, 1);
+  EXPECT_EQ(epoch.samples, 4 * 128);
+  EXPECT_GT(epoch.train_loss, 0);
+  EXPECT_EQ(run.state.step, 4);
+  EXPECT_EQ(run.state.position, (EpochPosition{1, 4 * 128, 4 * 128}));
+  EXPECT_FALSE(run.replica->parameters().front().equal(before));
+  EXPECT_THAT(never.epoch_ends, ElementsAre(false, false, false, true));
+  EXPECT_THAT(never.other_saves, ElementsAre(1, 2, 3)) << "the epoch itself is saved by others";
+}
+
+TEST_F(EpochLoopTest, GoesOnWithinAnEpochWhereItEnded) {
+  TrainRun whole = begin(5);
+  EndAfter never(whole, 100);
+  const EpochSummary at_once = EpochLoop(whole, never).pass();
+  TrainOptions options = testing::toy_options(folder_, 5);
+  options.output += "-2";
+  TrainRun parts = begin(options);
+  EndAfter second(parts, 2);
+  EXPECT_EQ(EpochLoop(parts, second).pass().samples, 2 * 128);
+  EXPECT_THAT(second.last_saves, ElementsAre(2));
+  EndAfter later(parts, 100);
+  const EpochSummary rest = EpochLoop(parts, later).pass();
+  EXPECT_EQ(rest.samples, at_once.samples);
+  EXPECT_NEAR(rest.train_loss, at_once.train_loss, 1e-12);
+  for (const auto& item : whole.replica->state())
+    EXPECT_TRUE(item.value().equal(parts.replica->state()[item.key()])) << item.key();
+}
+
+TEST_F(EpochLoopTest, LeavesTheLogLineOfACutIntervalToTheNextStart) {
+  TrainRun run = begin(5);
+  EndAfter interrupted(run, 2, Course::kInterrupted);
+  EpochLoop(run, interrupted).pass();
+  EXPECT_EQ(run.meter.steps(), 2);
+  EXPECT_EQ(run.state.epoch_total.steps, 0);
+}
+
+// Makes the weights too large for float16 in the first step.
+class OverflowsFirst final : public StepObserver {
+ public:
+  explicit OverflowsFirst(TrainRun& run) : run_(run) { scale(1e8); }
+  Course course() const override { return Course::kGoesOn; }
+  Course after_step(bool /*epoch_is_over*/) override {
+    if (run_.state.step == 1) scale(1e-8);
+    return Course::kGoesOn;
+  }
+  void save_step(bool /*is_last*/) override {}
+
+ private:
+  void scale(double factor) {
+    const torch::NoGradGuard no_gradients;
+    for (const torch::Tensor& parameter : run_.replica->parameters()) parameter.mul_(factor);
+  }
+
+  TrainRun& run_;
+};
+
+TEST_F(EpochLoopTest, AnOverflowThatTheScalerLeavesOutIsNoDivergence) {
+  for (const std::int64_t interval : {1, 50}) {
+    TrainOptions options = testing::toy_options(folder_, 3);
+    options.output += std::to_string(interval);
+    options.precision = Precision::k16Mixed;
+    options.log_interval = interval;
+    TrainRun run = begin(options);
+    OverflowsFirst observer(run);
+    const EpochSummary epoch = EpochLoop(run, observer).pass();
+    EXPECT_EQ(run.state.skipped_steps, 1);
+    EXPECT_TRUE(std::isfinite(epoch.train_loss)) << interval;
+    EXPECT_LT(epoch.train_loss, 10);
+  }
+}
+
+// Interrupts the training after so many parts of steps that are not their last.
+class InterruptPart final : public StepObserver {
+ public:
+  explicit InterruptPart(int parts) : parts_left_(parts) {}
+  Course course() const override {
+    return parts_left_ > 0 ? Course::kGoesOn : Course::kInterrupted;
+  }
+  Course after_part() override {
+    at::rand({1});  // as a dropout would
+    --parts_left_;
+    return course();
+  }
+  Course after_step(bool) override { return course(); }
+  void save_step(bool) override { ++saves; }
+
+  int saves = 0;
+
+ private:
+  int parts_left_;
+};
+
+// The contents that a snapshot of a run would have.
+class State {
+ public:
+  explicit State(const TrainRun& run)
+      : tensors_(copies(run.replica->state())),
+        random_(copies(random_state())),
+        meter_(run.meter.part()),
+        position_(run.state.position) {}
+
+  void expect_equal(const State& other) const {
+    EXPECT_EQ(meter_.samples, other.meter_.samples);
+    EXPECT_EQ(meter_.loss_sum, other.meter_.loss_sum);
+    EXPECT_EQ(position_.samples, other.position_.samples);
+    EXPECT_TRUE(random_.front().equal(other.random_.front()));
+    ASSERT_EQ(tensors_.size(), other.tensors_.size());
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      EXPECT_TRUE(tensors_[i].equal(other.tensors_[i])) << i;
+  }
+
+ private:
+  static std::vector<torch::Tensor> copies(const nn::NamedTensors& tensors) {
+    std::vector<torch::Tensor> all;
+    for (const auto& item : tensors) all.push_back(item.value().detach().clone());
+    return all;
+  }
+
+  std::vector<torch::Tensor> tensors_, random_;
+  MeterReading meter_;
+  EpochPosition position_;
+};
+
+// Loses the other ranks in the second step, when all but the parameters' change is done.
+class LosesPeers final : public StepObserver {
+ public:
+  explicit LosesPeers(const TrainRun& run) : run_(run) {}
+  Course course() const override { return Course::kGoesOn; }
+  bool may_undo_step() const override { return true; }
+  void before_step() override {
+    at::rand({1});  // as a dropout would
+    if (after_first) throw CommError("a peer is gone");
+  }
+  Course after_step(bool) override {
+    after_first.emplace(run_);
+    return course();
+  }
+  void save_step(bool) override {}
+
+  std::optional<State> after_first;
+
+ private:
+  const TrainRun& run_;
+};
+
+// In so many parts.
+class AbandonedStep : public TrainerParts, public ::testing::WithParamInterface<std::int64_t> {
+ protected:
+  TrainRun begin_accumulating(std::int64_t parts) {
+    TrainOptions options = testing::toy_options(folder_, 3 * parts);
+    options.model = "resnet18-cifar";  // whose batch norm counts each part
+    options.batch_size = 2;
+    options.grad_accum_steps = parts;
+    return begin(options);
+  }
+};
+
+TEST_F(AbandonedStep, LeavesNothingOfItsParts) {
+  TrainRun run = begin_accumulating(4);
+  const State before(run);
+  InterruptPart interrupted(3);
+  EpochLoop(run, interrupted).pass();
+  EXPECT_EQ(interrupted.saves, 1);
+  EXPECT_EQ(run.state.step, 0);
+  State(run).expect_equal(before);
+}
+
+TEST_P(AbandonedStep, LeavesNothingWhenPeersAreLost) {
+  TrainRun run = begin_accumulating(GetParam());
+  LosesPeers observer(run);
+  EpochLoop loop(run, observer);
+  EXPECT_THROW(loop.pass(), CommError);
+  loop.undo_step();
+  EXPECT_EQ(run.state.step, 1);
+  State(run).expect_equal(observer.after_first.value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, AbandonedStep, ::testing::Values(1, 4));
+
+}  // namespace
+}  // namespace lockstep
