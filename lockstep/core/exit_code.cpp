@@ -1,9 +1,9 @@
 #include "lockstep/core/exit_code.h"
 
+#include <csignal>
 #include <new>
 #include <system_error>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/frame_log.h"
 #include "lockstep/core/process.h"
 
@@ -25,6 +25,9 @@ int run_program(const char* program, int (*body)(int, char**), int argc, char** 
   const FrameFilter filter;
   try {
     return body(argc, argv);
+  } catch (const StoppedError& stopped) {
+    std::raise(stopped.signal());
+    return 128 + stopped.signal();  // it is ignored
   } catch (const std::exception& error) {
     report_error(program, error);
     return static_cast<int>(exit_code_of(error));

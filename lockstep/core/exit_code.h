@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 
 /// The exit codes of our programs; 128+n stands for the signal n.
@@ -19,9 +21,22 @@ enum class ExitCode {
 /// Returns the exit code that stands for an exception.
 ExitCode exit_code_of(const std::exception& error);
 
+/// A signal that ends the program came where there was something to put in order first. The program
+/// ends by the signal: run_program().
+class StoppedError : public Error {
+ public:
+  explicit StoppedError(int signal) : Error("stopped by a signal"), signal_(signal) {}
+
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
 /// Runs the body of a program and returns its exit code; what it throws is reported as
-/// `PROGRAM: MESSAGE` on stderr, or by the launcher that started it. First it repairs what was
-/// inherited amiss: closed standard streams, an ignored SIGCHLD.
+/// `PROGRAM: MESSAGE` on stderr, or by the launcher that started it; a StoppedError ends the
+/// program by its signal. First it repairs what was inherited amiss: closed standard streams, an
+/// ignored SIGCHLD.
 int run_program(const char* program, int (*body)(int, char**), int argc, char** argv);
 
 }  // namespace lockstep

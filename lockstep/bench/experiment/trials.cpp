@@ -3,7 +3,7 @@
 #include <csignal>
 #include <vector>
 
-#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
 
 namespace lockstep::bench {
 
@@ -23,8 +23,7 @@ SampleEnd Trials::run(const StudyCell& cell, const fs::path& run, double limit_s
   SampleEnd end = run_sample(command, *signals_);
   if (end.signal == 0) return end;
   signals_.reset();
-  std::raise(end.signal);
-  throw InvalidArgument("bench: stopped by a signal");  // one that was ignored
+  throw StoppedError(end.signal);
 }
 
 }  // namespace lockstep::bench

@@ -18,8 +18,8 @@ class Trials {
   /// Runs in OUTPUT/runs/STUDY.
   Trials(const CellPaths& paths, const std::string& study);
 
-  /// Runs a cell anew, with its output in `run`. A signal that comes meanwhile ends us, as it would
-  /// have.
+  /// Runs a cell anew, with its output in `run`. Throws StoppedError if a signal comes meanwhile
+  /// that would end us.
   SampleEnd run(const StudyCell& cell, const std::filesystem::path& run, double limit_seconds);
 
   std::filesystem::path log_of(const StudyCell& cell) const {

@@ -1,6 +1,7 @@
 // Runs `lockstep plan`: it trains to measure, and answers of a file alone.
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr std::chrono::minutes kPlanGuard(5);
@@ -77,6 +79,18 @@ TEST_F(Plan, ConfirmsAndTrainsWithTheFastest) {
   EXPECT_THAT(again.err, Not(HasSubstr("measuring"))) << "a run keeps its way";
 }
 
+TEST_F(Plan, LeavesNothingWhenItIsStopped) {
+  Command command(
+      words("plan --measure --model mnist-small --measure-batches 16 --save " + profile()),
+      {"TMPDIR=" + folder_.str()});
+  ASSERT_TRUE(command.wait_until(
+      [&] { return processes_with_variable("TMPDIR=" + folder_.str()).size() > 2; }));
+  command.signal(SIGTERM);
+  EXPECT_EQ(command.wait().code(), 128 + SIGTERM);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.str()));
+  EXPECT_THAT(processes_with_variable("TMPDIR=" + folder_.str()), IsEmpty());
+}
+
 TEST_F(Plan, SaysWhatIsWrong) {
   const Ended unknown = plan("--model mnist-smal");
   EXPECT_EQ(unknown.code(), 2);
@@ -85,6 +99,9 @@ TEST_F(Plan, SaysWhatIsWrong) {
   const Ended flags = plan("--model mnist-small --measure-batches 4 -- --opt nothing");
   EXPECT_EQ(flags.code(), 2);
   EXPECT_THAT(flags.err, HasSubstr("--opt"));
+  const Ended one_way = Command(words("train --parallel auto --comm-hook bf16")).wait(kPlanGuard);
+  EXPECT_EQ(one_way.code(), 2);
+  EXPECT_THAT(one_way.err, HasSubstr("--comm-hook is for --parallel ddp, and"));
 }
 
 }  // namespace
