@@ -196,8 +196,7 @@ void exchange(
       return;
     case Kind::kBroadcast:
       return broadcast(collective, chunk, views, rank);
-    case Kind::kBarrier:
-    case Kind::kNone:
+    default:  // a barrier
       return;
   }
 }

@@ -9,7 +9,7 @@ namespace {
 
 std::string describe(const Descriptor& descriptor) {
   const auto element = static_cast<at::ScalarType>(descriptor.element);
-  std::string text = concat(kind_name(descriptor.kind), " of ", descriptor.elements, " ",
+  std::string text = concat(name_of(descriptor.kind), " of ", descriptor.elements, " ",
       c10::toString(element), " elements");
   if (descriptor.root >= 0) text += concat(", root ", descriptor.root);
   return text;
@@ -24,7 +24,7 @@ bool agree(const Descriptor& a, const Descriptor& b) {
 
 std::string Job::describe() const {
   if (collective.kind == Kind::kBarrier) return concat("barrier #", number);
-  return concat(kind_name(collective.kind), " #", number, " (", c10::toString(collective.element),
+  return concat(name_of(collective.kind), " #", number, " (", c10::toString(collective.element),
       ", ", collective.elements, " elements)");
 }
 
@@ -74,8 +74,8 @@ void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
     if (!how.empty() && is_missing) throw CommError(concat(job.describe(), ": ", how));
     const RankSlot& slot = region_->slot(rank);
     const auto kind = static_cast<Kind>(slot.kind.load());
-    late.push_back(concat(
-        "rank ", rank, " (last seen in ", kind_name(kind), " #", slot.collective.load(), ")"));
+    late.push_back(
+        concat("rank ", rank, " (last seen in ", name_of(kind), " #", slot.collective.load(), ")"));
   }
   if (waited < timeout() || late.empty()) return;
   throw TimeoutError(concat(job.describe(), " on rank ", rank_, ": waited ", timeout().count(),

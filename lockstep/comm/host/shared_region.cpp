@@ -1,7 +1,6 @@
 #include "lockstep/comm/host/shared_region.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -15,13 +14,6 @@ struct SharedRegion::Head {
   std::atomic<std::uint32_t> aborted;
   char reason[1020];
 };
-
-const char* kind_name(Kind kind) {
-  static constexpr std::array kNames = {"nothing", "all_reduce", "reduce", "broadcast",
-      "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "barrier"};
-  const auto index = static_cast<std::size_t>(kind);
-  return index < kNames.size() ? kNames[index] : "unknown";
-}
 
 namespace {
 

@@ -12,24 +12,11 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/host/mapping.h"
+#include "lockstep/core/progress/slot.h"
 
 namespace lockstep::host {
 
-/// Names a collective; the number travels in the descriptor.
-enum class Kind : std::int32_t {
-  kNone,
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kAllGather,
-  kGather,
-  kScatter,
-  kReduceScatter,
-  kAllToAll,
-  kBarrier
-};
-
-const char* kind_name(Kind kind);
+using Kind = Operation;  // of which a host has the collectives
 
 /// Where memory lies so that every rank can find it: in a segment of shared memory, or nowhere.
 struct Exposure {
