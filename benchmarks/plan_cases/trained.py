@@ -1,0 +1,90 @@
+"""Trains the cases of plan_accuracy.py, each once: what a file holds is not trained again."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from commands import SharedTime, cpu_model
+
+from .drawn import MODELS, key_of, replicas_of
+
+STEPS, LINE = 40, 10
+TRIES, MOST_OF_OTHERS = 3, 0.1  # of a training that other programs disturb
+
+
+def training(lockstep, case, run):
+    command = [lockstep, "train", "--model", case["model"], "--data", "mock:constant", *MODELS[case["model"]][2]]
+    command += ["--batch-size", str(case["batch"] // replicas_of(case)), "--max-steps", str(STEPS), "--epochs", str(STEPS)]
+    command += ["--log-interval", str(LINE), "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"]
+    command += ["--parallel", case["way"], "--output", run]
+    if case["way"] in ("dp", "mp", "pp"):
+        command += ["--places", str(case["places"])]
+    if case["way"] in ("mp", "pp"):
+        command += ["--balance", "time"]
+    if "chunks" in case:
+        command += ["--schedule", case["schedule"], "--chunks", str(case["chunks"])]
+    if "link" in case:
+        hosts = [lockstep, "hosts", "--count", "2", "--rate", case["link"], "--"]
+        return [*hosts, lockstep, "run", "--nproc-per-node", str(case["places"]), "--", *command]
+    return [*command, "--nproc-per-node", str(case["places"])] if case["way"] == "ddp" else command
+
+
+def train(lockstep, case):
+    """Returns the seconds of a step, the memory of a process, and the share of the machine that other programs used."""
+    cores = os.cpu_count() if "link" in case else min(case["places"], os.cpu_count())
+    with tempfile.TemporaryDirectory() as folder:
+        shared = SharedTime()
+        pinned = ["taskset", "-c", ",".join(str(core) for core in range(cores)), "env", "OMP_NUM_THREADS=1"]
+        done = subprocess.run(pinned + training(lockstep, case, f"{folder}/run"), capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{case}\n{done.stderr[-2000:]}")
+        others = shared.of_others()
+        lines = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
+        peak = json.loads(Path(f"{folder}/run/summary.json").read_text()).get("peak_memory_bytes")
+    steps = [line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0]
+    result = {"measured": statistics.median(steps[1:]), "others": others}
+    if case["way"] in ("serial", "ddp") and peak:
+        result["measured_bytes"] = peak / replicas_of(case)
+    return result
+
+
+def undisturbed(lockstep, case):
+    """Returns the least disturbed of a few trainings, if the first one was disturbed."""
+    tried = []
+    while len(tried) < TRIES and (not tried or tried[-1]["others"] > MOST_OF_OTHERS):
+        tried.append(train(lockstep, case))
+    return min(tried, key=lambda result: result["others"])
+
+
+class Trainings:
+    """What was measured of cases, in a file of JSON lines of which the first names the machine."""
+
+    def __init__(self, lockstep, file):
+        self.lockstep, self.file = lockstep, Path(file) if file else None
+        self.done = {}
+        machine = {"cpu": cpu_model(), "cores": os.cpu_count()}
+        if self.file and self.file.exists():
+            first, *lines = [json.loads(line) for line in self.file.read_text().splitlines()]
+            if first != machine:
+                sys.exit(f"{file} was measured on {first}, and this is {machine}; name another file")
+            self.done = {line["case"]: line["result"] for line in lines}
+        elif self.file:
+            self.append(machine)
+
+    def append(self, line):
+        with self.file.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def has(self, case):
+        return key_of(case) in self.done
+
+    def of(self, case):
+        if not self.has(case):
+            self.done[key_of(case)] = undisturbed(self.lockstep, case)
+            if self.file:
+                self.append({"case": key_of(case), "result": self.done[key_of(case)]})
+        return self.done[key_of(case)]
