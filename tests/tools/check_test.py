@@ -128,6 +128,11 @@ class StyleTest(CheckerTest):
                            HEADER + "/// A run,\n/// What else?\nstruct Run {\n/// What f says.\nstruct stat f(int);\n"
                            "/// What is forward.\nstruct A;\n"})
 
+    def test_refuses_a_script_that_cannot_be_run(self):
+        self.assert_complaint("tools/sum.py: begins with #! and cannot be run", {"tools/sum.py": "#!/usr/bin/env python3\n"})
+        (self.root / "tools/sum.py").chmod(0o755)
+        self.assert_clean({})
+
     def test_refuses_a_crowded_folder(self):
         names = [f"lockstep/core/part_{number}.h" for number in range(31)]
         self.assert_clean({name: HEADER for name in names[:30]})
