@@ -12,14 +12,17 @@ from commands import SharedTime, cpu_model
 
 from .drawn import MODELS, key_of, replicas_of
 
-STEPS, LINE = 40, 10
+LINES, MOST_STEPS = 4, 10  # of metrics, of which the first is left out; steps in each
+LINE_SECONDS = 10  # as predicted, so that a slow link's steps take minutes and not hours
 TRIES, MOST_OF_OTHERS = 3, 0.1  # of a training that other programs disturb
 
 
 def training(lockstep, case, run):
+    line = max(1, min(MOST_STEPS, int(LINE_SECONDS / case["predicted"])))
+    steps = str(LINES * line)
     command = [lockstep, "train", "--model", case["model"], "--data", "mock:constant", *MODELS[case["model"]][2]]
-    command += ["--batch-size", str(case["batch"] // replicas_of(case)), "--max-steps", str(STEPS), "--epochs", str(STEPS)]
-    command += ["--log-interval", str(LINE), "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"]
+    command += ["--batch-size", str(case["batch"] // replicas_of(case)), "--max-steps", steps, "--epochs", steps]
+    command += ["--log-interval", str(line), "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"]
     command += ["--parallel", case["way"], "--output", run]
     if case["way"] in ("dp", "mp", "pp"):
         command += ["--places", str(case["places"])]

@@ -1,5 +1,6 @@
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
@@ -13,22 +14,22 @@ namespace {
 using Words = std::vector<std::string>;
 using Verb = int (*)(const Words&);
 
-// The program of its own that has these verbs, so that those who only train need not build it.
+const std::map<std::string, Verb> kVerbs{{"run", run}, {"hosts", hosts}, {"train", train},
+    {"eval", eval}, {"data", data}, {"convert", convert}, {"new", new_project}, {"report", report},
+    {"env", env}, {"help", help}};
+
+// Of a program of their own, so that those who only train need not build it.
+const std::set<std::string> kBenchVerbs{"bench", "collectives", "plan"};
+
 int run_bench_program(const std::string& verb, Words arguments) {
   arguments.insert(arguments.begin(), verb);
   become(verb, sibling_program(verb, "lockstep-bench"), arguments);
 }
 
-const std::map<std::string, Verb> kVerbs{{"run", run}, {"hosts", hosts}, {"train", train},
-    {"eval", eval}, {"data", data}, {"convert", convert}, {"new", new_project}, {"report", report},
-    {"bench", [](const Words& words) { return run_bench_program("bench", words); }},
-    {"collectives", [](const Words& words) { return run_bench_program("collectives", words); }},
-    {"plan", [](const Words& words) { return run_bench_program("plan", words); }}, {"env", env},
-    {"help", help}};
-
 [[noreturn]] void refuse(const std::string& word) {
   std::vector<std::string> known{"--version", "--help"};
   for (const auto& verb : kVerbs) known.push_back(verb.first);
+  known.insert(known.end(), kBenchVerbs.begin(), kBenchVerbs.end());
   const char* kind = word[0] == '-' ? "flag " : "verb ";
   throw InvalidArgument(
       concat("there is no ", kind, word, did_you_mean(word, known), " (lockstep help lists all)"));
@@ -46,9 +47,11 @@ int dispatch(const std::vector<std::string>& arguments) {
     std::cout << "lockstep " LOCKSTEP_VERSION "\n";
     return 0;
   }
+  const Words rest(arguments.begin() + 1, arguments.end());
+  if (kBenchVerbs.contains(word)) return run_bench_program(word, rest);
   const auto verb = kVerbs.find(word == "--help" || word == "-h" ? "help" : word);
   if (verb == kVerbs.end()) refuse(word);
-  return verb->second({arguments.begin() + 1, arguments.end()});
+  return verb->second(rest);
 }
 
 }  // namespace lockstep::cli
