@@ -12,13 +12,13 @@ from commands import SharedTime, cpu_model
 
 from .drawn import MODELS, key_of, replicas_of
 
-LINES, MOST_STEPS = 4, 10  # of metrics, of which the first is left out; steps in each
-LINE_SECONDS = 10  # as predicted, so that a slow link's steps take minutes and not hours
+LINES, STEPS = 4, 10  # of metrics, of which the first is left out; steps in each, but for
+LEAST_SECONDS, MOST_SECONDS = 1, 10  # of a line, as predicted: short steps still warm up, and those of a slow link take minutes
 TRIES, MOST_OF_OTHERS = 3, 0.1  # of a training that other programs disturb
 
 
 def training(lockstep, case, run):
-    line = max(1, min(MOST_STEPS, int(LINE_SECONDS / case["predicted"])))
+    line = max(1, min(max(STEPS, int(LEAST_SECONDS / case["predicted"])), int(MOST_SECONDS / case["predicted"])))
     steps = str(LINES * line)
     command = [lockstep, "train", "--model", case["model"], "--data", "mock:constant", *MODELS[case["model"]][2]]
     command += ["--batch-size", str(case["batch"] // replicas_of(case)), "--max-steps", steps, "--epochs", steps]
