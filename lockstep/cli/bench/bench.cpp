@@ -13,6 +13,7 @@
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/train/record/run_directory.h"
@@ -113,6 +114,8 @@ void prepare_bench(BenchCommand& command) {
     prepare_studies(command);
     explore_studies(command);
     pretrain_studies(command);
+  } catch (const StoppedError&) {
+    throw;  // it has begun, and will go on
   } catch (const std::exception&) {
     if (!before) take_back(output, made);
     throw;

@@ -78,6 +78,7 @@ TEST_F(BenchWays, GoesOnThatWasStoppedBeforeItsFirstSample) {
   run.signal(SIGTERM);
   EXPECT_EQ(run.wait(kWaysGuard).code(), 128 + SIGTERM);
   EXPECT_TRUE(processes_with(output()).empty());
+  EXPECT_TRUE(std::filesystem::exists(output() + "/bench.json")) << "it has begun";
   const Ended ended = bench(asked);
   ASSERT_EQ(ended.code(), 0) << ended.err;
   ASSERT_EQ(samples().size(), 2U);
