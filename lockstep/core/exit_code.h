@@ -21,8 +21,8 @@ enum class ExitCode {
 /// Returns the exit code that stands for an exception.
 ExitCode exit_code_of(const std::exception& error);
 
-/// A signal that ends the program came where there was something to put in order first. The program
-/// ends by the signal: run_program().
+/// The end of the program by a signal that came where there was something to put in order first:
+/// run_program() raises the signal again.
 class StoppedError : public Error {
  public:
   explicit StoppedError(int signal) : Error("stopped by a signal"), signal_(signal) {}

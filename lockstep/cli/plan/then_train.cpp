@@ -28,8 +28,8 @@ constexpr std::array<std::string_view, 9> kDecided{"--parallel", "--places", "--
 constexpr std::array<std::string_view, 15> kNotMeasured{"--model", "--data", "--precision",
     "--plugin", "--output", "--resume", "--epochs", "--max-steps", "--max-time", "--json",
     "--dry-run", "--profile", "--tensorboard", "--progress", "--snapshot-interval"};
-// No other way has them, and none could be compared with it.
-constexpr std::array<const char*, 4> kOfDdp{
+// Ways of one process refuse them, and could not be compared.
+constexpr std::array<const char*, 4> kOfReplicas{
     "--sync-batch-norm", "--shard-optimizer", "--comm-hook", "--bucket-mb"};
 
 template <std::size_t Count>
@@ -70,7 +70,7 @@ void plan_for_training(PlanCommand& command) {
   check(command.profile.empty() && command.device.empty() && !command.measures_only,
       "plan: --train measures this machine: leave out --profile, --device and --measure");
   const GivenFlags given = train_flags().parse(command.train_flags);
-  for (const char* const flag : kOfDdp)
+  for (const char* const flag : kOfReplicas)
     check(!given.has(flag), "train: ", flag,
         " is for --parallel ddp, and --parallel auto compares all ways: choose ddp, or leave it "
         "out");
