@@ -151,7 +151,8 @@ def main():
             report(cases)
         answers = [answer(comparison, ways) for ways in draw_questions(arguments.questions, arguments.seed, models, places)]
         asked = [is_good for is_good in answers if is_good is not None]
-        print(f"{sum(asked)} of {len(asked)} picks are within 5 % of the fastest")
+        if asked:
+            print(f"{sum(asked)} of {len(asked)} picks are within 5 % of the fastest")
     if arguments.picture and cases:
         Path(arguments.picture).write_text(scatter(cases))
 

@@ -12,8 +12,9 @@ from commands import SharedTime, cpu_model
 
 from .drawn import MODELS, key_of, replicas_of
 
-LINES, STEPS = 4, 10  # of metrics, of which the first is left out; steps in each, but for
-LEAST_SECONDS, MOST_SECONDS = 1, 10  # of a line, as predicted: short steps still warm up, and those of a slow link take minutes
+LINES = 4  # of metrics; the first is left out
+STEPS = 10  # a line, if that takes about as long as this:
+LEAST_SECONDS, MOST_SECONDS = 1, 10  # short steps need time to warm up, those over a slow link would take hours
 TRIES, MOST_OF_OTHERS = 3, 0.1  # of a training that other programs disturb
 
 
