@@ -5,8 +5,8 @@
 
 Each model is measured once by `lockstep plan --measure`, each link by `lockstep collectives`. Then cases are drawn by a seed: a model,
 a way, a number of places, a batch that was not measured; a third of them on two hosts within this machine, joined by links of 0.1, 1 or
-10 Gbit/s (needs root; --links none leaves them out). Each is predicted, trained for some steps, and compared; the median of the runs'
-steps counts, and a star marks one outside of its interval. A question is a model, a batch and a number of places: all its ways are
+10 Gbit/s (needs root; --links none leaves them out). Each is predicted, trained for some steps in each of two rounds through all cases,
+since machines drift, and compared; a star marks one outside of its interval, and `drift` is by how much its trainings differ. A question is a model, a batch and a number of places: all its ways are
 trained, and the one that was predicted to be the fastest should be within 5 % of the fastest. Places are pinned to a core each, as far
 as there are cores.
 
@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -35,6 +36,7 @@ def parse_arguments():
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--cases", type=int, default=120)
     parser.add_argument("--questions", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--places", default="1,2,4", help="numbers of places; more than cores take turns")
@@ -86,22 +88,30 @@ class Comparison:
         self.profiles = {model: measure(arguments, model, folder) for model in arguments.models.split(",")}
         self.links = {}
 
-    def compare(self, case):
-        """Fills in a case, and returns whether it could."""
-        if not self.trainings.has(case) and time.monotonic() > self.end:
-            return False
+    def predict(self, case):
         if "link" in case and case["link"] not in self.links:
             self.links[case["link"]] = measure_link(self.arguments, case["link"], self.folder)
         predict(self.arguments.lockstep, case, self.profiles, self.links)
-        case |= self.trainings.of(case)
-        error = case["predicted"] / case["measured"] - 1
-        outside = " " if case["least"] <= case["measured"] <= case["most"] else "*"
-        print(f"{name_of(case):64} predicted {1e3 * case['predicted']:8.2f} ms  measured {1e3 * case['measured']:8.2f}{outside}"
-              f" {error:+6.1%}  others {case['others']:4.0%}", flush=True)
-        return True
+
+    def train(self, cases):
+        """In rounds, as long as there is time; returns the cases that were trained."""
+        for number in range(self.arguments.rounds):
+            for case in cases:
+                if self.trainings.number_of(case) <= number and time.monotonic() < self.end:
+                    result = self.trainings.train(case)
+                    print(f"round {number + 1}: {name_of(case)}: {1e3 * result['measured']:.2f} ms", file=sys.stderr, flush=True)
+        return [case | self.trainings.of(case) for case in cases if self.trainings.number_of(case) > 0]
 
     def of_all(self, cases):
-        return [case for case in cases if self.compare(case)]
+        for case in cases:
+            self.predict(case)
+        trained = self.train(cases)
+        for case in trained:
+            error = case["predicted"] / case["measured"] - 1
+            outside = " " if case["least"] <= case["measured"] <= case["most"] else "*"
+            print(f"{name_of(case):64} predicted {1e3 * case['predicted']:8.2f} ms  measured {1e3 * case['measured']:8.2f}{outside}"
+                  f" {error:+6.1%}  drift {case['drift']:4.0%}  others {case['others']:4.0%}", flush=True)
+        return trained
 
 
 def error_line(label, cases, key="measured", predicted="predicted"):
@@ -115,6 +125,7 @@ def report(cases):
     held = sum(case["least"] <= case["measured"] <= case["most"] for case in cases) / len(cases)
     print(f"{len(cases)} cases: median error {statistics.median(errors):.1%}, below 20 % in {below:.0%}, largest {errors[-1]:.1%};"
           f" {held:.0%} within their interval")
+    print(f"  trainings of a case differ by {statistics.median(case['drift'] for case in cases):.1%} in the median")
     keys = {"model": lambda case: case["model"], "way": lambda case: case["way"] + (" between hosts" if "link" in case else ""),
             "places": lambda case: f"{case['places']} places a host", "link": lambda case: case.get("link", "one host")}
     for key in keys.values():
@@ -129,9 +140,10 @@ def report(cases):
 
 def answer(comparison, ways):
     """Prints whether the predicted pick is as good as the fastest, and returns it; None if there was no time for all ways."""
-    if len(comparison.of_all(ways)) < len(ways):
+    trained = comparison.of_all(ways)
+    if len(trained) < len(ways):
         return None
-    picked, best = (min(ways, key=lambda case: case[key]) for key in ("predicted", "measured"))
+    picked, best = (min(trained, key=lambda case: case[key]) for key in ("predicted", "measured"))
     lost = picked["measured"] / best["measured"] - 1
     print(f"question: picked {name_of(picked)}; the fastest was {name_of(best)}; {lost:.1%} slower", flush=True)
     return lost <= 0.05
