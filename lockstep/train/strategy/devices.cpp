@@ -81,7 +81,12 @@ DeviceChoice choose_device(const TrainOptions& options) {
 
 std::vector<Place> places_of_process(
     const TrainOptions& options, const DeviceChoice& choice, int places, RankOfHost own) {
-  if (choice.type == torch::kCPU) return places > 1 ? cpu_places(places) : std::vector<Place>(1);
+  if (choice.type == torch::kCPU) {
+    check(!options.share_devices,
+        "train: --share-devices is for accelerators, and this host computes on its cores, which "
+        "its ranks share anyway; leave it out, or name an accelerator as --device");
+    return places > 1 ? cpu_places(places) : std::vector<Place>(1);
+  }
   const bool is_named = !options.place_devices.empty(), is_shared = options.share_devices;
   check(!is_named || own.ranks == 1,
       "train: --places names the devices of one process, and this host has ", own.ranks,

@@ -102,6 +102,8 @@ TEST_F(PlacesOfProcess, AreSharedByRanksOnRequest) {
   EXPECT_THAT(names(options, 1, {5, 6}), ElementsAre("emulated:1"));
   EXPECT_THAT(names(options, 3, {1, 2}), ElementsAre("emulated:3", "emulated:0", "emulated:1"));
   expect_none(options, 5, {}, "5 places of one process need as many devices, and this host has 4");
+  options.device = "cpu";
+  expect_none(options, 1, {0, 2}, "--share-devices is for accelerators, and this host computes on");
 }
 
 TEST_F(PlacesOfProcess, AreToldWithWhatStaysIdle) {
