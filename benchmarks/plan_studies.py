@@ -101,12 +101,12 @@ def profile_of(name, layers, seconds_a_sample, start=0.0, input_a_sample=0.0, re
         costs.append({"name": f"layer {index}", "forward": at_least(least, forward), "backward": at_least(least, 2 * forward),
                       "backward_input": at_least(least, forward), "backward_weight": at_least(least, forward),
                       "activation_bytes": layer["output"], "output_bytes": layer["output"], "parameters": layer["parameters"]})
-    return {"v": 2, "model": name, "precision": "32", "device": "of the study", "source": "benchmarks/plan_studies.py",
+    return {"v": 3, "model": name, "precision": "32", "device": "of the study", "source": "benchmarks/plan_studies.py",
             "measured": False, "input": line(0, input_a_sample) if input_a_sample else [], "rest": line(rest, 0) if rest else [],
             "optimizer": optimizer, "state_copies": copies, "process_bytes": 0, "noise": 0, "flops": 3 * all_flops,
-            "company": {"compute": [1], "memory": [1], "cores": 0},
+            "company": {"compute": [1], "memory": [1], "cores": 0, "crowded": 1},
             "within": {"latency": 0, "bytes_per_second": 0, "core_share": 0},
-            "overheads": {"hand_over": [], "threads": [], "socket_core": 0}, "layers": costs}
+            "overheads": {"hand_over": [], "threads": [], "socket_core": 0, "gradient_core": 0, "replica_bytes": 0, "socket_bytes": 0}, "layers": costs}
 
 
 class Planner:

@@ -46,6 +46,18 @@ double sent_bytes(double bytes, const Way& way) {
   return way.sent_as == SentAs::kAsTheyAre ? bytes : bytes / 2;
 }
 
+// Both kinds of exchange have the gradient that is copied into its bucket; it is there once.
+double exchange_bytes(const ModelProfile& profile, const Machine& machine, const Way& way) {
+  if (way.replicas == 1 || way.replication == Replication::kThreads) return 0;
+  const auto [nodes, a_node] = ranks_of(way, machine);
+  const Overheads& overheads = profile.overheads;
+  if (nodes == 1) return overheads.replica_bytes;
+  if (a_node == 1) return overheads.socket_bytes;
+  const double both = overheads.replica_bytes + overheads.socket_bytes;
+  return std::max(
+      {both - profile.largest_parameter_bytes(), overheads.replica_bytes, overheads.socket_bytes});
+}
+
 double memory_of_stages(const ModelProfile& profile, const Way& way, double batch) {
   const Schedule schedule =
       make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches);
@@ -98,11 +110,12 @@ std::vector<int> balance_of(const ModelProfile& profile, const Way& way, double 
   return partition(costs, way.scheduled_stages());
 }
 
-double memory_of(const ModelProfile& profile, const Way& way, double batch) {
+double memory_of(
+    const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {
   if (way.stages > 1) return memory_of_stages(profile, way, batch);
   const double samples = batch / way.replicas / way.accumulated;
   return profile.process_bytes + profile.parameter_bytes() * bytes_a_parameter_byte(profile, way) +
-         samples * profile.activation_bytes();
+         samples * profile.activation_bytes() + exchange_bytes(profile, machine, way);
 }
 
 Prediction predict(
@@ -116,7 +129,7 @@ Prediction predict(
   prediction.way = way;
   prediction.batch = batch;
   prediction.spread = spread_of(profile, machine, way, batch);
-  prediction.memory_bytes = memory_of(profile, way, batch);
+  prediction.memory_bytes = memory_of(profile, machine, way, batch);
   return prediction;
 }
 

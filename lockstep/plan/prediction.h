@@ -49,8 +49,8 @@ Prediction predict(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
 
 /// Returns the bytes of the place that needs most: parameters, gradients, the optimizer's state,
-/// what forward keeps for backward, and the process.
-double memory_of(const ModelProfile& profile, const Way& way, double batch);
+/// what forward keeps for backward, the process, and what ddp needs to exchange gradients.
+double memory_of(const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
 
 /// Returns by how much a prediction of this way may be wrong. Note [Spread of a prediction]
 double spread_of(const ModelProfile& profile, const Machine& machine, const Way& way, double batch);

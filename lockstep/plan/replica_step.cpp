@@ -68,7 +68,7 @@ class ReplicaStep {
       if (is_last && overlaps) {
         backward_with_buckets();
       } else {
-        backward();
+        backward(pass > 0);
       }
     }
     if (is_in_threads()) sum_gradients();
@@ -95,9 +95,17 @@ class ReplicaStep {
     return clock_.add(place_, use, name, seconds, needs);
   }
 
-  void backward() {
-    for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer)
-      add(Use::kBackward, layer->name, layer->backward(samples_) * slowdown_);
+  void backward(bool adds_gradients) {
+    for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer) {
+      add(Use::kBackward, layer->name,
+          layer->backward(samples_) * slowdown_ + (adds_gradients ? gradient_seconds(*layer) : 0));
+    }
+  }
+
+  // Of copying a layer's gradients, or adding them to others; measured with all cores busy.
+  double gradient_seconds(const LayerCosts& layer) const {
+    return layer.parameter_bytes() * profile_.overheads.gradient_core *
+           profile_.company.slows_by_turns(neighbours());
   }
 
   // A layer's parameters get their gradients one after the other, the last one first; each takes
@@ -106,7 +114,7 @@ class ReplicaStep {
     const Buckets buckets = buckets_of(profile_, way_);
     std::size_t parameter = buckets.completed_by.size();
     for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer) {
-      const double all = layer->backward(samples_) * slowdown_;
+      const double all = layer->backward(samples_) * slowdown_ + gradient_seconds(*layer);
       const double bytes = layer->parameter_bytes();
       double left = all;
       for (auto own = layer->parameters.rbegin(); own != layer->parameters.rend(); ++own) {

@@ -51,13 +51,16 @@ class StageStep {
     std::size_t layer = 0;
     for (std::size_t stage = 0; stage < balance_.size(); ++stage) {
       ActionCosts sum{.forward = 0, .backward_input = 0, .backward_weight = 0, .backward = 0};
+      double parameter_bytes = 0;
       for (int count = 0; count < balance_[stage]; ++count, ++layer) {
         const LayerCosts& own = profile_.layers[layer];
         sum.forward += own.forward(samples_);
         sum.backward += own.backward(samples_);
         sum.backward_input += own.backward_input(samples_);
         sum.backward_weight += own.backward_weight(samples_);
+        parameter_bytes += own.parameter_bytes();
       }
+      add_accumulation(sum, parameter_bytes);
       if (way_.checkpoint != Checkpoint::kNever) add_recomputation(sum);
       if (layer < profile_.layers.size())
         sum.transfer = machine_.within.seconds(samples_ * profile_.layers[layer - 1].output_bytes) +
@@ -65,6 +68,14 @@ class StageStep {
       stages.push_back(sum);
     }
     return stages;
+  }
+
+  // The first micro-batch's gradients are added to nothing; what that spares is shared by all.
+  void add_accumulation(ActionCosts& costs, double parameter_bytes) const {
+    const double share = 1 - 1.0 / way_.micro_batches;
+    const double seconds = share * parameter_bytes * profile_.overheads.gradient_core;
+    costs.backward += seconds;
+    costs.backward_weight += seconds;
   }
 
   // The last micro-batch may be spared; its share is the same for all.

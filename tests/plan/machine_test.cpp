@@ -57,11 +57,21 @@ TEST(Company, SlowsPlacesDownUntilTheyTakeTurns) {
   EXPECT_DOUBLE_EQ((Company{.compute = {1, 1.2}}).slows_compute(4), 1.2) << "a core each";
 }
 
+TEST(Company, SlowsPlacesThatTakeTurnsByMoreThanTheirTurns) {
+  const Company company{.compute = {1, 1.2}, .memory = {1, 1.5}, .cores = 2, .crowded = 1.25};
+  EXPECT_DOUBLE_EQ(company.slows_by_turns(2), 1) << "each has its core";
+  EXPECT_DOUBLE_EQ(company.slows_by_turns(4), 2.5);
+  EXPECT_DOUBLE_EQ(company.slows_compute(2), 1.2);
+  EXPECT_DOUBLE_EQ(company.slows_compute(4), 1.2 * 2.5);
+  EXPECT_DOUBLE_EQ(company.slows_memory(4), 1.5 * 2.5);
+}
+
 TEST(Company, RefusesASpeedUp) {
   EXPECT_THROW(check_company({.compute = {}}), InvalidArgument);
   EXPECT_THROW(check_company({.compute = {1, 0.9}}), InvalidArgument);
   EXPECT_THROW(check_company({.memory = {1.1}}), InvalidArgument);
   EXPECT_THROW(check_company({.cores = -1}), InvalidArgument);
+  EXPECT_THROW(check_company({.crowded = 0.9}), InvalidArgument);
 }
 
 TEST(Machine, RefusesWhatCannotBe) {

@@ -132,15 +132,55 @@ TEST(Prediction, CountsTheMemoryOfTheFullestPlace) {
   ModelProfile profile = uniform(4);
   profile.state_copies = 2;
   profile.process_bytes = 1000;
-  EXPECT_DOUBLE_EQ(memory_of(profile, {}, 8), 1000 + 1600 * 4 + 8 * 40);
-  EXPECT_DOUBLE_EQ(memory_of(profile, {.replicas = 2}, 8), 1000 + 1600 * 4 + 4 * 40);
+  const Machine pair = free_machine(1, 2);
+  EXPECT_DOUBLE_EQ(memory_of(profile, {}, {}, 8), 1000 + 1600 * 4 + 8 * 40);
+  EXPECT_DOUBLE_EQ(memory_of(profile, pair, {.replicas = 2}, 8), 1000 + 1600 * 4 + 4 * 40);
   EXPECT_DOUBLE_EQ(
-      memory_of(profile, {.replicas = 2, .is_sharded = true}, 8), 1000 + 1600 * 3 + 4 * 40);
+      memory_of(profile, pair, {.replicas = 2, .is_sharded = true}, 8), 1000 + 1600 * 3 + 4 * 40);
   // The first of two stages keeps two micro-batches of 1F1B, and all four of GPipe.
+  EXPECT_DOUBLE_EQ(memory_of(profile, pair, {.stages = 2, .micro_batches = 4}, 8),
+      1000 + 800 * 4 + 2 * (20 * 2));
   EXPECT_DOUBLE_EQ(
-      memory_of(profile, {.stages = 2, .micro_batches = 4}, 8), 1000 + 800 * 4 + 2 * (20 * 2));
-  EXPECT_DOUBLE_EQ(memory_of(profile, {.stages = 2, .schedule = kGPipe, .micro_batches = 4}, 8),
+      memory_of(profile, pair, {.stages = 2, .schedule = kGPipe, .micro_batches = 4}, 8),
       1000 + 800 * 4 + 2 * (20 * 4));
+}
+
+TEST(Prediction, CountsTheMemoryOfAnExchangeOnlyInProcesses) {
+  ModelProfile profile = uniform(4);  // parameters of 400 bytes
+  profile.overheads.replica_bytes = 1000;
+  profile.overheads.socket_bytes = 700;
+  const auto more = [&](const Machine& machine, const Way& way) {
+    return memory_of(profile, machine, way, 8) - memory_of(uniform(4), machine, way, 8);
+  };
+  EXPECT_DOUBLE_EQ(more({}, {}), 0);
+  EXPECT_DOUBLE_EQ(more(free_machine(1, 2), {.replicas = 2}), 1000);
+  EXPECT_DOUBLE_EQ(more(free_machine(2, 1), {.replicas = 2}), 700);
+  EXPECT_DOUBLE_EQ(more(free_machine(2, 2), {.replicas = 4}), 1000 + 700 - 400)
+      << "the gradient that is copied is there once";
+  const Way threads{.replicas = 2, .replication = Replication::kThreads};
+  EXPECT_DOUBLE_EQ(more(free_machine(1, 2), threads), 0);
+  EXPECT_DOUBLE_EQ(more(free_machine(1, 2), {.stages = 2}), 0);
+}
+
+TEST(Prediction, CountsGradientsThatAreCopiedOrAdded) {
+  ModelProfile profile = uniform(2);
+  const auto more = [&](const Machine& machine, const Way& way) {
+    profile.overheads.gradient_core = 0;
+    const double without = seconds_of(profile, machine, way, 8);
+    profile.overheads.gradient_core = 1.0 / 800;  // a second for all
+    return seconds_of(profile, machine, way, 8) - without;
+  };
+  const Machine pair = free_machine(1, 2);
+  EXPECT_NEAR(more(pair, {}), 0, 1e-9);
+  EXPECT_NEAR(more(pair, {.replicas = 2}), 1, 1e-9) << "into the buckets";
+  EXPECT_NEAR(more(pair, {.accumulated = 4}), 3, 1e-9) << "to those of the first of four passes";
+  EXPECT_NEAR(more(pair, {.replicas = 2, .replication = Replication::kThreads}), 0, 1e-9);
+  EXPECT_NEAR(more(pair, {.stages = 2, .schedule = kSequential}), 0, 1e-9);
+  // Each of two places adds half of the gradients, three times; at the end both do.
+  EXPECT_NEAR(more(pair, {.stages = 2, .schedule = kGPipe, .micro_batches = 4}),
+      (4 + 1) * 0.75 * 0.5, 1e-9);
+  profile.company = {.cores = 1, .crowded = 1.5};
+  EXPECT_NEAR(more(pair, {.replicas = 2}), 3, 1e-9) << "on one core";
 }
 
 TEST(Prediction, DrawsItsTasksWithoutOverlap) {

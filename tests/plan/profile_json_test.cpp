@@ -27,7 +27,11 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   profile.flops = 1e6;
   profile.overheads = {.hand_over = CostCurve({{4, 0.01}, {8, 0.02}}),
       .threads = CostCurve({{4, 0.03}}),
-      .socket_core = 1e-9};
+      .socket_core = 1e-9,
+      .gradient_core = 2e-10,
+      .replica_bytes = 3e7,
+      .socket_bytes = 4e7};
+  profile.company = {.compute = {1, 1.5}, .memory = {1, 2}, .cores = 2, .crowded = 1.25};
   profile.process_bytes = 3e8;
   profile.is_measured = true;
   const std::string text = profile_text(profile);
@@ -37,6 +41,10 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   EXPECT_EQ(again.parameter_bytes(), 1200);
   EXPECT_EQ(again.activation_bytes(), 30);
   EXPECT_EQ(again.overheads.hand_over(8), 0.02);
+  EXPECT_EQ(again.overheads.gradient_core, 2e-10);
+  EXPECT_EQ(again.overheads.replica_bytes, 3e7);
+  EXPECT_EQ(again.overheads.socket_bytes, 4e7);
+  EXPECT_EQ(again.company.crowded, 1.25);
 }
 
 TEST(ModelProfile, RefusesWhatCannotBeACost) {
@@ -47,7 +55,8 @@ TEST(ModelProfile, RefusesWhatCannotBeACost) {
   };
   EXPECT_THAT(refusal("\"batch\": 1.0", "\"batch\": 0"), ::testing::HasSubstr("p.json"));
   EXPECT_THAT(refusal("\"seconds\": 1.0", "\"seconds\": -1"), ::testing::HasSubstr("seconds"));
-  EXPECT_THAT(refusal("\"v\": 2", "\"v\": 1"), ::testing::HasSubstr("v"));
+  EXPECT_THAT(refusal("\"v\": 3", "\"v\": 1"), ::testing::HasSubstr("v"));
+  EXPECT_THAT(refusal("\"crowded\": 1.0", "\"crowded\": 0.5"), ::testing::HasSubstr("take turns"));
   EXPECT_THAT(refusal("400.0", "-400.0"), ::testing::HasSubstr("a parameter of -400"));
   EXPECT_THROW(parse_profile("{}", "p.json"), DataError);
   EXPECT_THROW(parse_profile(text.substr(0, text.size() / 2), "p.json"), DataError);

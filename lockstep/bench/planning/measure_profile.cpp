@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "lockstep/bench/experiment/trials.h"
 #include "lockstep/bench/statistics/median.h"
@@ -28,6 +29,9 @@ constexpr int kFewestSteps = 5, kMostSteps = 50;
 
 bool is_profiled(MeasuredAs as) { return as == MeasuredAs::kAlone || as == MeasuredAs::kPair; }
 
+// Whose memory can be told from that of the others.
+bool is_in_processes(MeasuredAs as) { return is_profiled(as) || as == MeasuredAs::kSockets; }
+
 Words spreading(MeasuredAs as) {
   switch (as) {
     case MeasuredAs::kAlone:
@@ -40,6 +44,8 @@ Words spreading(MeasuredAs as) {
       return words_of("--parallel", "dp", "--places", 2);
     case MeasuredAs::kStages:
       return words_of("--parallel", "mp", "--places", 2, "--balance", "time");
+    case MeasuredAs::kCrowd:
+      return words_of("--parallel", "ddp", "--nproc-per-node", kCrowdedRanks);
   }
   return {};
 }
@@ -77,14 +83,18 @@ int steps_of_run(const MeasureRequest& request, bool profiled) {
   return request.steps_a_line * (skipped_lines(request, profiled) + kTimedLines);
 }
 
-MeasuredCell cell_of(const MeasureRequest& request, MeasuredAs as, int batch) {
-  const int steps = steps_of_run(request, is_profiled(as));
+MeasuredCell cell_of(const MeasureRequest& request, MeasuredAs as, int batch, bool has_profile) {
+  const int steps = steps_of_run(request, has_profile);
   Words flags = words_of(spreading(as), "--batch-size", batch);
-  if (is_profiled(as)) add_words(flags, words_of("--profile"));
-  return {.as = as,
+  if (has_profile) add_words(flags, words_of("--profile"));
+  MeasuredCell measured{.as = as,
       .batch = batch,
+      .has_profile = has_profile,
       .cell = training_cell(request, concat("profile-", name_of(as), "-b", batch),
           as == MeasuredAs::kAlone ? 1 : 2, training(request, steps, flags))};
+  // On the cores of two.
+  if (as == MeasuredAs::kCrowd) measured.cell.places = kCrowdedRanks;
+  return measured;
 }
 
 std::vector<double> steps_in(const fs::path& run, int skipped_lines) {
@@ -118,13 +128,15 @@ std::string text_in(const fs::path& path) {
 
 ProfiledRun read_run(const MeasureRequest& request, const fs::path& run, const MeasuredCell& cell) {
   ProfiledRun read{.batch = static_cast<double>(cell.batch), .profile = {}, .step_seconds = {}};
-  if (is_profiled(cell.as)) {
+  if (cell.has_profile) {
     const fs::path file = run / "profile" / "profile.json";
     read.profile = read_profile(text_in(file), file.string());
-    read.peak_bytes =
-        static_cast<double>(read_run_summary(run).peak_memory_bytes.value_or(0)) / cell.cell.places;
   }
-  read.step_seconds = steps_in(run, skipped_lines(request, is_profiled(cell.as)));
+  if (is_in_processes(cell.as)) {
+    const auto of_all = read_run_summary(run).peak_memory_bytes.value_or(0);
+    read.peak_bytes = static_cast<double>(of_all) / cell.cell.places;
+  }
+  read.step_seconds = steps_in(run, skipped_lines(request, cell.has_profile));
   return read;
 }
 
@@ -138,10 +150,23 @@ std::vector<ProfiledRun>& list_of(ProfiledRuns& runs, MeasuredAs as) {
       return runs.stages;
     case MeasuredAs::kSockets:
       return runs.sockets;
+    case MeasuredAs::kCrowd:
+      return runs.crowds;
     case MeasuredAs::kAlone:
       break;
   }
   return runs.alone;
+}
+
+// What is measured again adds steps to what is there.
+void keep(ProfiledRun run, std::vector<ProfiledRun>& runs) {
+  const auto same = std::find_if(
+      runs.begin(), runs.end(), [&](const ProfiledRun& each) { return each.batch == run.batch; });
+  if (same == runs.end())
+    runs.push_back(std::move(run));
+  else
+    same->step_seconds.insert(
+        same->step_seconds.end(), run.step_seconds.begin(), run.step_seconds.end());
 }
 
 int steps_a_line(double step_seconds) {
@@ -155,18 +180,23 @@ bool can_be_cut(const ProfiledRuns& runs) {
 
 }  // namespace
 
-std::vector<MeasuredCell> profile_cells(const MeasureRequest& request) {
+std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again) {
   std::vector<MeasuredCell> cells;
-  const auto add = [&](MeasuredAs as, const std::vector<int>& batches) {
-    for (const int batch : batches) cells.push_back(cell_of(request, as, batch));
+  const auto add = [&](MeasuredAs as, int batch) {
+    cells.push_back(cell_of(request, as, batch, is_profiled(as) && !is_again));
   };
-  add(MeasuredAs::kAlone, request.batches);
-  if (2 * request.cores_a_place > request.cores) return cells;
+  const bool has_pairs = 2 * request.cores_a_place <= request.cores;
   const std::vector<int> some = some_of(request.batches);
-  add(MeasuredAs::kPair, request.batches);
-  add(MeasuredAs::kThreads, some);
-  add(MeasuredAs::kStages, some);
-  add(MeasuredAs::kSockets, {some[some.size() / 2]});
+  for (const int batch : request.batches) {
+    add(MeasuredAs::kAlone, batch);
+    if (has_pairs) add(MeasuredAs::kPair, batch);
+    if (!has_pairs || std::find(some.begin(), some.end(), batch) == some.end()) continue;
+    add(MeasuredAs::kThreads, batch);
+    add(MeasuredAs::kStages, batch);
+    if (batch != some[some.size() / 2]) continue;
+    add(MeasuredAs::kSockets, batch);
+    add(MeasuredAs::kCrowd, batch);
+  }
   return cells;
 }
 
@@ -188,12 +218,13 @@ plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileF
   ProfiledRuns runs;
   MeasureRequest paced = request;
   const std::size_t count = profile_cells(request).size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const MeasuredCell each = profile_cells(paced)[i];
+  for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds); ++i) {
+    const MeasuredCell each = profile_cells(paced, i >= count)[i % count];
     if (each.as == MeasuredAs::kStages && !can_be_cut(runs)) continue;
-    say(concat("measuring ", request.model, " by ", name_of(each.as), ", batches of ", each.batch));
+    say(concat("measuring ", request.model, " by ", name_of(each.as), ", batches of ", each.batch,
+        i < count ? "" : ", again"));
     const fs::path run = run_cell(trials, each.cell);
-    list_of(runs, each.as).push_back(read_run(paced, run, each));
+    keep(read_run(paced, run, each), list_of(runs, each.as));
     fs::remove_all(run);
     if (i == 0) paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
   }

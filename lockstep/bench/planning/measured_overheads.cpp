@@ -47,15 +47,43 @@ double socket_core(const ProfiledRuns& runs, const plan::ModelProfile& profile) 
   return costs.empty() ? 0 : median(costs);
 }
 
+double more_bytes(const std::vector<ProfiledRun>& runs, const std::vector<ProfiledRun>& alone) {
+  std::vector<double> bytes;
+  for (const ProfiledRun& run : runs) {
+    if (const ProfiledRun* const one = of_batch(alone, run.batch))
+      bytes.push_back(std::max(0.0, run.peak_bytes - one->peak_bytes));
+  }
+  return bytes.empty() ? 0 : median(bytes);
+}
+
+// How many times as long the cores' work has to take for the prediction to be right. All runs had
+// the cores of two places, whatever the node has.
+double crowding(const ProfiledRuns& runs, plan::ModelProfile profile) {
+  profile.company.cores = kPlaces;
+  const plan::Way way{.replicas = kCrowdedRanks};
+  const plan::Machine machine{.places = kCrowdedRanks, .within = profile.within};
+  std::vector<double> factors;
+  for (const ProfiledRun& run : runs.crowds) {
+    const auto step = plan::predict(profile, machine, way, run.batch * way.replicas);
+    const double busy = step.seconds - step.idle - step.of(plan::Use::kCommunication);
+    factors.push_back(1 + std::max(0.0, median(run.step_seconds) - step.seconds) / busy);
+  }
+  return factors.empty() ? 1 : median(factors);
+}
+
 }  // namespace
 
-plan::Overheads overheads_of(const ProfiledRuns& runs, const plan::ModelProfile& profile) {
+void add_overheads(const ProfiledRuns& runs, plan::ModelProfile& profile) {
   const plan::Way threads{.replicas = kPlaces, .replication = plan::Replication::kThreads};
   const plan::Way stages{.stages = kPlaces, .schedule = ScheduleKind::kSequential};
+  plan::Overheads& overheads = profile.overheads;
   // A step of two stages hands over twice: forward and backward.
-  return {.hand_over = beyond_prediction(runs.stages, profile, stages, 2),
-      .threads = beyond_prediction(runs.threads, profile, threads, 1),
-      .socket_core = socket_core(runs, profile)};
+  overheads.hand_over = beyond_prediction(runs.stages, profile, stages, 2);
+  overheads.threads = beyond_prediction(runs.threads, profile, threads, 1);
+  overheads.socket_core = socket_core(runs, profile);
+  overheads.replica_bytes = more_bytes(runs.pairs, runs.alone);
+  overheads.socket_bytes = more_bytes(runs.sockets, runs.alone);
+  profile.company.crowded = crowding(runs, profile);
 }
 
 }  // namespace lockstep::bench

@@ -4,8 +4,8 @@
 
 namespace lockstep::bench {
 
-/// Returns what ways cost beyond what is predicted of them with the rest of the profile, which has
-/// no overheads yet. Where no run tells, they are free.
-plan::Overheads overheads_of(const ProfiledRuns& runs, const plan::ModelProfile& profile);
+/// Adds to a profile, which has all the rest, what ways cost beyond what is predicted of them with
+/// it: overheads, and the cost of sharing cores. Where no run tells, they are free.
+void add_overheads(const ProfiledRuns& runs, plan::ModelProfile& profile);
 
 }  // namespace lockstep::bench

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/bench/planning/measured_overheads.h"
+#include "lockstep/bench/planning/paired_computing.h"
 #include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
@@ -133,6 +134,18 @@ double median_ratio(const std::vector<ProfiledRun>& alone, const std::vector<Pro
   return ratios.empty() ? 1 : std::max(1.0, median(ratios));
 }
 
+std::vector<PairedComputing> computing_of(
+    const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs) {
+  std::vector<PairedComputing> seconds;
+  for (const ProfiledRun& pair : pairs) {
+    for (const ProfiledRun& one : alone) {
+      const PairedComputing both{Times(one).computing(), Times(pair).computing()};
+      if (one.batch == pair.batch && both.alone > 0 && both.paired > 0) seconds.push_back(both);
+    }
+  }
+  return seconds;
+}
+
 double least_exchange(const std::vector<ProfiledRun>& pairs) {
   std::vector<double> seconds;
   for (const ProfiledRun& pair : pairs) {
@@ -147,13 +160,16 @@ double least_exchange(const std::vector<ProfiledRun>& pairs) {
 void fit_company(const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs,
     plan::ModelProfile& profile) {
   if (pairs.empty()) return;
-  profile.company.compute.push_back(median_ratio(alone, pairs, &Times::computing));
+  const PairedLine line = paired_line(computing_of(alone, pairs));
+  profile.company.compute.push_back(line.slowdown);
+  const double bytes = profile.parameter_bytes();
+  profile.overheads.gradient_core = bytes > 0 ? line.fixed / bytes : 0;
   profile.company.memory.push_back(median_ratio(
       alone, pairs, [](const Times& times) { return times.of(StepPhase::kOptimizer); }));
   const double seconds = least_exchange(pairs) - 2 * kSharedLatency;
   profile.within.latency = kSharedLatency;
   profile.within.core_share = 1;
-  if (seconds > 0) profile.within.bytes_per_second = profile.parameter_bytes() / seconds;
+  if (seconds > 0) profile.within.bytes_per_second = bytes / seconds;
 }
 
 double noise_of(const std::vector<ProfiledRun>& runs) {
@@ -204,7 +220,7 @@ plan::ModelProfile profile_of_runs(const ProfiledRuns& all, const ProfileFacts& 
   profile.company.cores = facts.cores;
   fit_memory(runs, profile);
   fit_company(runs, all.pairs, profile);
-  profile.overheads = overheads_of(all, profile);
+  add_overheads(all, profile);
   plan::check_profile(profile);
   return profile;
 }

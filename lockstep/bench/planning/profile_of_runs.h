@@ -16,6 +16,9 @@ struct ProfiledRun {
   double peak_bytes = 0;             ///< of memory, of one process
 };
 
+/// Ranks that share the cores of two places.
+constexpr int kCrowdedRanks = 4;
+
 /// The trainings that a profile is made of; all but the first list may be empty.
 struct ProfiledRuns {
   std::vector<ProfiledRun> alone;    ///< on one place
@@ -23,6 +26,7 @@ struct ProfiledRuns {
   std::vector<ProfiledRun> threads;  ///< by dp on two; the batch is that of each
   std::vector<ProfiledRun> stages;   ///< by mp on two
   std::vector<ProfiledRun> sockets;  ///< by ddp on two through Gloo; the batch is that of each
+  std::vector<ProfiledRun> crowds;   ///< by ddp of kCrowdedRanks on two; the batch is that of each
 };
 
 /// Facts that the runs themselves do not record.
@@ -39,9 +43,11 @@ struct ProfileFacts {
 /// the times of the steps' own forward and backward, in the shares that they had alone. All times
 /// are then scaled to the steps that were not profiled. What two places cost each other is how much
 /// longer the phases of ddp take with the same samples on a place; and what the exchange of the
-/// gradients takes the rank that waits least for the other. What `dp` and `mp` take beyond a step
-/// that is simulated with all this is the cost of their threads, and of handing over. What Gloo
-/// takes beyond shared memory is the time in which sockets keep a core.
+/// gradients takes the rank that waits least for the other. Of the computing, what grows with the
+/// batch is the company's, and what every batch has is that gradients are copied into buckets. What
+/// `dp` and `mp` take beyond a step that is simulated with all this is the cost of their threads,
+/// and of handing over. What Gloo takes beyond shared memory is the time in which sockets keep a
+/// core; what ranks that share cores take beyond their turns is the cost of a crowd.
 ///
 /// Throws DataError for runs without a chain of layers, or of different chains.
 plan::ModelProfile profile_of_runs(const ProfiledRuns& runs, const ProfileFacts& facts);

@@ -38,7 +38,8 @@ int state_copies_by(const std::vector<std::string>& flags) {
 
 std::string measuring_command(const PlanCommand& command) {
   std::string text = concat("lockstep plan --measure --model ", command.model, " --precision ",
-      command.precision, " --cores-a-place ", command.cores_a_place, " --measure-batches ");
+      command.precision, " --cores-a-place ", command.cores_a_place, " --measure-rounds ",
+      command.measure_rounds, " --measure-batches ");
   for (std::size_t i = 0; i < command.batches.size(); ++i)
     text += concat(i == 0 ? "" : ",", command.batches[i]);
   if (!command.train_flags.empty()) text += " -- " + joined(command.train_flags, " ");
@@ -85,6 +86,7 @@ bench::MeasureRequest request_of(const PlanCommand& command, const std::string& 
       .batches = command.batches,
       .cores = cores_of(command),
       .cores_a_place = command.cores_a_place,
+      .rounds = command.measure_rounds,
       .train_flags = command.train_flags};
 }
 

@@ -65,7 +65,11 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
       "plan: --measure measures this machine; leave out --device");
   check(command.device_rate == 0 || !command.device.empty(),
       "plan: --device-rate is that of a --device");
-  if (command.trains) plan_for_training(command);
+  if (command.trains) {
+    plan_for_training(command);
+    // What is measured is confirmed at once, and kept by nobody.
+    if (!given.has("--measure-rounds")) command.measure_rounds = 1;
+  }
   if (command.batches.empty()) command.batches = halves_of(command.question.batch);
   if (command.measures_only && command.save.empty())
     command.save = "plan-" + command.model + ".json";

@@ -21,6 +21,7 @@ struct PlanCommand {
   double device_rate = 0;  ///< samples/s of one; 0: not known
   bool measures_only = false;
   std::vector<int> batches;  ///< to measure, of a place
+  int measure_rounds = 2;
   std::vector<std::string> train_flags;
   plan::Question question;
   bool has_within = false;

@@ -91,6 +91,12 @@ FlagGroup<C> measuring_group() {
               "--measure-batches", "batches of a place to measure with",
               "the batch, a half, a quarter, ... of it",
               [](C & command) -> auto& { return command.batches; }),
+          flag("--measure-rounds", "N",
+              "how often each of its trainings is made; all but the first are short",
+              &C::measure_rounds)
+              .from(1)
+              .to(100)
+              .usually("2; 1 for --parallel auto"),
           flag("--device", "NAME",
               "costs moved to a device that data sheets describe: K80, V100, TITAN-RTX, T4, A100, "
               "H100, L4",

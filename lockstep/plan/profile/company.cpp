@@ -18,9 +18,9 @@ double item_of(const std::vector<double>& slowdown, double busy) {
   return slowdown[below - 1] + share * (slowdown[below] - slowdown[below - 1]);
 }
 
-double slowed(const std::vector<double>& slowdown, double busy, int cores) {
-  if (cores == 0 || busy <= cores) return item_of(slowdown, busy);
-  return item_of(slowdown, cores) * busy / cores;
+double slowed(const std::vector<double>& slowdown, double busy, const Company& company) {
+  const double at_once = company.cores == 0 ? busy : std::min<double>(busy, company.cores);
+  return item_of(slowdown, at_once) * company.slows_by_turns(busy);
 }
 
 void check_slowdown(const std::vector<double>& slowdown) {
@@ -34,13 +34,19 @@ void check_slowdown(const std::vector<double>& slowdown) {
 
 }  // namespace
 
-double Company::slows_compute(double busy) const { return slowed(compute, busy, cores); }
-double Company::slows_memory(double busy) const { return slowed(memory, busy, cores); }
+double Company::slows_compute(double busy) const { return slowed(compute, busy, *this); }
+double Company::slows_memory(double busy) const { return slowed(memory, busy, *this); }
+
+double Company::slows_by_turns(double busy) const {
+  return cores == 0 || busy <= cores ? 1 : crowded * busy / cores;
+}
 
 void check_company(const Company& company) {
   check_slowdown(company.compute);
   check_slowdown(company.memory);
   check(company.cores >= 0, "plan: a node has no ", company.cores, " cores");
+  check(company.crowded >= 1 && std::isfinite(company.crowded),
+      "plan: places that take turns are never faster for it: ", company.crowded);
 }
 
 }  // namespace lockstep::plan

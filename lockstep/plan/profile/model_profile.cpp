@@ -32,6 +32,13 @@ double ModelProfile::activation_bytes() const {
   return bytes;
 }
 
+double ModelProfile::largest_parameter_bytes() const {
+  double most = 0;
+  for (const LayerCosts& layer : layers)
+    for (const double bytes : layer.parameters) most = std::max(most, bytes);
+  return most;
+}
+
 double ModelProfile::step_seconds(double batch) const {
   double seconds = input(batch) + rest(batch) + optimizer;
   for (const LayerCosts& layer : layers) seconds += layer.forward(batch) + layer.backward(batch);
@@ -53,6 +60,7 @@ ModelProfile ModelProfile::scaled_to(double batch, double seconds) const {
   scaled.optimizer *= factor;
   scaled.overheads.hand_over = overheads.hand_over.times(factor);
   scaled.overheads.threads = overheads.threads.times(factor);
+  scaled.overheads.gradient_core *= factor;
   return scaled;
 }
 
@@ -79,6 +87,9 @@ void check_profile(const ModelProfile& profile) {
   check_amount(profile, "noise", profile.noise);
   check_amount(profile, "arithmetic", profile.flops);
   check_amount(profile, "a cost of sockets", profile.overheads.socket_core);
+  check_amount(profile, "a cost of gradients", profile.overheads.gradient_core);
+  check_amount(profile, "memory of replicas", profile.overheads.replica_bytes);
+  check_amount(profile, "memory of sockets", profile.overheads.socket_bytes);
   check_company(profile.company);
   for (const LayerCosts& layer : profile.layers) {
     check_amount(profile, "activations", layer.activation_bytes);

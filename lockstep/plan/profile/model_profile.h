@@ -29,6 +29,10 @@ struct Overheads {
   CostCurve hand_over = {};  ///< of a micro-batch of so many samples, between two stages
   CostCurve threads = {};    ///< of a step of replicas in threads, by the samples of each
   double socket_core = 0;    ///< seconds of a core for each byte that goes between nodes
+  double gradient_core = 0;  ///< seconds of a core for each byte of a gradient that is copied to a
+                             ///< bucket, or added to that of an earlier micro-batch
+  double replica_bytes = 0;  ///< of memory that ddp needs within a node
+  double socket_bytes = 0;   ///< of memory that it needs between nodes
 };
 
 /// The costs of training a model on one place of a device, measured there or taken from elsewhere.
@@ -52,6 +56,7 @@ struct ModelProfile {
 
   double parameter_bytes() const;
   double activation_bytes() const;
+  double largest_parameter_bytes() const;
 
   /// Returns the seconds of a step in one place, with nothing else on the machine.
   double step_seconds(double batch) const;

@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 26;
-constexpr int kVersion = 2;  // 1 had no overheads
+constexpr int kVersion = 3;  // 1 had no overheads, 2 no cost of gradients or of sharing a core
 
 Json curve_json(const CostCurve& curve) {
   Json points = Json::array();
@@ -53,13 +53,15 @@ LayerCosts read_layer(const JsonFields& fields) {
 }
 
 Json company_json(const Company& company) {
-  return {{"compute", company.compute}, {"memory", company.memory}, {"cores", company.cores}};
+  return {{"compute", company.compute}, {"memory", company.memory}, {"cores", company.cores},
+      {"crowded", company.crowded}};
 }
 
 Company read_company(const JsonFields& fields) {
   return {.compute = fields.numbers("compute"),
       .memory = fields.numbers("memory"),
-      .cores = fields.small_count("cores")};
+      .cores = fields.small_count("cores"),
+      .crowded = fields.number("crowded")};
 }
 
 Json link_json(const Link& link) {
@@ -75,13 +77,18 @@ Link read_link(const JsonFields& fields) {
 
 Json overheads_json(const Overheads& overheads) {
   return {{"hand_over", curve_json(overheads.hand_over)},
-      {"threads", curve_json(overheads.threads)}, {"socket_core", overheads.socket_core}};
+      {"threads", curve_json(overheads.threads)}, {"socket_core", overheads.socket_core},
+      {"gradient_core", overheads.gradient_core}, {"replica_bytes", overheads.replica_bytes},
+      {"socket_bytes", overheads.socket_bytes}};
 }
 
 Overheads read_overheads(const JsonFields& fields) {
   return {.hand_over = read_curve(fields, "hand_over"),
       .threads = read_curve(fields, "threads"),
-      .socket_core = fields.seconds("socket_core")};
+      .socket_core = fields.seconds("socket_core"),
+      .gradient_core = fields.seconds("gradient_core"),
+      .replica_bytes = fields.seconds("replica_bytes"),
+      .socket_bytes = fields.seconds("socket_bytes")};
 }
 
 }  // namespace

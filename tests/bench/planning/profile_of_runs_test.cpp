@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/bench/planning/measure_profile.h"
+#include "lockstep/bench/planning/paired_computing.h"
 #include "lockstep/core/error.h"
 #include "lockstep/plan/prediction.h"
 
@@ -11,6 +12,7 @@ namespace lockstep::bench {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Not;
 
 /// A profiled step of 100 ms in which two layers compute: 20 ms of forward, 40 of backward.
 ProfiledRun made_run(double batch, double scale = 1) {
@@ -96,6 +98,72 @@ TEST(ProfileOfRuns, FindsWhatPlacesCostEachOther) {
   EXPECT_EQ(profile.within.core_share, 1);
 }
 
+TEST(ProfileOfRuns, TellsCopiedGradientsFromCompany) {
+  // A fifth longer, and 6 ms for every batch.
+  const auto pair_of = [](const ProfiledRun& alone) {
+    ProfiledRun pair = alone;
+    RankProfile& rank = pair.profile.ranks.front();
+    LaneProfile& lane = rank.lanes.front();
+    const double more =
+        0.2 * (lane.of(StepPhase::kForward) + lane.of(StepPhase::kBackward)) + 6 / 0.9;
+    lane.of(StepPhase::kBackward) += more;
+    for (double& seconds : pair.step_seconds) seconds *= (rank.step + more) / rank.step;
+    rank.step += more;
+    return pair;
+  };
+  const std::vector<ProfiledRun> alone{made_run(8), made_run(16, 2), made_run(32, 4)};
+  ProfiledRuns runs{.alone = alone};
+  for (const ProfiledRun& run : alone) runs.pairs.push_back(pair_of(run));
+  const plan::ModelProfile profile = profile_of_runs(runs, kFacts);
+  EXPECT_NEAR(profile.company.compute[1], 1.2, 1e-6);
+  EXPECT_NEAR(profile.overheads.gradient_core * 4440, 0.006, 1e-6);
+}
+
+TEST(PairedLine, GainsNothing) {
+  const PairedLine none = paired_line({});
+  EXPECT_EQ(none.slowdown, 1);
+  EXPECT_EQ(none.fixed, 0);
+  const PairedLine one = paired_line({{1, 1.25}});
+  EXPECT_DOUBLE_EQ(one.slowdown, 1.25) << "of one batch all is slowdown";
+  EXPECT_EQ(one.fixed, 0);
+  const PairedLine faster = paired_line({{1, 1.5}, {4, 4}});
+  EXPECT_EQ(faster.slowdown, 1);
+  EXPECT_DOUBLE_EQ(faster.fixed, 0.25) << "the median of what is more";
+  const PairedLine steeper = paired_line({{1, 1.1}, {4, 5.2}});
+  EXPECT_DOUBLE_EQ(steeper.slowdown, 1.2);
+  EXPECT_EQ(steeper.fixed, 0);
+}
+
+TEST(ProfileOfRuns, FindsWhatRanksTakeThatShareCores) {
+  ProfiledRuns runs{.alone = {made_run(8), made_run(16, 2)}};
+  runs.pairs = {made_run(8), made_run(16, 2)};
+  ProfileFacts facts = kFacts;
+  facts.cores = 16;
+  const plan::ModelProfile plain = profile_of_runs(runs, facts);
+  EXPECT_EQ(plain.company.crowded, 1);
+  plan::ModelProfile two_cores = plain;
+  two_cores.company.cores = 2;
+  const plan::Machine machine{.places = 4, .within = plain.within};
+  const double expected = predict(two_cores, machine, {.replicas = 4}, 4 * 8).seconds;
+  runs.crowds = {{.batch = 8, .profile = {}, .step_seconds = {1.3 * expected}}};
+  const plan::ModelProfile full = profile_of_runs(runs, facts);
+  EXPECT_GT(full.company.crowded, 1.3) << "exchange and bookkeeping are not longer";
+  two_cores.company.crowded = full.company.crowded;
+  EXPECT_NEAR(predict(two_cores, machine, {.replicas = 4}, 4 * 8).seconds, 1.3 * expected, 1e-9);
+}
+
+TEST(ProfileOfRuns, FindsTheMemoryOfAnExchange) {
+  ProfiledRuns runs{.alone = {made_run(8), made_run(16)}};
+  runs.pairs = {made_run(8), made_run(16)};
+  runs.sockets = {made_run(16)};
+  for (ProfiledRun& pair : runs.pairs) pair.peak_bytes += 3e6;
+  runs.sockets.front().peak_bytes += 5e6;
+  const plan::ModelProfile profile = profile_of_runs(runs, kFacts);
+  EXPECT_NEAR(profile.overheads.replica_bytes, 3e6, 1);
+  EXPECT_NEAR(profile.overheads.socket_bytes, 5e6, 1);
+  EXPECT_NEAR(profile.process_bytes, 1e8, 1) << "that of one place";
+}
+
 TEST(ProfileOfRuns, RefusesRunsWithoutLayers) {
   ProfiledRun bare = made_run(8);
   bare.profile.ranks.front().chain.clear();
@@ -135,15 +203,21 @@ TEST(ProfileOfRuns, FindsWhatSocketsKeepACoreFor) {
 TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   MeasureRequest request{.model = "toy", .batches = {8, 16}, .cores = 2};
   const auto cells = profile_cells(request);
-  ASSERT_EQ(cells.size(), 9u);
-  EXPECT_EQ(cells[3].cell.id, "profile-ddp-b16");
-  EXPECT_THAT(cells[3].cell.command, Contains("--profile"));
+  ASSERT_EQ(cells.size(), 10u);
+  EXPECT_EQ(cells[1].cell.id, "profile-ddp-b8") << "soon after the same on one place";
+  EXPECT_THAT(cells[1].cell.command, Contains("--profile"));
   EXPECT_THAT(cells[8].cell.command, Contains("gloo"));
+  EXPECT_EQ(cells[9].cell.places, 4);
+  EXPECT_EQ(cells[9].cell.cores, 2) << "of which two ranks each share one";
+  const auto again = profile_cells(request, true);
+  ASSERT_EQ(again.size(), cells.size());
+  EXPECT_EQ(again[1].cell.id, cells[1].cell.id);
+  EXPECT_THAT(again[1].cell.command, Not(Contains("--profile")));
   request.cores = 1;
   EXPECT_EQ(profile_cells(request).size(), 2u);
   request.cores = 2;
   request.batches = {64, 32, 16, 8, 4};
-  EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u + 3u + 1u);
+  EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u + 3u + 1u + 1u);
 }
 
 }  // namespace

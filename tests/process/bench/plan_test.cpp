@@ -41,6 +41,7 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   const Ended measured =
       plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile());
   ASSERT_EQ(measured.code(), 0) << measured.err;
+  EXPECT_THAT(measured.err, HasSubstr("by serial, batches of 4, again"));
   const auto costs = nlohmann::json::parse(contents(profile()));
   EXPECT_EQ(costs.at("layers").at(0).at("forward").size(), 2u) << "a point for each batch";
   const bool has_pairs = launch::usable_cpu_count() > 1;
@@ -72,6 +73,7 @@ TEST_F(Plan, ConfirmsAndTrainsWithTheFastest) {
   const Ended trained = Command(words("train --parallel auto" + flags)).wait(kPlanGuard);
   ASSERT_EQ(trained.code(), 0) << trained.err;
   EXPECT_THAT(trained.err, HasSubstr("Trained for some steps on this machine"));
+  EXPECT_THAT(trained.err, Not(HasSubstr("again"))) << "one round is confirmed";
   EXPECT_THAT(trained.err, HasSubstr("lockstep: takes "));
   EXPECT_THAT(contents(run + "/summary.json"), HasSubstr("\"steps\":6"));
 
