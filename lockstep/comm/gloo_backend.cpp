@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "lockstep/comm/c10d_work.h"
-#include "lockstep/comm/pipe_signal_block.h"
+#include "lockstep/comm/gloo_threads.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
@@ -106,6 +106,7 @@ class GlooBackend : public Backend,
 
 c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions& options) {
   auto settings = Gloo::Options::create(options.timeout);
+  const BatchThreads loop;  // Note [Gloo's loop]
   if (const auto interface = environment("GLOO_SOCKET_IFNAME")) {
     settings->devices.push_back(Gloo::createDeviceForInterface(*interface));
   } else if (!options.hostname.empty()) {

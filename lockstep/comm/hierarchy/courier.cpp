@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "lockstep/comm/pipe_signal_block.h"
+#include "lockstep/comm/gloo_threads.h"
 
 namespace lockstep::hierarchy {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "lockstep/comm/pipe_signal_block.h"
+#include "lockstep/comm/gloo_threads.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::hierarchy {
