@@ -10,8 +10,8 @@ struct PairedComputing {
   double paired = 0;
 };
 
-/// What computing beside another place takes: `slowdown` times as long as alone, and `fixed`
-/// seconds more, whatever the batch.
+/// The cost of computing beside another place: `slowdown` times the seconds of a place alone, and
+/// `fixed` seconds more, whatever the batch.
 struct PairedLine {
   double slowdown = 1;
   double fixed = 0;
