@@ -99,4 +99,4 @@ class Trainings:
         results = self.done[key_of(case)]
         median = {name: statistics.median(result[name] for result in results) for name in results[0]}
         steps = [result["measured"] for result in results]
-        return median | {"drift": max(steps) / min(steps) - 1}
+        return median | {"drift": max(steps) / min(steps) - 1, "trainings": len(steps)}

@@ -24,7 +24,7 @@ std::multimap<std::string, int> policies_by_thread_name() {
   return policies;
 }
 
-TEST(GlooThreads, GiveWayToTheRankExceptForItsCollectives) {
+TEST(GlooThreads, OnlyTheLoopGivesWay) {
   testing::run_group("gloo", 2, [](ProcessGroup group) {
     const auto policies = policies_by_thread_name();
     ASSERT_EQ(policies.count("gloo_tcp_loop"), 1u) << "of rank " << group.rank();

@@ -29,8 +29,8 @@ constexpr int kFewestSteps = 5, kMostSteps = 50;
 
 bool is_profiled(MeasuredAs as) { return as == MeasuredAs::kAlone || as == MeasuredAs::kPair; }
 
-// Whose memory can be told from that of the others.
-bool is_in_processes(MeasuredAs as) { return is_profiled(as) || as == MeasuredAs::kSockets; }
+// Of these the memory of an exchange is found.
+bool tells_memory(MeasuredAs as) { return is_profiled(as) || as == MeasuredAs::kSockets; }
 
 Words spreading(MeasuredAs as) {
   switch (as) {
@@ -132,7 +132,7 @@ ProfiledRun read_run(const MeasureRequest& request, const fs::path& run, const M
     const fs::path file = run / "profile" / "profile.json";
     read.profile = read_profile(text_in(file), file.string());
   }
-  if (is_in_processes(cell.as)) {
+  if (tells_memory(cell.as)) {
     const auto of_all = read_run_summary(run).peak_memory_bytes.value_or(0);
     read.peak_bytes = static_cast<double>(of_all) / cell.cell.places;
   }
