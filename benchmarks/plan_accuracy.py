@@ -3,12 +3,14 @@
 
     benchmarks/plan_accuracy.py --cases 120 --questions 10 --kept FOLDER --picture accuracy.svg
 
-Each model is measured once by `lockstep plan --measure`, each link by `lockstep collectives`. Then cases are drawn by a seed: a model,
-a way, a number of places, a batch that was not measured; a third of them on two hosts within this machine, joined by links of 0.1, 1 or
-10 Gbit/s (needs root; --links none leaves them out). Each is predicted, trained for some steps in each of two rounds through all cases,
-since machines drift, and compared; a star marks one outside of its interval, and `drift` is by how much its trainings differ. A question
-is a model, a batch and a number of places: all its ways are trained, and the one that was predicted to be the fastest should be within 5 %
-of the fastest. Places are pinned to a core each, as far as there are cores.
+Cases are drawn by a seed: a model, a way, a number of places, a batch that was not measured; a third of them on two hosts within this
+machine, joined by links of 0.1, 1 or 10 Gbit/s (needs root; --links none leaves them out). A question is a model, a batch and a number of
+places: all its ways are trained, and the one that was predicted to be the fastest should be within 5 % of the fastest.
+
+Links are measured by `lockstep collectives`. Then, one model after the other, since machines drift: the model is measured by
+`lockstep plan --measure`, and its cases and questions are predicted, trained for some steps in each of some rounds, and compared; a star
+marks one outside of its interval, and `drift` is by how much its trainings differ. Places are pinned to a core each, as far as there are
+cores.
 
 FOLDER keeps profiles, links and what was trained: the same command goes on where it ended (--minutes), and predicts all cases anew. A
 planner that was changed because of some cases is judged by others: another --seed.
@@ -36,7 +38,7 @@ def parse_arguments():
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--cases", type=int, default=120)
     parser.add_argument("--questions", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=2, help="of trainings, through all cases")
+    parser.add_argument("--rounds", type=int, default=3, help="of measuring a model, and of training its cases")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--places", default="1,2,4", help="numbers of places; more than cores take turns")
@@ -47,13 +49,19 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def measure(arguments, model, folder):
-    file = Path(folder) / f"{model}.json"
-    if not file.exists():
-        batches, _, flags = MODELS[model]
-        words = [arguments.lockstep, "plan", "--measure", "--model", model, "--measure-batches", ",".join(map(str, batches))]
-        output_of([*words, "--save", str(file), "--", *flags])
-    return file
+def rates_of(arguments):
+    return [] if arguments.links == "none" else arguments.links.split(",")
+
+
+def profile_of(model, folder):
+    return folder / f"{model}.json"
+
+
+def measure(arguments, model, file):
+    batches, _, flags = MODELS[model]
+    words = [arguments.lockstep, "plan", "--measure", "--model", model, "--measure-batches", ",".join(map(str, batches))]
+    words += ["--measure-rounds", str(arguments.rounds)]
+    output_of([*words, "--save", str(file), "--", *flags])
 
 
 def measure_link(arguments, rate, folder):
@@ -66,8 +74,8 @@ def measure_link(arguments, rate, folder):
     return link / "collectives.jsonl"
 
 
-def predict(lockstep, case, profiles, links):
-    command = [lockstep, "plan", "--profile", str(profiles[case["model"]]), "--batch", str(case["batch"]), "--places", str(case["places"])]
+def predict(lockstep, case, profile, links):
+    command = [lockstep, "plan", "--profile", str(profile), "--batch", str(case["batch"]), "--places", str(case["places"])]
     command += ["--ways", case["way"], "--json"]
     if "link" in case:
         command += ["--nodes", "2", "--link", str(links[case["link"]]), "--made-hosts"]
@@ -85,26 +93,33 @@ class Comparison:
         self.arguments, self.folder = arguments, folder
         self.end = time.monotonic() + 60 * arguments.minutes
         self.trainings = Trainings(arguments.lockstep, folder / "trainings.jsonl")
-        self.profiles = {model: measure(arguments, model, folder) for model in arguments.models.split(",")}
-        self.links = {}
+        self.links = {rate: measure_link(arguments, rate, folder) for rate in rates_of(arguments)}
+
+    def has_time(self):
+        return time.monotonic() < self.end
 
     def predict(self, case):
-        if "link" in case and case["link"] not in self.links:
-            self.links[case["link"]] = measure_link(self.arguments, case["link"], self.folder)
-        predict(self.arguments.lockstep, case, self.profiles, self.links)
+        """Returns False for a model that was not measured and cannot be any more."""
+        profile = profile_of(case["model"], self.folder)
+        if not profile.exists():
+            if not self.has_time():
+                return False
+            measure(self.arguments, case["model"], profile)
+        predict(self.arguments.lockstep, case, profile, self.links)
+        return True
 
     def train(self, cases):
         """In rounds, as long as there is time; returns the cases that were trained."""
         for number in range(self.arguments.rounds):
             for case in cases:
-                if self.trainings.number_of(case) <= number and time.monotonic() < self.end:
+                if self.trainings.number_of(case) <= number and self.has_time():
                     result = self.trainings.train(case)
                     print(f"round {number + 1}: {name_of(case)}: {1e3 * result['measured']:.2f} ms", file=sys.stderr, flush=True)
         return [case | self.trainings.of(case) for case in cases if self.trainings.number_of(case) > 0]
 
     def of_all(self, cases):
-        for case in cases:
-            self.predict(case)
+        """Returns those of the cases that were trained, with what was predicted and measured."""
+        cases = [case for case in cases if self.predict(case)]
         trained = self.train(cases)
         for case in trained:
             error = case["predicted"] / case["measured"] - 1
@@ -151,22 +166,30 @@ def answer(comparison, ways):
     return lost <= 0.05
 
 
+def compare_all(arguments, folder):
+    """Returns the cases that were trained, and of each question that there was time for if its pick is good."""
+    models, places = arguments.models.split(","), [int(count) for count in arguments.places.split(",")]
+    comparison = Comparison(arguments, folder)
+    drawn = draw_cases(arguments.cases, arguments.seed, models, places, rates_of(arguments))
+    questions = draw_questions(arguments.questions, arguments.seed, models, places)
+    cases, answers = [], []
+    for model in models:
+        cases += comparison.of_all([case for case in drawn if case["model"] == model])
+        answers += [answer(comparison, ways) for ways in questions if ways[0]["model"] == model]
+    return cases, [is_good for is_good in answers if is_good is not None]
+
+
 def main():
     arguments = parse_arguments()
-    models, places = arguments.models.split(","), [int(count) for count in arguments.places.split(",")]
-    rates = [] if arguments.links == "none" else arguments.links.split(",")
     print(f"{cpu_model()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}", flush=True)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(arguments.kept or made)
         folder.mkdir(exist_ok=True)
-        comparison = Comparison(arguments, folder)
-        cases = comparison.of_all(draw_cases(arguments.cases, arguments.seed, models, places, rates))
-        if cases:
-            report(cases)
-        answers = [answer(comparison, ways) for ways in draw_questions(arguments.questions, arguments.seed, models, places)]
-        asked = [is_good for is_good in answers if is_good is not None]
-        if asked:
-            print(f"{sum(asked)} of {len(asked)} picks are within 5 % of the fastest")
+        cases, answers = compare_all(arguments, folder)
+    if cases:
+        report(cases)
+    if answers:
+        print(f"{sum(answers)} of {len(answers)} picks are within 5 % of the fastest")
     if arguments.picture and cases:
         Path(arguments.picture).write_text(scatter(cases))
 

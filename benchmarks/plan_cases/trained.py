@@ -95,7 +95,7 @@ class Trainings:
         return result
 
     def of(self, case):
-        """The median of what a case's trainings measured, which is the mean of two."""
+        """The medians of what a case's trainings measured."""
         results = self.done[key_of(case)]
         median = {name: statistics.median(result[name] for result in results) for name in results[0]}
         steps = [result["measured"] for result in results]
