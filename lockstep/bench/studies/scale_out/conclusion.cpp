@@ -53,7 +53,7 @@ Figure efficiency_figure(const Cells& cells) {
       .y = {.label = "efficiency"},
       .series = {},
       .note = picture_note(cells,
-          " Whiskers are intervals. Predicted: computing and sending, one after the other. "
+          " Whiskers are intervals. Predicted: gradients are sent while backward goes on. "
           "Published: AWS g4dn.2xlarge nodes.")};
   const auto unharmed = select(cells, [](const Cell& cell) { return !cell.killed; });
   add_if_any(figure, series_of("here", Style::kLine, unharmed, [&](const Cell* cell) {
