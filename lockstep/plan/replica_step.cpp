@@ -45,9 +45,9 @@ class ReplicaStep {
  public:
   ReplicaStep(const ModelProfile& profile, const Machine& machine, const Way& way, double batch)
       : profile_(profile),
-        machine_(with_sockets(machine, profile.overheads)),
         way_(way),
         ranks_(ranks_of(way, machine)),
+        machine_(machine_in_use(machine, profile, ranks_)),
         samples_(batch / way.replicas / way.accumulated),
         slowdown_(
             profile.company.slows_compute(neighbours()) * slowest_of(way.replicas, machine.jitter)),
@@ -171,9 +171,9 @@ class ReplicaStep {
   }
 
   const ModelProfile& profile_;
-  const Machine machine_;
   const Way& way_;
   const Ranks ranks_;
+  const Machine machine_;
   const double samples_;  // of a replica's pass
   const double slowdown_;
   StepClock clock_;

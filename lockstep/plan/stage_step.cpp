@@ -22,7 +22,7 @@ class StageStep {
   StageStep(const ModelProfile& profile, const Machine& machine, const Way& way, double batch)
       : profile_(profile),
         machine_(machine),
-        between_replicas_(with_sockets(machine, profile.overheads)),
+        between_replicas_(machine_in_use(machine, profile, ranks_of(way, machine))),
         way_(way),
         batch_(batch / way.replicas),
         samples_(batch_ / way.micro_batches),

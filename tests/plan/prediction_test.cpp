@@ -201,37 +201,6 @@ TEST(Prediction, OfAnImpossibleWaySaysWhy) {
       ::testing::HasSubstr("ddp x 4: needs 4 places; there are 2"));
 }
 
-TEST(Prediction, OfNodesWithinOneMachineIsThatOfItsPlaces) {
-  ModelProfile profile = uniform(2);
-  profile.company.compute = {1, 1.5};
-  Machine machine = free_machine(2, 1);
-  const double apart = predict(profile, machine, {.replicas = 2}, 8).seconds;
-  machine.is_one_machine = true;
-  EXPECT_NEAR(predict(profile, machine, {.replicas = 2}, 8).seconds, 1.5 * apart, 1e-9);
-}
-
-TEST(Prediction, OfSocketsIsBoundByTheCoreThatMovesTheBytes) {
-  ModelProfile profile = uniform(2, 1e6);
-  const Machine machine = free_machine(2, 1, 1e9);
-  const double free = predict(profile, machine, {.replicas = 2}, 8).seconds;
-  profile.overheads.socket_core = 1e-6;
-  const Prediction bound = predict(profile, machine, {.replicas = 2}, 8);
-  // Two ranks send 2e6 bytes of gradients, a second each megabyte, and compute nothing meanwhile.
-  EXPECT_NEAR(bound.seconds, free - 2e6 / 1e9 + 2, 0.01);
-  EXPECT_NEAR(bound.of(Use::kCommunication), 2, 0.01);
-}
-
-TEST(Prediction, OfAMeasuredLinkHasTheSocketsInIt) {
-  ModelProfile profile = uniform(2, 1e6);
-  profile.overheads.socket_core = 1e-6;
-  Machine machine = free_machine(2, 1);
-  machine.between.measured = CostCurve({{1, 1e-6}, {1e6, 1}, {2e6, 2}});
-  machine.between.core_share = 1;
-  const double alone = predict(uniform(2, 1e6), free_machine(2, 1), {.replicas = 2}, 8).seconds;
-  // Each of two buckets of a megabyte is two messages of a half, and hides nothing.
-  EXPECT_NEAR(predict(profile, machine, {.replicas = 2}, 8).seconds, alone + 2 * 2 * 0.5, 1e-3);
-}
-
 TEST(Prediction, OfStagesThatTakeTurnsWaitsForNobodyElse) {
   ModelProfile profile = uniform(4);
   profile.company = {.compute = {1, 1.2}, .memory = {1, 1}, .cores = 2};

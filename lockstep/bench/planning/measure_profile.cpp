@@ -27,10 +27,11 @@ constexpr int kTimedLines = 3;
 constexpr double kLineSeconds = 0.5;
 constexpr int kFewestSteps = 5, kMostSteps = 50;
 
-bool is_profiled(MeasuredAs as) { return as == MeasuredAs::kAlone || as == MeasuredAs::kPair; }
-
-// Of these the memory of an exchange is found.
-bool tells_memory(MeasuredAs as) { return is_profiled(as) || as == MeasuredAs::kSockets; }
+// The peaks of these tell the memory of an exchange: a profile takes some, too.
+bool is_profiled(MeasuredAs as) {
+  using enum MeasuredAs;
+  return as == kAlone || as == kPair || as == kSockets;
+}
 
 Words spreading(MeasuredAs as) {
   switch (as) {
@@ -132,7 +133,7 @@ ProfiledRun read_run(const MeasureRequest& request, const fs::path& run, const M
     const fs::path file = run / "profile" / "profile.json";
     read.profile = read_profile(text_in(file), file.string());
   }
-  if (tells_memory(cell.as)) {
+  if (is_profiled(cell.as)) {
     const auto of_all = read_run_summary(run).peak_memory_bytes.value_or(0);
     read.peak_bytes = static_cast<double>(of_all) / cell.cell.places;
   }

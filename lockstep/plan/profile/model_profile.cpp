@@ -64,21 +64,6 @@ ModelProfile ModelProfile::scaled_to(double batch, double seconds) const {
   return scaled;
 }
 
-Machine with_sockets(const Machine& machine, const Overheads& overheads) {
-  if (machine.nodes == 1 || overheads.socket_core == 0) return machine;
-  const double most = 1 / overheads.socket_core;
-  const auto driven = [&](Link link) {
-    if (!link.measured.is_free()) return link;  // cores and all
-    const bool is_free = link.bytes_per_second == 0;
-    link.bytes_per_second = is_free ? most : std::min(link.bytes_per_second, most);
-    link.core_share = std::max(link.core_share, link.bytes_per_second / most);
-    return link;
-  };
-  Machine real = machine;
-  real.between = driven(machine.between);
-  return real;
-}
-
 void check_profile(const ModelProfile& profile) {
   check(!profile.layers.empty(), "plan: the profile of ", profile.model, " has no layers");
   check_amount(profile, "an optimizer's time", profile.optimizer);

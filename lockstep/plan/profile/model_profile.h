@@ -65,10 +65,6 @@ struct ModelProfile {
   ModelProfile scaled_to(double batch, double seconds) const;
 };
 
-/// Returns the machine as this device's ways use it: bytes between nodes go no faster than a core
-/// moves them, and keep it from computing.
-Machine with_sockets(const Machine& machine, const Overheads& overheads);
-
 /// Throws InvalidArgument for a profile without layers, or a number that cannot be.
 void check_profile(const ModelProfile& profile);
 

@@ -1,0 +1,44 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "lockstep/plan/replica_step.h"
+
+namespace lockstep::plan {
+namespace {
+
+// Of a core that moves the bytes: no faster than it can beside computing, and it does nothing else.
+Link driven_by_core(Link link, double core_a_byte) {
+  if (core_a_byte == 0) return link;
+  const double most = 1 / core_a_byte;
+  const bool is_free = link.bytes_per_second == 0;
+  link.bytes_per_second = is_free ? most : std::min(link.bytes_per_second, most);
+  link.core_share = std::max(link.core_share, link.bytes_per_second / most);
+  if (link.measured.is_free()) return link;
+  std::vector<CostCurve::Point> points = link.measured.points();
+  for (CostCurve::Point& point : points)
+    point.seconds = std::max(point.seconds, core_a_byte * point.batch);
+  link.measured = CostCurve(std::move(points));
+  return link;
+}
+
+// Whose ranks' cores take turns.
+Link slowed(Link link, double factor) {
+  link.latency *= factor;
+  link.bytes_per_second /= factor;
+  link.measured = link.measured.times(factor);
+  return link;
+}
+
+}  // namespace
+
+Machine machine_in_use(const Machine& machine, const ModelProfile& profile, const Ranks& ranks) {
+  if (ranks.nodes == 1) return machine;
+  Machine real = machine;
+  real.between = driven_by_core(machine.between, profile.overheads.socket_core);
+  const int neighbours = machine.neighbours(ranks.nodes, ranks.a_node);
+  real.within = slowed(machine.within, profile.company.slows_by_turns(neighbours));
+  return real;
+}
+
+}  // namespace lockstep::plan
