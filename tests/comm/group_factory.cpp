@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "tests/support/places.h"
@@ -59,7 +60,10 @@ void run_child(const std::function<ProcessGroup()>& make,
     const std::function<void(ProcessGroup)>& body, Failure& failure) {
   std::string text;
   try {
-    body(make());
+    ProcessGroup group = make();
+    // Gloo connects pair by pair: who left at once would be missed by a rank that still connects.
+    group.barrier().wait();
+    body(std::move(group));
     if (::testing::Test::HasFailure()) text = "an expectation failed, see above";
   } catch (const std::exception& error) {
     text = error.what();
