@@ -77,7 +77,7 @@ class HostsAttempt : public Attempt {
   void strike(const Worker& host) {
     if (host.status) return;
     say(concat("killing host ", host.number, ", as --kill asks"));
-    host.process->signal_group(SIGKILL);
+    host.process->signal_group(kPowerFailure);
   }
 
   const HostsOptions& options_;

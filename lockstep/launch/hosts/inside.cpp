@@ -69,8 +69,9 @@ void mount_own_proc() {
   if (::mount("proc", "/proc", "proc", flags, nullptr) != 0) throw_errno("hosts: mount /proc");
 }
 
-/// Does what the first process of a host does: waits for the command and for orphans. When it ends,
-/// the kernel kills all others.
+/// Does what the first process of a host does: waits for the command and for orphans. It waits for
+/// those that are left when the command ends, too: who dies with the host's first process is
+/// missing from what its cores have done.
 int be_first_process(const std::vector<std::string>& command, const SignalReader& signals) {
   mount_own_proc();
   mount_own_names();
@@ -81,12 +82,17 @@ int be_first_process(const std::vector<std::string>& command, const SignalReader
       .inherit_input = true,
       .inherit_output = true});
   while (true) {
-    if (const auto status = child.status()) return status->result();
+    if (const auto status = child.status()) {
+      kill_strays({child.pid()});
+      return status->result();
+    }
     pollfd waited{signals.descriptor(), POLLIN, 0};
     ::poll(&waited, 1, -1);
     for (const int signal : signals.read()) {
       if (signal == SIGCHLD) {
         reap_strays({child.pid()});
+      } else if (signal == kPowerFailure) {
+        ::kill(-1, SIGKILL);  // all processes of the host but this one
       } else {
         child.signal_group(signal);
       }
@@ -94,10 +100,14 @@ int be_first_process(const std::vector<std::string>& command, const SignalReader
   }
 }
 
+// Ends as a killed host does if it was one.
 int wait_for(pid_t pid) {
+  constexpr int kKilled = 128 + SIGKILL;
   int status = 0;
   if (retried([&] { return ::waitpid(pid, &status, 0); }) < 0) throw_errno("hosts: wait");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (code == kKilled) ::raise(SIGKILL);
+  return code;
 }
 
 constexpr std::int64_t kAnyRate = 1'000'000'000;
@@ -166,7 +176,8 @@ void keep_apart() {
 
 int run_as_host(const std::string& name, const std::vector<std::string>& command) {
   // Blocked in both: signals to the group reach the first process, which passes them on.
-  const SignalReader signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  const SignalReader signals(
+      {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, kPowerFailure});
   keep_apart();
   if (::sethostname(name.data(), name.size()) != 0) throw_errno("hosts: set the host's name");
   Pipe pipe = make_pipe();

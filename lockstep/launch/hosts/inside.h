@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,9 @@ namespace lockstep::launch {
 /// Gives what this process starts next its own processes, mounts and host name. Throws
 /// std::system_error.
 void keep_apart();
+
+/// The signal by which a host dies, with all of its processes at once.
+inline constexpr int kPowerFailure = SIGPWR;
 
 /// Runs a command as what a host of that name does: process 1 of its own processes, with its own
 /// /proc, and returns its exit code (128+n for a signal n).

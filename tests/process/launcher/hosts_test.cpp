@@ -1,8 +1,10 @@
 // Hosts that are made within this machine, with real processes and sockets. This needs root.
 
+#include <cstdio>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "tests/process/command.h"
 #include "tests/process/through_shell.h"
@@ -15,6 +17,23 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+double seconds_of_children() {
+  rusage use{};
+  ::getrusage(RUSAGE_CHILDREN, &use);
+  const auto seconds = [](const timeval& time) {
+    return double(time.tv_sec) + 1e-6 * double(time.tv_usec);
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+// What a shell's `times` wrote as the seconds that it has computed itself; 0 if nothing was
+// written.
+double seconds_in(const std::string& file) {
+  double minutes = 0, seconds = 0;
+  std::sscanf(contents(file).c_str(), "%lfm%lf", &minutes, &seconds);
+  return 60 * minutes + seconds;
+}
 
 class MadeHosts : public ::testing::Test {
  protected:
@@ -155,6 +174,22 @@ TEST_F(MadeHosts, AreStartedAgainAfterADrill) {
   EXPECT_THAT(run.out, HasSubstr("[host 1] attempt 1"));
   EXPECT_THAT(run.err, HasSubstr("killing host 1, as --kill asks"));
   EXPECT_THAT(run.err, HasSubstr("restart 1 of 1: host 1 was killed by SIGKILL"));
+}
+
+// A bench takes from its children what a run has used of the cores.
+TEST_F(MadeHosts, WhatAKilledHostHasComputedIsCounted) {
+  const TemporaryFolder folder;
+  const double before = seconds_of_children();
+  const auto run = run_command(
+      two("[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; sh -c 'i=0; while [ $i -lt 500000 ]; do "
+          "i=$((i+1)); done; times > " +
+              folder.file("times") + "-$PET_NODE_RANK; sleep 600' & wait",
+          "--max-restarts 1 --kill 1@4"));
+  EXPECT_EQ(run.code(), 0) << run.err;
+  const double survivor = seconds_in(folder.file("times-0"));
+  const double killed = seconds_in(folder.file("times-1"));
+  ASSERT_GT(killed, 0) << "it was killed before it had computed";
+  EXPECT_GE(seconds_of_children() - before, survivor + killed);
 }
 
 TEST_F(MadeHosts, ARunThatFailsAgainIsGivenUp) {
