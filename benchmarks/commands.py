@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,18 @@ def training_rate(command, samples):
     if last["samples"] != samples:
         sys.exit(f"not the same work: {last['samples']} samples an epoch, not {samples}")
     return samples / last["train_seconds"]
+
+
+def steps_alone(steps, lines):
+    """Returns the flags of a training that makes steps of constant data, and writes so many lines of metrics and nothing else."""
+    flags = ["--data", "mock:constant", "--max-steps", str(steps), "--epochs", str(steps), "--log-interval", str(steps // lines)]
+    return [*flags, "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"]
+
+
+def seconds_of_step(run):
+    """Returns the median of rank 0 over the lines of such a training's folder, without the first."""
+    lines = [json.loads(line) for line in Path(f"{run}/metrics.jsonl").read_text().splitlines()]
+    return statistics.median([line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0][1:])
 
 
 def cpu_model():

@@ -7,10 +7,10 @@ Cases are drawn by a seed: a model, a way, a number of places, a batch that was 
 machine, joined by links of 0.1, 1 or 10 Gbit/s (needs root; --links none leaves them out). A question is a model, a batch and a number of
 places: all its ways are trained, and the one that was predicted to be the fastest should be within 5 % of the fastest.
 
-Links are measured by `lockstep collectives`. Then, one model after the other, since machines drift: the model is measured by
-`lockstep plan --measure`, and its cases and questions are predicted, trained for some steps in each of some rounds, and compared; a star
-marks one outside of its interval, and `drift` is by how much its trainings differ. Places are pinned to a core each, as far as there are
-cores.
+Links are measured by `lockstep collectives`. Then, one model after the other, since machines drift: in each of some rounds the model is
+measured by `lockstep plan --measure`, and its cases and questions are trained for some steps. Medians over the rounds are compared: of what
+is predicted from each profile, and of the trainings; a star marks one outside of its interval, and `drift` is by how much its trainings
+differ. Places are pinned to a core each, as far as there are cores.
 
 FOLDER keeps profiles, links and what was trained: the same command goes on where it ended (--minutes), and predicts all cases anew. A
 planner that was changed because of some cases is judged by others: another --seed.
@@ -38,7 +38,7 @@ def parse_arguments():
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--cases", type=int, default=120)
     parser.add_argument("--questions", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3, help="of measuring a model, and of training its cases")
+    parser.add_argument("--rounds", type=int, default=3, help="of measuring a model and training its cases")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--places", default="1,2,4", help="numbers of places; more than cores take turns")
@@ -53,14 +53,14 @@ def rates_of(arguments):
     return [] if arguments.links == "none" else arguments.links.split(",")
 
 
-def profile_of(model, folder):
-    return folder / f"{model}.json"
+def profile_of(model, number, folder):
+    return folder / f"{model}.{number}.json"
 
 
 def measure(arguments, model, file):
     batches, _, flags = MODELS[model]
     words = [arguments.lockstep, "plan", "--measure", "--model", model, "--measure-batches", ",".join(map(str, batches))]
-    words += ["--measure-rounds", str(arguments.rounds)]
+    words += ["--measure-rounds", "1"]
     output_of([*words, "--save", str(file), "--", *flags])
 
 
@@ -74,16 +74,21 @@ def measure_link(arguments, rate, folder):
     return link / "collectives.jsonl"
 
 
-def predict(lockstep, case, profile, links):
+def choice_of(lockstep, case, profile, links):
     command = [lockstep, "plan", "--profile", str(profile), "--batch", str(case["batch"]), "--places", str(case["places"])]
     command += ["--ways", case["way"], "--json"]
     if "link" in case:
         command += ["--nodes", "2", "--link", str(links[case["link"]]), "--made-hosts"]
     if "chunks" in case:
         command += ["--schedule", case["schedule"], "--chunks", str(case["chunks"])]
-    choice = json.loads(output_of(command).strip().split("\n")[-1])["choices"][0]
-    case["predicted"], case["least"], case["most"] = (choice[f"{name}_seconds"] for name in ("step", "least", "most"))
-    case["predicted_bytes"] = choice["memory_bytes"]
+    return json.loads(output_of(command).strip().split("\n")[-1])["choices"][0]
+
+
+def predict(lockstep, case, profiles, links):
+    """Adds the medians of what the profiles predict."""
+    choices = [choice_of(lockstep, case, profile, links) for profile in profiles]
+    for key, name in {"predicted": "step_seconds", "least": "least_seconds", "most": "most_seconds", "predicted_bytes": "memory_bytes"}.items():
+        case[key] = statistics.median(choice[name] for choice in choices)
 
 
 class Comparison:
@@ -98,35 +103,47 @@ class Comparison:
     def has_time(self):
         return time.monotonic() < self.end
 
-    def predict(self, case):
-        """Returns False for a model that was not measured and cannot be any more."""
-        profile = profile_of(case["model"], self.folder)
-        if not profile.exists():
-            if not self.has_time():
-                return False
-            measure(self.arguments, case["model"], profile)
-        predict(self.arguments.lockstep, case, profile, self.links)
-        return True
+    def profiles_of(self, model):
+        files = [profile_of(model, number, self.folder) for number in range(self.arguments.rounds)]
+        return [file for file in files if file.exists()]
 
-    def train(self, cases):
-        """In rounds, as long as there is time; returns the cases that were trained."""
+    def measure(self, model, number):
+        """Returns False for a model that was not measured in this round and cannot be any more."""
+        profile = profile_of(model, number, self.folder)
+        if not profile.exists() and self.has_time():
+            measure(self.arguments, model, profile)
+        return profile.exists()
+
+    def predict(self, cases):
+        for case in cases:
+            predict(self.arguments.lockstep, case, self.profiles_of(case["model"]), self.links)
+
+    def train_once(self, case, number):
+        if self.trainings.number_of(case) <= number and self.has_time():
+            result = self.trainings.train(case)
+            print(f"round {number + 1}: {name_of(case)}: {1e3 * result['measured']:.2f} ms", file=sys.stderr, flush=True)
+
+    def train(self, model, cases):
+        """All of one model, in rounds, as long as there is time."""
         for number in range(self.arguments.rounds):
+            if not self.measure(model, number):
+                break
+            if number == 0:
+                self.predict(cases)  # how long a training has to be
             for case in cases:
-                if self.trainings.number_of(case) <= number and self.has_time():
-                    result = self.trainings.train(case)
-                    print(f"round {number + 1}: {name_of(case)}: {1e3 * result['measured']:.2f} ms", file=sys.stderr, flush=True)
-        return [case | self.trainings.of(case) for case in cases if self.trainings.number_of(case) > 0]
+                self.train_once(case, number)
 
     def of_all(self, cases):
-        """Returns those of the cases that were trained, with what was predicted and measured."""
-        cases = [case for case in cases if self.predict(case)]
-        trained = self.train(cases)
-        for case in trained:
+        """Returns those of a model's cases that were trained, with what was predicted and measured."""
+        cases = [case for case in cases if self.trainings.number_of(case) > 0]
+        self.predict(cases)
+        for case in cases:
+            case.update(self.trainings.of(case))
             error = case["predicted"] / case["measured"] - 1
             outside = " " if case["least"] <= case["measured"] <= case["most"] else "*"
             print(f"{name_of(case):64} predicted {1e3 * case['predicted']:8.2f} ms  measured {1e3 * case['measured']:8.2f}{outside}"
                   f" {error:+6.1%}  drift {case['drift']:4.0%}  others {case['others']:4.0%}", flush=True)
-        return trained
+        return cases
 
 
 def error_line(label, cases, key="measured", predicted="predicted"):
@@ -174,8 +191,11 @@ def compare_all(arguments, folder):
     questions = draw_questions(arguments.questions, arguments.seed, models, places)
     cases, answers = [], []
     for model in models:
-        cases += comparison.of_all([case for case in drawn if case["model"] == model])
-        answers += [answer(comparison, ways) for ways in questions if ways[0]["model"] == model]
+        own = [case for case in drawn if case["model"] == model]
+        asked = [ways for ways in questions if ways[0]["model"] == model]
+        comparison.train(model, own + [way for ways in asked for way in ways])
+        cases += comparison.of_all(own)
+        answers += [answer(comparison, ways) for ways in asked]
     return cases, [is_good for is_good in answers if is_good is not None]
 
 

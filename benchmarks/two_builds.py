@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from commands import SharedTime, cpu_model, output_of
+from commands import SharedTime, cpu_model, output_of, seconds_of_step, steps_alone
 
 ROOT = Path(__file__).resolve().parent.parent
-LINES = 5  # of metrics; the first is left out
+LINES = 5  # of metrics
 
 
 def by_gloo(lockstep, size):
@@ -31,18 +31,16 @@ def by_gloo(lockstep, size):
 
 
 def training(model, batch, steps, *more):
-    line = str(steps // LINES)
-    flags = ["train", "--model", model, "--data", "mock:constant", "--parallel", "ddp", "--batch-size", str(batch), "--image-size"]
-    flags += ["28" if model.startswith("mnist") else "32", "--max-steps", str(steps), "--epochs", str(steps), "--log-interval", line]
-    return [*flags, "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none", *more]
+    size = "28" if model.startswith("mnist") else "32"
+    flags = ["train", "--model", model, "--parallel", "ddp", "--batch-size", str(batch), "--image-size", size]
+    return [*flags, *steps_alone(steps, LINES), *more]
 
 
 def step_of(command):
     """Returns the seconds of a step of a training, of which `command` lacks the folder."""
     with tempfile.TemporaryDirectory() as folder:
         output_of(["taskset", "-c", "0,1", "env", "OMP_NUM_THREADS=1", *command, "--output", f"{folder}/run"])
-        lines = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
-    return statistics.median([line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0][1:])
+        return seconds_of_step(f"{folder}/run")
 
 
 def on_hosts(lockstep, words):

@@ -8,11 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from commands import SharedTime, cpu_model
+from commands import SharedTime, cpu_model, seconds_of_step, steps_alone
 
 from .drawn import MODELS, key_of, replicas_of
 
-LINES = 3  # of metrics; the first is left out
+LINES = 3  # of metrics
 STEPS = 8  # a line, if that takes about as long as this:
 LEAST_SECONDS, MOST_SECONDS = 1, 10  # short steps need time to warm up, those over a slow link would take hours
 TRIES, MOST_OF_OTHERS = 3, 0.1  # of a training that other programs disturb
@@ -20,11 +20,8 @@ TRIES, MOST_OF_OTHERS = 3, 0.1  # of a training that other programs disturb
 
 def training(lockstep, case, run):
     line = max(1, min(max(STEPS, int(LEAST_SECONDS / case["predicted"])), int(MOST_SECONDS / case["predicted"])))
-    steps = str(LINES * line)
-    command = [lockstep, "train", "--model", case["model"], "--data", "mock:constant", *MODELS[case["model"]][2]]
-    command += ["--batch-size", str(case["batch"] // replicas_of(case)), "--max-steps", steps, "--epochs", steps]
-    command += ["--log-interval", str(line), "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"]
-    command += ["--parallel", case["way"], "--output", run]
+    command = [lockstep, "train", "--model", case["model"], *MODELS[case["model"]][2], *steps_alone(LINES * line, LINES)]
+    command += ["--batch-size", str(case["batch"] // replicas_of(case)), "--parallel", case["way"], "--output", run]
     if case["way"] in ("dp", "mp", "pp"):
         command += ["--places", str(case["places"])]
     if case["way"] in ("mp", "pp"):
@@ -47,10 +44,9 @@ def train(lockstep, case):
         if done.returncode != 0:
             sys.exit(f"{case}\n{done.stderr[-2000:]}")
         others = shared.of_others()
-        lines = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
+        seconds = seconds_of_step(f"{folder}/run")
         peak = json.loads(Path(f"{folder}/run/summary.json").read_text()).get("peak_memory_bytes")
-    steps = [line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0]
-    result = {"measured": statistics.median(steps[1:]), "others": others}
+    result = {"measured": seconds, "others": others}
     if case["way"] in ("serial", "ddp") and peak:
         result["measured_bytes"] = peak / replicas_of(case)
     return result

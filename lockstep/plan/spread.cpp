@@ -47,9 +47,11 @@ bool is_outside(const ModelProfile& profile, double samples) {
 double spread_of(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {
   const int cores = profile.company.cores;
+  const int on_the_machine =
+      machine.is_one_machine ? way.places() : std::min(way.places(), machine.places);
   double squares = std::pow(std::max(of_kind(way), profile.noise), 2);
   if (way.places() > machine.places) squares += std::pow(kBetweenNodes, 2);
-  if (cores > 0 && std::min(way.places(), machine.places) > cores) squares += std::pow(kCrowded, 2);
+  if (cores > 0 && on_the_machine > cores) squares += std::pow(kCrowded, 2);
   if (!profile.is_measured) squares += std::pow(kNotMeasured, 2);
   if (is_outside(profile, samples_at_once(way, batch))) squares += std::pow(kOutside, 2);
   return std::sqrt(squares);
