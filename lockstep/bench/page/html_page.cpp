@@ -36,7 +36,8 @@ li { max-width: 45rem; margin: 0.3rem 0; overflow-wrap: anywhere; }
 .question, .note { color: var(--muted); }
 .note { font-size: 0.85rem; }
 .conclusion { font-weight: bold; }
-figure { margin: 1.5rem 0; max-width: 720px; }
+figure { margin: 1.5rem 0; max-width: 720px; overflow-x: auto; }
+figure svg { min-width: 36rem; }
 svg { display: block; border: 1px solid var(--grid); border-radius: 4px; }
 .table { overflow-x: auto; margin: 1.5rem 0 0.5rem; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
@@ -57,7 +58,8 @@ pre { overflow-x: auto; font-size: 0.8rem; padding: 0.8rem; border: 1px solid va
   main { max-width: none; padding: 0; }
   figure, tr { break-inside: avoid; }
   h2, caption { break-after: avoid; }
-  .table, pre { overflow: visible; }
+  figure, .table, pre { overflow: visible; }
+  figure svg { min-width: 0; }
   pre { white-space: pre-wrap; }
 }
 )";
