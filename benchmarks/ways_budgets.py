@@ -21,9 +21,9 @@ from commands import SharedTime, cpu_model, output_of
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "build/release"
 CASES = {
-    "small": ["--model", "mnist-small"],
-    "residual": ["--model", "resnet18-cifar", "--", "--image-size", "32"],
-    "plugin": ["--plugin", str(BUILT / "tests/process/plugin/nets.so"), "--model", "mnist-example"],
+    "small": ["--model", "mnist-small", "--data", "fashion-mnist"],
+    "residual": ["--model", "resnet18-cifar", "--data", "mock", "--", "--image-size", "32"],
+    "plugin": ["--plugin", str(BUILT / "tests/process/plugin/nets.so"), "--model", "mnist-example", "--data", "fashion-mnist"],
 }
 
 

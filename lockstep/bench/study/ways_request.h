@@ -8,6 +8,9 @@
 
 namespace lockstep::bench {
 
+/// The data of a grid that names none: images that fit the model.
+inline constexpr const char* kUsualWaysData = "mock";
+
 /// The grid that a user asks `lockstep bench ways` for, and what was found out before its first
 /// sample.
 struct WaysRequest {

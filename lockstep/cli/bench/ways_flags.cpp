@@ -158,6 +158,7 @@ void resolve_ways(BenchCommand& command, const GivenFlags& given) {
       "bench: ways has no --quick and no --full: its grid is "
       "what --batch, --places, --ways, --precision and --schedule say");
   check(options.data.size() < 2, "bench: ways takes one --data");
+  if (options.data.empty()) options.data.emplace_back(bench::kUsualWaysData);
   check(options.device.find(',') == std::string::npos,
       "bench: ways takes one --device: ", options.device);
   check(options.nodes.empty(), "bench: ways spreads over this machine alone; --nodes ",

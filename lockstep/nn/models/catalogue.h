@@ -56,19 +56,24 @@ inline constexpr const char* kSmallNets[] = {"toy", "mnist-small", "mnist-large"
 struct NetNeeds {
   std::int64_t least_side = 1;  ///< of an image, in pixels: less vanishes in the pools
   std::int64_t features = 0;    ///< that its last layer takes, for each class
+  std::int64_t channels = 0;    ///< of an image; 0: what it takes is no image
 };
 
 /// Returns the needs of a net; those of no net for an unknown name.
 inline NetNeeds net_needs(const std::string& name) {
-  constexpr std::int64_t kSmallFeatures[] = {10, 64, 512};
-  static_assert(std::size(kSmallFeatures) == std::size(kSmallNets));
+  constexpr NetNeeds kSmall[] = {
+      {.features = 10}, {.features = 64, .channels = 1}, {.features = 512, .channels = 1}};
+  static_assert(std::size(kSmall) == std::size(kSmallNets));
   for (std::size_t i = 0; i < std::size(kSmallNets); ++i)
-    if (name == kSmallNets[i]) return {.features = kSmallFeatures[i]};
+    if (name == kSmallNets[i]) return kSmall[i];
   for (const ResNetShape& shape : kResNets)
-    if (name == shape.name) return {.features = shape.block == ResNetBlock::kBasic ? 512 : 2048};
+    if (name == shape.name)
+      return {.features = shape.block == ResNetBlock::kBasic ? 512 : 2048, .channels = 3};
   for (const VggShape& shape : kVggs)
     if (name == shape.name)
-      return {.least_side = std::int64_t{1} << shape.convolutions.size(), .features = 4096};
+      return {.least_side = std::int64_t{1} << shape.convolutions.size(),
+          .features = 4096,
+          .channels = 3};
   return {};
 }
 

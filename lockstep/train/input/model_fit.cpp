@@ -8,6 +8,20 @@
 #include "lockstep/nn/models/catalogue.h"
 
 namespace lockstep {
+namespace {
+
+constexpr std::int64_t kColours = 3;
+
+const char* kind_of_images(std::int64_t channels) {
+  return channels == kColours ? "images of 3 channels" : "images of 1 channel";
+}
+
+const char* data_of(std::int64_t channels) {
+  return channels == kColours ? "cifar10:DIR, cifar100:DIR, images:DIR"
+                              : "fashion-mnist, mnist:DIR";
+}
+
+}  // namespace
 
 std::int64_t usable_memory() {
   const std::int64_t machine =
@@ -29,6 +43,10 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
   check(!set.inputs().empty() || std::min(images.height, images.width) >= needs.least_side,
       "train: ", options.model, " halves images until nothing is left of ", images.height, " x ",
       images.width, " pixels; give --image-size ", needs.least_side, " or more");
+  check(!set.inputs().empty() || needs.channels == 0 || images.channels == needs.channels,
+      "train: ", options.model, " takes ", kind_of_images(needs.channels), ", and those of --data ",
+      options.data.name, " have ", images.channels, "; take ", data_of(needs.channels),
+      " or mock, whose images fit the model");
   // Weights and gradients of the last layer; a batch and its scores.
   const std::int64_t pixels = images.channels * images.height * images.width;
   const std::int64_t numbers = 2 * classes * (needs.features + 1) + batch * (pixels + classes);

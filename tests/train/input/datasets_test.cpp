@@ -246,6 +246,9 @@ TEST(ModelClasses, L1WhatVanishesOrHasNoRoomIsRefused) {
       "train: the last layer of vgg11 for 2000000000 classes, and a batch of 128, need at least "
       "66576001 MB, but there are 16000 MB of memory; give fewer --num-classes or a smaller "
       "--batch-size");
+  EXPECT_EQ(refusal({1, 32, 32}, 10),
+      "train: vgg11 takes images of 3 channels, and those of --data fashion-mnist have 1; take "
+      "cifar10:DIR, cifar100:DIR, images:DIR or mock, whose images fit the model");
   options.batch_size = 10'000'000;
   EXPECT_THAT(refusal({3, 224, 224}, 10), ::testing::HasSubstr("a batch of 1000000, need"));
   options = {};
@@ -259,10 +262,13 @@ TEST(ModelClasses, L1WhatVanishesOrHasNoRoomIsRefused) {
 TEST(NetNeeds, AreThoseOfTheNets) {
   for (const std::string& name : nn::model_names()) {
     const auto state = nn::named_state(*nn::make_model(name, 3));
-    std::int64_t features = 0;
-    for (const auto& item : state)
+    std::int64_t features = 0, channels = 0;
+    for (const auto& item : state) {
       if (item.value().dim() == 2) features = item.value().size(1);
+      if (item.value().dim() == 4 && channels == 0) channels = item.value().size(1);
+    }
     EXPECT_EQ(nn::net_needs(name).features, features) << name;
+    EXPECT_EQ(nn::net_needs(name).channels, channels) << name;
   }
   EXPECT_EQ(nn::net_needs("vgg19-bn").least_side, 32);
   EXPECT_EQ(nn::net_needs("resnet50").least_side, 1);

@@ -31,14 +31,15 @@ std::string sureness_text(const Cells& cells, const Best& best) {
       surely_equal(ratio) ? equal_text() : verdict_on(*ratio, "faster", "slower"), ".");
 }
 
-// The flags that only a measurement needs.
+// Without the flags that only a measurement needs.
 Words without_bench_flags(const Words& command) {
   const std::vector<std::string> ours{"--max-steps", "--log-interval", "--val-interval",
       "--snapshot-interval", "--progress", "--max-restarts"};
   Words words;
   for (std::size_t i = 0; i < command.size(); ++i) {
     const bool is_ours = std::find(ours.begin(), ours.end(), command[i]) != ours.end();
-    if (is_ours) {
+    const bool is_mock = command[i] == "--data" && command[i + 1] == kUsualWaysData;
+    if (is_ours || is_mock) {
       ++i;
     } else {
       words.push_back(command[i]);

@@ -185,6 +185,8 @@ TEST(WaysFlags, MakeTheGrid) {
   EXPECT_EQ(command->budget, 90);
   EXPECT_THAT(command->request.options.data.back(), HasSubstr("any:/"));
   EXPECT_EQ(parse_bench({"ways"})->budget, 600);
+  EXPECT_EQ(parse_bench({"ways", "--model", "vgg11"})->request.options.data,
+      std::vector<std::string>{"mock"});
   EXPECT_EQ(parse_bench({"pipeline"})->budget, 0);
   EXPECT_EQ(parse_bench({"pipeline", "--budget", "1h"})->budget, 3600);
 }
