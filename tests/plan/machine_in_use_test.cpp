@@ -69,5 +69,14 @@ TEST(MachineInUse, OfNodesOnOneCoreAddsUpTheirBytesInTurns) {
   EXPECT_NEAR(communication(), 2 * apart, 1e-6);
 }
 
+TEST(MachineInUse, OfNodesOnOneCoreIsLessSurelyKnown) {
+  ModelProfile profile = uniform(2);
+  profile.company.cores = 2;
+  Machine machine = free_machine(2, 2);
+  const double apart = predict(profile, machine, {.replicas = 4}, 8).spread;
+  machine.is_one_machine = true;
+  EXPECT_GT(predict(profile, machine, {.replicas = 4}, 8).spread, apart) << "four on two cores";
+}
+
 }  // namespace
 }  // namespace lockstep::plan
