@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/process/command.h"
+#include "tests/process/launcher/made_hosts.h"
 
-#include "lockstep/launch/hosts/inside.h"
 #include "lockstep/launch/hosts/network.h"
 
 namespace lockstep::testing {
@@ -16,12 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Cables : public ::testing::Test {
+class Cables : public MadeHosts {
  protected:
-  void SetUp() override {
-    if (!launch::hosts_missing().empty()) GTEST_SKIP() << launch::hosts_missing();
-  }
-
   /// Joins hosts, and starts on each a launcher of one rank that trains and saves often.
   void start(int hosts, std::int64_t rate, const std::string& flags, const std::string& training) {
     network_ =

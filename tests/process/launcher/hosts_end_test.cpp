@@ -30,6 +30,7 @@ double seconds_in(const std::string& file) {
   std::sscanf(contents(file).c_str(), "%lfm%lf", &minutes, &seconds);
   return 60 * minutes + seconds;
 }
+
 TEST_F(MadeHosts, TheFirstFailureEndsAll) {
   const auto run = run_command(two("if [ $PET_NODE_RANK = 1 ]; then exit 7; fi; sleep 600"));
   EXPECT_EQ(run.code(), 7);

@@ -5,21 +5,17 @@
 #include <gmock/gmock.h>
 
 #include "tests/process/command.h"
+#include "tests/process/launcher/made_hosts.h"
 
 #include "lockstep/core/environment.h"
-#include "lockstep/launch/hosts/inside.h"
 
 namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-class PipelineOverHosts : public ::testing::Test {
+class PipelineOverHosts : public MadeHosts {
  protected:
-  void SetUp() override {
-    if (!launch::hosts_missing().empty()) GTEST_SKIP() << launch::hosts_missing();
-  }
-
   static Words probe(const std::string& arguments) {
     return words("hosts --count 2 --rate 20mbit -- lockstep run --nproc-per-node 1 -- " +
                  *environment("LOCKSTEP_BINARY_DIR") + "/pipeline_probe " + arguments);
