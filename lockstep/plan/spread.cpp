@@ -9,7 +9,7 @@ namespace {
 
 // Note [Spread of a prediction]
 // The standard deviation of the logarithm of predicted over measured. These are estimates, not yet
-// fitted: intervals of nine in ten held 78 % of 120 cases of benchmarks/plan_accuracy.py.
+// fitted: intervals of nine in ten held 81 % of 120 cases of benchmarks/plan_accuracy.py.
 // Equal trainings, each in a process of its own, differ by a part of that; the profile's own noise
 // counts where it is larger.
 struct KindOfWay {

@@ -56,7 +56,7 @@ inline constexpr const char* kSmallNets[] = {"toy", "mnist-small", "mnist-large"
 struct NetNeeds {
   std::int64_t least_side = 1;  ///< of an image, in pixels: less vanishes in the pools
   std::int64_t features = 0;    ///< that its last layer takes, for each class
-  std::int64_t channels = 0;    ///< of an image; 0: what it takes is no image
+  std::int64_t channels = 0;    ///< of an image; 0: it takes none, or is not known
 };
 
 /// Returns the needs of a net; those of no net for an unknown name.
