@@ -69,7 +69,7 @@ def measure_link(arguments, rate, folder):
     link = Path(folder) / f"link-{rate}"
     if not (link / "collectives.jsonl").exists():
         hosts = [arguments.lockstep, "hosts", "--count", "2", "--rate", rate, "--", arguments.lockstep, "run", "--nproc-per-node", "1"]
-        sweep = ["collectives", "--backend", "gloo", "--min-bytes", "16K", "--max-bytes", "16M", "--iterations", "5"]
+        sweep = ["collectives", "--backend", "gloo", "--min-bytes", "16K", "--max-bytes", "64M", "--iterations", "5"]
         output_of([*hosts, "--", arguments.lockstep, *sweep, "--output", str(link)])
     return link / "collectives.jsonl"
 

@@ -53,7 +53,9 @@ struct Arrival {
 
 // Chunks as the runtime cuts them, through its stages: a core adds up a chunk within the node and
 // spreads another one, while the link carries those of which it is the turn. The lanes of a chunk
-// share the link.
+// share the link; each lane's core moves its part, between what it does within the node. A chunk
+// takes no less than its share of the whole message: a link that forwards a short burst faster
+// does so once.
 LevelsTime in_levels(double bytes, const Ranks& ranks, const Machine& machine) {
   constexpr double kElement = 4;
   const Ranks inside{1, ranks.a_node}, across{ranks.nodes, 1};
@@ -61,8 +63,13 @@ LevelsTime in_levels(double bytes, const Ranks& ranks, const Machine& machine) {
   const int lanes = hierarchy::lanes_for(static_cast<std::int64_t>(bytes), ranks.a_node);
   const auto chunks =
       hierarchy::cut_into_chunks(elements, static_cast<std::size_t>(kElement), lanes);
+  const double whole = half_ring(bytes, across, machine) / bytes;
   LevelsTime time;
   double link = 0;
+  const auto work = [&](double seconds) {
+    time.seconds += seconds;
+    time.kept += seconds;
+  };
   const auto size_of = [&](std::size_t chunk) {
     return bytes * static_cast<double>(chunks[chunk].count) / static_cast<double>(elements);
   };
@@ -72,9 +79,10 @@ LevelsTime in_levels(double bytes, const Ranks& ranks, const Machine& machine) {
     time.kept += seconds * machine.within.core_share;
   };
   const auto between = [&](std::size_t chunk) {
-    const double seconds = 2 * half_ring(size_of(chunk), across, machine);
-    time.kept += seconds * machine.between.core_share;
+    const double size = size_of(chunk);
+    const double seconds = 2 * std::max(half_ring(size, across, machine), whole * size);
     link = std::max(link, time.seconds) + seconds;
+    work(seconds * machine.between.core_share / lanes);
     return Arrival{&time.seconds, link};
   };
   hierarchy::in_stages(chunks.size(), within, between, within);

@@ -30,14 +30,26 @@ Link slowed(Link link, double factor) {
   return link;
 }
 
+// By cores that also drive those of others. What a core has no time for makes the link slower; of
+// several ranks a node each drives a part, which the hierarchy divides.
+Link driven_in_turns(Link link, double turns, int ranks_a_node) {
+  link.core_share *= turns;
+  if (ranks_a_node > 1 || link.core_share <= 1) return link;
+  link = slowed(std::move(link), link.core_share);
+  link.core_share = 1;
+  return link;
+}
+
 }  // namespace
 
 Machine machine_in_use(const Machine& machine, const ModelProfile& profile, const Ranks& ranks) {
   if (ranks.nodes == 1) return machine;
   Machine real = machine;
-  real.between = driven_by_core(machine.between, profile.overheads.socket_core);
   const int neighbours = machine.neighbours(ranks.nodes, ranks.a_node);
-  real.within = slowed(machine.within, profile.company.slows_by_turns(neighbours));
+  const double turns = profile.company.slows_by_turns(neighbours);
+  real.between = driven_in_turns(
+      driven_by_core(machine.between, profile.overheads.socket_core), turns, ranks.a_node);
+  real.within = slowed(machine.within, turns);
   return real;
 }
 

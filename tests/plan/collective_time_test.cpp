@@ -54,6 +54,27 @@ TEST(AllReduce, OfAHierarchyHidesTheFasterLevel) {
   EXPECT_LT(seconds(), 1.05 * 10 * within) << "the cores are";
 }
 
+// Each of two cores adds up all bytes within its node, and moves half of those between the nodes.
+TEST(AllReduce, OfAHierarchyHidesNothingThatTheCoresDo) {
+  const Machine machine{.nodes = 2,
+      .places = 2,
+      .within = {.bytes_per_second = 1e9, .core_share = 1},
+      .between = {.bytes_per_second = 1e9, .core_share = 1}};
+  const double within = 64e6 / 1e9, driven = 64e6 / 1e9 / 2;
+  const double seconds = all_reduce_seconds(64e6, {2, 2}, machine, AllReduce::kHierarchical);
+  EXPECT_GE(seconds, within + driven - 1e-9);
+  EXPECT_LT(seconds, 1.1 * (within + driven));
+  EXPECT_NEAR(core_share(64e6, {2, 2}, machine, AllReduce::kHierarchical),
+      (within + driven) / seconds, 1e-9);
+}
+
+TEST(AllReduce, OfAHierarchyIsNoFasterBecauseAShortBurstIs) {
+  Machine machine{.nodes = 2, .places = 2};
+  machine.between.measured = CostCurve({{1e6, 0.0001}, {2e6, 0.01}, {32e6, 0.32}});
+  const double across = all_reduce_seconds(64e6, {2, 1}, machine, AllReduce::kRing);
+  EXPECT_GE(all_reduce_seconds(64e6, {2, 2}, machine, AllReduce::kHierarchical), across - 1e-9);
+}
+
 TEST(AllReduce, OverAMeasuredLinkHasItsMessagesOfThatSize) {
   Machine machine = kMachine;
   machine.between.measured = CostCurve({{100, 2}, {300, 7}});

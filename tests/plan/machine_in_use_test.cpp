@@ -69,6 +69,20 @@ TEST(MachineInUse, OfNodesOnOneCoreAddsUpTheirBytesInTurns) {
   EXPECT_NEAR(communication(), 2 * apart, 1e-6);
 }
 
+TEST(MachineInUse, OfNodesOnOneCoreMovesTheirBytesInTurns) {
+  ModelProfile profile = uniform(2, 1e6);
+  Machine machine = free_machine(4, 1);
+  machine.between = {.bytes_per_second = 1e6, .core_share = 0.75};
+  machine.is_one_machine = true;
+  const auto communication = [&] {
+    return predict(profile, machine, {.replicas = 4}, 8).of(Use::kCommunication);
+  };
+  const double apart = communication();
+  EXPECT_NEAR(apart, 0.75 * 3, 0.01) << "2e6 bytes are passed on one and a half times";
+  profile.company.cores = 2;
+  EXPECT_NEAR(communication(), 2 * apart, 1e-6);
+}
+
 TEST(MachineInUse, OfNodesOnOneCoreIsLessSurelyKnown) {
   ModelProfile profile = uniform(2);
   profile.company.cores = 2;
