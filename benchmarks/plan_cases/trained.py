@@ -91,8 +91,9 @@ class Trainings:
         return result
 
     def of(self, case):
-        """The medians of what a case's trainings measured."""
+        """The medians of what a case's trainings measured; of its steps the first training's and the median of the later ones, too."""
         results = self.done[key_of(case)]
         median = {name: statistics.median(result[name] for result in results) for name in results[0]}
         steps = [result["measured"] for result in results]
-        return median | {"drift": max(steps) / min(steps) - 1, "trainings": len(steps)}
+        later = statistics.median(steps[1:]) if len(steps) > 1 else None
+        return median | {"drift": max(steps) / min(steps) - 1, "trainings": len(steps), "first": steps[0], "later": later}
