@@ -1,7 +1,11 @@
 #include "lockstep/bench/planning/measured_overheads.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
 
+#include "lockstep/bench/planning/compared_seconds.h"
 #include "lockstep/bench/statistics/median.h"
 #include "lockstep/plan/prediction.h"
 
@@ -15,15 +19,34 @@ double predicted(const plan::ModelProfile& profile, const plan::Way& way, double
   return predict(profile, machine, way, batch).seconds;
 }
 
-// How much longer the runs take than predicted; `times` is how often a step pays the difference.
-plan::CostCurve beyond_prediction(const std::vector<ProfiledRun>& runs,
-    const plan::ModelProfile& profile, const plan::Way& way, int times) {
+std::vector<ComparedSeconds> with_predictions(
+    const std::vector<ProfiledRun>& runs, const plan::ModelProfile& profile, const plan::Way& way) {
+  std::vector<ComparedSeconds> compared;
+  for (const ProfiledRun& run : runs)
+    compared.push_back(
+        {predicted(profile, way, run.batch * way.replicas), median(run.step_seconds)});
+  return compared;
+}
+
+// A step of two stages hands over twice: forward and backward. The difference of two noisy steps is
+// no more than noise where they are long, so that all batches have one cost.
+plan::CostCurve hand_over(const ProfiledRuns& runs, const plan::ModelProfile& profile) {
+  const plan::Way stages{.stages = kPlaces, .schedule = ScheduleKind::kSequential};
+  const double seconds = fixed_cost(with_predictions(runs.stages, profile, stages)) / 2;
   std::vector<plan::CostCurve::Point> points;
-  for (const ProfiledRun& run : runs) {
-    const double more =
-        median(run.step_seconds) - predicted(profile, way, run.batch * way.replicas);
-    points.push_back({run.batch, std::max(0.0, more) / times});
-  }
+  for (const ProfiledRun& run : runs.stages) points.push_back({run.batch, seconds});
+  return plan::CostCurve(std::move(points));
+}
+
+// Threads wait for the slowest of them, the longer the longer they compute.
+plan::CostCurve meeting(const ProfiledRuns& runs, const plan::ModelProfile& profile) {
+  const plan::Way threads{.replicas = kPlaces, .replication = plan::Replication::kThreads};
+  const auto compared = with_predictions(runs.threads, profile, threads);
+  const CostLine line = cost_line(compared);
+  std::vector<plan::CostCurve::Point> points;
+  for (std::size_t i = 0; i < compared.size(); ++i)
+    points.push_back(
+        {runs.threads[i].batch, (line.slowdown - 1) * compared[i].expected + line.fixed});
   return plan::CostCurve(std::move(points));
 }
 
@@ -74,12 +97,9 @@ double crowding(const ProfiledRuns& runs, plan::ModelProfile profile) {
 }  // namespace
 
 void add_overheads(const ProfiledRuns& runs, plan::ModelProfile& profile) {
-  const plan::Way threads{.replicas = kPlaces, .replication = plan::Replication::kThreads};
-  const plan::Way stages{.stages = kPlaces, .schedule = ScheduleKind::kSequential};
   plan::Overheads& overheads = profile.overheads;
-  // A step of two stages hands over twice: forward and backward.
-  overheads.hand_over = beyond_prediction(runs.stages, profile, stages, 2);
-  overheads.threads = beyond_prediction(runs.threads, profile, threads, 1);
+  overheads.hand_over = hand_over(runs, profile);
+  overheads.threads = meeting(runs, profile);
   overheads.socket_core = socket_core(runs, profile);
   overheads.replica_bytes = more_bytes(runs.pairs, runs.alone);
   overheads.socket_bytes = more_bytes(runs.sockets, runs.alone);

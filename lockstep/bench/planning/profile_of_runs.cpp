@@ -4,8 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "lockstep/bench/planning/compared_seconds.h"
 #include "lockstep/bench/planning/measured_overheads.h"
-#include "lockstep/bench/planning/paired_computing.h"
 #include "lockstep/bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
@@ -134,13 +134,14 @@ double median_ratio(const std::vector<ProfiledRun>& alone, const std::vector<Pro
   return ratios.empty() ? 1 : std::max(1.0, median(ratios));
 }
 
-std::vector<PairedComputing> computing_of(
+std::vector<ComparedSeconds> computing_of(
     const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs) {
-  std::vector<PairedComputing> seconds;
+  std::vector<ComparedSeconds> seconds;
   for (const ProfiledRun& pair : pairs) {
     for (const ProfiledRun& one : alone) {
-      const PairedComputing both{Times(one).computing(), Times(pair).computing()};
-      if (one.batch == pair.batch && both.alone > 0 && both.paired > 0) seconds.push_back(both);
+      const ComparedSeconds both{Times(one).computing(), Times(pair).computing()};
+      if (one.batch == pair.batch && both.expected > 0 && both.measured > 0)
+        seconds.push_back(both);
     }
   }
   return seconds;
@@ -160,7 +161,7 @@ double least_exchange(const std::vector<ProfiledRun>& pairs) {
 void fit_company(const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs,
     plan::ModelProfile& profile) {
   if (pairs.empty()) return;
-  const PairedLine line = paired_line(computing_of(alone, pairs));
+  const CostLine line = cost_line(computing_of(alone, pairs));
   profile.company.compute.push_back(line.slowdown);
   const double bytes = profile.parameter_bytes();
   profile.overheads.gradient_core = bytes > 0 ? line.fixed / bytes : 0;

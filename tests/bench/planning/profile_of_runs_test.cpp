@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/bench/planning/compared_seconds.h"
 #include "lockstep/bench/planning/measure_profile.h"
-#include "lockstep/bench/planning/paired_computing.h"
 #include "lockstep/core/error.h"
 #include "lockstep/plan/prediction.h"
 
@@ -119,19 +119,26 @@ TEST(ProfileOfRuns, TellsCopiedGradientsFromCompany) {
   EXPECT_NEAR(profile.overheads.gradient_core * 4440, 0.006, 1e-6);
 }
 
-TEST(PairedLine, GainsNothing) {
-  const PairedLine none = paired_line({});
+TEST(CostLine, GainsNothing) {
+  const CostLine none = cost_line({});
   EXPECT_EQ(none.slowdown, 1);
   EXPECT_EQ(none.fixed, 0);
-  const PairedLine one = paired_line({{1, 1.25}});
+  const CostLine one = cost_line({{1, 1.25}});
   EXPECT_DOUBLE_EQ(one.slowdown, 1.25) << "of one batch all is slowdown";
   EXPECT_EQ(one.fixed, 0);
-  const PairedLine faster = paired_line({{1, 1.5}, {4, 4}});
+  const CostLine faster = cost_line({{1, 1.5}, {4, 4}});
   EXPECT_EQ(faster.slowdown, 1);
-  EXPECT_DOUBLE_EQ(faster.fixed, 0.25) << "the median of what is more";
-  const PairedLine steeper = paired_line({{1, 1.1}, {4, 5.2}});
+  EXPECT_DOUBLE_EQ(faster.fixed, fixed_cost({{1, 1.5}, {4, 4}}));
+  const CostLine steeper = cost_line({{1, 1.1}, {4, 5.2}});
   EXPECT_DOUBLE_EQ(steeper.slowdown, 1.2);
   EXPECT_EQ(steeper.fixed, 0);
+}
+
+TEST(FixedCost, IsThatOfShortStepsWhereLongOnesAreNoisy) {
+  EXPECT_EQ(fixed_cost({}), 0);
+  EXPECT_EQ(fixed_cost({{1, 0.9}}), 0) << "never a gain";
+  EXPECT_DOUBLE_EQ(fixed_cost({{1, 1.5}, {9.5, 10}}), 0.5);
+  EXPECT_NEAR(fixed_cost({{0.01, 0.011}, {1, 1.1}}), 0.001, 2e-5) << "a tenth of both";
 }
 
 TEST(ProfileOfRuns, FindsWhatRanksTakeThatShareCores) {
@@ -180,16 +187,26 @@ TEST(ProfileOfRuns, FindsWhatStagesAndThreadsCostBesides) {
   };
   const plan::Way mp{.stages = 2, .schedule = ScheduleKind::kSequential};
   const plan::Way dp{.replicas = 2, .replication = plan::Replication::kThreads};
-  const double staged = predict(plain, machine, mp, 16).seconds;
-  const double threaded = predict(plain, machine, dp, 16).seconds;
-  runs.stages = {run_of(16, staged + 0.004)};
-  runs.threads = {run_of(8, threaded + 0.006), run_of(16, 0.001)};
+  const auto staged = [&](double batch) { return predict(plain, machine, mp, batch).seconds; };
+  const auto threaded = [&](double batch) { return predict(plain, machine, dp, batch).seconds; };
+  runs.stages = {run_of(8, staged(8) + 0.004), run_of(16, staged(16) + 0.004)};
+  runs.threads = {
+      run_of(8, 1.1 * threaded(2 * 8) + 0.006), run_of(16, 1.1 * threaded(2 * 16) + 0.006)};
   const plan::ModelProfile full = profile_of_runs(runs, kFacts);
-  EXPECT_NEAR(full.overheads.hand_over(16), 0.002, 1e-12) << "in each direction";
-  EXPECT_NEAR(full.overheads.threads(8), 0.006, 1e-12);
-  EXPECT_EQ(full.overheads.threads(16), 0) << "never less than nothing";
-  EXPECT_NEAR(predict(full, machine, mp, 16).seconds, staged + 0.004, 1e-12);
-  EXPECT_NEAR(predict(full, machine, dp, 16).seconds, threaded + 0.006, 1e-12);
+  EXPECT_NEAR(full.overheads.hand_over(8), 0.002, 1e-9) << "in each direction";
+  EXPECT_NEAR(full.overheads.hand_over(16), 0.002, 1e-9) << "whatever the batch";
+  EXPECT_NEAR(predict(full, machine, mp, 16).seconds, staged(16) + 0.004, 1e-9);
+  EXPECT_NEAR(predict(full, machine, dp, 2 * 8).seconds, 1.1 * threaded(2 * 8) + 0.006, 1e-9);
+  EXPECT_NEAR(predict(full, machine, dp, 2 * 16).seconds, 1.1 * threaded(2 * 16) + 0.006, 1e-9);
+}
+
+TEST(ProfileOfRuns, SeesNoGainInStagesAndThreads) {
+  ProfiledRuns runs{.alone = {made_run(8), made_run(16, 2)}};
+  runs.stages = {{.batch = 8, .profile = {}, .step_seconds = {0.001}}};
+  runs.threads = runs.stages;
+  const plan::ModelProfile profile = profile_of_runs(runs, kFacts);
+  EXPECT_EQ(profile.overheads.hand_over(8), 0);
+  EXPECT_EQ(profile.overheads.threads(8), 0);
 }
 
 TEST(ProfileOfRuns, FindsWhatSocketsKeepACoreFor) {
