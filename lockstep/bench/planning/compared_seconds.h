@@ -4,7 +4,7 @@
 
 namespace lockstep::bench {
 
-/// What something takes alone, or as predicted, and what it was measured to take.
+/// Seconds that something was expected to take, alone or as predicted, and those measured.
 struct ComparedSeconds {
   double expected = 0;
   double measured = 0;
