@@ -33,10 +33,10 @@ Link slowed(Link link, double factor) {
 // By cores that also drive those of others. What a core has no time for makes the link slower; of
 // several ranks a node each drives a part, which the hierarchy divides.
 Link driven_in_turns(Link link, double turns, int ranks_a_node) {
-  link.core_share *= turns;
-  if (ranks_a_node > 1 || link.core_share <= 1) return link;
-  link = slowed(std::move(link), link.core_share);
-  link.core_share = 1;
+  const double share = link.core_share * turns;
+  const bool has_time = ranks_a_node > 1 || share <= 1;
+  if (!has_time) link = slowed(std::move(link), share);
+  link.core_share = has_time ? share : 1;
   return link;
 }
 
