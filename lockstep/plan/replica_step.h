@@ -18,7 +18,7 @@ Ranks ranks_of(const Way& way, const Machine& machine);
 
 /// Returns the machine as replicas on several nodes use it: bytes between nodes go no faster than a
 /// core moves them beside its computing, which they keep it from; and where nodes are made within
-/// one machine, ranks that share a core take turns with the bytes within their node, too.
+/// one machine, ranks that share a core take turns with the bytes within and between nodes, too.
 Machine machine_in_use(const Machine& machine, const ModelProfile& profile, const Ranks& ranks);
 
 /// Return the seconds of an all-reduce as the runtime makes it, and the share of them in which a
