@@ -63,13 +63,9 @@ LevelsTime in_levels(double bytes, const Ranks& ranks, const Machine& machine) {
   const int lanes = hierarchy::lanes_for(static_cast<std::int64_t>(bytes), ranks.a_node);
   const auto chunks =
       hierarchy::cut_into_chunks(elements, static_cast<std::size_t>(kElement), lanes);
-  const double whole = half_ring(bytes, across, machine) / bytes;
+  const double a_byte = half_ring(bytes, across, machine) / bytes;
   LevelsTime time;
   double link = 0;
-  const auto work = [&](double seconds) {
-    time.seconds += seconds;
-    time.kept += seconds;
-  };
   const auto size_of = [&](std::size_t chunk) {
     return bytes * static_cast<double>(chunks[chunk].count) / static_cast<double>(elements);
   };
@@ -80,9 +76,11 @@ LevelsTime in_levels(double bytes, const Ranks& ranks, const Machine& machine) {
   };
   const auto between = [&](std::size_t chunk) {
     const double size = size_of(chunk);
-    const double seconds = 2 * std::max(half_ring(size, across, machine), whole * size);
+    const double seconds = 2 * std::max(half_ring(size, across, machine), a_byte * size);
     link = std::max(link, time.seconds) + seconds;
-    work(seconds * machine.between.core_share / lanes);
+    const double driving = seconds * machine.between.core_share / lanes;
+    time.seconds += driving;
+    time.kept += driving;
     return Arrival{&time.seconds, link};
   };
   hierarchy::in_stages(chunks.size(), within, between, within);

@@ -30,8 +30,8 @@ Link slowed(Link link, double factor) {
   return link;
 }
 
-// By cores that also drive those of others. What a core has no time for makes the link slower; of
-// several ranks a node each drives a part, which the hierarchy divides.
+// Driven by cores that drive other ranks' links, too. What a core has no time for makes a link
+// slower; where a node has several ranks, the all-reduce in levels shares the driving among them.
 Link driven_in_turns(Link link, double turns, int ranks_a_node) {
   const double share = link.core_share * turns;
   const bool has_time = ranks_a_node > 1 || share <= 1;
