@@ -18,7 +18,6 @@ planner that was changed because of some cases is judged by others: another --se
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -29,6 +28,7 @@ from pathlib import Path
 from commands import cpu_model, output_of
 from plan_cases.drawn import MODELS, RATES, draw_cases, draw_questions, name_of
 from plan_cases.picture import scatter
+from plan_cases.planned import pick_of, predict
 from plan_cases.trained import Trainings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,23 +74,6 @@ def measure_link(arguments, rate, folder):
         sweep = ["collectives", "--backend", "gloo", "--min-bytes", "16K", "--max-bytes", "64M", "--iterations", "5"]
         output_of([*hosts, "--", arguments.lockstep, *sweep, "--output", str(link)])
     return link / "collectives.jsonl"
-
-
-def choice_of(lockstep, case, profile, links):
-    command = [lockstep, "plan", "--profile", str(profile), "--batch", str(case["batch"]), "--places", str(case["places"])]
-    command += ["--ways", case["way"], "--json"]
-    if "link" in case:
-        command += ["--nodes", "2", "--link", str(links[case["link"]]), "--made-hosts"]
-    if "chunks" in case:
-        command += ["--schedule", case["schedule"], "--chunks", str(case["chunks"])]
-    return json.loads(output_of(command).strip().split("\n")[-1])["choices"][0]
-
-
-def predict(lockstep, case, profiles, links):
-    """Adds the medians of what the profiles predict."""
-    choices = [choice_of(lockstep, case, profile, links) for profile in profiles]
-    for key, name in {"predicted": "step_seconds", "least": "least_seconds", "most": "most_seconds", "predicted_bytes": "memory_bytes"}.items():
-        case[key] = statistics.median(choice[name] for choice in choices)
 
 
 class Comparison:
@@ -182,27 +165,33 @@ def report(cases):
         print(f"  peak memory is within 10 % in {near} of {len(with_memory)} cases")
 
 
-def lost_by(ways, chosen_by, judged_by):
-    """Returns the way that is the fastest by one number, and what it loses to the fastest by the other one."""
-    chosen, best = (min(ways, key=lambda case: case[key]) for key in (chosen_by, judged_by))
-    return chosen, chosen[judged_by] / best[judged_by] - 1
+def lost_by(ways, chosen, judged_by="measured"):
+    """Returns by how much a way is slower than the fastest one."""
+    return chosen[judged_by] / min(way[judged_by] for way in ways) - 1
+
+
+def lost_by_first(ways):
+    """Returns what the pick of each way's first training loses, judged by the later ones, if there are any."""
+    if not all(way["later"] for way in ways):
+        return []
+    return [lost_by(ways, min(ways, key=lambda way: way["first"]), "later")]
 
 
 def answer(comparison, ways):
-    """Prints what the predicted pick loses to the fastest, and returns whether it is good, and whether the pick of the first training of each
-    way is, judged by the later ones; None if there was no time for all ways."""
+    """Prints which way is predicted to be the fastest, and which one is. Returns what the first loses; what the pick of the first trainings
+    loses; and what the planner's own picks lose, by one profile each. None if there was no time for all ways."""
     trained = comparison.of_all(ways)
     if len(trained) < len(ways):
         return None
-    picked, lost = lost_by(trained, "predicted", "measured")
-    best = min(trained, key=lambda case: case["measured"])
+    picked, best = (min(trained, key=lambda way: way[key]) for key in ("predicted", "measured"))
+    lost = lost_by(trained, picked)
     print(f"question: picked {name_of(picked)}; the fastest was {name_of(best)}; {lost:.1%} slower", flush=True)
-    was_repeated = all(case["later"] for case in trained)
-    return lost <= GOOD, was_repeated and lost_by(trained, "first", "later")[1] <= GOOD
+    picks = [pick_of(comparison.arguments.lockstep, trained, profile) for profile in comparison.profiles_of(ways[0]["model"])]
+    return [lost], lost_by_first(trained), [lost_by(trained, pick) for pick in picks]
 
 
 def compare_all(arguments, folder):
-    """Returns the cases that were trained, and of each question that there was time for if its pick is good."""
+    """Returns the cases that were trained, and of each question that there was time for what its picks lose."""
     models, places = arguments.models.split(","), [int(count) for count in arguments.places.split(",")]
     comparison = Comparison(arguments, folder)
     drawn = draw_cases(arguments.cases, arguments.seed, models, places, rates_of(arguments))
@@ -217,6 +206,15 @@ def compare_all(arguments, folder):
     return cases, [each for each in answers if each is not None]
 
 
+def report_picks(answers):
+    good = []
+    for kind in zip(*answers):
+        lost = [each for losses in kind for each in losses]
+        good.append(f"{sum(each <= GOOD for each in lost)} of {len(lost)}")
+    print(f"{good[0]} picks are within 5 % of the fastest; of those by each way's first training, judged by its later ones, {good[1]};"
+          f" of the planner's by each profile alone, which takes fewer places where ways are about as fast, {good[2]}")
+
+
 def main():
     arguments = parse_arguments()
     print(f"{cpu_model()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}", flush=True)
@@ -227,8 +225,7 @@ def main():
     if cases:
         report(cases)
     if answers:
-        good, repeated = (sum(kind) for kind in zip(*answers))
-        print(f"{good} of {len(answers)} picks are within 5 % of the fastest; of those by each way's first training, judged by its later ones, {repeated} are")
+        report_picks(answers)
     if arguments.picture and cases:
         Path(arguments.picture).write_text(scatter(cases))
 
