@@ -5,7 +5,8 @@
 
 Cases are drawn by a seed: a model, a way, a number of places, a batch that was not measured; a third of them on two hosts within this
 machine, joined by links of 0.1, 1 or 10 Gbit/s (needs root; --links none leaves them out). A question is a model, a batch and a number of
-places: all its ways are trained, and the one that was predicted to be the fastest should be within 5 % of the fastest.
+places: all its ways are trained, and the one that was predicted to be the fastest should be within 5 % of the fastest; what the planner
+picks by each profile alone is told beside it.
 
 Links are measured by `lockstep collectives`. Then, one model after the other, since machines drift: in each of some rounds the model is
 measured by `lockstep plan --measure`, and its cases and questions are trained for some steps. Medians over the rounds are compared: of what
