@@ -10,9 +10,16 @@ namespace lockstep::plan {
 namespace {
 
 constexpr double kHour = 3600;
+constexpr double kMostBatch = 1e9;
+// A training that keeps less of its time than this comes to no end.
+constexpr double kLeastGoodput = 0.01;
 
 double batch_of(const Question& question, int places) {
   return question.is_batch_of_place ? question.batch * places : question.batch;
+}
+
+std::string on_nodes(const Machine& machine) {
+  return machine.nodes > 1 ? concat(" on ", machine.nodes, " nodes") : "";
 }
 
 Machine machine_of(const Question& question, int nodes, int places) {
@@ -44,11 +51,9 @@ class Asking {
   }
 
  private:
-  static double rate(const Choice& choice) { return choice.prediction.samples_per_second(); }
-
   static bool is_better(const Choice& one, const Choice& other) {
     if (one.fits() != other.fits()) return one.fits();
-    return rate(one) > rate(other);
+    return one.rate() > other.rate();
   }
 
   void ask(const Machine& machine) {
@@ -67,7 +72,13 @@ class Asking {
   void add(const Machine& machine, Prediction prediction) {
     Choice choice{.machine = machine, .prediction = std::move(prediction)};
     choice.goodput = goodput_of(answer_.question.failures, machine.nodes);
-    choice.hours = answer_.question.samples / rate(choice) / choice.goodput.share / kHour;
+    if (!(choice.goodput.share >= kLeastGoodput)) {
+      answer_.impossible.push_back({concat(describe(choice.prediction.way), on_nodes(machine)),
+          concat("failures come every ", answer_.question.failures.between / machine.nodes,
+              " s on average, and snapshots and recovery leave no time between them")});
+      return;
+    }
+    choice.hours = answer_.question.samples / choice.rate() / kHour;
     choice.cost = choice.hours * machine.nodes * machine.price;
     if (machine.memory_bytes > 0)
       choice.lacking_bytes = std::max(0.0, choice.prediction.memory_bytes - machine.memory_bytes);
@@ -81,7 +92,7 @@ class Asking {
     const double alone =
         predict(answer_.profile, machine_of(question, 1, 1), {}, batch).samples_per_second();
     for (Choice& choice : answer_.choices) {
-      choice.speed_up = rate(choice) / alone;
+      choice.speed_up = choice.prediction.samples_per_second() / alone;
       choice.efficiency = choice.speed_up / choice.machine.all_places();
     }
   }
@@ -91,7 +102,7 @@ class Asking {
     if (choices.empty() || !choices.front().fits()) return;
     std::size_t best = 0;
     for (std::size_t i = 1; i < choices.size(); ++i) {
-      const bool is_equal = rate(choices[i]) >= rate(choices[0]) * (1 - kEqualRates);
+      const bool is_equal = choices[i].rate() >= choices[0].rate() * (1 - kEqualRates);
       if (choices[i].fits() && is_equal &&
           choices[i].machine.all_places() < choices[best].machine.all_places())
         best = i;
@@ -104,9 +115,33 @@ class Asking {
 
 }  // namespace
 
+void check_question(const Question& question) {
+  check(question.batch >= 1 && question.batch <= kMostBatch &&
+            question.batch == std::floor(question.batch),
+      "plan: a batch has a whole number of samples from 1 to ", kMostBatch, ": ", question.batch);
+  check(question.samples >= 0 && std::isfinite(question.samples), "plan: a training has no ",
+      question.samples, " samples");
+  check(question.machine.price == 0 || question.samples > 0,
+      "plan: a price makes a cost of the whole training: say its --samples");
+  int most = 1;
+  for (const int nodes : question.nodes) {
+    for (const int places : question.places) {
+      const Machine machine = machine_of(question, nodes, places);
+      check_machine(machine);
+      most = std::max(most, machine.all_places());
+    }
+  }
+  const double samples = batch_of(question, most);
+  for (const int count : question.ways.micro_batches)
+    check(count <= samples, "plan: --chunks ", count, " is more than the ", samples,
+        " samples of a batch, and each micro-batch needs one");
+  check(question.ways.settings.accumulated <= samples, "plan: --grad-accum-steps ",
+      question.ways.settings.accumulated, " is more than the ", samples,
+      " samples of a step, and each pass needs one");
+}
+
 Answer answer(const ModelProfile& profile, const Question& question) {
-  check(question.batch >= 1, "plan: a batch has at least one sample: ", question.batch);
-  check(question.samples >= 0, "plan: a training has no ", question.samples, " samples");
+  check_question(question);
   return Asking(profile, question).run();
 }
 

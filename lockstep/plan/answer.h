@@ -36,6 +36,8 @@ struct Choice {
   double lacking_bytes = 0;  ///< that a place would need besides; 0: it fits
 
   bool fits() const { return lacking_bytes == 0; }
+  /// Samples a second that failures and snapshots leave.
+  double rate() const { return prediction.samples_per_second() * goodput.share; }
 };
 
 /// A way that cannot be taken, and why.
@@ -56,6 +58,10 @@ struct Answer {
 /// Choices whose rates differ by less are equal: then the one with the fewest places is picked.
 inline constexpr double kEqualRates = 0.03;
 
+/// Throws InvalidArgument for a question that has no answer: no samples, more places than anybody
+/// has, more micro-batches or passes than samples, a price of a training without an end.
+void check_question(const Question& question);
+
 /// Predicts every way on every number of nodes and places. Each way uses all places of its machine.
 Answer answer(const ModelProfile& profile, const Question& question);
 
@@ -63,7 +69,8 @@ Answer answer(const ModelProfile& profile, const Question& question);
 /// where there is no price), the cheapest first.
 std::vector<std::size_t> pareto_front(const Answer& answer);
 
-/// Says which choice to take and why, in two or three sentences.
-std::string verdict_of(const Answer& answer);
+/// Says which choice to take and why, in two or three sentences; with what its step took where it
+/// was trained, in seconds.
+std::string verdict_of(const Answer& answer, std::optional<double> measured = {});
 
 }  // namespace lockstep::plan

@@ -45,6 +45,9 @@ Goodput goodput_of(const Failures& failures, int nodes) {
     return {.share = interval > 0 ? interval / (interval + failures.snapshot) : 1,
         .interval = interval};
   }
+  check(interval > 0 || failures.snapshot > 0,
+      "plan: the best interval between snapshots depends on what one takes: give "
+      "--snapshot-seconds, or --snapshot-interval");
   const double mean = failures.between / std::max(1, nodes);
   const double taken = interval > 0 ? interval : best_interval(failures, mean);
   return {.share = share_of(taken, failures.snapshot, failures.recovery, mean), .interval = taken};

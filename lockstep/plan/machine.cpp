@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -67,6 +69,15 @@ Link parse_link(const std::string& text) {
   return link;
 }
 
+Link with_latency(Link link, double seconds) {
+  std::vector<CostCurve::Point> points = link.measured.points();
+  for (CostCurve::Point& point : points)
+    point.seconds = std::max(0.0, point.seconds + seconds - link.latency);
+  link.measured = CostCurve(std::move(points));
+  link.latency = seconds;
+  return link;
+}
+
 std::string text_of(const Link& link) {
   const double bits = 8 * link.bytes_per_second;
   const auto three_digits = [](double value) { return std::round(value * 1e3) / 1e3; };
@@ -79,6 +90,8 @@ std::string text_of(const Link& link) {
 void check_machine(const Machine& machine) {
   check(machine.nodes >= 1 && machine.places >= 1,
       "plan: at least one place is needed: ", machine.nodes, " nodes of ", machine.places);
+  check(machine.places <= kMostPlaces / machine.nodes, "plan: ", machine.nodes, " nodes of ",
+      machine.places, " places are more than ", kMostPlaces, " places together");
   check_link(machine.within);
   check_link(machine.between);
   for (const double value : {machine.memory_bytes, machine.price, machine.jitter}) {

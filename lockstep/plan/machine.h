@@ -25,14 +25,21 @@ struct Link {
 /// ms, s), in any order; the latency may be left out. Throws InvalidArgument that shows the forms.
 Link parse_link(const std::string& text);
 
+/// Returns the link with another latency; each message of a measured one takes as much more, or
+/// less.
+Link with_latency(Link link, double seconds);
+
 /// Writes a link as parse_link reads it, and says if it was measured.
 std::string text_of(const Link& link);
+
+/// The most places of all nodes together.
+inline constexpr int kMostPlaces = 1 << 20;
 
 /// The machines that a plan is made for: equal nodes of equal places.
 struct Machine {
   int nodes = 1;
   int places = 1;           ///< of a node
-  Link within = {};         ///< between places of a node
+  Link within = {};         ///< between places of a node; each place has its own
   Link between = {};        ///< between nodes; all places of a node share it
   double memory_bytes = 0;  ///< of a place; 0: not known
   double price = 0;         ///< of a node for an hour

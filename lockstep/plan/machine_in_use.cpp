@@ -7,6 +7,16 @@
 namespace lockstep::plan {
 namespace {
 
+// By messages of several groups at once: they take as long as one message of all their bytes.
+Link shared(Link link, double by) {
+  link.bytes_per_second /= by;
+  link.core_share /= by;
+  std::vector<CostCurve::Point> points = link.measured.points();
+  for (CostCurve::Point& point : points) point.batch /= by;
+  link.measured = CostCurve(std::move(points));
+  return link;
+}
+
 // Of a core that moves the bytes: no faster than it can beside computing, and it does nothing else.
 Link driven_by_core(Link link, double core_a_byte) {
   if (core_a_byte == 0) return link;
@@ -42,14 +52,17 @@ Link driven_in_turns(Link link, double turns, int ranks_a_node) {
 
 }  // namespace
 
-Machine machine_in_use(const Machine& machine, const ModelProfile& profile, const Ranks& ranks) {
-  if (ranks.nodes == 1) return machine;
+Machine machine_in_use(
+    const Machine& machine, const ModelProfile& profile, const Ranks& ranks, const Groups& groups) {
+  if (ranks.nodes == 1 && groups.count == 1) return machine;
   Machine real = machine;
-  const int neighbours = machine.neighbours(ranks.nodes, ranks.a_node);
-  const double turns = profile.company.slows_by_turns(neighbours);
-  real.between = driven_in_turns(
-      driven_by_core(machine.between, profile.overheads.socket_core), turns, ranks.a_node);
+  const int a_node = ranks.a_node * groups.count;
+  const double turns = profile.company.slows_by_turns(machine.neighbours(ranks.nodes, a_node));
   real.within = slowed(machine.within, turns);
+  if (ranks.nodes == 1) return real;
+  real.between = driven_in_turns(
+      driven_by_core(shared(machine.between, groups.on_the_link), profile.overheads.socket_core),
+      turns, ranks.a_node);
   return real;
 }
 

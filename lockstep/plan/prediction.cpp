@@ -130,6 +130,7 @@ Prediction predict(
   prediction.batch = batch;
   prediction.spread = spread_of(profile, machine, way, batch);
   prediction.memory_bytes = memory_of(profile, machine, way, batch);
+  prediction.is_extrapolated = is_outside(profile, samples_at_once(way, batch));
   return prediction;
 }
 

@@ -23,6 +23,7 @@ struct Prediction {
   double communication = 0;  ///< gradients or activations on their way
   double bubble = 0;         ///< share of the pipeline's time in which its places do not compute
   double memory_bytes = 0;   ///< of the place that needs most
+  bool is_extrapolated = false;  ///< to smaller or larger batches of a place than were measured
   std::vector<std::string> lanes = {};
   std::vector<TimedTask> tasks = {};
 
@@ -54,6 +55,11 @@ double memory_of(const ModelProfile& profile, const Machine& machine, const Way&
 
 /// Returns by how much a prediction of this way may be wrong. Note [Spread of a prediction]
 double spread_of(const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
+
+/// Returns how many samples a place has at once, and whether they are fewer or more than were
+/// measured.
+double samples_at_once(const Way& way, double batch);
+bool is_outside(const ModelProfile& profile, double samples);
 
 /// Returns how many layers each of the way's scheduled stages takes: the way's balance, or the cut
 /// into the most equal times of a micro-batch.

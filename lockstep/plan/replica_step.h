@@ -16,10 +16,19 @@ Prediction stage_step(
 /// Returns the ranks of the replicas: on as few nodes as hold them, with `stages` places each.
 Ranks ranks_of(const Way& way, const Machine& machine);
 
-/// Returns the machine as replicas on several nodes use it: bytes between nodes go no faster than a
-/// core moves them beside its computing, which they keep it from; and where nodes are made within
-/// one machine, ranks that share a core take turns with the bytes within and between nodes, too.
-Machine machine_in_use(const Machine& machine, const ModelProfile& profile, const Ranks& ranks);
+/// Groups of equal ranks that exchange at the same time, as those of each stage of a replica do.
+struct Groups {
+  int count = 1;
+  /// How many times this group's bytes all groups' bytes are that pass a node's link meanwhile.
+  double on_the_link = 1;
+};
+
+/// Returns the machine as the replicas of one group use it. Between nodes all groups share the
+/// link, and bytes go no faster than a core moves them beside its computing, which they keep it
+/// from. Ranks that share a core take turns with the bytes that it moves: within one machine that
+/// plays several nodes, and within a node where there are several groups.
+Machine machine_in_use(const Machine& machine, const ModelProfile& profile, const Ranks& ranks,
+    const Groups& groups = {});
 
 /// Return the seconds of an all-reduce as the runtime makes it, and the share of them in which a
 /// rank cannot compute.

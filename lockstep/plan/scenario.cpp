@@ -1,5 +1,6 @@
 #include "lockstep/plan/scenario.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
@@ -30,22 +31,34 @@ int whole(const std::string& text, const char* what) {
   return *number;
 }
 
-// A rate alone keeps what is known of the latency.
+// At another rate, with the latency that is known.
 Link faster(const Link& link, const std::string& text) {
   Link changed = parse_link(text);
-  if (changed.latency == 0) changed.latency = link.latency;
+  changed.latency = link.latency;
   changed.core_share = link.core_share;
+  return changed;
+}
+
+// A core that moves the bytes does as much for each as before: another rate keeps it busy for
+// another share of its time, and is no higher than it can.
+Link faster_wire(const Link& link, const std::string& text) {
+  Link changed = faster(link, text);
+  if (link.core_share == 0 || link.bytes_per_second == 0) return changed;
+  const double most = link.bytes_per_second / link.core_share;
+  changed.bytes_per_second = std::min(changed.bytes_per_second, most);
+  changed.core_share = changed.bytes_per_second / most;
   return changed;
 }
 
 constexpr std::array kChanges{Change{"link",
                                   [](Scenario& to, const std::string& text) {
                                     to.question.machine.between =
-                                        faster(to.question.machine.between, text);
+                                        faster_wire(to.question.machine.between, text);
                                   }},
     Change{"latency",
         [](Scenario& to, const std::string& text) {
-          to.question.machine.between.latency = parse_link("1Gbit," + text).latency;
+          Link& link = to.question.machine.between;
+          link = with_latency(link, parse_link("1Gbit," + text).latency);
         }},
     Change{"within",
         [](Scenario& to, const std::string& text) {
@@ -61,6 +74,7 @@ constexpr std::array kChanges{Change{"link",
     Change{"memory",
         [](Scenario& to, const std::string& text) {
           to.question.machine.memory_bytes = static_cast<double>(parse_bytes(text));
+          check(to.question.machine.memory_bytes > 0, "plan: --what-if: memory must be above 0");
         }},
     Change{"price",
         [](Scenario& to, const std::string& text) {
@@ -92,6 +106,7 @@ void apply(const std::string& part, Scenario& scenario) {
 Scenario changed(const Question& question, const std::string& text) {
   Scenario scenario{.text = text, .question = question};
   for (const std::string& part : split(text, ',')) apply(part, scenario);
+  check_question(scenario.question);
   return scenario;
 }
 

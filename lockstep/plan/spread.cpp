@@ -32,6 +32,8 @@ double of_kind(const Way& way) {
   return found == kSpreads.end() ? kComposed : found->spread;
 }
 
+}  // namespace
+
 double samples_at_once(const Way& way, double batch) {
   return batch / way.replicas / (way.stages > 1 ? way.micro_batches : way.accumulated);
 }
@@ -40,8 +42,6 @@ bool is_outside(const ModelProfile& profile, double samples) {
   const auto& points = profile.layers.front().forward.points();
   return points.empty() || samples < points.front().batch || samples > points.back().batch;
 }
-
-}  // namespace
 
 double spread_of(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {

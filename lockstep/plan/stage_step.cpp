@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -22,20 +23,21 @@ class StageStep {
   StageStep(const ModelProfile& profile, const Machine& machine, const Way& way, double batch)
       : profile_(profile),
         machine_(machine),
-        between_replicas_(machine_in_use(machine, profile, ranks_of(way, machine))),
         way_(way),
+        ranks_(ranks_of(way, machine)),
         batch_(batch / way.replicas),
         samples_(batch_ / way.micro_batches),
         balance_(balance_of(profile, way, batch)),
         schedule_(
-            make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches)) {}
+            make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches)),
+        bytes_(bytes_of_places()) {}
 
   Prediction run() {
     const Timetable timetable =
         shared_timetable(schedule_, costs(), [this](int active) { return slowdown(active); });
     Prediction prediction;
     for (int place = 0; place < way_.stages; ++place) clock_.add_lane(concat("place ", place));
-    const double begin = profile_.input(batch_);
+    const double begin = profile_.input(batch_) * slowdown(1);
     clock_.add(0, Use::kInput, "input", begin);
     std::vector<TimedTask> pipeline = tasks_of(timetable, begin);
     const double end = begin + timetable.length;
@@ -88,14 +90,19 @@ class StageStep {
 
   // Places that wait slow nobody down. Replicas do the same at the same time.
   double slowdown(int active) const {
-    return profile_.company.slows_compute(active * replicas_near());
+    return profile_.company.slows_compute(active * replicas_near()) * slowest();
+  }
+
+  // The slowest place keeps all others waiting, unless stages follow each other: then a replica
+  // takes the sum of its places.
+  double slowest() const {
+    if (way_.schedule != ScheduleKind::kSequential)
+      return slowest_of(way_.places(), machine_.jitter);
+    return slowest_of(way_.replicas, machine_.jitter / std::sqrt(way_.stages));
   }
 
   // Replicas whose places slow each other down.
-  double replicas_near() const {
-    const Ranks ranks = ranks_of(way_, machine_);
-    return machine_.neighbours(ranks.nodes, ranks.a_node);
-  }
+  double replicas_near() const { return machine_.neighbours(ranks_.nodes, ranks_.a_node); }
 
   std::vector<TimedTask> tasks_of(const Timetable& timetable, double begin) const {
     std::vector<TimedTask> tasks;
@@ -109,30 +116,49 @@ class StageStep {
 
   std::size_t places() const { return static_cast<std::size_t>(way_.stages); }
 
-  double bytes_of_place(std::size_t place) const {
-    double bytes = 0;
+  // Of their parameters.
+  std::vector<double> bytes_of_places() const {
+    std::vector<double> bytes(places());
     std::size_t layer = 0;
     for (std::size_t stage = 0; stage < balance_.size(); ++stage) {
-      for (int count = 0; count < balance_[stage]; ++count, ++layer) {
-        if (schedule_.rank_of(static_cast<int>(stage)) == static_cast<int>(place))
-          bytes += profile_.layers[layer].parameter_bytes();
-      }
+      const auto place = static_cast<std::size_t>(schedule_.rank_of(static_cast<int>(stage)));
+      for (int count = 0; count < balance_[stage]; ++count, ++layer)
+        bytes[place] += profile_.layers[layer].parameter_bytes();
     }
     return bytes;
   }
 
-  // What follows the pipeline: its replicas agree on the gradients, then all places step.
+  // Replicas of one stage exchange as those of the others do, at the same time: when the bytes of
+  // this place are through a link, as many of each other place are, or all that it has.
+  Machine between_replicas(std::size_t place) const {
+    double passed = 0;
+    for (const double bytes : bytes_) passed += std::min(bytes, bytes_[place]);
+    return machine_in_use(machine_, profile_, ranks_,
+        {.count = way_.stages, .on_the_link = bytes_[place] > 0 ? passed / bytes_[place] : 1});
+  }
+
+  // What follows the pipeline: its replicas agree on the gradients, then all places step, and give
+  // each other the parameters that only one of them has stepped.
   void finish(double end, std::vector<TimedTask> tasks, Prediction& prediction) {
     const std::vector<double> steps = optimizer_seconds();
     double last = end;
     for (std::size_t place = 0; place < places(); ++place) {
-      const double reduced = end + reduce_seconds(bytes_of_place(place), way_, between_replicas_);
-      if (reduced > end) tasks.push_back({place, Use::kCommunication, "gradients", end, reduced});
-      prediction.communication = std::max(prediction.communication, reduced - end);
-      tasks.push_back({place, Use::kOptimizer, "optimizer", reduced, reduced + steps[place]});
-      last = std::max(last, reduced + steps[place]);
+      const Machine machine = between_replicas(place);
+      double now = end;
+      const auto follow = [&](Use use, const char* name, double seconds) {
+        if (seconds > 0) tasks.push_back({place, use, name, now, now + seconds});
+        now += seconds;
+      };
+      const double reducing = reduce_seconds(bytes_[place], way_, machine);
+      const double gathering =
+          way_.is_sharded ? all_gather_seconds(bytes_[place], ranks_, machine) : 0;
+      follow(Use::kCommunication, "gradients", reducing);
+      follow(Use::kOptimizer, "optimizer", steps[place]);
+      follow(Use::kCommunication, "parameters", gathering);
+      prediction.communication = std::max(prediction.communication, reducing + gathering);
+      last = std::max(last, now);
     }
-    const double rest = profile_.rest(batch_);
+    const double rest = profile_.rest(batch_) * slowdown(1);
     tasks.push_back({0, Use::kRest, "bookkeeping", last, last + rest});
     describe_busiest(std::move(tasks), last + rest, prediction);
   }
@@ -143,7 +169,7 @@ class StageStep {
     const double own = profile_.optimizer / (way_.is_sharded ? way_.replicas : 1);
     std::vector<double> alone;
     for (std::size_t place = 0; place < places(); ++place)
-      alone.push_back(all > 0 ? own * bytes_of_place(place) / all : 0);
+      alone.push_back(all > 0 ? own * bytes_[place] / all : 0);
     return shared_seconds(alone,
         [this](int active) { return profile_.company.slows_memory(active * replicas_near()); });
   }
@@ -167,12 +193,13 @@ class StageStep {
 
   const ModelProfile& profile_;
   const Machine& machine_;
-  const Machine between_replicas_;
   const Way& way_;
+  const Ranks ranks_;
   const double batch_;    // of a replica
   const double samples_;  // of a micro-batch
   const std::vector<int> balance_;
   const Schedule schedule_;
+  const std::vector<double> bytes_;  // of each place's parameters
   StepClock clock_;
 };
 

@@ -40,8 +40,7 @@ std::string about_next(const Answer& answer) {
   for (std::size_t i = 0; i < answer.choices.size(); ++i) {
     const Choice& other = answer.choices[i];
     if (i == *answer.pick || !other.fits()) continue;
-    const double ratio =
-        picked.prediction.samples_per_second() / other.prediction.samples_per_second();
+    const double ratio = picked.rate() / other.rate();
     if (ratio < 1)
       return concat("; ", describe(other.prediction.way), " is faster by ", percent(1 / ratio - 1),
           " but takes ", other.machine.all_places(), " places");
@@ -75,20 +74,23 @@ std::string about_nothing(const Answer& answer) {
 
 }  // namespace
 
-std::string verdict_of(const Answer& answer) {
+std::string verdict_of(const Answer& answer, std::optional<double> measured) {
   if (!answer.pick) return about_nothing(answer);
   const Choice& choice = answer.choices[*answer.pick];
   const Prediction& prediction = choice.prediction;
   const int places = choice.machine.all_places();
   std::string text = concat("Take ", describe(prediction.way),
       choice.machine.nodes > 1 ? concat(" on ", choice.machine.nodes, " nodes") : "", ": ",
+      measured
+          ? concat(rate_text(prediction.batch / *measured), " as trained here; predicted were ")
+          : "",
       rate_text(prediction.samples_per_second()));
   if (places > 1) {
     text += concat(", ", times(choice.speed_up), " those of one place (",
         percent(choice.efficiency), " efficiency)");
   }
-  return concat(
-      text, ". ", about_limit(prediction), about_next(answer), ".", about_failures(choice));
+  return concat(text, ". ", about_limit(prediction), measured ? "" : about_next(answer), ".",
+      about_failures(choice));
 }
 
 }  // namespace lockstep::plan

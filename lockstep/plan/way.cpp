@@ -5,6 +5,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/parallel/schedule/flags_of_ways.h"
 
 namespace lockstep::plan {
 namespace {
@@ -28,19 +29,17 @@ std::string settings_text(const Way& way) {
   return parts.empty() ? "" : concat(" (", joined(parts), ")");
 }
 
-// dp steps once for all replicas and has no hooks; stages recompute, and are not accumulated.
+// Stages have micro-batches in the place of accumulation.
 Way with_settings(Way way, const Way& settings) {
-  const bool is_ddp = way.replicas > 1 && way.replication == Replication::kProcesses;
-  if (way.stages > 1) {
-    way.checkpoint = settings.checkpoint;
-  } else {
-    way.accumulated = settings.accumulated;
+  const std::string kind = kind_of(way);
+  if (way.stages == 1) way.accumulated = settings.accumulated;
+  if (takes_flag(kind, "--checkpoint")) way.checkpoint = settings.checkpoint;
+  if (takes_flag(kind, "--shard-optimizer")) way.is_sharded = settings.is_sharded;
+  if (takes_flag(kind, "--comm-hook")) way.sent_as = settings.sent_as;
+  if (takes_flag(kind, "--bucket-mb")) {
+    way.first_bucket_bytes = settings.first_bucket_bytes;
+    way.bucket_bytes = settings.bucket_bytes;
   }
-  if (!is_ddp) return way;
-  way.is_sharded = settings.is_sharded;
-  way.sent_as = settings.sent_as;
-  way.first_bucket_bytes = settings.first_bucket_bytes;
-  way.bucket_bytes = settings.bucket_bytes;
   return way;
 }
 
@@ -120,7 +119,8 @@ std::string why_not(
   if (std::string reason = about_places(way, machine); !reason.empty()) return reason;
   if (std::string reason = about_batch(way, batch); !reason.empty()) return reason;
   if (static_cast<std::size_t>(way.scheduled_stages()) > profile.layers.size())
-    return concat(profile.model, " has ", profile.layers.size(), " layers and cannot be cut into ",
+    return concat(profile.model, " has ", profile.layers.size(),
+        profile.layers.size() == 1 ? " layer" : " layers", " and cannot be cut into ",
         way.scheduled_stages(), " stages");
   return "";
 }

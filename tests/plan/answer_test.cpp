@@ -1,9 +1,11 @@
 #include "lockstep/plan/answer.h"
 
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/plan/profiles.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 
@@ -112,10 +114,48 @@ TEST(Answer, AboutThousandsOfPlacesIsThereAtOnce) {
   EXPECT_EQ(found.choices.front().machine.all_places(), 16384);
 }
 
-TEST(Answer, RefusesAQuestionWithoutABatch) {
+// With more nodes failures take more: what is left counts.
+TEST(Answer, TakesWhatFailuresLeaveMostOf) {
   Question question = question_of({1});
-  question.batch = 0;
-  EXPECT_THROW(answer(uniform(2), question), InvalidArgument);
+  question.nodes = {1, 2};
+  question.ways.kinds = {"serial", "ddp"};
+  question.failures = {.between = 100, .snapshot = 20, .recovery = 60};
+  const Answer found = answer(uniform(4), question);
+  EXPECT_EQ(described(found).front(), "serial");
+  EXPECT_GT(found.choices[1].prediction.samples_per_second(),
+      found.choices[0].prediction.samples_per_second());
+}
+
+TEST(Answer, OfATrainingThatComesToNoEndSaysSo) {
+  Question question = question_of({1});
+  question.failures = {.between = 0.36, .snapshot = 5, .recovery = 5};
+  const Answer found = answer(uniform(4), question);
+  EXPECT_THAT(found.choices, ::testing::IsEmpty());
+  EXPECT_THAT(verdict_of(found), HasSubstr("failures come every 0.36 s"));
+}
+
+TEST(Answer, RefusesAQuestionThatHasNone) {
+  const auto refusal = [](const auto& change) {
+    Question question = question_of({1});
+    question.ways.micro_batches.clear();
+    change(question);
+    return ::lockstep::testing::message_of<InvalidArgument>([&] { answer(uniform(2), question); });
+  };
+  for (const double batch : {0.0, 2.5, 1e30, std::nan("")})
+    EXPECT_THAT(refusal([&](Question& to) { to.batch = batch; }), HasSubstr("whole number"));
+  EXPECT_THAT(refusal([](Question& to) { to.nodes = to.places = {65536}; }),
+      HasSubstr("65536 nodes of 65536 places are more than 1048576"));
+  EXPECT_THAT(refusal([](Question& to) { to.machine.price = 1; }), HasSubstr("--samples"));
+  EXPECT_THAT(refusal([](Question& to) { to.ways.micro_batches = {1000000}; }),
+      HasSubstr("--chunks 1000000 is more than the 8 samples"));
+  EXPECT_THAT(refusal([](Question& to) { to.ways.settings.accumulated = 100000; }),
+      HasSubstr("--grad-accum-steps 100000 is more than the 8 samples"));
+}
+
+TEST(Answer, SaysWhatWasMeasuredWhereItWasTrained) {
+  const Answer found = answer(uniform(4), question_of({1, 2}));
+  EXPECT_THAT(verdict_of(found, 16),
+      StartsWith("Take ddp x 2: 0.5 samples/s as trained here; predicted were 0.17 samples/s, "));
 }
 
 }  // namespace

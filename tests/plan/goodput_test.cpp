@@ -68,6 +68,11 @@ TEST(Goodput, AgreesWithFailuresThatAreDrawn) {
   EXPECT_NEAR(kIntervals * 100 / elapsed, goodput_of(failures, 1).share, 0.01);
 }
 
+TEST(Goodput, OfTheBestIntervalNeedsToKnowWhatASnapshotTakes) {
+  EXPECT_THROW(goodput_of({.between = kHour}, 1), InvalidArgument);
+  EXPECT_NO_THROW(goodput_of({.between = kHour, .interval = 60}, 1));
+}
+
 TEST(Goodput, RefusesNegativeSeconds) {
   EXPECT_THROW(goodput_of({.between = -1}, 1), InvalidArgument);
 }

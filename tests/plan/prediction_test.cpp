@@ -1,4 +1,4 @@
-// Predictions that have closed forms.
+// Predictions that have closed forms. Long because each way and each cost has its own.
 
 #include "lockstep/plan/prediction.h"
 
@@ -115,6 +115,66 @@ TEST(Prediction, OfReplicatedStagesReducesEachStage) {
   const Way way{.replicas = 2, .stages = 2, .schedule = kSequential};
   EXPECT_DOUBLE_EQ(
       seconds_of(uniform(2), free_machine(1, 4, 100), way, 2), 6 + 2 * 4 / 100.0 + 400 / 100.0);
+}
+
+TEST(Prediction, OfReplicatedStagesOnSeveralNodesSharesTheirLink) {
+  // What a node sends is as much, whether its replicas are cut or not.
+  const Machine machine = free_machine(2, 4, 100);
+  const auto exchange = [&](const std::vector<int>& balance) {
+    const Way way{.replicas = 2, .stages = 4, .schedule = kSequential, .balance = balance};
+    return predict(uniform(8), machine, way, 2).communication;
+  };
+  EXPECT_DOUBLE_EQ(exchange({2, 2, 2, 2}), 8 * 400 / 100.0);
+  EXPECT_DOUBLE_EQ(exchange({5, 1, 1, 1}), 8 * 400 / 100.0) << "the last to end has all before it";
+}
+
+TEST(Prediction, OfReplicatedStagesOverAMeasuredLinkSharesIt) {
+  Machine machine = free_machine(2, 2);
+  machine.between.measured = CostCurve({{400, 5}, {800, 6}});
+  const Way way{.replicas = 2, .stages = 2, .schedule = kSequential, .balance = {1, 1}};
+  // Two messages there and back: each with the bytes of both places.
+  EXPECT_DOUBLE_EQ(predict(uniform(2), machine, way, 2).communication, 2 * 5);
+}
+
+TEST(Prediction, OfReplicatedStagesOnSharedCoresMovesBytesInTurns) {
+  ModelProfile profile = uniform(2);
+  Machine machine = free_machine(1, 4, 100);
+  machine.within.core_share = 1;
+  const Way way{.replicas = 2, .stages = 2, .schedule = kSequential};
+  const double own = predict(profile, machine, way, 2).communication;
+  profile.company.cores = 2;
+  EXPECT_DOUBLE_EQ(predict(profile, machine, way, 2).communication, 2 * own);
+}
+
+TEST(Prediction, OfReplicatedStagesGathersWhatAShardedOptimizerStepped) {
+  ModelProfile profile = uniform(2);
+  profile.optimizer = 10;
+  const auto step = [&](bool is_sharded) {
+    return seconds_of(profile, free_machine(1, 4, 100),
+        {.replicas = 2, .stages = 2, .schedule = kSequential, .is_sharded = is_sharded}, 2);
+  };
+  EXPECT_DOUBLE_EQ(step(true), step(false) - 2.5 + 400 / 2 / 100.0);
+}
+
+TEST(Prediction, OfStagesWaitsForTheSlowestPlace) {
+  Machine machine = free_machine(1, 4);
+  const auto ratio = [&](const Way& way) {
+    machine.jitter = 0;
+    const double even = seconds_of(uniform(4), machine, way, 8);
+    machine.jitter = 0.1;
+    return seconds_of(uniform(4), machine, way, 8) / even;
+  };
+  EXPECT_DOUBLE_EQ(ratio({.stages = 4, .micro_batches = 8}), slowest_of(4, 0.1));
+  EXPECT_DOUBLE_EQ(ratio({.stages = 4, .schedule = kSequential}), 1) << "one after the other";
+  EXPECT_DOUBLE_EQ(ratio({.replicas = 2, .stages = 2, .micro_batches = 2}), slowest_of(4, 0.1));
+}
+
+TEST(Prediction, OfStagesLoadsInCompanyOfTheOtherReplicas) {
+  ModelProfile profile = uniform(2);
+  profile.input = CostCurve({{1, 0.5}});
+  profile.company = {.compute = {1, 1.5}, .memory = {1, 1}};
+  const Way way{.replicas = 2, .stages = 2, .schedule = kSequential};
+  EXPECT_DOUBLE_EQ(predict(profile, free_machine(1, 4), way, 4).of(Use::kInput), 2 * 0.5 * 1.5);
 }
 
 TEST(Prediction, OfCheckpointingComputesForwardAgain) {

@@ -58,6 +58,10 @@ TEST(ModelProfile, RefusesWhatCannotBeACost) {
   EXPECT_THAT(refusal("\"v\": 3", "\"v\": 1"), ::testing::HasSubstr("v"));
   EXPECT_THAT(refusal("\"crowded\": 1.0", "\"crowded\": 0.5"), ::testing::HasSubstr("take turns"));
   EXPECT_THAT(refusal("400.0", "-400.0"), ::testing::HasSubstr("a parameter of -400"));
+  for (const char* huge : {"1e308", "1e10"})
+    EXPECT_THAT(refusal("\"seconds\": 1.0", std::string("\"seconds\": ") + huge),
+        ::testing::HasSubstr("a layer's time"));
+  EXPECT_THAT(refusal("400.0", "1e300"), ::testing::HasSubstr("a parameter of 1e+300"));
   EXPECT_THROW(parse_profile("{}", "p.json"), DataError);
   EXPECT_THROW(parse_profile(text.substr(0, text.size() / 2), "p.json"), DataError);
 }

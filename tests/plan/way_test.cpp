@@ -38,6 +38,25 @@ TEST(Ways, AreAllThatTheMachineHasPlacesFor) {
   EXPECT_THAT(described(free_machine(1, 3), {.kinds = {"ddp"}}), ElementsAre("ddp x 2", "ddp x 3"));
 }
 
+// Else the command that is recommended would be refused.
+TEST(Ways, HaveOnlySettingsThatTrainTakes) {
+  const Way all{.checkpoint = Checkpoint::kAlways,
+      .accumulated = 2,
+      .is_sharded = true,
+      .sent_as = SentAs::kBf16,
+      .bucket_bytes = 1 << 20};
+  const Way usual;
+  for (const Way& way : ways_on(free_machine(1, 4), {.micro_batches = {4}, .settings = all})) {
+    const std::string kind = kind_of(way);
+    const bool is_ddp = kind == "ddp";
+    EXPECT_EQ(way.sent_as != usual.sent_as, is_ddp) << kind;
+    EXPECT_EQ(way.bucket_bytes != usual.bucket_bytes, is_ddp) << kind;
+    EXPECT_EQ(way.is_sharded, kind.starts_with("ddp")) << kind;
+    EXPECT_EQ(way.checkpoint != usual.checkpoint, way.stages > 1) << kind;
+    EXPECT_EQ(way.accumulated > 1, way.stages == 1) << kind;
+  }
+}
+
 TEST(Ways, SayWhyTheyAreImpossible) {
   const Machine machine = free_machine(2, 2);
   const auto reason = [&](const Way& way, double batch) {

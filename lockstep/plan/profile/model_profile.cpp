@@ -9,9 +9,19 @@
 namespace lockstep::plan {
 namespace {
 
-void check_amount(const ModelProfile& profile, const char* what, double amount) {
-  check(amount >= 0 && std::isfinite(amount), "plan: the profile of ", profile.model, " has ", what,
-      " of ", amount, "; it must be 0 or more");
+// More than any machine has: sums of these stay finite.
+constexpr double kMostAmount = 1e24;
+constexpr double kMostSeconds = 1e9;
+
+void check_amount(
+    const ModelProfile& profile, const char* what, double amount, double most = kMostAmount) {
+  check(amount >= 0 && amount <= most, "plan: the profile of ", profile.model, " has ", what,
+      " of ", amount, "; it must be from 0 to ", most);
+}
+
+void check_curve(const ModelProfile& profile, const char* what, const CostCurve& curve) {
+  for (const auto& [batch, seconds] : curve.points())
+    check_amount(profile, what, seconds / batch, kMostSeconds);
 }
 
 }  // namespace
@@ -66,7 +76,11 @@ ModelProfile ModelProfile::scaled_to(double batch, double seconds) const {
 
 void check_profile(const ModelProfile& profile) {
   check(!profile.layers.empty(), "plan: the profile of ", profile.model, " has no layers");
-  check_amount(profile, "an optimizer's time", profile.optimizer);
+  check_amount(profile, "an optimizer's time", profile.optimizer, kMostSeconds);
+  check_curve(profile, "an input's time", profile.input);
+  check_curve(profile, "other time", profile.rest);
+  check_curve(profile, "a time to hand over", profile.overheads.hand_over);
+  check_curve(profile, "a time of threads", profile.overheads.threads);
   check_amount(profile, "copies of the parameters", profile.state_copies);
   check_amount(profile, "memory of a process", profile.process_bytes);
   check_amount(profile, "noise", profile.noise);
@@ -77,6 +91,9 @@ void check_profile(const ModelProfile& profile) {
   check_amount(profile, "memory of sockets", profile.overheads.socket_bytes);
   check_company(profile.company);
   for (const LayerCosts& layer : profile.layers) {
+    for (const CostCurve* const curve :
+        {&layer.forward, &layer.backward, &layer.backward_input, &layer.backward_weight})
+      check_curve(profile, "a layer's time a sample", *curve);
     check_amount(profile, "activations", layer.activation_bytes);
     check_amount(profile, "an output", layer.output_bytes);
     for (const double bytes : layer.parameters) check_amount(profile, "a parameter", bytes);

@@ -4,14 +4,13 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/flags_of_ways.h"
 #include "lockstep/parallel/schedule/timetable.h"
 
 namespace lockstep {
 namespace {
 
-bool is_staged(Parallel way) {
-  return way == Parallel::kMp || way == Parallel::kPp || is_replicated_stages(way);
-}
+bool is_staged(Parallel way) { return takes_flag(name_of(way), "--stages"); }
 
 // Flags that mean nothing for the way are refused: the user expects an effect.
 void check_flags_fit(const TrainOptions& options) {
@@ -19,8 +18,7 @@ void check_flags_fit(const TrainOptions& options) {
   check(is_staged(options.parallel) || !options.pipeline.stages,
       "train: --stages cuts a model, and --parallel ", way,
       " does not; use mp, pp, ddp+mp or ddp+pp");
-  const bool piped = options.parallel == Parallel::kPp || options.parallel == Parallel::kDdpPp;
-  check(piped || (!options.pipeline.chunks && !options.pipeline.schedule),
+  check(takes_flag(way, "--chunks") || (!options.pipeline.chunks && !options.pipeline.schedule),
       "train: --chunks and --schedule are for --parallel pp and ddp+pp, not for ", way);
   const auto samples = std::max<std::int64_t>(options.batch_size, 1);
   check(options.pipeline.chunks.value_or(1) <= samples, "train: --chunks ",
@@ -132,18 +130,16 @@ std::string counted(int count, const char* noun) {
 Layout plan_layout(const TrainOptions& options, int world_size) {
   check_flags_fit(options);
   check(options.places.value_or(1) >= 1, "train: --places must be at least 1: ", *options.places);
-  const bool replicated =
-      options.parallel == Parallel::kDdp || is_replicated_stages(options.parallel);
-  check(replicated || !options.optimizer.sharded,
+  const std::string way = name_of(options.parallel);
+  check(takes_flag(way, "--shard-optimizer") || !options.optimizer.sharded,
       "train: --shard-optimizer divides the optimizer among replicas that are ranks; --parallel ",
-      name_of(options.parallel), " has none");
-  check(options.parallel == Parallel::kDdp || !options.sync_batch_norm,
-      "train: --sync-batch-norm is for --parallel ddp, not for ", name_of(options.parallel));
+      way, " has none");
+  check(takes_flag(way, "--sync-batch-norm") || !options.sync_batch_norm,
+      "train: --sync-batch-norm is for --parallel ddp, not for ", way);
   check(
-      options.parallel == Parallel::kDdp ||
+      takes_flag(way, "--comm-hook") ||
           (!options.gradients.bucket_mb && options.gradients.comm_hook.kind == CommHookKind::kNone),
-      "train: --bucket-mb and --comm-hook are for --parallel ddp, not for ",
-      name_of(options.parallel));
+      "train: --bucket-mb and --comm-hook are for --parallel ddp, not for ", way);
   if (options.parallel == Parallel::kSerial) {
     check(world_size == 1, "train: --parallel serial trains on one rank, but there are ",
         world_size, "; use --parallel ddp");
