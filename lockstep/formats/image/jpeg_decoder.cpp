@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <jerror.h>
 #include <vector>
 
 #include "lockstep/formats/byte_fields.h"
@@ -16,10 +17,22 @@ constexpr std::size_t kChannels = 3;
 struct ProgressManager {
   jpeg_progress_mgr base;
   int scan_limit;
+  std::size_t most_stray_bytes;
 };
 
+// After these warnings nothing of the image is missing: stray bytes before a marker, which decoders
+// pass over unless they are a large part of the file, and headers of makers who number them
+// differently.
+bool is_harmless(j_common_ptr info) {
+  const auto& error = *info->err;
+  if (error.msg_code == JWRN_EXTRANEOUS_DATA)
+    return static_cast<std::size_t>(error.msg_parm.i[0]) <=
+           reinterpret_cast<const ProgressManager*>(info->progress)->most_stray_bytes;
+  return error.msg_code == JWRN_JFIF_MAJOR || error.msg_code == JWRN_ADOBE_XFORM;
+}
+
 void take_warnings_as_errors(j_common_ptr info, int level) {
-  if (level < 0) JpegErrors::leave(info);
+  if (level < 0 && !is_harmless(info)) JpegErrors::leave(info);
 }
 
 void limit_scans(j_common_ptr info) {
@@ -39,6 +52,7 @@ class Decompressor {
     info_.err->emit_message = take_warnings_as_errors;
     progress_.base.progress_monitor = limit_scans;
     progress_.scan_limit = scan_limit;
+    progress_.most_stray_bytes = bytes.size() / 8;
     run([&] {
       jpeg_create_decompress(&info_);
       info_.progress = &progress_.base;

@@ -42,7 +42,10 @@ class HeaderParser {
       : bytes_(bytes), name_(name), limits_(limits) {}
 
   JpegHeader parse() {
-    if (next_marker() != kStartOfImage) fail("no JPEG image: the first marker is another");
+    if (byte() != 0xff || byte() != kStartOfImage) {
+      marker_offset_ = 0;
+      fail("no JPEG image: it does not begin with the marker of one");
+    }
     while (true) {
       const int marker = next_marker();
       if (marker == kStartOfScan) break;
@@ -71,12 +74,18 @@ class HeaderParser {
     return bytes_[at_++];
   }
 
+  // Passes over what is between segments, as libjpeg does: fill bytes, and stray ones that some
+  // writers leave.
   int next_marker() {
-    marker_offset_ = at_;
-    if (byte() != 0xff) fail("a JPEG marker is expected, the byte is ", int{bytes_[at_ - 1]});
-    int code = byte();
-    while (code == 0xff) code = byte();  // fill bytes
-    if (code == 0) fail("a JPEG marker is expected, its code is 0");
+    int code = 0;
+    while (code == 0) {
+      while (byte() != 0xff) {
+      }
+      marker_offset_ = at_ - 1;
+      do {
+        code = byte();
+      } while (code == 0xff);
+    }
     return code;
   }
 

@@ -1,6 +1,7 @@
 #include "lockstep/formats/image/orientation.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 
@@ -31,7 +32,14 @@ Turn turn_of(int orientation) {
 constexpr std::uint32_t kMagic = 42;
 constexpr std::size_t kEntryBytes = 12;
 constexpr std::uint32_t kOrientationTag = 0x0112;
-constexpr std::uint32_t kShort = 3;
+
+/// The types of whole numbers that writers give the orientation, and their bytes.
+struct NumberType {
+  std::uint32_t type;
+  std::size_t bytes;
+};
+constexpr std::array kNumbers{
+    NumberType{3, 2}, NumberType{4, 4}, NumberType{8, 2}, NumberType{9, 4}};  // short, long; signed
 
 /// Numbers in the file's byte order; nothing outside of the bytes.
 class TiffBytes {
@@ -62,8 +70,11 @@ constexpr ExifOrientation kDamaged{.value = 1, .is_damaged = true};
 ExifOrientation read_entry(const TiffBytes& tiff, std::size_t entry) {
   const auto type = tiff.number(entry + 2, 2);
   const auto count = tiff.number(entry + 4, 4);
-  const auto value = tiff.number(entry + 8, 2);
-  if (!value || type != kShort || count != 1U) return kDamaged;
+  const auto* const known = std::find_if(
+      kNumbers.begin(), kNumbers.end(), [&](const NumberType& each) { return each.type == type; });
+  if (known == kNumbers.end() || count != 1U) return kDamaged;
+  const auto value = tiff.number(entry + 8, known->bytes);
+  if (!value) return kDamaged;
   if (*value < 1 || *value > 8) return kDamaged;
   return {.value = static_cast<int>(*value), .is_damaged = false};
 }

@@ -89,6 +89,20 @@ TEST(Exif, GivesTheOrientationInBothByteOrders) {
   }
 }
 
+// Pillow applies it whatever whole number it is.
+TEST(Exif, TakesWholeNumbersOfEveryType) {
+  const Bytes little = exif(6), big = exif(6, false);
+  for (const int type : {4, 8, 9}) {
+    Bytes bytes = little;
+    bytes[12] = static_cast<std::uint8_t>(type);
+    EXPECT_EQ(exif_orientation(bytes).value, 6) << type;
+    bytes = big;
+    bytes[13] = static_cast<std::uint8_t>(type);
+    if (type != 8) std::swap(bytes[19], bytes[21]);  // four bytes
+    EXPECT_EQ(exif_orientation(bytes).value, 6) << type;
+  }
+}
+
 TEST(Exif, WithoutTheTagIsUpright) {
   Bytes other_tag = exif(6);
   other_tag[10] = 0x13;
@@ -126,7 +140,7 @@ TEST(Exif, WhatBreaksItsFormIsDamagedAndUpright) {
   expect_damaged(with(1, 'M'));
   expect_damaged(with(2, 43));
   expect_damaged(with(7, 0xff));  // the directory lies outside
-  expect_damaged(with(12, 4));    // no short
+  expect_damaged(with(12, 2));    // no number
   expect_damaged(with(14, 2));    // two values
   expect_damaged(with(18, 0));
   expect_damaged(with(18, 9));
