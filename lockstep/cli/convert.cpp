@@ -16,8 +16,8 @@ constexpr const char* kConvertDescription =
     R"(Converts weights between safetensors and PyTorch's files.
 
 The format of IN is found by its content, that of OUT by its extension: .safetensors, .pt, .pth or
-.bin. Names, types and order are kept. Nothing in a file is executed. What OUT cannot hold is
-refused, except for the versions of modules (_metadata) of an OrderedDict and the metadata of
+.bin. Names, types and order are kept. Nothing in a file is executed; objects of Python beside the
+weights, as in the checkpoints of timm, stand in no way of --only. What OUT cannot hold is refused, except for the versions of modules (_metadata) of an OrderedDict and the metadata of
 safetensors: they are left out, the latter with a message.
 )";
 

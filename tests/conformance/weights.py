@@ -6,12 +6,14 @@ Made with PyTorch 2.15.0 and safetensors 0.8.0. expected.txt says what is in the
     FILE NAME TYPE SHAPE BYTES     SHAPE as 2x3 or - of a scalar; BYTES in hexadecimal, row-major, or - if there are none
 """
 
+import argparse
 import os
 import sys
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from pathlib import Path
 
+import numpy
 import safetensors.torch
 import torch
 
@@ -66,6 +68,17 @@ def trained():
             "done": False, "none": None, "far": -(2**40)}
 
 
+def others():
+    """Returns a checkpoint as the training scripts of timm and torchvision save them."""
+    args = argparse.Namespace(lr=0.1, device=torch.device("cpu"), output=Path("out"), betas=(0.9, 0.999))
+    model = torch.nn.Linear(2, 3)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(torch.optim.SGD(model.parameters(), 0.1), 0.1, 10)
+    return {"epoch": 3, "arch": "linear", "state_dict": OrderedDict(weight=counted((3, 2)), bias=counted((3,))), "args": args,
+            "lr_scheduler": scheduler.state_dict(), "metric": numpy.float64(0.5), "device": torch.device("cpu"),
+            "history": defaultdict(list, loss=[1.0]), "classes": {"a", "b"}, "pairs": {("a", 1): 2}, "dtype": torch.float16,
+            "random": numpy.random.RandomState(0).get_state(), "large": 2**80, "raw": b"raw", "shape": torch.Size([2])}
+
+
 class Hostile:
     def __reduce__(self):
         return os.system, ("touch lockstep-was-executed",)
@@ -83,6 +96,8 @@ def torch_files():
     yield "checkpoint.pt", trained(), {}
     yield "protocol4.pt", trained(), {"pickle_protocol": 4}
     yield "protocol5.pt", views(), {"pickle_protocol": 5}
+    yield "others.pt", others(), {}
+    yield "others4.pt", others(), {"pickle_protocol": 4}
     yield "legacy.pt", {"weight": counted((3,))}, {"_use_new_zipfile_serialization": False}
     yield "hostile.pt", {"weight": counted((3,)), "x": Hostile()}, {}
     yield "tensor.pt", counted((3,)), {}

@@ -2,6 +2,7 @@
 // on stdout, either
 // {"refused": MESSAGE} or {"value": TREE}. A TREE is null, a bool, an integer, a text, {"float":
 // its 64 bits},
+// {"other": what it is},
 // {"list": [TREE...]}, {"dict": [[KEY, TREE]...]} or {"tensor": [TYPE, SHAPE, CRC-32 of the
 // bytes]}.
 #include <bit>
@@ -38,6 +39,8 @@ struct Spelling {
     }
     return {{"dict", items}};
   }
+
+  json operator()(const lockstep::TorchOther& other) const { return {{"other", other.what}}; }
 
   json operator()(const lockstep::TorchTensor& tensor) const {
     const auto sum = crc32_z(0, tensor.bytes.data(), tensor.bytes.size());

@@ -38,13 +38,15 @@ struct List {
   std::vector<Value> items;
 };
 
-/// Its items in the order of the pickle; a key that comes twice is there twice.
+/// Its items in the order of the pickle; a key that comes twice is there twice, and keys are of any
+/// kind.
 struct Dict {
   bool is_ordered = false;
   std::vector<std::pair<Value, Value>> items;
 };
 
-/// A class or a function of Python, such as `torch._utils _rebuild_tensor_v2`.
+/// A class or a function of Python, such as `torch._utils _rebuild_tensor_v2`, or what one makes
+/// that is not known here, such as `argparse Namespace`: it has its name and nothing else.
 struct Name {
   std::string text;
 };
@@ -92,7 +94,7 @@ inline constexpr std::uint64_t kMostValues = std::uint64_t{1} << 22;
 /// Reads a pickle of protocol 2 to 5 as torch.save writes it, by torch_rules.h; nothing is
 /// executed.
 ///
-/// Only the opcodes that state dictionaries need are known. A pickle that uses another, or breaks
+/// Only the opcodes that checkpoints need are known. A pickle that uses another, or breaks
 /// the rules of one, is a DataError with `file` and the offset, counted from `file_offset`. Memory
 /// grows with the bytes that were read: lengths are compared with what is left before they are
 /// believed, and there are at most kMostValues.

@@ -39,7 +39,7 @@ Value Machine::run() {
     }
     const Opcode& opcode = opcode_of(code);
     if (opcode.run == nullptr) {
-      throw DataError(concat("the opcode ", opcode.name, " is not read; no state dict needs it"));
+      throw DataError(concat("the opcode ", opcode.name, " is not read; no checkpoint needs it"));
     }
     opcode.run(*this);
   }
@@ -53,7 +53,7 @@ Value Machine::run() {
 // Whatever needs memory is counted: values, marks, and what is kept by number.
 void Machine::spend(std::uint64_t values) {
   if (values > values_left_)
-    throw DataError(concat("more than ", kMostValues, " values; no state dict needs as many"));
+    throw DataError(concat("more than ", kMostValues, " values; no checkpoint needs as many"));
   values_left_ -= values;
 }
 
@@ -111,9 +111,11 @@ Text Machine::text_from(std::span<const std::uint8_t> bytes) {
 }
 
 void Machine::push_name(std::string name) {
-  check_name(name);
   push(&arena_.names.emplace_back(Name{std::move(name)}));
 }
+
+// Of what no tensor is made of.
+void Machine::push_unread(const Name& what) { push(&what); }
 
 void Machine::push_tuple(std::vector<Value> items) {
   push(&arena_.tuples.emplace_back(Tuple{std::move(items)}));
@@ -136,20 +138,16 @@ void Machine::fetch(std::uint64_t place) {
 }
 
 void Machine::set_items(std::span<const Value> keys_and_values) {
+  if (keys_and_values.size() % 2 != 0) throw DataError("a dict gets a key without a value");
+  if (std::holds_alternative<const Name*>(top())) return;
   Dict* const* dict = std::get_if<Dict*>(&top());
   if (dict == nullptr) throw DataError(concat("entries are put into ", kind_of(top())));
-  if (keys_and_values.size() % 2 != 0) throw DataError("a dict gets a key without a value");
-  for (std::size_t i = 0; i < keys_and_values.size(); i += 2) {
-    const Value& key = keys_and_values[i];
-    if (!std::holds_alternative<Text>(key) && !std::holds_alternative<std::int64_t>(key)) {
-      throw DataError(
-          concat("a dict's key is ", kind_of(key), "; only texts and integers are read"));
-    }
-    (*dict)->items.emplace_back(key, keys_and_values[i + 1]);
-  }
+  for (std::size_t i = 0; i < keys_and_values.size(); i += 2)
+    (*dict)->items.emplace_back(keys_and_values[i], keys_and_values[i + 1]);
 }
 
 void Machine::append_items(std::span<const Value> items) {
+  if (std::holds_alternative<const Name*>(top())) return;
   List* const* list = std::get_if<List*>(&top());
   if (list == nullptr) throw DataError(concat("items are appended to ", kind_of(top())));
   (*list)->items.insert((*list)->items.end(), items.begin(), items.end());
@@ -165,6 +163,7 @@ void Machine::call_top() {
 // of files older than PyTorch 1 needs.
 void Machine::build_top() {
   const Value state = pop();
+  if (std::holds_alternative<const Name*>(top())) return;
   Dict* const* dict = std::get_if<Dict*>(&top());
   if (dict == nullptr || !(*dict)->is_ordered || !std::holds_alternative<Dict*>(state)) {
     throw DataError(concat("attributes (", kind_of(state), ") are set on ", kind_of(top())));

@@ -38,6 +38,7 @@ class Machine {
   std::vector<Value> pop_to_mark();
   Text text_from(std::span<const std::uint8_t> bytes);
   void push_name(std::string name);
+  void push_unread(const Name& what);
   void push_tuple(std::vector<Value> items);
   void push_last_as_tuple(std::size_t count);
   void keep(std::uint64_t place);

@@ -7,6 +7,12 @@
 
 namespace lockstep::pickle {
 
+namespace {
+
+const Name kBytes{"bytes"}, kSet{"set"}, kLongInteger{"an integer of more than 64 bits"};
+
+}  // namespace
+
 /// One function for each opcode that is read, by its name in Python's pickletools.
 struct Opcodes {
   static void proto(Machine& m) {
@@ -37,12 +43,20 @@ struct Opcodes {
   static void binint2(Machine& m) { m.push(static_cast<std::int64_t>(m.number(2))); }
   static void long1(Machine& m) {
     const std::size_t size = m.number(1);
-    if (size > 8) throw DataError(concat("an integer of ", size, " bytes; 64 bits are read"));
+    if (size > 8) return skip(m, size, kLongInteger);
     const std::uint64_t bits = m.number(size);
     const auto unused = static_cast<int>(64 - 8 * size);
     // Two's complement: the highest bit that is there is the sign.
     m.push(size == 0 ? std::int64_t{0} : static_cast<std::int64_t>(bits << unused) >> unused);
   }
+  static void skip(Machine& m, std::uint64_t size, const Name& what) {
+    m.take(size);
+    m.push_unread(what);
+  }
+  static void long4(Machine& m) { skip(m, m.number(4), kLongInteger); }
+  static void short_binbytes(Machine& m) { skip(m, m.number(1), kBytes); }
+  static void binbytes(Machine& m) { skip(m, m.number(4), kBytes); }
+  static void binbytes8(Machine& m) { skip(m, m.number(8), kBytes); }
   static void binfloat(Machine& m) {
     std::uint64_t bits = 0;
     for (const std::uint8_t byte : m.take(8)) bits = bits << 8 | byte;
@@ -71,6 +85,12 @@ struct Opcodes {
     m.set_items(entry);
   }
   static void setitems(Machine& m) { m.set_items(m.pop_to_mark()); }
+  static void empty_set(Machine& m) { m.push_unread(kSet); }
+  static void additems(Machine& m) { m.append_items(m.pop_to_mark()); }
+  static void frozenset(Machine& m) {
+    m.pop_to_mark();
+    m.push_unread(kSet);
+  }
 
   static void binput(Machine& m) { m.keep(m.number(1)); }
   static void long_binput(Machine& m) { m.keep(m.number(4)); }
@@ -91,6 +111,11 @@ struct Opcodes {
     m.push_name(concat(*std::get<Text>(module), ' ', *std::get<Text>(name)));
   }
   static void reduce(Machine& m) { m.call_top(); }
+  static void newobj(Machine& m) { m.call_top(); }
+  static void newobj_ex(Machine& m) {
+    m.pop();  // arguments by name
+    m.call_top();
+  }
   static void build(Machine& m) { m.build_top(); }
   static void binpersid(Machine& m) {
     const Value id = m.pop();
@@ -117,7 +142,17 @@ constexpr std::array kRead{
     Row{'K', {"BININT1", Opcodes::binint1}},
     Row{'M', {"BININT2", Opcodes::binint2}},
     Row{0x8a, {"LONG1", Opcodes::long1}},
+    Row{0x8b, {"LONG4", Opcodes::long4}},
     Row{'G', {"BINFLOAT", Opcodes::binfloat}},
+    Row{'C', {"SHORT_BINBYTES", Opcodes::short_binbytes}},
+    Row{'B', {"BINBYTES", Opcodes::binbytes}},
+    Row{0x8e, {"BINBYTES8", Opcodes::binbytes8}},
+    Row{0x96, {"BYTEARRAY8", Opcodes::binbytes8}},
+    Row{0x8f, {"EMPTY_SET", Opcodes::empty_set}},
+    Row{0x90, {"ADDITEMS", Opcodes::additems}},
+    Row{0x91, {"FROZENSET", Opcodes::frozenset}},
+    Row{0x81, {"NEWOBJ", Opcodes::newobj}},
+    Row{0x92, {"NEWOBJ_EX", Opcodes::newobj_ex}},
     Row{0x8c, {"SHORT_BINUNICODE", Opcodes::short_binunicode}},
     Row{'X', {"BINUNICODE", Opcodes::binunicode}},
     Row{0x8d, {"BINUNICODE8", Opcodes::binunicode8}},
@@ -144,7 +179,7 @@ constexpr std::array kRead{
     Row{'Q', {"BINPERSID", Opcodes::binpersid}},
 };
 
-// Known to Python and in no state dict.
+// Known to Python and in no checkpoint.
 constexpr std::array kNotRead{
     Row{'0', {"POP"}},
     Row{'1', {"POP_MARK"}},
@@ -152,16 +187,11 @@ constexpr std::array kNotRead{
     Row{'F', {"FLOAT"}},
     Row{'I', {"INT"}},
     Row{'L', {"LONG"}},
-    Row{0x8b, {"LONG4 (an integer beyond 64 bits)"}},
     Row{'P', {"PERSID"}},
     Row{'S', {"STRING"}},
     Row{'T', {"BINSTRING"}},
     Row{'U', {"SHORT_BINSTRING"}},
     Row{'V', {"UNICODE"}},
-    Row{'B', {"BINBYTES"}},
-    Row{'C', {"SHORT_BINBYTES"}},
-    Row{0x8e, {"BINBYTES8"}},
-    Row{0x96, {"BYTEARRAY8"}},
     Row{0x97, {"NEXT_BUFFER"}},
     Row{0x98, {"READONLY_BUFFER"}},
     Row{'d', {"DICT"}},
@@ -170,14 +200,9 @@ constexpr std::array kNotRead{
     Row{'p', {"PUT"}},
     Row{'i', {"INST"}},
     Row{'o', {"OBJ"}},
-    Row{0x81, {"NEWOBJ"}},
-    Row{0x92, {"NEWOBJ_EX"}},
     Row{0x82, {"EXT1"}},
     Row{0x83, {"EXT2"}},
     Row{0x84, {"EXT4"}},
-    Row{0x8f, {"EMPTY_SET"}},
-    Row{0x90, {"ADDITEMS"}},
-    Row{0x91, {"FROZENSET"}},
 };
 
 constexpr auto kTable = [] {

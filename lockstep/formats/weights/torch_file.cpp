@@ -157,10 +157,19 @@ class TreeBuilder {
   TorchValue make(pickle::Text text, int) { return {copied(text)}; }
   TorchValue make(const pickle::Tuple* tuple, int depth) { return list(tuple->items, depth); }
   TorchValue make(const pickle::List* items, int depth) { return list(items->items, depth); }
-  TorchValue make(const pickle::Name* name, int) { reject(name); }
-  TorchValue make(const pickle::Storage* storage, int) { reject(storage); }
+  TorchValue make(const pickle::Name* name, int) {
+    std::string what = copied(&name->text);
+    // Module and class have a blank between them.
+    if (std::count(what.begin(), what.end(), ' ') == 1) what[what.find(' ')] = '.';
+    return {TorchOther{printable_path(what)}};
+  }
+  TorchValue make(const pickle::Storage*, int) { return {TorchOther{"a storage"}}; }
 
   TorchValue make(const pickle::Dict* dict, int depth) {
+    for (const auto& [key, value] : dict->items) {
+      if (!std::holds_alternative<pickle::Text>(key) && !std::holds_alternative<std::int64_t>(key))
+        return {TorchOther{concat("a dict with a key that is ", pickle::kind_of(key))}};
+    }
     TorchDict result;
     std::set<TorchKey> keys;
     for (const auto& [key, value] : dict->items) {
@@ -228,10 +237,6 @@ class TreeBuilder {
     copies_left_ -= size;
     return memory_.copies.emplace_back(
         strided_copy(bytes, tensor.shape, tensor.strides, bytes_of(tensor.type)));
-  }
-
-  [[noreturn]] void reject(const pickle::Value& value) {
-    refuse_at(file_, offset_, "data.pkl holds ", pickle::kind_of(value), ", which is not a value");
   }
 
   const TorchArchive& archive_;

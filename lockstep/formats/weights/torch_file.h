@@ -39,10 +39,15 @@ struct TorchDict {
   std::vector<TorchItem> items;
 };
 
+/// Something of Python that is not read, such as an object of a class: what it is, in words.
+struct TorchOther {
+  std::string what;
+};
+
 /// A value that torch.save wrote; monostate is Python's None.
 struct TorchValue {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, TorchList, TorchDict,
-      TorchTensor>
+      TorchTensor, TorchOther>
       content;
 };
 
@@ -62,8 +67,9 @@ struct TorchFile {
 
 /// Reads a file of Python's `torch.save`: state dictionaries, checkpoints, optimizer states.
 ///
-/// Nothing in the file is executed: of callables it may name `OrderedDict`, and those that rebuild
-/// tensors and parameters; any other is a DataError with its name. The checksum of every part is
+/// Nothing in the file is executed: what callables make is built here for `OrderedDict`,
+/// `defaultdict`, and those that rebuild tensors and parameters; of any other there is only the
+/// name. The checksum of every part is
 /// verified. Files of PyTorch before 1.6 and TorchScript are refused with what to do.
 TorchFile read_torch_file(const std::filesystem::path& path);
 

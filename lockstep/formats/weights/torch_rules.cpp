@@ -29,7 +29,6 @@ constexpr std::array<std::pair<std::string_view, ElementType>, 12> kStorages{{
 }};
 
 constexpr const char* kParameter = "torch._utils _rebuild_parameter";
-constexpr std::array kCallables{kOrderedDict, kTensorV2, kTensorV3, kParameter};
 
 template <typename... Parts>
 [[noreturn]] void reject(const Parts&... reason) {
@@ -159,21 +158,13 @@ std::optional<ElementType> element_type_named(std::string_view name) {
   return element_type_of_torch(name.substr(kModule.size()));
 }
 
-void check_name(const std::string& name) {
-  for (const char* callable : kCallables) {
-    if (name == callable) return;
-  }
-  if (storage_type_named(name) || name == kUntypedStorage || element_type_named(name)) return;
-  reject("the file asks for ", printable(name),
-      ", which is not read, let alone executed; in Python, save only the state_dict()");
-}
-
 Value call(const Value& callable, const Value& arguments, Arena& arena) {
   const std::string& name = as<const Name*>(callable, "what is called")->text;
   if (name == kTensorV2) return rebuild_tensor(kTensorV2, false, arguments, arena);
   if (name == kTensorV3) return rebuild_tensor(kTensorV3, true, arguments, arena);
   if (name == kParameter) return rebuild_parameter(arguments);
-  if (name != kOrderedDict) reject(printable(name), " is called, but is not a function");
+  if (name == kDefaultDict) return &arena.dicts.emplace_back();  // its items follow
+  if (name != kOrderedDict) return callable;
   arguments_of(kOrderedDict, arguments, 0, 0);
   return &arena.dicts.emplace_back(Dict{.is_ordered = true, .items = {}});
 }

@@ -9,16 +9,15 @@
 #include "lockstep/formats/weights/pickle.h"
 
 // What the names in a pickle of torch.save mean. Nothing is executed: each of the few callables
-// that a state dictionary needs is a function here, any other is refused. What is refused throws
-// DataError with the reason alone; the reader of the pickle adds file and offset.
+// that a state dictionary needs is a function here, and of what any other makes only the name is
+// kept. What is refused throws DataError with the reason alone; the reader of the pickle adds file
+// and offset.
 // The names that pickles of torch.save use: module, blank, class or function.
 
 namespace lockstep::pickle {
 
-/// Refuses a name that is neither such a callable nor one of PyTorch's types.
-void check_name(const std::string& name);
-
-/// Returns what calling `callable` with these arguments gives in Python.
+/// Returns what calling `callable` with these arguments gives in Python; an unknown name gives
+/// itself.
 Value call(const Value& callable, const Value& arguments, Arena& arena);
 
 /// Returns the storage that a persistent id stands for.
@@ -28,6 +27,7 @@ Value storage_of(const Value& id, Arena& arena);
 inline constexpr std::uint64_t kMostBytes = 16 << 20;
 
 inline constexpr const char* kOrderedDict = "collections OrderedDict";
+inline constexpr const char* kDefaultDict = "collections defaultdict";
 inline constexpr const char* kTensorV2 = "torch._utils _rebuild_tensor_v2";
 inline constexpr const char* kTensorV3 = "torch._utils _rebuild_tensor_v3";
 inline constexpr const char* kUntypedStorage = "torch.storage UntypedStorage";

@@ -77,8 +77,11 @@ class Collector {
   void add(const std::string& name, std::int64_t) { add_other(name, "an integer"); }
   void add(const std::string& name, double) { add_other(name, "a float"); }
   void add(const std::string& name, const std::string&) { add_other(name, "a text"); }
+  void add(const std::string& name, const TorchOther& other) {
+    add_other(name, concat(other.what, ", which is not read, let alone executed"));
+  }
 
-  void add_other(const std::string& name, const char* kind) {
+  void add_other(const std::string& name, const std::string& kind) {
     if (!name.starts_with(only_)) return;
     if (++others_ <= kMostOthersListed)
       first_others_.push_back(

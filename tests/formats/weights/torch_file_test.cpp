@@ -98,6 +98,37 @@ TEST_P(Checkpoint, RefusesToLeaveOutWhatIsNoTensor) {
 
 INSTANTIATE_TEST_SUITE_P(TorchFile, Checkpoint, ::testing::Values("checkpoint.pt", "protocol4.pt"));
 
+/// With objects of Python beside its weights, as the training scripts of timm and torchvision save
+/// them.
+class WithOthers : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WithOthers, GivesThePartThatIsAskedFor) {
+  const TorchFile file = read_torch_file(python_file(GetParam()));
+  auto expected = testing::expected_tensors(GetParam());
+  for (auto& tensor : expected) tensor.name.erase(0, std::string("state_dict.").size());
+  expect_python(tensors_of(file, "state_dict"), expected);
+  EXPECT_EQ(at<std::int64_t>(file.value, "epoch"), 3);
+  for (const auto& [key, what] :
+      {std::pair("args", "argparse.Namespace"),
+          std::pair("metric", "numpy._core.multiarray.scalar"), std::pair("device", "torch.device"),
+          std::pair("classes", GetParam() == std::string("others.pt") ? "__builtin__.set" : "set"),
+          std::pair("pairs", "a dict with a key that is a tuple"),
+          std::pair("dtype", "torch.float16"),
+          std::pair("large", "an integer of more than 64 bits")})
+    EXPECT_EQ(at<TorchOther>(file.value, key).what, what) << key;
+  EXPECT_EQ(at<TorchList>(wrap(at<TorchDict>(file.value, "history")), "loss").items.size(), 1u);
+}
+
+TEST_P(WithOthers, NamesWhatIsNotRead) {
+  const TorchFile file = read_torch_file(python_file(GetParam()));
+  const std::string message = message_of<DataError>([&] { tensors_of(file); });
+  EXPECT_THAT(message, HasSubstr("holds tensors alone: \"state_dict\" (2 tensors); "));
+  EXPECT_THAT(message, HasSubstr("\"args\" (argparse.Namespace, which is not read, let alone "));
+  EXPECT_THROW(tensors_of(file, "args"), InvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(TorchFile, WithOthers, ::testing::Values("others.pt", "others4.pt"));
+
 TEST(TorchFile, SharedStoragesAreNotCopied) {
   const TorchFile file = read_torch_file(python_file("views.pt"));
   const TensorFile views = tensors_of(file);
@@ -133,8 +164,7 @@ TEST(TorchFile, RefusesTorchScript) {
 TEST(TorchFile, RefusesCallablesByNameAndExecutesNothing) {
   std::filesystem::remove("lockstep-was-executed");
   EXPECT_THAT(python_refusal("hostile.pt"),
-      HasSubstr("the file asks for \"posix system\", which is not read, let alone executed; in "
-                "Python, save only the state_dict()"));
+      HasSubstr("\"x\" (posix.system, which is not read, let alone executed)"));
   EXPECT_FALSE(std::filesystem::exists("lockstep-was-executed"));
 }
 

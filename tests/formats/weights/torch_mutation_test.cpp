@@ -29,6 +29,7 @@ struct Spelling {
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
   std::string operator()(double value) const { return concat('f', value); }
   std::string operator()(const std::string& value) const { return concat('"', value, '"'); }
+  std::string operator()(const TorchOther& other) const { return concat('<', other.what, '>'); }
   std::string operator()(const TorchTensor& tensor) const {
     return concat(torch_name(tensor.type), shape_text(tensor.shape),
         std::string(tensor.bytes.begin(), tensor.bytes.end()));
