@@ -25,7 +25,7 @@ const std::vector<StudyEntry>& study_catalogue() {
           "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep run or "
           "torchrun",
           {"cifar100"}, ddp_scaling::make_study, ddp_scaling::prepare, false, true, nullptr,
-          nullptr, 35},
+          nullptr, 35, true},
       {"pipeline",
           "ResNet50 cut over two places, pipelined by split size and schedule, against one place",
           {}, pipeline::make_study, nullptr, false, true, nullptr, nullptr, 40},
@@ -33,7 +33,7 @@ const std::vector<StudyEntry>& study_catalogue() {
           "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the middle of one "
           "run",
           {"images", "mnist"}, scale_out::make_study, scale_out::prepare, true, true, nullptr,
-          scale_out::pretrain, 50},
+          scale_out::pretrain, 50, true},
       {"collectives",
           "time and bandwidth of all_reduce and others over message sizes: shm and threads against "
           "Gloo",

@@ -31,6 +31,7 @@ struct StudyEntry {
 
   /// Of one round of the quick grid on two cores, without what work does not change.
   double quick_seconds = 0;
+  bool takes_nodes = false;  ///< real hosts for its cells of several nodes
 
   bool is_of_user() const { return explore != nullptr; }
 };

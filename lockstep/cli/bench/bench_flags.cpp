@@ -158,6 +158,28 @@ void resolve_pretrained(bench::BenchRequest& request) {
   file = std::filesystem::absolute(file).lexically_normal().string();
 }
 
+void check_nodes(const bench::BenchRequest& request) {
+  const bool taken =
+      std::any_of(request.studies.begin(), request.studies.end(), [](const std::string& study) {
+        const auto& entry = *bench::find_study(study);
+        return entry.takes_nodes || entry.is_of_user();  // which says why it has none
+      });
+  check(taken || request.options.nodes.empty(),
+      "bench: --nodes is for studies of several nodes, not for ", joined(request.studies, ","));
+}
+
+// What a list does not show would be ignored.
+void check_list(const BenchCommand& command, const GivenFlags& given) {
+  if (!command.list) return;
+  for (const GivenFlag& flag : given.flags) {
+    const std::string& name = flag.spec->name;
+    const bool is_own = name == "--list" ||
+                        (!command.name.empty() && name != "--json" && name != "--output" &&
+                            name != "--keep-runs" && name != "--retry-failed" && name != "--seed");
+    check(is_own, "bench: --list measures nothing; leave out ", name);
+  }
+}
+
 void check_devices(const bench::BenchRequest& request) {
   const bool trains = std::any_of(request.studies.begin(), request.studies.end(),
       [](const std::string& study) { return bench::find_study(study)->trains; });
@@ -175,6 +197,7 @@ void resolve_bench(
   check(!command.quick || !options.full, "bench: --quick and --full exclude each other");
   check(!command.name.empty() || command.list,
       "bench: name a study, or all (lockstep bench --list lists them)");
+  check_list(command, given);
   if (!command.name.empty()) command.request.studies = studies_of(command.name);
   options.cores = launch::usable_cpu_count();
   for (std::string& data : options.data) {
@@ -182,6 +205,7 @@ void resolve_bench(
     data = with_absolute_folder(data);
   }
   if (!command.name.empty()) {
+    check_nodes(command.request);
     resolve_pretrained(command.request);
     take_train_flags(command, for_train);
     resolve_ways(command, given);

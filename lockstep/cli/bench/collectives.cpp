@@ -5,6 +5,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cluster/adopt.h"
 #include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
 #include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
 
@@ -32,6 +33,9 @@ int collectives(const std::vector<std::string>& arguments) {
   }
   cluster::adopt_rank_place();
   const bool inside_a_launcher = environment("RANK").has_value();
+  check(!inside_a_launcher || !command->starts_ranks,
+      "collectives: the launcher has started the ranks: give --nproc-per-node, --no-pin and "
+      "--oversubscribe to it");
   if (!inside_a_launcher && !command->oversubscribe)
     launch::check_crowd(command->ranks, launch::usable_cpu_count());
   const std::string program = sibling_program("collectives", "lockstep-collectives");

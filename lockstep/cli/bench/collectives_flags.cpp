@@ -134,6 +134,8 @@ std::optional<CollectivesCommand> parse_collectives(const std::vector<std::strin
   if (given.asks_help) return std::nullopt;
   CollectivesCommand command;
   collectives_table().read(command, given);
+  command.starts_ranks =
+      given.has("--nproc-per-node") || given.has("--no-pin") || given.has("--oversubscribe");
   return command;
 }
 

@@ -16,6 +16,7 @@ struct CollectivesCommand {
   bool oversubscribe = false;  ///< far more ranks than cores
   std::string output;          ///< folder; empty: none
   bool json = false;
+  bool starts_ranks = false;  ///< some flag says how
 
   /// Returns whether the ranks are threads of one process.
   bool ranks_are_threads() const { return sweep.backends.front() == "threads"; }

@@ -97,6 +97,9 @@ int env(const std::vector<std::string>& arguments) {
                   &Request::device)}}});
   const auto request = table.request(arguments, std::cout);
   if (!request) return 0;
+  check(request->check_devices || request->device == "auto",
+      "env: --device says what --check-devices tests; add it");
+  check(!request->check_devices || !request->json, "env: --check-devices has no --json");
   if (request->check_devices)
     become("env", sibling_program("env", "lockstep-train"), {"--check-devices", request->device});
   Facts facts = environment_facts();

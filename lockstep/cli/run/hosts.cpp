@@ -102,6 +102,8 @@ std::optional<launch::HostsOptions> parse_hosts(const std::vector<std::string>& 
     std::cout << table.help();
     return std::nullopt;
   }
+  check(!given.has("--by") || given.has("--names"),
+      "hosts: --by starts the command on real hosts; name them by --names");
   launch::HostsOptions options;
   table.read(options, given);
   if (given.program.empty()) return options;

@@ -206,7 +206,16 @@ FlagGroup<RunRequest> node_flags() {
 
 void place_nodes(RunRequest& request, const GivenFlags& given) {
   Options& options = request.options;
+  check(request.meeting.secret_file.empty() || !given.has("--rdzv-secret-file") ||
+            (!request.standalone && meets(request)),
+      "run: --rdzv-secret-file is for nodes that find each other; with static nothing is secret: "
+      "add --rdzv-backend lockstep, or leave it out");
   if (request.standalone) {
+    read_nodes(request);
+    check(!given.has("--nnodes") || request.meeting.least_nodes == 1,
+        "run: --standalone is one host, and --nnodes says ", request.nodes, "; leave out one");
+    check(!given.has("--node-rank") || options.node_rank == 0,
+        "run: --standalone has host 0 alone, and --node-rank says ", options.node_rank);
     options.nodes = 1;
     options.node_rank = 0;
     options.master_port = 0;

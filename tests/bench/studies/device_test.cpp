@@ -124,5 +124,13 @@ TEST(BenchFlags, DeviceIsForStudiesThatTrain) {
   EXPECT_THROW(cli::parse_bench({"collectives", "--device", "cuda"}), InvalidArgument);
 }
 
+TEST(BenchFlags, ThatWouldBeIgnoredAreRefused) {
+  EXPECT_NO_THROW(cli::parse_bench({"ddp-scaling", "--nodes", "a,b"}));
+  EXPECT_NO_THROW(cli::parse_bench({"pipeline", "--list", "--full"}));
+  EXPECT_THROW(cli::parse_bench({"pipeline", "--nodes", "a,b"}), InvalidArgument);
+  EXPECT_THROW(cli::parse_bench({"pipeline", "--list", "--json"}), InvalidArgument);
+  EXPECT_THROW(cli::parse_bench({"--list", "--full"}), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace lockstep::bench

@@ -71,5 +71,11 @@ TEST(Dispatch, RefusesWhatIsNotThere) {
   EXPECT_THROW(dispatch({"--vresion"}), InvalidArgument);
 }
 
+TEST(Dispatch, RefusesFlagsThatWouldBeIgnored) {
+  EXPECT_THROW(dispatch({"env", "--device", "cuda"}), InvalidArgument);
+  EXPECT_THROW(dispatch({"env", "--check-devices", "--json"}), InvalidArgument);
+  EXPECT_THROW(dispatch({"hosts", "--by", "ssh", "--count", "1", "--", "true"}), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace lockstep::cli

@@ -1,3 +1,5 @@
+// Long because each meaning of a flag is told from the others.
+
 #include "lockstep/cli/run/run_flags.h"
 
 #include <filesystem>
@@ -128,6 +130,14 @@ TEST(RunFlags, VariablesAreDefaultsAndTheCommandLineWins) {
   EXPECT_EQ(parse_run({"--nproc-per-node", "5", "x"})->workers, 5);
   EXPECT_EQ(parse_run({"--standalone", "x"})->nodes, 1);
   EXPECT_EQ(parse_run({"--standalone", "x"})->master_port, 0);
+}
+
+TEST(RunFlags, RefuseWhatWouldBeIgnored) {
+  EXPECT_THAT(run_refusal({"--standalone", "--nnodes", "2", "x"}), HasSubstr("--standalone"));
+  EXPECT_THAT(run_refusal({"--standalone", "--node-rank", "1", "x"}), HasSubstr("--node-rank"));
+  EXPECT_THAT(run_refusal({"--rdzv-secret-file", "f", "x"}), HasSubstr("--rdzv-secret-file"));
+  EXPECT_THAT(run_refusal({"--rdzv-secret-file", "f", "--nnodes", "2", "--master-addr", "a", "x"}),
+      HasSubstr("with static nothing is secret"));
 }
 
 TEST(RunFlags, AnEndpointIsAddressAndPort) {
