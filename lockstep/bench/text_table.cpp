@@ -101,7 +101,9 @@ std::string cell(const std::optional<double>& value, int digits) {
 std::string short_cell(const std::optional<double>& value) {
   if (!value) return kNothing;
   char text[64];
-  std::snprintf(text, sizeof text, "%.4g", *value);
+  const double size = std::abs(*value);
+  const bool is_whole = size >= 1e4 && size < 1e9;
+  std::snprintf(text, sizeof text, is_whole ? "%.0f" : "%.4g", *value);
   return text;
 }
 

@@ -46,6 +46,7 @@ class TextTable {
 std::string cell(const std::optional<double>& value, int digits);
 
 /// Returns a value with four significant digits, or `-`: for rates, which fall over many sizes.
+/// Only very large and very small ones have an exponent.
 std::string short_cell(const std::optional<double>& value);
 
 }  // namespace lockstep::bench

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "lockstep/cli/new_files.h"
+#include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
@@ -41,7 +42,7 @@ void write(const fs::path& path, const char* text) {
 
 // How CMake finds the Lockstep that this program belongs to: an install, or a build.
 std::string package_option() {
-  const fs::path above = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+  const fs::path above = own_folder("new").parent_path();
   if (fs::exists(above / "LockstepConfig.cmake")) return "-DLockstep_DIR=" + above.string();
   return "-DCMAKE_PREFIX_PATH=" + above.string();
 }

@@ -21,8 +21,17 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
+std::filesystem::path own_folder(const std::string& verb) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    throw std::system_error(
+        error, concat(verb, ": cannot tell where this program lies; is /proc mounted?"));
+  return program.parent_path();
+}
+
 std::string sibling_program(const std::string& verb, const std::string& name) {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::filesystem::path folder = own_folder(verb);
   const std::string path = folder / name;
   if (::access(path.c_str(), X_OK) == 0) return path;
   throw std::system_error(errno, std::generic_category(),

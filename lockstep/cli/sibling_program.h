@@ -1,9 +1,13 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 namespace lockstep::cli {
+
+/// Returns the folder of this program. Throws std::system_error where /proc does not tell it.
+std::filesystem::path own_folder(const std::string& verb);
 
 /// Returns the path of a program that lies beside this one, as `lockstep-train`. Throws
 /// std::system_error that says how to build it when it is missing.

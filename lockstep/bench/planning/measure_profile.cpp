@@ -175,6 +175,12 @@ int steps_a_line(double step_seconds) {
   return static_cast<int>(steps);
 }
 
+std::string in_words(MeasuredAs as) {
+  if (as == MeasuredAs::kSockets) return "ddp through Gloo";
+  if (as == MeasuredAs::kCrowd) return concat("ddp of ", kCrowdedRanks, " ranks on two places");
+  return name_of(as);
+}
+
 bool can_be_cut(const ProfiledRuns& runs) {
   return runs.alone.front().profile.ranks.front().chain.size() > 1;
 }
@@ -183,7 +189,9 @@ bool can_be_cut(const ProfiledRuns& runs) {
 
 std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again) {
   std::vector<MeasuredCell> cells;
+  const auto& left_out = request.left_out;
   const auto add = [&](MeasuredAs as, int batch) {
+    if (std::find(left_out.begin(), left_out.end(), as) != left_out.end()) return;
     cells.push_back(cell_of(request, as, batch, is_profiled(as) && !is_again));
   };
   const bool has_pairs = 2 * request.cores_a_place <= request.cores;
@@ -222,7 +230,7 @@ plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileF
   for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds); ++i) {
     const MeasuredCell each = profile_cells(paced, i >= count)[i % count];
     if (each.as == MeasuredAs::kStages && !can_be_cut(runs)) continue;
-    say(concat("measuring ", request.model, " by ", name_of(each.as), ", batches of ", each.batch,
+    say(concat("measuring ", request.model, " by ", in_words(each.as), ", batches of ", each.batch,
         i < count ? "" : ", again"));
     const fs::path run = run_cell(trials, each.cell);
     keep(read_run(paced, run, each), list_of(runs, each.as));

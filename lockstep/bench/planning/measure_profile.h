@@ -11,6 +11,15 @@
 
 namespace lockstep::bench {
 
+/// The ways of spreading that a profile is made of.
+enum class MeasuredAs { kAlone, kPair, kThreads, kStages, kSockets, kCrowd };
+constexpr auto names_of(MeasuredAs) {
+  using M = MeasuredAs;
+  return std::array{EnumName{M::kAlone, "serial"}, EnumName{M::kPair, "ddp"},
+      EnumName{M::kThreads, "dp"}, EnumName{M::kStages, "mp"}, EnumName{M::kSockets, "gloo"},
+      EnumName{M::kCrowd, "crowd"}};
+}
+
 /// The training whose profile is measured.
 struct MeasureRequest {
   std::string model;
@@ -21,18 +30,10 @@ struct MeasureRequest {
   int cores = 1;             ///< that may be used
   int cores_a_place = 1;
   int rounds = 1;  ///< of all trainings: those after the first are plain, and only count as steps
+  std::vector<MeasuredAs> left_out = {};      ///< what nobody asks about
   std::vector<std::string> train_flags = {};  ///< more words for each `lockstep train`
   int steps_a_line = 10;  ///< that are timed together; as many as fill half a second, once known
 };
-
-/// The ways of spreading that a profile is made of.
-enum class MeasuredAs { kAlone, kPair, kThreads, kStages, kSockets, kCrowd };
-constexpr auto names_of(MeasuredAs) {
-  using M = MeasuredAs;
-  return std::array{EnumName{M::kAlone, "serial"}, EnumName{M::kPair, "ddp"},
-      EnumName{M::kThreads, "dp"}, EnumName{M::kStages, "mp"}, EnumName{M::kSockets, "gloo"},
-      EnumName{M::kCrowd, "crowd"}};
-}
 
 struct MeasuredCell {
   MeasuredAs as = MeasuredAs::kAlone;
@@ -43,7 +44,8 @@ struct MeasuredCell {
 
 /// Returns the trainings that are measured: on one place with each batch, and, where there are
 /// cores for two places, by ddp with each batch, by dp and mp with some of them, by ddp through
-/// Gloo, and by ddp of four ranks that share two places' cores. What is compared with each other
+/// Gloo, and by ddp of four ranks that share two places' cores, but for what is left out. What is
+/// compared with each other
 /// is measured one after the other, since machines drift. `is_again`: without profiles.
 std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again = false);
 

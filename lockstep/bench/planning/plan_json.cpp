@@ -46,7 +46,7 @@ std::string plan_json(const PlanReport& report) {
   for (const ComparedScenario& each : report.scenarios) scenarios.push_back(scenario_json(each));
   const Json object = {{"v", 1}, {"model", answer.profile.model},
       {"precision", answer.profile.precision}, {"device", answer.profile.device},
-      {"verdict", verdict_of(answer)}, {"pick", pick_json(pick_of(answer, report.confirmed))},
+      {"verdict", verdict_of(report)}, {"pick", pick_json(pick_of(answer, report.confirmed))},
       {"choices", choices}, {"impossible", impossible}, {"what_if", scenarios}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

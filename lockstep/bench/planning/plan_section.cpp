@@ -1,9 +1,11 @@
 #include "lockstep/bench/planning/plan_section.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/bench/planning/beside_run.h"
 #include "lockstep/bench/planning/plan_tables.h"
+#include "lockstep/bench/report/profile_page.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
@@ -18,7 +20,9 @@ plot::Figure front_figure(const plan::Answer& answer) {
       .title = has_money ? "Time against money" : "Rate against places",
       .x = {.label = has_money ? "hours" : "places"},
       .y = {.label = has_money ? "cost" : "samples/s"},
-      .note = "Each marker is a way; the line joins those that no other beats in both."};
+      .note = concat(
+          "Each marker is a way; the line joins the best choices: nothing else is both faster ",
+          has_money ? "and cheaper." : "and on fewer places.")};
   const auto point = [&](const Choice& choice) {
     return has_money ? plot::Point{choice.hours, choice.cost}
                      : plot::Point{static_cast<double>(choice.machine.all_places()),
@@ -28,31 +32,40 @@ plot::Figure front_figure(const plan::Answer& answer) {
   for (const Choice& choice : answer.choices) {
     if (choice.fits()) all.points.push_back(point(choice));
   }
-  plot::Series front{.name = "not beaten", .style = plot::Series::Style::kDashed};
+  plot::Series front{.name = "best choices", .style = plot::Series::Style::kDashed};
   for (const std::size_t index : pareto_front(answer))
     front.points.push_back(point(answer.choices[index]));
   figure.series = {all, front};
   return figure;
 }
 
-std::vector<std::string> remarks_of(const plan::Answer& answer) {
-  const plan::ModelProfile& profile = answer.profile;
-  return {concat("The costs are those of ", profile.model, " in ", profile.precision, " on ",
-              profile.device,
-              profile.is_measured ? ", measured: " : ", not measured: ", profile.source, "."),
-      concat("Links: ", text_of(answer.question.machine.within), " within a node, ",
-          text_of(answer.question.machine.between), " between nodes.")};
-}
-
 std::string title_of(const plan::Answer& answer) { return concat("Plan: ", answer.profile.model); }
 
-// What was measured overrules what was predicted.
-std::string answer_text(const PlanReport& report) {
-  if (report.confirmed.empty()) return verdict_of(report.answer);
-  plan::Answer confirmed = report.answer;
-  confirmed.pick = pick_of(report.answer, report.confirmed);
-  return concat(verdict_of(confirmed), " It was the fastest of ", report.confirmed.size(),
-      " that were trained for some steps here.");
+// Of batches that nobody measured.
+std::string about_batches(const plan::Answer& answer) {
+  const auto& points = answer.profile.layers.front().forward.points();
+  const auto count = std::count_if(answer.choices.begin(), answer.choices.end(),
+      [](const Choice& choice) { return choice.prediction.is_extrapolated; });
+  if (!answer.profile.is_measured || points.empty() || count == 0) return "";
+  const double least = points.front().batch, most = points.back().batch;
+  return concat("Batches of ", least, least == most ? "" : concat(" to ", most),
+      " a place were measured, and time and memory of the ", count,
+      count == 1 ? " way that has" : " ways that have",
+      " others are extrapolated: --measure-batches measures them.");
+}
+
+std::vector<std::string> remarks_of(const PlanReport& report) {
+  const plan::Answer& answer = report.answer;
+  const plan::ModelProfile& profile = answer.profile;
+  std::vector<std::string> remarks{
+      concat("The costs are those of ", profile.model, " in ",
+          profile.precision == "32" ? "float32" : profile.precision, " on ", profile.device,
+          profile.is_measured ? ", measured: " : ", not measured: ", profile.source, "."),
+      concat("Links: ", text_of(answer.question.machine.within), " within a node, ",
+          text_of(answer.question.machine.between), " between nodes.")};
+  for (const std::string& more : {about_batches(answer), report.remark})
+    if (!more.empty()) remarks.push_back(more);
+  return remarks;
 }
 
 void add_steps(const PlanReport& report, page::Section& section) {
@@ -75,6 +88,25 @@ void add_steps(const PlanReport& report, page::Section& section) {
   }
 }
 
+// In the colours of a profile.
+StepPhase phase_of(Use use) {
+  switch (use) {
+    case Use::kInput:
+      return StepPhase::kInput;
+    case Use::kForward:
+      return StepPhase::kForward;
+    case Use::kBackward:
+      return StepPhase::kBackward;
+    case Use::kCommunication:
+      return StepPhase::kCommunication;
+    case Use::kOptimizer:
+      return StepPhase::kOptimizer;
+    case Use::kRest:
+      break;
+  }
+  return StepPhase::kOther;
+}
+
 }  // namespace
 
 plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string& id) {
@@ -84,12 +116,11 @@ plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string
       .length = 1e3 * prediction.seconds,
       .rows = prediction.lanes,
       .kinds = {}};
-  for (const auto& use : plan::names_of(Use{}))
-    timeline.kinds.push_back({std::string(use.name), use.value == Use::kRest});
+  timeline.kinds = kinds_of_phases();
   for (const plan::TimedTask& task : prediction.tasks) {
     if (task.end <= task.start) continue;
     timeline.boxes.push_back({.row = task.lane,
-        .kind = static_cast<std::size_t>(task.use),
+        .kind = static_cast<std::size_t>(phase_of(task.use)),
         .begin = 1e3 * task.start,
         .end = 1e3 * task.end,
         .name = task.name});
@@ -97,11 +128,22 @@ plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string
   return timeline;
 }
 
+// What was measured overrules what was predicted.
+std::string verdict_of(const PlanReport& report) {
+  if (report.confirmed.empty()) return plan::verdict_of(report.answer);
+  plan::Answer confirmed = report.answer;
+  confirmed.pick = pick_of(report.answer, report.confirmed);
+  const auto measured = std::find_if(report.confirmed.begin(), report.confirmed.end(),
+      [&](const Confirmed& each) { return each.choice == confirmed.pick; });
+  return concat(plan::verdict_of(confirmed, measured->step_seconds), " It was the fastest of ",
+      report.confirmed.size(), " that were trained for some steps here.");
+}
+
 page::Section section_of_plan(const PlanReport& report) {
   const plan::Answer& answer = report.answer;
   page::Section section{.title = title_of(answer),
       .question = "Which way of spreading this training pays?",
-      .conclusion = {.answer = answer_text(report), .remarks = remarks_of(answer)}};
+      .conclusion = {.answer = verdict_of(report), .remarks = remarks_of(report)}};
   if (!answer.choices.empty()) {
     section.tables.push_back(choices_table(answer));
     section.figures.push_back(front_figure(answer));

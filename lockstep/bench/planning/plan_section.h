@@ -23,8 +23,12 @@ struct PlanReport {
   std::vector<ComparedScenario> scenarios = {};
   std::vector<Confirmed> confirmed = {};
   bool explains = false;                  ///< where the time of a step of each kind of way goes
+  std::string remark = {};                ///< about how it was measured; empty: nothing
   std::optional<RunProfile> beside = {};  ///< of a run whose step is set beside the predicted one
 };
+
+/// Says what to take and why: what was trained overrules what was predicted.
+std::string verdict_of(const PlanReport& report);
 
 /// Reports what to take and why, all ways, those that are impossible, time and money as a figure,
 /// and the step of the way that is picked as a timeline.

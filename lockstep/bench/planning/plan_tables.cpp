@@ -40,6 +40,15 @@ std::string memory_of(const Choice& choice) {
   return concat(megabytes, ", ", std::ceil(choice.lacking_bytes / kMega), " too many");
 }
 
+std::string time_of(const Choice& choice) {
+  constexpr double kMinutes = 60, kSeconds = 3600;
+  if (choice.hours * kMinutes < 2) return short_cell(choice.hours * kSeconds) + " s";
+  if (choice.hours < 2) return short_cell(choice.hours * kMinutes) + " min";
+  return short_cell(choice.hours) + " h";
+}
+
+std::string cost_of(const Choice& choice) { return ratio_text(choice.cost); }
+
 bool asks_failures(const plan::Answer& answer) {
   const plan::Failures& failures = answer.question.failures;
   return failures.between > 0 || failures.interval > 0;
@@ -92,8 +101,10 @@ page::Table choices_table(const plan::Answer& answer) {
           [](const Choice& choice) { return concat(std::lround(choice.prediction.batch)); })
       .number("step [ms]", step_of)
       .number("9 of 10 [ms]", interval_of)
-      .number("samples/s", rate_of)
-      .number("speed-up", [](const Choice& choice) { return ratio_text(choice.speed_up); })
+      .number("samples/s", rate_of);
+  if (answer.question.samples > 0) table.number("time", time_of);
+  if (answer.question.machine.price > 0) table.number("cost", cost_of);
+  table.number("speed-up", [](const Choice& choice) { return ratio_text(choice.speed_up); })
       .number("efficiency", [](const Choice& choice) { return percent_text(choice.efficiency); })
       .number("waiting",
           [](const Choice& choice) {
@@ -107,10 +118,6 @@ page::Table choices_table(const plan::Answer& answer) {
     table.number("goodput", [](const Choice& choice) { return percent_text(choice.goodput.share); })
         .number("snapshot every [s]", snapshots_of);
   }
-  if (answer.question.samples > 0)
-    table.number("hours", [](const Choice& choice) { return short_cell(choice.hours); });
-  if (answer.question.samples > 0 && answer.question.machine.price > 0)
-    table.number("cost", [](const Choice& choice) { return short_cell(choice.cost); });
   return table
       .notes({"predicted, not measured; speed-up and efficiency are over one place, in samples a "
               "second; waiting, exchange and optimizer are shares of the busiest place's step; "
@@ -141,12 +148,8 @@ page::Table scenarios_table(const PlanReport& report) {
         return rate > 0 && row.base_rate > 0 ? ratio_text(rate / row.base_rate) : kNone;
       });
   if (report.answer.question.samples > 0) {
-    table.number("hours", [](const ScenarioRow& row) {
-      return of_pick(row, [](const Choice& choice) { return short_cell(choice.hours); });
-    });
-    table.number("cost", [](const ScenarioRow& row) {
-      return of_pick(row, [](const Choice& choice) { return short_cell(choice.cost); });
-    });
+    table.number("time", [](const ScenarioRow& row) { return of_pick(row, time_of); })
+        .number("cost", [](const ScenarioRow& row) { return of_pick(row, cost_of); });
   }
   return table.of(rows);
 }

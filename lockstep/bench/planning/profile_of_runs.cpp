@@ -111,11 +111,14 @@ std::vector<plan::LayerCosts> layers_of(const std::vector<ProfiledRun>& runs) {
   return layers;
 }
 
-// Peak memory has more than what layers keep: what a kernel needs while it runs.
+// Peak memory has more than what layers keep: what a kernel needs while it runs. One batch does not
+// tell that from what the process needs: then a sample has what its layers keep.
 void fit_memory(const std::vector<ProfiledRun>& runs, plan::ModelProfile& profile) {
-  const auto [fixed, per_sample] = memory_line(runs);
   const double kept = profile.activation_bytes();
-  if (kept > 0 && per_sample > 0) {
+  auto [fixed, per_sample] = memory_line(runs);
+  if (runs.size() == 1) {
+    fixed = runs.front().peak_bytes - kept * runs.front().batch;
+  } else if (kept > 0 && per_sample > 0) {
     for (plan::LayerCosts& layer : profile.layers) layer.activation_bytes *= per_sample / kept;
   }
   profile.process_bytes =

@@ -57,6 +57,13 @@ page::Table layers_table(const RankProfile& rank) {
 
 }  // namespace
 
+std::vector<plot::Timeline::Kind> kinds_of_phases() {
+  std::vector<plot::Timeline::Kind> kinds;
+  for (const auto& phase : names_of(StepPhase{}))
+    kinds.push_back({std::string(phase.name), is_quiet(phase.value)});
+  return kinds;
+}
+
 // The ranks begin their steps together, but each shows the one that is its own median.
 plot::Timeline timeline_of(const RankProfile& rank) {
   plot::Timeline timeline{.id = concat("profile-rank-", rank.rank),
@@ -64,8 +71,7 @@ plot::Timeline timeline_of(const RankProfile& rank) {
       .unit = "milliseconds",
       .rows = {},
       .kinds = {}};
-  for (const auto& phase : names_of(StepPhase{}))
-    timeline.kinds.push_back({std::string(phase.name), is_quiet(phase.value)});
+  timeline.kinds = kinds_of_phases();
   for (const LaneProfile& lane : rank.lanes)
     timeline.rows.push_back(lane.is_main ? "main" : lane.thread);
   for (const TimelineSpan& box : rank.timeline) {

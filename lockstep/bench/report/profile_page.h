@@ -9,6 +9,9 @@ namespace lockstep::bench {
 /// layers, and the picture of one step.
 page::Section section_of_profile(const RunProfile& profile);
 
+/// Returns the phases of a step as a timeline shows them, in their order.
+std::vector<plot::Timeline::Kind> kinds_of_phases();
+
 /// Returns the picture of one step of a rank, in milliseconds; the rank's timeline is not empty.
 plot::Timeline timeline_of(const RankProfile& rank);
 

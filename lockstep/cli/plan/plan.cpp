@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 
 #include "lockstep/bench/page/page.h"
 #include "lockstep/bench/planning/plan_section.h"
+#include "lockstep/bench/statistics/load_meter.h"
 #include "lockstep/cli/env/host_facts.h"
 #include "lockstep/cli/plan/plan_flags.h"
 #include "lockstep/cli/plan/then_train.h"
@@ -29,6 +31,9 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A share of the cores from which others are named.
+constexpr double kDisturbing = 0.05;
 
 int state_copies_by(const std::vector<std::string>& flags) {
   TrainOptions options;
@@ -78,8 +83,33 @@ int cores_of(const PlanCommand& command) {
   return is_alone ? command.cores_a_place : launch::usable_cpu_count();
 }
 
-bench::MeasureRequest request_of(const PlanCommand& command, const std::string& model) {
-  return {.model = model,
+// A profile that is kept has all; else only what the question, or one of its changes, is about.
+std::vector<bench::MeasuredAs> left_out_of(const PlanCommand& command, int cores) {
+  if (command.measures_only || !command.save.empty() || !command.profile.empty()) return {};
+  std::vector<plan::Question> questions{command.question};
+  for (const std::string& text : command.scenarios)
+    questions.push_back(plan::changed(command.question, text).question);
+  int nodes = 1, places = 1;
+  for (const plan::Question& question : questions) {
+    nodes = std::max(nodes, *std::max_element(question.nodes.begin(), question.nodes.end()));
+    places = std::max(places, *std::max_element(question.places.begin(), question.places.end()));
+  }
+  const auto& ways = command.question.ways.kinds;
+  const auto wants = [&](std::initializer_list<const char*> kinds) {
+    return ways.empty() ||
+           std::find_first_of(ways.begin(), ways.end(), kinds.begin(), kinds.end()) != ways.end();
+  };
+  const int near = command.question.machine.is_one_machine ? nodes * places : places;
+  std::vector<bench::MeasuredAs> left_out;
+  if (!wants({"dp"})) left_out.push_back(bench::MeasuredAs::kThreads);
+  if (!wants({"mp", "pp", "ddp+mp", "ddp+pp"})) left_out.push_back(bench::MeasuredAs::kStages);
+  if (nodes == 1) left_out.push_back(bench::MeasuredAs::kSockets);
+  if (near <= cores / command.cores_a_place) left_out.push_back(bench::MeasuredAs::kCrowd);
+  return left_out;
+}
+
+bench::MeasureRequest request_of(const PlanCommand& command) {
+  return {.model = command.model,
       .plugin = command.plugin.empty() ? "" : fs::absolute(command.plugin).string(),
       .data = command.data,
       .precision = command.precision,
@@ -87,13 +117,14 @@ bench::MeasureRequest request_of(const PlanCommand& command, const std::string& 
       .cores = cores_of(command),
       .cores_a_place = command.cores_a_place,
       .rounds = command.measure_rounds,
+      .left_out = left_out_of(command, cores_of(command)),
       .train_flags = command.train_flags};
 }
 
 void say(const std::string& line) { std::cerr << "lockstep plan: " << line << std::endl; }
 
-plan::ModelProfile measure(const PlanCommand& command, const bench::CellPaths& paths) {
-  const bench::MeasureRequest request = request_of(command, command.model);
+plan::ModelProfile measure(PlanCommand& command, const bench::CellPaths& paths) {
+  const bench::MeasureRequest request = request_of(command);
   check(command.cores_a_place <= request.cores, "plan: --cores-a-place is ", command.cores_a_place,
       ", and there are ", request.cores);
   const bench::ProfileFacts facts{.model = command.model,
@@ -103,7 +134,15 @@ plan::ModelProfile measure(const PlanCommand& command, const bench::CellPaths& p
       .source = measuring_command(command),
       .state_copies = static_cast<double>(state_copies_by(command.train_flags)),
       .cores = request.cores / command.cores_a_place};
-  return bench::measure_profile(request, facts, paths, say);
+  const bench::LoadMeter load;
+  plan::ModelProfile profile = bench::measure_profile(request, facts, paths, say);
+  const double others = load.read().other_share;
+  if (others >= kDisturbing) {
+    command.remark = concat("Others used ", std::lround(100 * others),
+        " % of the cores while this was measured: a quiet machine gives better figures.");
+    say(command.remark);
+  }
+  return profile;
 }
 
 std::string text_of_file(const std::string& path, const char* flag) {
@@ -112,8 +151,21 @@ std::string text_of_file(const std::string& path, const char* flag) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-plan::ModelProfile read_profile_file(const std::string& path) {
-  return plan::parse_profile(text_of_file(path, "--profile"), path);
+// What the flags say of the training is what the profile is of, and becomes that where they say
+// nothing.
+void be_as(
+    const std::string& of_profile, const char* flag, const std::string& path, std::string& given) {
+  check(given.empty() || given == of_profile, "plan: --profile ", printable(path), " is of ",
+      printable(of_profile), ", not of ", flag, ' ', printable(given));
+  given = of_profile;
+}
+
+plan::ModelProfile read_profile_file(PlanCommand& command) {
+  const std::string& path = command.profile;
+  plan::ModelProfile profile = plan::parse_profile(text_of_file(path, "--profile"), path);
+  be_as(profile.model, "--model", path, command.model);
+  be_as(profile.precision, "--precision", path, command.precision);
+  return profile;
 }
 
 std::optional<RunProfile> profile_beside(const PlanCommand& command) {
@@ -137,13 +189,17 @@ bench::PlanReport report_of(
     const PlanCommand& command, const plan::ModelProfile& profile, const bench::CellPaths& paths) {
   bench::PlanReport report{.answer = plan::answer(profile, command.question)};
   report.explains = command.explains;
+  report.remark = command.remark;
   report.beside = profile_beside(command);
   for (const std::string& text : command.scenarios) {
     report.scenarios.push_back(
         {text, plan::answer(profile, plan::changed(command.question, text))});
   }
-  report.confirmed = bench::confirm(report.answer, static_cast<std::size_t>(command.confirmed),
-      request_of(command, profile.model), paths, say);
+  report.confirmed = bench::confirm(
+      report.answer, static_cast<std::size_t>(command.confirmed), request_of(command), paths, say);
+  if (command.confirmed > 0 && report.confirmed.empty())
+    report.remark += concat(report.remark.empty() ? "" : " ",
+        "Nothing was confirmed: no way that fits is on one node of as many places as are here.");
   return report;
 }
 
@@ -170,7 +226,7 @@ void show(const PlanCommand& command, const bench::PlanReport& report) {
 
 void train_by(const PlanCommand& command, const bench::PlanReport& report) {
   const auto pick = bench::pick_of(report.answer, report.confirmed);
-  check(pick.has_value(), "plan: --train: ", verdict_of(report.answer));
+  check(pick.has_value(), "plan: --train: ", verdict_of(report));
   become_training(command, report.answer.choices[*pick]);
 }
 
@@ -186,7 +242,7 @@ int plan(const std::vector<std::string>& arguments) {
   const bench::CellPaths paths{
       .program = sibling_program("plan", "lockstep"), .bench = folder->path()};
   plan::ModelProfile profile =
-      command->profile.empty() ? measure(*command, paths) : read_profile_file(command->profile);
+      command->profile.empty() ? measure(*command, paths) : read_profile_file(*command);
   save_profile(*command, profile);
   if (command->measures_only) return 0;
   profile = moved_to_device(std::move(profile), *command);

@@ -11,7 +11,7 @@ namespace lockstep::cli {
 
 /// A request to `lockstep plan`.
 struct PlanCommand {
-  std::string model = "mnist-small";
+  std::string model = "mnist-small";  ///< empty: that of the profile; so is the precision
   std::string plugin;
   std::string data = "mock:constant";
   std::string precision = "32";
@@ -34,6 +34,7 @@ struct PlanCommand {
   std::string output;                      ///< a page
   std::string save;                        ///< file of the measured profile
   bool json = false;
+  std::string remark = {};  ///< about how it was measured, once it was
 };
 
 /// Returns the help of `lockstep plan`.

@@ -1,6 +1,7 @@
 #include "lockstep/cli/plan/plan_table.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
 
 #include "lockstep/bench/planning/measured_link.h"
@@ -14,8 +15,6 @@ namespace {
 using C = PlanCommand;
 using Q = plan::Question;
 using W = plan::WayChoice;
-
-constexpr int kMostPlaces = 1 << 20;
 
 constexpr const char* kPlanDescription =
     R"(Predicts which way of spreading a training pays, on machines that need not be there.
@@ -41,7 +40,7 @@ std::vector<int> counts(const FlagSpec& flag, const std::string& text) {
   std::vector<int> numbers;
   for (const std::string& item : split(text, ',')) {
     const auto number = parse_number<int>(item);
-    check(number && *number >= 1 && *number <= kMostPlaces, "plan: ", flag.name,
+    check(number && *number >= 1 && *number <= plan::kMostPlaces, "plan: ", flag.name,
         " must be whole numbers from 1, separated by commas: ", printable(text));
     numbers.push_back(*number);
   }
@@ -71,14 +70,19 @@ FlagGroup<C> what_group() {
               .usually("none"),
           flag("--data", "NAME[:DIR]", "data to measure with", &C::data),
           flag("--precision", "P", "32, bf16-mixed or 16-mixed", &C::precision),
-          flag("--batch", "N", "samples of a step, on all places together", &C::question, &Q::batch)
+          flag_by<C>("--batch", "N", "samples of a step, on all places together",
+              [](C& command, const FlagSpec& flag, const std::string& text) {
+                command.question.batch = static_cast<double>(flag.whole_number(text));
+              })
+              .whole()
               .from(1)
+              .to(1e9)
               .usually("128"),
           flag_on("--batch-a-place", "--batch is that of each place: more places, larger steps",
               &C::question, &Q::is_batch_of_place),
           flag("--samples", "N", "of the whole training: adds hours and cost", &C::question,
               &Q::samples)
-              .from(0)
+              .above(0)
               .usually("not asked")}};
 }
 
@@ -134,10 +138,12 @@ FlagGroup<C> machines_group() {
               .usually("the profile's"),
           flag_by<C>("--memory", "SIZE", "memory of a place: 16G",
               [](C& command, const FlagSpec&, const std::string& text) {
-                command.question.machine.memory_bytes = static_cast<double>(parse_bytes(text));
+                const std::int64_t bytes = parse_bytes(text);
+                check(bytes > 0, "plan: --memory must be above 0: ", printable(text));
+                command.question.machine.memory_bytes = static_cast<double>(bytes);
               })
               .usually("not limited"),
-          flag_by<C>("--price", "X", "of a node for an hour",
+          flag_by<C>("--price", "X", "of a node for an hour: --samples then cost so much",
               [](C& command, const FlagSpec& flag, const std::string& text) {
                 command.question.machine.price = flag.real_number(text);
               })

@@ -9,6 +9,7 @@
 #include "lockstep/bench/page/page.h"
 #include "lockstep/bench/planning/plan_tables.h"
 #include "lockstep/bench/planning/way_flags.h"
+#include "lockstep/bench/report/profile_page.h"
 #include "lockstep/core/text.h"
 #include "lockstep/plan/scenario.h"
 
@@ -41,6 +42,50 @@ TEST(PlanSection, ShowsWhatDoesNotFit) {
   question.machine.memory_bytes = 1000;
   const page::Section section = section_of_plan({.answer = plan::answer(uniform(6), question)});
   EXPECT_THAT(page::to_text(section), HasSubstr("too many"));
+}
+
+TEST(PlanSection, SaysWhichBatchesWereNotMeasured) {
+  plan::ModelProfile profile = uniform(6);
+  profile.is_measured = true;
+  const auto text = [&] {
+    const plan::Question question{.places = {1, 2}, .batch = 128};
+    return page::to_text(section_of_plan({.answer = plan::answer(profile, question)}));
+  };
+  for (plan::LayerCosts& layer : profile.layers) layer.forward = plan::CostCurve({{2, 2}});
+  EXPECT_THAT(
+      text(), HasSubstr("* Batches of 2 a place were measured, and time and memory of the "));
+  for (plan::LayerCosts& layer : profile.layers)
+    layer.forward = plan::CostCurve({{1, 1}, {128, 128}});
+  EXPECT_THAT(text(), ::testing::Not(HasSubstr("a place were measured")));
+}
+
+TEST(PlanSection, WritesTimesAndRatesForPeople) {
+  plan::ModelProfile profile = uniform(6);
+  for (plan::LayerCosts& layer : profile.layers)
+    layer.forward = layer.backward = plan::CostCurve({{1, 1e-6}});
+  const auto text = [&](double samples) {
+    plan::Question question{.places = {1}, .batch = 128, .samples = samples};
+    question.machine.price = 3;
+    return page::to_text(section_of_plan({.answer = plan::answer(profile, question)}));
+  };
+  EXPECT_THAT(text(5e6), HasSubstr(" 83333 "));  // samples/s
+  EXPECT_THAT(text(5e6), HasSubstr(" 60 s "));
+  EXPECT_THAT(text(5e8), HasSubstr(" 100 min "));
+  EXPECT_THAT(text(5e9), HasSubstr(" 16.67 h "));
+  EXPECT_THAT(text(5e9), HasSubstr(" 50.00 ")) << "hours by their price";
+}
+
+// One colour, one meaning.
+TEST(PlanSection, HasTheColoursOfAProfile) {
+  const auto timeline = timeline_of(made_answer().choices.front().prediction, "plan-step");
+  const auto kinds = kinds_of_phases();
+  ASSERT_EQ(timeline.kinds.size(), kinds.size());
+  for (std::size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(timeline.kinds[i].name, kinds[i].name);
+  for (const auto& box : timeline.boxes) {
+    if (box.name == "layer0") {
+      EXPECT_THAT(kinds[box.kind].name, ::testing::AnyOf("forward", "backward"));
+    }
+  }
 }
 
 RunProfile made_run() {
@@ -98,10 +143,12 @@ TEST(PlanSection, ComparesWhatIfAndConfirmsAndExplains) {
   const std::string text = page::to_text(section);
   EXPECT_THAT(text, HasSubstr("places=4"));
   EXPECT_THAT(text, HasSubstr("It was the fastest of 2 that were trained"));
+  EXPECT_THAT(text, HasSubstr(" samples/s as trained here; predicted were "));
   EXPECT_THAT(text, HasSubstr("Where the time of a step goes"));
   EXPECT_EQ(section.timelines.size(), best_of_kinds(report.answer).size());
   const auto object = nlohmann::json::parse(plan_json(report));
   EXPECT_EQ(object.at("pick"), 1);
+  EXPECT_THAT(object.at("verdict").get<std::string>(), HasSubstr("as trained here"));
   EXPECT_EQ(object.at("choices")[1].at("measured_seconds"), 0.5 * ratio * seconds(0));
   EXPECT_EQ(object.at("what_if")[0].at("change"), "places=4");
 }

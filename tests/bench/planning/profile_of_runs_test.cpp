@@ -83,6 +83,13 @@ TEST(ProfileOfRuns, FindsMemoryByTheBatch) {
   EXPECT_NEAR(profile.layers[0].output_bytes, 100, 1e-9);
 }
 
+// A line through zero would make each sample need a share of the process.
+TEST(ProfileOfRuns, OfOneBatchClaimsOfASampleOnlyWhatLayersKeep) {
+  const plan::ModelProfile profile = profile_of_runs({.alone = {made_run(8)}}, kFacts);
+  EXPECT_NEAR(profile.activation_bytes(), 400, 1e-6);
+  EXPECT_NEAR(profile.process_bytes, 1e8 + 8 * 400, 1) << "the rest of the peak at that batch";
+}
+
 TEST(ProfileOfRuns, FindsWhatPlacesCostEachOther) {
   ProfiledRun pair = made_run(8, 1.25);
   LaneProfile& lane = pair.profile.ranks.front().lanes.front();
@@ -235,6 +242,8 @@ TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   request.cores = 2;
   request.batches = {64, 32, 16, 8, 4};
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u + 3u + 1u + 1u);
+  request.left_out = {MeasuredAs::kThreads, MeasuredAs::kSockets, MeasuredAs::kCrowd};
+  EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u) << "nobody asks about the others";
 }
 
 }  // namespace

@@ -82,5 +82,49 @@ TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
   EXPECT_FALSE(parse_plan({"--help"}).has_value());
 }
 
+// An answer that leaves out what was asked for would lie.
+TEST(PlanFlags, RefuseWhatWouldBeIgnored) {
+  using Given = std::vector<std::string>;
+  const auto both = [](Given words, const Given& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  for (const Given& given :
+      {Given{"--measure-batches", "4"}, {"--measure-rounds", "3"}, {"--save", "q.json"},
+          {"--plugin", "/nonexistent.so"}, {"--data", "mnist:x"}, {"--cores-a-place", "2"}}) {
+    EXPECT_THAT(refusal_of(both({"--profile", "p.json"}, given)), HasSubstr(given[0]));
+  }
+  EXPECT_NO_THROW(parse_plan({"--profile", "p.json", "--plugin", "nets.so", "--data", "mnist:x",
+      "--cores-a-place", "2", "--confirm", "2", "--", "--opt", "sgd"}));
+  for (const Given& asked : {Given{"--places", "4"}, {"--nodes", "2"}, {"--link", "1Gbit"},
+           {"--what-if", "nodes=2"}, {"--json"}, {"--output", "x.html"}, {"--confirm", "1"}})
+    EXPECT_THAT(refusal_of(both({"--measure"}, asked)), HasSubstr(asked[0] + " asks"));
+  EXPECT_THAT(refusal_of({"--device", "V100", "--confirm", "1", "--profile", "p.json"}),
+      HasSubstr("--confirm"));
+  EXPECT_THAT(refusal_of({"--price", "3"}), HasSubstr("--samples"));
+  EXPECT_THAT(refusal_of({"--what-if", "price=3"}), HasSubstr("--samples"));
+  EXPECT_THAT(refusal_of({"--mtbf", "24"}), HasSubstr("--snapshot-seconds"));
+  EXPECT_THAT(refusal_of({"--recovery-seconds", "24"}), HasSubstr("--mtbf"));
+  EXPECT_THAT(refusal_of({"--snapshot-seconds", "2"}), HasSubstr("--snapshot-interval"));
+  for (const Given& setting :
+      {Given{"--schedule", "gpipe"}, {"--chunks", "4"}, {"--checkpoint", "always"},
+          {"--shard-optimizer"}, {"--comm-hook", "bf16"}, {"--bucket-mb", "1"}}) {
+    EXPECT_THAT(
+        refusal_of(both({"--ways", "serial,dp"}, setting)), HasSubstr(setting[0] + " is for"));
+  }
+  EXPECT_THAT(refusal_of({"--ways", "ddp+pp", "--comm-hook", "bf16"}), HasSubstr("is for ddp"));
+  EXPECT_THAT(refusal_of({"--ways", "pp", "--grad-accum-steps", "2"}), HasSubstr("without stages"));
+  EXPECT_THAT(refusal_of({"--train", "--batch", "4"}), HasSubstr("--batch is not asked"));
+}
+
+TEST(PlanFlags, RefuseNumbersThatNobodyMeans) {
+  EXPECT_THAT(refusal_of({"--batch", "1e30"}), HasSubstr("--batch"));
+  EXPECT_THAT(refusal_of({"--batch", "2.5"}), HasSubstr("--batch"));
+  EXPECT_THAT(refusal_of({"--memory", "0"}), HasSubstr("--memory"));
+  EXPECT_THAT(refusal_of({"--chunks", "1000000"}), HasSubstr("--chunks"));
+  EXPECT_THAT(refusal_of({"--grad-accum-steps", "100000"}), HasSubstr("--grad-accum-steps"));
+  EXPECT_THAT(refusal_of({"--nodes", "65536", "--places", "65536"}), HasSubstr("1048576 places"));
+}
+
 }  // namespace
 }  // namespace lockstep::cli
