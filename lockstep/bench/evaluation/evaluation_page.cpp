@@ -82,11 +82,21 @@ page::Table mistakes_table(const EvaluationResult& result) {
   return table;
 }
 
+std::string most_frequent_mistake(const EvaluationResult& result) {
+  const auto mistakes = result.confusion.mistakes(1);
+  if (mistakes.empty()) return "No sample was taken for another class";
+  const auto& most = mistakes.front();
+  return concat("Most often ", class_text(result, most.label), " is taken for ",
+      class_text(result, most.predicted), ": ", most.count, " of ",
+      result.confusion.of_class()[static_cast<std::size_t>(most.label)].samples, " samples");
+}
+
 page::Section confusion_section(const EvaluationResult& result) {
   page::Section section{.title = "Confusion",
       .question =
           "A row is a class, its cells are what its samples were taken for; the darker, the "
           "larger their share of the class. On the diagonal is what was right.",
+      .conclusion = {.answer = most_frequent_mistake(result)},
       .tables = {mistakes_table(result)}};
   if (result.class_names.size() <= plot::kMostHeatMapNames) {
     section.heat_maps.push_back(heat_map(result));
@@ -98,12 +108,22 @@ page::Section confusion_section(const EvaluationResult& result) {
   return section;
 }
 
+// Of a file the folder of its class and its own: where the set lies says nothing about the image.
+std::string short_name(const std::string& name) {
+  const std::filesystem::path path = name;
+  if (!path.is_absolute()) return printable_path(name);
+  return printable_path((path.parent_path().filename() / path.filename()).string());
+}
+
 page::Picture picture(const EvaluationResult& result, const WorstSample& sample) {
   const Judgement& own = sample.judgement;
+  const std::string label = class_text(result, own.label);
+  const std::string taken = own.predicted == own.label
+                                ? "rightly taken for it"
+                                : "taken for " + class_text(result, own.predicted);
   return {.png = sample.png,
-      .caption = {concat("is ", class_text(result, own.label)),
-          concat("taken for ", class_text(result, own.predicted)),
-          concat("loss ", cell(own.loss, kDigitsOnPage)), printable_path(sample.name)}};
+      .caption = {concat("is ", label), taken, concat("loss ", cell(own.loss, kDigitsOnPage)),
+          short_name(sample.name)}};
 }
 
 }  // namespace
@@ -119,7 +139,9 @@ page::Page page_of_evaluation(const EvaluationResult& result) {
       .sections = {std::move(scores), confusion_section(result)}};
   if (result.worst.empty()) return page;
   page::Section worst{.title = "Worst samples",
-      .question = "Those with the largest losses, the worst first, as the model sees them."};
+      .question = "Those with the largest losses, the worst first, as the model sees them.",
+      .conclusion = {.answer = concat("The largest loss is ",
+                         cell(result.worst.front().judgement.loss, kDigitsOnPage))}};
   for (const WorstSample& sample : result.worst) worst.pictures.push_back(picture(result, sample));
   page.sections.push_back(std::move(worst));
   return page;

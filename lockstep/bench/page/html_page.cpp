@@ -27,7 +27,7 @@ std::string paragraph(const char* kind, const std::string& text) {
 constexpr const char* kRules = R"(
 body { margin: 0; background: var(--paper); color: var(--ink); line-height: 1.5;
   font-family: 'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
+main { max-width: 75rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; box-sizing: border-box; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 1rem; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; padding-top: 1rem; border-top: 1px solid var(--grid); }
 a { color: var(--link); }
@@ -37,12 +37,11 @@ li { max-width: 45rem; margin: 0.3rem 0; overflow-wrap: anywhere; }
 .note { font-size: 0.85rem; }
 .conclusion { font-weight: bold; }
 figure { margin: 1.5rem 0; max-width: 720px; overflow-x: auto; }
-figure svg { min-width: 36rem; }
-svg { display: block; border: 1px solid var(--grid); border-radius: 4px; }
+svg { display: block; box-sizing: border-box; border: 1px solid var(--grid); border-radius: 4px; }
 .table { overflow-x: auto; margin: 1.5rem 0 0.5rem; }
-table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: bold; padding-bottom: 0.4rem; }
-th, td { padding: 0.3rem 0.7rem; text-align: right; vertical-align: top;
+th, td { padding: 0.3rem 0.4rem; text-align: right; vertical-align: top;
   border-bottom: 1px solid var(--grid); }
 th { border-bottom: 2px solid var(--muted); vertical-align: bottom; }
 .text { text-align: left; }
@@ -59,7 +58,6 @@ pre { overflow-x: auto; font-size: 0.8rem; padding: 0.8rem; border: 1px solid va
   figure, tr { break-inside: avoid; }
   h2, caption { break-after: avoid; }
   figure, .table, pre { overflow: visible; }
-  figure svg { min-width: 0; }
   pre { white-space: pre-wrap; }
 }
 )";
@@ -99,10 +97,10 @@ std::string in_short(const Page& page) {
   std::string list;
   for (std::size_t i = 0; i < page.sections.size(); ++i) {
     const Section& section = page.sections[i];
-    list += "<li><a href=\"#" + anchor(i) + "\">" + escape_markup(section.title) + "</a>";
     const std::string& answer = section.conclusion.answer;
-    if (!answer.empty()) list += ": " + escape_markup(answer);
-    list += "</li>\n";
+    if (answer.empty()) continue;
+    list += "<li><a href=\"#" + anchor(i) + "\">" + escape_markup(section.title) +
+            "</a>: " + escape_markup(answer) + "</li>\n";
   }
   return list.empty() ? "" : "<nav>\n<h2>In short</h2>\n<ul>\n" + list + "</ul>\n</nav>\n";
 }

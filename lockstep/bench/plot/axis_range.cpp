@@ -74,7 +74,10 @@ Range y_range(const Figure& figure) {
   if (!values) return figure.y.logarithmic ? Range{1, 10} : Range{0, 1};
   if (figure.y.logarithmic && figure.y.bytes) return nice_logarithmic_byte_range(*values);
   if (figure.y.logarithmic) return nice_logarithmic_range(*values);
-  return linear_y_range(*values, has_bars(figure), figure.y.bytes);
+  Range range = linear_y_range(*values, has_bars(figure), figure.y.bytes);
+  if (figure.y.most && values->high <= *figure.y.most)
+    range.high = std::min(range.high, *figure.y.most);
+  return range;
 }
 
 Range x_range(const Figure& figure) {

@@ -28,10 +28,11 @@ struct Series {
 
 /// The meaning of one direction of the picture.
 struct Axis {
-  std::string label;                         ///< with the unit, as in "epoch time [s]"
-  bool logarithmic = false;                  ///< all values must be above zero
-  std::vector<std::string> categories = {};  ///< names instead of numbers; only of the x axis
-  bool bytes = false;                        ///< ticks as KiB, MiB, at powers of two
+  std::string label;                          ///< with the unit, as in "epoch time [s]"
+  bool logarithmic = false;                   ///< all values must be above zero
+  std::vector<std::string> categories = {};   ///< names instead of numbers; only of the x axis
+  bool bytes = false;                         ///< ticks as KiB, MiB, at powers of two
+  std::optional<double> most = std::nullopt;  ///< that a value can have: the y axis ends there
 };
 
 /// A picture as data: what is in it, not where. `to_svg()` draws it.

@@ -72,7 +72,7 @@ std::string best_text(const SummaryFacts& summary) {
 std::string ending_of(const std::string& stopped_by) {
   if (stopped_by == "epochs") return "all epochs done";
   if (stopped_by == "max-steps") return "all steps done";
-  if (stopped_by == "time") return "its time was over";
+  if (stopped_by == "time") return "the time limit was reached";
   if (stopped_by == "signal") return "stopped by a signal";
   return stopped_by == "error" ? "ended by an error" : stopped_by;
 }
@@ -109,7 +109,7 @@ Facts facts_of(const RunReport& run) {
   add_fact(facts, "seconds of training", cell(run.history.seconds, 2));
   if (run.history.samples_per_s) add_fact(facts, "samples/s", cell(run.history.samples_per_s, 0));
   add_fact(facts, "restarts", std::optional(run.history.restarts.size()));
-  add_fact(facts, "parameters", summary.parameters_hash);
+  add_fact(facts, "hash of the parameters", summary.parameters_hash);
   add_fact(facts, "resumed from", summary.resumed_from);
   return facts;
 }
@@ -168,6 +168,7 @@ plot::Figure figure_of(const RunReport& run, const char* what, const std::vector
       .title = concat(what, " by ", steps ? "step" : "epoch"),
       .x = {.label = steps ? "step" : "epoch"},
       .y = {.label = what}};
+  if (figure.id == "accuracy") figure.y.most = 1;
   figure.title.front() = static_cast<char>(std::toupper(figure.title.front()));
   for (const Curve& curve : curves) {
     plot::Series series = steps ? by_step(run, curve) : by_epoch(run, curve);

@@ -14,9 +14,10 @@ namespace {
 
 // A folder and its files may be a stranger's, and what they say goes to a terminal.
 std::string shown(const std::string& text) {
-  const bool plain = std::all_of(
-      text.begin(), text.end(), [](char letter) { return letter > 0x20 && letter < 0x7f; });
-  return plain && text.size() <= 100 ? text : printable(text);
+  if (text.size() > 100) return printable(text);
+  const std::string readable = printable_path(text);
+  const bool is_plain = readable == text && text.find_first_of(" \"\\") == std::string::npos;
+  return is_plain ? text : concat('"', readable, '"');
 }
 
 std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-" : shown(text); }
@@ -69,7 +70,7 @@ std::string ending(const RunReport& run) {
     line += concat(*facts.best_epoch, "\n");
   }
   if (!facts.parameters_hash.empty())
-    line += concat("parameters ", shown(facts.parameters_hash), "\n");
+    line += concat("hash of the parameters ", shown(facts.parameters_hash), "\n");
   return line;
 }
 

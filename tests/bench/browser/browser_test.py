@@ -33,11 +33,19 @@ document.getElementById("measured").textContent = JSON.stringify(pictures);
 </script>"""
 
 
-def chromium(page, mode="light"):
+OVERFLOW = """
+<script>
+const lost = [...document.querySelectorAll("figure")].map(figure => figure.scrollWidth - figure.clientWidth);
+document.documentElement.innerHTML = "<body><pre id=measured></pre></body>";
+document.getElementById("measured").textContent = JSON.stringify(lost);
+</script>"""
+
+
+def chromium(page, mode="light", width=900):
     """Loads a page; gives the document as it then is, and what the console was told."""
     with tempfile.TemporaryDirectory() as profile:
         command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={profile}"]
-        command += [f"--blink-settings=preferredColorScheme={MODES[mode]}", "--window-size=900,1200", "--enable-logging=stderr"]
+        command += [f"--blink-settings=preferredColorScheme={MODES[mode]}", f"--window-size={width},1200", "--enable-logging=stderr"]
         done = subprocess.run([*command, "--dump-dom", f"file://{page}"], capture_output=True, text=True, timeout=240, check=True)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
@@ -107,6 +115,17 @@ class Browser(unittest.TestCase):
             self.assertIn("DDP paid", document)
             self.assertIn("oversubscribed", document)
             self.assertEqual(document.count("<svg"), len(list(self.folder.glob("*.svg"))))
+
+    def test_figures_are_whole_on_wide_and_narrow_screens(self):
+        report = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", (self.folder / "report.html").read_text())
+        page = self.folder / "overflow.html"
+        page.write_text(report + OVERFLOW)
+        for width in (1200, 400):
+            document, complaints = chromium(page, width=width)
+            self.assertEqual(complaints, [])
+            lost = json.loads(re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL).group(1))
+            self.assertGreater(len(lost), 10)
+            self.assertEqual(set(lost), {0}, f"pixels that lie outside of a figure's place at a width of {width}")
 
     def test_what_this_test_looks_for_is_seen(self):
         text = '<text x="{}" y="50" font-size="20">some text</text>'

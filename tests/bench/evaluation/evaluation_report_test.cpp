@@ -115,6 +115,21 @@ TEST(EvaluationPage, HasAMapAndPicturesAndNothingFromElsewhere) {
                 Not(HasSubstr("href=\"http"))));
 }
 
+TEST(EvaluationPage, AnswersInShortAndNamesImagesForPeople) {
+  EvaluationResult result = result_of(3);
+  result.worst = {{.judgement = {.index = 5, .label = 1, .predicted = 1, .loss = 2.5},
+      .name = "/home/someone/flowers/test/blue sky/7.png",
+      .png = {1, 2, 3}}};
+  const page::Page page = page_of_evaluation(result);
+  for (const page::Section& section : page.sections)
+    EXPECT_NE(section.conclusion.answer, "") << section.title;
+  const std::string html = page::to_html(page);
+  EXPECT_THAT(html, HasSubstr("Most often 0 kind0 is taken for 1 kind1: 1 of 4 samples"));
+  EXPECT_THAT(
+      html, HasSubstr("is 1 kind1<br>rightly taken for it<br>loss 2.5000<br>blue sky/7.png"));
+  EXPECT_THAT(html, Not(HasSubstr("someone")));
+}
+
 TEST(EvaluationPage, ThousandsOfClassesHaveNoMap) {
   const std::string html = page::to_html(page_of_evaluation(result_of(201)));
   EXPECT_THAT(html, AllOf(Not(HasSubstr("lockstep-heat-map")), HasSubstr("There are 201 classes"),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "lockstep/bench/plot/axis.h"
 #include "lockstep/bench/plot/legend.h"
 #include "lockstep/bench/plot/palette.h"
 #include "lockstep/core/error.h"
@@ -73,6 +74,16 @@ TEST(Svg, KeepsMarkupOfNamesAsText) {
 
 TEST(Svg, TellsEachValue) {
   EXPECT_THAT(to_svg(figure_of({2, 5.25, 5, 5.5})), HasSubstr("a, 2: 5.25 (5 to 5.5)"));
+}
+
+TEST(Svg, EndsAnAxisAtTheMostThatAValueCanHave) {
+  Figure figure = figure_of({1, 0.98});
+  figure.series[0].points.push_back({2, 1});
+  EXPECT_GT(y_range(figure).high, 1);
+  figure.y.most = 1;
+  EXPECT_EQ(y_range(figure).high, 1);
+  figure.series[0].points.push_back({3, 2});
+  EXPECT_GE(y_range(figure).high, 2) << "what is there is shown";
 }
 
 TEST(Svg, SaysThatThereIsNothing) {

@@ -52,6 +52,17 @@ TEST_F(RunPage, PlotsLossAndAccuracyByEpoch) {
   EXPECT_EQ(loss.series[0].points.at(1).y, 0.25);
   EXPECT_EQ(loss.series[1].points.at(0).y, 0.25);
   EXPECT_EQ(section.figures[1].series.at(0).points.at(1).y, 0.9375);
+  EXPECT_EQ(section.figures[1].y.most, 1) << "no accuracy is larger";
+}
+
+TEST_F(RunPage, SaysInWordsWhyItEnded) {
+  std::ofstream(folder_.path() / "summary.json")
+      << R"({"v":1,"steps":64,"stopped_by":"time","parameters_hash":"6a15a8b1"})";
+  const auto section = section_of(kTwoEpochs);
+  EXPECT_THAT(section.conclusion.answer, HasSubstr("64 steps, the time limit was reached"));
+  using Row = std::vector<std::string>;
+  EXPECT_THAT(
+      section.tables.at(0).rows, ::testing::Contains(Row{"hash of the parameters", "6a15a8b1"}));
 }
 
 TEST_F(RunPage, PlotsOneEpochByStep) {

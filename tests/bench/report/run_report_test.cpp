@@ -93,7 +93,7 @@ TEST_F(Report, TellsHowTheRunEnded) {
   EXPECT_EQ(nlohmann::json::parse(
                 report_json({read_run_report(path)}))["runs"][0]["summary"]["best_test_accuracy"],
       0.75);
-  EXPECT_THAT(text, HasSubstr("best loss 0.1250 in epoch 2\nparameters abc\n"));
+  EXPECT_THAT(text, HasSubstr("best loss 0.1250 in epoch 2\nhash of the parameters abc\n"));
   summary.steps = 6;
   std::ofstream(path / "summary.json") << to_json(summary);
   EXPECT_THAT(report_text({read_run_report(path)}),
@@ -190,6 +190,12 @@ TEST_F(Report, KeepsATerminalSafeFromWhatFilesSay) {
   EXPECT_THAT(text, HasSubstr("\"a\\x1b[2Jb\" on -"));
 }
 
+TEST_F(Report, WritesWhatPeopleCallThings) {
+  const auto path = killed();
+  std::ofstream(path / "summary.json") << R"({"v":1,"model":"größer","data":"my set"})";
+  EXPECT_THAT(report_text({read_run_report(path)}), HasSubstr("  größer on \"my set\""));
+}
+
 TEST(TextTable, SetsNumbersToTheRightAndNamesToTheLeft) {
   TextTable table({"run", "n", "none"}, true);
   table.add_row({"a", "1", "-"});
@@ -205,6 +211,8 @@ TEST(Cell, KeepsColumnsNarrow) {
   EXPECT_EQ(cell(-3e12, 2), "-3e+12");
   EXPECT_EQ(cell(59193.4, 0), "59193");
   EXPECT_EQ(short_cell(4e-7), "4e-07");
+  EXPECT_EQ(short_cell(10207.6), "10208");
+  EXPECT_EQ(short_cell(0.5), "0.5");
 }
 
 }  // namespace
