@@ -38,7 +38,7 @@ struct World {
   InitMethod meeting;
   bool store_is_served = false;                         ///< by the launcher, as torchrun does
   std::optional<LauncherStoreOptions> launchers_store;  ///< of several nodes
-  bool spans_hosts = false;                             ///< known to
+  bool spans_hosts = false;                             ///< or may do so
   std::string generation;                               ///< differs between restarts of one job
   std::string job;  ///< in which a cluster has started the ranks; or empty
 };
@@ -65,7 +65,7 @@ InitMethod master_from_environment() {
 World world_of(const cluster::RankPlace& place) {
   World world{.rank = place.rank, .size = place.size};
   world.meeting = {.host = place.master_address, .port = place.master_port};
-  world.spans_hosts = place.local_size > 0 && place.local_size < place.size;
+  world.spans_hosts = place.local_size < place.size;
   world.generation = environment("TORCHELASTIC_RESTART_COUNT").value_or(concat(place.restarts));
   world.job = place.job;
   return world;
@@ -100,7 +100,7 @@ World world_of(const InitOptions& options) {
     world.store_is_served = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
     world.launchers_store = launcher_store_from_environment();
   }
-  world.spans_hosts = environment_count("LOCAL_WORLD_SIZE", 1).value_or(world.size) < world.size;
+  world.spans_hosts = environment_count("LOCAL_WORLD_SIZE", 1).value_or(1) < world.size;
   world.generation = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   return world;
 }
@@ -161,7 +161,28 @@ Store store_of(const World& world, std::chrono::milliseconds timeout) {
   return store;
 }
 
-void check_world(const Store& store, const World& world, const InitOptions& options) {
+// Whoever waits for a rank without a network would wait in vain.
+void check_interfaces(const Store& store, const World& world, const InitOptions& options) {
+  const auto interface = environment(kInterfaceVariable);
+  const std::string own = interface ? obstacle_of_interface(*interface) : "";
+  const auto obstacles = exchange_texts(store, "interfaces", world.rank, world.size,
+      own.empty() ? own : concat(kInterfaceVariable, "=", *interface, " ", own), options.timeout);
+  const auto found =
+      std::ranges::find_if(obstacles, [](const auto& text) { return !text.empty(); });
+  if (found == obstacles.end()) return;
+  const std::string text =
+      concat("init_process_group: rank ", found - obstacles.begin(), ": ", *found);
+  refuse(store, text);
+  throw InvalidArgument(text);
+}
+
+bool uses_gloo(const std::vector<std::string>& hosts, const InitOptions& options) {
+  return options.backend == "gloo" || hierarchy::Nodes(hosts).count() > 1;
+}
+
+/// Returns which host each rank is on.
+std::vector<std::string> check_world(
+    const Store& store, const World& world, const InitOptions& options) {
   const Member member{.rank = world.rank,
       .size = world.size,
       .run = run_of(world),
@@ -170,6 +191,10 @@ void check_world(const Store& store, const World& world, const InitOptions& opti
   try {
     check_one_world(store, member, options.timeout);
     check_same_backend(store, world, options);
+    auto hosts =
+        exchange_texts(store, "hosts", world.rank, world.size, host_identity(), options.timeout);
+    if (uses_gloo(hosts, options)) check_interfaces(store, world, options);
+    return hosts;
   } catch (const InvalidArgument&) {
     if (world.rank == 0) await_readers_of_refusal(store, world.size);
     throw;
@@ -213,11 +238,9 @@ std::shared_ptr<Backend> shm_of(
 
 // Ranks that look as if they were on one host may still be kept from sharing memory: by a filter of
 // system calls, by namespaces, or because one virtual machine is a copy of the other.
-std::shared_ptr<Backend> make_backend(
-    const Store& store, const World& world, const InitOptions& options) {
+std::shared_ptr<Backend> make_backend(const Store& store, const World& world,
+    const std::vector<std::string>& hosts, const InitOptions& options) {
   const std::string& wanted = options.backend;
-  const auto hosts =
-      exchange_texts(store, "hosts", world.rank, world.size, host_identity(), options.timeout);
   const int nodes = hierarchy::Nodes(hosts).count();
   const bool one_host = nodes == 1;
   check(one_host || wanted != "shm",
@@ -239,8 +262,8 @@ std::shared_ptr<Backend> meet(const World& world, const InitOptions& options) {
   GroupRecord record(own_slot(), kWorldGroup, world.rank, world.size);
   const CallWait wait(record.begin_alone(Operation::kMeeting, 0));
   const Store store = store_of(world, options.timeout);
-  check_world(store, world, options);
-  auto backend = make_backend(store, world, options);
+  const auto hosts = check_world(store, world, options);
+  auto backend = make_backend(store, world, hosts, options);
   // Rank 0 serves the store and must not exit before the others have read what they need.
   backend->barrier().wait();
   return backend;

@@ -3,10 +3,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <thread>
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -17,6 +13,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/network/route.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep {
 namespace {
@@ -45,77 +42,16 @@ class Obstacle {
   std::string text_ = "the host name was not resolved in time";
 };
 
-/// The addresses of a host, or why there are none.
-struct Addresses {
-  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list{nullptr, &::freeaddrinfo};
-  int error = 0;
-};
-
-Addresses addresses_of(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  Addresses addresses;
-  addresses.error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (addresses.error == 0) addresses.list.reset(found);
-  return addresses;
-}
-
-// On one address, not on all interfaces; port 0 takes a free one.
-FileDescriptor listen_on(const std::string& host, int port) {
-  const Addresses addresses = addresses_of(host, port);
-  check(
-      addresses.error == 0, "listen: no address for ", host, ": ", ::gai_strerror(addresses.error));
-  const std::string place = concat(host, ":", port);
-  const addrinfo& address = *addresses.list;
-  FileDescriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) throw_errno("open a socket for", place);
-  const int yes = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0) throw_errno("bind", place);
-  if (::listen(socket.get(), 1024) != 0) throw_errno("listen on", place);
-  return socket;
-}
-
-int port_of_socket(const FileDescriptor& socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    throw_errno("getsockname");
-  const bool is_ipv6 = address.ss_family == AF_INET6;
-  return ntohs(is_ipv6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                       : reinterpret_cast<sockaddr_in&>(address).sin_port);
-}
-
-/// Returns why nobody listens at an address; 0 when somebody does.
-int connection_error(const addrinfo& address) {
-  const FileDescriptor socket(
-      ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return errno;
-  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  pollfd waited{socket.get(), POLLOUT, 0};
-  const int ready =
-      retried([&] { return ::poll(&waited, 1, static_cast<int>(kLongestHandshake.count())); });
-  if (ready == 0) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof(error);
-  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
+net::Endpoint endpoint_of(const TcpStoreOptions& options) {
+  return {.host = options.host, .port = options.port, .is_of_one_host = !options.for_other_hosts};
 }
 
 bool is_listening(const TcpStoreOptions& options, Obstacle& obstacle) {
-  const Addresses addresses = addresses_of(options.host, options.port);
-  if (addresses.error != 0) {
-    obstacle.set(concat("no address for ", options.host, ": ", ::gai_strerror(addresses.error)));
-    return false;
-  }
-  for (const addrinfo* each = addresses.list.get(); each != nullptr; each = each->ai_next) {
-    const int error = connection_error(*each);
-    if (error == 0) return true;
-    obstacle.set(concat("rank 0 does not listen there: ", std::strerror(error)));
-  }
+  const net::Connection found = net::connect_to(endpoint_of(options), kLongestHandshake);
+  if (found.obstacle.empty()) return true;
+  obstacle.set(found.error == 0
+                   ? found.obstacle
+                   : concat("rank 0 does not listen there: ", std::strerror(found.error)));
   return false;
 }
 
@@ -134,9 +70,8 @@ c10d::TCPStoreOptions settings_of(const TcpStoreOptions& options) {
 
 /// Waits until somebody listens, which costs nothing, and only then lets c10d connect: it would log
 /// each try. Rank 0, or the name of its host, may appear later than we. Empty: the time was over.
-Store connect(TcpStoreOptions options, Obstacle& obstacle) {
+Store connect(const TcpStoreOptions& options, Obstacle& obstacle) {
   const QuietLog quiet;  // here, for a thread that stays behind
-  options.host = name_for(options);
   const auto end = Clock::now() + options.timeout;
   for (milliseconds pause = kFirstPause; !is_listening(options, obstacle);
        pause = std::min(2 * pause, kLongestPause)) {
@@ -144,19 +79,19 @@ Store connect(TcpStoreOptions options, Obstacle& obstacle) {
     std::this_thread::sleep_for(pause);
   }
   obstacle.set("what listens there does not answer as the store of rank 0");
-  return c10::make_intrusive<c10d::TCPStore>(options.host, settings_of(options));
+  return c10::make_intrusive<c10d::TCPStore>(name_for(options), settings_of(options));
 }
 
 // The store would listen on every interface; it takes a socket that listens on one instead, and
 // closes it, even when it throws.
-Store serve(TcpStoreOptions options) {
+Store serve(const TcpStoreOptions& options) {
   const QuietLog quiet;
-  options.host = name_for(options);
-  FileDescriptor socket = listen_on(options.host, options.port);
+  FileDescriptor socket = net::listen_on(endpoint_of(options));
   c10d::TCPStoreOptions settings = settings_of(options);
-  settings.port = static_cast<std::uint16_t>(port_of_socket(socket));
+  settings.port = static_cast<std::uint16_t>(net::port_of_socket(socket));
+  const std::string address = net::own_address(socket);
   settings.masterListenFd = socket.release();
-  return c10::make_intrusive<c10d::TCPStore>(options.host, settings);
+  return c10::make_intrusive<c10d::TCPStore>(address, settings);
 }
 
 Store connect_or_serve(const TcpStoreOptions& options, const std::shared_ptr<Obstacle>& obstacle) {

@@ -8,8 +8,10 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <system_error>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/network/route.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::net {
@@ -30,8 +32,10 @@ Found addresses_of(const Endpoint& endpoint) {
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
+  check_loopback("rendezvous", endpoint.host);
+  const std::string host = endpoint.is_of_one_host ? endpoint.host : reachable_name(endpoint.host);
   const int error =
-      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+      ::getaddrinfo(host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
   Found result;
   if (error == 0)
     result.list.reset(found);
@@ -40,12 +44,11 @@ Found addresses_of(const Endpoint& endpoint) {
   return result;
 }
 
+// With the scope of an address that needs one, as fe80::1%eth0 does.
 std::string numeric(const sockaddr_storage& address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  const void* bytes = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
-  if (address.ss_family == AF_INET6)
-    bytes = &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  ::inet_ntop(address.ss_family, bytes, text, sizeof(text));
+  char text[NI_MAXHOST] = {};
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof(address), text, sizeof(text),
+      nullptr, 0, NI_NUMERICHOST);
   return text;
 }
 
@@ -71,6 +74,19 @@ int error_of(const FileDescriptor& socket) {
   socklen_t size = sizeof(error);
   ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   return error;
+}
+
+// Empty if it is none of this host, or taken; errno says which.
+FileDescriptor bound_to(const addrinfo& address) {
+  FileDescriptor socket(::socket(address.ai_family, kSocketFlags, 0));
+  if (!socket) return socket;
+  const int yes = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
+  const int error = errno;
+  socket.reset();
+  errno = error;
+  return socket;
 }
 
 int connect_one(
@@ -117,25 +133,28 @@ Endpoint parse_endpoint(const std::string& what, const std::string& text, int us
   return endpoint;
 }
 
-bool is_loopback(const std::string& host) {
-  in_addr address{};
-  if (host == "localhost" || host == "::1") return true;
-  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+FileDescriptor listen_on(const Endpoint& endpoint) {
+  const Found found = addresses_of(endpoint);
+  if (!found.list) throw CommError(concat("rendezvous: ", found.obstacle));
+  int error = 0;
+  for (const addrinfo* each = found.list.get(); each != nullptr; each = each->ai_next) {
+    FileDescriptor socket = bound_to(*each);
+    if (socket && ::listen(socket.get(), SOMAXCONN) == 0) return socket;
+    error = errno;
+    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;
+  }
+  errno = error;
+  throw_errno("rendezvous: listen at", endpoint.text());
 }
 
 std::optional<FileDescriptor> listen_at(const Endpoint& endpoint) {
-  const Found found = addresses_of(endpoint);
-  if (!found.list) throw CommError(concat("rendezvous: ", found.obstacle));
-  const addrinfo& address = *found.list;
-  FileDescriptor socket(::socket(address.ai_family, kSocketFlags, 0));
-  if (!socket) throw_errno("rendezvous: open a socket for", endpoint.text());
-  const int yes = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  const bool is_done = ::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
-                       ::listen(socket.get(), SOMAXCONN) == 0;
-  if (is_done) return socket;
-  if (errno == EADDRINUSE || errno == EADDRNOTAVAIL) return std::nullopt;
-  throw_errno("rendezvous: listen at", endpoint.text());
+  try {
+    return listen_on(endpoint);
+  } catch (const std::system_error& error) {
+    const int code = error.code().value();
+    if (code == EADDRINUSE || code == EADDRNOTAVAIL || code == EAFNOSUPPORT) return std::nullopt;
+    throw;
+  }
 }
 
 int port_of_socket(const FileDescriptor& socket) { return port_by(&::getsockname, socket); }
@@ -150,7 +169,7 @@ std::string peer_address(const FileDescriptor& socket) {
 
 Connection connect_to(const Endpoint& endpoint, std::chrono::milliseconds patience) {
   const Found found = addresses_of(endpoint);
-  if (!found.list) return {.socket = {}, .error = EHOSTUNREACH, .obstacle = found.obstacle};
+  if (!found.list) return {.socket = {}, .error = 0, .obstacle = found.obstacle};
   Connection result;
   for (const addrinfo* each = found.list.get(); each != nullptr; each = each->ai_next) {
     FileDescriptor socket(::socket(each->ai_family, kSocketFlags, 0));

@@ -12,6 +12,9 @@ namespace lockstep::net {
 struct Endpoint {
   std::string host;  ///< a name or an address; IPv6 without brackets
   int port = 0;
+  /// Whether other hosts do not use it. Else a name that stands for the loopback here alone, as
+  /// that of a host for itself under Debian, is taken for the host's reachable_name().
+  bool is_of_one_host = false;
 
   /// Returns it as HOST:PORT, with brackets around an IPv6 address.
   std::string text() const;
@@ -20,12 +23,12 @@ struct Endpoint {
 /// Reads HOST, HOST:PORT or [IPV6]:PORT. Throws InvalidArgument that begins with `what`.
 Endpoint parse_endpoint(const std::string& what, const std::string& text, int usual_port);
 
-/// Says whether a host is this one alone to all who use the name: localhost, 127.x.y.z or ::1.
-bool is_loopback(const std::string& host);
+/// Listens at the first address of the endpoint that this host has, and no other. Throws
+/// std::system_error if it has none or somebody listens there, CommError if the name has no
+/// address, InvalidArgument if the loopback is down.
+FileDescriptor listen_on(const Endpoint& endpoint);
 
-/// Listens at the endpoint's first address, and no other. Nothing if that is not an address of this
-/// host or if somebody listens there already. Throws std::system_error for other errors, CommError
-/// if the name has no address.
+/// As listen_on(); nothing if the host has none of the addresses or somebody listens there.
 std::optional<FileDescriptor> listen_at(const Endpoint& endpoint);
 
 /// Returns the port on which a socket is bound.
@@ -38,11 +41,12 @@ std::string peer_address(const FileDescriptor& socket);
 /// A connection, or why there is none.
 struct Connection {
   FileDescriptor socket;
-  int error = 0;         ///< errno
+  int error = 0;         ///< errno; 0 also where the name has no address
   std::string obstacle;  ///< in words; empty: connected
 };
 
-/// Tries each address of the endpoint once, for so long in all. The socket does not block.
+/// Tries each address of the endpoint once, each for so long at most. The socket does not block.
+/// Throws InvalidArgument if the endpoint is on the loopback, and that is down.
 Connection connect_to(const Endpoint& endpoint, std::chrono::milliseconds patience);
 
 }  // namespace lockstep::net

@@ -3,6 +3,7 @@
 #include "lockstep/comm/rendezvous.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <fcntl.h>
 #include <functional>
 #include <future>
@@ -129,6 +130,23 @@ TEST(InitProcessGroup, TheFileGoesHoweverTheRanksLeave) {
     leaving.clear();
     ASSERT_NE(::access(path.c_str(), F_OK), 0) << time;
   }
+}
+
+// All ranks end, and at once: none waits for one without a network.
+TEST(InitProcessGroup, AnInterfaceThatIsNotThereIsNamedOnAllRanks) {
+  const testing::TemporaryFolder folder;
+  ::setenv("GLOO_SOCKET_IFNAME", "no-such", 1);
+  std::vector<std::jthread> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.emplace_back([&, rank] {
+      const InitOptions options =
+          options_for("file://" + (folder.path() / "meeting").string(), rank);
+      EXPECT_THAT(testing::message_of<InvalidArgument>([&] { init_process_group(options); }),
+          HasSubstr("rank 0: GLOO_SOCKET_IFNAME=no-such is no network interface of this host"));
+    });
+  }
+  ranks.clear();
+  ::unsetenv("GLOO_SOCKET_IFNAME");
 }
 
 // Any program may lock the folder, which may be /tmp, for as long as it likes.

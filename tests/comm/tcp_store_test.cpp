@@ -11,6 +11,7 @@
 
 #include "tests/support/failing_call.h"
 #include "tests/support/message_of.h"
+#include "tests/support/other_network.h"
 
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
@@ -57,6 +58,15 @@ TEST(TcpStore, APortWhereNobodyListensIsNamed) {
   EXPECT_EQ(why_not("127.0.0.1", 1),
       "store: no connection to 127.0.0.1:1 within 300 ms: rank 0 does not listen there: Connection "
       "refused");
+}
+
+TEST(TcpStore, ALoopbackThatIsDownIsSaidAtOnce) {
+  testing::other_network().loopback_is_down = true;
+  for (const bool serves : {true, false})
+    EXPECT_THAT(testing::message_of<InvalidArgument>(
+                    [&] { tcp_store({.host = "127.0.0.1", .port = 1, .serve = serves}); }),
+        HasSubstr("the loopback interface of this host is down"));
+  testing::other_network() = {};
 }
 
 /// Takes connections, as the kernel does, and never answers.

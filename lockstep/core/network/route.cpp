@@ -6,9 +6,12 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <set>
 #include <sys/socket.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -17,8 +20,9 @@ constexpr const char* kOutside[] = {"192.0.2.1", "2001:db8::1"};  // of nobody: 
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-AddressList resolve(const std::string& host) {
+AddressList resolve(const std::string& host, int flags = 0) {
   addrinfo hints{};
+  hints.ai_flags = flags;
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
@@ -51,25 +55,63 @@ std::string source_towards(const addrinfo& address) {
   return ::getsockname(socket.get(), place, &size) == 0 ? numeric(place, size) : "";
 }
 
-bool is_of_a_network(const ifaddrs& interface) {
-  const bool runs =
-      (interface.ifa_flags & IFF_UP) != 0 && (interface.ifa_flags & IFF_LOOPBACK) == 0;
-  return runs && interface.ifa_addr != nullptr && interface.ifa_addr->sa_family == AF_INET;
+// Calls with each address of each interface, and once more with each interface.
+template <typename Visit>
+void for_each_interface(Visit visit) {
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(found, &::freeifaddrs);
+  for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) visit(*each);
+}
+
+bool has(const ifaddrs& interface, unsigned flag) { return (interface.ifa_flags & flag) != 0; }
+
+int family_of(const ifaddrs& interface) {
+  return interface.ifa_addr == nullptr ? AF_UNSPEC : interface.ifa_addr->sa_family;
 }
 
 std::string address_of_first_interface() {
-  ifaddrs* found = nullptr;
-  if (::getifaddrs(&found) != 0) return "";
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(found, &::freeifaddrs);
-  for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next)
-    if (is_of_a_network(*each)) return numeric(each->ifa_addr, sizeof(sockaddr_in));
-  return "";
+  std::string address;
+  for_each_interface([&](const ifaddrs& each) {
+    const bool fits = has(each, IFF_UP) && !has(each, IFF_LOOPBACK) && family_of(each) == AF_INET;
+    if (address.empty() && fits) address = numeric(each.ifa_addr, sizeof(sockaddr_in));
+  });
+  return address;
+}
+
+// Where nothing is known of interfaces, as in a sandbox, it is up.
+bool loopback_is_down() {
+  bool is_known = false, is_up = false;
+  for_each_interface([&](const ifaddrs& each) {
+    is_known |= has(each, IFF_LOOPBACK);
+    is_up |= has(each, IFF_LOOPBACK) && has(each, IFF_UP);
+  });
+  return is_known && !is_up;
 }
 
 }  // namespace
 
 bool names_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+  const AddressList address = resolve(host, AI_NUMERICHOST);
+  return host == "localhost" || (address && is_loopback(address->ai_addr));
+}
+
+void check_loopback(const std::string& what, const std::string& host) {
+  check(!names_loopback(host) || !loopback_is_down(), what, ": ", host,
+      " cannot be reached: the loopback interface of this host is down; ip link set lo up");
+}
+
+std::string obstacle_of_interface(const std::string& name) {
+  std::set<std::string> usable;
+  for_each_interface([&](const ifaddrs& each) {
+    const int family = family_of(each);
+    if (has(each, IFF_UP) && (family == AF_INET || family == AF_INET6))
+      usable.insert(each.ifa_name);
+  });
+  if (usable.contains(name)) return "";
+  const bool exists = ::if_nametoindex(name.c_str()) != 0;
+  return concat(exists ? "is down, or has no address" : "is no network interface of this host",
+      "; it can use ", joined({usable.begin(), usable.end()}));
 }
 
 std::string address_towards(const std::string& host) {

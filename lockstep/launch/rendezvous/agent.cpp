@@ -7,6 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/network/route.h"
 #include "lockstep/core/progress_page.h"
 #include "lockstep/net/endpoint.h"
 
@@ -17,7 +18,7 @@ constexpr std::chrono::seconds kForTheOthers(5);  // to save and end, beyond the
 
 /// The port for a rank 0 here whose program serves a store by itself, as Python's does.
 ReservedPort port_for(const std::string& address) {
-  return net::is_loopback(address) ? ReservedPort() : ReservedPort(0);
+  return names_loopback(address) ? ReservedPort() : ReservedPort(0);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/network/route.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
@@ -106,7 +107,7 @@ std::optional<FileDescriptor> listener_of(const RendezvousOptions& meeting, Stop
 net::Key key_for(const LaunchOptions& options) {
   const RendezvousOptions& meeting = *options.rendezvous;
   const std::string secret = net::shared_secret(meeting.secret_file);
-  check(!secret.empty() || meeting.insecure || net::is_loopback(meeting.host),
+  check(!secret.empty() || meeting.insecure || names_loopback(meeting.host),
       "run: whoever reaches ", meeting.host, ":", meeting.port,
       " could join this run; give all nodes one secret, by LOCKSTEP_SECRET or "
       "--rdzv-conf secret_file=FILE, or --insecure if only you reach it");
