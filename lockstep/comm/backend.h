@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ class Backend {
   /// Returns whether the bits of a sum are those of the ranks' values in order, wherever in a
   /// tensor the element lies. A ring adds the elements of each part in another order.
   virtual bool sums_in_rank_order() const = 0;
+  /// Returns the type in which elements of this one are reduced on the device: the same, or a wider
+  /// one to which ProcessGroup converts them. Nothing if they are not: they are only moved.
+  virtual std::optional<at::ScalarType> reduced_as(
+      torch::Device device, at::ScalarType type, ReduceOp op) const;
 
   virtual Work all_reduce(const torch::Tensor& tensor, ReduceOp op) = 0;
   virtual Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) = 0;

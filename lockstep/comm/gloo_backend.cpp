@@ -1,6 +1,9 @@
+// Long because it is one class, all that sees Gloo.
+
 #include "lockstep/comm/gloo_backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <vector>
@@ -10,6 +13,9 @@
 
 #include "lockstep/comm/c10d_work.h"
 #include "lockstep/comm/gloo_threads.h"
+#include "lockstep/comm/hierarchy/turn_thread.h"
+#include "lockstep/comm/host/collective.h"
+#include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/network/route.h"
@@ -44,10 +50,47 @@ c10d::ReduceOp c10d_op(ReduceOp op) {
   throw InvalidArgument("gloo: unknown reduce operation");
 }
 
-// Gloo has no 16-bit integers.
-torch::Tensor widened(const torch::Tensor &tensor) {
-  return tensor.scalar_type() == torch::kShort ? tensor.to(torch::kInt)
-                                               : tensor;
+// Says whether Gloo's own reduction does what the host's kernels do. Its min
+// and max lose a NaN, or keep it, by the order of the ranks; it rounds 16-bit
+// sums at each step, and divides them too late for a mean; other types it does
+// not know.
+bool gloo_reduces(at::ScalarType type, ReduceOp op) {
+  switch (type) {
+  case torch::kFloat:
+  case torch::kDouble:
+    return op != ReduceOp::kMin && op != ReduceOp::kMax;
+  case torch::kChar:
+  case torch::kByte:
+  case torch::kInt:
+  case torch::kLong:
+    return true;
+  default:
+    return false;
+  }
+}
+
+// Reduces the rows, one of each rank, as ranks on one host do.
+void reduce_rows(const torch::Tensor &result, const torch::Tensor &rows,
+                 ReduceOp op) {
+  if (result.numel() == 0)
+    return;
+  std::vector<const void *> inputs;
+  for (const torch::Tensor &row : rows.unbind(0))
+    inputs.push_back(row.data_ptr());
+  void *const output = result.data_ptr();
+  reduce::best_kernel()({host::reduce_element(result.scalar_type()).value(), op,
+                         inputs.data(), static_cast<int>(inputs.size()),
+                         &output, 1, static_cast<std::size_t>(result.numel())});
+}
+
+// What is only moved goes as bytes: c10d's Gloo knows few types. A single
+// element may have any stride.
+torch::Tensor as_bytes(const torch::Tensor &tensor) {
+  return tensor.as_strided({tensor.numel()}, {1}).view(torch::kByte);
+}
+
+torch::Tensor rows_like(const torch::Tensor &tensor, int rows) {
+  return torch::empty({rows, tensor.numel()}, tensor.options());
 }
 
 Tensors pieces_of(const torch::Tensor &whole, int count) {
@@ -60,6 +103,12 @@ class GlooBackend : public Backend,
 public:
   GlooBackend(const Store &store, int rank, int size,
               const GlooOptions &options);
+  GlooBackend(const GlooBackend &) = delete;
+  GlooBackend &operator=(const GlooBackend &) = delete;
+  ~GlooBackend() override {
+    if (!turns_.is_idle())
+      give_up(concat("rank ", rank(), " left the group with unfinished work"));
+  }
 
   std::string name() const override { return "gloo"; }
   int rank() const override { return group_.getRank(); }
@@ -100,13 +149,29 @@ private:
   C10dCall call(const char *what, Begin begin,
                 std::function<void()> finish = nullptr);
   template <typename Begin>
-  Work begin(const char *what, Begin begin,
-             std::function<void()> finish = nullptr) {
+  Work begin_now(const char *what, Begin begin,
+                 std::function<void()> finish = nullptr) {
     return collective_work(call(what, std::move(begin), std::move(finish)));
   }
-  std::function<void()> after_reduction(const torch::Tensor &result,
-                                        const torch::Tensor &sent,
-                                        ReduceOp op) const;
+  /// Begins a collective, after the reductions that are under way in pieces:
+  /// c10d numbers the calls of a group, and all ranks must make them in the
+  /// same order.
+  template <typename Begin>
+  Work begin(const char *what, Begin begin,
+             std::function<void()> finish = nullptr) {
+    if (turns_.is_idle())
+      return begin_now(what, std::move(begin), std::move(finish));
+    return turns_.add([=, this] { begin_now(what, begin, finish).wait(); });
+  }
+  std::function<void()> after_sum(const torch::Tensor &sum, ReduceOp op) const {
+    if (op != ReduceOp::kMean)
+      return nullptr;
+    return [sum, size = size()] { sum.div_(size); };
+  }
+  Work all_reduce_here(const torch::Tensor &tensor, ReduceOp op);
+  auto gathering(const torch::Tensor &output, const torch::Tensor &input);
+  auto exchanging(const torch::Tensor &output, const torch::Tensor &input);
+  void reduce_in_pieces(const torch::Tensor &tensor, ReduceOp op);
 
   void close_connections() override;
 
@@ -116,6 +181,7 @@ private:
       calls_; ///< c10d takes one at a time; an abort may come from any thread
   Gloo group_;
   int subgroups_ = 0;
+  hierarchy::TurnThread turns_; ///< the last, so that it ends first
 };
 
 c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions &options) {
@@ -140,7 +206,8 @@ c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions &options) {
 GlooBackend::GlooBackend(const Store &store, int rank, int size,
                          const GlooOptions &options)
     : store_(store), options_(options),
-      group_(store, rank, size, settings_of(options)) {}
+      group_(store, rank, size, settings_of(options)),
+      turns_([this](const std::string &reason) { give_up(reason); }) {}
 
 template <typename Begin>
 C10dCall GlooBackend::call(const char *what, Begin begin,
@@ -177,88 +244,6 @@ void GlooBackend::close_connections() {
   }
 }
 
-// Divides sums into means and brings widened elements back.
-std::function<void()> GlooBackend::after_reduction(const torch::Tensor &result,
-                                                   const torch::Tensor &sent,
-                                                   ReduceOp op) const {
-  return [result, sent, op, size = size()]() mutable {
-    if (op == ReduceOp::kMean)
-      sent.div_(size);
-    if (sent.data_ptr() != result.data_ptr())
-      result.copy_(sent);
-  };
-}
-
-Work GlooBackend::all_reduce(const torch::Tensor &tensor, ReduceOp op) {
-  Tensors sent = {widened(tensor)};
-  return begin(
-      "all_reduce",
-      [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
-      after_reduction(tensor, sent[0], op));
-}
-
-Work GlooBackend::reduce(const torch::Tensor &tensor, int root, ReduceOp op) {
-  // Gloo uses the other ranks' tensors as scratch space; they must stay as they
-  // were.
-  Tensors sent = {rank() == root ? widened(tensor) : widened(tensor).clone()};
-  c10d::ReduceOptions settings;
-  settings.reduceOp = c10d_op(op);
-  settings.rootRank = root;
-  return begin(
-      "reduce", [&] { return group_.reduce(sent, settings); },
-      rank() == root ? after_reduction(tensor, sent[0], op) : nullptr);
-}
-
-Work GlooBackend::broadcast(const torch::Tensor &tensor, int root) {
-  Tensors sent = {tensor};
-  c10d::BroadcastOptions settings;
-  settings.rootRank = root;
-  return begin("broadcast", [&] { return group_.broadcast(sent, settings); });
-}
-
-Work GlooBackend::all_gather(const torch::Tensor &output,
-                             const torch::Tensor &input) {
-  std::vector<Tensors> outputs = {pieces_of(output, size())};
-  Tensors inputs = {input.view(-1)};
-  return begin("all_gather", [&] { return group_.allgather(outputs, inputs); });
-}
-
-Work GlooBackend::gather(const torch::Tensor &output,
-                         const torch::Tensor &input, int root) {
-  std::vector<Tensors> outputs;
-  if (rank() == root)
-    outputs.push_back(pieces_of(output, size()));
-  Tensors inputs = {input.view(-1)};
-  c10d::GatherOptions settings;
-  settings.rootRank = root;
-  return begin("gather",
-               [&] { return group_.gather(outputs, inputs, settings); });
-}
-
-Work GlooBackend::scatter(const torch::Tensor &output,
-                          const torch::Tensor &input, int root) {
-  std::vector<Tensors> inputs;
-  if (rank() == root)
-    inputs.push_back(pieces_of(input, size()));
-  Tensors outputs = {output.view(-1)};
-  c10d::ScatterOptions settings;
-  settings.rootRank = root;
-  return begin("scatter",
-               [&] { return group_.scatter(outputs, inputs, settings); });
-}
-
-// Gloo has no reduce-scatter: every rank reduces everything and keeps a piece.
-Work GlooBackend::reduce_scatter(const torch::Tensor &output,
-                                 const torch::Tensor &input, ReduceOp op) {
-  Tensors sent = {widened(input).clone()};
-  const torch::Tensor own =
-      pieces_of(sent[0], size())[static_cast<std::size_t>(rank())];
-  return begin(
-      "reduce_scatter",
-      [&] { return group_.allreduce(sent, {.reduceOp = c10d_op(op)}); },
-      after_reduction(output.view(-1), own, op));
-}
-
 // LibTorch renamed this call between 2.11 and 2.15.
 template <typename Group>
 auto all_to_all_on(Group &group, torch::Tensor &output, torch::Tensor &input) {
@@ -272,10 +257,130 @@ auto all_to_all_on(Group &group, torch::Tensor &output, torch::Tensor &input) {
   }
 }
 
+auto GlooBackend::gathering(const torch::Tensor &output,
+                            const torch::Tensor &input) {
+  return
+      [this, to = pieces_of(as_bytes(output), size()), from = as_bytes(input)] {
+        std::vector<Tensors> outputs = {to};
+        Tensors inputs = {from};
+        return group_.allgather(outputs, inputs);
+      };
+}
+
+auto GlooBackend::exchanging(const torch::Tensor &output,
+                             const torch::Tensor &input) {
+  return [this, to = as_bytes(output), from = as_bytes(input)] {
+    torch::Tensor written = to, read = from;
+    return all_to_all_on(group_, written, read);
+  };
+}
+
+Work GlooBackend::all_reduce(const torch::Tensor &tensor, ReduceOp op) {
+  if (!gloo_reduces(tensor.scalar_type(), op))
+    return all_reduce_here(tensor, op);
+  const auto sum = [=, this] {
+    Tensors tensors = {tensor};
+    return group_.allreduce(tensors, {.reduceOp = c10d_op(op)});
+  };
+  return begin("all_reduce", sum, after_sum(tensor, op));
+}
+
+// Of a short tensor, or between two, all is sent to all: that is one step, and
+// no more bytes than in pieces. Else each rank reduces a piece, which takes a
+// thread that waits for both steps.
+Work GlooBackend::all_reduce_here(const torch::Tensor &tensor, ReduceOp op) {
+  constexpr std::size_t kShort = std::size_t{64} << 10;
+  if (size() > 2 && tensor.nbytes() * static_cast<std::size_t>(size()) > kShort)
+    return turns_.add([=, this] { reduce_in_pieces(tensor, op); });
+  const torch::Tensor rows = rows_like(tensor, size());
+  return begin("all_reduce", gathering(rows, tensor),
+               [=] { reduce_rows(tensor, rows, op); });
+}
+
+// As many bytes as in Gloo's ring.
+void GlooBackend::reduce_in_pieces(const torch::Tensor &tensor, ReduceOp op) {
+  const std::int64_t length = (tensor.numel() + size() - 1) / size();
+  torch::Tensor whole = tensor.view(-1);
+  if (length * size() != tensor.numel()) {
+    whole = torch::empty({length * size()}, tensor.options());
+    std::memcpy(whole.data_ptr(), tensor.data_ptr(), tensor.nbytes());
+  }
+  const torch::Tensor own =
+      pieces_of(whole, size())[static_cast<std::size_t>(rank())];
+  const torch::Tensor rows = rows_like(own, size());
+  begin_now("all_reduce", exchanging(rows, whole), [&] {
+    reduce_rows(own, rows, op);
+  }).wait();
+  begin_now("all_reduce", gathering(whole, own)).wait();
+  if (whole.data_ptr() != tensor.data_ptr())
+    std::memcpy(tensor.data_ptr(), whole.data_ptr(), tensor.nbytes());
+}
+
+Work GlooBackend::reduce(const torch::Tensor &tensor, int root, ReduceOp op) {
+  // The other ranks' tensors become scratch space; they must stay as they were.
+  const torch::Tensor sent = rank() == root ? tensor : tensor.clone();
+  if (!gloo_reduces(tensor.scalar_type(), op))
+    return all_reduce_here(sent, op);
+  const auto sum = [=, this] {
+    Tensors tensors = {sent};
+    c10d::ReduceOptions settings;
+    settings.reduceOp = c10d_op(op);
+    settings.rootRank = root;
+    return group_.reduce(tensors, settings);
+  };
+  return begin("reduce", sum, rank() == root ? after_sum(tensor, op) : nullptr);
+}
+
+Work GlooBackend::broadcast(const torch::Tensor &tensor, int root) {
+  return begin("broadcast", [this, root, bytes = as_bytes(tensor)] {
+    Tensors sent = {bytes};
+    c10d::BroadcastOptions settings;
+    settings.rootRank = root;
+    return group_.broadcast(sent, settings);
+  });
+}
+
+Work GlooBackend::all_gather(const torch::Tensor &output,
+                             const torch::Tensor &input) {
+  return begin("all_gather", gathering(output, input));
+}
+
+Work GlooBackend::gather(const torch::Tensor &output,
+                         const torch::Tensor &input, int root) {
+  return begin("gather", [=, this] {
+    std::vector<Tensors> outputs;
+    if (rank() == root)
+      outputs.push_back(pieces_of(as_bytes(output), size()));
+    Tensors inputs = {as_bytes(input)};
+    c10d::GatherOptions settings;
+    settings.rootRank = root;
+    return group_.gather(outputs, inputs, settings);
+  });
+}
+
+Work GlooBackend::scatter(const torch::Tensor &output,
+                          const torch::Tensor &input, int root) {
+  return begin("scatter", [=, this] {
+    std::vector<Tensors> inputs;
+    if (rank() == root)
+      inputs.push_back(pieces_of(as_bytes(input), size()));
+    Tensors outputs = {as_bytes(output)};
+    c10d::ScatterOptions settings;
+    settings.rootRank = root;
+    return group_.scatter(outputs, inputs, settings);
+  });
+}
+
+Work GlooBackend::reduce_scatter(const torch::Tensor &output,
+                                 const torch::Tensor &input, ReduceOp op) {
+  const torch::Tensor rows = rows_like(output, size());
+  return begin("reduce_scatter", exchanging(rows, input),
+               [=] { reduce_rows(output, rows, op); });
+}
+
 Work GlooBackend::all_to_all(const torch::Tensor &output,
                              const torch::Tensor &input) {
-  torch::Tensor to = output.view(-1), from = input.view(-1);
-  return begin("all_to_all", [&] { return all_to_all_on(group_, to, from); });
+  return begin("all_to_all", exchanging(output, input));
 }
 
 Work GlooBackend::send(const torch::Tensor &tensor, int to, int tag) {
@@ -292,7 +397,7 @@ Work GlooBackend::recv(const torch::Tensor &tensor, int from, int tag) {
 }
 
 Work GlooBackend::barrier() {
-  return begin("barrier", [&] { return group_.barrier(); });
+  return begin("barrier", [this] { return group_.barrier(); });
 }
 
 std::shared_ptr<Backend>

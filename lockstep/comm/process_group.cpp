@@ -1,3 +1,5 @@
+// Long because all collectives have their checks here.
+
 #include "lockstep/comm/process_group.h"
 
 #include <algorithm>
@@ -6,8 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/MemoryOverlap.h>
+
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
@@ -87,19 +92,42 @@ ReduceOp op_for(at::ScalarType type, ReduceOp op) {
   }
 }
 
-/// A tensor as a backend wants it: dense, and bytes in place of bools where it is reduced.
+// Returns the type in which the backend reduces such numbers; bools are bytes.
+at::ScalarType reduced_type(
+    const char* collective, const Backend& backend, const torch::Tensor& tensor, ReduceOp op) {
+  const at::ScalarType type = tensor.scalar_type();
+  check_op(collective, type, op);
+  const auto reduced = backend.reduced_as(
+      tensor.device(), type == torch::kBool ? torch::kByte : type, op_for(type, op));
+  check(reduced.has_value(), collective, ": the backend ", backend.name(),
+      " can move elements of type ", c10::toString(type),
+      ", but not reduce them; convert them first, such as to Float");
+  return *reduced;
+}
+
+/// Returns a tensor as a backend wants it: its values in order in memory, of that type.
+torch::Tensor dense(const torch::Tensor& tensor, at::ScalarType type) {
+  const torch::Tensor plain = tensor.detach().resolve_neg().contiguous();
+  return plain.scalar_type() == torch::kBool ? plain.view(type) : plain.to(type);
+}
+torch::Tensor dense(const torch::Tensor& tensor) { return dense(tensor, tensor.scalar_type()); }
+
+/// A tensor into which a backend writes.
 class Operand {
  public:
-  enum Use { kMoved, kReduced };
-
-  explicit Operand(const torch::Tensor& tensor, Use use = kMoved)
-      : original_(tensor.detach()), dense_(original_.contiguous()) {
-    if (use == kReduced && dense_.scalar_type() == torch::kBool) dense_ = dense_.view(torch::kByte);
+  Operand(const char* collective, const torch::Tensor& tensor, at::ScalarType type)
+      : original_(tensor.detach()) {
+    check(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, collective,
+        ": the tensor that takes the result has several elements in one place of memory, as ",
+        "expand() makes them; pass a copy");
+    dense_ = lockstep::dense(tensor, type);
   }
+  Operand(const char* collective, const torch::Tensor& tensor)
+      : Operand(collective, tensor, tensor.scalar_type()) {}
 
   const torch::Tensor& dense() const { return dense_; }
 
-  /// Returns work that also copies the result back into a tensor that was not dense.
+  /// Returns work that also copies the result back into a tensor that is elsewhere.
   Work finish(Work work) const {
     if (original_.data_ptr() == dense_.data_ptr()) return work;
     return Work(std::make_shared<CopyBack>(std::move(work), original_, dense_));
@@ -130,6 +158,13 @@ void check_one(const char* collective, const Backend& backend, const torch::Tens
 
 }  // namespace
 
+// The types of the host's kernels.
+std::optional<at::ScalarType> Backend::reduced_as(
+    torch::Device, at::ScalarType type, ReduceOp) const {
+  if (!host::reduce_element(type)) return std::nullopt;
+  return type;
+}
+
 ProcessGroup::ProcessGroup() : backend_(std::make_shared<SingleBackend>(false)) {}
 ProcessGroup::ProcessGroup(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
@@ -155,31 +190,30 @@ ProcessGroup ProcessGroup::with_devices(const std::vector<torch::Device>& device
 
 Work ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
   check_one("all_reduce", *backend_, tensor);
-  check_op("all_reduce", tensor.scalar_type(), op);
-  const Operand operand(tensor, Operand::kReduced);
+  const Operand operand("all_reduce", tensor, reduced_type("all_reduce", *backend_, tensor, op));
   return operand.finish(backend_->all_reduce(operand.dense(), op_for(tensor.scalar_type(), op)));
 }
 
 Work ProcessGroup::reduce(const torch::Tensor& tensor, int root, ReduceOp op) const {
   check_rank("reduce", "root", root, size());
   check_one("reduce", *backend_, tensor);
-  check_op("reduce", tensor.scalar_type(), op);
-  const Operand operand(tensor, Operand::kReduced);
-  return operand.finish(backend_->reduce(operand.dense(), root, op_for(tensor.scalar_type(), op)));
+  const Operand operand("reduce", tensor, reduced_type("reduce", *backend_, tensor, op));
+  Work work = backend_->reduce(operand.dense(), root, op_for(tensor.scalar_type(), op));
+  return rank() == root ? operand.finish(std::move(work)) : work;
 }
 
 Work ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
   check_rank("broadcast", "root", root, size());
   check_one("broadcast", *backend_, tensor);
-  const Operand operand(tensor);
+  const Operand operand("broadcast", tensor);
   return operand.finish(backend_->broadcast(operand.dense(), root));
 }
 
 Work ProcessGroup::all_gather(const torch::Tensor& output, const torch::Tensor& input) const {
   check_carried("all_gather", *backend_, {&output, &input});
   check_pieces("all_gather", "output", output, "input", input, size());
-  const Operand operand(output);
-  return operand.finish(backend_->all_gather(operand.dense(), input.contiguous()));
+  const Operand operand("all_gather", output);
+  return operand.finish(backend_->all_gather(operand.dense(), dense(input)));
 }
 
 Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& input, int root) const {
@@ -189,11 +223,11 @@ Work ProcessGroup::gather(const torch::Tensor& output, const torch::Tensor& inpu
   if (rank() != root) {
     check(!output.defined(), "gather: only the root passes an output; rank ", rank(),
         " is not root ", root);
-    return backend_->gather(output, input.contiguous(), root);
+    return backend_->gather(output, dense(input), root);
   }
   check_pieces("gather", "output", output, "input", input, size());
-  const Operand operand(output);
-  return operand.finish(backend_->gather(operand.dense(), input.contiguous(), root));
+  const Operand operand("gather", output);
+  return operand.finish(backend_->gather(operand.dense(), dense(input), root));
 }
 
 Work ProcessGroup::scatter(
@@ -205,19 +239,18 @@ Work ProcessGroup::scatter(
   check(is_root || !input.defined(), "scatter: only the root passes an input; rank ", rank(),
       " is not root ", root);
   if (is_root) check_pieces("scatter", "input", input, "output", output, size());
-  const Operand operand(output);
-  return operand.finish(
-      backend_->scatter(operand.dense(), is_root ? input.contiguous() : input, root));
+  const Operand operand("scatter", output);
+  return operand.finish(backend_->scatter(operand.dense(), is_root ? dense(input) : input, root));
 }
 
 Work ProcessGroup::reduce_scatter(
     const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) const {
   check_carried("reduce_scatter", *backend_, {&output, &input});
   check_pieces("reduce_scatter", "input", input, "output", output, size());
-  check_op("reduce_scatter", input.scalar_type(), op);
-  const Operand to(output, Operand::kReduced), from(input, Operand::kReduced);
+  const at::ScalarType type = reduced_type("reduce_scatter", *backend_, input, op);
+  const Operand to("reduce_scatter", output, type);
   return to.finish(
-      backend_->reduce_scatter(to.dense(), from.dense(), op_for(input.scalar_type(), op)));
+      backend_->reduce_scatter(to.dense(), dense(input, type), op_for(input.scalar_type(), op)));
 }
 
 Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& input) const {
@@ -226,22 +259,22 @@ Work ProcessGroup::all_to_all(const torch::Tensor& output, const torch::Tensor& 
   check(input.numel() % size() == 0,
       "all_to_all: the ranks must divide the elements: ", input.numel(), " elements, ", size(),
       " ranks");
-  const Operand operand(output);
-  return operand.finish(backend_->all_to_all(operand.dense(), input.contiguous()));
+  const Operand operand("all_to_all", output);
+  return operand.finish(backend_->all_to_all(operand.dense(), dense(input)));
 }
 
 Work ProcessGroup::send(const torch::Tensor& tensor, int to, int tag) const {
   check_rank("send", "to", to, size());
   check(to != rank(), "send: rank ", to, " is this rank");
   check_one("send", *backend_, tensor);
-  return backend_->send(tensor.contiguous(), to, tag);
+  return backend_->send(dense(tensor), to, tag);
 }
 
 Work ProcessGroup::recv(const torch::Tensor& tensor, int from, int tag) const {
   check_rank("recv", "from", from, size());
   check(from != rank(), "recv: rank ", from, " is this rank");
   check_one("recv", *backend_, tensor);
-  const Operand operand(tensor);
+  const Operand operand("recv", tensor);
   return operand.finish(backend_->recv(operand.dense(), from, tag));
 }
 

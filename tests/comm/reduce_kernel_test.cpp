@@ -24,7 +24,7 @@ torch::Tensor reduce_with(Kernel kernel, const std::vector<torch::Tensor>& input
   std::vector<const void*> from;
   for (const auto& input : inputs) from.push_back(input.data_ptr());
   void* to = output.data_ptr();
-  kernel({host::reduce_element(output.scalar_type()), op, from.data(),
+  kernel({*host::reduce_element(output.scalar_type()), op, from.data(),
       static_cast<int>(from.size()), &to, 1, static_cast<std::size_t>(output.numel())});
   return output;
 }
@@ -96,7 +96,7 @@ torch::Tensor reduce_rows(
   void* to = output.slice(0, from_element).data_ptr();
   std::vector<const void*> from;
   for (std::int64_t row = 0; row < rows.size(0); ++row) from.push_back(rows[row].data_ptr());
-  kernel({host::reduce_element(rows.scalar_type()), ReduceOp::kSum, from.data(),
+  kernel({*host::reduce_element(rows.scalar_type()), ReduceOp::kSum, from.data(),
       static_cast<int>(from.size()), &to, 1, static_cast<std::size_t>(rows.size(1)), traffic});
   return output;
 }

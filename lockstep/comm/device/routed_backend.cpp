@@ -62,6 +62,10 @@ class RoutedBackend final : public Backend {
     return std::ranges::all_of(
         engines_, [](const auto& engine) { return engine->sums_in_rank_order(); });
   }
+  std::optional<at::ScalarType> reduced_as(
+      torch::Device device, at::ScalarType type, ReduceOp op) const override {
+    return of(device).reduced_as(device, type, op);
+  }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
     return of(tensor).all_reduce(tensor, op);

@@ -26,6 +26,10 @@ class StagedBackend final : public Backend {
   int size() const override { return host_->size(); }
   bool carries(torch::Device device) const override { return device.type() == type_; }
   bool sums_in_rank_order() const override { return host_->sums_in_rank_order(); }
+  std::optional<at::ScalarType> reduced_as(
+      torch::Device, at::ScalarType type, ReduceOp op) const override {
+    return host_->reduced_as(torch::kCPU, type, op);
+  }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
     return add({both(tensor)},

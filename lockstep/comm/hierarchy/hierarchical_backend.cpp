@@ -54,6 +54,15 @@ class HierarchicalBackend final : public Backend,
   bool carries(torch::Device device) const override { return device.is_cpu(); }
   // Within a node it is always so; between more than two, Gloo goes round.
   bool sums_in_rank_order() const override { return levels_.nodes.count() <= 2; }
+  // The sum of a node may be beyond 16 bits where that of all is not. Where nodes have as many
+  // ranks each, a mean is the mean of theirs.
+  std::optional<at::ScalarType> reduced_as(
+      torch::Device device, at::ScalarType type, ReduceOp op) const override {
+    const bool is_16_bit = type == torch::kHalf || type == torch::kBFloat16;
+    const bool is_sum = op == ReduceOp::kSum || op == ReduceOp::kProduct ||
+                        (op == ReduceOp::kMean && !levels_.nodes.are_equal());
+    return is_16_bit && is_sum ? torch::kFloat : Backend::reduced_as(device, type, op);
+  }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
     return turns_.add([=, this] { hierarchy::all_reduce(levels_, tensor, op); });

@@ -25,6 +25,8 @@ class Nodes {
   std::vector<int> ranks_across(int index) const;
   /// Returns the number of ranks on the node that has the fewest.
   int fewest() const;
+  /// Returns whether all nodes have as many ranks.
+  bool are_equal() const { return fewest() * count() == size(); }
   /// Returns whether there are several nodes, and several ranks on one of them.
   bool are_levels() const { return count() > 1 && count() < size(); }
 

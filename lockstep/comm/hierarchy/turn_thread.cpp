@@ -55,19 +55,13 @@ class TurnThread::Call : public Work::State {
   std::exception_ptr failure_;
 };
 
-TurnThread::TurnThread(std::function<void(const std::string&)> on_failure)
-    : on_failure_(std::move(on_failure)) {
-  const PipeSignalBlock block;  // it writes to sockets
-  thread_ = std::thread([this] { carry_out(); });
-}
-
 TurnThread::~TurnThread() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
     added_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Work TurnThread::add(std::function<void()> run) {
@@ -75,6 +69,10 @@ Work TurnThread::add(std::function<void()> run) {
   const std::lock_guard lock(mutex_);
   calls_.push_back(call);
   added_.notify_all();
+  if (!thread_.joinable()) {
+    const PipeSignalBlock block;  // it writes to sockets
+    thread_ = std::thread([this] { carry_out(); });
+  }
   return Work(std::move(call));
 }
 

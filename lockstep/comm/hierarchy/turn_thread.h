@@ -7,17 +7,20 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "lockstep/comm/work.h"
 
 namespace lockstep::hierarchy {
 
 /// A thread that carries out calls one after the other, in the order in which they were added. A
-/// call may wait for other ranks as long as it likes: whoever added it goes on meanwhile.
+/// call may wait for other ranks as long as it likes: whoever added it goes on meanwhile. The first
+/// call starts it.
 class TurnThread {
  public:
   /// `on_failure` hears what a call has thrown before the one who waits for it does.
-  explicit TurnThread(std::function<void(const std::string&)> on_failure);
+  explicit TurnThread(std::function<void(const std::string&)> on_failure)
+      : on_failure_(std::move(on_failure)) {}
 
   /// Waits for the call that is being carried out; those behind it fail with CommError.
   ~TurnThread();

@@ -24,7 +24,7 @@ void reduce_into(const Collective& collective, std::int64_t elements, const Poin
   if (elements == 0) return;
   reduce::Traffic traffic = collective.traffic(static_cast<int>(inputs.size()));
   traffic.streams &= !collective.in_place();  // what is read is in the caches
-  reduce::best_kernel()({reduce_element(collective.element), collective.op, inputs.data(),
+  reduce::best_kernel()({reduce_element(collective.element).value(), collective.op, inputs.data(),
       static_cast<int>(inputs.size()), outputs.data(), static_cast<int>(outputs.size()),
       static_cast<std::size_t>(elements), traffic});
 }
@@ -97,7 +97,7 @@ void broadcast(
 
 }  // namespace
 
-reduce::Element reduce_element(at::ScalarType type) {
+std::optional<reduce::Element> reduce_element(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
       return reduce::Element::kFloat;
@@ -118,8 +118,7 @@ reduce::Element reduce_element(at::ScalarType type) {
     case at::kLong:
       return reduce::Element::kInt64;
     default:
-      throw InvalidArgument(
-          concat("reduce: elements of this type cannot be reduced: ", c10::toString(type)));
+      return std::nullopt;
   }
 }
 

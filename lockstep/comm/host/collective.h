@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -98,8 +99,7 @@ void copy_in(
 void copy_out(
     const Collective& collective, const Chunk& chunk, const std::byte* staging, int rank, int size);
 
-/// Returns the reduction's name of an element type; throws InvalidArgument for types that cannot be
-/// reduced.
-reduce::Element reduce_element(at::ScalarType type);
+/// Returns the kernels' name of an element type; nothing for types that they do not reduce.
+std::optional<reduce::Element> reduce_element(at::ScalarType type);
 
 }  // namespace lockstep::host

@@ -21,12 +21,6 @@ using namespace mpi;  // of which every line here speaks
 
 constexpr int kTagOfSplit = 1;
 
-// MPI has no 16-bit floating point; sums in float are the better ones, too.
-torch::Tensor reducible(const torch::Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return type == torch::kHalf || type == torch::kBFloat16 ? tensor.to(torch::kFloat) : tensor;
-}
-
 int rank_in(MPI_Comm group) {
   int rank = 0;
   check_call("rank", MPI_Comm_rank(group, &rank));
@@ -53,24 +47,29 @@ class MpiBackend final : public Backend {
   int size() const override { return size_; }
   bool carries(torch::Device device) const override { return device.is_cpu(); }
   bool sums_in_rank_order() const override { return size() <= 2; }
+  // MPI has no 16-bit floating point; sums in float are the better ones, too.
+  std::optional<at::ScalarType> reduced_as(
+      torch::Device device, at::ScalarType type, ReduceOp op) const override {
+    const bool is_16_bit = type == torch::kHalf || type == torch::kBFloat16;
+    return is_16_bit ? torch::kFloat : Backend::reduced_as(device, type, op);
+  }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
-    const torch::Tensor sent = reducible(tensor);
-    return begin(
-        "all_reduce", {tensor, sent}, after_reduction(tensor, sent, op), [&](MPI_Request* request) {
-          return MPI_Iallreduce(MPI_IN_PLACE, sent.data_ptr(), count_of(sent),
-              type_to_reduce(sent.scalar_type()), operation_of(op), group_, request);
-        });
+    return begin("all_reduce", {tensor}, after_reduction(tensor, op), [&](MPI_Request* request) {
+      const auto type = tensor.scalar_type();
+      return MPI_Iallreduce(MPI_IN_PLACE, tensor.data_ptr(), count_of(tensor), type_to_reduce(type),
+          operation_of(op), group_, request);
+    });
   }
 
   Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override {
-    const torch::Tensor sent = reducible(tensor);
     const bool is_root = rank_ == root;
-    return begin("reduce", {tensor, sent}, is_root ? after_reduction(tensor, sent, op) : nullptr,
+    return begin("reduce", {tensor}, is_root ? after_reduction(tensor, op) : nullptr,
         [&](MPI_Request* request) {
-          return MPI_Ireduce(is_root ? MPI_IN_PLACE : sent.data_ptr(),
-              is_root ? sent.data_ptr() : nullptr, count_of(sent),
-              type_to_reduce(sent.scalar_type()), operation_of(op), root, group_, request);
+          const auto type = tensor.scalar_type();
+          return MPI_Ireduce(is_root ? MPI_IN_PLACE : tensor.data_ptr(),
+              is_root ? tensor.data_ptr() : nullptr, count_of(tensor), type_to_reduce(type),
+              operation_of(op), root, group_, request);
         });
   }
 
@@ -106,13 +105,11 @@ class MpiBackend final : public Backend {
 
   Work reduce_scatter(
       const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override {
-    const torch::Tensor sent = reducible(input);
-    const bool is_widened = sent.scalar_type() != output.scalar_type();
-    const torch::Tensor taken = is_widened ? torch::empty(output.sizes(), sent.options()) : output;
-    return begin("reduce_scatter", {output, sent, taken}, after_reduction(output, taken, op),
-        [&](MPI_Request* request) {
-          return MPI_Ireduce_scatter_block(sent.data_ptr(), taken.data_ptr(), count_of(taken),
-              type_to_reduce(sent.scalar_type()), operation_of(op), group_, request);
+    return begin(
+        "reduce_scatter", {output, input}, after_reduction(output, op), [&](MPI_Request* request) {
+          const auto type = input.scalar_type();
+          return MPI_Ireduce_scatter_block(input.data_ptr(), output.data_ptr(), count_of(output),
+              type_to_reduce(type), operation_of(op), group_, request);
         });
   }
 
@@ -180,14 +177,10 @@ class MpiBackend final : public Backend {
     return work_of(std::move(call));
   }
 
-  // Divides sums into means and brings widened numbers back.
-  std::function<void()> after_reduction(
-      const torch::Tensor& result, torch::Tensor sent, ReduceOp op) const {
-    if (op != ReduceOp::kMean && sent.data_ptr() == result.data_ptr()) return nullptr;
-    return [result, sent = std::move(sent), op, size = size_] {
-      if (op == ReduceOp::kMean) sent.div_(size);
-      if (sent.data_ptr() != result.data_ptr()) result.copy_(sent);
-    };
+  // Divides sums into means.
+  std::function<void()> after_reduction(const torch::Tensor& result, ReduceOp op) const {
+    if (op != ReduceOp::kMean) return nullptr;
+    return [result, size = size_] { result.div_(size); };
   }
 
   MPI_Comm group_;

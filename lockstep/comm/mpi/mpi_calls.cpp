@@ -1,11 +1,14 @@
 #include "lockstep/comm/mpi/mpi_calls.h"
 
+#include <array>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "lockstep/comm/host/collective.h"
+#include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::mpi {
@@ -63,6 +66,39 @@ class CallState final : public Work::State {
   int code_ = MPI_SUCCESS;
 };
 
+/// A type that is reduced, and MPI's name of it.
+struct NamedType {
+  at::ScalarType type;
+  MPI_Datatype name;
+};
+
+std::array<NamedType, 7> reduced_types() {
+  return {{{torch::kFloat, MPI_FLOAT}, {torch::kDouble, MPI_DOUBLE}, {torch::kInt8, MPI_INT8_T},
+      {torch::kUInt8, MPI_UINT8_T}, {torch::kShort, MPI_INT16_T}, {torch::kInt, MPI_INT32_T},
+      {torch::kLong, MPI_INT64_T}}};
+}
+
+template <ReduceOp kOp>
+void reduce_by_kernel(void* lower, void* higher, int* count, MPI_Datatype* name) {
+  const void* const inputs[] = {lower, higher};
+  void* const outputs[] = {higher};
+  for (const NamedType& each : reduced_types())
+    if (each.name == *name)
+      reduce::best_kernel()({*host::reduce_element(each.type), kOp, inputs, 2, outputs, 1,
+          static_cast<std::size_t>(*count)});
+}
+
+template <ReduceOp kOp>
+MPI_Op by_kernel() {
+  constexpr bool kInAnyOrder = kOp != ReduceOp::kMin && kOp != ReduceOp::kMax;  // of two zeros
+  static const MPI_Op made = [] {
+    MPI_Op operation = MPI_OP_NULL;
+    check_call("operation", MPI_Op_create(&reduce_by_kernel<kOp>, kInAnyOrder, &operation));
+    return operation;
+  }();
+  return made;
+}
+
 }  // namespace
 
 void check_call(const std::string& what, int code) {
@@ -74,24 +110,9 @@ void check_call(const std::string& what, int code) {
 }
 
 MPI_Datatype type_to_reduce(at::ScalarType type) {
-  switch (type) {
-    case torch::kFloat:
-      return MPI_FLOAT;
-    case torch::kDouble:
-      return MPI_DOUBLE;
-    case torch::kInt8:
-      return MPI_INT8_T;
-    case torch::kUInt8:
-      return MPI_UINT8_T;
-    case torch::kShort:
-      return MPI_INT16_T;
-    case torch::kInt:
-      return MPI_INT32_T;
-    case torch::kLong:
-      return MPI_INT64_T;
-    default:
-      throw InvalidArgument(concat("mpi: cannot reduce numbers of type ", c10::toString(type)));
-  }
+  for (const NamedType& each : reduced_types())
+    if (each.type == type) return each.name;
+  throw InvalidArgument(concat("mpi: cannot reduce numbers of type ", c10::toString(type)));
 }
 
 MPI_Datatype type_to_move(const torch::Tensor& tensor) {
@@ -114,19 +135,19 @@ MPI_Op operation_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:  // divided afterwards
-      return MPI_SUM;
+      return by_kernel<ReduceOp::kSum>();
     case ReduceOp::kProduct:
-      return MPI_PROD;
+      return by_kernel<ReduceOp::kProduct>();
     case ReduceOp::kMin:
-      return MPI_MIN;
+      return by_kernel<ReduceOp::kMin>();
     case ReduceOp::kMax:
-      return MPI_MAX;
+      return by_kernel<ReduceOp::kMax>();
     case ReduceOp::kAnd:
-      return MPI_BAND;
+      return by_kernel<ReduceOp::kAnd>();
     case ReduceOp::kOr:
-      return MPI_BOR;
+      return by_kernel<ReduceOp::kOr>();
     case ReduceOp::kXor:
-      return MPI_BXOR;
+      return by_kernel<ReduceOp::kXor>();
   }
   throw InvalidArgument("mpi: unknown reduce operation");
 }

@@ -24,6 +24,8 @@ MPI_Datatype type_to_reduce(at::ScalarType type);
 /// Returns a type of MPI that is as wide, to move elements as they are.
 MPI_Datatype type_to_move(const torch::Tensor& tensor);
 
+/// Returns an operation that combines by the host's loops: MPI's own lose a NaN in min and max, or
+/// keep it, by the order of the ranks, and Open MPI's sums of 8 and 16 bits stop at the largest.
 MPI_Op operation_of(ReduceOp op);
 
 /// Returns a number of elements as MPI takes it. Throws InvalidArgument beyond 2^31 - 1.

@@ -25,6 +25,10 @@ class RecordedBackend final : public Backend {
   int size() const override { return inner_->size(); }
   bool carries(torch::Device device) const override { return inner_->carries(device); }
   bool sums_in_rank_order() const override { return inner_->sums_in_rank_order(); }
+  std::optional<at::ScalarType> reduced_as(
+      torch::Device device, at::ScalarType type, ReduceOp op) const override {
+    return inner_->reduced_as(device, type, op);
+  }
 
   Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
     return begun(Op::kAllReduce, tensor, [&] { return inner_->all_reduce(tensor, op); });
