@@ -85,6 +85,11 @@ class MeetingFile final : private FolderLock, public c10d::FileStore {
   MeetingFile(const std::string& path, int users)
       : FolderLock(std::filesystem::path(path).parent_path()), FileStore(path, users) {}
   ~MeetingFile() override { take(); }
+
+  // While one thread waits in it, others may call: it is a user of the file, and need not be two.
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(this);
+  }
 };
 
 }  // namespace

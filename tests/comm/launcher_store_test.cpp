@@ -2,15 +2,21 @@
 // it.
 
 #include <cstdlib>
+#include <functional>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <latch>
 #include <map>
 #include <optional>
 #include <thread>
 
 #include "tests/support/message_of.h"
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/version.h>
 
+#include "lockstep/comm/backend.h"
+#include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
@@ -121,6 +127,47 @@ TEST_F(LaunchersStore, ThatHasGoneIsSaidSo) {
   const Store store = launcher_store(options_);
   server_.reset();
   EXPECT_THROW(store->get("key"), CommError);
+}
+
+constexpr std::chrono::seconds kLongest(20);
+
+// Of both groups one rank comes to the store before the other. If a thread waits for its peer there
+// and keeps the rank's other thread from calling, both ranks wait in vain.
+void split_two_groups_crosswise(const std::function<Store(int)>& store_of) {
+  std::latch all_wait(2);
+  const auto run_rank = [&](int rank) {
+    const Store store = store_of(rank);
+    std::shared_ptr<Backend> groups[2];
+    for (const int each : {0, 1})
+      groups[each] =
+          make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(concat("group-", each), store),
+              rank, 2, {.hostname = "127.0.0.1", .timeout = kLongest});
+    const auto split = [&](int each) {
+      EXPECT_NO_THROW(groups[each]->subgroup({0, 1})->barrier().wait());
+    };
+    std::jthread first([&] { split(rank); });
+    all_wait.arrive_and_wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it waits for its peer
+    split(1 - rank);
+  };
+  std::jthread other(run_rank, 1);
+  run_rank(0);
+}
+
+TEST_F(LaunchersStore, LetsTwoThreadsSplitTwoGroups) {
+  split_two_groups_crosswise([&](int) { return launcher_store(options_); });
+}
+
+TEST(TcpStore, LetsTwoThreadsSplitTwoGroups) {
+  std::promise<int> port;
+  auto known = port.get_future().share();
+  split_two_groups_crosswise([&](int rank) {
+    if (rank == 1)
+      return tcp_store({.host = "127.0.0.1", .port = known.get(), .timeout = kLongest});
+    const Store store = tcp_store({.host = "127.0.0.1", .serve = true, .timeout = kLongest});
+    port.set_value(port_of(store));
+    return store;
+  });
 }
 
 /// Sets variables while it lives.
