@@ -54,6 +54,7 @@ bool Streams::query(Mark mark) {
   const std::lock_guard lock(mutex_);
   if (reached(mark)) return true;
   if (const auto next = needed_first(mark)) step(*next);
+  check_alive();
   return reached(mark);
 }
 

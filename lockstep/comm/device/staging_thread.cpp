@@ -116,14 +116,15 @@ bool StagingThread::take_new(Calls& waiting, Calls& receiving, bool is_idle) {
 // In the order of the calls, which is the same on all ranks.
 bool StagingThread::begin_arrived(Calls& waiting, Calls& begun) {
   bool has_begun = false;
-  for (; !waiting.empty() && waiting.front()->has_arrived(); waiting.pop_front()) {
-    has_begun = true;
+  for (; !waiting.empty(); waiting.pop_front()) {
     try {
+      if (!waiting.front()->has_arrived()) break;
       waiting.front()->begin();
       begun.push_back(waiting.front());
-    } catch (...) {
+    } catch (...) {  // also a device that has failed
       waiting.front()->end(std::current_exception());
     }
+    has_begun = true;
   }
   return has_begun;
 }

@@ -1,9 +1,12 @@
 // Collectives of tensors on an accelerator: by way of the host, and by NCCL on emulated streams.
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <gmock/gmock.h>
+#include <iostream>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -188,6 +191,31 @@ TEST(StagedCollectives, AFailureOfAnotherRankReachesWhoWaits) {
     throw InvalidArgument("rank 1 gives up");
   };
   EXPECT_THROW(run_ranks(2, body), InvalidArgument);
+}
+
+// In a process of its own, whose device never works again.
+[[noreturn]] void reduce_on_a_device_that_fails() {
+  install();
+  try {
+    run_ranks(2, [](const ProcessGroup& world) {
+      const ProcessGroup group = world.with_device(device_of(world));
+      const at::Tensor tensor = filled(group, 1);
+      Runtime& runtime = Runtime::get();
+      if (world.rank() == 1) {
+        runtime.streams().enqueue(runtime.current(device_of(world).index()),
+            [] { throw std::runtime_error("ECC error"); });
+      }
+      group.all_reduce(tensor).wait();
+    });
+  } catch (const std::runtime_error& error) {
+    std::cerr << error.what() << '\n';
+    std::_Exit(7);
+  }
+  std::_Exit(0);
+}
+
+TEST(StagedCollectives, AFailureOfTheDeviceIsThrownToWhoWaits) {
+  EXPECT_EXIT(reduce_on_a_device_that_fails(), ::testing::ExitedWithCode(7), "ECC error");
 }
 
 TEST(NcclCollectives, ACallThatAnotherRankDoesNotMakeTimesOutAndIsNamed) {
