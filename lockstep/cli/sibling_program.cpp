@@ -40,10 +40,9 @@ std::string sibling_program(const std::string& verb, const std::string& name) {
 }
 
 void become(const std::string& verb, const std::string& program, std::vector<std::string> arguments,
-    Allocator allocator) {
+    Settings settings) {
   auto environment = launch::current_environment();
-  if (allocator == Allocator::kForTensors)
-    environment = launch::with_allocator_tunables(environment);
+  if (settings == Settings::kForTensors) environment = launch::for_tensors(environment);
   arguments.insert(arguments.begin(), program);
   ::execve(program.c_str(), pointers(arguments).data(), pointers(environment).data());
   throw_errno(verb + ": execute", program);

@@ -13,11 +13,12 @@ std::filesystem::path own_folder(const std::string& verb);
 /// std::system_error that says how to build it when it is missing.
 std::string sibling_program(const std::string& verb, const std::string& name);
 
-/// The allocator of a program's memory: glibc's usual one, or one that suits many large tensors.
-enum class Allocator { kUsual, kForTensors };
+/// The settings of allocator and OpenMP that a program finds: the usual ones, or, where the user
+/// has set none, those that suit tensors.
+enum class Settings { kUsual, kForTensors };
 
 /// Becomes that program; std::system_error when it cannot be executed.
 [[noreturn]] void become(const std::string& verb, const std::string& program,
-    std::vector<std::string> arguments, Allocator allocator = Allocator::kUsual);
+    std::vector<std::string> arguments, Settings settings = Settings::kUsual);
 
 }  // namespace lockstep::cli

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::launch {
 namespace {

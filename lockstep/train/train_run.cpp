@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/place/place.h"
@@ -22,9 +23,6 @@ Layout checked_layout(const TrainOptions& options, const ProcessGroup& world) {
   check_options(options, layout.thread_ranks > 1 ? 1 : world.size());
   return layout;
 }
-
-// Of this thread: a rank that is pinned to one core has one.
-int usable_cores() { return static_cast<int>(place::allowed_cores().size()); }
 
 DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
   return {.name = options.data.name,
@@ -117,7 +115,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       groups(make_rank_groups(world, layout)),
       kernels(options.kernels),
       data(load_datasets(options)),
-      workers(workers_of(options.loading, usable_cores(), data.is_mere_copy)),
+      workers(workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)),
       lock(lock_folder(options, identity_of(options, data), world)),
       hosts(world, options.snapshots.copies),
       host_lock(lock_own_folder(options, hosts)),

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::launch {
 namespace {

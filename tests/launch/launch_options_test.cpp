@@ -1,42 +1,16 @@
 #include "lockstep/launch/launch_options.h"
 
 #include <gmock/gmock.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "tests/support/message_of.h"
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/cgroup.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::launch {
 namespace {
-
-using Cpus = std::vector<int>;
-
-TEST(CpuShare, CutsContiguousParts) {
-  const Cpus cpus{0, 1, 4, 5, 8};
-  EXPECT_EQ(cpu_share(cpus, 0, 2), (Cpus{0, 1, 4}));
-  EXPECT_EQ(cpu_share(cpus, 1, 2), (Cpus{5, 8}));
-  EXPECT_EQ(cpu_share(cpus, 0, 1), cpus);
-  EXPECT_EQ(cpu_share(cpus, 4, 5), (Cpus{8}));
-}
-
-TEST(CpuShare, PinsNobodyWhenThereAreTooFewCores) {
-  EXPECT_TRUE(cpu_share({0, 1}, 0, 3).empty());
-  EXPECT_TRUE(cpu_share({}, 0, 1).empty());
-}
-
-TEST(CpuShare, KnowsWhatThisProcessMayUse) {
-  const Cpus cpus = available_cpus();
-  cpu_set_t mask;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof(mask), &mask), 0);
-  EXPECT_EQ(static_cast<int>(cpus.size()), CPU_COUNT(&mask));
-  EXPECT_GE(usable_cpu_count(), 1);
-  EXPECT_LE(usable_cpu_count(), static_cast<int>(cpus.size()));
-}
 
 TEST(WorkerCount, UnderstandsNumbersAndWords) {
   EXPECT_EQ(worker_count("3"), 3);
@@ -94,14 +68,6 @@ TEST(LaunchOptions, RefuseWhatCannotWork) {
     options.master_port = 29500;
     options.max_restarts = 1;
   });
-}
-
-TEST(Cgroup, FindsAKey) {
-  const std::string events = "low 0\nhigh 0\nmax 17\noom 3\noom_kill 2\noom_group_kill 0\n";
-  EXPECT_EQ(keyed_number(events, "oom_kill"), 2);
-  EXPECT_EQ(keyed_number(events, "oom"), 3);
-  EXPECT_EQ(keyed_number(events, "none"), std::nullopt);
-  EXPECT_EQ(keyed_number("", "oom"), std::nullopt);
 }
 
 TEST(ProgramPath, LooksInPathThenHere) {

@@ -88,6 +88,22 @@ TEST(WorkerEnvironment, LeavesAllCoresToASingleWorker) {
   EXPECT_THAT(worker_environment({}, {}), Not(Contains(StartsWith("OMP_NUM_THREADS="))));
 }
 
+TEST(WorkerEnvironment, ShortensOpenMPsWaitsUnlessTheUserHasSetThem) {
+  EXPECT_THAT(worker_environment({}, {}), Contains(StartsWith("GOMP_SPINCOUNT=")));
+  EXPECT_THAT(spare_environment({}, 1, 7), Contains(StartsWith("GOMP_SPINCOUNT=")));
+  EXPECT_THAT(worker_environment({"OMP_WAIT_POLICY=active"}, {}),
+      Not(Contains(StartsWith("GOMP_SPINCOUNT="))));
+  EXPECT_EQ(with_openmp_settings({"GOMP_SPINCOUNT=7"}, 2, 2),
+      std::vector<std::string>{"GOMP_SPINCOUNT=7"});
+}
+
+TEST(WorkerEnvironment, HasAsManyThreadsAsAQuotaLeaves) {
+  EXPECT_THAT(with_openmp_settings({}, 3, 8), Contains("OMP_NUM_THREADS=3"));
+  EXPECT_THAT(with_openmp_settings({}, 8, 8), Not(Contains(StartsWith("OMP_NUM_THREADS="))));
+  for (const char* users : {"OMP_NUM_THREADS=5", "MKL_NUM_THREADS=5"})
+    EXPECT_THAT(with_openmp_settings({users}, 3, 8), Not(Contains("OMP_NUM_THREADS=3")));
+}
+
 TEST(AllocatorTunables, AreAppendedWhereTheyAreMissing) {
   const std::string all =
       "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::bench {
@@ -35,7 +35,7 @@ std::vector<std::string> environment_of(const StudyCell& cell) {
 
 std::vector<int> cpus_of(const StudyCell& cell) {
   if (cell.cores == 0) return {};
-  std::vector<int> cpus = launch::available_cpus();
+  std::vector<int> cpus = available_cpus();
   cpus.resize(std::min(cpus.size(), static_cast<std::size_t>(cell.cores)));
   return cpus;
 }

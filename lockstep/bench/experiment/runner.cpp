@@ -12,12 +12,12 @@
 #include "lockstep/bench/experiment/sample_process.h"
 #include "lockstep/bench/experiment/study_progress.h"
 #include "lockstep/bench/statistics/load_meter.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/strays.h"
 #include "lockstep/train/record/metrics.h"
 
@@ -213,7 +213,7 @@ class Runner {
   const RunnerOptions& options_;
   const std::string program_;
   const fs::path runs_;
-  const int cores_ = options_.cores > 0 ? options_.cores : launch::usable_cpu_count();
+  const int cores_ = options_.cores > 0 ? options_.cores : usable_cpu_count();
   const Stopwatch watch_;
   SampleLog log_;
   const launch::Subreaper subreaper_;

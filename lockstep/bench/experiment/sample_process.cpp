@@ -18,10 +18,9 @@ namespace lockstep::bench {
 namespace {
 
 using launch::ChildProcess;
-using launch::OomKills;
 
 OomKills since(const OomKills& before) {
-  const OomKills now = launch::oom_kills();
+  const OomKills now = oom_kills();
   return {.in_cgroup = now.in_cgroup - before.in_cgroup, .on_host = now.on_host - before.on_host};
 }
 
@@ -149,7 +148,7 @@ std::string telling_line(const std::vector<std::string>& lines) {
 }  // namespace
 
 SampleEnd run_sample(const SampleCommand& command, const launch::SignalReader& signals) {
-  const OomKills before = launch::oom_kills();
+  const OomKills before = oom_kills();
   const auto known = launch::children();
   SampleEnd end = Watched(command, signals).run();
   launch::kill_strays(known);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/cgroup.h"
+#include "lockstep/core/cgroup.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/signal_reader.h"
 
@@ -26,7 +26,7 @@ struct SampleEnd {
   double seconds = 0;
   bool out_of_time = false;             ///< it was killed at its limit
   int signal = 0;                       ///< that came to us, for which it was killed; 0: none
-  launch::OomKills oom;                 ///< how many more there were since it began
+  OomKills oom;                         ///< how many more there were since it began
   std::vector<std::string> last_lines;  ///< of its output
 };
 

@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::bench {
 namespace {
@@ -61,8 +61,7 @@ CpuUse cpu_use(double seconds, double busy_cpu, double own_cpu, std::size_t core
   return use;
 }
 
-LoadMeter::LoadMeter()
-    : cpus_(launch::available_cpus()), busy_(busy_seconds(cpus_)), own_(own_seconds()) {}
+LoadMeter::LoadMeter() : cpus_(available_cpus()), busy_(busy_seconds(cpus_)), own_(own_seconds()) {}
 
 CpuUse LoadMeter::read() const {
   const double seconds = watch_.seconds();

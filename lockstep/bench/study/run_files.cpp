@@ -6,10 +6,10 @@
 #include <limits>
 #include <unistd.h>
 
+#include "lockstep/core/cgroup.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_sets.h"
 #include "lockstep/formats/idx.h"
-#include "lockstep/launch/cgroup.h"
 
 namespace lockstep::bench {
 namespace {
@@ -53,7 +53,7 @@ std::int64_t training_images(const std::string& data) {
 std::int64_t machine_memory() {
   const std::int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   const std::int64_t here = pages > 0 && page > 0 ? pages * page : 0;
-  const auto limit = launch::cgroup_memory_limit();
+  const auto limit = cgroup_memory_limit();
   if (!limit) return here;
   return here == 0 ? *limit : std::min(here, *limit);
 }

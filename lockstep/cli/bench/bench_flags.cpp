@@ -6,10 +6,10 @@
 
 #include "lockstep/bench/studies/catalogue.h"
 #include "lockstep/cli/bench/ways_flags.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/flag_table.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::cli {
 namespace {
@@ -199,7 +199,7 @@ void resolve_bench(
       "bench: name a study, or all (lockstep bench --list lists them)");
   check_list(command, given);
   if (!command.name.empty()) command.request.studies = studies_of(command.name);
-  options.cores = launch::usable_cpu_count();
+  options.cores = usable_cpu_count();
   for (std::string& data : options.data) {
     check_taken(data, command.request.studies);
     data = with_absolute_folder(data);

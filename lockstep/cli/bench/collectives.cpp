@@ -4,9 +4,9 @@
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cluster/adopt.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {
@@ -37,10 +37,10 @@ int collectives(const std::vector<std::string>& arguments) {
       "collectives: the launcher has started the ranks: give --nproc-per-node, --no-pin and "
       "--oversubscribe to it");
   if (!inside_a_launcher && !command->oversubscribe)
-    launch::check_crowd(command->ranks, launch::usable_cpu_count());
+    launch::check_crowd(command->ranks, usable_cpu_count());
   const std::string program = sibling_program("collectives", "lockstep-collectives");
   if (inside_a_launcher || command->ranks_are_threads())
-    become("collectives", program, arguments, Allocator::kForTensors);
+    become("collectives", program, arguments, Settings::kForTensors);
   check_sweep(command->sweep, command->ranks);
   launch::LaunchOptions options = launch_options(*command);
   options.program = program;

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <iostream>
 #include <optional>
-#include <thread>
 
 #include "lockstep/cli/data/data_progress.h"
 #include "lockstep/cli/data/data_verbs.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/flag_table.h"
@@ -32,7 +32,7 @@ struct CheckRequest {
   std::string set, directory;
   DataPlace place;
   std::string bad_list;
-  int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int workers = usable_cpu_count();
   bool json = false;
 };
 

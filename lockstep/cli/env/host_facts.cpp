@@ -17,12 +17,12 @@
 
 #include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/cli/env/scheduler_facts.h"
+#include "lockstep/core/cgroup.h"
 #include "lockstep/core/cluster/surroundings.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/cgroup.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {
@@ -91,11 +91,11 @@ Facts or_null(const std::optional<double>& value) { return value ? Facts(*value)
 Facts processor_facts() {
   const std::string info = read_text("/proc/cpuinfo");
   Facts facts{{"model", field_of(info, "model name")},
-      {"cores_online", ::sysconf(_SC_NPROCESSORS_ONLN)}, {"affinity", launch::available_cpus()},
-      {"cores_usable", launch::usable_cpu_count()},
+      {"cores_online", ::sysconf(_SC_NPROCESSORS_ONLN)}, {"affinity", available_cpus()},
+      {"cores_usable", usable_cpu_count()},
       {"numa_nodes", entries("/sys/devices/system/node", "node").size()},
       {"extensions", vector_extensions(field_of(info, "flags"))}};
-  facts["cgroup_quota"] = or_null(launch::cgroup_cpu_quota());
+  facts["cgroup_quota"] = or_null(cgroup_cpu_quota());
   return facts;
 }
 
@@ -103,7 +103,7 @@ Facts memory_facts() {
   const std::string info = read_text("/proc/meminfo");
   struct statvfs shared {};
   ::statvfs("/dev/shm", &shared);
-  const auto limit = launch::cgroup_memory_limit();
+  const auto limit = cgroup_memory_limit();
   return {{"total_bytes", or_null(bytes_of(field_of(info, "MemTotal")))},
       {"available_bytes", or_null(bytes_of(field_of(info, "MemAvailable")))},
       {"swap_bytes", or_null(bytes_of(field_of(info, "SwapTotal")))},

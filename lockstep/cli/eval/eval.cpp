@@ -15,7 +15,7 @@ int eval(const std::vector<std::string>& arguments) {
   check_eval(given);
   std::vector<std::string> words{"eval"};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  become("eval", sibling_program("eval", "lockstep-train"), words, Allocator::kForTensors);
+  become("eval", sibling_program("eval", "lockstep-train"), words, Settings::kForTensors);
 }
 
 }  // namespace lockstep::cli

@@ -19,10 +19,10 @@
 #include "lockstep/cli/plan/then_train.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/plan/profile/device.h"
 #include "lockstep/plan/scenario.h"
 #include "lockstep/train/options/train_flags.h"
@@ -80,7 +80,7 @@ int cores_of(const PlanCommand& command) {
   const int most = *std::max_element(places.begin(), places.end()) *
                    *std::max_element(nodes.begin(), nodes.end());
   const bool is_alone = most == 1 && !command.measures_only;
-  return is_alone ? command.cores_a_place : launch::usable_cpu_count();
+  return is_alone ? command.cores_a_place : usable_cpu_count();
 }
 
 // A profile that is kept has all; else only what the question, or one of its changes, is about.

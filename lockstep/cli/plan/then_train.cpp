@@ -7,9 +7,9 @@
 
 #include "lockstep/bench/planning/way_flags.h"
 #include "lockstep/cli/sibling_program.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {
@@ -54,7 +54,7 @@ int most_places(const GivenFlags& given) {
         " must be a number of places: ", printable(*text));
     return *number;
   }
-  return launch::usable_cpu_count();
+  return usable_cpu_count();
 }
 
 std::vector<int> up_to(int most) {

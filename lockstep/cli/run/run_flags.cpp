@@ -9,10 +9,10 @@
 #include "lockstep/cli/run/run_request.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/cli/verbs.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/flag_table.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/launch_together.h"
@@ -206,7 +206,7 @@ void suit_train(launch::LaunchOptions& options) {
 
 void resolve(RunRequest& request, const GivenFlags& given) {
   Options& options = request.options;
-  if (!options.oversubscribe) launch::check_crowd(options.workers, launch::usable_cpu_count());
+  if (!options.oversubscribe) launch::check_crowd(options.workers, usable_cpu_count());
   place_nodes(request, given);
   count_on(options);
   place_logs(options.output);

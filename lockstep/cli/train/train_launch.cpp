@@ -12,12 +12,12 @@
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cluster/adopt.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/launcher/spare.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
 #include "lockstep/train/record/run_directory.h"
@@ -132,15 +132,14 @@ int train(const std::vector<std::string>& arguments) {
     return 0;
   }
   const std::string program = sibling_program("train", "lockstep-train");
-  if (environment(kSpareVariable)) become("train", program, plan.rest, Allocator::kForTensors);
+  if (environment(kSpareVariable)) become("train", program, plan.rest, Settings::kForTensors);
   const bool inside_a_launcher = environment("RANK").has_value();
   if (inside_a_launcher || !(plan.needs_a_launcher() || is_of_several_nodes())) {
     cluster::adopt_rank_place();
-    become("train", program, plan.rest, Allocator::kForTensors);
+    become("train", program, plan.rest, Settings::kForTensors);
   }
   place_on_nodes(plan);
-  if (!plan.options.oversubscribe)
-    launch::check_crowd(plan.options.workers, launch::usable_cpu_count());
+  if (!plan.options.oversubscribe) launch::check_crowd(plan.options.workers, usable_cpu_count());
   keep_logs_with_run(plan);
   plan.options.program = program;
   plan.options.arguments = plan.rest;

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <sstream>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::launch {

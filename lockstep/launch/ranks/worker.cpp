@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/cpu_share.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::launch {

@@ -38,7 +38,8 @@ Variables worker_variables(const WorkerPlace& place);
 /// Returns a worker's whole environment: what it inherits, torchrun's names for its place, our own
 /// LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, where there is a rendezvous the way to its store, and
 /// defaults for what the user has not set:
-/// OMP_NUM_THREADS=1 with several workers, NCCL's error handling, unbuffered Python, the allocator.
+/// OMP_NUM_THREADS=1 with several workers, NCCL's error handling, unbuffered Python, and what
+/// for_tensors() adds.
 /// The secret of the nodes is taken out: no rank needs it.
 std::vector<std::string> worker_environment(
     std::vector<std::string> inherited, const WorkerPlace& place);
@@ -51,6 +52,14 @@ std::vector<std::string> spare_environment(
 /// Adds the settings that make glibc's allocator keep large blocks instead of returning them to the
 /// kernel after each step. They must be there before the program starts.
 std::vector<std::string> with_allocator_tunables(std::vector<std::string> environment);
+
+/// Adds what OpenMP's libraries read when they are loaded, unless the user has set it: short waits,
+/// and as many threads as the cores that a quota leaves of those available.
+std::vector<std::string> with_openmp_settings(
+    std::vector<std::string> environment, int usable, int available);
+
+/// Adds the settings of allocator and OpenMP that suit a program that computes with tensors here.
+std::vector<std::string> for_tensors(std::vector<std::string> environment);
 
 /// Appends to the user's GLIBC_TUNABLES those of our settings whose names are missing there.
 std::string allocator_tunables(const std::string& users);

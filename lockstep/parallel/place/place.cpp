@@ -1,46 +1,15 @@
 #include "lockstep/parallel/place/place.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <fstream>
-#include <sched.h>
 #include <set>
-#include <system_error>
-#include <tuple>
 #include <utility>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 
 namespace lockstep::place {
-namespace {
-
-int topology(int core, const char* name) {
-  std::ifstream file(concat("/sys/devices/system/cpu/cpu", core, "/topology/", name));
-  int value = 0;
-  file >> value;
-  return value;
-}
-
-}  // namespace
-
-std::vector<int> allowed_cores() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof(mask), &mask) != 0) {
-    throw std::system_error(errno, std::generic_category(), "cpu_places: sched_getaffinity");
-  }
-  std::vector<std::tuple<int, int, int>> found;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(static_cast<std::size_t>(core), &mask)) continue;
-    found.emplace_back(topology(core, "physical_package_id"), topology(core, "core_id"), core);
-  }
-  std::sort(found.begin(), found.end());
-  std::vector<int> cores;
-  for (const auto& [package, physical, core] : found) cores.push_back(core);
-  return cores;
-}
 
 std::vector<std::vector<int>> divide_cores(const std::vector<int>& cores, int count) {
   check(count >= 1, "divide_cores: the number of sets must be at least 1: ", count);
@@ -81,7 +50,7 @@ namespace lockstep {
 std::vector<Place> cpu_places(int count) {
   check(count >= 1, "cpu_places: the number of places must be at least 1: ", count);
   std::vector<Place> places;
-  for (auto& cores : place::divide_cores(place::allowed_cores(), count)) {
+  for (auto& cores : place::divide_cores(available_cpus(), count)) {
     places.push_back({torch::kCPU, std::move(cores)});
   }
   return places;

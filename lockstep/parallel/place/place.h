@@ -7,10 +7,6 @@
 
 namespace lockstep::place {
 
-/// Lists the cores that the calling thread may use, neighbours first: threads of one core, then
-/// cores of one socket. Throws std::system_error if the operating system does not report them.
-std::vector<int> allowed_cores();
-
 /// Divides cores into `count` >= 1 contiguous sets, the first ones larger by one where it does not
 /// come out even. Fewer cores than sets: each set has one core, and sets share cores in turn.
 ///

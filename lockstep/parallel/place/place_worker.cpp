@@ -9,6 +9,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 
@@ -42,10 +43,9 @@ void pin_this_thread(const Place& place) {
 }
 
 // A thread that asks for the first time gets the number that was set last in any thread: ask first.
-void use_one_thread_per_core(const Place& place) {
-  if (place.cores.empty()) return;
+void use_threads(int count) {
   (void)at::get_num_threads();
-  at::set_num_threads(static_cast<int>(place.cores.size()));
+  at::set_num_threads(count);
 }
 
 /// Undoes what setting the number of threads in a worker does to threads that begin later.
@@ -94,10 +94,11 @@ PlaceWorker::~PlaceWorker() {
 }
 
 void PlaceWorker::start(const std::string& name) {
-  begin([this, name] {
+  const int threads = threads_on(static_cast<int>(place_.cores.size()));
+  begin([this, name, threads] {
     name_this_thread(name);
     pin_this_thread(place_);
-    use_one_thread_per_core(place_);
+    if (!place_.cores.empty()) use_threads(threads);
     use_device(place_.device);
   });
   wait();

@@ -9,6 +9,7 @@
 
 #include <ATen/Context.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/accelerator.h"
@@ -80,10 +81,9 @@ std::vector<WorstSample> pictured(const std::vector<Judgement>& worst, const dat
 
 Loader loader_of(const data::SamplesPointer& samples, const TrainOptions& options,
     const Replica& replica, data::ResidentSets& resident, bool is_mere_copy) {
-  const int cores = static_cast<int>(place::allowed_cores().size());
   return evaluation_loader(samples, ProcessGroup(), replica, resident,
       {.batch_size = options.batch_size,
-          .workers = workers_of(options.loading, cores, is_mere_copy)});
+          .workers = workers_of(options.loading, usable_cpu_count(), is_mere_copy)});
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unistd.h>
 
+#include "lockstep/core/cgroup.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/cgroup.h"
 #include "lockstep/nn/models/catalogue.h"
 
 namespace lockstep {
@@ -26,7 +26,7 @@ const char* data_of(std::int64_t channels) {
 std::int64_t usable_memory() {
   const std::int64_t machine =
       std::int64_t{::sysconf(_SC_PHYS_PAGES)} * std::int64_t{::sysconf(_SC_PAGESIZE)};
-  return std::min(machine, launch::cgroup_memory_limit().value_or(machine));
+  return std::min(machine, cgroup_memory_limit().value_or(machine));
 }
 
 void check_cache_fits(std::int64_t bytes, std::int64_t memory) {

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 #include <torch/version.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
@@ -121,9 +121,8 @@ std::string processor_name() {
 std::string environment_report(const ProcessGroup& world) {
   const nlohmann::ordered_json report = {{"v", 1}, {"lockstep", LOCKSTEP_VERSION},
       {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()},
-      {"cpu", processor_name()}, {"cores", std::thread::hardware_concurrency()},
-      {"world_size", world.size()}, {"backend", world.backend_name()},
-      {"threads", at::get_num_threads()}};
+      {"cpu", processor_name()}, {"cores", usable_cpu_count()}, {"world_size", world.size()},
+      {"backend", world.backend_name()}, {"threads", at::get_num_threads()}};
   return report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -9,8 +9,8 @@
 #include "lockstep/bench/experiment/cell_order.h"
 #include "lockstep/bench/experiment/results.h"
 #include "lockstep/bench/experiment/sample_log.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::bench {
 namespace {
@@ -152,7 +152,7 @@ TEST(RunStudy, GivesACellItsEnvironmentAndCores) {
   ShellRunner more(folder.path() / "more");
   more.run(shell_study({cell}, 1));
   EXPECT_THAT(text_of(folder.path() / "more/runs/shell/b-1.log"),
-      HasSubstr(concat(".\n", launch::available_cpus().size(), "\n")));
+      HasSubstr(concat(".\n", available_cpus().size(), "\n")));
 }
 
 TEST(RunStudy, NotesWhatCannotBeMeasured) {

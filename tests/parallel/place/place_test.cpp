@@ -16,6 +16,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/place/place_worker.h"
 
@@ -49,14 +50,14 @@ TEST(CpuPlaces, DivideExactlyTheAllowedCores) {
     EXPECT_TRUE(place.device.is_cpu());
     cores.insert(cores.end(), place.cores.begin(), place.cores.end());
   }
-  auto allowed = place::allowed_cores();
+  auto allowed = available_cpus();
   if (allowed.size() == 1) allowed.push_back(allowed[0]);
   EXPECT_EQ(cores, allowed);
-  EXPECT_EQ(oversubscribed(places), place::allowed_cores().size() == 1);
+  EXPECT_EQ(oversubscribed(places), available_cpus().size() == 1);
 }
 
 TEST(CpuPlaces, SayThatTheyShareCores) {
-  const int cores = static_cast<int>(place::allowed_cores().size());
+  const int cores = static_cast<int>(available_cpus().size());
   EXPECT_FALSE(oversubscribed(cpu_places(cores)));
   EXPECT_TRUE(oversubscribed(cpu_places(cores + 1)));
   EXPECT_TRUE(oversubscribed({Place{torch::Device("cuda:1")}, Place{torch::Device("cuda:1")}}));
@@ -124,7 +125,7 @@ bool may_run_on(int thread, const std::vector<int>& cores) {
 TEST(PlaceWorker, IsPinnedToItsCores) {
   for (const Place& place : cpu_places(2)) {
     PlaceWorker worker(place, "replica");
-    EXPECT_EQ(in(worker, place::allowed_cores), place.cores);
+    EXPECT_EQ(in(worker, available_cpus), place.cores);
   }
 }
 

@@ -8,8 +8,8 @@
 
 #include "tests/process/command.h"
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::testing {
 namespace {
@@ -44,7 +44,7 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   EXPECT_THAT(measured.err, HasSubstr("by serial, batches of 4, again"));
   const auto costs = nlohmann::json::parse(contents(profile()));
   EXPECT_EQ(costs.at("layers").at(0).at("forward").size(), 2u) << "a point for each batch";
-  const bool has_pairs = launch::usable_cpu_count() > 1;
+  const bool has_pairs = usable_cpu_count() > 1;
   EXPECT_EQ(costs.at("company").at("compute").size(), has_pairs ? 2u : 1u);
   EXPECT_EQ(costs.at("overheads").at("hand_over").size(), has_pairs ? 2u : 0u);
   EXPECT_GT(costs.at("flops").get<double>(), 1e6);

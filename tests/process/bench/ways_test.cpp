@@ -9,8 +9,8 @@
 #include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
 
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/cpu_share.h"
 
 namespace lockstep::testing {
 namespace {
@@ -95,7 +95,7 @@ TEST_F(BenchWays, MeasuresReplicasOfStages) {
     if (!has_rate) continue;
     measured.push_back(sample["settings"]["way"]);
     EXPECT_EQ(sample["settings"]["stages"], "2");
-    EXPECT_EQ(sample["oversubscribed"], launch::usable_cpu_count() < 4);
+    EXPECT_EQ(sample["oversubscribed"], usable_cpu_count() < 4);
   }
   EXPECT_THAT(measured, UnorderedElementsAre("ddp+mp", "ddp+pp"));
   EXPECT_THAT(ended.out, HasSubstr("ddp+pp on 4 places (2 x 2 stages)"));

@@ -1,4 +1,4 @@
-#include "lockstep/launch/cpu_share.h"
+#include "lockstep/core/cpu_share.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,11 @@
 #include <sched.h>
 #include <string>
 #include <tuple>
+#include <unistd.h>
 
-#include "lockstep/launch/cgroup.h"
+#include "lockstep/core/cgroup.h"
 
-namespace lockstep::launch {
+namespace lockstep {
 namespace {
 
 int topology(int cpu, const char* name) {
@@ -19,12 +20,27 @@ int topology(int cpu, const char* name) {
   return value;
 }
 
+cpu_set_t affinity() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  static_cast<void>(::sched_getaffinity(0, sizeof(mask), &mask));
+  return mask;
+}
+
+int available_count() {
+  const cpu_set_t mask = affinity();
+  return std::max(1, CPU_COUNT(&mask));
+}
+
+int within_quota(int cores) {
+  const auto quota = cgroup_cpu_quota();
+  return quota ? std::clamp(static_cast<int>(std::ceil(*quota)), 1, std::max(1, cores)) : cores;
+}
+
 }  // namespace
 
 std::vector<int> available_cpus() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof(mask), &mask) != 0) return {};
+  const cpu_set_t mask = affinity();
   std::vector<std::tuple<int, int, int>> places;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(static_cast<std::size_t>(cpu), &mask)) continue;
@@ -36,12 +52,14 @@ std::vector<int> available_cpus() {
   return cpus;
 }
 
-int usable_cpu_count() {
-  const int available = std::max(1, static_cast<int>(available_cpus().size()));
-  const auto quota = cgroup_cpu_quota();
-  if (!quota) return available;
-  return std::clamp(static_cast<int>(std::ceil(*quota)), 1, available);
+int usable_cpu_count() { return within_quota(available_count()); }
+
+int threads_on(int cores) {
+  const int available = available_count();
+  return std::max(1, cores * within_quota(available) / available);
 }
+
+int cores_at_once() { return within_quota(static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))); }
 
 std::vector<int> cpu_share(const std::vector<int>& cpus, int index, int shares) {
   const int count = static_cast<int>(cpus.size());
@@ -53,4 +71,4 @@ std::vector<int> cpu_share(const std::vector<int>& cpus, int index, int shares) 
   return {cpus.begin() + first, cpus.begin() + first + size};
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep

@@ -1,12 +1,13 @@
-#include "lockstep/launch/cgroup.h"
+#include "lockstep/core/cgroup.h"
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <sstream>
 
 #include "lockstep/core/error.h"
 
-namespace lockstep::launch {
+namespace lockstep {
 namespace {
 
 std::optional<std::string> read_text(const std::string& path) {
@@ -19,8 +20,8 @@ std::optional<std::string> read_text(const std::string& path) {
 
 /// Returns this process's folder below a controller's mount point; an empty controller means
 /// version 2.
-std::string own_folder(const std::string& controller) {
-  std::ifstream file("/proc/self/cgroup");
+std::string own_folder(const CgroupFiles& files, const std::string& controller) {
+  std::ifstream file(files.own);
   for (std::string line; std::getline(file, line);) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
@@ -32,12 +33,16 @@ std::string own_folder(const std::string& controller) {
   return "/";
 }
 
+std::string mount_of(const CgroupFiles& files, const std::string& controller) {
+  return controller.empty() ? files.mount : concat(files.mount, "/", controller);
+}
+
 /// Reads a file of the own cgroup; inside a container the own folder is often the root of the
 /// mount.
 std::optional<std::string> cgroup_file(const std::string& controller, const std::string& name) {
-  const std::string mount =
-      controller.empty() ? "/sys/fs/cgroup" : concat("/sys/fs/cgroup/", controller);
-  if (const auto text = read_text(mount + own_folder(controller) + "/" + name)) return text;
+  const CgroupFiles files;
+  const std::string mount = mount_of(files, controller);
+  if (const auto text = read_text(mount + own_folder(files, controller) + "/" + name)) return text;
   return read_text(mount + "/" + name);
 }
 
@@ -47,6 +52,22 @@ std::optional<std::int64_t> number(const std::optional<std::string>& text) {
   std::int64_t value = 0;
   if (!(words >> value)) return std::nullopt;
   return value;
+}
+
+/// Reads the quota of one cgroup of version 2: `150000 100000`, or `max 100000` for none.
+std::optional<double> quota_of_2(const std::string& folder) {
+  std::istringstream words(read_text(folder + "/cpu.max").value_or(""));
+  double quota = 0, period = 0;
+  if (words >> quota >> period && period > 0) return quota / period;
+  return std::nullopt;
+}
+
+/// Reads the quota of one cgroup of version 1; -1 means none.
+std::optional<double> quota_of_1(const std::string& folder) {
+  const auto quota = number(read_text(folder + "/cpu.cfs_quota_us"));
+  const auto period = number(read_text(folder + "/cpu.cfs_period_us"));
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
 }  // namespace
@@ -61,18 +82,19 @@ std::optional<std::int64_t> keyed_number(const std::string& text, const std::str
   return std::nullopt;
 }
 
-std::optional<double> cgroup_cpu_quota() {
-  if (const auto text = cgroup_file("", "cpu.max")) {
-    std::istringstream words(*text);
-    double quota = 0;
-    double period = 0;
-    if (words >> quota >> period && period > 0) return quota / period;
-    return std::nullopt;
+std::optional<double> cgroup_cpu_quota(const CgroupFiles& files) {
+  std::optional<double> least;
+  for (const std::string controller : {"", "cpu"}) {
+    const std::string mount = mount_of(files, controller);
+    const auto note = [&](const std::string& folder) {
+      const auto quota = controller.empty() ? quota_of_2(folder) : quota_of_1(folder);
+      if (quota) least = std::min(*quota, least.value_or(*quota));
+    };
+    std::string folder = own_folder(files, controller);
+    for (; folder.size() > 1; folder.resize(folder.rfind('/'))) note(mount + folder);
+    note(mount);
   }
-  const auto quota = number(cgroup_file("cpu", "cpu.cfs_quota_us"));
-  const auto period = number(cgroup_file("cpu", "cpu.cfs_period_us"));
-  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
-  return static_cast<double>(*quota) / static_cast<double>(*period);
+  return least;
 }
 
 std::optional<std::int64_t> cgroup_memory_limit() {
@@ -91,4 +113,4 @@ OomKills oom_kills() {
       .on_host = host ? keyed_number(*host, "oom_kill").value_or(0) : 0};
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep
