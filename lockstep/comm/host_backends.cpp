@@ -75,7 +75,11 @@ std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members
   const int own = place_among(members, rank());
   const SharedRegion::SubgroupKey key{++subgroups_, members.front()};
   std::shared_ptr<SharedRegion> made;
-  if (own == 0) region().lend(key, made = make_region(static_cast<int>(members.size())));
+  if (own == 0) {
+    made = make_region(static_cast<int>(members.size()));
+    made->share_alarms(shared_region(), members);
+    region().lend(key, made);
+  }
   barrier().wait();
   auto group = std::make_shared<ThreadBackend>(region().borrow(key), own);
   barrier().wait();
@@ -94,13 +98,14 @@ std::shared_ptr<ShmBackend> ShmBackend::create(
   return meet(everyone, rank, timeout, exchange, nullptr);
 }
 
-std::shared_ptr<ShmBackend> ShmBackend::open(
-    const std::vector<int>& members, int rank, const std::vector<std::string>& tickets) {
+std::shared_ptr<ShmBackend> ShmBackend::open(const std::vector<int>& members, int rank,
+    const std::vector<std::string>& tickets, const HostBackend* parent) {
   const int size = static_cast<int>(members.size());
   const std::size_t bytes = SharedRegion::bytes_for(size);
   const auto file =
       host::open_memory_file(tickets[static_cast<std::size_t>(members.front())], bytes);
   auto region = std::make_shared<SharedRegion>(host::Mapping::shared(file, bytes), size);
+  if (parent != nullptr) region->share_alarms(parent->shared_region(), members);
   std::shared_ptr<ShmBackend> backend(
       new ShmBackend(std::move(region), place_among(members, rank)));
   backend->engine().watch(processes_of(members, tickets));
@@ -119,7 +124,8 @@ std::shared_ptr<ShmBackend> ShmBackend::meet(const std::vector<int>& members, in
   });
   const auto tickets = exchange(file.ticket);
   std::shared_ptr<ShmBackend> backend;
-  if (failure.empty()) failure = failure_of([&] { backend = open(members, rank, tickets); });
+  if (failure.empty())
+    failure = failure_of([&] { backend = open(members, rank, tickets, parent); });
   check_all_shared(members, exchange(failure.substr(0, 200)));
   if (parent != nullptr) backend->join(*parent);
   backend->set_timeout(timeout);

@@ -50,8 +50,8 @@ class ShmBackend : public host::HostBackend {
   ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank);
 
   /// Shares the memory that the first member made and watches the members' processes.
-  static std::shared_ptr<ShmBackend> open(
-      const std::vector<int>& members, int rank, const std::vector<std::string>& tickets);
+  static std::shared_ptr<ShmBackend> open(const std::vector<int>& members, int rank,
+      const std::vector<std::string>& tickets, const HostBackend* parent);
   static std::shared_ptr<ShmBackend> meet(const std::vector<int>& members, int rank,
       std::chrono::milliseconds timeout, const host::ExchangeText& exchange,
       const HostBackend* parent);

@@ -6,6 +6,7 @@
 
 #include "lockstep/comm/host/asking.h"
 #include "lockstep/comm/host/backoff.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::host {
@@ -27,7 +28,11 @@ class Engine::Ticket : public Work::State {
 
   void wait() override {
     start_asking();
-    for (Backoff backoff; !poll();) backoff.wait([this] { return engine_->shares_core(); });
+    Alarm& alarm = engine_->region_->alarm(engine_->rank_);
+    for (Backoff backoff(engine_->is_crowded_); !poll();) {
+      if (backoff.spin([this] { return engine_->shares_core(); })) continue;
+      if (alarm.sleep_unless([this] { return poll(); }, backoff.longest_sleep())) backoff.wake();
+    }
     if (target_->error) std::rethrow_exception(target_->error);
   }
 
@@ -55,7 +60,11 @@ void Engine::look(const Target& target, std::chrono::milliseconds waited) {
 }
 
 Engine::Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
-    : region_(std::move(region)), space_(std::move(space)), rank_(rank), post_(*region_, rank) {}
+    : region_(std::move(region)),
+      space_(std::move(space)),
+      rank_(rank),
+      is_crowded_(region_->size() > cores_at_once()),
+      post_(*region_, rank) {}
 
 Engine::~Engine() {
   if (!jobs_.empty() || !post_.idle()) {
@@ -63,6 +72,7 @@ Engine::~Engine() {
         CommError(concat("rank ", rank_, " left the group with unfinished work"))));
   }
   region_->slot(rank_).left.store(1);
+  region_->ring_others(rank_);
 }
 
 void Engine::join(std::shared_ptr<Siblings> siblings) {

@@ -106,7 +106,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::string lost(int rank) const;
   void fail(const std::exception_ptr& error);
 
-  /// Returns whether another rank was last seen on the core that this one runs on.
+  /// Returns whether another rank that does not sleep was last seen on the core of this one.
   bool shares_core() const;
 
   std::shared_ptr<SharedRegion> region_;
@@ -114,6 +114,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<PeerWatch> watch_;
   std::shared_ptr<Siblings> siblings_;
   int rank_;
+  bool is_crowded_;  ///< more ranks than cores
   std::atomic<std::chrono::milliseconds> timeout_ =
       std::chrono::milliseconds(std::chrono::minutes(5));
 

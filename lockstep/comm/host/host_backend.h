@@ -43,6 +43,8 @@ class HostBackend : public Backend {
   /// Moves what it can of this rank's messages; returns whether some are still under way.
   bool advance_messages() { return engine_->advance_messages(); }
 
+  const std::shared_ptr<SharedRegion>& shared_region() const { return region_; }
+
  protected:
   HostBackend(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank);
 

@@ -61,6 +61,8 @@ bool Post::write_letter(Message& message) {
   message.moved += bytes;
   message.complete = message.moved == message.tensor.nbytes();
   box.written.store(written + 1, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // Note [Alarms]
+  region_.alarm(message.peer).ring();
   return true;
 }
 
@@ -83,6 +85,9 @@ bool Post::read_letter(Message& message) {
   message.moved += bytes;
   message.complete = message.moved == message.tensor.nbytes();
   box.read.store(read + 1, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::uint64_t unread = box.written.load(std::memory_order_relaxed) - read;
+  if (unread == Mailbox::kSlots) region_.alarm(message.peer).ring();  // it may wait for room
   return true;
 }
 

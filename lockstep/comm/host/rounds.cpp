@@ -55,6 +55,8 @@ void Engine::begin_round(Job& job) {
   }
   ++job.begun;
   arrival.round.store(round, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // Note [Alarms]
+  if (all_arrived(round)) region_->ring_others(rank_);
 }
 
 // Decides how the others will see this rank's memory and tells them.
@@ -119,6 +121,8 @@ void Engine::work_on_round(Job& job) {
   exchange(job.collective, chunk, views, rank_);
   ++job.worked;
   region_->slot(rank_).finished.store(round, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (all_finished(round)) region_->ring_others(rank_);
 }
 
 ChunkView Engine::view_of(const Job& job, const Chunk& chunk, int rank) const {
@@ -162,8 +166,8 @@ bool Engine::shares_core() const {
   const int own = ::sched_getcpu() + 1;
   region_->slot(rank_).core.store(own, std::memory_order_relaxed);
   for (int rank = 0; rank < region_->size(); ++rank) {
-    if (rank != rank_ && region_->slot(rank).core.load(std::memory_order_relaxed) == own)
-      return true;
+    const bool is_here = region_->slot(rank).core.load(std::memory_order_relaxed) == own;
+    if (rank != rank_ && is_here && !region_->alarm(rank).is_set()) return true;
   }
   return false;
 }

@@ -46,6 +46,23 @@ Mailbox& SharedRegion::mailbox(int from, int to) const {
   return reinterpret_cast<Mailbox*>(first)[from * size_ + to];
 }
 
+Alarm& SharedRegion::alarm(int rank) const {
+  if (parent_ == nullptr) return slot(rank).alarm;
+  return parent_->alarm(ranks_in_parent_[static_cast<std::size_t>(rank)]);
+}
+
+void SharedRegion::ring_others(int rank) const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (int other = 0; other < size_; ++other)
+    if (other != rank) alarm(other).ring();
+}
+
+void SharedRegion::share_alarms(
+    std::shared_ptr<const SharedRegion> parent, const std::vector<int>& members) {
+  parent_ = std::move(parent);
+  ranks_in_parent_ = members;
+}
+
 std::byte* SharedRegion::staging(int rank, std::uint64_t round) const {
   const std::size_t index = static_cast<std::size_t>(rank) * RankSlot::kRounds +
                             static_cast<std::size_t>(round % RankSlot::kRounds);
@@ -58,6 +75,7 @@ void SharedRegion::abort(const std::string& reason) {
   const std::size_t length = std::min(reason.size(), sizeof(head().reason) - 1);
   std::memcpy(head().reason, reason.data(), length);
   head().aborted.store(2);
+  ring_others(-1);
 }
 
 bool SharedRegion::aborted() const { return head().aborted.load() != 0; }

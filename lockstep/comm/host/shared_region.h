@@ -11,6 +11,7 @@
 
 #include <torch/types.h>
 
+#include "lockstep/comm/host/alarm.h"
 #include "lockstep/comm/host/mapping.h"
 #include "lockstep/core/progress/slot.h"
 
@@ -57,6 +58,7 @@ struct alignas(128) RankSlot {
   std::atomic<std::int32_t> kind;   ///< and its kind
   std::atomic<std::int32_t> core;   ///< the core it last ran on, plus one
   std::atomic<std::uint32_t> left;  ///< the rank has gone in good order
+  alignas(64) Alarm alarm;          ///< that any rank rings; see SharedRegion::alarm()
 
   Arrival& arrival(std::uint64_t round) { return arrivals[round % kRounds]; }
   bool has_arrived(std::uint64_t round) {
@@ -97,8 +99,15 @@ class SharedRegion {
   int size() const { return size_; }
   RankSlot& slot(int rank) const;
   Mailbox& mailbox(int from, int to) const;
+  /// The rank's alarm, one for all groups that were split from the same one.
+  Alarm& alarm(int rank) const;
+  /// Rings for all other ranks. Fences first, see Note [Alarms].
+  void ring_others(int rank) const;
   /// Where the rank shows the others a copy of its memory in this round.
   std::byte* staging(int rank, std::uint64_t round) const;
+
+  /// Uses the alarms of the group that this one was split from; its rank i was `members[i]` there.
+  void share_alarms(std::shared_ptr<const SharedRegion> parent, const std::vector<int>& members);
 
   /// Makes every rank's collectives fail; the first reason stays.
   void abort(const std::string& reason);
@@ -121,6 +130,8 @@ class SharedRegion {
 
   Mapping mapping_;
   int size_;
+  std::shared_ptr<const SharedRegion> parent_;
+  std::vector<int> ranks_in_parent_;
   std::mutex mutex_;
   std::vector<torch::Tensor> kept_;
   std::map<SubgroupKey, std::weak_ptr<SharedRegion>> lent_;
