@@ -7,18 +7,11 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/progress_page.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/patience.h"
 #include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 namespace {
-
-// Output of processes that cannot be killed (stuck in the kernel) is waited for no longer.
-constexpr auto kLastOutput = std::chrono::seconds(1);
-
-// In which all ranks of a group that stops have ended, once one has.
-constexpr auto kTogether = std::chrono::seconds(1);
-// For the one whose failure the others only noticed to end by itself, with its own words and code.
-constexpr std::chrono::milliseconds kForTheCause{500};
 
 // Between two looks whether those that are left have saved.
 constexpr std::chrono::milliseconds kSavingLook{5};
@@ -114,7 +107,8 @@ void Attempt::on_end(Worker& worker) {
   if (!worker.status->succeeded() && !is_stop && is_news) on_failure(worker);
   // Ranks stop together. One that was stopped alone, before it had met the others, leaves them
   // waiting for it.
-  if (is_stop && ending_ == Ending::kNone && !deadline_) deadline_ = Clock::now() + kTogether;
+  if (is_stop && ending_ == Ending::kNone && !deadline_)
+    deadline_ = Clock::now() + patience::kTogether;
   if (running() == 0) clean_up();
 }
 
@@ -126,7 +120,7 @@ void Attempt::on_failure(const Worker& worker) {
   // It may have heard of the peer's failure before that one has ended.
   const bool lost_peers = worker.status->is(ExitCode::kPeersLost) && running() > 0;
   const auto patience =
-      lost_peers ? std::max(rules_.for_own_end, kForTheCause) : rules_.for_own_end;
+      lost_peers ? std::max(rules_.for_own_end, patience::kForTheCause) : rules_.for_own_end;
   if (patience.count() == 0) return end_after_failure();
   ending_ = Ending::kAwaited;
   deadline_ = Clock::now() + patience;
@@ -145,13 +139,18 @@ void Attempt::give_up(std::size_t index) {
 
 void Attempt::on_signal(int signal) {
   if (signal == SIGCHLD) return reap_strays(known());
-  if (!signal_) signal_ = signal;
+  const bool is_first = !signal_;
+  if (is_first) signal_ = signal;
   if (running() == 0) return;
   if (ending_ == Ending::kNone) {
     say(concat("passing ", signal_name(signal), " on to all ", rules_.members));
     return end_all(signal, rules_.grace_period);
   }
   if (signal == SIGHUP) return;  // a closed terminal may send it twice
+  // They end already, and may be saving: that is what the signal asks for.
+  if (is_first && !has_killed_)
+    return say(concat(signal_name(signal), ": the ", rules_.members,
+        " are ending; at another signal they are killed"));
   say(concat(signal_name(signal), ": killing all ", rules_.members));
   kill_all();
 }
@@ -204,7 +203,7 @@ void Attempt::pass_deadline() {
 void Attempt::kill_all() {
   ending_ = Ending::kAsked;
   has_killed_ = true;
-  deadline_ = Clock::now() + kDeathPatience;
+  deadline_ = Clock::now() + patience::kToDie;
   for (Worker& worker : workers_)
     if (!worker.process->signal_group(SIGKILL)) let_go(worker);
 }
@@ -224,7 +223,7 @@ void Attempt::clean_up() {
   std::vector<std::string> left;
   for (const pid_t pid : kill_strays(known())) left.push_back(std::to_string(pid));
   if (!left.empty()) say(concat("cannot kill what is left running: pid ", joined(left)));
-  deadline_ = Clock::now() + kLastOutput;
+  deadline_ = Clock::now() + patience::kLastOutput;
 }
 
 bool Attempt::finished() const {

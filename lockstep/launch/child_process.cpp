@@ -14,6 +14,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/patience.h"
 
 namespace lockstep::launch {
 namespace {
@@ -137,7 +138,7 @@ bool signal_group_of(pid_t pid, int signal) { return ::kill(-pid, signal) == 0 |
 // No wait is without an end, as with strays.
 void kill_and_wait(pid_t pid) {
   const bool may_end = signal_group_of(pid, SIGKILL);
-  const auto end = std::chrono::steady_clock::now() + kDeathPatience;
+  const auto end = std::chrono::steady_clock::now() + patience::kToDie;
   while (::waitpid(pid, nullptr, WNOHANG) == 0) {
     if (!may_end || std::chrono::steady_clock::now() >= end) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -168,7 +169,9 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
       .cpus = cpu_mask(options.cpus),
       .pinned = !options.cpus.empty(),
       .parent = ::getpid(),
-      .input = options.inherit_input ? -1 : nothing.get(),
+      .input = options.inherit_input ? -1
+               : options.input >= 0  ? options.input
+                                     : nothing.get(),
       .output = output.writer.get(),
       .errors = errors.writer.get(),
       .failures = failures.writer.get(),

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <sys/types.h>
@@ -12,16 +11,14 @@
 
 namespace lockstep::launch {
 
-/// How long a killed process is waited for: the kernel may hold it, or have much memory to free.
-inline constexpr std::chrono::seconds kDeathPatience{10};
-
 /// The program of a child process, and its surroundings.
 struct ChildOptions {
   std::string program;                   ///< path of the file to execute; PATH is not searched
   std::vector<std::string> arguments;    ///< what follows the program's name
   std::vector<std::string> environment;  ///< all of it, as NAME=VALUE
   std::vector<int> cpus;                 ///< the cores that it may use; empty: as the parent
-  bool inherit_input = false;            ///< standard input; otherwise it reads /dev/null
+  bool inherit_input = false;            ///< standard input; otherwise it reads `input`
+  int input = -1;                        ///< a descriptor of ours; -1: /dev/null
   bool inherit_output = false;           ///< standard output and error; otherwise they are pipes
   int kept = -1;                       ///< a descriptor that it has under the same number; -1: none
   std::vector<int> held_signals = {};  ///< it begins with these blocked; all others are not
@@ -40,7 +37,7 @@ class ChildProcess {
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
 
-  /// Kills what is left of the process group and waits for the child, kDeathPatience at most.
+  /// Kills what is left of the process group and waits for the child, patience::kToDie at most.
   ~ChildProcess();
 
   pid_t pid() const { return pid_; }

@@ -5,6 +5,8 @@
 
 #include "tests/process/launcher/shell_ranks.h"
 
+#include "lockstep/core/environment.h"
+
 namespace lockstep::testing {
 namespace {
 
@@ -51,6 +53,24 @@ TEST(LauncherSignals, ASecondOneKillsAtOnce) {
   EXPECT_EQ(run.status.code, 128 + SIGTERM);
   EXPECT_THAT(run.out, HasSubstr("asked"));
   EXPECT_THAT(run.err, HasSubstr("killing all ranks"));
+}
+
+TEST(LauncherSignals, TheFirstOneLetsRanksSaveWhatWouldBeLost) {
+  const TemporaryFolder folder;
+  Command run(shell_ranks("[ $RANK = 0 ] && exec " + *environment("LOCKSTEP_BINARY_DIR") +
+                              "/progress_probe 0 " + folder.file("saved") + "; while [ ! -e " +
+                              folder.file("fails") + " ]; do sleep 0.01; done; exit 9",
+      "--verbose --max-restarts 3"));
+  run.wait_for_lines(1);
+  std::ofstream(folder.file("fails")) << "now";
+  run.wait_until([&] { return run.err().find("; ending the other rank") != std::string::npos; });
+  run.signal(SIGTERM);
+  run.wait_until([&] { return run.err().find("lockstep: SIGTERM") != std::string::npos; });
+  std::ofstream(folder.file("saved")) << "yes";
+  const auto end = run.wait();
+  EXPECT_THAT(end.out, HasSubstr("saved"));
+  EXPECT_EQ(end.code(), 128 + SIGTERM);
+  EXPECT_THAT(end.err, HasSubstr("not restarted: SIGTERM"));
 }
 
 TEST(LauncherSignals, TheGracePeriodEnds) {
