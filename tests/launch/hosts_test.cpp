@@ -12,6 +12,7 @@ namespace lockstep::launch {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -99,7 +100,16 @@ TEST(Hosts, GiveACommandItsPlace) {
 
 TEST(Hosts, QuoteWordsForAShell) {
   EXPECT_EQ(shell_words({"a", "it's", "$X"}), R"('a' 'it'\''s' '$X')");
-  EXPECT_THAT(remote_line("/my folder", {"A=1"}, {"run", "-x"}), HasSubstr("/my folder"));
+  EXPECT_THAT(
+      remote_line("/my folder", {"run", "-x"}, std::chrono::seconds(1)), HasSubstr("/my folder"));
+}
+
+TEST(Hosts, PassOnWhatAUserSetsForAllHosts) {
+  EXPECT_THAT(travelling_variables({"OMP_NUM_THREADS=1", "LOCKSTEP_SECRET=s", "NCCL_DEBUG=INFO",
+                  "LOCKSTEP_GUARDIAN=1", "LOCKSTEP_STORE_KEY=2", "LOCKSTEP_SECRETS=3", "HOME=/"}),
+      ElementsAre("OMP_NUM_THREADS=1", "LOCKSTEP_SECRET=s", "NCCL_DEBUG=INFO"));
+  EXPECT_EQ(variable_lines({"A=1", "B= it's $X "}), "A=1\nB= it's $X \n\n");
+  EXPECT_THROW(variable_lines({"OMP_X=a\nb"}), InvalidArgument);
 }
 
 }  // namespace

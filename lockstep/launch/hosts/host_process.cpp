@@ -1,13 +1,16 @@
 #include "lockstep/launch/hosts/host_process.h"
 
 #include <algorithm>
+#include <fcntl.h>
 #include <filesystem>
 #include <sstream>
+#include <unistd.h>
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/patience.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::launch {
@@ -50,17 +53,6 @@ std::vector<std::string> environment_with(std::vector<std::string> variables) {
   return all;
 }
 
-/// Returns the variables of ours that a command on another machine is to have, too.
-std::vector<std::string> travelling_variables() {
-  std::vector<std::string> result;
-  for (const std::string& variable : current_environment()) {
-    for (const char* start : {"OMP_", "PET_", "NCCL_", "GLOO_", "LOCKSTEP_"}) {
-      if (variable.starts_with(start)) result.push_back(variable);
-    }
-  }
-  return result;
-}
-
 // That many each, in turn; with more hosts than cores they begin again at the first core.
 std::vector<int> cores_of(const HostsOptions& options, int host) {
   const std::vector<int> all = available_cpus();
@@ -87,24 +79,34 @@ ChildProcess start_here(const HostsOptions& options, const AttemptPlan& plan,
   return ChildProcess(child);
 }
 
-// Its standard input is ours, which must not end before we do.
-ChildProcess start_there(
-    const HostsOptions& options, const AttemptPlan& plan, const Guardian& guardian, int host) {
+/// Gives the command its variables by the standard input, which it finds open until we end.
+void start_there(
+    const HostsOptions& options, const AttemptPlan& plan, const Guardian& guardian, Worker& host) {
   std::istringstream by(options.by);
   std::vector<std::string> words;
   for (std::string word; by >> word;) words.push_back(word);
   check(!words.empty(), "hosts: --by must name a program, as ssh");
-  std::vector<std::string> variables = travelling_variables();
-  const auto own = host_variables(options, plan, host);
+  std::vector<std::string> variables = travelling_variables(current_environment());
+  const auto own = host_variables(options, plan, host.number);
   variables.insert(variables.end(), own.begin(), own.end());
-  words.push_back(options.names[static_cast<std::size_t>(host)]);
+  words.push_back(options.names[static_cast<std::size_t>(host.number)]);
+  const auto grace =
+      std::chrono::ceil<std::chrono::seconds>(patience::for_a_launcher(options.grace_period));
   words.push_back(
-      remote_line(std::filesystem::current_path().string(), variables, command_of(options)));
-  return ChildProcess({.program = find_program(words.front(), search_path()),
+      remote_line(std::filesystem::current_path().string(), command_of(options), grace));
+  Pipe pipe = make_pipe();
+  const std::string lines = variable_lines(variables);
+  const auto size = static_cast<ssize_t>(lines.size());
+  const auto is_room = ::fcntl(pipe.writer.get(), F_GETPIPE_SZ) >= size ||
+                       ::fcntl(pipe.writer.get(), F_SETPIPE_SZ, lines.size()) >= size;
+  if (!is_room || ::write(pipe.writer.get(), lines.data(), lines.size()) != size)
+    throw_errno("hosts: pass on the variables that begin with OMP_, PET_, NCCL_ or GLOO_");
+  host.input = std::move(pipe.writer);
+  host.process.emplace(ChildOptions{.program = find_program(words.front(), search_path()),
       .arguments = {words.begin() + 1, words.end()},
       .environment = current_environment(),
       .cpus = {},
-      .inherit_input = true,
+      .input = pipe.reader.get(),
       .guardian = &guardian});
 }
 
@@ -130,15 +132,39 @@ std::string shell_words(const std::vector<std::string>& words) {
   return joined(quoted, " ");
 }
 
-std::string remote_line(const std::string& folder, const std::vector<std::string>& variables,
-    const std::vector<std::string>& command) {
+std::string remote_line(const std::string& folder, const std::vector<std::string>& command,
+    std::chrono::seconds grace) {
   const std::string script =
-      concat("cd ", shell_words({folder}), " || exit 4\n", "exec 3<&0\n", "env ",
-          shell_words(variables), " ", shell_words(command), " 3<&- </dev/null &\n", "child=$!\n",
-          "{ cat <&3; kill -TERM $child; sleep 30; kill -KILL $child; } >/dev/null 2>&1 &\n",
-          "watch=$!\n", "wait $child\n", "code=$?\n", "kill $watch\n", "exit $code\n");
+      concat(R"(while IFS= read -r line && [ -n "$line" ]; do export "$line"; done)", "\n", "cd ",
+          shell_words({folder}), " || exit 4\n", "exec 3<&0\n", shell_words(command),
+          " 3<&- </dev/null &\n", "child=$!\n", "{ cat <&3; kill -TERM $child; sleep ",
+          grace.count(), "; kill -KILL $child; } >/dev/null 2>&1 &\n", "watch=$!\n",
+          "wait $child\n", "code=$?\n", "kill $watch\n", "exit $code\n");
   // The user's own shell there may be of any kind.
   return shell_words({"sh", "-c", script});
+}
+
+std::string variable_lines(const std::vector<std::string>& variables) {
+  std::string lines;
+  for (const std::string& variable : variables) {
+    check(variable.find('\n') == std::string::npos, "hosts: the variable ", name_of(variable),
+        " has several lines, which cannot be passed on to another host; unset it");
+    lines += variable + "\n";
+  }
+  return lines + "\n";
+}
+
+// Of ours only what a user sets: the others are of this process and its host.
+std::vector<std::string> travelling_variables(const std::vector<std::string>& ours) {
+  std::vector<std::string> result;
+  for (const std::string& variable : ours) {
+    bool travels =
+        variable.starts_with("LOCKSTEP_SECRET=") || variable.starts_with("LOCKSTEP_SIMD=");
+    for (const char* start : {"OMP_", "PET_", "NCCL_", "GLOO_"})
+      travels = travels || variable.starts_with(start);
+    if (travels) result.push_back(variable);
+  }
+  return result;
 }
 
 std::vector<std::string> host_variables(
@@ -162,9 +188,10 @@ std::vector<Worker> start_hosts(const HostsOptions& options, const AttemptPlan& 
     hosts.push_back({.number = host, .output = output_of(host, options.size())});
   }
   for (Worker& each : hosts) {
-    each.process.emplace(network != nullptr
-                             ? start_here(options, plan, *network, guardian, each.number)
-                             : start_there(options, plan, guardian, each.number));
+    if (network != nullptr)
+      each.process.emplace(start_here(options, plan, *network, guardian, each.number));
+    else
+      start_there(options, plan, guardian, each);
     each.output.connect(each.process->take_output(), each.process->take_errors());
   }
   return hosts;

@@ -1,13 +1,13 @@
 #include <cerrno>
 #include <optional>
 #include <system_error>
-#include <unistd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hosts/host_process.h"
 #include "lockstep/launch/hosts/hosts_options.h"
 #include "lockstep/launch/hosts/inside.h"
+#include "lockstep/launch/patience.h"
 
 namespace lockstep::launch {
 namespace {
@@ -23,13 +23,6 @@ std::optional<HostNetwork> network_of(const HostsOptions& options) {
   return HostNetwork({.hosts = options.count, .rate = options.rate});
 }
 
-/// Makes our standard input one that ends when we do: with it the commands of real hosts end.
-FileDescriptor hold_input_open() {
-  Pipe pipe = make_pipe();
-  if (::dup2(pipe.reader.get(), STDIN_FILENO) < 0) throw_errno("hosts: set up the standard input");
-  return std::move(pipe.writer);
-}
-
 Moment moment_of(const std::optional<Drill>& drill) {
   using Clock = std::chrono::steady_clock;
   if (!drill) return std::nullopt;
@@ -38,12 +31,14 @@ Moment moment_of(const std::optional<Drill>& drill) {
 }
 
 EndingRules ending_rules_for_hosts(const HostsOptions& options) {
-  using std::chrono::milliseconds;
+  const bool are_launchers = options.program == "lockstep";
   return {.members = "hosts' commands",
       .grace_period = options.grace_period,
-      // Commands that lose a peer end by themselves, and say why.
-      .for_own_end = milliseconds(1000),
-      .after_failure = milliseconds(500),
+      // Commands that lose a peer end by themselves, and say why; launchers of ranks that save what
+      // would be lost do that first, as well when they are asked to end.
+      .for_own_end = patience::kToNotice + patience::kForTheCause,
+      .after_failure =
+          are_launchers ? patience::for_a_launcher(options.grace_period) : options.grace_period,
       .may_stop = true};
 }
 
@@ -91,7 +86,6 @@ int run_hosts(const HostsOptions& options) {
   Supervisor supervisor({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1}, options.quiet);
   const auto network = network_of(options);
   Moment strike = moment_of(options.drill);
-  const FileDescriptor input = network ? FileDescriptor() : hold_input_open();
   // Codes of ours say whether a restart may help.
   const RestartRules rules{
       .most = options.max_restarts, .lockstep_codes = options.program == "lockstep"};

@@ -37,6 +37,17 @@ TEST_F(MadeHosts, TheFirstFailureEndsAll) {
   EXPECT_THAT(run.err, HasSubstr("the run failed: host 1 exited with code 7"));
 }
 
+TEST_F(MadeHosts, TheOthersMaySaveWhenOneFails) {
+  const TemporaryFolder folder;
+  const std::string ready = folder.file("ready"), saved = folder.file("saved");
+  const auto run =
+      run_command(two("if [ $PET_NODE_RANK = 1 ]; then while [ ! -e " + ready +
+                      " ]; do sleep 0.01; done; exit 7; fi; trap 'sleep 1; echo > " + saved +
+                      "; exit 0' TERM; echo > " + ready + "; while :; do sleep 0.01; done"));
+  EXPECT_EQ(run.code(), 7) << run.err;
+  EXPECT_EQ(contents(saved), "\n");
+}
+
 TEST_F(MadeHosts, GiveTheirCodeWhereTheChildSignalWasIgnored) {
   const auto run = run_through_shell("", two("exit 7"), "trap '' CHLD; ");
   EXPECT_EQ(run.code(), 7) << run.err;

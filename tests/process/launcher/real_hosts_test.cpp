@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/process/command.h"
 
@@ -35,6 +36,16 @@ TEST_F(RealHosts, RunTheCommandByTheNamedProgram) {
   EXPECT_EQ(run.code(), 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("it's red, 0 of 2 at red, travels\n"));
   EXPECT_THAT(run.out, HasSubstr("[host 1] it's me@blue, 1 of 2 at red, travels\n"));
+}
+
+TEST_F(RealHosts, AreToldTheSecretByNoCommandLine) {
+  const std::string secret = "of-the-test-" + std::to_string(::getpid());
+  Command run(on_two("echo $LOCKSTEP_SECRET $PET_NODE_RANK; exec sleep 600"),
+      {"LOCKSTEP_SECRET=" + secret});
+  const std::string out = run.wait_for_lines(2);
+  EXPECT_THAT(out, HasSubstr(secret + " 0\n"));
+  EXPECT_THAT(out, HasSubstr(secret + " 1\n"));
+  EXPECT_TRUE(processes_with(secret).empty()) << "all users may read these";
 }
 
 TEST_F(RealHosts, GiveTheirCode) {
