@@ -39,7 +39,7 @@ TEST(RankStack, FramesAreMadeReadable) {
   EXPECT_EQ(readable_frame("/lib/libc.so.6(poll+0x4f)[0x7f00]", tables), "poll in libc.so.6");
   EXPECT_EQ(readable_frame("./a/program(+0x1234)[0x55]", tables), "program+0x1234");
   EXPECT_EQ(readable_frame("[0x55]", tables), "[0x55]");
-  const auto stacks = parse_stacks("late line\nthread 12\n/a(f+0x1)[0x2]\nthread 13\n");
+  const auto stacks = parse_stacks("late line\nthread 12\n/a(f+0x1)[0x2]\nthread 13\n", tables);
   ASSERT_EQ(stacks.size(), 2U);
   EXPECT_EQ(stacks[0].thread, 12);
   EXPECT_THAT(stacks[0].frames, ElementsAre("f in a"));
@@ -97,7 +97,8 @@ std::chrono::steady_clock::time_point in_a_minute() {
 TEST(RankStack, IsThatOfAnotherProcess) {
   SharedProgress shared(1);
   const Waiting child(shared, true);
-  const auto stacks = ask_for_stacks(shared.slot(0), child.pid(), in_a_minute());
+  SymbolTables tables;
+  const auto stacks = ask_for_stacks(shared.slot(0), child.pid(), in_a_minute(), tables);
   ASSERT_EQ(stacks.size(), 1U);
   EXPECT_EQ(stacks[0].thread, child.pid());
   EXPECT_THAT(stacks[0].frames, ::testing::Contains(HasSubstr("pause in libc")));
@@ -107,7 +108,8 @@ TEST(RankStack, IsALineOfProcWhereTheProcessCannotAnswer) {
   SharedProgress shared(1);
   const Waiting mute(shared, false);
   shared.slot(0).stack_signal = stack_signal();  // as one that has executed another program
-  const auto stacks = ask_for_stacks(shared.slot(0), mute.pid(), in_a_minute());
+  SymbolTables tables;
+  const auto stacks = ask_for_stacks(shared.slot(0), mute.pid(), in_a_minute(), tables);
   ASSERT_EQ(stacks.size(), 1U);
   EXPECT_THAT(stacks[0].frames, ElementsAre(HasSubstr("state S")));
   EXPECT_EQ(::kill(mute.pid(), 0), 0) << "it was not asked by a signal that would end it";
@@ -115,7 +117,7 @@ TEST(RankStack, IsALineOfProcWhereTheProcessCannotAnswer) {
   const Waiting stopped(shared, true);
   ::kill(stopped.pid(), SIGSTOP);
   ::waitpid(stopped.pid(), nullptr, WUNTRACED);
-  const auto line = ask_for_stacks(shared.slot(0), stopped.pid(), in_a_minute());
+  const auto line = ask_for_stacks(shared.slot(0), stopped.pid(), in_a_minute(), tables);
   ASSERT_EQ(line.size(), 1U);
   EXPECT_THAT(line[0].frames, ElementsAre(HasSubstr("state T")));
 }

@@ -104,9 +104,8 @@ std::string readable_frame(const std::string& line, SymbolTables& tables) {
   return concat(demangled(symbol), " in ", base);
 }
 
-std::vector<ThreadStack> parse_stacks(const std::string& text) {
+std::vector<ThreadStack> parse_stacks(const std::string& text, SymbolTables& tables) {
   constexpr std::string_view kThread = "thread ";
-  SymbolTables tables;
   std::vector<ThreadStack> stacks;
   for (const std::string& line : split(text, '\n')) {
     if (line.starts_with(kThread)) {
@@ -119,7 +118,7 @@ std::vector<ThreadStack> parse_stacks(const std::string& text) {
 }
 
 std::vector<ThreadStack> ask_for_stacks(
-    ProgressSlot& slot, pid_t process, Clock::time_point deadline) {
+    ProgressSlot& slot, pid_t process, Clock::time_point deadline, SymbolTables& tables) {
   constexpr std::chrono::milliseconds kForOne(200);  // that does not let the signal in
   const ProcessState state(process);
   std::vector<ThreadStack> stacks;
@@ -132,7 +131,7 @@ std::vector<ThreadStack> ask_for_stacks(
           thread == process ? deadline : std::min(deadline, Clock::now() + kForOne);
       if (!ask_thread(slot, process, thread, patience) && thread == process) break;
     }
-    stacks = parse_stacks(file.text());
+    stacks = parse_stacks(file.text(), tables);
   }
   if (stacks.empty() || stacks.front().thread != process)
     stacks.insert(stacks.begin(), {process, {state.thread_text(process)}});

@@ -19,19 +19,19 @@ struct ThreadStack {
   std::vector<std::string> frames = {};
 };
 
-/// Asks each thread of a rank's process for its stack, the main one first, until the deadline. Of a
-/// process that is stopped, or cannot answer, it is the main thread's line of /proc alone.
-std::vector<ThreadStack> ask_for_stacks(
-    ProgressSlot& slot, pid_t process, std::chrono::steady_clock::time_point deadline);
-
 /// The tables of programs' files, which are read when they are first asked for.
 using SymbolTables = std::map<std::string, SymbolTable>;
+
+/// Asks each thread of a rank's process for its stack, the main one first, until the deadline. Of a
+/// process that is stopped, or cannot answer, it is the main thread's line of /proc alone.
+std::vector<ThreadStack> ask_for_stacks(ProgressSlot& slot, pid_t process,
+    std::chrono::steady_clock::time_point deadline, SymbolTables& tables);
 
 /// Makes a line of glibc's backtrace_symbols_fd() readable: `at::native::add(...) in libtorch.so`,
 /// `program+0x1234` of a function without a name.
 std::string readable_frame(const std::string& line, SymbolTables& tables);
 
 /// Takes the answers of threads apart, as stack_answer.h describes them, and makes them readable.
-std::vector<ThreadStack> parse_stacks(const std::string& text);
+std::vector<ThreadStack> parse_stacks(const std::string& text, SymbolTables& tables);
 
 }  // namespace lockstep::launch

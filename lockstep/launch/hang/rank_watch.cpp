@@ -84,13 +84,14 @@ HangReport RankWatch::report(const std::vector<Worker>& workers) {
   HangReport report{.rank = behind.front(),
       .what = what_it_does(sights_[behind.front()]),
       .others = others_text(sights_, behind)};
+  SymbolTables tables;  // of all ranks, which run the same program
   const auto deadline = Clock::now() + kForStacks;
   for (std::size_t i = 0; i < workers.size(); ++i) {
     const RankSight& sight = sights_[i];
     auto& stacks = report.stacks.emplace_back();
     if (sight.is_watched && is_there(workers[i], sight.progress.process))
-      stacks =
-          ask_for_stacks(progress_.slot(static_cast<int>(i)), sight.progress.process, deadline);
+      stacks = ask_for_stacks(
+          progress_.slot(static_cast<int>(i)), sight.progress.process, deadline, tables);
   }
   return report;
 }
