@@ -82,7 +82,7 @@ void check_options(const LaunchOptions& options) {
     check(rank >= 0 && rank < options.workers, "--local-ranks-filter: must be from 0 to ",
         options.workers - 1, ": ", rank);
   }
-  check_log_dir(options.output.log_dir, options.output.append);
+  check_log_dir(options.output.log_dir, options.continues_logs());
 }
 
 }  // namespace lockstep::launch

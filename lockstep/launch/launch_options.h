@@ -54,6 +54,9 @@ struct LaunchOptions {
   std::optional<RankSpan> span = {};  ///< nothing: all nodes have as many ranks as this one
 
   int first_rank() const { return span ? span->first_rank : node_rank * workers; }
+  /// Says whether the folder for logs may hold others: of an earlier run, of other nodes.
+  bool continues_logs() const { return output.append || nodes > 1 || rendezvous; }
+
   int world_size() const { return span ? span->world_size : nodes * workers; }
 };
 

@@ -112,8 +112,9 @@ TEST(FailureReport, SaysWhereARankHung) {
   failure.hang->log = "logs/rank-1-stack.log";
   EXPECT_EQ(failure_report(failure),
       headline +
-          "\nlockstep: rank 0 waits in barrier 3\n  | one\n  | two\n  | three\n"
-          "lockstep: its whole stack: logs/rank-1-stack.log\n");
+          "\n  | one\n  | two\n  | three\nlockstep: its whole stack: logs/rank-1-stack.log\n"
+          "lockstep: rank 0 waits in barrier 3\n")
+      << "its stack is below its own line";
 }
 
 TEST(ErrorFile, UnderstandsTorchsForms) {

@@ -29,6 +29,20 @@ TEST(LineBuffer, DoesNotCollectAnEndlessLine) {
   EXPECT_GT(given, 900000U);
 }
 
+TEST(LineBuffer, KnowsAProgressBarBeforeItsEnd) {
+  LineBuffer lines;
+  lines.take("no bar yet");
+  EXPECT_EQ(lines.bar(), "");
+  lines.take("\r10 %\r50 %");
+  EXPECT_EQ(lines.bar(), "50 %");
+  EXPECT_EQ(lines.take("\r100 %\n"), "no bar yet\r10 %\r50 %\r100 %\n");
+  EXPECT_EQ(lines.bar(), "");
+}
+
+TEST(Prefixed, ShowsOfAProgressBarWhatIsVisible) {
+  EXPECT_EQ(prefixed("10 %\r50 %\nwindows\r\n", "[rank 1] "), "[rank 1] 50 %\n[rank 1] windows\n");
+}
+
 TEST(Prefixed, PutsThePrefixBeforeEachLine) {
   EXPECT_EQ(prefixed("a\n\nb\n", "[rank 1] "), "[rank 1] a\n[rank 1] \n[rank 1] b\n");
   EXPECT_EQ(prefixed("", "x"), "");

@@ -82,17 +82,20 @@ TEST(OutputPlan, FillsThePrefix) {
       fill_prefix("[${role_name}${local_rank}/${rank}]:${rank}", 7, 3, "worker"), "[worker3/7]:7");
 }
 
-TEST(OutputPlan, RefusesALogFolderThatIsMissingAFileOrNotEmpty) {
+TEST(OutputPlan, MakesALogFolderAndRefusesOneThatIsAFileOrNotEmpty) {
   const lockstep::testing::TemporaryFolder temporary;
   const std::string folder = temporary.str();
   EXPECT_NO_THROW(check_log_dir(folder));
   EXPECT_NO_THROW(check_log_dir(""));
-  EXPECT_THROW(check_log_dir(folder + "/missing"), InvalidArgument);
+  const std::string missing = folder + "/new/logs";
+  EXPECT_NO_THROW(check_log_dir(missing));
+  EXPECT_TRUE(std::filesystem::is_directory(missing));
   std::ofstream(folder + "/file") << "text";
   EXPECT_THROW(check_log_dir(folder + "/file"), InvalidArgument);
   EXPECT_THROW(check_log_dir(folder), InvalidArgument);
   EXPECT_NO_THROW(check_log_dir(folder, true)) << "its logs are continued";
   EXPECT_THROW(check_log_dir(folder + "/file", true), InvalidArgument);
+  EXPECT_THROW(check_log_dir(folder + "/file/logs"), InvalidArgument);
 }
 
 }  // namespace

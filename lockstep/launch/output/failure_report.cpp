@@ -87,7 +87,7 @@ std::string hang_report(const Failure& failure) {
       hang.log.empty() ? "" : concat("lockstep: its whole stack: ", hang.log, "\n");
   const auto shown = std::min(kMostDetails, hang.frames.size());
   const Lines frames(hang.frames.begin(), hang.frames.begin() + static_cast<std::ptrdiff_t>(shown));
-  return concat(failure_headline(failure), "\n", others, quoted(frames), log);
+  return concat(failure_headline(failure), "\n", quoted(frames), log, others);
 }
 
 std::size_t room_beside(const std::string& facts) {

@@ -34,6 +34,10 @@ std::string LineBuffer::take(std::string_view bytes) {
   return lines;
 }
 
+std::string_view LineBuffer::bar() const {
+  return partial_.find('\r') == std::string::npos ? std::string_view() : visible(partial_);
+}
+
 std::string LineBuffer::rest() {
   if (partial_.empty()) return "";
   return std::exchange(partial_, "") + "\n";
@@ -45,7 +49,12 @@ std::string prefixed(std::string_view lines, std::string_view prefix) {
   while (!lines.empty()) {
     const auto end = lines.find('\n');
     const auto size = end == std::string_view::npos ? lines.size() : end + 1;
-    result.append(prefix).append(lines.substr(0, size));
+    const std::string_view line = lines.substr(0, size);
+    result.append(prefix);
+    if (line.find('\r') == line.npos)
+      result.append(line);
+    else
+      result.append(visible(line)).append("\n");
     lines.remove_prefix(size);
   }
   return result;

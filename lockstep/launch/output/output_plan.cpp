@@ -111,7 +111,10 @@ std::string fill_prefix(std::string pattern, int rank, int local_rank, const std
 void check_log_dir(const std::string& log_dir, bool append) {
   namespace fs = std::filesystem;
   if (log_dir.empty()) return;
-  check(fs::exists(log_dir), "--log-dir: there is no folder ", log_dir, "; make it first");
+  std::error_code error;
+  fs::create_directories(log_dir, error);
+  check(!error || fs::exists(log_dir), "--log-dir: cannot make the folder ", log_dir, ": ",
+      error.message());
   check(fs::is_directory(log_dir), "--log-dir: ", log_dir, " is not a folder");
   check(append || fs::is_empty(log_dir), "--log-dir: ", log_dir,
       " is not empty; name an empty folder, so that no earlier log is overwritten");

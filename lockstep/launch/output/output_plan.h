@@ -64,8 +64,8 @@ bool append_to(const std::string& path, const std::string& text);
 /// Fills in `${rank}`, `${local_rank}` and `${role_name}`.
 std::string fill_prefix(std::string pattern, int rank, int local_rank, const std::string& role);
 
-/// Throws InvalidArgument unless the log folder is there, is a folder and, where logs are not
-/// continued, is empty.
+/// Makes the log folder if it is not there. Throws InvalidArgument if it is no folder, cannot be
+/// made or, where logs are not continued, is not empty.
 void check_log_dir(const std::string& log_dir, bool append = false);
 
 }  // namespace lockstep::launch

@@ -84,6 +84,17 @@ void WorkerOutput::pass(Channel& channel, Console& console, std::string_view byt
   if (channel.route.shown && raw) console.write(channel.stream, bytes);
   if (is_split()) log(channel, console, bytes);
   pass_lines(channel, console, channel.lines.take(bytes));
+  if (channel.route.shown && !raw) pass_bar(channel, console);
+}
+
+/// Shows a progress bar among the lines of other ranks, now and then: its own end may be far away.
+void WorkerOutput::pass_bar(Channel& channel, Console& console) {
+  constexpr std::chrono::seconds kBetween(1);
+  const std::string_view bar = channel.lines.bar();
+  const auto now = std::chrono::steady_clock::now();
+  if (bar.empty() || now < channel.bar_shown + kBetween) return;
+  channel.bar_shown = now;
+  console.write(channel.stream, prefixed(concat(bar, "\n"), channel.route.prefix));
 }
 
 void WorkerOutput::pass_lines(Channel& channel, Console& console, const std::string& lines) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,10 +51,12 @@ class WorkerOutput {
     FileDescriptor pipe;
     std::shared_ptr<FileDescriptor> file;  // both streams may share one
     LineBuffer lines = {};
+    std::chrono::steady_clock::time_point bar_shown = {};
   };
 
   bool read(Channel& channel, Console& console);
   void pass(Channel& channel, Console& console, std::string_view bytes);
+  static void pass_bar(Channel& channel, Console& console);
   void pass_lines(Channel& channel, Console& console, const std::string& lines);
   void finish(Channel& channel, Console& console);
   void log(const Channel& channel, Console& console, std::string_view text);

@@ -40,7 +40,7 @@ std::string heading_of(const LaunchOptions& options, const RankPlan& plan) {
   if (plan.restart > 0) {
     return concat("lockstep: restart ", plan.restart, " of ", options.max_restarts, "\n");
   }
-  return options.output.append ? "lockstep: the run continues\n" : "";
+  return options.continues_logs() ? "lockstep: the run continues\n" : "";
 }
 
 Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
