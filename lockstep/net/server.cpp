@@ -1,8 +1,6 @@
 #include "lockstep/net/server.h"
 
 #include <algorithm>
-#include <csignal>
-#include <functional>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,6 +9,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/net/endpoint.h"
+#include "lockstep/net/without_signals.h"
 
 namespace lockstep::net {
 namespace {
@@ -21,16 +20,6 @@ constexpr const char* kStranger = "the secret or the run's id is another than he
 
 std::int64_t nanoseconds_of(Server::Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
-
-// Signals are for the thread that has started this one.
-std::thread without_signals(std::function<void()> body) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class RankAttempt : public Attempt {
     take(start_ranks(
         options, {plan, master_port, progress_.path()}, guardian(), supervisor.spares()));
     if (options_.verbose) say_pids();
-    if (outside_ != nullptr && outside_->descriptor() >= 0) wake_by(outside_->descriptor());
+    if (outside_ != nullptr) wake_by(outside_->descriptor());
   }
 
  private:
@@ -96,9 +96,8 @@ class RankAttempt : public Attempt {
   std::optional<Clock::time_point> on_wake() override {
     auto due = earlier(look_for_first_step(), look_after_spares());
     due = earlier(due, look_for_hang());
-    if (outside_ == nullptr) return due;
-    obey(outside_->look());
-    return earlier(due, outside_->due());
+    if (outside_ != nullptr) obey(outside_->look());
+    return due;
   }
 
   static std::optional<Clock::time_point> earlier(

@@ -28,9 +28,8 @@ class Outside {
   /// Returns a descriptor that becomes readable when something has come from them.
   virtual int descriptor() const = 0;
 
-  /// Looks whether the ranks are to end; called after each event, and when it is due().
+  /// Looks whether the ranks are to end; called after each event.
   virtual EndOrder look() = 0;
-  virtual Clock::time_point due() const = 0;
 
   /// Hears, at each look, what the ranks here do if all of them only wait for others without a sign
   /// of life; nothing if they do not.

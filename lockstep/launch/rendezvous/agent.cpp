@@ -9,12 +9,11 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/network/route.h"
 #include "lockstep/core/progress_page.h"
+#include "lockstep/launch/patience.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep::launch {
 namespace {
-
-constexpr std::chrono::seconds kForTheOthers(5);  // to save and end, beyond the grace period
 
 /// The port for a rank 0 here whose program serves a store by itself, as Python's does.
 ReservedPort port_for(const std::string& address) {
@@ -24,26 +23,17 @@ ReservedPort port_for(const std::string& address) {
 }  // namespace
 
 Agent::Agent(Supervisor& supervisor, Service& service, const LaunchOptions& options,
-    const net::ClientOptions& server, NodeFacts facts)
+    const net::ClientOptions& server, const NodeFacts& facts)
     : supervisor_(supervisor),
-      service_(service),
       options_(options),
-      server_(server),
-      membership_(server, options.rendezvous->beat, options.rendezvous->dead_after),
-      facts_(std::move(facts)),
+      succession_(service, *options.rendezvous, server, facts),
+      membership_(succession_, options.rendezvous->beat, options.rendezvous->dead_after),
       port_(port_for(options.rendezvous->host)),
       death_ns_(options.death_ns) {
   if (options_.rendezvous->local_address.empty())
     options_.rendezvous->local_address = membership_.address();
-  facts_.address = options_.rendezvous->local_address;
-  stand_by();
-  join();
-}
-
-// Also where this node has served or followed before: its facts are the present ones.
-void Agent::join() {
-  facts_.port = port_.number();
-  membership_.tell({.kind = AgentMessage::Kind::kJoin, .facts = facts_});
+  succession_.settle(options_.rendezvous->local_address, port_.number());
+  membership_.join();
 }
 
 int Agent::run() {
@@ -66,21 +56,31 @@ std::optional<int> Agent::carry_out(const Order& order) {
       throw InvalidArgument(concat("run: this node is refused: ", order.text));
     case Order::Kind::kEnd:  // of ranks that have ended here
     case Order::Kind::kHang:
+    case Order::Kind::kMove:
     case Order::Kind::kBeat:
       break;
   }
   return std::nullopt;
 }
 
+/// Returns the next order. Those that an earlier server gave are over.
+std::optional<Order> Agent::hear() {
+  for (const std::string& text : succession_.take_news()) supervisor_.say(text);
+  const int before = server_;
+  auto order = membership_.hear(server_);
+  if (server_ != before) orders_.clear();
+  return order;
+}
+
 Order Agent::next_order() {
   while (orders_.empty()) {
-    if (auto order = membership_.hear())
+    if (auto order = hear())
       orders_.push_back(*std::move(order));
-    else if (membership_.is_lost() && !follow_heir())
+    else if (membership_.is_lost())
       orders_.push_back(order_of_loss());
     else if (leaving_ && Clock::now() >= leave_until_)
       orders_.push_back({.kind = Order::Kind::kFinish, .code = *leaving_});
-    else if (!membership_.is_lost())
+    else
       await();
   }
   Order order = std::move(orders_.front());
@@ -89,9 +89,10 @@ Order Agent::next_order() {
 }
 
 Order Agent::order_of_loss() const {
+  if (leaving_) return {.kind = Order::Kind::kFinish, .code = *leaving_};
   return {.kind = Order::Kind::kFinish,
-      .code = leaving_.value_or(static_cast<int>(ExitCode::kPeersLost)),
-      .text = concat("lost the node that serves the rendezvous, ", server_.endpoint.text(),
+      .code = static_cast<int>(ExitCode::kPeersLost),
+      .text = concat("lost the node that serves the rendezvous, ", succession_.endpoint(),
           "; start all nodes again to continue")};
 }
 
@@ -99,30 +100,41 @@ void Agent::await() {
   std::vector<pollfd> waited{
       {supervisor_.signals().descriptor(), POLLIN, 0}, {membership_.descriptor(), POLLIN, 0}};
   supervisor_.console().add_to(waited);
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(due() - Clock::now()).count();
-  ::poll(waited.data(), waited.size(), static_cast<int>(std::max<std::int64_t>(0, left)));
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(leave_until_ - Clock::now()).count();
+  const auto wait = static_cast<int>(std::max<std::int64_t>(0, left));
+  ::poll(waited.data(), waited.size(), leaving_ ? wait : -1);
   supervisor_.console().flush();
   for (const int signal : supervisor_.signals().read())
     if (signal != SIGCHLD) on_signal(signal);
 }
 
 void Agent::on_signal(int signal) {
-  const bool has_saved = options_.lockstep_codes && generation_ > 0;
   leave_until_ = Clock::now();  // at a second one, at once
   if (leaving_) return;
-  leave_until_ += options_.grace_period + kForTheOthers;
-  leaving_ = has_saved ? static_cast<int>(ExitCode::kStopped) : 128 + signal;
+  leave_until_ += patience::for_a_launcher(options_.grace_period);
+  leaving_ = code_of_leaving(signal);
+  succession_.leave();
   membership_.tell({.kind = AgentMessage::Kind::kLeave, .end = {.code = *leaving_}});
 }
 
+int Agent::code_of_leaving(int signal) const {
+  const bool has_saved = options_.lockstep_codes && generation_ > 0;
+  return has_saved ? static_cast<int>(ExitCode::kStopped) : 128 + signal;
+}
+
 void Agent::start(const NodePlan& plan) {
+  if (!membership_.begin(plan.generation, server_)) return;
+  if (leaving_) {  // the order was under way when this node was asked to stop
+    last_ = {.end = {.code = *leaving_, .signal = SIGTERM}};
+    return tell_end(plan.generation);
+  }
   if (plan.restart > 0 && !supervisor_.is_quiet())
     supervisor_.report_failure(
         last_, concat("restart ", plan.restart, " of ", plan.max_restarts), "");
   supervisor_.say(concat("generation ", plan.generation, ": node ", plan.node_rank, " of ",
       plan.nodes, ", ", plan.world_size, " ranks in all"));
   generation_ = plan.generation;
-  plan_ = plan;
   is_ending_ = false;
   has_told_wait_ = false;
   others_.clear();
@@ -141,7 +153,7 @@ LaunchOptions Agent::options_for(const NodePlan& plan) const {
   options.max_restarts = plan.max_restarts;
   options.span = {.first_rank = plan.first_rank,
       .world_size = plan.world_size,
-      .store = server_.endpoint.text(),
+      .store = succession_.endpoint(),
       .store_key = plan.store_key,
       .generation = plan.generation,
       .node_address = meeting.local_address};
@@ -153,8 +165,10 @@ void Agent::tell_end(std::int64_t generation) {
   ReservedPort fresh = port_for(options_.rendezvous->host);
   port_ = std::move(fresh);
   const AttemptEnd& end = last_.end;
-  if (end.signal) leaving_ = end.code;
-  leave_until_ = Clock::now() + options_.grace_period + kForTheOthers;
+  // Ranks that were ended for another reason say nothing of the signal.
+  if (end.signal) leaving_ = is_ending_ ? code_of_leaving(*end.signal) : end.code;
+  if (leaving_) succession_.leave();
+  leave_until_ = Clock::now() + patience::for_a_launcher(options_.grace_period);
   membership_.tell({.kind = AgentMessage::Kind::kEnded,
       .end = {.generation = generation,
           .code = end.code,
@@ -166,7 +180,8 @@ void Agent::tell_end(std::int64_t generation) {
 
 EndOrder Agent::look() {
   EndOrder result = EndOrder::kNone;
-  while (auto order = membership_.hear()) {
+  const int server = server_;
+  while (auto order = hear()) {
     if (order->kind == Order::Kind::kHang) {
       if (order->generation != generation_ || !has_told_wait_) continue;
       result = EndOrder::kHangs;
@@ -178,7 +193,7 @@ EndOrder Agent::look() {
       supervisor_.say(concat("ending the ranks: ", order->text));
     }
   }
-  if (membership_.is_lost() && !is_ending_) result = EndOrder::kAtOnce;
+  if (server != server_ && !is_ending_) result = EndOrder::kAtOnce;
   if (result == EndOrder::kGently || result == EndOrder::kAtOnce) {
     is_ending_ = true;
     death_ns_ = monotonic_nanoseconds();

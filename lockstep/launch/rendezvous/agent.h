@@ -12,6 +12,7 @@
 #include "lockstep/launch/ranks/rank_attempt.h"
 #include "lockstep/launch/rendezvous/membership.h"
 #include "lockstep/launch/rendezvous/service.h"
+#include "lockstep/launch/rendezvous/succession.h"
 #include "lockstep/launch/supervisor.h"
 
 namespace lockstep::launch {
@@ -20,10 +21,10 @@ namespace lockstep::launch {
 /// they end.
 class Agent final : private Outside {
  public:
-  /// Joins by this connection. The facts are completed by address and ports.
-  /// The service is that of this node, which it may have to begin.
+  /// Joins the node that serves. The facts are completed by address and ports. The service is that
+  /// of this node, which it may have to begin.
   Agent(Supervisor& supervisor, Service& service, const LaunchOptions& options,
-      const net::ClientOptions& server, NodeFacts facts);
+      const net::ClientOptions& server, const NodeFacts& facts);
 
   /// Takes part until the run is over here, and returns its exit code. Throws InvalidArgument if
   /// the node is refused.
@@ -32,36 +33,29 @@ class Agent final : private Outside {
  private:
   int descriptor() const override { return membership_.descriptor(); }
   EndOrder look() override;
-  Clock::time_point due() const override { return membership_.due(); }
   void failed(const std::string& headline) override;
   void waits(const std::vector<RankSight>& ranks) override;
   const std::string& others() const override { return others_; }
 
   std::optional<int> carry_out(const Order& order);
+  std::optional<Order> hear();
   Order next_order();
-  void join();
-  void stand_by();
-  bool follow_heir();
-  bool try_heir(const std::string& heir);
-  void serve();
   Order order_of_loss() const;
   void await();
   void on_signal(int signal);
+  int code_of_leaving(int signal) const;
   void start(const NodePlan& plan);
   LaunchOptions options_for(const NodePlan& plan) const;
   void tell_end(std::int64_t generation);
   int finish(const Order& order);
 
   Supervisor& supervisor_;
-  Service& service_;
   LaunchOptions options_;
-  net::ClientOptions server_;  // the node that serves
+  Succession succession_;
   Membership membership_;
-  NodeFacts facts_;
   ReservedPort port_;
-  FileDescriptor standby_;    // at which this node would serve
-  NodePlan plan_;             // the last one
   std::deque<Order> orders_;  // that came while ranks ran
+  int server_ = 0;            // by which they were given
   std::int64_t generation_ = 0;
   bool is_ending_ = false;      // the ranks, by order
   bool has_told_wait_ = false;  // of ranks that wait

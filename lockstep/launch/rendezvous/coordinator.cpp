@@ -16,7 +16,17 @@ void answer(const net::KeyValues::Answers& answers, net::Postbox& out) {
 
 Coordinator::Coordinator(const WorldRules& rules, NodeFacts reference, const net::Key& run,
     std::chrono::milliseconds dead_after, const WorldPast& past)
-    : world_(rules, std::move(reference), past), run_(run), dead_after_(dead_after) {}
+    : world_(rules, std::move(reference), past),
+      run_(run),
+      dead_after_(dead_after),
+      generation_(past.generation) {}
+
+AgentMessage Coordinator::whereabouts(const std::string& endpoint) const {
+  return {.kind = AgentMessage::Kind::kMoved,
+      .generation = generation_,
+      .text = endpoint,
+      .founder = world_.founder()};
+}
 
 net::ServerHandler::Admission Coordinator::admit(const net::Hello& hello) {
   if (hello.role == net::Role::kAgent) return {.key = run_};
@@ -49,7 +59,7 @@ void Coordinator::take(net::PeerId peer, const AgentMessage& message, net::Postb
     case Kind::kBeat:
       return out.send(peer, bytes_of(Order{.kind = Order::Kind::kBeat}));
     case Kind::kJoin:
-      return carry_out(world_.join(peer, message.facts, now), out);
+      return carry_out(world_.join(peer, message.facts, now, message.generation), out);
     case Kind::kFailed:
       return carry_out(world_.fail(peer, message.generation, message.text), out);
     case Kind::kEnded:
@@ -58,6 +68,8 @@ void Coordinator::take(net::PeerId peer, const AgentMessage& message, net::Postb
       return carry_out(world_.wait(peer, message.generation, message.wait), out);
     case Kind::kLeave:
       return carry_out(world_.leave(peer, message.end.code, now), out);
+    case Kind::kMoved:
+      return carry_out(world_.move(message.founder, message.generation, message.text), out);
   }
 }
 
@@ -69,7 +81,7 @@ void Coordinator::on_close(net::PeerId peer, net::Postbox& out) {
 
 std::optional<net::ServerHandler::Clock::time_point> Coordinator::on_time(
     Clock::time_point now, net::Postbox& out) {
-  look_at_clock(now, out);
+  look_at_clock(out);
   drop_silent(now, out);
   carry_out(world_.on_time(now), out);
   answer(values_.expire(now), out);
@@ -80,6 +92,7 @@ std::optional<net::ServerHandler::Clock::time_point> Coordinator::on_time(
 }
 
 void Coordinator::carry_out(Directives directives, net::Postbox& out) {
+  generation_ = world_.generation();
   // Before anybody is told, so that no rank of an ended generation meets one of the next.
   if (!world_.is_running(world_.generation())) drop_ranks(out);
   for (Directive& directive : directives) {
@@ -99,7 +112,8 @@ void Coordinator::drop_ranks(net::Postbox& out) {
 }
 
 // This process stood still, and to the others that was its end: Note [Succession].
-void Coordinator::look_at_clock(Clock::time_point now, net::Postbox& out) {
+void Coordinator::look_at_clock(net::Postbox& out) {
+  const auto now = BootClock::now();
   const bool was_away = last_time_ && now - *last_time_ > dead_after_;
   last_time_ = now;
   if (was_away && world_.has_heirs())

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -7,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "lockstep/launch/rendezvous/boot_clock.h"
 #include "lockstep/launch/rendezvous/rendezvous_options.h"
 #include "lockstep/launch/rendezvous/world.h"
 #include "lockstep/net/hmac.h"
@@ -23,6 +25,9 @@ class Coordinator final : public net::ServerHandler {
   Coordinator(const WorldRules& rules, NodeFacts reference, const net::Key& run,
       std::chrono::milliseconds dead_after, const WorldPast& past = {});
 
+  /// Returns the news that its world is served here. From any thread.
+  AgentMessage whereabouts(const std::string& endpoint) const;
+
   Admission admit(const net::Hello& hello) override;
   void on_open(net::PeerId peer, const net::Hello& hello, net::Postbox& out) override;
   void on_message(net::PeerId peer, const std::string& message, net::Postbox& out) override;
@@ -34,7 +39,7 @@ class Coordinator final : public net::ServerHandler {
   void carry_out(Directives directives, net::Postbox& out);
   void drop_ranks(net::Postbox& out);
   void drop_silent(Clock::time_point now, net::Postbox& out);
-  void look_at_clock(Clock::time_point now, net::Postbox& out);
+  void look_at_clock(net::Postbox& out);
   net::Key key_of(std::int64_t generation) const {
     return net::key_of_generation(run_, generation, salt_);
   }
@@ -46,7 +51,8 @@ class Coordinator final : public net::ServerHandler {
   std::map<net::PeerId, Clock::time_point> agents_;  // and when they were heard last
   std::set<net::PeerId> ranks_;                      // of the present generation
   net::KeyValues values_;
-  std::optional<Clock::time_point> last_time_;  // that on_time() was called
+  std::optional<BootClock::time_point> last_time_;  // that on_time() was called
+  std::atomic<std::int64_t> generation_{0};         // of the world
 };
 
 }  // namespace lockstep::launch

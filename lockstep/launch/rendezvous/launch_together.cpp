@@ -13,6 +13,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/launch/child_process.h"
+#include "lockstep/launch/patience.h"
 #include "lockstep/launch/rendezvous/agent.h"
 #include "lockstep/launch/rendezvous/service.h"
 #include "lockstep/net/endpoint.h"
@@ -62,7 +63,8 @@ WorldRules rules_of(const LaunchOptions& options) {
       .most_nodes = meeting.most_nodes,
       .restarts = {.most = options.max_restarts, .lockstep_codes = options.lockstep_codes},
       .join_timeout = meeting.join_timeout,
-      .last_call = meeting.last_call};
+      .last_call = meeting.last_call,
+      .to_found = patience::to_found(meeting.dead_after)};
 }
 
 /// Says whether this launcher was asked to stop, and remembers how.
@@ -117,9 +119,10 @@ net::Key key_for(const LaunchOptions& options) {
 int take_part(
     const LaunchOptions& options, const net::Key& key, Supervisor& supervisor, StopRequest& stop) {
   const RendezvousOptions& meeting = *options.rendezvous;
-  Service service(rules_of(options), meeting.dead_after, key);
+  const std::string endpoint = net::Endpoint{.host = meeting.host, .port = meeting.port}.text();
+  Service service(rules_of(options), meeting.dead_after, key, options.run_id);
   if (auto listener = listener_of(meeting, stop))
-    service.begin(*std::move(listener), facts_of(options, true));
+    service.begin(*std::move(listener), facts_of(options, true), endpoint, {.origin = endpoint});
   const net::ClientOptions server{.endpoint = {.host = meeting.host, .port = meeting.port},
       .hello = {.job = options.run_id, .role = net::Role::kAgent},
       .key = key,

@@ -68,6 +68,7 @@ void write_plan(net::ByteWriter& writer, const NodePlan& plan) {
   writer.number(plan.restart).number(plan.max_restarts).text(plan.store_key).texts(plan.heirs);
   writer.number(plan.history.restarts).number(plan.history.furthest.value_or(kNone));
   writer.number(plan.history.code_at_furthest).number(plan.history.loops);
+  writer.number(plan.founder).text(plan.origin);
 }
 
 NodePlan read_plan(net::ByteReader& reader) {
@@ -89,6 +90,8 @@ NodePlan read_plan(net::ByteReader& reader) {
   if (furthest >= 0) plan.history.furthest = furthest;
   plan.history.code_at_furthest = reader.within(0, 255);
   plan.history.loops = reader.within(0, kMostOfAnInt);
+  plan.founder = reader.number();
+  plan.origin = reader.text();
   return plan;
 }
 
@@ -97,7 +100,7 @@ NodePlan read_plan(net::ByteReader& reader) {
 std::string bytes_of(const AgentMessage& message) {
   net::ByteWriter writer;
   writer.byte(static_cast<std::uint8_t>(message.kind)).number(message.generation);
-  writer.text(message.text);
+  writer.text(message.text).number(message.founder);
   if (message.kind == AgentMessage::Kind::kJoin) write(writer, message.facts);
   write_end(writer, message.end);
   if (message.kind == AgentMessage::Kind::kWaits) write_wait(writer, message.wait);
@@ -107,9 +110,10 @@ std::string bytes_of(const AgentMessage& message) {
 AgentMessage agent_message_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   AgentMessage message;
-  message.kind = kind_of(reader, AgentMessage::Kind::kWaits);
+  message.kind = kind_of(reader, AgentMessage::Kind::kMoved);
   message.generation = reader.number();
   message.text = reader.text();
+  message.founder = reader.number();
   if (message.kind == AgentMessage::Kind::kJoin) message.facts = read_node_facts(reader);
   message.end = read_end(reader);
   if (message.kind == AgentMessage::Kind::kWaits) message.wait = read_wait(reader);
@@ -128,7 +132,7 @@ std::string bytes_of(const Order& order) {
 Order order_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   Order order;
-  order.kind = kind_of(reader, Order::Kind::kHang);
+  order.kind = kind_of(reader, Order::Kind::kMove);
   order.generation = reader.number();
   order.gently = reader.byte() != 0;
   order.code = reader.within(0, 255);

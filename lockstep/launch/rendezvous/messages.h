@@ -41,12 +41,16 @@ struct AgentMessage {
     kEnded,   ///< all of its ranks have ended
     kLeave,   ///< it goes, between two generations
     kWaits,   ///< its ranks wait for those of others, or no longer do
+    kMoved,   ///< this world goes on elsewhere: to one who serves where it was founded
   };
 
   Kind kind = Kind::kBeat;
-  NodeFacts facts = {};               ///< of kJoin
-  std::int64_t generation = 0;        ///< of kFailed, kWaits
-  std::string text = {};              ///< of kFailed: which rank, and how
+  NodeFacts facts = {};  ///< of kJoin
+  /// Of kFailed, kWaits, kMoved; of kJoin the last one of which it had ranks, if it comes from an
+  /// earlier server: kEnded follows when they have ended.
+  std::int64_t generation = 0;
+  std::string text = {};              ///< of kFailed: which rank, and how; of kMoved HOST:PORT
+  std::int64_t founder = 0;           ///< of kMoved: the world's
   NodeEnd end = {};                   ///< of kEnded; of kLeave the code
   std::optional<NodeWait> wait = {};  ///< of kWaits
 };
@@ -63,6 +67,8 @@ struct NodePlan {
   std::string store_key;  ///< of this generation's ranks
   /// Where the nodes would serve, as HOST:PORT, if the one that does is lost: the first that lives.
   std::vector<std::string> heirs = {};
+  std::int64_t founder = 0;     ///< a number that was drawn when the world was founded
+  std::string origin = {};      ///< where that was, as HOST:PORT
   RestartHistory history = {};  ///< which that one would have to know
 };
 
@@ -70,16 +76,17 @@ struct NodePlan {
 struct Order {
   enum class Kind : std::uint8_t {
     kBeat,    ///< it lives, too
-    kWait,    ///< until others come; the text says for what
+    kWait,    ///< until others come; the text says for what, the plan who would serve next
     kStart,   ///< the ranks, at this place
     kEnd,     ///< the ranks of a generation; the text says why
     kFinish,  ///< the run is over, with this code; the text may say why
     kRefuse,  ///< the node may not take part; the text says why
     kHang,    ///< all ranks wait, and those here are behind; the text says for what others wait
+    kMove,    ///< to the node that serves at HOST:PORT, as the text says; empty: to the next one
   };
 
   Kind kind = Kind::kBeat;
-  NodePlan plan = {};           ///< of kStart
+  NodePlan plan = {};           ///< of kStart, kWait
   std::int64_t generation = 0;  ///< of kEnd, kHang
   bool gently = false;          ///< of kEnd: time to save is given
   int code = 0;                 ///< of kFinish

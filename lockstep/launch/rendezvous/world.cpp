@@ -1,35 +1,64 @@
 #include "lockstep/launch/rendezvous/world.h"
 
 #include <algorithm>
+#include <cstring>
 #include <signal.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/net/hmac.h"
 
 namespace lockstep::launch {
+
+namespace {
+
+std::int64_t random_number() {
+  std::int64_t number = 0;
+  const net::Key key = net::random_key();
+  std::memcpy(&number, key.data(), sizeof(number));
+  return number;
+}
+
+}  // namespace
 
 World::World(const WorldRules& rules, NodeFacts reference, const WorldPast& past)
     : rules_(rules),
       reference_(std::move(reference)),
       generation_(past.generation),
       history_(past.history),
-      awaited_(past.nodes) {
-  if (past.generation > 0) note_change(past.step);
+      awaited_(past.nodes),
+      past_heirs_(past.heirs),
+      regather_(past.regather),
+      founder_(past.founder != 0 ? past.founder : random_number()),
+      origin_(past.origin) {
+  if (past.generation > 0) note_change({});
 }
 
-Directives World::join(NodeId node, const NodeFacts& facts, Time now) {
+Directives World::join(NodeId node, const NodeFacts& facts, Time now, std::int64_t had) {
+  if (!moved_to_.empty()) {
+    order(node, {.kind = Order::Kind::kMove, .text = moved_to_});
+    return taken();
+  }
+  if (phase_ == Phase::kOver && had > 0) {  // it was one of us
+    order(node, {.kind = Order::Kind::kFinish, .code = final_code_, .text = "the run is over"});
+    return taken();
+  }
   const std::string differs =
       phase_ == Phase::kOver ? "the run is over" : difference(reference_, facts);
   if (!differs.empty()) {
     order(node, {.kind = Order::Kind::kRefuse, .text = differs});
     return taken();
   }
-  if (!nodes_.try_emplace(node, Node{.facts = facts}).second) return taken();
+  if (!nodes_.try_emplace(node, Node{.facts = facts, .had = had}).second) return taken();
   if (phase_ == Phase::kGathering) {
+    // It may have been told of a generation of which the one that serves now never heard.
+    generation_ = std::max(generation_, had);
     gather(now);
   } else if (phase_ == Phase::kRunning && may_grow()) {
     order_end(concat("host ", facts.host, " joins"), true);
   } else {
-    order(node, {.kind = Order::Kind::kWait, .text = "as a spare; the world is full"});
+    order(node, {.kind = Order::Kind::kWait,
+                    .plan = plan_of_waiting(),
+                    .text = "as a spare; the world is full"});
   }
   return taken();
 }
@@ -43,8 +72,8 @@ bool World::may_grow() const {
 }
 
 bool World::anyone_is_busy() const {
-  return std::any_of(
-      nodes_.begin(), nodes_.end(), [](const auto& each) { return each.second.is_busy; });
+  return std::any_of(nodes_.begin(), nodes_.end(),
+      [](const auto& each) { return each.second.is_busy || each.second.had > 0; });
 }
 
 Directives World::fail(NodeId node, std::int64_t generation, const std::string& text) {
@@ -61,9 +90,13 @@ bool World::only_follows() const { return phase_ == Phase::kEnding && failed_.em
 
 Directives World::end(NodeId id, const NodeEnd& end, Time now) {
   const auto found = nodes_.find(id);
-  if (found == nodes_.end() || !found->second.is_busy || end.generation != generation_)
-    return taken();
+  if (found == nodes_.end()) return taken();
   Node& node = found->second;
+  if (node.had > 0 && end.generation == node.had) {
+    end_of_before(node, end, now);
+    return end.signal ? leave(id, end.code, now) : taken();
+  }
+  if (!node.is_busy || end.generation != generation_) return taken();
   node.is_busy = false;
   if (phase_ == Phase::kOver) return taken();
   node.has_ended = true;
@@ -84,6 +117,19 @@ Directives World::end(NodeId id, const NodeEnd& end, Time now) {
   return taken();
 }
 
+/// Ranks that a node had under an earlier server have ended, because that was lost.
+void World::end_of_before(Node& node, const NodeEnd& end, Time now) {
+  node.had = 0;
+  node.facts.port = end.port;
+  if (phase_ == Phase::kOver) return;
+  if (end.step) note_change(end.step);
+  if (end.signal) return;  // it leaves
+  if (phase_ == Phase::kGathering)
+    try_start(now);
+  else
+    proceed(now);
+}
+
 Directives World::leave(NodeId id, int code, Time now) {
   const auto found = nodes_.find(id);
   if (found == nodes_.end() || found->second.is_busy || phase_ == Phase::kOver) return taken();
@@ -94,7 +140,9 @@ Directives World::leave(NodeId id, int code, Time now) {
     if (dismiss({id})) gather(now);
   } else if (!node.has_ended && !node.facts.serves) {  // a spare
     order(id, {.kind = Order::Kind::kFinish, .code = code});
+    const bool was_awaited = node.had > 0;
     nodes_.erase(found);
+    if (was_awaited) proceed(now);
   } else {  // conclude() lets it go
     node.has_ended = true;
     if (phase_ == Phase::kRunning)
@@ -114,11 +162,24 @@ Directives World::lose(NodeId id, Time now) {
     lost_ = lost.facts.host;
     if (phase_ == Phase::kRunning) order_end(concat("host ", lost_, " was lost"), false);
   }
-  if (phase_ == Phase::kGathering) {
+  if (phase_ == Phase::kGathering)
     gather(now);
-  } else if (!anyone_is_busy()) {
-    conclude(now);
-  }
+  else
+    proceed(now);
+  return taken();
+}
+
+void World::proceed(Time now) {
+  if (!anyone_is_busy()) conclude(now);
+}
+
+Directives World::move(std::int64_t founder, std::int64_t generation, const std::string& endpoint) {
+  const bool is_older = generation_ > 0 && generation <= generation_;
+  if (phase_ == Phase::kOver || !rules_.is_elastic() || founder == founder_ || is_older)
+    return taken();
+  moved_to_ = endpoint;
+  phase_ = Phase::kOver;
+  for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kMove, .text = endpoint});
   return taken();
 }
 
@@ -128,11 +189,10 @@ Directives World::on_time(Time now) {
 }
 
 std::optional<World::Time> World::due() const {
-  if (phase_ != Phase::kGathering || !gathering_since_) return std::nullopt;
-  if (awaited_ > 0) return *gathering_since_ + rules_.regather;
+  if (phase_ != Phase::kGathering || !gathering_since_ || anyone_is_busy()) return std::nullopt;
+  if (awaited_ > 0) return *gathering_since_ + regather_;
   if (pause_end_ > *gathering_since_) return pause_end_;
-  return enough_since_ ? *enough_since_ + rules_.last_call
-                       : *gathering_since_ + rules_.join_timeout;
+  return enough_since_ ? called_at() : *gathering_since_ + rules_.join_timeout;
 }
 
 void World::order(NodeId node, Order order) { out_.push_back({node, std::move(order)}); }

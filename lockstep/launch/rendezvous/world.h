@@ -22,19 +22,23 @@ struct WorldRules {
   RestartRules restarts;
   std::chrono::milliseconds join_timeout{600'000};
   std::chrono::milliseconds last_call{30'000};
-  /// For those of a world that has lost the node that served to find the one that does now.
-  std::chrono::milliseconds regather{10'000};
+  /// For those of an earlier world to say that it goes on elsewhere, before an elastic one is
+  /// founded with less than all nodes.
+  std::chrono::milliseconds to_found{0};
 
   bool is_elastic() const { return least_nodes < most_nodes; }
 };
 
-/// The past of a world whose node that served is lost, as far as others know it. The default is
-/// that of a new world: none.
+/// The past of a world whose node that served is lost, as the one that serves now knows it. The
+/// default is that of a new world: none.
 struct WorldPast {
   std::int64_t generation = 0;            ///< the last one
   RestartHistory history = {};            ///< before it
-  std::optional<std::int64_t> step = {};  ///< the furthest that was reported in it here
-  int nodes = 0;                          ///< that should come back
+  int nodes = 0;                          ///< that should come back, this one included
+  std::vector<std::string> heirs = {};    ///< the others of them that would serve next
+  std::chrono::milliseconds regather{0};  ///< for them to come
+  std::int64_t founder = 0;               ///< 0: a number is drawn
+  std::string origin = {};                ///< where it was founded, as HOST:PORT
 };
 
 /// An order for one node.
@@ -61,7 +65,9 @@ class World {
   /// Nodes must be equal to the reference in what has to be the same.
   World(const WorldRules& rules, NodeFacts reference, const WorldPast& past = {});
 
-  Directives join(NodeId node, const NodeFacts& facts, Time now);
+  /// One that comes from an earlier server says the last generation of which it has had ranks (0:
+  /// none), and by end() when they have ended: until then nothing starts.
+  Directives join(NodeId node, const NodeFacts& facts, Time now, std::int64_t had = 0);
   /// A rank has failed; the node is ending the others, and will tell by end() when that is done.
   Directives fail(NodeId node, std::int64_t generation, const std::string& text);
   Directives end(NodeId node, const NodeEnd& end, Time now);
@@ -71,6 +77,9 @@ class World {
   Directives leave(NodeId node, int code, Time now);
   /// A node has gone without a word.
   Directives lose(NodeId node, Time now);
+  /// Another world of this run goes on elsewhere: all follow it, unless that is this one, or this
+  /// one has gone on for longer.
+  Directives move(std::int64_t founder, std::int64_t generation, const std::string& endpoint);
   /// Ends the run here: the nodes have gone on without the one that serves.
   Directives give_up(const std::string& why);
   /// Does what is due.
@@ -78,6 +87,7 @@ class World {
   std::optional<Time> due() const;
 
   std::int64_t generation() const { return generation_; }
+  std::int64_t founder() const { return founder_; }
   bool has_heirs() const { return rules_.is_elastic() && generation_ > 0; }
   bool is_over() const { return phase_ == Phase::kOver; }
 
@@ -93,6 +103,7 @@ class World {
     NodeFacts facts;
     int rank = -1;           // of the last generation in which it took part
     bool is_busy = false;    // its ranks have not ended
+    std::int64_t had = 0;    // ranks of this generation of an earlier server, which have not ended
     bool has_ended = false;  // they have, in this generation
     NodeEnd end = {};
     std::optional<NodeWait> wait = {};  // of this generation
@@ -103,6 +114,8 @@ class World {
   bool may_grow() const;
   bool only_follows() const;
   bool anyone_is_busy() const;
+  void end_of_before(Node& node, const NodeEnd& end, Time now);
+  void proceed(Time now);
   void conclude(Time now);
   void call_hang();
   bool is_behind_any(NodeId node, const std::vector<NodeId>& others) const;
@@ -111,6 +124,8 @@ class World {
   AttemptEnd sum_up() const;
   const Node* cause() const;
   bool dismiss(const std::vector<NodeId>& leaving);
+  void hand_over();
+  int within_reach() const;
   bool may_replace(const std::string& lost);
   void decide(const AttemptEnd& end, Time now);
   void note_change(std::optional<std::int64_t> step);
@@ -118,9 +133,11 @@ class World {
   void try_start(Time now);
   bool awaits_its_nodes(Time now) const;
   bool is_called(Time now) const;
+  Time called_at() const;
   void start(Time now);
   std::vector<NodeId> chosen() const;
-  std::vector<std::string> heirs_among(const std::vector<NodeId>& places) const;
+  NodePlan plan_of_waiting() const;
+  std::vector<std::string> heirs() const;
   void finish(int code, const std::string& why);
   int count() const { return static_cast<int>(nodes_.size()); }
   Directives taken() { return std::exchange(out_, {}); }
@@ -134,7 +151,12 @@ class World {
   std::vector<NodeId> failed_;  // of this generation, the first one first
   std::string lost_;            // the host of a node that this generation has lost; empty: none
   std::optional<Time> gathering_since_, enough_since_;
-  int awaited_ = 0;   // nodes of an earlier world that come back
+  int awaited_ = 0;  // nodes of an earlier server that come back
+  std::vector<std::string> past_heirs_;
+  std::chrono::milliseconds regather_;
+  std::int64_t founder_;
+  std::string origin_, moved_to_;  // as HOST:PORT
+  int final_code_ = 0;
   Time started_{};    // this generation
   Time pause_end_{};  // before the next one
   Directives out_;

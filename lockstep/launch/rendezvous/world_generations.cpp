@@ -75,8 +75,8 @@ AttemptEnd World::sum_up() const {
   return sum;
 }
 
-/// Lets nodes go that were asked to stop. Returns whether the others go on: not without the one
-/// that serves, nor if they are too few.
+/// Lets nodes go that were asked to stop. Returns whether the others go on here: not if they are
+/// too few, nor without the one that serves, whose place the next takes if it can.
 bool World::dismiss(const std::vector<NodeId>& leaving) {
   if (leaving.empty()) return true;
   Node last;
@@ -87,11 +87,27 @@ bool World::dismiss(const std::vector<NodeId>& leaving) {
     order(id, {.kind = Order::Kind::kFinish, .code = last.end.code});
     nodes_.erase(id);
   }
-  const bool is_short = generation_ > 0 && count() < rules_.least_nodes;
+  const bool is_short = generation_ > 0 && within_reach() < rules_.least_nodes;
   if (!serves && !is_short) return true;
+  if (!is_short && has_heirs() && !heirs().empty()) {
+    hand_over();
+    return false;
+  }
   finish(last.end.code, concat("host ", last.facts.host, " was asked to stop, and ",
                             is_short ? "too few are left" : "it serves the rendezvous"));
   return false;
+}
+
+/// A node that is asked to stop is no worse for the others than one that dies.
+void World::hand_over() {
+  phase_ = Phase::kOver;
+  moved_to_ = heirs().front();  // also for those who come to us now
+  for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kMove});
+}
+
+/// Counts those who are here, and those of an earlier server who may yet come.
+int World::within_reach() const {
+  return awaited_ > 0 ? std::max(count(), static_cast<int>(heirs().size())) : count();
 }
 
 /// A world of a fixed size counts the loss of a node as a restart: it was no wish to shrink.
@@ -134,25 +150,31 @@ void World::gather(Time now) {
                 seconds_of(std::chrono::duration_cast<std::chrono::milliseconds>(pause_end_ - now)),
                 " s")
           : concat(count(), " of ", wanted, " nodes are here");
-  for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kWait, .text = text});
+  for (const auto& [id, node] : nodes_)
+    order(id, {.kind = Order::Kind::kWait, .plan = plan_of_waiting(), .text = text});
 }
 
 bool World::awaits_its_nodes(Time now) const {
-  return count() < awaited_ && gathering_since_ && now < *gathering_since_ + rules_.regather;
+  return count() < awaited_ && gathering_since_ && now < *gathering_since_ + regather_;
 }
 
 // Only the first time is there a last call: later, one who comes makes the world grow.
 bool World::is_called(Time now) const {
   if (generation_ > 0) return !awaits_its_nodes(now);
-  return enough_since_ && now >= *enough_since_ + rules_.last_call;
+  return enough_since_ && now >= called_at();
+}
+
+World::Time World::called_at() const {
+  const auto listens = rules_.is_elastic() ? rules_.to_found : std::chrono::milliseconds(0);
+  return std::max(*enough_since_ + rules_.last_call, *gathering_since_ + listens);
 }
 
 void World::try_start(Time now) {
-  if (now < pause_end_) return;
+  if (now < pause_end_ || anyone_is_busy()) return;
   pause_end_ = {};
   if (count() >= rules_.most_nodes || (enough_since_ && is_called(now))) return start(now);
   if (enough_since_ || !gathering_since_) return;
-  const auto patience = awaited_ > 0 ? rules_.regather : rules_.join_timeout;
+  const auto patience = awaited_ > 0 ? regather_ : rules_.join_timeout;
   if (now < *gathering_since_ + patience) return;
   finish(kPeersGone, concat("only ", count(), " of at least ", rules_.least_nodes,
                          " nodes came within ", seconds_of(patience), " s"));
@@ -182,20 +204,43 @@ std::vector<NodeId> World::chosen() const {
   return places;
 }
 
-std::vector<std::string> World::heirs_among(const std::vector<NodeId>& places) const {
-  std::vector<std::string> heirs;
-  for (const NodeId id : places) {
-    const NodeFacts& facts = nodes_.at(id).facts;
+/// Returns who would serve next, in an order that stays as nodes come and go: those who hear of a
+/// loss must go to the same one, whatever they were told last.
+std::vector<std::string> World::heirs() const {
+  std::vector<std::string> here;
+  for (const auto& [id, node] : nodes_) {
+    const NodeFacts& facts = node.facts;
     if (facts.serves || facts.standby_port == 0) continue;
-    heirs.push_back(net::Endpoint{.host = facts.address, .port = facts.standby_port}.text());
+    here.push_back(net::Endpoint{.host = facts.address, .port = facts.standby_port}.text());
   }
+  const auto has = [](const std::vector<std::string>& all, const std::string& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  };
+  std::vector<std::string> heirs;
+  for (const std::string& heir : past_heirs_)
+    if (awaited_ > 0 || has(here, heir)) heirs.push_back(heir);
+  for (const std::string& heir : here)
+    if (!has(past_heirs_, heir)) heirs.push_back(heir);
   return heirs;
+}
+
+/// Returns what one who waits has to know in case that the node that serves is lost.
+NodePlan World::plan_of_waiting() const {
+  NodePlan plan{.generation = generation_, .nodes = std::max(1, count())};
+  plan.heirs = heirs();
+  plan.history = history_;
+  plan.founder = founder_;
+  plan.origin = origin_;
+  return plan;
 }
 
 void World::start(Time now) {
   started_ = now;
   const std::vector<NodeId> places = chosen();
-  NodePlan plan{.nodes = static_cast<int>(places.size()), .world_size = 0};
+  awaited_ = 0;
+  NodePlan plan = plan_of_waiting();
+  plan.nodes = static_cast<int>(places.size());
+  plan.world_size = 0;
   for (const NodeId id : places) plan.world_size += nodes_.at(id).facts.workers;
   const Node& first = nodes_.at(places.front());
   plan.master_address = first.facts.address;
@@ -203,12 +248,9 @@ void World::start(Time now) {
   plan.restart = static_cast<int>(generation_);
   plan.max_restarts = rules_.restarts.most + plan.restart - history_.restarts;
   plan.generation = ++generation_;
-  plan.history = history_;
-  plan.heirs = heirs_among(places);
   phase_ = Phase::kRunning;
   gathering_since_.reset();
   enough_since_.reset();
-  awaited_ = 0;
   for (auto& [id, node] : nodes_) {
     node.rank = -1;
     node.wait.reset();
@@ -221,6 +263,11 @@ void World::start(Time now) {
     ++plan.node_rank;
     plan.first_rank += node.facts.workers;
   }
+  for (const auto& [id, node] : nodes_)
+    if (!node.is_busy)
+      order(id, {.kind = Order::Kind::kWait,
+                    .plan = plan_of_waiting(),
+                    .text = "as a spare; the world is full"});
 }
 
 Directives World::give_up(const std::string& why) {
@@ -232,6 +279,7 @@ Directives World::give_up(const std::string& why) {
 
 void World::finish(int code, const std::string& why) {
   phase_ = Phase::kOver;
+  final_code_ = code;
   for (const auto& [id, node] : nodes_)
     order(id, {.kind = Order::Kind::kFinish, .code = code, .text = why});
 }

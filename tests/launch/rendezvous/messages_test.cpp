@@ -41,6 +41,16 @@ TEST(RendezvousMessages, OfNodesAreReadAsTheyWereWritten) {
   EXPECT_FALSE(none.failure || none.signal || none.step);
 }
 
+TEST(RendezvousMessages, SayWhereAWorldIs) {
+  const AgentMessage moved{
+      .kind = AgentMessage::Kind::kMoved, .generation = 7, .text = "a:1", .founder = -42};
+  const AgentMessage read = agent_message_of(bytes_of(moved));
+  EXPECT_EQ(read.kind, moved.kind);
+  EXPECT_EQ(read.generation, 7);
+  EXPECT_EQ(read.text, "a:1");
+  EXPECT_EQ(read.founder, -42);
+}
+
 TEST(RendezvousMessages, SayForWhatRanksWait) {
   const AgentMessage waits{.kind = AgentMessage::Kind::kWaits,
       .generation = 7,
@@ -68,6 +78,8 @@ TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
           .max_restarts = 5,
           .store_key = "k",
           .heirs = {"a:1", "b:2"},
+          .founder = 1234567890123,
+          .origin = "c:3",
           .history = {.restarts = 1, .furthest = 70, .code_at_furthest = 139}},
       .generation = 9,
       .gently = true,
@@ -85,6 +97,8 @@ TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
   EXPECT_EQ(read.plan.max_restarts, 5);
   EXPECT_EQ(read.plan.store_key, "k");
   EXPECT_EQ(read.plan.heirs, order.plan.heirs);
+  EXPECT_EQ(read.plan.founder, order.plan.founder);
+  EXPECT_EQ(read.plan.origin, "c:3");
   EXPECT_EQ(read.plan.history.restarts, 1);
   EXPECT_EQ(read.plan.history.furthest, 70);
   EXPECT_EQ(read.plan.history.code_at_furthest, 139);

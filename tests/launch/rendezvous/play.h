@@ -65,8 +65,9 @@ class Play {
  private:
   /// The state of a node, by its last orders.
   struct Node {
-    std::int64_t running = 0;  // the generation of its ranks; 0: none
-    bool waits = false;        // as it said last, of these
+    std::int64_t running = 0;   // the generation of its ranks; 0: none
+    bool is_of_before = false;  // they were started by an earlier server
+    bool waits = false;         // as it said last, of these
   };
 
   static void must(bool holds, const char* rule) {
@@ -79,9 +80,15 @@ class Play {
 
   void join() {
     const NodeId id = ++last_;
-    nodes_[id];
-    const NodeFacts facts{.host = "h", .port = 1, .workers = 1 + draw_(3), .serves = draw_(8) == 0};
-    take(world_.join(id, facts, now_));
+    const std::int64_t had = draw_(5) == 0 ? 1 + draw_(4) : 0;
+    nodes_[id] = {.running = had, .is_of_before = had > 0};
+    const NodeFacts facts{.host = "h",
+        .address = "a",
+        .port = 1,
+        .workers = 1 + draw_(3),
+        .serves = draw_(8) == 0,
+        .standby_port = draw_(2) == 0 ? 0 : static_cast<int>(id)};
+    take(world_.join(id, facts, now_, had));
   }
 
   void lose() {
@@ -113,7 +120,8 @@ class Play {
       wait = NodeWait{.begun = {{1, static_cast<std::uint64_t>(draw_(3))}},
           .text = "",
           .in_step = draw_(2) == 0};
-    if (generation == node.running && node.running > 0) node.waits = wait.has_value();
+    if (generation == node.running && node.running > 0 && !node.is_of_before)
+      node.waits = wait.has_value();
     take(world_.wait(id, generation, wait));
   }
 
@@ -137,11 +145,14 @@ class Play {
     for (const auto& [to, order] : directives) {
       must(nodes_.contains(to), "nobody is told anything who has gone");
       std::int64_t& running = nodes_.at(to).running;
-      if (order.kind == Order::Kind::kFinish || order.kind == Order::Kind::kRefuse) {
-        must(running == 0, "a run is over when all ranks have ended");
+      const bool is_of_before = nodes_.at(to).is_of_before;
+      if (order.kind == Order::Kind::kFinish || order.kind == Order::Kind::kRefuse ||
+          order.kind == Order::Kind::kMove) {
+        must(running == 0 || is_of_before, "a run is over when all ranks have ended");
         nodes_.erase(to);
       } else if (order.kind == Order::Kind::kEnd) {
-        must(order.generation == world_.generation() && running == order.generation,
+        must(
+            order.generation == world_.generation() && running == order.generation && !is_of_before,
             "only ranks of this generation are ended");
       } else if (order.kind == Order::Kind::kHang) {
         must(order.generation == running && all_wait(), "ranks hang where no rank is at work");
@@ -156,8 +167,10 @@ class Play {
   }
 
   bool all_wait() const {
-    return std::all_of(nodes_.begin(), nodes_.end(),
-        [](const auto& each) { return each.second.running == 0 || each.second.waits; });
+    return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& each) {
+      const Node& node = each.second;
+      return node.running == 0 || node.is_of_before || node.waits;
+    });
   }
 
   void check_plans(const std::vector<NodePlan>& plans) {
@@ -165,7 +178,7 @@ class Play {
     must(rules_.least_nodes <= count && count <= rules_.most_nodes, "as many nodes as allowed");
     std::map<int, int> first_ranks;
     for (const NodePlan& plan : plans) {
-      must(plan.generation == generation_ + 1, "generations follow each other");
+      must(plan.generation > generation_, "generations follow each other");
       must(plan.nodes == count && plan.world_size == plans.front().world_size, "one world");
       must(first_ranks.emplace(plan.node_rank, plan.first_rank).second, "each number once");
       must(plan.restart <= plan.max_restarts, "no more restarts than there may be");
@@ -176,9 +189,9 @@ class Play {
       must(first > before && first < plans.front().world_size, "each rank once");
       before = first;
     }
+    generation_ = plans.front().generation;
     for (const auto& [id, node] : nodes_)
-      must(node.running == 0 || node.running == generation_ + 1, "one generation at a time");
-    ++generation_;
+      must(node.running == 0 || node.running == generation_, "one generation at a time");
   }
 
   WorldRules rules_;

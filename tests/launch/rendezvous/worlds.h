@@ -29,7 +29,7 @@ class Worlds : public ::testing::Test {
                        .restarts = {.most = restarts, .lockstep_codes = codes},
                        .join_timeout = std::chrono::seconds(600),
                        .last_call = std::chrono::seconds(30),
-                       .regather = std::chrono::seconds(10)},
+                       .to_found = to_found_},
         node("reference"), past);
   }
 
@@ -82,6 +82,14 @@ class Worlds : public ::testing::Test {
     ASSERT_EQ(told(Order::Kind::kStart), (std::vector<NodeId>{2, 3}));
   }
 
+  /// Returns the facts of a node that would serve if the one that does were lost.
+  static NodeFacts heir(NodeId id) {
+    NodeFacts facts = node(std::to_string(id));
+    facts.standby_port = 7;
+    return facts;
+  }
+
+  std::chrono::seconds to_found_{0};
   std::optional<World> world_;
   World::Time now_{};
   std::vector<std::pair<NodeId, Order>> last_;

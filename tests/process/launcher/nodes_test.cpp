@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 namespace lockstep::testing {
 namespace {
@@ -124,6 +125,28 @@ TEST(Nodes, OneThatIsStoppedIsSilentAndDoneWithout) {
   const auto second = nodes[1].wait();
   EXPECT_EQ(second.code(), 5) << second.err;
   EXPECT_TRUE(all_end(numbers_after("pid", second.out)));
+}
+
+TEST(Nodes, ALogThatBlocksLosesNone) {
+  const TemporaryFolder folder;
+  const std::string log = folder.file("rank-0.log");
+  const std::string flags =
+      "--nnodes 2 --max-restarts 1 --rdzv-conf keep_alive_interval=0.1,keep_alive_max_attempt=5";
+  const std::string script =
+      "[ $RANK = 0 ] && exec seq 1 20000; [ $RANK = 1 ] || sleep 2; echo done";
+  Nodes nodes(flags);
+  Words blocked = words("run --nproc-per-node 2 --rdzv-backend lockstep --log-dir " + folder.str() +
+                        " --rdzv-endpoint " + nodes.endpoint() + " " + flags + " -- sh -c");
+  blocked.push_back(script);
+  Command first(blocked);
+  first.wait_until([&] { return Nodes::says(first, "waiting: 1 of 2"); });
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  nodes.start(script).wait_for_lines(2);  // the other is busy for longer than silence is borne
+  Command reader({"-c", "exec cat " + log + " >/dev/null"}, {}, "/bin/sh");
+  const auto second = nodes[0].wait(), end = first.wait();
+  EXPECT_EQ(second.code(), 0) << second.err;
+  EXPECT_EQ(end.code(), 0) << end.err;
+  EXPECT_THAT(second.err, Not(HasSubstr("was lost")));
 }
 
 TEST(Nodes, AreStoppedTogetherWhenTooFewAreLeft) {

@@ -1,9 +1,12 @@
 // The launcher that serves the others is lost: real processes on this host.
 
+#include <fstream>
 #include <gmock/gmock.h>
 #include <signal.h>
 
 #include "tests/process/launcher/nodes.h"
+
+#include "lockstep/core/environment.h"
 
 namespace lockstep::testing {
 namespace {
@@ -58,6 +61,7 @@ TEST(Succession, HappensAgainAndTakesInOthers) {
   start_all(nodes, 3, waits_until_restart(3));
   const std::size_t next = Nodes::says(nodes[1], "node 1 of 3") ? 1 : 2;
   nodes[0].signal(SIGKILL);
+  nodes[next].wait_until([&] { return Nodes::says(nodes[next], "generation 2: "); });
   // One that comes finds the world at the address that was printed.
   Words command = words(
       "run --nproc-per-node 2 --log-line-prefix= --nnodes 1:3 --rdzv-backend lockstep "
@@ -71,6 +75,87 @@ TEST(Succession, HappensAgainAndTakesInOthers) {
   EXPECT_EQ(last.code(), 0) << last.err;
   EXPECT_EQ(new_one.code(), 0) << new_one.err;
   EXPECT_THAT(last.out, HasSubstr("world 4, restart 3\n"));
+}
+
+/// Three nodes of which the first serves; the ranks of the next save until they are let.
+class Saving : public ::testing::Test {
+ protected:
+  void start(const std::string& flags) {
+    nodes_.emplace(flags);
+    start_all(*nodes_, 3,
+        "echo pid $$; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && { echo world $WORLD_SIZE; exit 0; }; "
+        "[ $GROUP_RANK = 1 ] && exec " +
+            *environment("LOCKSTEP_BINARY_DIR") + "/progress_probe 0 " + folder_.file("saved") +
+            "; exec sleep 600");
+    next_ = Nodes::says((*nodes_)[1], "node 1 of 3") ? 1 : 2;
+    next().wait_for_lines(4);
+    (*nodes_)[0].signal(SIGKILL);
+    next().wait_until([&] { return Nodes::says(next(), "this node serves the rendezvous now"); });
+  }
+
+  void let_them() const { std::ofstream(folder_.file("saved")) << "yes"; }
+
+  Command& next() { return (*nodes_)[next_]; }
+  Command& other() { return (*nodes_)[3 - next_]; }
+
+  TemporaryFolder folder_;
+  std::optional<Nodes> nodes_;
+  std::size_t next_ = 1;
+};
+
+TEST_F(Saving, IsWaitedForByTheNodesThatAreLeft) {
+  start("--nnodes 2:3");
+  other().wait_until([&] { return Nodes::says(other(), "waiting: 2 of 2 to 3 nodes"); });
+  let_them();
+  const auto first = next().wait(), second = other().wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_EQ(second.code(), 0) << second.err;
+  EXPECT_THAT(first.out, HasSubstr("saved\n"));
+  EXPECT_THAT(first.out, HasSubstr("world 4\n"));
+  EXPECT_THAT(second.out, HasSubstr("world 4\n"));
+}
+
+TEST_F(Saving, ANodeThatWaitsMeanwhileCanBeStopped) {
+  start("--nnodes 1:3");
+  other().wait_until([&] { return Nodes::says(other(), "waiting: 2 of 1 to 3 nodes"); });
+  other().signal(SIGTERM);
+  EXPECT_EQ(other().wait().code(), 128 + SIGTERM);
+  let_them();
+  const auto first = next().wait();
+  EXPECT_EQ(first.code(), 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("world 2\n"));
+}
+
+TEST(Succession, ANodeThatServesAndIsStoppedIsNoWorseThanADeadOne) {
+  Nodes nodes("--nnodes 2:3");
+  start_all(nodes, 3, waits_until_restart(1));
+  nodes[0].signal(SIGTERM);
+  EXPECT_EQ(nodes[0].wait().code(), 128 + SIGTERM);
+  for (const std::size_t node : {1U, 2U}) {
+    const auto run = nodes[node].wait();
+    EXPECT_EQ(run.code(), 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("world 4, restart 1\n"));
+  }
+}
+
+// As by its supervisor, at the address where the world was founded.
+TEST(Succession, TheNodeThatServedComesBackToTheWorldThatGoesOn) {
+  Nodes nodes(
+      "--nnodes 1:3 --rdzv-conf last_call_timeout=0,keep_alive_interval=0.1,"
+      "keep_alive_max_attempt=10");
+  const std::string script =
+      "echo pid $$; [ $TORCHELASTIC_RESTART_COUNT -ge 2 ] && [ $WORLD_SIZE = 4 ] && "
+      "{ echo world $WORLD_SIZE; exit 0; }; exec sleep 600";
+  nodes.start(script).wait_for_lines(2);
+  nodes.start(script).wait_for_lines(2);
+  nodes[0].signal(SIGKILL);
+  nodes[0].wait();
+  nodes.start(script);
+  for (const std::size_t node : {1U, 2U}) {
+    const auto run = nodes[node].wait();
+    EXPECT_EQ(run.code(), 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("world 4\n"));
+  }
 }
 
 TEST(Succession, DoesNotHappenWhereTooFewAreLeft) {
