@@ -3,6 +3,7 @@
 
     benchmarks/nodes_soak.py                            1,000 kills
     benchmarks/nodes_soak.py --kills 50 --seed 3
+    benchmarks/nodes_soak.py --elastic --kills 500      worlds of one to three nodes, whose launchers are killed, drained and join
     benchmarks/nodes_soak.py --goodput 10               ten minutes with a failure in each, and what share of the time trained
 
 The nodes are launchers on this host that find each other (`lockstep run --nnodes 2 --rdzv-backend lockstep`), of two ranks of
@@ -11,6 +12,11 @@ the last kill, also while processes start, meet, or save. Every other run takes 
 that survive; what is compared of its training losses is that they are there. A launcher that has ended otherwise than well is started again by the
 same command, as systemd or Slurm would. Each run ends by itself; then its parameters, metrics and summary must be those of a run
 that nobody disturbed, its snapshots whole, and no process, file or shared memory of it left. Ends with code 1 if anything differs.
+
+With --elastic the nodes are `--nnodes 1:3`, and an event is also a SIGTERM to a launcher, the one that serves included, or a
+node that was away and joins; half of the runs have an fsync that takes up to a second and a half. No two worlds may ever run
+side by side, and each run ends as the undisturbed one but for what depends on the number of ranks: all its epochs, each sample of each
+once but for padding, a test loss near the undisturbed one.
 """
 
 import argparse
@@ -18,6 +24,7 @@ import collections
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -38,6 +45,20 @@ MOST_SECONDS_BETWEEN = {"snapshots": 2, "rescues": 4}  # kills; a rescue pays af
 KINDS = {"snapshots": ["--log-interval", "3", "--snapshot-interval", "5steps", "--no-rescue"],
          "rescues": ["--log-interval", "1", "--snapshot-interval", "none", "--val-interval", "0"]}
 VICTIMS = ["rank"] * 5 + ["joined"] * 2 + ["serving", "all"]  # which node's launcher, or a rank of either
+EVENTS = ["rank"] * 3 + ["launcher"] * 3 + ["serving"] * 4 + ["drain"] * 3 + ["drain serving"] * 2 + ["all"]
+LONGEST_ABSENCE = 8  # seconds, of a node that was killed or drained
+NEAR = 0.15  # of the undisturbed test loss
+MOST_PADDING = 30  # samples of an epoch that ranks get twice, so that all have as many, at each of a few changes of size
+SLOW_FSYNC = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+int fsync(int file) {
+  usleep((useconds_t)(drand48() * 1500000));
+  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(file);
+}
+"""
 
 
 def parse_arguments():
@@ -45,6 +66,7 @@ def parse_arguments():
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--kills-a-run", type=int, default=10, help="at most; drawn from 1 [10]")
     parser.add_argument("--goodput", type=float, default=0, help="instead: minutes of a training with a failure a minute")
+    parser.add_argument("--elastic", action="store_true", help="worlds of one to three nodes; --kills counts all events")
     parser.add_argument("--no-spares", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
@@ -54,12 +76,14 @@ def parse_arguments():
 class Run:
     """A training on two nodes; as a context it ends whatever is left of it."""
 
+    nodes = str(NODES)
+
     def __init__(self, arguments, folder, train_flags):
         self.folder, self.output = folder, folder / "run"
         (folder / "tmp").mkdir(parents=True)
         self.mark = f"NODES_SOAK={folder}"
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder / "tmp"), "NODES_SOAK": str(folder)}
-        meeting = ["--nnodes", str(NODES), "--rdzv-backend", "lockstep", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+        meeting = ["--nnodes", self.nodes, "--rdzv-backend", "lockstep", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
         self.command = [arguments.lockstep, "run", *meeting, "--nproc-per-node", "2", "--max-restarts", "1000"]
         self.command += ["--"] if arguments.no_spares else ["--spares", "--"]
         self.command += [arguments.lockstep, "train", *train_flags, "--progress", "none", "--output", str(self.output)]
@@ -122,6 +146,147 @@ class Run:
         return (self.folder / "errors").read_text(errors="replace")[-3000:]
 
 
+class ElasticRun(Run):
+    """A training on one to three nodes, each of which comes back some time after it has gone."""
+
+    nodes = "1:3"
+
+    def __init__(self, arguments, folder, train_flags, source):
+        super().__init__(arguments, folder, train_flags)
+        self.command = [word for word in self.command if word != "--spares"]  # whose environment does not say of which world they are
+        self.command[2:2] = ["--rdzv-conf", "last_call_timeout=2"]
+        self.source = source
+        self.launchers, self.codes, self.away_until = [None] * 3, [None] * 3, [0.0] * 3
+        self.worlds_before, self.complaints = set(), []
+
+    def look(self):
+        now = time.monotonic()
+        for node, launcher in enumerate(self.launchers):
+            if self.codes[node] == 0:
+                continue
+            code = None if launcher is None else launcher.poll()
+            if code is not None and self.codes[node] is None:
+                self.away_until[node] = now + self.source.uniform(0, LONGEST_ABSENCE)
+            self.codes[node] = code
+            if (launcher is None or code not in (None, 0)) and now >= self.away_until[node] and 0 not in self.codes:
+                self.start(node)
+                self.codes[node] = None
+        return 0 in self.codes and all(code is not None for code in self.codes)
+
+    def wait_until(self, moment):
+        while time.monotonic() < moment:
+            if self.look():
+                return True
+            self.look_for_rivals()
+            time.sleep(0.05)
+        return False
+
+    def look_for_rivals(self):
+        """Ranks of one generation only may be there; those of a launcher that was killed are for some milliseconds."""
+        worlds = set()
+        for launcher in self.launchers:
+            for rank in ranks_in(launcher.pid) if launcher is not None and launcher.poll() is None else ():
+                try:
+                    variables = dict(each.split("=", 1) for each in Path(f"/proc/{rank}/environ").read_text().split("\0") if "=" in each)
+                except OSError:
+                    continue
+                if "LOCKSTEP_STORE" in variables:
+                    worlds.add((variables["LOCKSTEP_STORE"], variables.get("LOCKSTEP_GENERATION")))
+        if len(worlds) > 1 and worlds == self.worlds_before:
+            self.complaints.append(f"two worlds side by side: {sorted(worlds)}")
+        self.worlds_before = worlds
+
+    def strike(self, victim, source):
+        running = [launcher for launcher in self.launchers if launcher is not None and launcher.poll() is None]
+        serving = [launcher for launcher in running if self.serves(launcher.pid)]
+        ranks = [rank for launcher in running for rank in ranks_in(launcher.pid)]
+        group = serving if "serving" in victim else running
+        victims = {"rank": [source.choice(ranks)] if ranks else [], "all": [each.pid for each in running] + ranks}.get(
+            victim, [source.choice(group).pid] if group else [])
+        for process in victims:
+            kill(process, signal.SIGTERM if "drain" in victim else signal.SIGKILL)
+        return len(victims)
+
+    @staticmethod
+    def serves(process):
+        """Says whether a launcher has connections of others, which only the one that serves has."""
+        sockets = set()
+        try:
+            for link in Path(f"/proc/{process}/fd").iterdir():
+                target = os.readlink(link)
+                if target.startswith("socket:["):
+                    sockets.add(target[8:-1])
+            lines = [line.split() for line in Path(f"/proc/{process}/net/tcp").read_text().splitlines()[1:]]
+        except OSError:
+            return False
+        listening = {line[1] for line in lines if line[3] == "0A" and line[9] in sockets}
+        return any(line[1] in listening for line in lines if line[3] == "01" and line[9] in sockets)
+
+
+def elastic_complaints(run, expected, shared_before):
+    found = list(dict.fromkeys(run.complaints))
+    results = outcome.outcome(run.output)
+    for name, value in expected.items():
+        if not name.startswith("summary epoch"):
+            continue
+        samples = results.get(name, {}).get("samples", 0)
+        if not 0 <= samples - value["samples"] <= MOST_PADDING:
+            found.append(f"{name}: {samples} samples, not {value['samples']}")
+    loss, wanted = results["summary test_loss"], expected["summary test_loss"]
+    if abs(loss - wanted) > NEAR * wanted + NEAR:
+        found.append(f"a test loss of {loss}, undisturbed {wanted}")
+    found += outcome.broken_snapshots(run.output) + outcome.leftovers(run.output)
+    return found + what_is_left(run, shared_before)
+
+
+def slow_fsync(folder):
+    (folder / "slow.c").write_text(SLOW_FSYNC)
+    subprocess.run([shutil.which("cc") or "clang-14", "-shared", "-fPIC", "-o", folder / "slow.so", folder / "slow.c", "-ldl"], check=True)
+    return folder / "slow.so"
+
+
+def soak_elastic(arguments, folder):
+    sets.write_idx(folder / "sets", 210, 50)
+    flags = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "40", "--batch-size", "8", "--backend", "gloo",
+             "--resume", "auto", "--snapshot-interval", "5steps"]
+    slow, source = slow_fsync(folder), random.Random(arguments.seed)
+    all_events, failed, runs = collections.Counter(), 0, 0
+    with ElasticRun(arguments, folder / "undisturbed", flags, source) as run:
+        begin = time.monotonic()
+        if not run.wait_until(begin + LONGEST_SECONDS) or run.starts != 3 or run.complaints:
+            sys.exit(f"the undisturbed run failed: {run.complaints} {run.tail()}")
+        expected, duration = outcome.outcome(run.output), time.monotonic() - begin
+        print(f"undisturbed: {duration:.1f} s", flush=True)
+    try:
+        while (done := sum(all_events.values())) < arguments.kills:
+            runs += 1
+            events, shared_before, name = collections.Counter(), checks.shared_memory(), f"run-{runs}"
+            with ElasticRun(arguments, folder / name, flags, source) as run:
+                is_slow = runs % 2 == 0
+                if is_slow:
+                    run.environment["LD_PRELOAD"] = str(slow)
+                begin, is_over = time.monotonic(), False
+                planned = min(source.randint(1, arguments.kills_a_run), arguments.kills - done)
+                while sum(events.values()) < planned and not is_over:
+                    is_over = run.wait_until(time.monotonic() + source.uniform(0, LONGEST_ABSENCE))
+                    event = source.choice(EVENTS)
+                    if not is_over and run.strike(event, source) > 0:
+                        events[event] += 1
+                limit = begin + LONGEST_SECONDS + (10 * duration + 60) * planned
+                is_over = is_over or run.wait_until(limit)
+                complaints = elastic_complaints(run, expected, shared_before) if is_over else ["has not ended"]
+                all_events += events
+                failed += bool(complaints)
+                text = "; ".join([*complaints, run.tail()]) if complaints else "as undisturbed"
+                print(f"run {runs}{', slow fsync' if is_slow else ''}: {sum(events.values())} events, {time.monotonic() - begin:.0f} s, {text}",
+                      flush=True)
+            shutil.rmtree(folder / name, ignore_errors=True)
+    finally:
+        print(f"{sum(all_events.values())} events in {runs} runs ({', '.join(f'{n} of {name}' for name, n in sorted(all_events.items()))}):"
+              f" {failed} runs differ", flush=True)
+    return failed
+
+
 def results_of(run, kind):
     """Returns all that must not differ."""
     results = outcome.outcome(run.output)
@@ -133,11 +298,14 @@ def results_of(run, kind):
 
 def complaints_of(run, kind, expected, shared_before):
     found = outcome.differences(expected, results_of(run, kind)) + outcome.broken_snapshots(run.output)
-    found += outcome.leftovers(run.output)
+    return found + outcome.leftovers(run.output) + what_is_left(run, shared_before)
+
+
+def what_is_left(run, shared_before):
     end = time.monotonic() + 20
     while (left := members(run.mark)) and time.monotonic() < end:
         time.sleep(0.01)
-    found += [f"process {process} is left" for process in left]
+    found = [f"process {process} is left" for process in left]
     found += [f"left in TMPDIR: {path.name}" for path in (run.folder / "tmp").iterdir()]
     return found + [f"left in /dev/shm: {name}" for name in sorted(checks.shared_memory() - shared_before)]
 
@@ -233,7 +401,8 @@ def main():
     arguments = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a run that is cut short leaves nothing
     with tempfile.TemporaryDirectory(prefix="nodes-soak-") as name:
-        return goodput(arguments, Path(name)) if arguments.goodput else soak(arguments, Path(name))
+        task = goodput if arguments.goodput else soak_elastic if arguments.elastic else soak
+        return task(arguments, Path(name))
 
 
 if __name__ == "__main__":

@@ -104,9 +104,9 @@ def ranks_in(launcher):
     return found
 
 
-def kill(process):
+def kill(process, number=signal.SIGKILL):
     try:
-        os.kill(process, signal.SIGKILL)
+        os.kill(process, number)
     except ProcessLookupError:
         pass  # it has ended with its launcher
 
