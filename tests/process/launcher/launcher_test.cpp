@@ -143,7 +143,7 @@ TEST(Launcher, RefusesBeforeAnythingStarts) {
   };
   refused({"run", "-np", "2", "no-such-program"}, "no-such-program");
   refused({"run", "-np", "2", "/etc/passwd"}, "/etc/passwd");
-  refused(shell_ranks(touch, "--log-dir " + folder.file("missing")), "missing");
+  refused(shell_ranks(touch, "--log-dir " + folder.file("file") + "/logs"), "cannot make");
   refused(shell_ranks(touch, "--log-dir " + folder.file("file")), "not a folder");
   refused(shell_ranks(touch, "--log-dir " + folder.str()), "not empty");
   refused(shell_ranks(touch, "--tee 0:1,"), "--tee");
