@@ -18,6 +18,7 @@
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_memory.h"
+#include "lockstep/device/parameters.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/grad_scaler.h"

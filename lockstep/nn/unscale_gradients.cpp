@@ -2,7 +2,6 @@
 
 #include <map>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -12,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/device/parameters.h"
 
 namespace lockstep::nn {
 namespace {
@@ -31,11 +31,9 @@ torch::Tensor dense_part(const torch::Tensor& parameter) {
 }
 
 GradientsByKind gradients_of(const std::vector<torch::Tensor>& parameters) {
-  std::unordered_set<const at::TensorImpl*> seen;
   GradientsByKind gradients;
-  for (const torch::Tensor& parameter : parameters) {
+  for (const torch::Tensor& parameter : distinct(parameters)) {
     if (!parameter.grad().defined()) continue;
-    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     torch::Tensor dense = dense_part(parameter);
     gradients[{dense.device().str(), dense.scalar_type()}].push_back(std::move(dense));
   }

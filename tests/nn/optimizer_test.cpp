@@ -1,11 +1,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include "tests/support/message_of.h"
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sin.h>
 #include <ATen/ops/tensor.h>
+#include <torch/nn/module.h>
 #include <torch/serialize.h>
 
 #include "lockstep/core/error.h"
@@ -15,6 +25,7 @@ namespace lockstep::nn {
 namespace {
 
 using ::testing::DoubleNear;
+using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using torch::optim::AdamOptions;
 using torch::optim::AdamWOptions;
@@ -186,6 +197,153 @@ TEST(Optimizer, ExchangesFilesWithLibTorchsOwn) {
   expect_continues<Adam, torch::optim::Adam>(AdamOptions(0.1));
   expect_continues<torch::optim::AdamW, AdamW>(AdamWOptions(0.1));
   expect_continues<SGD, torch::optim::SGD>(SGDOptions(0.1).momentum(0.9));
+}
+
+// Of LibTorch's own, of 8 steps; the orders in which parameter and moments lie in memory change
+// between steps, as by a file of another layout or by set_data().
+enum class Change { kLoad, kSetData };
+
+template <typename Optimizer, typename Options>
+at::Tensor after_change(
+    const Options& options, const std::vector<at::Tensor>& orders, Change change) {
+  auto parameter = orders[0].clone().set_requires_grad(true);
+  auto optimizer = std::make_unique<Optimizer>(std::vector<at::Tensor>{parameter}, options);
+  const auto step = [&](int number) {
+    const auto count = at::arange(parameter.numel(), at::kDouble);
+    parameter.mutable_grad() = at::sin(count * count * 0.3 + number).view(parameter.sizes());
+    optimizer->step();
+  };
+  for (int number = 0; number < 2; ++number) step(number);
+  const auto relaid = at::empty_like(orders[1]).copy_(parameter.detach());
+  if (change == Change::kSetData) {
+    parameter.mutable_grad().reset();
+    parameter.set_data(relaid);
+  } else {
+    std::stringstream file;
+    torch::save(*optimizer, file);
+    parameter = relaid.set_requires_grad(true);
+    optimizer = std::make_unique<Optimizer>(std::vector<at::Tensor>{parameter}, options);
+    torch::load(*optimizer, file);
+  }
+  for (int number = 2; number < 4; ++number) step(number);
+  return parameter.detach();
+}
+
+template <typename Ours, typename Theirs, typename Options>
+void expect_same_in_any_order(const Options& options) {
+  const auto rows = at::ones({2, 3, 4, 5}, at::kDouble);
+  const std::vector<at::Tensor> orders{rows, rows.contiguous(at::MemoryFormat::ChannelsLast),
+      at::ones({5, 4, 3, 2}, at::kDouble).permute({3, 2, 1, 0})};
+  for (std::size_t from = 0; from < orders.size(); ++from) {
+    for (std::size_t to = 0; to < orders.size(); ++to) {
+      for (const Change change : {Change::kLoad, Change::kSetData}) {
+        const std::vector<at::Tensor> both{orders[from], orders[to]};
+        EXPECT_TRUE(at::allclose(after_change<Ours>(options, both, change),
+            after_change<Theirs>(options, both, change), 1e-12, 1e-12))
+            << "from order " << from << " to " << to;
+      }
+    }
+  }
+}
+
+TEST(Optimizer, MomentsFollowTheParametersOrderInMemory) {
+  expect_same_in_any_order<SGD, torch::optim::SGD>(SGDOptions(0.1).momentum(0.9));
+  expect_same_in_any_order<Adam, torch::optim::Adam>(AdamOptions(0.1).amsgrad(true));
+  expect_same_in_any_order<AdamW, torch::optim::AdamW>(AdamWOptions(0.1).amsgrad(true));
+}
+
+template <typename Optimizer, typename Options>
+at::Tensor after_conversion(const Options& options) {
+  const auto parameter = parameter_of_ones({3}, at::kFloat);
+  Optimizer optimizer(std::vector<at::Tensor>{parameter}, options);
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    parameter.mutable_grad().reset();
+    parameter.set_data(parameter.detach().to(type));
+    parameter.mutable_grad() = at::full({3}, 0.25, type);
+    optimizer.step();
+  }
+  return parameter.detach();
+}
+
+TEST(Optimizer, LeavesMomentsOfAnotherTypeToLibTorch) {
+  const auto sgd = SGDOptions(0.1).momentum(0.9);
+  EXPECT_TRUE(after_conversion<SGD>(sgd).equal(after_conversion<torch::optim::SGD>(sgd)));
+  const AdamOptions adam(0.1);
+  EXPECT_TRUE(after_conversion<Adam>(adam).equal(after_conversion<torch::optim::Adam>(adam)));
+}
+
+// A module with tied weights lists them under each of their names.
+struct TiedNet : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return x.matmul(a).matmul(b); }
+  at::Tensor a = register_parameter("a", at::full({4, 4}, 0.5));
+  at::Tensor b = register_parameter("b", a);
+};
+
+template <typename Optimizer, typename Options>
+at::Tensor tied_after(
+    int steps, const std::vector<at::Tensor>& parameters, TiedNet& net, const Options& options) {
+  Optimizer optimizer(parameters, options);
+  for (int step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    net.forward(at::ones({1, 4}) * 0.1).square().mean().backward();
+    optimizer.step();
+  }
+  return net.a.detach();
+}
+
+template <typename Optimizer, typename Reference, typename Options>
+void expect_tied_once(const Options& options) {
+  TiedNet net, other;
+  const auto ours = tied_after<Optimizer>(3, net.parameters(), net, options);
+  const auto expected = tied_after<Reference>(3, {other.a}, other, options);
+  EXPECT_TRUE(at::allclose(ours, expected, 1e-6, 1e-7)) << ours << expected;
+  EXPECT_FALSE(at::allclose(ours, at::full({4, 4}, 0.5)));
+}
+
+TEST(Optimizer, UpdatesATiedParameterOnce) {
+  expect_tied_once<SGD, torch::optim::SGD>(SGDOptions(0.1));
+  expect_tied_once<SGD, torch::optim::SGD>(SGDOptions(0.1).momentum(0.9));
+  expect_tied_once<Adam, torch::optim::Adam>(AdamOptions(0.1));
+  expect_tied_once<AdamW, torch::optim::AdamW>(AdamWOptions(0.1));
+}
+
+TEST(Optimizer, UpdatesATiedParameterWithGapsOnce) {
+  const auto whole = at::ones({4, 4}, at::kDouble);
+  const auto parameter = whole.narrow(1, 0, 2).set_requires_grad(true);
+  SGD optimizer(std::vector<at::Tensor>{parameter, parameter}, SGDOptions(0.1));
+  parameter.mutable_grad() = at::ones({4, 2}, at::kDouble);
+  optimizer.step();
+  EXPECT_NEAR(whole[3][1].item<double>(), 0.9, 1e-12);
+}
+
+TEST(Optimizer, RefusesAParameterInTwoGroups) {
+  const auto parameter = parameter_of_ones({3});
+  Adam optimizer(std::vector<at::Tensor>{parameter}, AdamOptions(0.1));
+  optimizer.add_param_group(torch::optim::OptimizerParamGroup({parameter}));
+  parameter.mutable_grad() = at::ones({3}, at::kDouble);
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { optimizer.step(); }),
+      HasSubstr("a parameter of shape [3] is in the param groups 0 and 1"));
+}
+
+template <typename Optimizer, typename Options>
+std::string sparse_refusal(const Options& options) {
+  const auto parameter = parameter_of_ones({5, 2});
+  Optimizer optimizer(std::vector<at::Tensor>{parameter}, options);
+  parameter.mutable_grad() = at::ones({5, 2}, at::kDouble).to_sparse(1);
+  return testing::message_of<InvalidArgument>([&] { optimizer.step(); });
+}
+
+TEST(Optimizer, SaysWhichDoNotTakeSparseGradients) {
+  EXPECT_THAT(sparse_refusal<Adam>(AdamOptions(0.1)),
+      HasSubstr("Adam: a parameter of shape [5, 2] has a sparse gradient"));
+  EXPECT_THAT(sparse_refusal<AdamW>(AdamWOptions(0.1)), HasSubstr("AdamW: a parameter"));
+  EXPECT_THAT(
+      sparse_refusal<SGD>(SGDOptions(0.1).weight_decay(0.1)), HasSubstr("SGD: a parameter"));
+  const auto parameter = parameter_of_ones({5, 2});
+  SGD optimizer(std::vector<at::Tensor>{parameter}, SGDOptions(0.1).momentum(0.9));
+  parameter.mutable_grad() = at::ones({5, 2}, at::kDouble).to_sparse(1);
+  optimizer.step();
+  EXPECT_NEAR(parameter[4][1].item<double>(), 0.9, 1e-12);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 
 #include <ATen/autocast_mode.h>
@@ -149,6 +150,7 @@ std::vector<LayerCosts> ChainStep::backward_in_two_parts() {
 
 std::vector<LayerCosts> bytes_of(const Layers& layers, const Tensor& sample) {
   std::vector<LayerCosts> costs(layers.size());
+  std::unordered_set<const void*> seen;  // a weight that layers share is of the first
   walk(layers, sample, [&](std::size_t index, const PassPointer& pass) {
     const MemoryMeter meter;
     pass->forward();
@@ -157,7 +159,8 @@ std::vector<LayerCosts> bytes_of(const Layers& layers, const Tensor& sample) {
     own.activation_bytes = meter.total().live;
     own.output_bytes = static_cast<std::int64_t>(pass->output().nbytes());
     for (const Tensor& parameter : layers[index].value().ptr()->parameters())
-      own.parameter_bytes.push_back(static_cast<std::int64_t>(parameter.nbytes()));
+      if (seen.insert(parameter.unsafeGetTensorImpl()).second)
+        own.parameter_bytes.push_back(static_cast<std::int64_t>(parameter.nbytes()));
   });
   return costs;
 }

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <map>
 #include <string>
-#include <unordered_set>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -12,6 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/device/parameters.h"
 
 namespace lockstep {
 namespace {
@@ -21,12 +21,9 @@ using torch::Tensor;
 constexpr double kAddend = 1e-6;  // PyTorch's: the clipped norm stays just below the bound
 
 std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
-  std::unordered_set<at::TensorImpl*> seen;
   std::vector<Tensor> gradients;
-  for (const Tensor& parameter : parameters) {
-    const bool is_first = seen.insert(parameter.unsafeGetTensorImpl()).second;
-    if (is_first && parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
+  for (const Tensor& parameter : distinct(parameters))
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   return gradients;
 }
 

@@ -16,6 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/device/parameters.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 
 namespace lockstep {
@@ -191,6 +192,7 @@ std::size_t ShardedOptimizer::number_of_parameters() const {
 // Again whenever groups were added.
 void ShardedOptimizer::check_parameters() {
   if (number_of_parameters() == checked_parameters_) return;
+  list_once(param_groups_);
   NamedTensors named;
   for_each_parameter(
       param_groups_, [&](std::size_t group, std::size_t index, const torch::Tensor& tensor) {

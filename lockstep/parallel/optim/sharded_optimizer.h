@@ -20,8 +20,9 @@ namespace lockstep {
 /// It takes any LibTorch optimizer over all parameters and is one itself: param groups (all
 /// parameters, options that a scheduler or the caller may change on every rank alike), zero_grad,
 /// add_param_group; state() holds this rank's share. The updates are those of the plain optimizer,
-/// bit for bit, if that treats each parameter by itself. The gradients must be equal on all ranks,
-/// as DistributedDataParallel leaves them.
+/// bit for bit, if that treats each parameter by itself; a tied weight, which a group lists under
+/// each of its names, is one parameter. The gradients must be equal on all ranks, as
+/// DistributedDataParallel leaves them.
 ///
 ///     lockstep::ShardedOptimizer optimizer(
 ///         std::make_unique<torch::optim::Adam>(net->parameters(), options), world);
@@ -32,7 +33,7 @@ namespace lockstep {
 class ShardedOptimizer final : public torch::optim::Optimizer, public SkippableStep {
  public:
   /// A collective. Throws InvalidArgument on every rank if the parameters differ in number, type or
-  /// shape, or if the optimizer must see all parameters at once (LBFGS).
+  /// shape, if one is in two groups, or if the optimizer must see all at once (LBFGS).
   ShardedOptimizer(std::unique_ptr<torch::optim::Optimizer> optimizer, ProcessGroup group);
 
   /// Updates all parameters that have a gradient on their owner. A collective; calls the closure

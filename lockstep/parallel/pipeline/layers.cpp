@@ -1,9 +1,9 @@
 #include "lockstep/parallel/pipeline/layers.h"
 
 #include <map>
-#include <set>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/parameters.h"
 #include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
@@ -60,13 +60,11 @@ std::vector<Layers> cut(const Layers& layers, const std::vector<int>& balance) {
 
 std::vector<torch::Tensor> parameters_of(const Layers& layers) {
   std::vector<torch::Tensor> parameters;
-  std::set<const void*> seen;
   for (const auto& layer : layers) {
-    for (const torch::Tensor& parameter : layer.value().ptr()->parameters()) {
-      if (seen.insert(parameter.unsafeGetTensorImpl()).second) parameters.push_back(parameter);
-    }
+    const auto of_layer = layer.value().ptr()->parameters();
+    parameters.insert(parameters.end(), of_layer.begin(), of_layer.end());
   }
-  return parameters;
+  return distinct(parameters);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "lockstep/train/profile/chain_costs.h"
 
+#include "lockstep/device/parameters.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/pipeline/layers.h"
 
@@ -12,7 +13,7 @@ constexpr double kMillisecondsOfSecond = 1e3;
 // A chain that lacks parameters is a function around a net that cannot be cut.
 nn::Layers chain_of(const nn::Model& model) {
   nn::Layers layers = model->layers();
-  if (parameters_of(layers).size() == model->parameters().size()) return layers;
+  if (parameters_of(layers).size() == parameters_of(*model).size()) return layers;
   nn::Layers whole;
   whole.insert("net", torch::nn::AnyModule(model));
   return whole;

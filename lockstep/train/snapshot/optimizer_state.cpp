@@ -53,11 +53,16 @@ std::vector<Parameter> parameters_of(const Optimizer& optimizer, const nn::Named
   const auto* const sharded = dynamic_cast<const ShardedOptimizer*>(&optimizer);
   const auto owners = sharded ? sharded->owners() : std::vector<std::vector<int>>();
   std::vector<Parameter> parameters;
+  std::unordered_map<const void*, std::size_t> group_of;
   for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     const auto& tensors = optimizer.param_groups()[group].params();
     for (std::size_t index = 0; index < tensors.size(); ++index) {
+      const std::string name = name_of(tensors[index], names);
+      const auto [first, is_new] = group_of.emplace(tensors[index].unsafeGetTensorImpl(), group);
+      check(first->second == group, "optimizer_state: ", name, " is in the param groups ",
+          first->second, " and ", group, "; list it in one of them");
       const bool is_own = sharded == nullptr || owners[group][index] == sharded->rank();
-      parameters.push_back({name_of(tensors[index], names), tensors[index], group, is_own});
+      if (is_new) parameters.push_back({name, tensors[index], group, is_own});
     }
   }
   return parameters;

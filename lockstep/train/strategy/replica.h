@@ -96,7 +96,7 @@ class Replica {
 
   void set_training(bool training);
 
-  /// Returns the parameters that this rank holds.
+  /// Returns the parameters that this rank holds, each once, however many names it has.
   virtual std::vector<torch::Tensor> parameters() const = 0;
 
   /// Returns the parameters and buffers that this rank holds, under the model's names.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/device/parameters.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -20,7 +21,7 @@ class ModuleReplica final : public Replica {
  public:
   ModuleReplica(const TrainOptions& options, const RankGroups& groups,
       const PreparedModel& prepared, torch::Device device);
-  std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
+  std::vector<torch::Tensor> parameters() const override { return parameters_of(*model_); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
   double communication_seconds() const override;
 
@@ -42,7 +43,7 @@ class DataParallelReplica final : public Replica {
  public:
   DataParallelReplica(const TrainOptions& options, const RankGroups& groups,
       const PreparedModel& prepared, const std::vector<Place>& places);
-  std::vector<torch::Tensor> parameters() const override { return model_->parameters(); }
+  std::vector<torch::Tensor> parameters() const override { return parameters_of(*model_); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
 
  private:

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/parameters.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/nn/weights.h"
 
@@ -51,7 +52,7 @@ StartWeights start_with(nn::Model& model, const TrainOptions& options) {
   if (options.freeze.empty()) return start;
   start.frozen = freeze(*model, options.freeze);
   start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
-      " of ", model->parameters().size(), " parameters (", start.frozen.elements,
+      " of ", parameters_of(*model).size(), " parameters (", start.frozen.elements,
       " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
   return start;
 }
@@ -100,13 +101,16 @@ void check_all_match(const torch::nn::Module& module, const std::vector<std::str
 
 Frozen freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {
   check_all_match(module, patterns);
-  Frozen frozen;
+  std::vector<torch::Tensor> meant;
   for (auto& item : module.named_parameters()) {
     const auto is_meant = [&](const std::string& pattern) { return matches(pattern, item.key()); };
-    if (!std::ranges::any_of(patterns, is_meant)) continue;
-    item.value().set_requires_grad(false);
+    if (std::ranges::any_of(patterns, is_meant)) meant.push_back(item.value());
+  }
+  Frozen frozen;
+  for (torch::Tensor& parameter : meant = distinct(meant)) {
+    parameter.set_requires_grad(false);
     ++frozen.parameters;
-    frozen.elements += item.value().numel();
+    frozen.elements += parameter.numel();
   }
   check(!is_frozen(module), "train: --freeze leaves no parameter to train");
   for (const auto& layer : module.modules(/*include_self=*/false)) {

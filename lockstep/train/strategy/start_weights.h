@@ -21,8 +21,8 @@ struct Frozen {
 };
 
 /// Stops training of the parameters whose names match a pattern: `*` stands for any letters,
-/// dots too, `?` for one, `[ab]` for one of these. Call it before anything looks at the parameters:
-/// optimizers, DistributedDataParallel, pipelines.
+/// dots too, `?` for one, `[ab]` for one of these. A tied weight is frozen by any of its names.
+/// Call it before anything looks at the parameters: optimizers, DistributedDataParallel, pipelines.
 ///
 /// Throws InvalidArgument that lists the names there are if a pattern matches none, or if nothing
 /// is left to train.

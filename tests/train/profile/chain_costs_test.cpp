@@ -134,6 +134,29 @@ struct WithoutChain : nn::ModelImpl {
   torch::Tensor weight = register_parameter("weight", at::rand({10}));
 };
 
+struct TiedPair : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x.matmul(a).matmul(b); }
+  torch::Tensor a = register_parameter("a", at::rand({10, 10}));
+  torch::Tensor b = register_parameter("b", a);
+};
+
+struct TiedChain : nn::ModelImpl {
+  TiedChain() {
+    append("one", register_module("one", pair));
+    append("two", register_module("two", std::make_shared<TiedPair>()));
+    pair->register_parameter("c", pair->a);
+  }
+  std::shared_ptr<TiedPair> pair = std::make_shared<TiedPair>();
+};
+
+TEST(ChainCosts, OfTiedWeightsAreOfEachLayerAndCountThemOnce) {
+  const std::shared_ptr<nn::ModelImpl> net = std::make_shared<TiedChain>();
+  const auto chain = chain_costs(nn::Model(net), at::rand({2, 10}));
+  ASSERT_EQ(chain.size(), 2U);
+  for (const ChainLayer& layer : chain)
+    EXPECT_EQ(layer.parameters, std::vector<std::int64_t>{400}) << layer.name;
+}
+
 TEST(ChainCosts, OfANetThatIsNoChainAreOneLayers) {
   const std::shared_ptr<nn::ModelImpl> net = std::make_shared<WithoutChain>();
   const auto chain = chain_costs(nn::Model(net), at::rand({2, 10}));

@@ -73,6 +73,23 @@ TEST_F(StartWeightsTest, AreFrozenAfterTheyAreRead) {
   EXPECT_FALSE(model->parameters()[0].requires_grad());
 }
 
+struct Tied : torch::nn::Module {
+  torch::Tensor a = register_parameter("a", torch::ones({2, 3}));
+  torch::Tensor b = register_parameter("b", a);
+  torch::Tensor c = register_parameter("c", torch::ones({5}));
+};
+
+TEST_F(StartWeightsTest, ATiedWeightIsFrozenByAnyOfItsNamesAndCountsOnce) {
+  for (const std::vector<std::string>& patterns :
+      std::vector<std::vector<std::string>>{{"a"}, {"b"}, {"a", "b"}}) {
+    Tied net;
+    const Frozen frozen = freeze(net, patterns);
+    EXPECT_EQ(frozen.parameters, 1);
+    EXPECT_EQ(frozen.elements, 6);
+    EXPECT_FALSE(net.a.requires_grad());
+  }
+}
+
 TEST_F(StartWeightsTest, NeedNothing) {
   auto model = nn::make_model("toy", 5);
   const StartWeights start = start_with(model, TrainOptions());
