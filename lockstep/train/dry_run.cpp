@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/parameters.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/optim/loss.h"
@@ -28,10 +29,13 @@ std::int64_t available_memory() {
   return 0;
 }
 
-std::int64_t parameters_of(const torch::nn::Module& model) {
-  std::int64_t count = 0;
-  for (const auto& parameter : model.parameters()) count += parameter.numel();
-  return count;
+void count_parameters(const torch::nn::Module& model, TrainPlan& plan) {
+  for (const torch::Tensor& parameter : parameters_of(model)) {
+    const auto bytes = static_cast<std::int64_t>(parameter.nbytes());
+    plan.parameters += parameter.numel();
+    plan.parameter_bytes += bytes;
+    if (parameter.requires_grad()) plan.trained_bytes += bytes;
+  }
 }
 
 std::string text_of(const StartWeights& start) {
@@ -60,14 +64,14 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   check_inputs(options, layout, task, model);
   check_stages(options, layout, model);
   const StartWeights start = start_with(model, options);
-  const TrainPlan plan{.options = options,
+  TrainPlan plan{.options = options,
       .world_size = world_size,
-      .parameters = parameters_of(*model),
       .train_samples = data.train->size(),
       .test_samples = data.test->size(),
       .data_bytes = data.bytes_in_memory,
       .available_bytes = available_memory(),
       .start = text_of(start)};
+  count_parameters(*model, plan);
   check_memory(plan, local_world_size);
   return plan;
 }

@@ -112,11 +112,12 @@ std::int64_t steps_an_epoch(const TrainPlan& plan) {
 
 std::int64_t bytes_a_rank(const TrainPlan& plan) {
   const OptimizerSettings& settings = plan.options.optimizer;
-  const int states = settings.kind == OptimizerKind::kSgd ? (settings.momentum > 0 ? 1 : 0) : 2;
-  const int averages = plan.options.ema ? 1 : 0;
   const Layout layout = layout_of(plan);
-  const std::int64_t parameters = plan.parameters / layout.ranks_a_replica();
-  return plan.data_bytes + parameters * 4 * (2 + states + averages) * layout.thread_ranks;
+  const std::int64_t values = plan.parameter_bytes * (plan.options.ema ? 2 : 1);
+  const std::int64_t states = plan.trained_bytes * state_copies(settings);
+  const std::int64_t of_replica =
+      values + plan.trained_bytes + states / (settings.sharded ? layout.replicas : 1);
+  return plan.data_bytes + of_replica / layout.ranks_a_replica() * layout.thread_ranks;
 }
 
 std::string plan_text(const TrainPlan& plan) {

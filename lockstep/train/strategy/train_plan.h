@@ -12,7 +12,9 @@ namespace lockstep {
 struct TrainPlan {
   TrainOptions options;
   int world_size = 1;
-  std::int64_t parameters = 0;
+  std::int64_t parameters = 0;       ///< numbers; of a tied weight once
+  std::int64_t parameter_bytes = 0;  ///< of these
+  std::int64_t trained_bytes = 0;    ///< of those that are not frozen
   std::int64_t train_samples = 0;
   std::int64_t test_samples = 0;
   std::int64_t data_bytes = 0;       ///< of the images that each rank holds
@@ -23,7 +25,8 @@ struct TrainPlan {
 /// Counts the optimizer steps of one epoch.
 std::int64_t steps_an_epoch(const TrainPlan& plan);
 
-/// Counts the bytes that a rank surely needs: images, parameters, gradients, optimizer state.
+/// Counts the bytes that a rank surely needs: images, parameters, their averages, and gradients and
+/// optimizer state of what is trained; of a sharded state its share.
 std::int64_t bytes_a_rank(const TrainPlan& plan);
 
 /// Writes one sentence and a table.

@@ -14,6 +14,7 @@ TrainPlan plan() {
   result.options.output = "runs/x";
   result.world_size = 2;
   result.parameters = 402442;
+  result.parameter_bytes = result.trained_bytes = 4 * result.parameters;
   result.train_samples = 60000;
   result.test_samples = 10000;
   result.data_bytes = 54880000;
@@ -98,6 +99,33 @@ TEST(TrainPlan, OptimizerStateNeedsMemory) {
   const auto adam_bytes = bytes_a_rank(plan());
   sgd.options.optimizer = default_settings(OptimizerKind::kSgd);
   EXPECT_EQ(adam_bytes - bytes_a_rank(sgd), sgd.parameters * 4);
+}
+
+TEST(TrainPlan, AShardedOptimizerNeedsItsShareOfTheState) {
+  for (const int ranks : {1, 2, 4}) {
+    TrainPlan sharded = plan();
+    sharded.world_size = ranks;
+    const std::int64_t whole = bytes_a_rank(sharded);
+    sharded.options.optimizer.sharded = true;
+    const std::int64_t state = 2 * sharded.parameter_bytes;
+    EXPECT_EQ(whole - bytes_a_rank(sharded), state - state / ranks) << ranks;
+  }
+}
+
+// Replicas that are threads of one rank have the whole state together.
+TEST(TrainPlan, ShardsOfThreadsAddUpToTheWhole) {
+  TrainPlan sharded = plan();
+  sharded.world_size = 1;
+  sharded.options.places = 2;
+  const std::int64_t whole = bytes_a_rank(sharded);
+  sharded.options.optimizer.sharded = true;
+  EXPECT_EQ(whole - bytes_a_rank(sharded), 2 * sharded.parameter_bytes);
+}
+
+TEST(TrainPlan, FrozenParametersHaveNeitherGradientsNorState) {
+  TrainPlan frozen = plan();
+  frozen.trained_bytes = 0;
+  EXPECT_EQ(bytes_a_rank(frozen), frozen.data_bytes + frozen.parameter_bytes);
 }
 
 }  // namespace
