@@ -16,7 +16,8 @@ namespace lockstep::nn {
 
 namespace {
 
-constexpr std::string_view kPythonDdp = "module.";
+// What Python's DDP and torch.compile put before every name.
+constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
 
 bool all_begin_with(const TensorFile& file, std::string_view prefix) {
   const auto begins = [&](const TensorEntry& entry) { return entry.name.starts_with(prefix); };
@@ -25,9 +26,17 @@ bool all_begin_with(const TensorFile& file, std::string_view prefix) {
 
 // Only where no name of the model explains it: a model may have a child called `module`.
 std::string prefix_of(const TensorFile& file, const NamedTensors& state) {
-  const auto is_of_model = [](const auto& item) { return item.key().starts_with(kPythonDdp); };
-  const bool explained = std::any_of(state.begin(), state.end(), is_of_model);
-  return all_begin_with(file, kPythonDdp) && !explained ? std::string(kPythonDdp) : "";
+  std::string prefix;
+  const auto is_wrapped = [&](std::string_view wrapper) {
+    const auto is_of_model = [&](const auto& item) { return item.key().starts_with(wrapper); };
+    return all_begin_with(file, concat(prefix, wrapper)) &&
+           std::none_of(state.begin(), state.end(), is_of_model);
+  };
+  while (true) {
+    const auto* const wrapper = std::ranges::find_if(kWrappers, is_wrapped);
+    if (wrapper == std::end(kWrappers)) return prefix;
+    prefix += *wrapper;
+  }
 }
 
 constexpr std::string_view kCounter = "num_batches_tracked";
@@ -80,8 +89,9 @@ class Pairing {
       : state_(std::move(state)), resizable_(options.resizable) {
     report_.prefix = prefix_of(file, state_);
     for (const auto& item : state_) {
-      pair(item.key(), item.value(), file.find(report_.prefix + item.key()));
+      pair(item.key(), item.value(), entry_of(file, item.key()));
     }
+    check_tied();
     for (const TensorEntry& entry : file.entries()) {
       const std::string name = entry.name.substr(report_.prefix.size());
       if (!state_.contains(name)) report_.unexpected.push_back(name);
@@ -93,9 +103,8 @@ class Pairing {
   WeightsReport copy() {
     const torch::NoGradGuard no_gradients;
     for (const auto& [name, target, entry] : pairs_) {
-      const torch::Tensor values = tensor_of(*entry);
-      if (!is_finite(values)) report_.not_finite.push_back(name);
-      torch::Tensor(target).copy_(values);
+      torch::Tensor(target).copy_(tensor_of(*entry));
+      if (!is_finite(target)) report_.not_finite.push_back(name);
       ++report_.loaded;
     }
     return std::move(report_);
@@ -107,6 +116,30 @@ class Pairing {
     torch::Tensor target;
     const TensorEntry* entry;
   };
+
+  // Python's safetensors.torch.save_model() keeps one name of tied weights, and says in the
+  // metadata which: {left out: kept}.
+  const TensorEntry* entry_of(const TensorFile& file, const std::string& name) const {
+    const std::string own = report_.prefix + name;
+    const TensorEntry* const entry = file.find(own);
+    const auto kept = file.metadata().find(own);
+    return entry != nullptr || kept == file.metadata().end() ? entry : file.find(kept->second);
+  }
+
+  // A tensor of several names needs one in the file; where it has more, they must say the same.
+  void check_tied() {
+    std::map<const void*, const Pair*> firsts;
+    for (const Pair& each : pairs_) {
+      const auto [place, is_new] = firsts.emplace(each.target.unsafeGetTensorImpl(), &each);
+      const TensorEntry& first = *place->second->entry;
+      if (!is_new &&
+          (first.type != each.entry->type || !std::ranges::equal(first.bytes, each.entry->bytes)))
+        report_.untied.push_back(concat(each.name, ", ", place->second->name));
+    }
+    std::erase_if(report_.missing, [&](const std::string& name) {
+      return firsts.contains(state_[name].unsafeGetTensorImpl());
+    });
+  }
 
   void pair(const std::string& name, const torch::Tensor& tensor, const TensorEntry* entry) {
     auto both = compared(name, tensor, entry);
@@ -243,6 +276,7 @@ std::string differences_text(const WeightsReport& report) {
   std::string text;
   add_names(text, "missing in the file: ", report.missing);
   add_names(text, "not in the model: ", report.unexpected);
+  add_names(text, "one tensor in the model, two in the file: ", report.untied);
   for (const auto& tensor : report.mismatched) text += concat("  other: ", line_of(tensor), "\n");
   return first_lines(text);
 }

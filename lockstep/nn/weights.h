@@ -33,13 +33,16 @@ struct WeightsReport {
   std::string prefix;                   ///< was taken off every name of the file
   std::vector<std::string> missing;     ///< the model has them, the file does not
   std::vector<std::string> unexpected;  ///< the file has them, the model does not
+  std::vector<std::string> untied;  ///< `a, b`: one tensor in the model, which differ in the file
   std::vector<Mismatch> mismatched;
   std::vector<Conversion> converted;    ///< rounded or widened to the model's type
-  std::vector<std::string> not_finite;  ///< hold NaN or Inf, and were taken all the same
+  std::vector<std::string> not_finite;  ///< hold NaN or Inf now, perhaps by the conversion
   std::vector<Mismatch> kept;           ///< kept the model's own values, as was allowed
 
   /// Returns whether the model took all that it has, but for what it was allowed to keep.
-  bool fits() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+  bool fits() const {
+    return missing.empty() && unexpected.empty() && untied.empty() && mismatched.empty();
+  }
 };
 
 /// Lists the first ten missing, unexpected and mismatched tensors, a line each, and counts the
@@ -64,11 +67,13 @@ struct LoadWeightsOptions {
 ///
 /// Nothing is reshaped and nothing left out: a missing, unexpected or mismatched tensor is a
 /// DataError that lists the first of them, and the module is as it was. Two things are accepted and
-/// reported: floating-point numbers of another width are converted, and `module.`, which Python's
-/// DDP puts before every name, is taken off. A `num_batches_tracked` that the file lacks, as
-/// those of PyTorch before 0.4.1 do, keeps its value and is reported too; one of int64 fits a
-/// module whose LibTorch's to(torch::kDouble) made a double of it, and the other way round. A file
-/// that another program changes meanwhile is a DataError; some tensors may then have been copied.
+/// reported: floating-point numbers of another width are converted, and `module.` and `_orig_mod.`,
+/// which Python's DDP and torch.compile put before every name, are taken off. Tied weights need one
+/// of their names in the file; where they have more, they must be equal there. A
+/// `num_batches_tracked` that the file lacks, as those of PyTorch before 0.4.1 do, keeps its value
+/// and is reported too; one of int64 fits a module whose LibTorch's to(torch::kDouble) made a
+/// double of it, and the other way round. A file that another program changes meanwhile is a
+/// DataError; some tensors may then have been copied.
 ///
 ///     auto model = make_model("resnet50", 20);
 ///     load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight", "fc.bias"}});

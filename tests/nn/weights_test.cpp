@@ -14,8 +14,11 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
@@ -105,6 +108,78 @@ TEST_F(Weights, OfPythonsDdpLoseTheirPrefixW9) {
   expect_equal_state(*model, named_state(*saved));
 }
 
+TEST_F(Weights, OfCompiledModulesLoseTheirPrefixes) {
+  auto saved = make_model("toy", 5), model = make_model("toy", 5);
+  for (const std::string prefix : {"_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
+    const auto report = load_weights(*model, written(copies(named_state(*saved), prefix)));
+    EXPECT_EQ(remarks_text(report), "  took '" + prefix + "' off every name\n");
+    expect_equal_state(*model, named_state(*saved));
+  }
+}
+
+struct TiedWeights : torch::nn::Module {
+  at::Tensor a = register_parameter("a", at::full({2, 3}, 0.5));
+  at::Tensor b = register_parameter("b", a);
+};
+
+TEST_F(Weights, ThatAreTiedNeedOneOfTheirNames) {
+  for (const char* name : {"a", "b"}) {
+    TiedWeights net;
+    NamedTensors one("Tensor");
+    one.insert(name, at::full({2, 3}, 7.0));
+    load_weights(net, written(one));
+    EXPECT_TRUE(net.a.eq(7).all().item<bool>()) << name;
+  }
+}
+
+TEST_F(Weights, ThatAreTiedInTheModelMustBeEqualInTheFile) {
+  TiedWeights net;
+  NamedTensors both("Tensor");
+  both.insert("a", at::full({2, 3}, 7.0));
+  both.insert("b", at::full({2, 3}, 7.0));
+  EXPECT_EQ(load_weights(net, written(both)).loaded, 2);
+  both["b"].fill_(8);
+  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { load_weights(net, written(both)); }),
+      HasSubstr("one tensor in the model, two in the file: b, a"));
+  EXPECT_TRUE(net.a.eq(7).all().item<bool>()) << "nothing was loaded";
+}
+
+// As safetensors.torch.save_model() of Python writes them; this model has not tied them.
+TEST_F(Weights, OfANameThatTheMetadataGivesToAnotherAreThatOnes) {
+  torch::nn::Sequential net(torch::nn::Linear(3, 3), torch::nn::Linear(3, 3));
+  NamedTensors kept = copies(named_state(*net));
+  kept["0.weight"].fill_(7);
+  kept.erase("1.weight");
+  save_weights(kept, file(), {{"format", "pt"}, {"1.weight", "0.weight"}});
+  load_weights(*net, file());
+  EXPECT_TRUE(named_state(*net)["1.weight"].eq(7).all().item<bool>());
+}
+
+// By LibTorch's torch::save() of a module.
+TEST_F(Weights, ThatCppSavedAreRead) {
+  auto saved = make_model("resnet18-cifar", 4), loaded = make_model("resnet18-cifar", 4);
+  saved(images_for("resnet18-cifar", 4));
+  torch::save(saved, file("net.pt"));
+  EXPECT_EQ(load_weights(*loaded, file("net.pt")).loaded, 122);
+  expect_equal_state(*loaded, named_state(*saved));
+  torch::nn::Sequential chain(torch::nn::Linear(2, 3), torch::nn::ReLU(),
+      torch::nn::Sequential(torch::nn::Flatten()), torch::nn::Linear(3, 2));
+  torch::save(chain, file("chain.pt"));
+  const auto expected = copies(named_state(*chain));
+  for (auto& parameter : chain->parameters()) parameter.detach().zero_();
+  EXPECT_EQ(load_weights(*chain, file("chain.pt")).loaded, 4);
+  expect_equal_state(*chain, expected);
+}
+
+TEST_F(Weights, OfTheOptimizerThatCppSavedAreNotTensorsAlone) {
+  torch::nn::Linear net(2, 3);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  torch::save(optimizer, file("optimizer.pt"));
+  EXPECT_THAT(
+      lockstep::testing::message_of<DataError>([&] { load_weights(*net, file("optimizer.pt")); }),
+      HasSubstr("values are not tensors"));
+}
+
 TEST_F(Weights, OfAChildCalledModuleKeepTheirNames) {
   torch::nn::Sequential model;
   model->push_back("module", torch::nn::Linear(2, 3));
@@ -149,6 +224,15 @@ TEST_F(Weights, ThatAreNotFiniteAreLoadedAndReported) {
   const auto report = load_weights(*model, written(state));
   EXPECT_EQ(remarks_text(report), "  NaN or Inf in net1.weight\n  NaN or Inf in net2.bias\n");
   EXPECT_TRUE(std::isnan(named_state(*model)["net1.weight"][3][4].item<double>()));
+}
+
+TEST_F(Weights, ThatOverflowByTheirConversionAreReported) {
+  auto model = make_model("toy", 5);
+  auto state = copies(named_state(*model));
+  state["net1.weight"][3][4].fill_(1e6);
+  model->to(at::kHalf);
+  EXPECT_THAT(
+      remarks_text(load_weights(*model, written(state))), HasSubstr("NaN or Inf in net1.weight\n"));
 }
 
 // PyTorch before 0.4.1 did not count batches.

@@ -42,6 +42,7 @@ struct List {
 /// kind.
 struct Dict {
   bool is_ordered = false;
+  bool is_module = false;  ///< that C++ saved
   std::vector<std::pair<Value, Value>> items;
 };
 

@@ -159,15 +159,20 @@ void Machine::call_top() {
   push(call(callable, arguments, arena_));
 }
 
-// Attributes of an OrderedDict: PyTorch keeps the versions of modules there, which only the loading
-// of files older than PyTorch 1 needs.
+// Those of a module are what it consists of. Attributes of an OrderedDict: PyTorch keeps the
+// versions of modules there, which only the loading of files older than PyTorch 1 needs.
 void Machine::build_top() {
   const Value state = pop();
   if (std::holds_alternative<const Name*>(top())) return;
   Dict* const* dict = std::get_if<Dict*>(&top());
-  if (dict == nullptr || !(*dict)->is_ordered || !std::holds_alternative<Dict*>(state)) {
+  const bool has_attributes = dict != nullptr && ((*dict)->is_ordered || (*dict)->is_module);
+  if (!has_attributes || !std::holds_alternative<Dict*>(state)) {
     throw DataError(concat("attributes (", kind_of(state), ") are set on ", kind_of(top())));
   }
+  if (!(*dict)->is_module) return;
+  const auto& items = std::get<Dict*>(state)->items;
+  spend(items.size());
+  (*dict)->items = items;
 }
 
 Pickle read_pickle(

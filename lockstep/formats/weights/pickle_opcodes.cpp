@@ -175,6 +175,7 @@ constexpr std::array kRead{
     Row{'c', {"GLOBAL", Opcodes::global}},
     Row{0x93, {"STACK_GLOBAL", Opcodes::stack_global}},
     Row{'R', {"REDUCE", Opcodes::reduce}},
+    Row{0x81, {"NEWOBJ", Opcodes::newobj}},
     Row{'b', {"BUILD", Opcodes::build}},
     Row{'Q', {"BINPERSID", Opcodes::binpersid}},
 };

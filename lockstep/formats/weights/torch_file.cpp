@@ -33,7 +33,7 @@ class TorchArchive {
   const TorchRecord* find(std::string_view name) const;
 
  private:
-  void check_kind(const std::string& file) const;
+  void check_byte_order(const std::string& file) const;
   void check_version(const std::string& file) const;
 
   std::map<std::string, TorchRecord, std::less<>> records_;
@@ -79,9 +79,15 @@ TorchArchive::TorchArchive(std::span<const std::uint8_t> bytes, const std::strin
     if (!entry.name.starts_with(folder)) {
       refuse_at(file, entry.offset, printable(entry.name), " is not in the folder ", folder);
     }
+    // The code of modules that C++ saved; nobody reads it.
+    if (entry.name.starts_with(folder + "code/")) continue;
+    if (entry.method != 0) {
+      refuse_at(file, entry.offset, printable(entry.name), " is compressed (method ", entry.method,
+          "): packed again; torch.save a state_dict()");
+    }
     records_.emplace(entry.name.substr(folder.size()), TorchRecord{entry.bytes, entry.offset});
   }
-  check_kind(file);
+  check_byte_order(file);
   check_version(file);
 }
 
@@ -90,14 +96,7 @@ const TorchRecord* TorchArchive::find(std::string_view name) const {
   return record == records_.end() ? nullptr : &record->second;
 }
 
-void TorchArchive::check_kind(const std::string& file) const {
-  const bool has_code = std::any_of(records_.begin(), records_.end(), [](const auto& record) {
-    return record.first.starts_with("code/") || record.first == "constants.pkl";
-  });
-  if (has_code) {
-    refuse_at(file, 0,
-        "TorchScript, which holds code: in Python, torch.save(torch.jit.load(...).state_dict())");
-  }
+void TorchArchive::check_byte_order(const std::string& file) const {
   const TorchRecord* order = find("byteorder");
   if (order != nullptr && text_of(order->bytes) != "little") {
     refuse_at(file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
@@ -173,7 +172,9 @@ class TreeBuilder {
     TorchDict result;
     std::set<TorchKey> keys;
     for (const auto& [key, value] : dict->items) {
-      result.items.push_back({key_of(key), build(value, depth)});
+      TorchValue built = build(value, depth);
+      if (dict->is_module && is_empty_dict(built)) continue;  // a layer without tensors
+      result.items.push_back({key_of(key), std::move(built)});
       if (!keys.insert(result.items.back().key).second) {
         refuse_at(file_, offset_, "a dict has a key twice");
       }
@@ -191,6 +192,11 @@ class TreeBuilder {
       bytes = copied(*tensor, bytes, size);
     }
     return {TorchTensor{tensor->type, tensor->shape, bytes}};
+  }
+
+  static bool is_empty_dict(const TorchValue& value) {
+    const auto* const dict = std::get_if<TorchDict>(&value.content);
+    return dict != nullptr && dict->items.empty();
   }
 
   TorchValue list(const std::vector<pickle::Value>& items, int depth) {

@@ -65,12 +65,13 @@ struct TorchFile {
   FileMemory memory;
 };
 
-/// Reads a file of Python's `torch.save`: state dictionaries, checkpoints, optimizer states.
+/// Reads a file of Python's `torch.save`: state dictionaries, checkpoints, optimizer states; and of
+/// C++'s, where a module is the dict of its tensors and of the modules in it that have tensors.
 ///
 /// Nothing in the file is executed: what callables make is built here for `OrderedDict`,
 /// `defaultdict`, and those that rebuild tensors and parameters; of any other there is only the
-/// name. The checksum of every part is
-/// verified. Files of PyTorch before 1.6 and TorchScript are refused with what to do.
+/// name. The checksum of every part is verified, but of code, which is not read. Files of PyTorch
+/// before 1.6 and TorchScript of Python are refused with what to do.
 TorchFile read_torch_file(const std::filesystem::path& path);
 
 /// Does the same with bytes in memory, which must outlive the result; `name` stands in messages.

@@ -29,6 +29,7 @@ constexpr std::array<std::pair<std::string_view, ElementType>, 12> kStorages{{
 }};
 
 constexpr const char* kParameter = "torch._utils _rebuild_parameter";
+constexpr std::string_view kScript = "__torch__";
 
 template <typename... Parts>
 [[noreturn]] void reject(const Parts&... reason) {
@@ -50,6 +51,16 @@ std::span<const Value> arguments_of(
     reject(callable, " is given ", items.size(), " values");
   }
   return items;
+}
+
+// LibTorch's archives number the modules after the first: `__torch__.___torch_mangle_7 Module`.
+bool is_cpp_module(std::string_view name) {
+  constexpr std::string_view kNumbered = ".___torch_mangle_", kModule = " Module";
+  if (!name.starts_with(kScript) || !name.ends_with(kModule)) return false;
+  name = name.substr(kScript.size(), name.size() - kScript.size() - kModule.size());
+  if (name.empty()) return true;
+  return name.starts_with(kNumbered) &&
+         parse_number<std::uint64_t>(name.substr(kNumbered.size())).has_value();
 }
 
 std::vector<std::int64_t> sizes_of(const Value& value, const char* what) {
@@ -136,6 +147,12 @@ Value rebuild_parameter(const Value& given) {
   return values[0];
 }
 
+// A module that C++ saved.
+Value make_module(const Value& arguments, Arena& arena) {
+  arguments_of("a module", arguments, 0, 0);
+  return &arena.dicts.emplace_back(Dict{.is_module = true, .items = {}});
+}
+
 }  // namespace
 
 std::optional<ElementType> storage_type_named(std::string_view name) {
@@ -163,6 +180,10 @@ Value call(const Value& callable, const Value& arguments, Arena& arena) {
   if (name == kTensorV2) return rebuild_tensor(kTensorV2, false, arguments, arena);
   if (name == kTensorV3) return rebuild_tensor(kTensorV3, true, arguments, arena);
   if (name == kParameter) return rebuild_parameter(arguments);
+  if (is_cpp_module(name)) return make_module(arguments, arena);
+  if (name.starts_with(kScript))
+    reject("TorchScript of ", printable(name),
+        ", which holds code: in Python, torch.save(torch.jit.load(...).state_dict())");
   if (name == kDefaultDict) return &arena.dicts.emplace_back();  // its items follow
   if (name != kOrderedDict) return callable;
   arguments_of(kOrderedDict, arguments, 0, 0);

@@ -14,14 +14,15 @@ struct ZipEntry {
   std::string name;
   std::span<const std::uint8_t> bytes;
   std::uint64_t offset = 0;  ///< of its bytes in the archive
+  std::uint16_t method = 0;  ///< by which they are compressed; 0 for none
 };
 
-/// Lists the files of a zip archive that stores them as they are, as PyTorch writes it; also with
-/// 64-bit sizes and data descriptors.
+/// Lists the files of a zip archive as they are stored, as PyTorch writes it; also with 64-bit
+/// sizes and data descriptors. What is compressed is not unpacked, nor its checksum compared.
 ///
 /// Both headers of each file must say the same, its checksum must fit, and header, bytes and
 /// descriptor of all must lie one behind the other, from the archive's start to its directory. What
-/// is compressed, encrypted, overlapping, named twice, or named so that it would leave a folder
+/// is encrypted, overlapping, named twice, or named so that it would leave a folder
 /// (`../`) is a DataError with file, offset and reason.
 std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std::string& file);
 

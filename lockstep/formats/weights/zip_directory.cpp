@@ -118,10 +118,10 @@ DirectoryEntry read_entry(
   DirectoryEntry entry;
   fields.take(4);  // versions of the writer and needed to read
   entry.flags = fields.u16();
-  const std::uint16_t method = fields.u16();
+  entry.method = fields.u16();
   fields.take(4);  // time and date
   entry.checksum = fields.u32();
-  std::uint64_t stored = fields.u32();
+  entry.stored = fields.u32();
   entry.size = fields.u32();
   const std::uint16_t name_bytes = fields.u16();
   const std::uint16_t extra_bytes = fields.u16();
@@ -134,18 +134,15 @@ DirectoryEntry read_entry(
   const std::uint64_t extra_offset = fields.offset();
   fields.take(extra_bytes);
   widen(Fields(directory.first(fields.offset()), extra_offset, file), fields.offset(),
-      {&entry.size, &stored, &entry.header});
+      {&entry.size, &entry.stored, &entry.header});
   fields.take(comment_bytes);
   const std::string name = printable(entry.name);
-  if (method != 0) {
-    refuse_at(file, at, name, " is compressed (method ", method,
-        "): TorchScript, or packed again; torch.save a state_dict()");
-  }
   if ((entry.flags & ~(kHasDescriptor | kIsUtf8)) != 0 || disk != 0) {
     refuse_at(file, at, name, " is encrypted, split or of a kind that is not read");
   }
-  if (stored != entry.size) {
-    refuse_at(file, at, name, " has ", entry.size, " bytes, of which ", stored, " are stored");
+  if (entry.method == 0 && entry.stored != entry.size) {
+    refuse_at(
+        file, at, name, " has ", entry.size, " bytes, of which ", entry.stored, " are stored");
   }
   return entry;
 }

@@ -25,11 +25,11 @@ std::uint64_t data_offset(
   bool is_same = fields.u32() == zip::kLocalSignature;
   fields.take(2);  // version needed to read
   is_same &= fields.u16() == entry.flags;
-  is_same &= fields.u16() == 0;  // stored
-  fields.take(4);                // time and date
+  is_same &= fields.u16() == entry.method;
+  fields.take(4);  // time and date
   const std::uint32_t checksum = fields.u32();
   is_same &= checksum == entry.checksum || (has_descriptor && checksum == 0);
-  is_same &= fits(fields.u32(), entry.size, has_descriptor);
+  is_same &= fits(fields.u32(), entry.stored, has_descriptor);
   is_same &= fits(fields.u32(), entry.size, has_descriptor);
   const std::uint16_t name_bytes = fields.u16();
   const std::uint16_t extra_bytes = fields.u16();
@@ -55,7 +55,7 @@ void check_descriptor(std::span<const std::uint8_t> between, std::uint64_t offse
       Fields fields(between, 0, file);
       is_right &= signature == 0 || fields.u32() == zip::kDescriptorSignature;
       is_right &= fields.u32() == entry.checksum;
-      is_right &= fields.number(width) == entry.size;
+      is_right &= fields.number(width) == entry.stored;
       is_right &= fields.number(width) == entry.size;
     }
   }
@@ -79,15 +79,15 @@ ZipEntry read_entry(std::span<const std::uint8_t> files, const DirectoryEntry& e
     std::uint64_t end, const std::string& file) {
   const auto until_end = files.first(end);
   const std::uint64_t offset = data_offset(until_end, entry, file);
-  if (entry.size > end - offset) {
-    refuse_at(file, offset, printable(entry.name), ": its ", entry.size,
+  if (entry.stored > end - offset) {
+    refuse_at(file, offset, printable(entry.name), ": its ", entry.stored,
         " bytes reach into what follows at ", end);
   }
-  const auto bytes = until_end.subspan(offset, entry.size);
-  const std::uint64_t behind = offset + entry.size;
+  const auto bytes = until_end.subspan(offset, entry.stored);
+  const std::uint64_t behind = offset + entry.stored;
   check_descriptor(until_end.subspan(behind), behind, entry, file);
-  check_checksum(bytes, offset, entry, file);
-  return {entry.name, bytes, offset};
+  if (entry.method == 0) check_checksum(bytes, offset, entry, file);
+  return {entry.name, bytes, offset, entry.method};
 }
 
 }  // namespace

@@ -73,8 +73,10 @@ class Fields {
 struct DirectoryEntry {
   std::string name;
   std::uint16_t flags = 0;
+  std::uint16_t method = 0;  ///< of compression: 0 for none
   std::uint32_t checksum = 0;
-  std::uint64_t size = 0;
+  std::uint64_t stored = 0;  ///< bytes that lie in the archive
+  std::uint64_t size = 0;    ///< bytes of the file
   std::uint64_t header = 0;  ///< offset of its own header
 };
 

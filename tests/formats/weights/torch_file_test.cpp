@@ -157,7 +157,8 @@ TEST(TorchFile, RefusesLegacyFiles) {
 
 TEST(TorchFile, RefusesTorchScript) {
   EXPECT_THAT(
-      python_refusal("script.pt"), HasSubstr("is compressed (method 8): TorchScript, or packed"));
+      python_refusal("script.pt"), HasSubstr("which holds code: in Python, "
+                                             "torch.save(torch.jit.load(...).state_dict())"));
 }
 
 // Conformance W9, and fact 3's relatives: nothing is executed, the name is said.

@@ -184,6 +184,47 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
       refusal(dict_of("N" + text("x") + "\x93")), HasSubstr("a name is made of None and a text"));
 }
 
+std::string module_of(const std::string& type, const std::string& attributes) {
+  return name(type, "Module") + ")\x81" + attributes + "b";
+}
+
+// By C++'s torch::save() of a module.
+TEST(TorchRefusal, ModulesOfCppAreDictsOfWhatTheyHave) {
+  const std::string empty = module_of("__torch__.___torch_mangle_12", "}");
+  const std::string inner =
+      module_of("__torch__.___torch_mangle_0", "}(" + text("weight") + tensor() + "u");
+  const auto bytes = torch_bytes(
+      pickle_of(module_of("__torch__", "}(" + text("0") + inner + text("1") + empty + "u")),
+      kElements);
+  const TorchFile file = parse_torch_file(bytes, "FILE");
+  const TensorFile read = tensors_of(file);
+  ASSERT_EQ(read.entries().size(), 1U);
+  EXPECT_EQ(read.entries()[0].name, "0.weight");
+}
+
+TEST(TorchRefusal, ObjectsThatAreNoModulesOfCpp) {
+  EXPECT_THAT(refusal(dict_of(name("__torch__.net", "Net") + ")\x81}b")),
+      HasSubstr("TorchScript of \"__torch__.net Net\", which holds code: in Python, "
+                "torch.save(torch.jit.load(...).state_dict())"));
+  EXPECT_THAT(
+      refusal(dict_of(name("__torch__.___torch_mangle_x", "Module"))), HasSubstr("TorchScript"));
+  EXPECT_THAT(refusal(dict_of(name("collections", "OrderedDict") + ")\x81")),
+      HasSubstr("an object of \"collections OrderedDict\" is not read"));
+  EXPECT_THAT(refusal(dict_of(name("__torch__", "Module") + "]\x85\x81")),
+      HasSubstr("a module is given 1 values"));
+  EXPECT_THAT(refusal(dict_of(name("__torch__", "Module") + ")\x81]b")),
+      HasSubstr("attributes (a list) are set on a dict"));
+}
+
+// Each attribute counts again, however often one dict is given.
+TEST(TorchRefusal, ModulesMayNotRepeatADictWithoutEnd) {
+  std::string items = "}q\x01(";
+  for (int i = 0; i < 1000; ++i) items += text(std::to_string(i)) + "N";
+  std::string many = "](" + items + "u";
+  for (int i = 0; i < 5000; ++i) many += module_of("__torch__", "h\x01");
+  EXPECT_THAT(refusal(dict_of(many + "e")), HasSubstr("more than 4194304 values"));
+}
+
 TEST(TorchRefusal, StoragesMustBeThere) {
   EXPECT_THAT(
       refusal_of_bytes(testing::zip_bytes({{.name = "x/data.pkl", .content = dict_of(tensor())},
@@ -199,10 +240,10 @@ TEST(TorchRefusal, ArchivesOfAnotherKind) {
   };
   EXPECT_NO_THROW(
       parse_torch_file(testing::zip_bytes({pickle, version, {.name = "x/more"}}), "FILE"));
-  EXPECT_THAT(
-      with({.name = "x/constants.pkl"}), HasSubstr("TorchScript, which holds code: in Python, "
-                                                   "torch.save(torch.jit.load(...).state_dict())"));
-  EXPECT_THAT(with({.name = "x/code/a.py"}), HasSubstr("TorchScript"));
+  EXPECT_NO_THROW(parse_torch_file(
+      testing::zip_bytes({pickle, version, {.name = "x/code/a.py", .method = 8}}), "FILE"));
+  EXPECT_THAT(with({.name = "x/data/0", .content = "x", .method = 8}),
+      HasSubstr("\"x/data/0\" is compressed (method 8): packed again"));
   EXPECT_THAT(with({.name = "x/byteorder", .content = "big"}),
       HasSubstr("the byte order is \"big\"; only little-endian files are read"));
   EXPECT_THAT(with({.name = "y/data/0"}), HasSubstr("\"y/data/0\" is not in the folder x/"));

@@ -102,9 +102,14 @@ TEST(ZipReader, RefusesAWrongChecksum) {
       "damaged");
 }
 
-TEST(ZipReader, RefusesCompressedAndEncryptedFiles) {
-  EXPECT_THAT(zip_flaw({.name = "a", .content = "x", .method = 8}),
-      HasSubstr("FILE: offset 32: \"a\" is compressed (method 8): TorchScript, or packed again"));
+TEST(ZipReader, LeavesCompressedFilesAsTheyAre) {
+  const auto bytes = zip_bytes({{.name = "a", .content = "x", .method = 8, .checksum = 1}});
+  const auto entries = read_zip(bytes, "FILE");
+  EXPECT_EQ(entries.at(0).method, 8);
+  EXPECT_EQ(text_of(entries.at(0)), "x");
+}
+
+TEST(ZipReader, RefusesEncryptedFiles) {
   for (const int bit : {0, 1, 2, 4, 5, 6, 13}) {
     EXPECT_THAT(
         zip_flaw({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
