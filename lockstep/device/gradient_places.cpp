@@ -1,9 +1,14 @@
 #include "lockstep/device/gradient_places.h"
 
+#include <cstddef>
 #include <mutex>
+#include <utility>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 namespace lockstep {
@@ -12,7 +17,6 @@ namespace {
 struct Offer {
   const GradientPlaces* owner = nullptr;
   at::Tensor place;
-  bool is_free = false;
 };
 
 // Of the process: what computes a gradient knows its parameter alone.
@@ -36,9 +40,8 @@ at::Tensor take_place(const at::Tensor& parameter) {
   Offers& known = offers();
   const std::lock_guard lock(known.mutex);
   const auto found = known.all.find(parameter.unsafeGetTensorImpl());
-  if (found == known.all.end() || !found->second.is_free) return {};
-  found->second.is_free = false;
-  return found->second.place;
+  if (found == known.all.end() || is_seen(found->second.place)) return {};
+  return gradient_at(found->second.place);
 }
 
 }  // namespace
@@ -54,24 +57,42 @@ GradientPlaces::~GradientPlaces() {
 void GradientPlaces::offer(const at::Tensor& parameter, const at::Tensor& place) {
   const std::lock_guard lock(offers().mutex);
   places_[parameter.unsafeGetTensorImpl()] = place;
-  offers().all[parameter.unsafeGetTensorImpl()] = {this, place, true};
+  offers().all[parameter.unsafeGetTensorImpl()] = {this, place};
 }
 
-void GradientPlaces::renew() {
-  const std::lock_guard lock(offers().mutex);
-  for (const auto& [parameter, place] : places_) {
-    Offer& offer = offers().all[parameter];
-    if (offer.owner == this) offer.is_free = true;
-  }
+// Not a view for autograd: zero_grad(false) detaches gradients in place, which views refuse.
+at::Tensor make_place(const at::Tensor& memory, std::int64_t element, at::IntArrayRef sizes,
+    at::IntArrayRef strides) {
+  auto* const data = static_cast<std::byte*>(memory.mutable_data_ptr()) +
+                     element * static_cast<std::int64_t>(memory.itemsize());
+  return at::from_blob(
+      data, sizes, strides, [memory](void*) {}, memory.options(), memory.device());
+}
+
+at::Tensor gradient_at(const at::Tensor& place) {
+  return at::empty({0}, place.options())
+      .set_(place.storage(), place.storage_offset(), place.sizes(), place.strides());
+}
+
+bool is_seen(const at::Tensor& place) { return place.storage().use_count() > 1; }
+
+// The storages exchange their memory, so that tensors of others need not be known.
+void leave_to_those_who_see(at::Tensor& place) {
+  const at::NoGradGuard no_grad;
+  at::Tensor copy = place.clone();
+  auto* const theirs = place.storage().unsafeGetStorageImpl();
+  auto* const ours = copy.storage().unsafeGetStorageImpl();
+  c10::DataPtr copied = ours->set_data_ptr({});
+  ours->set_data_ptr(theirs->set_data_ptr(std::move(copied)));
+  place = std::move(copy);
 }
 
 // A tensor of its own, for autograd keeps a gradient only if nobody else holds it.
 at::Tensor empty_gradient(const at::Tensor& parameter) {
   const bool fits = parameter.is_leaf() && !parameter.grad().defined() && !is_for_caller();
-  const at::Tensor place = fits ? take_place(parameter) : at::Tensor();
-  if (!place.defined() || place.strides() != parameter.strides()) return at::empty_like(parameter);
-  return at::empty({0}, place.options())
-      .set_(place.storage(), place.storage_offset(), place.sizes(), place.strides());
+  const at::Tensor gradient = fits ? take_place(parameter) : at::Tensor();
+  const bool is_laid_out_alike = gradient.defined() && gradient.strides() == parameter.strides();
+  return is_laid_out_alike ? gradient : at::empty_like(parameter);
 }
 
 }  // namespace lockstep

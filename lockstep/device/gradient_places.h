@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <unordered_map>
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +11,12 @@ namespace lockstep {
 /// DistributedDataParallel. A kernel that asks for it saves a copy; nobody has to.
 ///
 /// Note [Gradients in their places]
-/// A place is given away once until the offers are renewed, so that a parameter which is used twice
-/// has its second gradient elsewhere, to be added. Nor is it given away while the parameter has a
-/// gradient, which may be there already, or by torch::autograd::grad, whose results are its
-/// caller's.
+/// Each place has a storage of its own, and each gradient in it is a tensor of its own on that
+/// storage: so whoever still sees what is there, through a gradient that he kept or a view of it,
+/// shows in the storage's count. A place is given away only while nobody does: not the parameter,
+/// whose gradient may be there already, not a caller who keeps an earlier one, nor the first
+/// gradient of a parameter that is used twice. And never to torch::autograd::grad, whose results
+/// are its caller's.
 class GradientPlaces {
  public:
   GradientPlaces() = default;
@@ -27,12 +30,24 @@ class GradientPlaces {
   /// must live at least as long as this.
   void offer(const at::Tensor& parameter, const at::Tensor& place);
 
-  /// Lets each place be given away again.
-  void renew();
-
  private:
   std::unordered_map<const at::TensorImpl*, at::Tensor> places_;
 };
+
+/// Makes a place for a gradient of these sizes and strides, without holes: a stretch of
+/// one-dimensional memory from an element on. It keeps the memory alive.
+at::Tensor make_place(
+    const at::Tensor& memory, std::int64_t element, at::IntArrayRef sizes, at::IntArrayRef strides);
+
+/// Returns a gradient that lies in a place.
+at::Tensor gradient_at(const at::Tensor& place);
+
+/// Returns whether somebody sees what is in a place: a gradient there, or a view of one.
+bool is_seen(const at::Tensor& place);
+
+/// Gives those who see what is in a place a copy of it, to which all their tensors then belong, so
+/// that it may be used again.
+void leave_to_those_who_see(at::Tensor& place);
 
 /// Returns memory for the gradient of a parameter, not set, with its type, sizes and strides: the
 /// place that was offered, or new memory. To be called in backward.

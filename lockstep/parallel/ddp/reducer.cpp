@@ -17,14 +17,10 @@
 namespace lockstep {
 namespace {
 
-// Returns a tensor on the bucket's memory that is not a view for autograd: zero_grad(false)
-// detaches gradients in place, which views refuse.
-torch::Tensor place_in(
-    const torch::Tensor& memory, std::int64_t offset, const torch::Tensor& like) {
-  const bool dense = like.is_non_overlapping_and_dense();
-  const auto strides = dense ? like.strides().vec() : torch::empty_like(like).strides().vec();
-  return torch::empty({0}, memory.options())
-      .set_(memory.storage(), memory.storage_offset() + offset, like.sizes(), strides);
+// The parameter's own, if its memory has no holes.
+std::vector<std::int64_t> place_strides(const torch::Tensor& parameter) {
+  if (parameter.is_non_overlapping_and_dense()) return parameter.strides().vec();
+  return torch::empty_like(parameter).strides().vec();
 }
 
 std::uint64_t bucket_kind(const torch::Tensor& parameter) {
@@ -58,9 +54,10 @@ void Reducer::give_memory(const BucketPlan& plan) {
         elements, slots_[plan.parameters.front()].parameter.options().requires_grad(false));
     std::int64_t offset = 0;
     for (const std::size_t index : plan.parameters) {
-      slots_[index].view = place_in(bucket.memory, offset, slots_[index].parameter.detach());
-      places_.offer(slots_[index].parameter, slots_[index].view);
-      offset += slots_[index].parameter.numel();
+      Slot& slot = slots_[index];
+      slot.view = make_place(bucket.memory, offset, slot.parameter.sizes(), slot.strides);
+      places_.offer(slot.parameter, slot.view);
+      offset += slot.parameter.numel();
     }
   }
   buckets_.push_back(std::move(bucket));
@@ -97,7 +94,7 @@ Reducer::Reducer(NamedTensors parameters, ProcessGroup group, ReducerOptions opt
   hooks_->alive = std::make_shared<Reducer*>(this);
   for (auto& [name, parameter] : parameters) {
     const bool sparse = options_.sparse.count(name) != 0;
-    slots_.push_back({std::move(name), parameter, sparse});
+    slots_.push_back({std::move(name), parameter, place_strides(parameter.detach()), sparse});
   }
   if (group_.size() == 1) return;
   build(reverse_order(slots_.size()));
@@ -198,6 +195,7 @@ void Reducer::shadow(Pass pass, int divisor) {
   const ReducerReport own = report_;
   shadowing_ = true;
   begin_pass(pass, divisor);
+  for (Slot& slot : slots_) keep_for_others(slot);
   for (Bucket& bucket : buckets_) {
     if (bucket.memory.defined()) bucket.memory.zero_();
     bucket.missing = 0;

@@ -2,6 +2,7 @@
 
 // Parts that the reducer's sources share.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,8 +20,11 @@ namespace lockstep {
 struct Reducer::Slot {
   std::string name;
   torch::Tensor parameter;
+  /// At construction, where they were alike on all ranks: averages are taken in the order of
+  /// memory.
+  std::vector<std::int64_t> strides;
   bool sparse = false;
-  torch::Tensor view = {};    ///< the parameter's shape and strides, the bucket's memory
+  torch::Tensor view = {};    ///< its place in the bucket's memory
   torch::Tensor result = {};  ///< instead of the view, if the gradient is sparse
   std::size_t bucket = 0;
 

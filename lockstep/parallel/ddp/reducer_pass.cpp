@@ -12,8 +12,16 @@
 namespace lockstep {
 namespace {
 
-bool is_same_memory(const torch::Tensor& a, const torch::Tensor& b) {
-  return a.data_ptr() == b.data_ptr() && a.strides() == b.strides() && a.sizes() == b.sizes();
+bool is_in(const torch::Tensor& place, const torch::Tensor& gradient) {
+  return gradient.defined() && gradient.layout() == torch::kStrided &&
+         gradient.data_ptr() == place.data_ptr() && gradient.strides() == place.strides() &&
+         gradient.sizes() == place.sizes();
+}
+
+// The tensor stays: whoever holds it has the parameter's gradient, as without a wrapper.
+void move_into(const torch::Tensor& place, torch::Tensor& gradient) {
+  place.copy_(gradient);
+  gradient.set_data(gradient_at(place));  // frees the memory that the gradient came in
 }
 
 }  // namespace
@@ -41,7 +49,14 @@ void Reducer::begin_pass(Pass pass, int divisor) {
     prepare_never_used();
 }
 
-// Makes the place in the bucket the gradient, unless it is already.
+// What is in the place is still the gradient, or nobody's, or of somebody who kept it.
+void Reducer::keep_for_others(Slot& slot) {
+  if (slot.sparse || is_in(slot.view, slot.parameter.grad()) || !is_seen(slot.view)) return;
+  leave_to_those_who_see(slot.view);
+  places_.offer(slot.parameter, slot.view);
+}
+
+// Makes the gradient lie in its place in the bucket, unless it does already.
 void Reducer::fill(Slot& slot) {
   torch::Tensor& gradient = slot.parameter.mutable_grad();
   const bool sparse = gradient.defined() && gradient.layout() != torch::kStrided;
@@ -52,14 +67,13 @@ void Reducer::fill(Slot& slot) {
         "; those of torch::nn::Embedding(...).sparse(true) are expected to be sparse, others are "
         "named by ReplicatedState::sparse"));
   }
-  if (slot.sparse) return;
-  if (!gradient.defined()) {
+  if (slot.sparse || is_in(slot.view, gradient)) return;
+  keep_for_others(slot);
+  if (gradient.defined()) {
+    move_into(slot.view, gradient);
+  } else {
     slot.view.zero_();
-    return;
   }
-  if (is_same_memory(gradient, slot.view)) return;
-  slot.view.copy_(gradient);
-  gradient = slot.view;  // frees the memory that the gradient came in
 }
 
 void Reducer::mark_ready(std::size_t index) {
@@ -157,10 +171,12 @@ void Reducer::finish_pass() {
   ++report_.passes;
   divide();
   for (Slot& slot : slots_) {
-    if (!slot.unused) slot.parameter.mutable_grad() = slot.sparse ? slot.result : slot.view;
+    torch::Tensor& gradient = slot.parameter.mutable_grad();
+    if (!slot.unused && slot.sparse) gradient = slot.result;
+    if (!slot.unused && !slot.sparse && !is_in(slot.view, gradient))
+      gradient = gradient_at(slot.view);
     slot.result.reset();
   }
-  places_.renew();
   if (pass_ == Pass::kBackward) compare_with_first_pass();
 }
 

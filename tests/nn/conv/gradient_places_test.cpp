@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
@@ -69,21 +70,42 @@ TEST_P(GradientPlacesOf, AddToWhatHasAccumulated) {
   GradientPlaces places;
   places.offer(weight_, place_);
   backward();
-  places.renew();
   backward();
   EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
   EXPECT_TRUE(torch::equal(place_, 2 * expected_));
 }
 
-TEST_P(GradientPlacesOf, GiveThemAgainOnlyAfterTheyAreRenewed) {
+// A gradient that a caller keeps, or a view of it.
+TEST_P(GradientPlacesOf, GiveThemOnlyWhileNobodySeesWhatIsThere) {
   GradientPlaces places;
   places.offer(weight_, place_);
-  for (const bool is_free : {true, false, true}) {
+  for (const bool keeps_view : {false, true}) {
+    backward();
+    EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
+    const at::Tensor kept = keeps_view ? weight_.grad()[0] : weight_.grad();
     weight_.mutable_grad().reset();
     backward();
-    EXPECT_EQ(weight_.grad().data_ptr() == place_.data_ptr(), is_free);
-    if (!is_free) places.renew();
+    EXPECT_NE(weight_.grad().data_ptr(), place_.data_ptr());
+    EXPECT_TRUE(torch::equal(kept, keeps_view ? expected_[0] : expected_));
+    weight_.mutable_grad().reset();
   }
+}
+
+TEST_P(GradientPlacesOf, AreLeftWithTheirValuesAndStayWhereTheyAre) {
+  const at::Tensor memory = at::zeros({3 + weight_.numel()});
+  at::Tensor place = make_place(memory, 3, weight_.sizes(), weight_.strides());
+  EXPECT_EQ(place.data_ptr(), memory.data_ptr<float>() + 3);
+  EXPECT_EQ(place.strides(), weight_.strides());
+  EXPECT_FALSE(is_seen(place));
+  const at::Tensor gradient = gradient_at(place), view = gradient[0];
+  gradient.copy_(expected_);
+  EXPECT_TRUE(is_seen(place));
+  leave_to_those_who_see(place);
+  EXPECT_FALSE(is_seen(place));
+  EXPECT_EQ(place.data_ptr(), memory.data_ptr<float>() + 3);
+  place.zero_();
+  EXPECT_TRUE(torch::equal(gradient, expected_));
+  EXPECT_EQ(view.data_ptr(), gradient.data_ptr());
 }
 
 TEST_P(GradientPlacesOf, LeaveResultsOfAutogradToTheirCaller) {
