@@ -24,6 +24,10 @@ namespace lockstep {
 /// buffers; in training the buffers follow rank 0 before each forward, but for those that follow
 /// one under no_sync(). The module's names get no prefix, so what is saved is the module's.
 ///
+/// What is averaged is settled at construction: a forward throws InvalidArgument if a parameter or
+/// buffer was added, removed or replaced since then, or a parameter was unfrozen or got another
+/// type, shape or device. Wrap the module again after such a change.
+///
 ///     lockstep::DistributedDataParallel model(net, world);
 ///     loss_of(model(images), labels).backward();
 ///     optimizer.step();
@@ -43,7 +47,7 @@ class DistributedDataParallel {
   /// Computes the module's forward. Its output may be nested (Note [Nested values]).
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
-    sync_->before_forward(module_->is_training());
+    sync_->before_forward(*module_);
     const auto scope = sync_->synchronised_batch_norm(module_->is_training());
     auto output = module_->forward(std::forward<Arguments>(arguments)...);
     sync_->after_forward(lockstep::flatten(output));

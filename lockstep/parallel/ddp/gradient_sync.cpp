@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "lockstep/core/error.h"
@@ -35,11 +36,26 @@ std::vector<torch::Tensor> tensors_of(const NamedTensors& named) {
   return tensors;
 }
 
+// What averaging needs to be alike, besides type and shape: gradients are averaged in the order of
+// the parameter's memory.
+std::string described(const std::string& name, const torch::Tensor& parameter) {
+  std::string text = name;
+  if (!parameter.requires_grad()) text += " (frozen)";
+  if (!parameter.is_contiguous()) text += concat(" (strides ", parameter.strides(), ")");
+  return text;
+}
+
+// What must stay as it is: buffers only if they are broadcast.
+ReplicatedState settled(ReplicatedState kept, const DistributedDataParallelOptions& options) {
+  if (!options.broadcast_buffers()) kept.buffers.clear();
+  return kept;
+}
+
 // Checks first: the reducer's own collectives need equal shapes of the same parameters.
 NamedTensors agreed_parameters(const ReplicatedState& state, const ProcessGroup& group) {
   NamedTensors all;
   for (const auto& [name, parameter] : state.parameters)
-    all.emplace_back(parameter.requires_grad() ? name : name + " (frozen)", parameter);
+    all.emplace_back(described(name, parameter), parameter);
   all.insert(all.end(), state.buffers.begin(), state.buffers.end());
   check_same_on_all_ranks("DistributedDataParallel: the model's tensors", all, group);
   broadcast_all(tensors_of(all), 0, group);
@@ -71,6 +87,8 @@ GradientSync::GradientSync(
 GradientSync::GradientSync(
     ProcessGroup group, const ReplicatedState& kept, const DistributedDataParallelOptions& options)
     : group_(group),
+      options_(options),
+      record_(settled(kept, options)),
       parameters_(tensors_of(kept.parameters)),
       buffers_(
           options.broadcast_buffers() ? tensors_of(kept.buffers) : std::vector<torch::Tensor>()),
@@ -87,7 +105,31 @@ void GradientSync::before_forward(bool training) {
   const bool follows = begins && !buffers_.empty();
   int root = 0;
   if (join_ != nullptr) root = join_->announce(follows ? forward_ + 1 : forward_).front();
-  if (follows) broadcast_all(buffers_, root, group_);
+  if (follows) follow_buffers(root);
+}
+
+void GradientSync::before_forward(const torch::nn::Module& module) {
+  const bool may_matter = group_.size() > 1 && torch::GradMode::is_enabled();
+  if (may_matter) check_unchanged(state_of(module));
+  before_forward(module.is_training());
+}
+
+void GradientSync::check_unchanged(ReplicatedState now) const {
+  if (!options_.ignored().empty()) now = now.without(options_.ignored());
+  const std::string change = record_.change(settled(std::move(now), options_));
+  if (change.empty()) return;
+  const std::string reason = concat(
+      "DistributedDataParallel: the module is not what it was when it "
+      "was wrapped: ",
+      change, "; make such changes before, or wrap it again");
+  group_.abort(reason);
+  throw InvalidArgument(reason);
+}
+
+// A graph may have saved them: of two forwards before one backward.
+void GradientSync::follow_buffers(int root) const {
+  const at::AutoDispatchBelowADInplaceOrView without_new_versions;
+  broadcast_all(buffers_, root, group_);
 }
 
 std::unique_ptr<SyncBatchNormScope> GradientSync::synchronised_batch_norm(bool training) const {
@@ -111,9 +153,8 @@ torch::Device GradientSync::device() const {
 // The order of adding is the same on all ranks: forward, forward with buffers, then the passes.
 void GradientSync::add_to(Join& join, const JoinOptions& options) {
   forward_ = join.add("forward", [](const Join::Participants&) {});
-  join.add("forward with buffers", [this](const Join::Participants& active) {
-    broadcast_all(buffers_, active.front(), group_);
-  });
+  join.add("forward with buffers",
+      [this](const Join::Participants& active) { follow_buffers(active.front()); });
   const auto divisor = [this, all = options.divide_by_initial_world_size()](
                            const Join::Participants& active) {
     return all ? group_.size() : static_cast<int>(active.size());

@@ -67,8 +67,16 @@ class GradientSync {
 
   /// Copies rank 0's buffers to all if this is a forward in training, and not one that adds to the
   /// gradients of a forward before it: as PyTorch, if the forward before was synchronised. A
-  /// collective then.
+  /// collective then. Graphs that saved a buffer stay usable, as with LibTorch's batch norm, which
+  /// changes its running statistics without a new version too.
   void before_forward(bool training);
+
+  /// Throws InvalidArgument that says what has changed, and tells the other ranks, if the state is
+  /// not that of construction any more (see StateRecord): it would differ between the ranks.
+  void check_unchanged(ReplicatedState now) const;
+
+  /// Does both for a module, the latter if gradients are on.
+  void before_forward(const torch::nn::Module& module);
 
   /// Makes batch norm layers normalise by the batches of all ranks while the returned scope exists,
   /// if the options ask for it and this is a forward in training.
@@ -101,11 +109,14 @@ class GradientSync {
   GradientSync(ProcessGroup group, const ReplicatedState& kept,
       const DistributedDataParallelOptions& options);
 
+  void follow_buffers(int root) const;
   void add_to(Join& join, const JoinOptions& options);
   torch::Device device() const;
 
   ProcessGroup group_;
   std::optional<ProcessGroup> norm_group_;  // its own: it must not disturb the buckets' order
+  DistributedDataParallelOptions options_;
+  StateRecord record_;
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> buffers_;  // empty if they are not broadcast
   Join* join_ = nullptr;                // while join() runs

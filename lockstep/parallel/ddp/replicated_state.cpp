@@ -153,4 +153,50 @@ ReplicatedState ReplicatedState::without(const std::vector<std::string>& pattern
   return {kept(parameters, patterns), kept(buffers, patterns), sparse};
 }
 
+StateRecord::StateRecord(const ReplicatedState& state) {
+  add(state.parameters, true);
+  add(state.buffers, false);
+}
+
+void StateRecord::add(const NamedTensors& tensors, bool are_parameters) {
+  for (const auto& [name, tensor] : tensors) {
+    entries_.push_back({name, tensor, are_parameters, tensor.scalar_type(), tensor.device(),
+        tensor.sizes().vec(), tensor.requires_grad()});
+  }
+}
+
+bool StateRecord::has(const std::string& name) const {
+  return std::any_of(
+      entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
+}
+
+std::string StateRecord::change(const ReplicatedState& now) const {
+  const std::size_t count = now.parameters.size() + now.buffers.size();
+  for (std::size_t index = 0; index < std::max(count, entries_.size()); ++index) {
+    if (index >= count) return entries_[index].name + " was removed";
+    const auto& tensor = index < now.parameters.size() ? now.parameters[index]
+                                                       : now.buffers[index - now.parameters.size()];
+    if (index >= entries_.size()) return tensor.first + " was added";
+    std::string found = change(entries_[index], tensor);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+std::string StateRecord::change(
+    const Entry& then, const std::pair<std::string, torch::Tensor>& now) const {
+  const auto& [name, tensor] = now;
+  if (name != then.name) return has(name) ? then.name + " was removed" : name + " was added";
+  if (!tensor.is_same(then.tensor)) return name + " was replaced by another tensor";
+  if (!then.is_parameter) return "";
+  if (tensor.requires_grad() && !then.required_grad)
+    return name + " requires a gradient and did not";
+  if (tensor.scalar_type() == then.type && tensor.device() == then.device &&
+      tensor.sizes() == then.sizes)
+    return "";
+  return concat(name, " was ", c10::toString(then.type), " ", at::IntArrayRef(then.sizes), " on ",
+      then.device, " and is ", c10::toString(tensor.scalar_type()), " ", tensor.sizes(), " on ",
+      tensor.device());
+}
+
 }  // namespace lockstep

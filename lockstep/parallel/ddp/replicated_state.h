@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,6 +37,34 @@ struct ReplicatedState {
   /// Leaves out what matches one of the patterns (names or shell patterns). Throws InvalidArgument
   /// if a pattern matches nothing.
   ReplicatedState without(const std::vector<std::string>& patterns) const;
+};
+
+/// A record of a state, to notice when it is no longer what a wrapper was made for.
+class StateRecord {
+ public:
+  explicit StateRecord(const ReplicatedState& state);
+
+  /// Returns the first change that matters, for people, or nothing: a tensor that was added,
+  /// removed or replaced, a parameter of another type, shape or device, or one that requires a
+  /// gradient and did not.
+  std::string change(const ReplicatedState& now) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    torch::Tensor tensor;
+    bool is_parameter;
+    at::ScalarType type;
+    torch::Device device;
+    std::vector<std::int64_t> sizes;
+    bool required_grad;
+  };
+
+  void add(const NamedTensors& tensors, bool are_parameters);
+  bool has(const std::string& name) const;
+  std::string change(const Entry& then, const std::pair<std::string, torch::Tensor>& now) const;
+
+  std::vector<Entry> entries_;  // parameters, then buffers
 };
 
 }  // namespace lockstep

@@ -39,6 +39,7 @@ class StageReplicas {
   }
 
  private:
+  Layers layers_;
   std::optional<GradientSync> sync_;
   bool accumulates_ = false;
 };
