@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
 
 #include "lockstep/core/error.h"
 
@@ -87,14 +88,29 @@ void put_output_gradients(Runner& runner, int stages, const torch::Tensor& gradi
   }
 }
 
-torch::Tensor take_input_gradient(Runner& runner, std::size_t micro_batches) {
+torch::Tensor take_input_gradient(Runner& runner, const std::vector<std::int64_t>& sizes) {
   std::vector<torch::Tensor> pieces;
-  for (std::size_t index = 0; index < micro_batches; ++index) {
+  torch::Tensor example;
+  for (std::size_t index = 0; index < sizes.size(); ++index) {
     const Payload back = runner.take({Direction::kBackward, -1, static_cast<int>(index)});
-    if (!back.values.at(0).defined()) return {};
-    pieces.push_back(back.values[0]);
+    pieces.push_back(back.values.at(0));
+    if (pieces.back().defined()) example = pieces.back();
+  }
+  if (!example.defined()) return {};
+  for (std::size_t index = 0; index < sizes.size(); ++index) {
+    if (pieces[index].defined()) continue;
+    auto shape = example.sizes().vec();
+    shape[0] = sizes[index];
+    pieces[index] = at::zeros(shape, example.options());
   }
   return at::cat(pieces);
+}
+
+void hand_on_input_gradient(
+    Runner& runner, const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
+  if (!input.requires_grad()) return;
+  const torch::Tensor gradient = take_input_gradient(runner, sizes);
+  if (gradient.defined()) input.backward(gradient.to(input.device()));
 }
 
 }  // namespace lockstep

@@ -48,7 +48,11 @@ torch::Tensor take_outputs(Runner& runner, int stages, std::size_t micro_batches
 void put_output_gradients(Runner& runner, int stages, const torch::Tensor& gradient,
     const std::vector<std::int64_t>& sizes);
 
-/// Returns the gradient of the input, undefined if it has none.
-torch::Tensor take_input_gradient(Runner& runner, std::size_t micro_batches);
+/// Returns the gradient of the input, undefined if no micro-batch has one.
+torch::Tensor take_input_gradient(Runner& runner, const std::vector<std::int64_t>& sizes);
+
+/// Runs backward from an input that requires a gradient, if it has one.
+void hand_on_input_gradient(
+    Runner& runner, const torch::Tensor& input, const std::vector<std::int64_t>& sizes);
 
 }  // namespace lockstep

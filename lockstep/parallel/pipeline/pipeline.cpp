@@ -131,7 +131,7 @@ torch::Tensor Pipeline::step(
   begin_step({static_cast<int>(count), draw_stream_seed(), std::ref(losses)});
   put_inputs(runners_.front(), input, sizes_);
   run(schedule_for(count).actions);
-  if (input.requires_grad()) input.backward(take_input_gradient(runners_.front(), count));
+  hand_on_input_gradient(runners_.front(), input, sizes_);
   end_step();
   replicas_.after_step();
   return losses.sum();
@@ -154,7 +154,7 @@ torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t st
   }
   put_output_gradients(last(), stages_, gradient, sizes_);
   run(only_backwards(schedule_for(sizes_.size())));
-  const torch::Tensor back = take_input_gradient(runners_.front(), sizes_.size());
+  const torch::Tensor back = take_input_gradient(runners_.front(), sizes_);
   end_step();
   replicas_.after_step();
   return back;

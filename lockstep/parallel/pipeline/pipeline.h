@@ -49,7 +49,8 @@ class Pipeline {
   Pipeline& operator=(const Pipeline&) = delete;
 
   /// Computes forward and backward of a batch [N, ...] by the schedule and returns the loss,
-  /// detached. An exception of a stage ends all stages and is thrown here.
+  /// detached. An input that requires a gradient gets it, and hands it on to what it was computed
+  /// from. An exception of a stage ends all stages and is thrown here.
   torch::Tensor step(
       const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
 

@@ -73,11 +73,12 @@ const Schedule& PipelineStage::schedule_for(std::size_t micro_batches) {
 }
 
 // The others wait for what this rank will never send, so its failure must reach them.
-void PipelineStage::run(const std::vector<Action>& actions) {
+void PipelineStage::run(const std::vector<Action>& actions, const std::function<void()>& then) {
   const Stopwatch watch;
   const double waited = links_.waited_seconds();
   try {
     runner_.run(actions);
+    if (then) then();
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
@@ -96,7 +97,9 @@ torch::Tensor PipelineStage::step(
   const StageLoss stage_loss = is_last() ? StageLoss(std::ref(losses)) : StageLoss();
   runner_.begin_step({static_cast<int>(sizes.size()), draw_stream_seed(), stage_loss});
   if (is_first()) put_inputs(runner_, input, sizes);
-  run(schedule_for(sizes.size()).actions[static_cast<std::size_t>(group_.rank())]);
+  run(schedule_for(sizes.size()).actions[static_cast<std::size_t>(group_.rank())], [&] {
+    if (is_first()) hand_on_input_gradient(runner_, input, sizes);
+  });
   runner_.end_step();
   replicas_.after_step();
   const auto number = torch::dtype(torch::kDouble).device(device_);

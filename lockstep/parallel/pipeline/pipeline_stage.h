@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -52,8 +53,9 @@ class PipelineStage {
       torch::Device device = torch::kCPU);
 
   /// Computes forward and backward of a batch [N, ...] by the schedule and returns the loss of this
-  /// pipeline's batch, detached, on every rank. A collective. If a stage fails, the others' calls
-  /// fail too, with its reason.
+  /// pipeline's batch, detached, on every rank. On the first rank an input that requires a gradient
+  /// gets it, and hands it on to what it was computed from. A collective. If a stage fails, the
+  /// others' calls fail too, with its reason.
   torch::Tensor step(
       const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
 
@@ -84,7 +86,7 @@ class PipelineStage {
 
  private:
   const Schedule& schedule_for(std::size_t micro_batches);
-  void run(const std::vector<Action>& actions);
+  void run(const std::vector<Action>& actions, const std::function<void()>& then = nullptr);
   bool is_first() const { return group_.rank() == 0; }
   bool is_last() const { return group_.rank() == last_rank_; }
 

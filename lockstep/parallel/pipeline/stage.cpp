@@ -68,8 +68,7 @@ struct Stage::Pass {
   std::optional<ThreadModes> modes = {};
 };
 
-Stage::Stage(StageSettings settings)
-    : settings_(std::move(settings)), counters_(batch_counters(settings_.layers)) {
+Stage::Stage(StageSettings settings) : settings_(std::move(settings)) {
   for (const auto& layer : settings_.layers) layer.value().ptr()->to(settings_.device);
 }
 
@@ -88,7 +87,7 @@ void Stage::begin_step(const StepPlan& plan) {
   plan_ = plan;
   passes_.clear();
   deferred_.discard();  // of a step that was broken off
-  counters_.save();
+  if (settings_.deferred_batch_norm) counters_ = BatchCounters(batch_counters(settings_.layers));
 }
 
 bool Stage::keeps_inputs_only(int micro_batch) const {
