@@ -44,10 +44,12 @@ struct DataParallelOptions {
 /// Replicas are made once and follow the module before each forward: parameters (shared in memory
 /// on its own device, else copied), buffers, what requires gradients, training or evaluation. The
 /// first replica works on the module's own buffers, so running statistics are those of its share,
-/// as in PyTorch. Other members are copied at construction and not followed: what reaches another
-/// module by a captured reference, or is changed later, stays as it was. In training each replica
-/// draws random numbers from a separate stream, seeded by LibTorch's generator: a run repeats bit
-/// for bit. A tensor that is not a parameter, buffer or input of the module gets no gradient.
+/// as in PyTorch. A forward throws InvalidArgument if parameters, buffers or sub-modules were
+/// added, removed or replaced since construction: wrap the module again after such a change. Other
+/// members are copied at construction and not followed: what reaches another module by a captured
+/// reference, or is changed later, stays as it was. In training each replica draws random numbers
+/// from a separate stream, seeded by LibTorch's generator: a run repeats bit for bit. A tensor that
+/// is not a parameter, buffer or input of the module gets no gradient.
 ///
 /// `Holder` is a module holder (torch::nn::Sequential, or one of TORCH_MODULE) or a std::shared_ptr
 /// to a module.

@@ -1,5 +1,7 @@
 #include "lockstep/parallel/data_parallel/module_tensors.h"
 
+#include <algorithm>
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
@@ -31,7 +33,45 @@ void check_same_form(const ModuleTensor& original, const ModuleTensor& replica) 
       form_of(replica.tensor));
 }
 
+bool has(const std::vector<ModuleTensor>& tensors, const std::string& name) {
+  return std::any_of(tensors.begin(), tensors.end(),
+      [&](const ModuleTensor& tensor) { return tensor.name == name; });
+}
+
+std::string change_of(
+    const std::vector<ModuleTensor>& before, const std::vector<ModuleTensor>& now) {
+  for (std::size_t i = 0; i < std::max(before.size(), now.size()); ++i) {
+    if (i >= now.size()) return before[i].name + " was removed";
+    if (i >= before.size()) return now[i].name + " was added";
+    if (now[i].name != before[i].name) {
+      return has(before, now[i].name) ? before[i].name + " was removed"
+                                      : now[i].name + " was added";
+    }
+    if (!now[i].tensor.is_same(before[i].tensor))
+      return now[i].name + " was replaced by another tensor";
+  }
+  return "";
+}
+
+std::string change_of(const NamedModules& before, const NamedModules& now) {
+  if (now.size() != before.size())
+    return concat("it has ", now.size(), " modules and had ", before.size());
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i].value() != before[i].value())
+      return concat("module ", now[i].key(), " was replaced");
+  }
+  return "";
+}
+
 }  // namespace
+
+void check_unchanged(const std::vector<ModuleTensor>& tensors, const NamedModules& modules,
+    const torch::nn::Module& now) {
+  std::string change = change_of(tensors, tensors_of(now));
+  if (change.empty()) change = change_of(modules, now.named_modules());
+  check(change.empty(), "DataParallel: the module is not what it was when it was wrapped: ", change,
+      "; make such changes before, or wrap it again");
+}
 
 std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module) {
   std::vector<ModuleTensor> tensors;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,13 @@ void check_on_device(const std::vector<ModuleTensor>& tensors, torch::Device dev
 /// buffers as the module: names, shapes, types, and which of them are one tensor.
 void check_replica_is_alike(
     const std::vector<ModuleTensor>& originals, const std::vector<ModuleTensor>& replica);
+
+using NamedModules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
+
+/// Throws InvalidArgument that names the first change unless a module still consists of these
+/// tensors and sub-modules: its replicas were made like them.
+void check_unchanged(const std::vector<ModuleTensor>& tensors, const NamedModules& modules,
+    const torch::nn::Module& now);
 
 /// Makes one tensor the same elements of the same memory as the original, with a common version, so
 /// that autograd notices when the original changes between forward and backward. Cheap if it is so.

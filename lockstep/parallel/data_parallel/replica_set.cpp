@@ -30,6 +30,7 @@ ReplicaSet::ReplicaSet(std::shared_ptr<torch::nn::Module> original,
     const std::vector<Place>& places, torch::Device output_device)
     : original_(std::move(original)),
       originals_(tensors_of(*original_)),
+      modules_(original_->named_modules()),
       threads_(std::make_shared<ReplicaThreads>(places)),
       output_device_(output_device) {
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -49,6 +50,7 @@ ForwardPass::ForwardPass(ReplicaSet& set, const Tensors& inputs, bool has_argume
       lock_(set.mutex_),
       inputs_(inputs),
       division_(divide_batch(inputs, has_arguments ? set.threads_->size() : 1)) {
+  check_unchanged(set_.originals_, set_.modules_, *set_.original_);
   check_on_device(set_.originals_, set_.threads_->place(0).device);
   for (std::size_t i = 0; i < size(); ++i) {
     set_.replicas_[i].follow(set_.originals_, *set_.original_);

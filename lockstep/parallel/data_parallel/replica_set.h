@@ -32,6 +32,7 @@ class ReplicaSet {
 
   std::shared_ptr<torch::nn::Module> original_;
   std::vector<ModuleTensor> originals_;
+  NamedModules modules_;
   std::vector<Replica> replicas_;
   std::shared_ptr<ReplicaThreads> threads_;  // a graph may outlive the set
   torch::Device output_device_;

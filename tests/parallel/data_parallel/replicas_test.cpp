@@ -1,5 +1,6 @@
 // What replicas have of the module, and what becomes of it.
 
+#include <functional>
 #include <gmock/gmock.h>
 #include <malloc.h>
 #include <string>
@@ -10,6 +11,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
@@ -173,6 +175,37 @@ TEST(Replicas, MustBeBuiltLikeTheModule) {
       },
       ThrowsMessage<InvalidArgument>(
           AllOf(HasSubstr("weight, Float [2, 3]"), HasSubstr("weight, Float [4, 3]"))));
+}
+
+// The replicas are copies of what the module was.
+void expect_change_is_named(
+    const std::function<void(torch::nn::Sequential&)>& change, const std::string& what) {
+  torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::ReLU());
+  const auto places = testing::places(2);
+  net->to(places[0].device);
+  DataParallel model(net, places);
+  model(at::ones({4, 2}));
+  change(net);
+  net->to(places[0].device);
+  EXPECT_THAT(
+      [&] {
+        model(at::ones({4, 2}));
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("DataParallel: the module is not what it was when it was wrapped: " + what)));
+}
+
+TEST(Replicas, RefuseAModuleThatHasChanged) {
+  expect_change_is_named(
+      [](auto& net) { net->push_back(torch::nn::Linear(2, 2)); }, "2.weight was added");
+  expect_change_is_named(
+      [](auto& net) { net->push_back(torch::nn::Tanh()); }, "it has 4 modules and had 3");
+  expect_change_is_named(
+      [](auto& net) { net->replace_module("1", torch::nn::Tanh()); }, "module 1 was replaced");
+  expect_change_is_named([](auto& net) { net->replace_module("0", torch::nn::Linear(2, 2)); },
+      "0.weight was replaced by another tensor");
+  expect_change_is_named(
+      [](auto& net) { net->register_buffer("more", at::ones({1})); }, "more was added");
 }
 
 TEST(Replicas, RefuseAModuleElsewhereThanTheFirstPlaceR3) {
