@@ -17,14 +17,14 @@ double bytes_a_parameter_byte(const ModelProfile& profile, const Way& way) {
   return 2 + profile.state_copies / (way.is_sharded ? way.replicas : 1);
 }
 
-double kept_micro_batches(const Way& way, const Timetable& timetable, std::size_t place) {
-  if (way.checkpoint != Checkpoint::kNever) return 1;
-  return timetable.most_live_activations[place];
-}
+/// Of how many micro-batches a place keeps something of a stage at once.
+struct KeptMicroBatches {
+  int activations, inputs;
+};
 
 // The stages of one place: interleaved has several.
 double memory_of_place(const ModelProfile& profile, const Way& way, const std::vector<int>& balance,
-    const Timetable& timetable, double samples, std::size_t place) {
+    const KeptMicroBatches& kept, double samples, std::size_t place) {
   double bytes = 0, activations = 0, inputs = 0;
   std::size_t layer = 0;
   for (std::size_t stage = 0; stage < balance.size(); ++stage) {
@@ -37,9 +37,7 @@ double memory_of_place(const ModelProfile& profile, const Way& way, const std::v
     }
   }
   const auto stages_here = static_cast<double>(balance.size()) / static_cast<double>(way.stages);
-  const double kept = kept_micro_batches(way, timetable, place) / stages_here;
-  const double kept_inputs = way.checkpoint == Checkpoint::kNever ? 0 : inputs * way.micro_batches;
-  return bytes + samples * (activations * kept + kept_inputs);
+  return bytes + samples * (activations * kept.activations + inputs * kept.inputs) / stages_here;
 }
 
 double sent_bytes(double bytes, const Way& way) {
@@ -61,13 +59,16 @@ double exchange_bytes(const ModelProfile& profile, const Machine& machine, const
 double memory_of_stages(const ModelProfile& profile, const Way& way, double batch) {
   const Schedule schedule =
       make_schedule(way.schedule, way.stages, way.scheduled_stages(), way.micro_batches);
-  const Timetable timetable = simulate(schedule, ActionCosts{});
+  const auto activations = most_live_activations(schedule, way.checkpoint);
+  const auto under_way = most_live_activations(schedule, Checkpoint::kNever);
   const std::vector<int> balance = balance_of(profile, way, batch);
   const double samples = batch / way.replicas / way.micro_batches;
   double most = 0;
-  for (int place = 0; place < way.stages; ++place) {
-    most = std::max(most, memory_of_place(profile, way, balance, timetable, samples,
-                              static_cast<std::size_t>(place)));
+  for (std::size_t place = 0; place < activations.size(); ++place) {
+    // An activation is kept with its stage's input, which is the activation of the stage before.
+    const int inputs = way.checkpoint == Checkpoint::kNever ? 0 : under_way[place];
+    most = std::max(
+        most, memory_of_place(profile, way, balance, {activations[place], inputs}, samples, place));
   }
   return most + profile.process_bytes;
 }

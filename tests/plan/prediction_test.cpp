@@ -205,6 +205,22 @@ TEST(Prediction, CountsTheMemoryOfTheFullestPlace) {
       1000 + 800 * 4 + 2 * (20 * 4));
 }
 
+// A place keeps the inputs of the micro-batches under way, and the activations of those whose
+// backward is not over: of a zero-bubble schedule as many as its weights' gradients lag behind.
+TEST(Prediction, CountsWhatCheckpointsKeep) {
+  const ModelProfile profile = uniform(4);
+  const Machine four = free_machine(1, 4);
+  const auto activations = [&](ScheduleKind kind, Checkpoint checkpoint) {
+    return memory_of(profile, four,
+               {.stages = 4, .schedule = kind, .micro_batches = 8, .checkpoint = checkpoint}, 8) -
+           400 * 2;
+  };
+  EXPECT_DOUBLE_EQ(activations(kSequential, Checkpoint::kAlways), 10 + 4);
+  EXPECT_DOUBLE_EQ(activations(k1F1B, Checkpoint::kAlways), 10 + 4 * 3) << "of stage 1";
+  EXPECT_DOUBLE_EQ(activations(kZeroBubble, Checkpoint::kAlways), 10 * 4 + 4 * 4) << "of stage 3";
+  EXPECT_DOUBLE_EQ(activations(kGPipe, Checkpoint::kAlways), 10 + 4 * 8);
+}
+
 TEST(Prediction, CountsTheMemoryOfAnExchangeOnlyInProcesses) {
   ModelProfile profile = uniform(4);  // parameters of 400 bytes
   profile.overheads.replica_bytes = 1000;

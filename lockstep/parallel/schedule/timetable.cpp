@@ -62,10 +62,12 @@ double ready_at(const Schedule& schedule, bool transfers, const StageCosts& stag
   return ready;
 }
 
-int most_live(const std::vector<Action>& actions) {
+int most_live(const std::vector<Action>& actions, int micro_batches, Checkpoint checkpoint) {
   int live = 0, most = 0;
   for (const Action& action : actions) {
-    if (action.kind == kForward) most = std::max(most, ++live);
+    const bool begins_backward = action.kind == kBackward || action.kind == kBackwardInput;
+    const bool again = recomputes(checkpoint, action.micro_batch, micro_batches);
+    if (again ? begins_backward : action.kind == kForward) most = std::max(most, ++live);
     if (action.kind == kBackward || action.kind == kBackwardWeight) --live;
   }
   return most;
@@ -149,10 +151,15 @@ Timetable simulate_stages(const Schedule& schedule, const std::vector<ActionCost
     timetable.ranks[static_cast<std::size_t>(rank)].push_back({action, start, free});
     timetable.length = std::max(timetable.length, free);
   }
-  for (const auto& actions : schedule.actions) {
-    timetable.most_live_activations.push_back(most_live(actions));
-  }
+  timetable.most_live_activations = most_live_activations(schedule, Checkpoint::kNever);
   return timetable;
+}
+
+std::vector<int> most_live_activations(const Schedule& schedule, Checkpoint checkpoint) {
+  std::vector<int> most;
+  for (const auto& actions : schedule.actions)
+    most.push_back(most_live(actions, schedule.micro_batches, checkpoint));
+  return most;
 }
 
 Timetable simulate(const Schedule& schedule, const ActionCosts& costs) {

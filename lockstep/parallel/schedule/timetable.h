@@ -52,6 +52,11 @@ Timetable simulate_stages(const Schedule& schedule, const std::vector<ActionCost
 /// Computes it with equal costs for all stages.
 Timetable simulate(const Schedule& schedule, const ActionCosts& costs);
 
+/// Returns for each rank of how many micro-batches the activations of a stage are kept at once,
+/// where those that are computed again are there from their backward on: in a split backward until
+/// the weights have their gradient too.
+std::vector<int> most_live_activations(const Schedule& schedule, Checkpoint checkpoint);
+
 /// Draws a row per stage and a column per unit of time: `stage 0  F0 F1  . B0`. An action longer
 /// than a unit continues as `=`; transfers are not drawn. Throws InvalidArgument unless all starts
 /// and ends are whole numbers.

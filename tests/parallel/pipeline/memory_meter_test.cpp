@@ -9,6 +9,7 @@
 
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/place/thread_modes.h"
+#include "lockstep/parallel/schedule/timetable.h"
 
 namespace lockstep {
 namespace {
@@ -121,6 +122,18 @@ std::int64_t peak_of_first_stage(const PipelineOptions& options) {
   return meter.by_thread()["stage 0"].peak;
 }
 
+// The peak of the last of three such stages.
+std::int64_t peak_of_third_stage(const PipelineOptions& options) {
+  auto net = testing::make_chain(std::vector<std::int64_t>(8, kWidth));
+  net->to(torch::kFloat);
+  Pipeline pipeline(layers_of(net), {4, 4, 5}, cpu_places(3), options);
+  const auto batch = torch::randn({kRows * kChunks, kWidth});
+  pipeline.step(batch, batch, testing::mean_loss);
+  const MemoryMeter meter;
+  pipeline.step(batch, batch, testing::mean_loss);
+  return meter.by_thread()["stage 2"].peak;
+}
+
 PipelineOptions options_of(ScheduleKind schedule, Checkpoint checkpoint = Checkpoint::kNever) {
   return PipelineOptions().chunks(kChunks).schedule(schedule).checkpoint(checkpoint);
 }
@@ -140,6 +153,20 @@ TEST(PipelineMemory, CheckpointsKeepLess) {
   const auto always = peak_of_first_stage(options_of(kind, Checkpoint::kAlways));
   EXPECT_LT(always, never);
   EXPECT_LT(except_last, never);
+}
+
+// Its weights' gradients follow two micro-batches later: what was computed again for the input's
+// gradient waits for them.
+TEST(PipelineMemory, CheckpointsOfZeroBubbleKeepWhatTheScheduleSays) {
+  const auto split =
+      peak_of_third_stage(options_of(ScheduleKind::kZeroBubble, Checkpoint::kAlways));
+  const auto whole = peak_of_third_stage(options_of(ScheduleKind::k1F1B, Checkpoint::kAlways));
+  const auto kept = [](ScheduleKind kind) {
+    return most_live_activations(make_schedule(kind, 3, 3, kChunks), Checkpoint::kAlways)[2];
+  };
+  EXPECT_EQ(kept(ScheduleKind::k1F1B), 1);
+  EXPECT_EQ(kept(ScheduleKind::kZeroBubble), 3);
+  EXPECT_GE(split - whole, 2 * 2 * kActivation);
 }
 
 }  // namespace

@@ -119,6 +119,21 @@ TEST(Timetable, LiveActivationsByTheirRules) {
   }
 }
 
+// What is computed again lives from its backward on: between the halves of a split one too. The
+// last micro-batch is kept from its forward on if it is exempt.
+TEST(Timetable, LiveActivationsOfCheckpoints) {
+  const auto kept = [](ScheduleKind kind, Checkpoint checkpoint) {
+    return most_live_activations(make_schedule(kind, 4, 4, 8), checkpoint);
+  };
+  for (const auto kind : {kSequential, kGPipe, k1F1B})
+    EXPECT_THAT(kept(kind, Checkpoint::kAlways), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(kept(kZeroBubble, Checkpoint::kAlways), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(kept(k1F1B, Checkpoint::kExceptLast), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(kept(kZeroBubble, Checkpoint::kExceptLast), ElementsAre(2, 3, 4, 4));
+  for (const auto kind : {kSequential, kGPipe, k1F1B, kZeroBubble})
+    EXPECT_EQ(kept(kind, Checkpoint::kNever), live(kind, 4, 8));
+}
+
 // ZB-H1 needs no more than the rank of 1F1B that needs most, and only waits at the front.
 TEST(Timetable, ZeroBubbleOfTwoStagesFillsTheTail) {
   const Timetable timetable = simulate(make_schedule(kZeroBubble, 2, 2, 3), kThirds);
