@@ -73,7 +73,10 @@ void DeviceMemory::free(void* address) {
 
 void DeviceMemory::record(void* address, std::size_t stream) {
   const std::lock_guard lock(mutex_);
-  blocks_.at(address).users.push_back(stream);
+  // As CUDA's: what this did not allocate, such as a part of it with a storage of its own, is
+  // passed.
+  const auto found = blocks_.find(address);
+  if (found != blocks_.end()) found->second.users.push_back(stream);
 }
 
 bool DeviceMemory::holds(const void* address) const {
