@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -34,26 +36,73 @@ std::uint64_t draw_below(std::uint64_t bound, std::mt19937_64& engine) {
 }
 
 // The standard fixes this engine's numbers but neither its distributions nor std::shuffle.
-void shuffle(Indices& indices, std::mt19937_64& engine) {
-  for (std::size_t left = indices.size(); left > 1; --left) {
-    std::swap(indices[left - 1], indices[draw_below(left, engine)]);
+template <typename Item>
+void shuffle(std::vector<Item>& items, std::mt19937_64& engine) {
+  for (std::size_t left = items.size(); left > 1; --left) {
+    std::swap(items[left - 1], items[draw_below(left, engine)]);
   }
 }
 
-/// Deals out the indices in their order, and appends each part's to it.
-void deal_out(
-    const Indices& indices, const std::vector<double>& fractions, std::vector<Indices>& parts) {
-  const auto size = static_cast<std::int64_t>(indices.size());
+/// Returns how many of so many samples each part gets, its bounds rounded to the nearest sample.
+Indices part_sizes(std::int64_t size, const std::vector<double>& fractions) {
+  Indices sizes;
   double sum = 0;
-  auto from = indices.begin();
+  std::int64_t before = 0;
   for (std::size_t part = 0; part < fractions.size(); ++part) {
     sum += fractions[part];
     const bool is_last = part + 1 == fractions.size();
-    const auto bound = is_last ? size : std::llround(sum * static_cast<double>(size));
-    const auto to = indices.begin() + bound;
+    const std::int64_t bound = is_last ? size : std::llround(sum * static_cast<double>(size));
+    sizes.push_back(bound - std::exchange(before, bound));
+  }
+  return sizes;
+}
+
+/// Deals out the indices in their order, so many to each part, and appends them to it.
+void deal_out(const Indices& indices, const Indices& sizes, std::vector<Indices>& parts) {
+  auto from = indices.begin();
+  for (std::size_t part = 0; part < sizes.size(); ++part) {
+    const auto to = from + sizes[part];
     parts[part].insert(parts[part].end(), from, to);
     from = to;
   }
+}
+
+/// The share of a class in a part, beyond whole samples.
+struct Remainder {
+  double share = 0;
+  std::size_t of_class = 0, part = 0;
+};
+
+/// Returns how many samples of each class go to each part: whole shares first, then one more by
+/// largest remainder, of equal ones by chance, as long as class and part lack some.
+std::vector<Indices> class_sizes(
+    const Indices& classes, const std::vector<double>& fractions, std::mt19937_64& engine) {
+  Indices left = classes;
+  Indices lacking =
+      part_sizes(std::accumulate(classes.begin(), classes.end(), std::int64_t{0}), fractions);
+  std::vector<Indices> sizes(classes.size(), Indices(fractions.size()));
+  const auto give = [&](std::size_t of_class, std::size_t part, std::int64_t count) {
+    sizes[of_class][part] += count;
+    left[of_class] -= count;
+    lacking[part] -= count;
+  };
+  std::vector<Remainder> remainders;
+  for (std::size_t of_class = 0; of_class < classes.size(); ++of_class) {
+    for (std::size_t part = 0; part < fractions.size(); ++part) {
+      const double share = fractions[part] * static_cast<double>(classes[of_class]);
+      const double whole = std::floor(share + kTolerance);
+      give(of_class, part, static_cast<std::int64_t>(whole));
+      remainders.push_back({share - whole, of_class, part});
+    }
+  }
+  shuffle(remainders, engine);
+  std::ranges::stable_sort(remainders, std::ranges::greater(),
+      [](const Remainder& remainder) { return std::round(remainder.share / kTolerance); });
+  // Of more than two parts the first round may leave some.
+  while (std::ranges::any_of(left, [](std::int64_t count) { return count > 0; }))
+    for (const auto& [share, of_class, part] : remainders)
+      if (left[of_class] > 0 && lacking[part] > 0) give(of_class, part, 1);
+  return sizes;
 }
 
 void sort_parts(std::vector<Indices>& parts) {
@@ -71,7 +120,7 @@ std::vector<Indices> split_by_seed(
   std::mt19937_64 engine(seed);
   shuffle(indices, engine);
   std::vector<Indices> parts(fractions.size());
-  deal_out(indices, fractions, parts);
+  deal_out(indices, part_sizes(size, fractions), parts);
   sort_parts(parts);
   return parts;
 }
@@ -84,11 +133,15 @@ std::vector<Indices> stratified_split_by_seed(std::span<const std::int64_t> labe
     classes[labels[i]].push_back(static_cast<std::int64_t>(i));
   }
   std::mt19937_64 engine(seed);
-  std::vector<Indices> parts(fractions.size());
+  Indices counts;
   for (auto& [label, indices] : classes) {
     shuffle(indices, engine);
-    deal_out(indices, fractions, parts);
+    counts.push_back(std::ssize(indices));
   }
+  const auto sizes = class_sizes(counts, fractions, engine);
+  std::vector<Indices> parts(fractions.size());
+  auto of_class = sizes.begin();
+  for (const auto& [label, indices] : classes) deal_out(indices, *of_class++, parts);
   sort_parts(parts);
   return parts;
 }

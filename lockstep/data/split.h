@@ -16,7 +16,9 @@ namespace lockstep::data {
 std::vector<std::vector<std::int64_t>> split_by_seed(
     std::int64_t size, const std::vector<double>& fractions, std::uint64_t seed);
 
-/// Does the same within each class, so that a part has each class's share to the nearest sample.
+/// Does the same within each class: a part has its share of all samples as above, and of each class
+/// its share but for a fraction of a sample. What is beyond whole samples goes to the classes with
+/// the largest remainders, of equal ones by chance: so small classes are in small parts, too.
 std::vector<std::vector<std::int64_t>> stratified_split_by_seed(
     std::span<const std::int64_t> labels, const std::vector<double>& fractions, std::uint64_t seed);
 

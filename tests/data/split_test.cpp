@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -84,6 +85,54 @@ TEST(Split, WithinClassesKeepsTheirShares) {
     EXPECT_NEAR(in_part(0), 0.7 * whole, 1) << label;
     EXPECT_NEAR(in_part(1), 0.2 * whole, 1) << label;
     EXPECT_NEAR(in_part(2), 0.1 * whole, 1) << label;
+  }
+}
+
+std::int64_t held_out(std::int64_t classes, std::int64_t of_each, double share) {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < classes * of_each; ++i) labels.push_back(i % classes);
+  return std::ssize(stratified_split_by_seed(labels, {1 - share, share}, 42)[1]);
+}
+
+// Each class rounded by itself would lose up to half a sample, all in the same direction.
+TEST(Split, WithinClassesKeepsTheWholeShare) {
+  EXPECT_EQ(held_out(40, 14, 0.1), 56);
+  EXPECT_EQ(held_out(40, 4, 0.1), 16);
+  EXPECT_EQ(held_out(40, 5, 0.1), 20);
+  EXPECT_EQ(held_out(1000, 16, 0.1), 1600);
+  EXPECT_EQ(held_out(10, 5000, 0.1), 5000);
+}
+
+TEST(Split, WithinClassesGivesWhatIsLeftToTheLargestRemainders) {
+  std::vector<std::int64_t> labels(49, 0);  // shares of 4.9, 1.4 and 0.7
+  labels.insert(labels.end(), 14, 1);
+  labels.insert(labels.end(), 7, 2);
+  const auto parts = stratified_split_by_seed(labels, {0.9, 0.1}, 1);
+  std::map<std::int64_t, int> held;
+  for (const std::int64_t index : parts[1]) ++held[labels[static_cast<std::size_t>(index)]];
+  EXPECT_EQ(held, (std::map<std::int64_t, int>{{0, 5}, {1, 1}, {2, 1}}));
+}
+
+TEST(Split, WithinSmallClassesIsByChanceWhichAreHeldOut) {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t label = 0; label < 10; ++label) labels.insert(labels.end(), 4, label);
+  std::set<std::int64_t> held;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const auto parts = stratified_split_by_seed(labels, {0.9, 0.1}, seed);
+    for (const std::int64_t index : parts[1]) held.insert(labels[static_cast<std::size_t>(index)]);
+  }
+  EXPECT_EQ(held.size(), 10U);
+}
+
+TEST(Split, WithinClassesGivesEachIndexToOneOfManyParts) {
+  for (std::int64_t classes = 1; classes < 30; ++classes) {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t label = 0; label < classes; ++label)
+      labels.insert(labels.end(), static_cast<std::size_t>(1 + label * 7 % 11), label);
+    const auto size = std::ssize(labels);
+    const auto parts = stratified_split_by_seed(labels, {0.5, 0.2, 0.2, 0.1}, 5);
+    expect_each_index_once(parts, size);
+    EXPECT_EQ(std::ssize(parts[0]), std::llround(0.5 * static_cast<double>(size)));
   }
 }
 
