@@ -131,7 +131,8 @@ std::int64_t plugin_label(
     const nn::PluginSet& set, std::int64_t index, const std::string& sample_name) {
   const std::int64_t label = set.label(index);
   if (label < 0 || label >= set.classes)
-    throw DataError(concat("plugin: ", sample_name, " is of class ", label, " of ", set.classes));
+    throw DataError(concat("plugin: ", sample_name, " has the label ", label,
+        "; labels must be 0 to ", set.classes - 1));
   return label;
 }
 

@@ -150,7 +150,7 @@ TEST_F(Plugin, DataThatAreNotWholeEndItWithCodeThree) {
   EXPECT_THAT(refusal_of_data(plugin_flag("text") + "--data text:/nowhere"),
       HasSubstr("cannot read /nowhere/train.txt"));
   EXPECT_THAT(refusal_of_data(plugin_flag("bad") + "--data no-class"),
-      HasSubstr("no-class train 0 is of class 10 of 10"));
+      HasSubstr("no-class train 0 has the label 10; labels must be 0 to 9"));
   EXPECT_THAT(refusal_of_data(plugin_flag("bad") + "--data no-samples"),
       HasSubstr("no-samples train needs samples"));
   EXPECT_EQ(refused(plugin_flag("bad") + "--data no-class --augment crop-flip").code(), 2);
