@@ -98,7 +98,8 @@ void Reducer::fail_for_unused(const std::vector<std::size_t>& unused) const {
   fail(concat("DistributedDataParallel: backward on rank ", group_.rank(), " gave no gradient to ",
       joined(names),
       "; if that is meant, construct it with "
-      "DistributedDataParallelOptions().find_unused_parameters(true)"));
+      "DistributedDataParallelOptions().find_unused_parameters(true), as lockstep train does with "
+      "--find-unused-parameters"));
 }
 
 void Reducer::fail_for_changed_graph(const Slot& slot) const {

@@ -26,6 +26,7 @@ struct CommHookSettings {
 struct GradientSettings {
   std::optional<double> bucket_mb = {};  ///< MiB
   CommHookSettings comm_hook = {};
+  bool find_unused_parameters = false;  ///< backward may leave some without a gradient
 };
 
 /// Reads `none`, `fp16`, `bf16`, `powersgd`, `powersgd:RANK` or `powersgd:RANK:STEP`. Throws

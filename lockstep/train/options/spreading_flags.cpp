@@ -116,6 +116,12 @@ FlagGroup<TrainOptions> spreading_group() {
                 return FlagValue(comm_hook_text(options.gradients.comm_hook));
               })
               .unless_usual(),
+          flag_on("--find-unused-parameters",
+              "for ddp: parameters that a backward pass does not reach have no gradient, instead "
+              "of ending the run",
+              &Options::gradients, &GradientSettings::find_unused_parameters)
+              .may_change()
+              .unless_usual(),
           flag("--batch-size", "N", "samples per step on each replica", &Options::batch_size)
               .letter("-b")
               .from(1)

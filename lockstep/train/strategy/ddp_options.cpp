@@ -29,6 +29,7 @@ DistributedDataParallelOptions ddp_options(const TrainOptions& options) {
   const GradientSettings& settings = options.gradients;
   auto made = DistributedDataParallelOptions()
                   .sync_batch_norm(options.sync_batch_norm)
+                  .find_unused_parameters(settings.find_unused_parameters)
                   .comm_hook(hook_of(settings.comm_hook));
   constexpr double kMebibyte = 1 << 20;
   if (settings.bucket_mb)

@@ -136,10 +136,13 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
       way, " has none");
   check(takes_flag(way, "--sync-batch-norm") || !options.sync_batch_norm,
       "train: --sync-batch-norm is for --parallel ddp, not for ", way);
-  check(
-      takes_flag(way, "--comm-hook") ||
-          (!options.gradients.bucket_mb && options.gradients.comm_hook.kind == CommHookKind::kNone),
-      "train: --bucket-mb and --comm-hook are for --parallel ddp, not for ", way);
+  const GradientSettings& gradients = options.gradients;
+  check(takes_flag(way, "--comm-hook") ||
+            (!gradients.bucket_mb && gradients.comm_hook.kind == CommHookKind::kNone &&
+                !gradients.find_unused_parameters),
+      "train: --bucket-mb, --comm-hook and --find-unused-parameters are for --parallel ddp, not "
+      "for ",
+      way);
   if (options.parallel == Parallel::kSerial) {
     check(world_size == 1, "train: --parallel serial trains on one rank, but there are ",
         world_size, "; use --parallel ddp");

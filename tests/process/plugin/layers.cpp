@@ -10,6 +10,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/nn/models/plugin.h"
+#include "lockstep/parallel/pipeline/skip.h"
 
 namespace {
 
@@ -52,8 +53,25 @@ Sequential growing(std::int64_t classes) {
   return Sequential(Flatten(), Growing(), Linear(784, classes));
 }
 
+// A skip connection around two layers.
+Sequential skip(std::int64_t classes) {
+  return Sequential(Flatten(), lockstep::Stash("in"), Linear(784, 32), ReLU(), Linear(32, 784),
+      lockstep::Pop("in"), Linear(784, classes));
+}
+
+// Has a layer that forward leaves out.
+struct HalfUsedImpl : Module {
+  explicit HalfUsedImpl(std::int64_t classes)
+      : used(register_module("used", Linear(784, classes))),
+        left_out(register_module("left_out", Linear(2, 2))) {}
+  at::Tensor forward(const at::Tensor& images) { return used(images.flatten(1)); }
+  Linear used, left_out;
+};
+
 }  // namespace
 
+LOCKSTEP_MODEL("skip", skip)
+LOCKSTEP_MODEL("half-used", [](std::int64_t n) { return std::make_shared<HalfUsedImpl>(n); })
 LOCKSTEP_MODEL("denormal", denormal)
 LOCKSTEP_MODEL("dropout", dropout)
 LOCKSTEP_MODEL("growing", growing)

@@ -128,6 +128,29 @@ TEST_F(Plugin, WhatIsNoPluginIsRefused) {
   EXPECT_THAT(refusal(plugin_flag("unbound")), HasSubstr("lockstep_nobody_has_this"));
 }
 
+// Stash and Pop are the program's: the plugin links nothing of ours.
+TEST_F(Plugin, ASkipConnectionTrainsInOneStageAndAcrossTwo) {
+  const auto trained = [&](const std::string& way) {
+    return trained_run(concat(data_.flag(), " ", plugin_flag("layers"),
+        "--model skip --epochs 2 --opt sgd --lr 0.1 --batch-size 32 ", way));
+  };
+  const TrainedRun alone = trained("");
+  EXPECT_LT(alone.losses().back(), alone.losses().front());
+  const TrainedRun cut = trained("--parallel mp --balance count");
+  EXPECT_EQ(cut.summary["parameters_hash"], alone.summary["parameters_hash"]);
+}
+
+TEST_F(Plugin, AParameterThatIsNotUsedNamesTheFlagWithWhichItTrains) {
+  const std::string net =
+      plugin_flag("layers") + "--model half-used --batch-size 16 --nproc-per-node 2 ";
+  const Ended ended = refused(net);
+  EXPECT_NE(ended.code(), 0);
+  EXPECT_THAT(ended.err, HasSubstr("left_out.weight"));
+  EXPECT_THAT(ended.err, HasSubstr("--find-unused-parameters"));
+  const Ended trained = refused(net + "--find-unused-parameters");
+  EXPECT_EQ(trained.code(), 0) << trained.err;
+}
+
 TEST_F(Plugin, NetsThatCannotBeTrainedAreRefused) {
   EXPECT_THAT(refusal(plugin_flag("nets") + "--model chian"), HasSubstr("mnist-example, chain"));
   EXPECT_THAT(refusal(plugin_flag("twice")), HasSubstr("a name is taken or empty: toy"));
